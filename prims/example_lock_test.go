@@ -74,7 +74,7 @@ func ExampleMutex_Update() {
 	}
 	type bank struct {
 		Balance [4]int64
-		Note    arena.Offset // of a note, 0 if there is none
+		Note    arena.Offset // offset of a note, 0 if there is none
 	}
 	type note struct{ Text [64]byte }
 	b, err := arena.Value[bank](a, "accounts")

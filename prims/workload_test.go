@@ -271,7 +271,8 @@ func (x *workerGroup) end() {
 	alone(x.t, x.a, 1)
 	require.NoError(x.t, x.own.rest())
 	sound(x.t, x.a)
-	// As many as were ever in use at a time: those that are on their way back included.
+	// There are as many nodes as were ever in use at a time, including those that are about to be
+	// given back.
 	st := x.a.Stats()
 	x.t.Logf("%d nodes of waits, %d of pollers", st.Nodes-st.PollerNodes, st.PollerNodes)
 	// A wait that gave up while the queue lock was taken is taken off later, so a goroutine may have several

@@ -22,7 +22,7 @@ import (
 )
 
 func init() {
-	// prepare makes what "everything" needs: an object with a waiting poller node.
+	// prepare makes the object that "everything" needs, with a waiting poller node.
 	agentOrders["prepare"] = func(s *agent, o order, a *answer) error {
 		obj, _, err := s.arena.OpenObject(spec("there"))
 		if err != nil {
@@ -242,7 +242,7 @@ func renewerDies(t *testing.T, point string) {
 		}
 		w.must(t, order{Do: "use", Text: "y"})
 		w.close(t)
-		if lap == 1 { // it goes on with what it had found, and takes a slot
+		if lap == 1 { // the joiner goes on with what it had found before, and takes a slot
 			is := []window{a.mustWindow(t, 1), a.mustWindow(t, 2)}
 			// However long it was stopped, it looks at the slots again.
 			pollUntil(func() bool { return shmsync.Monotonic() > stopped+2*takeTimeout })

@@ -34,7 +34,7 @@ func fullHeap(t *testing.T, chunks int) (*neighbours, *Arena) {
 	return p, a
 }
 
-// An allocation uses free blocks that have memory when there is no more memory.
+// When there is no more memory, an allocation uses free blocks that are already backed by memory.
 func TestUseWhatHasMemory(t *testing.T) {
 	t.Run("block", func(t *testing.T) {
 		_, a := fullHeap(t, 2)

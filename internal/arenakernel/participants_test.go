@@ -56,7 +56,7 @@ func TestNameWords(t *testing.T) {
 	require.False(t, slotWord(6).present() || slotWord(7).taken())
 }
 
-// IDs that no participant has are dead, whatever their bits.
+// Every ID that no participant has is dead, whatever its bits.
 func TestNamesOfNobody(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	require.True(t, a.Current(a.Self()))

@@ -31,7 +31,7 @@ const (
 // Ghost variables.
 const (
 	gHolds  = iota // the present participant with the old ID holds the lock
-	gWrong         // somebody took that hold away
+	gWrong         // another thread took that hold away
 	gFinish        // the renewer has had its turn
 )
 

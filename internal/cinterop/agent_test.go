@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// goAgent is the Go side of what testdata/agent.c is on the C side.
+// goAgent is the agent in Go. testdata/agent.c is the one in C.
 type goAgent struct {
 	a *arena.Arena
 

@@ -34,7 +34,8 @@ func (x *goAgent) any(o order) (uint64, error) {
 	return uint64(i), err
 }
 
-// all waits for what any does and the reset of the Event NAME-r: for all, or by all.any for one.
+// all waits for the three objects of any, and for the reset of the Event NAME-r. It waits for all
+// of them, or, as all.any, for one of them.
 func (x *goAgent) all(o order) (uint64, error) {
 	f, err := prims.OpenFuture(x.a, o.name+"-f", nil)
 	if err != nil {
@@ -59,7 +60,8 @@ func (x *goAgent) all(o order) (uint64, error) {
 	return uint64(i), err
 }
 
-// Each has to come, at whatever time: one that is taken back afterwards has come.
+// Each object has to be ready at some time, not all at once: one that was ready and then is reset
+// counts.
 func TestWaitAll(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		f, q, e, r := s.a.do(t, "future.open", "x-f"), s.a.do(t, "seq.open", "x-s"), s.a.do(t, "event.open", "x-e", 1), s.a.do(t, "event.open", "x-r", 2)
@@ -88,7 +90,7 @@ func TestWaitAll(t *testing.T) {
 		s.a.do(t, "future.set", "x-f", 0)
 		w.must(t)
 
-		// All but one are there; the producer of that one dies.
+		// All objects but one are ready; the producer of that one dies.
 		s.b.do(t, "future.reset", "x-f")
 		s.a.do(t, "future.claim", "x-f")
 		w = s.b.blocked(t, f, 1, "all.wait", "x")

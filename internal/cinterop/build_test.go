@@ -59,8 +59,8 @@ func TestHeaderCompiles(t *testing.T) {
 	require.NotZero(t, found)
 }
 
-// The header compiles without a warning in every language that it is for, with the warnings that
-// careful programs ask for: what they see of it must not fail their builds.
+// The header compiles without a warning in every language that it is for. The test uses the
+// warnings that careful programs ask for, because the header must not fail their builds.
 func TestHeaderMatrix(t *testing.T) {
 	compiler(t)
 	dir := t.TempDir()
@@ -106,8 +106,8 @@ func knownStandard(t *testing.T, compiler, language string, names []string) stri
 	return ""
 }
 
-// The C programs under the sanitizers: what they report ends the program, and so fails
-// the test that runs again here.
+// The C programs run under the sanitizers. A report ends the program, and so fails the test that
+// runs here once more.
 func TestSanitizers(t *testing.T) {
 	if os.Getenv(cflagsEnv) != "" {
 		return // this is such a run

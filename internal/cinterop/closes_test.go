@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A close of the arena waits for a call until that needs the arena no more: from before it
-// queues its wait until it has accepted what it was granted, or has taken back what it did.
+// A close of the arena waits for a call until the call no longer needs the arena: from before it
+// queues its wait until it has accepted what it was granted, or has undone what it did.
 func TestCloseWaitsForCalls(t *testing.T) {
 	bin := program(t, "closes.c")
 	out, err := exec.Command(bin, "count").Output()
@@ -58,8 +58,8 @@ func TestCallsWhileTheArenaIsBeingClosed(t *testing.T) {
 	}
 }
 
-// A C program that takes the slot of a dead one remembers what that one owed, until it has
-// made up for it.
+// A C program that takes the slot of a dead participant records the wakes that the dead one owed,
+// until it has made them.
 func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
 	name := unusedName(t)
 	a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 1})

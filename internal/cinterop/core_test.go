@@ -99,7 +99,8 @@ func unusedName(t testing.TB) string {
 	return name
 }
 
-// C makes an arena, and Go opens it; the other way round every other test does.
+// A program in C makes an arena, and one in Go opens it. Every other test does it the other way
+// round.
 func TestCreateInC(t *testing.T) {
 	for _, disable := range []string{"", "otmpfile"} {
 		t.Run("disable="+disable, func(t *testing.T) {
@@ -260,7 +261,7 @@ func TestLeavesDisplaceNoDeathsInC(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%d died, 0 missed\n", victim.Process.Pid), line)
 }
 
-// A death makes a C program look at what the dead participant touched, and not at what there is.
+// After a death a C program visits only what the dead participant touched, and not all objects.
 func TestDeathLooksAtWhatWasTouchedInC(t *testing.T) {
 	for _, n := range []int{0, 3000} {
 		name := coreArena(t, 4<<20)
@@ -326,7 +327,8 @@ func TestShortLivesFreeTheSlotsOfTheDeadInC(t *testing.T) {
 	require.Empty(t, i.Participants(), "after %d joins", joins)
 }
 
-// A C program that was stopped while more participants died than the arena has records of is told how many it missed.
+// A C program that was stopped while more participants died than the arena has records of learns
+// how many deaths it missed.
 func TestMissedDeathsAreCountedInC(t *testing.T) {
 	path, name := program(t, "core.c"), coreArena(t, 2<<20)
 	out, err := exec.Command(path, "records").Output()
@@ -364,7 +366,7 @@ func TestMissedDeathsAreCountedInC(t *testing.T) {
 const waitersInWaitable = 20
 
 func init() {
-	// waitable.wait waits in a Waitable for what never comes; C does not know the kind.
+	// waitable.wait waits in a Waitable for a state that never comes; C does not know the kind.
 	verbs["waitable"] = func(x *goAgent, o order) (uint64, error) {
 		w, err := openWaitable(x.a, o.name)
 		if err != nil || o.verb == "waitable.open" {
@@ -379,8 +381,8 @@ func openWaitable(a *arena.Arena, name string) (*prims.Waitable[int64, int64], e
 	return prims.OpenWaitable(a, name, 0, prims.Rules[int64, int64]{Claim: never}, nil)
 }
 
-// A C program does not know the kind of a Waitable. When it deletes one in which waiters died, their wait nodes go as
-// well, and the next object at that place has nothing of them.
+// A C program does not know the kind of a Waitable. When it deletes one in which waiters died, it
+// frees their wait nodes, too, and the next object at that place inherits none.
 func TestNodesOfTheDeadGoWithTheirObjectInC(t *testing.T) {
 	name := newArena(t)
 	x, other := newAgent(t, "go", name, "waiter"), newAgent(t, "c", name, "witness")
@@ -390,7 +392,7 @@ func TestNodesOfTheDeadGoWithTheirObjectInC(t *testing.T) {
 	}
 	eventually(t, "they wait", name, func() bool { return other.do(t, "waiters", "-", off) == waitersInWaitable })
 	other.do(t, "close", "-")
-	x.kill(t) // now nobody is left
+	x.kill(t) // now no waiter is left
 	out, err := exec.Command(program(t, "core.c"), "delete", name).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
@@ -439,8 +441,8 @@ func compiledAgain(t *testing.T) {
 	}
 }
 
-// A program that was made for another layout is refused, and says so; and so is an
-// arena that needs what the program does not know.
+// A program that was made for another layout gets an error that says so. So does one that does not
+// know a feature that the arena needs.
 func TestVersionRefused(t *testing.T) {
 	opened := func(path, name string) string {
 		out, err := exec.Command(path, "open", name).CombinedOutput()

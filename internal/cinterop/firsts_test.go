@@ -20,8 +20,8 @@ func runFirsts(t *testing.T, verb, name string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// A first in C repairs what a joiner has not repaired that is stopped while it takes over the slot of a dead
-// participant.
+// A joiner is stopped while it takes over the slot of a dead participant. A first participant in C
+// repairs what the joiner has not repaired.
 func TestFirstInCRepairsWhatAStoppedHeirHasNot(t *testing.T) {
 	runFirsts(t, "heir", emptyArena(t))
 }
@@ -35,8 +35,8 @@ func emptyArena(t *testing.T) (name string) {
 	return name
 }
 
-// The first of an epoch in C waits for no joiner that is stopped while it reaps, is told each death once, and leaves
-// objects alone that it does not know.
+// The first participant of an epoch in C does not wait for a joiner that is stopped while it
+// reaps. It learns of each death once, and leaves objects alone whose kind it does not know.
 func TestFirstInCReapsTheDead(t *testing.T) {
 	for _, verb := range []string{"reap", "pending", "closing", "twice", "opened", "heirs", "given up", "dying", "overwritten", "waiting", "version"} {
 		t.Run(verb, func(t *testing.T) {

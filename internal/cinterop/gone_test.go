@@ -18,7 +18,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// A hand is a way in which data passes from a dead process to another one.
+// A hand is one way in which data passes from a dead process to a living one.
 type hand struct {
 	name string
 	open order // makes the object
@@ -88,7 +88,7 @@ func hands() (all []hand) {
 	)
 }
 
-// begin makes the object of a hand, with what there is to take in it.
+// begin makes the object of a hand, with something in it to take.
 func (h hand) begin(t testing.TB, x *agent) {
 	t.Helper()
 	x.give(t, h.open).must(t)
@@ -181,7 +181,7 @@ func (h hand) dying(t *testing.T, arenaName string, survivor *agent, env ...stri
 		survivor.do(t, "barrier.join", "x", 1)
 	}
 	victim.do(t, "gone.fork", "x")
-	// It is not waited for: once it is, nothing tells about its threads.
+	// The victim is not waited for: after that, nothing would tell whether its threads have ended.
 	require.NoError(t, victim.cmd.Process.Kill())
 	victim.ends(t)
 	return victim
@@ -252,8 +252,8 @@ func TestDataPassesOnBeforeTheByteLockIsFree(t *testing.T) {
 	}
 }
 
-// The slot of a process whose data has passed on, and its memory, are used again when it has ended: the
-// kernel may not have finished with what it marks, or with a system call without a thread.
+// A process whose data has passed on keeps its slot and its memory until it has ended. The kernel
+// may still mark words of the slot, or finish a system call that has no thread.
 func TestSlotOfADeadOneIsKeptUntilItEnds(t *testing.T) {
 	const phaseDead, phaseFree = 4, 0
 	for _, lang := range []string{"c", "go"} {
@@ -293,8 +293,7 @@ func TestKernelIOOfSeveralOpenings(t *testing.T) {
 	}
 }
 
-// A process that is dead and not gone keeps its slot, and its open objects; its death is
-// told.
+// A process that is dead and not gone keeps its slot and its open objects. Its death is reported.
 func TestDeadOneKeepsItsSlot(t *testing.T) {
 	const phaseDead, phaseFree = 4, 0
 	for _, lang := range []string{"c", "go"} {

@@ -25,13 +25,14 @@ type groupKind struct {
 	kind   string
 	open   []any    // arguments of the verb that opens the object
 	points []string // prefixes of the crash points that its work passes
-	// rest checks what is left, when so many were killed.
+	// rest checks the state at the end, after that many processes were killed.
 	rest func(t *testing.T, x *agent, killed int)
 }
 
 var groups = []groupKind{
 	{"queue", []any{16}, []string{"queue."}, func(t *testing.T, x *agent, killed int) {
-		// A killed process had put no more than it had taken, but for one in each thread.
+		// A killed process has put as many items as it had taken, and at most one more in each
+		// thread.
 		left := 0
 		eventually(t, "nobody has an item on lease", x.arena, func() bool {
 			for x.start(t, "queue.get", "x", 1).wait(t).err == 0 {
@@ -64,8 +65,8 @@ var groups = []groupKind{
 			left = x.do(t, "sig.left", "x")
 			return left>>32 == 0 && x.do(t, "sig.reserved", "x") == 0 && x.do(t, "sig.sleepers", "x") == 0
 		})
-		// Items that were put in were told, but for those that a killed thread had no time to
-		// tell.
+		// Each item that was put was also announced, except those that a killed thread had no time
+		// to announce.
 		require.LessOrEqual(t, int(left), killed*groupThreads)
 	}},
 	{"sync", nil, []string{"synchronized."}, func(t *testing.T, x *agent, _ int) {
@@ -190,7 +191,7 @@ func hasPrefix(prefixes []string, point string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(point, p) })
 }
 
-// groupTries is how many more groups look for a point that the first two did not come by.
+// groupTries is how many more groups run to reach a point that the first two did not pass.
 const groupTries = 10
 
 // A C process is killed at each point where dying leaves another state.

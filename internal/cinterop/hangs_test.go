@@ -21,7 +21,7 @@ func runHangs(t *testing.T, verb string) {
 // A cancellation that is pending when a thread begins to wait acts after the call, not in it.
 func TestCancelWaitsForTheCall(t *testing.T) { runHangs(t, "cancel-waits") }
 
-// A cancellation in open or close leaves the next open of the process nothing to wait for.
+// After a cancellation in open or close, the next open of the process does not hang.
 func TestCancelLeavesOpenUsable(t *testing.T) { runHangs(t, "cancel-open") }
 
 // A fork and an open do not wait for a close that waits for a call, and the child is no participant.
@@ -34,5 +34,5 @@ func TestRegistrationDelaysNobody(t *testing.T) {
 	runHangs(t, "register-late")
 }
 
-// Forks come at any moment of an open or a close.
+// A thread forks at any moment while another opens or closes the arena.
 func TestForkWhileOpening(t *testing.T) { runHangs(t, "fork-opening") }

@@ -156,7 +156,7 @@ func newArena(t testing.TB) string {
 	return name
 }
 
-// agent is a participant in a process of its own that does as it is told.
+// agent is a participant in a process of its own. It carries out orders.
 type agent struct {
 	lang   string
 	label  string
@@ -172,7 +172,7 @@ type agent struct {
 	said map[int]chan answer // by order
 }
 
-// answer is what came of an order.
+// answer is the result of an order.
 type answer struct {
 	err syscall.Errno
 	n   uint64
@@ -292,7 +292,7 @@ func (x *agent) start(t testing.TB, verb, name string, args ...any) pending {
 	return pending{x, x.label + ": " + line, c}
 }
 
-// wait waits for what came of it.
+// wait waits for the result of the order.
 func (p pending) wait(t testing.TB) answer {
 	t.Helper()
 	select {
@@ -311,7 +311,7 @@ func (p pending) wait(t testing.TB) answer {
 	return answer{}
 }
 
-// must is wait of what has to succeed.
+// must waits for the result of an order that has to succeed.
 func (p pending) must(t testing.TB) uint64 {
 	t.Helper()
 	a := p.wait(t)
@@ -319,7 +319,7 @@ func (p pending) must(t testing.TB) uint64 {
 	return a.n
 }
 
-// fails is wait of what has to fail so.
+// fails waits for the result of an order that has to fail with the error want.
 func (p pending) fails(t testing.TB, want syscall.Errno) {
 	t.Helper()
 	require.Equal(t, want, p.wait(t).err, p.what)
@@ -365,7 +365,7 @@ func (x *agent) awaitStop(t testing.TB) {
 		return !slices.ContainsFunc(threads, func(stat string) bool {
 			b, err := os.ReadFile(stat)
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-				return true // a thread that has just ended; look again
+				return true // a thread that has just ended; read the state again
 			}
 			require.NoError(t, err)
 			_, after, _ := strings.Cut(string(b), ") ")

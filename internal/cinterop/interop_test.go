@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scene is two agents and one that stays, so that a participant is left.
+// scene is two agents that a test may kill, and a third one that stays to reap.
 type scene struct {
 	arena   string
 	a, b, c *agent
@@ -128,8 +128,8 @@ func TestEventPlain(t *testing.T) {
 	})
 }
 
-// A token that was handed to a process which is stopped, and is killed before it could
-// see it, passes to the next.
+// A token is handed to a process that is stopped, and is killed before it has seen the token. The
+// token passes to the next waiter.
 func TestEventKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "event.open", "auto", 1)
@@ -363,7 +363,7 @@ func TestLatchKilledHolder(t *testing.T) {
 		w := s.b.blocked(t, off, 1, "latch.wait", "l")
 		s.a.kill(t)
 		w.fails(t, syscall.EOWNERDEAD)
-		// A process that comes in its place takes over.
+		// A process that replaces the dead one takes its work over.
 		s.c.do(t, "latch.claim", "l", 3)
 		w = s.b.blocked(t, off, 1, "latch.wait", "l")
 		s.c.do(t, "latch.down", "l", 3)
@@ -466,8 +466,8 @@ func TestBarrierEveryBrokenPhase(t *testing.T) {
 	})
 }
 
-// Whichever language is first: a number of 0 creates nothing, so that of the creator
-// holds, and an attach finds only what is there.
+// The order of the languages does not matter. An open with the number 0 creates nothing, so the
+// number of the creator holds. An attach finds only an object that exists.
 func TestAttachElsewhere(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		for _, kind := range []struct{ kind, look string }{{"latch", "count"}, {"barrier", "lost"}, {"sem", "free"}, {"queue", "len"}} {
@@ -481,7 +481,8 @@ func TestAttachElsewhere(t *testing.T) {
 	})
 }
 
-// A child that claims what its parent added and is killed is told of, and not its parent.
+// A child claims work that its parent added, and is killed. The death of the child is reported,
+// and not that of the parent.
 func TestWaitGroupClaimedByTheDead(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "wg.open", "g")

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A C program is killed as it comes back from a wait for a WaitGroup, and as it makes the share of a
-// dead process what the dead owe.
+// A C program is killed as it returns from a wait for a WaitGroup, and as it
+// turns the share of a dead process into work that the dead owe.
 func TestKillWaitGroup(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run("counter.wait.woken/"+lang, func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestKillWaitGroup(t *testing.T) {
 	}
 }
 
-// A C program is killed as it removes an arena. The next program removes what is left, and the name is
-// that of the next arena.
+// A C program is killed as it removes an arena. The next program removes the
+// rest, and can make another arena of that name.
 func TestKillRemoving(t *testing.T) {
 	core, n := program(t, "core.c"), 0
 	for _, point := range points(t) {

@@ -175,7 +175,7 @@ func TestKillC(t *testing.T) {
 
 // seldom are points that the team may not pass in its time.
 var seldom = map[string]bool{
-	"arena.object.cancelling":  true, // one opens what another is about to delete
+	"arena.object.cancelling":  true, // one process opens the object that another is about to delete
 	"arena.object.withdrawing": true, // two make one name
 }
 
@@ -189,7 +189,7 @@ func TestKillEntering(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			name := coreArena(t, 2<<20)
 			var in *agent
-			if point == "arena.gate.admitted" { // by others that are in
+			if point == "arena.gate.admitted" { // needs other participants that are in
 				in = newAgent(t, "go", name, "in")
 			}
 			for range 3 {

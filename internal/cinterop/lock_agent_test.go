@@ -69,13 +69,14 @@ func sleepersIn(a *arena.Arena, object uint64) (n uint64) {
 
 func (x *goAgent) sleepers(o order) (uint64, error) { return sleepersIn(x.a, uint64(o.arg(0))), nil }
 
-// board is what a team shares.
+// board is the data that a worker group shares.
 type board struct {
 	Tag                 atomic.Uint64
 	Count, In, Repaired uint64
 }
 
-// turn takes the lock once, whatever has become of it.
+// turn takes the lock once, in whatever state it is, and repairs it if that is
+// needed.
 func (b *board) turn(m *prims.Mutex, me uint64) error {
 	err := m.LockContext(context.Background())
 	if errors.Is(err, shmsync.ErrOwnerDead) {
@@ -233,7 +234,7 @@ func (x *goAgent) futex(o order) (uint64, error) {
 	return 0, syscall.ENOSYS
 }
 
-// churn makes names come and go.
+// churn creates and deletes objects with names.
 func (x *goAgent) churn(o order) (uint64, error) {
 	for i := range o.arg(0) {
 		name := fmt.Sprintf("%s-%d", o.name, i%7)

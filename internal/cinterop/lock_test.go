@@ -21,7 +21,7 @@ func eachWay(t *testing.T, test func(t *testing.T, first, second string)) {
 	}
 }
 
-// pair starts an agent of each language in an arena of its own, in which nobody else is.
+// pair starts an agent of each language in a new arena. No other process is in it.
 func pair(t *testing.T, first, second string) (name string, a, b *agent) {
 	cAgent(t)
 	name = newArena(t)
@@ -51,7 +51,7 @@ func sound(t *testing.T, name string) {
 		}
 		return true
 	})
-	// A look may see what a watcher is about to change.
+	// A check may see a state that a watcher is about to change.
 	eventually(t, "the arena is sound", name, func() bool {
 		err = a.Check()
 		return err == nil
@@ -83,8 +83,8 @@ func TestMutexPlain(t *testing.T) {
 	})
 }
 
-// The first is killed with the lock; the second is told of the death, does not hold the
-// lock, and recovers it.
+// The first agent is killed while it holds the lock. The second one learns of the death, does not
+// get the lock, and recovers it.
 func TestMutexKilledHolder(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -235,7 +235,7 @@ func TestFutexStress(t *testing.T) {
 	})
 }
 
-// Locks, deadlines, and names that come and go, in both languages at a time.
+// Both languages lock, wait with deadlines, and create and delete names at the same time.
 func TestMutexStress(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -255,7 +255,7 @@ func TestMutexStress(t *testing.T) {
 	})
 }
 
-// count is what a team has counted.
+// count is the value of the counter that the group has increased.
 func count(t *testing.T, name, team string) uint64 {
 	a, err := arena.Attach(name, nil)
 	require.NoError(t, err)
@@ -278,7 +278,7 @@ func TestReapEachOther(t *testing.T) {
 		a.kill(t)
 		eventually(t, "the death is told", name, func() bool { return b.do(t, "arena.deaths", "-") == 1 })
 		require.EqualValues(t, pid, b.do(t, "arena.lastdead", "-"))
-		// The slot is free again: the next one gets it.
+		// The slot is free again, so the next participant can get it.
 		eventually(t, "the slot is free", name, func() bool {
 			c := newAgent(t, first, name, "next")
 			got := c.do(t, "arena.slot", "-")
@@ -316,7 +316,7 @@ func TestLocksRefuseNoRepairAndInvalidPolicies(t *testing.T) {
 	sound(t, name)
 }
 
-// keyed are the arguments of a verb of a lock that has a key, or none.
+// keyed are the arguments of a verb of a lock: its key, or none if the lock has no keys.
 func keyed(key string) []any {
 	if key == "" {
 		return nil

@@ -48,7 +48,7 @@ func TestFairMutexKilledHolder(t *testing.T) {
 	})
 }
 
-// With the policy Release the lock passes to the next in line.
+// With PolicyRelease the lock passes to the next waiter in the queue.
 func TestFairMutexKilledHolderRelease(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "fair.open", "f", release)
@@ -160,7 +160,8 @@ func TestCondPlain(t *testing.T) {
 	})
 }
 
-// A signal whose waiter died before it had the lock again passes to the next.
+// If a waiter got a signal and died before it had locked the lock again, the signal passes to the
+// next waiter.
 func TestCondKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "cond.open", "c")
@@ -187,7 +188,7 @@ func TestCondKilledWaiter(t *testing.T) {
 	})
 }
 
-// The lock's death is what a wait ends with that cannot have it again.
+// A wait that cannot lock the lock again, because the holder died, ends with that error.
 func TestCondKilledLockHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "cond.open", "c")
@@ -225,8 +226,8 @@ func TestSemaphorePlain(t *testing.T) {
 	}
 }
 
-// Permits of an open share, acquired and kept beside the latch, can be had by others, and
-// come back from the dead.
+// A process has permits in its open share, acquired and free ones. Others can acquire the free
+// ones, and after its death all.
 func TestSemaphoreKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "sem.open", "s", 5)
@@ -235,7 +236,7 @@ func TestSemaphoreKilledHolder(t *testing.T) {
 			s.a.do(t, "sem.release", "s", 2)
 		}
 		s.a.do(t, "sem.acquire", "s", 1)
-		s.b.do(t, "sem.acquire", "s", 4) // takes what a has kept
+		s.b.do(t, "sem.acquire", "s", 4) // takes the free permits that a has in its share
 		s.b.do(t, "sem.release", "s", 3)
 		for range 3 {
 			s.a.do(t, "sem.acquire", "s", 1)

@@ -32,7 +32,7 @@ func (x *goAgent) keepHolds(h ...prims.Hold) {
 	x.holds = append(x.holds, h...)
 }
 
-// holdOf is the last hold of a key; it holds nothing if there is none.
+// holdOf returns the last hold of a key; if there is none, the hold holds nothing.
 func (x *goAgent) holdOf(key uint64) prims.Hold {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -155,8 +155,8 @@ func (x *goAgent) groupMulti(name string, turn int) error {
 	return but(err, context.DeadlineExceeded)
 }
 
-// multiWords tells of a MultiLock: how many keys are not free, and the words of those that
-// are kept, too.
+// multiWords reads a MultiLock: whether no key is held, and the words of its keys, also of those
+// that are cached.
 func multiWords(t *testing.T, arenaName, name string) (free bool, words string) {
 	t.Helper()
 	a, err := arena.Attach(arenaName, &arena.Options{Label: "describer"})
@@ -243,8 +243,8 @@ func TestMultiLockSpilled(t *testing.T) {
 	})
 }
 
-// biased has x take a key that it had the last time, so that it locks and unlocks it without
-// the latch.
+// biased makes x lock a key that it locked the last time, too, so that it locks and unlocks the
+// key without the queue lock.
 func (x *agent) biased(t *testing.T, name string, key int) {
 	t.Helper()
 	for range 2 {
@@ -264,11 +264,11 @@ func (x *agent) is(t *testing.T, name, word string) {
 	require.Contains(t, words, word)
 }
 
-// A key that one side has without the latch is had by the other.
+// One side holds a key without the queue lock, and the other side can get it.
 func TestMultiLockBiased(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "multi.open", "m", 1, 1)
-		s.c.do(t, "multi.lock", "m", 100) // words of a bucket with nothing held are not told
+		s.c.do(t, "multi.lock", "m", 100) // the words of a bucket in which nothing is held are not printed
 		s.a.biased(t, "m", 7)
 		s.b.start(t, "multi.try", "m", 7).fails(t, syscall.EBUSY)
 		s.a.is(t, "m", "biased")
@@ -288,7 +288,7 @@ func TestMultiLockBiased(t *testing.T) {
 		s.a.start(t, "multi.staleunlock", "m").fails(t, syscall.EPERM)
 		s.b.do(t, "multi.unlock", "m", 7)
 
-		// Keys that are kept are in nobody's way.
+		// Cached keys keep no other key out.
 		for key := range 5 {
 			s.a.biased(t, "m", key)
 			s.a.do(t, "multi.unlock", "m", key)
@@ -334,7 +334,8 @@ func TestMultiLockKilledHolder(t *testing.T) {
 	})
 }
 
-// A key that its holder had without the latch, and nobody waits for, is taken back, too.
+// A key that a dead process had locked without the queue lock, and for which nobody waits, is
+// taken back, too.
 func TestMultiLockKilledBiasedHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		s.b.do(t, "multi.open", "m", 1, 1)
@@ -346,7 +347,7 @@ func TestMultiLockKilledBiasedHolder(t *testing.T) {
 	})
 }
 
-// With the policy Release a key passes to the next in line.
+// With PolicyRelease a key passes to the next waiter in the queue.
 func TestMultiLockKilledHolderRelease(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "multi.open", "m", release, 1)
@@ -398,8 +399,8 @@ func TestMultiLockKilledGranted(t *testing.T) {
 	})
 }
 
-// A process that dies with the queue lock of a bucket leaves the keys there as they were:
-// those that have no room in it, too, and their waiters.
+// If a process dies with the queue lock of a bucket, the keys of the bucket and their waiters stay
+// as they were, also the keys for which the bucket has no entry.
 func TestMultiLockKilledInBucket(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, point := range []string{"multilock.lock.taken", "multilock.lock.spilled", "multilock.unlock.unlinked"} {

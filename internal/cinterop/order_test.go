@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cut is what lies in a part of the header from one text to before another.
+// cut returns what a part of the header has from one text to another, without the second text.
 func cut(t *testing.T, part, from, to string) []byte {
 	t.Helper()
 	src, err := os.ReadFile(filepath.Join("..", "..", "include", "parts", part))

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// More items come back than a call remembers from one look at all slots. They come in the order in which they were put.
+// More items come back than a call remembers from one search of all slots. They
+// are taken in the order in which they were put.
 func TestQueueReturned(t *testing.T) {
 	const n = 200
 	for _, langs := range [][2]string{{"go", "c"}, {"c", "go"}, {"c", "c"}} {

@@ -243,8 +243,8 @@ func TestRWMutexKilledReader(t *testing.T) {
 	})
 }
 
-// A writer that waits for readers, and a reader that waits for a writer, keep nobody out
-// when they are killed.
+// A writer that waits for readers, and a reader that waits for a writer, are killed. After that
+// they keep nobody out.
 func TestRWMutexKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "rw.open", "m")
@@ -273,7 +273,7 @@ func TestRWMutexUpgradable(t *testing.T) {
 		}
 		s.b.do(t, "rw.rlock", "m")
 		s.a.do(t, "rw.ulock", "m")
-		s.c.do(t, "rw.rtry", "m") // a reader comes in beside it
+		s.c.do(t, "rw.rtry", "m") // a reader gets in beside the upgradable hold
 		s.c.do(t, "rw.runlock", "m")
 		s.b.start(t, "rw.try", "m").fails(t, syscall.EBUSY)
 		s.b.start(t, "rw.utry", "m").fails(t, syscall.EBUSY)
@@ -309,8 +309,8 @@ func TestRWMutexUpgradable(t *testing.T) {
 	})
 }
 
-// The death of an upgrader is told to nobody, before and while it upgrades; that of one that
-// has upgraded is a writer's.
+// If a process dies with an upgradable hold, or while it upgrades, no death is reported. If it
+// dies after the upgrade, the death is that of a writer.
 func TestRWMutexKilledUpgrader(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "rw.open", "m")

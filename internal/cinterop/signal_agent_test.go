@@ -29,8 +29,8 @@ var begun struct {
 	gates map[int]*prims.Gate
 }
 
-// sigBoard is what several agents do with one SignalWaker: how often something was put into
-// each queue, and how often it has been looked after.
+// sigBoard is the data of several agents that use one SignalWaker: for each queue, how many items
+// were put into it, and how many were executed.
 type sigBoard struct{ Pushed, Done [4]atomic.Uint64 }
 
 func (x *goAgent) sigBoard(name string) (*sigBoard, error) {
@@ -41,7 +41,7 @@ func (x *goAgent) sigBoard(name string) (*sigBoard, error) {
 	return sigBoardOf(mem), nil
 }
 
-// told is the number for a verb that tells several things, the first in bit 0.
+// told packs several answers of a verb into one number, the first in bit 0.
 func told(all ...bool) (n uint64) {
 	for i, b := range all {
 		n |= yes(b) << i
@@ -283,8 +283,8 @@ func (x *goAgent) execute(name string, b *sigBoard, g *prims.Gate, turn int) err
 	return nil
 }
 
-// sigLeft is what nobody has looked after: gates that are not idle, and queues into which
-// more was put than was looked at.
+// sigLeft counts what is left to do: gates that are not idle, and queues with more items put than
+// executed.
 func (x *goAgent) sigLeft(w *prims.SignalWaker, name string) (uint64, error) {
 	b, err := x.sigBoard(name)
 	if err != nil {
@@ -352,9 +352,8 @@ func (x *goAgent) groupSignal(name string, turn int) (err error) {
 	return err
 }
 
-// groupSignalRound is a round of a group on the queues 0, 1, 64 and 65, eight of which make
-// a
-// turn: it puts something in, and looks after whatever there is.
+// groupSignalRound is one round of a group on the queues 0, 1, 64 and 65; eight rounds make a
+// turn. It puts an item, and executes whatever is scheduled.
 func (x *goAgent) groupSignalRound(name string, turn int) (err error) {
 	b, err := x.sigBoard(name)
 	if err != nil {

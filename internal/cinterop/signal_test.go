@@ -130,7 +130,7 @@ func TestSignalWakerIndex(t *testing.T) {
 			{b, do("summary")}, {b, gives(1, "mark", 1)}, {a, do("mark", 1)}, {a, gives(2, "summary")}, {a, gives(12, "markmask", 14)}, {b, gives(3, "permits")},
 			{b, refuses(inval, "markmask", 16)}, {b, refuses(inval, "mark", 4)}, {b, refuses(busy, "unmarkempty", 1)}, {b, do("unmarkempty", 2)}, {a, refuses(busy, "unmarkempty", 2)},
 			{a, do("unmark", 1)}, {b, refuses(busy, "unmark", 1)}, {b, gives(8, "summary")}, {a, gives(1, "mark", 1)},
-			// Bits of what is not scheduled are cleared away.
+			// Next clears bits of queues that are not scheduled.
 			{b, refuses(busy, "next", 0)}, {a, do("summary")}, {a, do("bits", 1)}, {a, gives(4, "permits")},
 			{a, gives(1, "yield")}, {b, do("yield")}, {b, gives(1, "status")}, {b, gives(1, "tasks")}, {a, do("tasks")}, {a, gives(3, "status")}, {a, gives(6, "permits")},
 			{b, do("unyield")}, {a, refuses(busy, "unyield")}, {a, gives(2, "status")}, {a, do("untasks")}, {b, refuses(busy, "untasks")}, {b, do("status")},
@@ -156,8 +156,8 @@ func TestSignalWakerIndex(t *testing.T) {
 	})
 }
 
-// Both put in, and both look after the same queues: nothing is lost, nobody executes a queue
-// beside another, and nobody sleeps beside what is to be done.
+// Both sides put items into the same queues and execute them. No item is lost, no queue has two
+// executors at a time, and no worker sleeps while a queue is scheduled.
 func TestSignalWakerStress(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		s.a.do(t, "sig.open", "w", 2, 1)
@@ -190,8 +190,8 @@ func TestSignalWakerStress(t *testing.T) {
 	})
 }
 
-// A process that executes, has reserved, is registered, or has taken a permit is killed: its
-// queue is scheduled again, and a sleeper is told.
+// A process is killed that executes a queue, has reserved one, is registered, or has taken a
+// permit. Its queue is scheduled again, and a sleeper is woken.
 func TestSignalWakerKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "sig.open", "w", 2)
@@ -241,8 +241,8 @@ func TestSignalWakerKilledWaiter(t *testing.T) {
 	})
 }
 
-// A C program is stopped within a Schedule: a sleeper checks, and finds what it was about to
-// tell.
+// A C program is stopped within a Schedule. The periodic check of a sleeper finds what the program
+// was about to announce.
 func TestSignalWakerStoppedProducer(t *testing.T) {
 	for _, point := range []string{"signal.schedule.gated", "signal.publish.bit_set", "signal.mark.marked", "signal.release.permitted"} {
 		for _, lang := range []string{"go", "c"} {
@@ -289,7 +289,7 @@ func TestSignalWakerStoppedBusily(t *testing.T) {
 							break
 						}
 					}
-					if time.Now().After(end) { // nobody is to come and go meanwhile: that makes up for it, too
+					if time.Now().After(end) { // no process may come or go meanwhile, because that would also repair a lost wake
 						t.Fatalf("nobody looks\n%s", describe(name))
 					}
 				}
@@ -298,7 +298,7 @@ func TestSignalWakerStoppedBusily(t *testing.T) {
 	}
 }
 
-// A C program is killed as it takes back what another one had: the next one goes on.
+// A C program is killed as it takes back what a dead program had. The next one completes that.
 func TestKillSignalReap(t *testing.T) {
 	for _, point := range groupPoints(t) {
 		if !strings.HasPrefix(point, "signal.reap.") {

@@ -29,8 +29,8 @@ func dateOfWait(t *testing.T, a *arena.Arena, off uint64, x *agent) int64 {
 	return 0
 }
 
-// A wait is as old as it is, however often its thread has looked around, or was woken for nothing: by a death, and by
-// its own periodic check, which every process makes after 100 ms.
+// A wait keeps its date when its thread runs in between: because of a death, or because of its own
+// periodic check, which every process makes every 100 ms.
 func TestWaitKeepsItsDate(t *testing.T) {
 	type wait struct {
 		open []any // the argument with which the agents open the object
@@ -63,7 +63,7 @@ func TestWaitKeepsItsDate(t *testing.T) {
 				if w.take != "" {
 					holder.do(t, w.take, "x")
 				}
-				if w.on != "" { // what all.any waits for besides
+				if w.on != "" { // another object that all.any waits for
 					holder.do(t, "seq.open", "x-s")
 					holder.do(t, "event.open", "x-e", 1)
 					holder.do(t, "event.open", "x-r", 2)
@@ -97,7 +97,7 @@ func TestWaiterDatesHold(t *testing.T) {
 		object, take, drop, wait, end string
 		open, args                    []any
 		mode                          string
-		put                           bool // an item, which is what is taken
+		put                           bool // an item has to be put first, because take takes one
 		checks                        bool // date the hold, and may go on for a moment after the wait
 	}
 	for _, l := range []lock{
@@ -135,7 +135,7 @@ func TestWaiterDatesHold(t *testing.T) {
 					}
 					return arena.Hold{}
 				}
-				for round := range 3 { // the date of a hold is not taken for that of the next one
+				for round := range 3 { // the date of one hold must not be taken for that of the next hold
 					if l.put {
 						holder.do(t, l.object+".tryput", "x", 1)
 					}

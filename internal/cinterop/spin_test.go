@@ -25,7 +25,7 @@ func init() {
 	groupTurns["group.rwspin"] = (*goAgent).groupRWSpin
 }
 
-// tried is what a verb that does not wait ends with, of a lock in that state.
+// tried is the result of a Try verb, for a lock in that state.
 func tried(ok bool, state error) error {
 	if !ok && state != nil {
 		return state
@@ -290,7 +290,7 @@ func TestRWSpinLockKilledHolder(t *testing.T) {
 	})
 }
 
-// A writer that waits for readers to leave is none when it is killed.
+// A process that is killed while it waits to write does not count as a writer.
 func TestRWSpinLockKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "rwspin.open", "l")

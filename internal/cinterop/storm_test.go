@@ -28,7 +28,8 @@ import (
 // stormEnv has the name of the arena for a process of TestRestartStormOfTwoLanguages.
 const stormEnv = "SHMSYNC_TEST_STORM"
 
-// stormProgram is what a version of the program of the fleet wants of the arena.
+// stormProgram is one version of the program of the fleet: the parameters that it requires of the
+// arena.
 type stormProgram struct {
 	size    int64
 	version uint64 // version of the type of the counter
@@ -52,7 +53,7 @@ func stormCounter(a *arena.Arena, version uint64) ([]byte, error) {
 	return b[8*version-8:], nil
 }
 
-// upgrade makes of the objects what this version of the program needs. What was counted stays.
+// upgrade changes the objects to what this version of the program requires. The counts are kept.
 func (p stormProgram) upgrade(a *arena.Arena, _ arena.Epoch) error {
 	if _, err := prims.RecoverAll(a, func(prims.Lost) error { return nil }); err != nil {
 		return err

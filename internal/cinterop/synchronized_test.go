@@ -128,8 +128,8 @@ func TestSynchronizedKilledUpdaters(t *testing.T) {
 	}
 }
 
-// The control: if the commit comes before the copy is written, Loads and survivors find torn
-// values.
+// The control experiment: if the commit comes before the copy is written, Loads and survivors find
+// torn values.
 func TestSynchronizedControlTears(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (x *goAgent) txNode(off uint64) *txNode {
 	return n
 }
 
-// torn counts what is not as all transactions leave it.
+// torn counts the values that differ from what complete transactions leave.
 func (x *goAgent) torn(d *txData) (torn uint64) {
 	off, i := d.head, uint64(0)
 	for ; i < d.count && off != 0; i++ {
@@ -105,7 +105,8 @@ func txCellsIn(tx *prims.Tx, d *txData, save bool) {
 	d.rounds = to
 }
 
-// txList adds a node to the list, or takes one away; one that is allocated and freed again comes in between.
+// txList adds a node to the list or removes one. In between it allocates another node and frees it
+// again.
 func (x *goAgent) txList(tx *prims.Tx, d *txData, add bool) error {
 	prims.Save(tx, &d.head)
 	prims.Save(tx, &d.count)

@@ -41,8 +41,8 @@ func requireTxLost(t *testing.T, x *agent, i txImage, torn uint64) {
 	sound(t, x.arena)
 }
 
-// A mutex is not recoverable, and a process dies in its recover. The next one does not undo the old transaction over
-// what was repaired.
+// A process dies in the recover of a mutex that is not recoverable. The next process does not undo
+// the old transaction over the repaired data.
 func TestTxRecoverThatDies(t *testing.T) {
 	for _, p := range pairs {
 		for _, point := range []string{"mutex.recover.taken", "mutex.recover.repaired"} {
@@ -137,7 +137,8 @@ func TestTxEndWithoutTheMutex(t *testing.T) {
 	}
 }
 
-// A program unlocks within a transaction, goes on, and dies later as a holder without one: nothing is undone.
+// A program unlocks within a transaction, continues, and later dies as a plain holder: nothing is
+// undone.
 func TestTxUnlockedByItsProgramIsNotUndone(t *testing.T) {
 	for _, end := range []string{"tx.commit", "tx.abort"} {
 		t.Run(end, func(t *testing.T) {

@@ -60,7 +60,7 @@ func txKilled(t *testing.T, m, victims, survivors string, kills int, mode func(i
 		syscall.Nanosleep(&pause, nil)
 		victim.kill(t)
 		victim.in.Close()
-		if i%3 == 0 { // several come at once
+		if i%3 == 0 { // several processes begin at once
 			a, b := x.start(t, "tx.check", m), y.start(t, "tx.check", m)
 			torn += min(1, a.must(t)+b.must(t))
 		} else if m == "rw" && i%3 == 1 {
@@ -128,7 +128,7 @@ func TestTxKilledWithoutSave(t *testing.T) {
 	require.NotZero(t, torn)
 }
 
-// Points that a transaction passes, and those that the rollback of another process's transaction passes.
+// The points that a transaction passes, and those that a rollback passes.
 var (
 	txPoints = []string{"tx.save.recorded", "tx.save.valid", "tx.alloc.claimed", "tx.alloc.recorded", "tx.alloc.logged", "tx.free.recorded", "tx.free.logged",
 		"tx.commit.decided", "tx.commit.block", "tx.commit.idle", "tx.undo.range", "tx.undo.undone", "tx.undo.block", "tx.undo.idle"}
@@ -173,8 +173,9 @@ func txKilledAt(t *testing.T, m string) {
 	}
 }
 
-// A process dies, or is stopped, at each point of the rollback of another's transaction. While it is stopped it has the lock;
-// when it is dead the next one begins anew.
+// A process dies, or is stopped, at each point of the rollback of a dead process's transaction.
+// While it is stopped it has the lock. When it is dead, the next process starts the rollback
+// again.
 func TestTxKilledInRollback(t *testing.T) { txKilledInRollback(t, "m") }
 
 // The same with an RWMutex.
@@ -257,8 +258,8 @@ func (i txImage) footer() []byte {
 	return i.b[i.log+64+tail-16 : i.log+64+tail]
 }
 
-// A peer writes into the log of a dead process what no correct program writes: the mutex is not recoverable, and no byte is
-// changed. A recover makes it usable.
+// A peer writes impossible bytes into the log of a dead process. The mutex becomes not
+// recoverable, and no byte of the data changes. A recover makes it usable.
 func TestTxImpossibleLog(t *testing.T) {
 	last := func(f func(footer []byte)) func(i txImage) { return func(i txImage) { f(i.footer()) } }
 	for what, spoil := range map[string]func(i txImage){
@@ -362,7 +363,8 @@ func TestTxAbortOfAnImpossibleLog(t *testing.T) {
 	x.start(t, "tx.commit", "m").fails(t, syscall.EPERM)
 }
 
-// Where a process cannot prove its end nobody may begin a transaction: others could not undo it.
+// Where a process cannot prove its end, it may begin no transaction, because others could not undo
+// it.
 func TestTxNeedsByteLocks(t *testing.T) {
 	name := newArena(t)
 	x := newAgent(t, "c", name, "a", "SHMSYNC_DISABLE=ofd")

@@ -20,8 +20,8 @@ import (
 
 var updateVectors = flag.Bool("update", false, "write the images of testdata/vectors")
 
-// A vector is the bytes of an object in a defined state. Both languages come to the same
-// bytes by the same calls, and go on from the bytes to the same results.
+// A vector is the bytes of an object in a defined state. By the same calls both languages produce
+// the same bytes, and from these bytes both go on to the same results.
 type vector struct {
 	kind string // of verbs
 	name string // of the file
@@ -29,7 +29,7 @@ type vector struct {
 	then []call
 }
 
-// call is a verb, and what comes of it.
+// call is a verb, and its result.
 type call struct {
 	verb string
 	args []any
@@ -98,7 +98,8 @@ var vectors = []vector{
 // keptVector is that of a key which Go keeps for its last holder, unless the race detector is on.
 const keptVector = "multilock-kept"
 
-// activeVector is that of a mutex whose holder is in a transaction. It dies before others go on.
+// activeVector is the vector of a mutex whose holder is in a transaction. The holder dies before
+// other processes use the bytes.
 const activeVector = "mutex-log-active"
 
 // run makes calls of an object.
@@ -117,8 +118,7 @@ func (x *agent) run(t *testing.T, kind string, calls []call) (offset uint64) {
 	return offset
 }
 
-// body gives the bytes of an object's body, without what hints differ in, and a way to
-// write them.
+// body returns the bytes of an object's body, and a function that writes them.
 func body(t *testing.T, arenaName string, offset uint64) (image []byte, write func([]byte)) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join("/dev/shm", arenaName), os.O_RDWR, 0)
@@ -140,7 +140,7 @@ func body(t *testing.T, arenaName string, offset uint64) (image []byte, write fu
 	}
 }
 
-// lines renders an image: 32 bytes each, those that are 0 left out.
+// lines renders an image in lines of 32 bytes. Lines of zeros are left out.
 func lines(image []byte) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d bytes\n", len(image))
@@ -171,7 +171,7 @@ func parse(t *testing.T, text string) []byte {
 	return image
 }
 
-// Both languages come to the bytes of the vector, and go on from them.
+// Both languages produce the bytes of the vector, and go on from them.
 func TestVectors(t *testing.T) {
 	for _, v := range vectors {
 		t.Run(v.name, func(t *testing.T) {

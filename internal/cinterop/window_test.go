@@ -94,9 +94,9 @@ func requireWindow(t *testing.T, name string, slot int, had uint32, want [3]uint
 	require.True(t, got[1] == want[1] || named(got[1]+1), says)
 }
 
-// A joiner of either language comes from the same bytes to the same windows: of slots that are
-// used up, beside a participant that stays, with a word that names one of them, and in an arena that
-// nobody is in.
+// A joiner of either language computes the same windows from the same bytes: for slots that are
+// used up, beside a participant that stays, with a word that names one of the slots, and in an
+// arena without participants.
 func TestWindowVectors(t *testing.T) {
 	const attempts = 5 // a clock's bytes may look like an ID in one of the arenas
 	for n := 1; ; n++ {
@@ -140,7 +140,7 @@ func windowsAfterJoins(t *testing.T, open func(*testing.T, string) (string, bool
 	stays.do(t, "mutex.lock", "m")
 
 	stays.kill(t)
-	// A program that leaves at once may leave to the next one what it cleans up.
+	// A program that leaves at once may leave its cleanup to the next program.
 	eventually(t, "what it had is taken back", name, func() bool {
 		says, ok = open(t, name)
 		require.True(t, ok, says)
@@ -158,7 +158,8 @@ func windowsAfterJoins(t *testing.T, open func(*testing.T, string) (string, bool
 	requireWindow(t, name, 3, third, [3]uint64{100001, lastGeneration, 2})
 	require.EqualValues(t, slots[0].window()[0], slots[0].generation(), "it entered the window")
 
-	// The end of a window is for joiners that clean up: it inherits, steps back, and begins anew.
+	// The last generations of a window are for joiners that clean up: such a joiner takes the
+	// slot, cleans up, gives the slot back, and joins again.
 	for _, s := range slots {
 		s.set(uint32(s.window()[1]))
 	}
@@ -174,8 +175,8 @@ func windowsAfterJoins(t *testing.T, open func(*testing.T, string) (string, bool
 	return windows
 }
 
-// Programs of both languages come, are killed and leave in an arena whose slots are used up every
-// few joins. Each gets an ID of its own, and no lock has two holders.
+// Programs of both languages join, are killed, and leave, in an arena whose slots are used up
+// every few joins. Each gets an ID of its own, and no lock has two holders.
 func TestWindowsOfBothLanguages(t *testing.T) {
 	name := unusedName(t)
 	made, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 2})
@@ -183,8 +184,8 @@ func TestWindowsOfBothLanguages(t *testing.T) {
 	require.NoError(t, made.Close())
 	slots := []slotWords{slotIn(t, name, 1), slotIn(t, name, 2)}
 	for round := range proctest.Rounds(6, 60) {
-		// This process stays until the killed are reaped. A program that leaves at once may
-		// leave that to the next one, each time.
+		// This process stays until the killed programs are reaped. A program that leaves at once
+		// may leave that to the next program every time.
 		reaper, err := arena.Attach(name, nil)
 		require.NoError(t, err)
 		eventually(t, "the killed are reaped", name, func() bool { return slots[0].isFree() || slots[1].isFree() })
@@ -269,8 +270,8 @@ func TestKillRenewing(t *testing.T) {
 	require.Equal(t, 3, n)
 }
 
-// A C program is stopped after it has seen that it is the first of a window. The window is used up by
-// others before it goes on. It leaves the slot clean, and renews it.
+// A C program is stopped after it has seen that it has the first generation of a window. Others
+// use the window up before it continues. It leaves the slot clean, and renews it.
 func TestLateJoinerOfACProgram(t *testing.T) {
 	name := unusedName(t)
 	made, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 1})
@@ -295,9 +296,10 @@ func TestLateJoinerOfACProgram(t *testing.T) {
 	sound(t, name)
 }
 
-// A C program is stopped as it takes a lock from a dead participant, while the slot of that one goes
-// through a whole window. Before it has published the ID, another participant gets the ID, and keeps
-// the lock when the program goes on. After that a joiner of either language leaves the ID out.
+// A C program is stopped as it takes a lock from a dead participant, while that participant's slot
+// goes through a whole window. If the program has not published the ID yet, another participant
+// gets the ID, and keeps the lock when the program continues. If it has, no joiner of either
+// language uses the ID.
 func TestActOfACProgramLastsForAWindow(t *testing.T) {
 	for _, point := range []string{"arena.act.begun", "arena.act.published", "arena.act.verified"} {
 		for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {

@@ -11,7 +11,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// together is what one can wait for at once, and none of it is there.
+// together is a set of objects that a call can wait for at once. None of them
+// is ready.
 type together struct {
 	s *prims.Sequencer
 	e *prims.Event

@@ -33,7 +33,7 @@ type Control struct {
 
 const controlBytes = 4096
 
-// NewControl makes a page, and the file by which the victim has it.
+// NewControl makes a page, and the file through which the victim maps it.
 func NewControl() (*Control, *os.File, error) {
 	fd, err := unix.MemfdCreate("stepkill", unix.MFD_CLOEXEC)
 	if err != nil {

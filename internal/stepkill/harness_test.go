@@ -206,7 +206,7 @@ func (g target) String() string {
 	return "at the end"
 }
 
-// run is a victim on its way.
+// run is a victim during its operation.
 type run struct {
 	*stage
 	victim *proctest.Proc
@@ -221,8 +221,8 @@ type run struct {
 	ended        bool // the operation is over
 }
 
-// begin starts a victim and has it before the first instruction of its operation.
-// The caller's goroutine is locked to its thread.
+// begin starts a victim and stops it before the first instruction of its operation. The caller's
+// goroutine is locked to its thread.
 func (x *stage) begin(watched bool) *run {
 	t := x.t
 	t.Helper()
@@ -431,7 +431,7 @@ func (x *stage) play(g target) (ended bool) {
 	return r.ended
 }
 
-// goOn checks that the waiters go on after a death, and what is to be true then.
+// goOn checks that the waiters go on after a death, and then checks the state.
 func (x *stage) goOn(wg *sync.WaitGroup, errs chan error, killed time.Time, what string) {
 	t := x.t
 	t.Helper()
@@ -468,7 +468,7 @@ func (x *stage) goOn(wg *sync.WaitGroup, errs chan error, killed time.Time, what
 // sleeping reports whether the last step was one into sleep.
 func (r *run) sleeping() bool { return r.tracer.Sleeps() }
 
-// check is what has to be true of an arena after a death.
+// check checks the state of an arena after a death.
 func (x *stage) check(own part, a *arena.Arena, what string) {
 	t := x.t
 	t.Helper()
@@ -495,8 +495,8 @@ func within(f func() error) error {
 	}
 }
 
-// sound checks the whole arena. A check may see what another process is about to change, so a fault
-// counts if it stays.
+// sound checks the whole arena. A check may see a state that another process is about to change,
+// so only a fault that stays counts.
 func sound(t *testing.T, a *arena.Arena, what string) {
 	t.Helper()
 	err := a.Check()

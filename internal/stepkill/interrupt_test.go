@@ -53,7 +53,7 @@ func (x *stage) interrupt(after time.Duration, let bool) time.Duration {
 	return took
 }
 
-// beginFree starts a victim that nobody steps. Its operation begins with runFor.
+// beginFree starts a victim that is not single-stepped. Its operation begins with runFor.
 func (x *stage) beginFree() *run {
 	t := x.t
 	t.Helper()
@@ -95,8 +95,8 @@ func (r *run) runFor(atMost time.Duration, let bool) time.Duration {
 	return time.Since(begun)
 }
 
-// A process dies in an operation, at a moment at which nothing has stopped it; the
-// survivors go on: they run at the same time.
+// A process is killed in an operation at a random moment, without having been stopped before. The
+// survivors, which run at the same time, go on.
 func TestInterruptKills(t *testing.T) {
 	n, _ := kills()
 	eachScene(t, func(x *stage) stats {

@@ -53,8 +53,7 @@ var kinds = map[string]func(a *arena.Arena, name string) (closer, error){
 	"waitgroup": func(a *arena.Arena, name string) (closer, error) { return prims.OpenWaitGroup(a, name, nil) },
 }
 
-// init adds what becomes of each kind of object whose maker dies over it, or dies as it
-// closes it.
+// init adds scenes for each kind of object: its maker dies while it makes or closes the object.
 func init() {
 	for kind, open := range kinds {
 		each("kinds/"+kind+", made and closed", func(a *arena.Arena) (part, error) {

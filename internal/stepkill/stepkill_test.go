@@ -47,7 +47,7 @@ func eachScene(t *testing.T, f func(x *stage) stats) {
 	if all {
 		slices.Sort(order)
 	} else {
-		// One in which another one has died before is always drawn.
+		// A scene in which another process has died before is always drawn.
 		first := slices.IndexFunc(order, func(i int) bool { return scenes[i].sacrificed })
 		order[0], order[first] = order[first], order[0]
 	}

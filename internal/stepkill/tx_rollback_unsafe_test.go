@@ -25,7 +25,8 @@ const (
 	toGate      = 60 // offset of the gate of an RWMutex in the object
 )
 
-// abandon changes the account in an Update that bygone has left, when its log was in that phase.
+// abandon changes the account in an Update, and makes the words look as if the participant bygone
+// had died in it, with its log in that phase.
 func (b *bank) abandon(phase uint64) {
 	defer func() { recover() }() // Update finds that it does not hold the lock any more
 	b.m.Update(func(tx *prims.Tx) error {

@@ -50,7 +50,7 @@ func openBank(a *arena.Arena, lock string) (b *bank, err error) {
 	return b, err
 }
 
-// sight locks the bank for a look, and returns what ends that.
+// sight locks the bank for reading, and returns the function that unlocks it.
 func (b *bank) sight() (end func()) {
 	if rw, is := b.m.(*prims.RWMutex); is {
 		rw.RLock()

@@ -28,7 +28,7 @@ func matrixCells(t *testing.T, subject string, cpus []int, n int) (cells []*benc
 	return cells
 }
 
-// A tour is of the cells of one subject, has each once, and leaves out what cannot be moved to.
+// A tour has the cells of one subject, each once, and none that is skipped.
 func TestToursAreOfOneSubject(t *testing.T) {
 	cpus := []int{3, 5}
 	cells := append(matrixCells(t, "go:one-line", cpus, 6), matrixCells(t, "go:two-lines", cpus, 4)...)
