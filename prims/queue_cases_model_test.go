@@ -44,8 +44,8 @@ const (
 	lineNoCheck       bug = "waiters do not look by themselves"
 )
 
-// Gets wait, with deaths, ends of contexts, and stops for ever at every step: each call ends for which there is
-// an item.
+// Gets wait while processes die, contexts end, and processes stop for ever, at every step. Each
+// call for which there is an item ends.
 func TestModelQueueWaits(t *testing.T) {
 	plain := lineModel{puts: 2, gets: 2}
 	many := lineModel{puts: 2, gets: 3}

@@ -57,7 +57,7 @@ type ringCell struct{ lap, slot uint8 }
 
 type ringSlot struct {
 	kind  queueSlotKind
-	owner uint8 // thread and 1; of a returned slot the count of returns
+	owner uint8 // thread + 1; in a returned slot, the count of returns
 	tag   uint8
 	item  uint8 // the number of the call whose item was copied
 }

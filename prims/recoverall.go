@@ -166,7 +166,7 @@ func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) err
 		return false, l.fail(l.Err, "the repair failed: "+err.Error())
 	}
 	still, err := lostOf(a, l.Object)
-	if len(still) > 0 { // only now: if repair has made the object usable, Reset would erase what repair has set
+	if len(still) > 0 { // else repair has made it usable, and a Reset would erase what it has set
 		x.Reset()
 		still, err = lostOf(a, l.Object)
 	}

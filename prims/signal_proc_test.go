@@ -96,8 +96,8 @@ func TestSignalStress(t *testing.T) {
 	drain(t, s, procs)
 }
 
-// The last item of each burst is found: no worker sleeps beside it, in any process and
-// whichever process pushes it. There is no producer that helps out.
+// The last item of each burst is found, whichever process pushes it: no worker goes on sleeping
+// while there is an item. No later push would make up for a lost wake.
 func TestSignalNoLostWake(t *testing.T) {
 	a, w, x := twoSides(t)
 	rounds := proctest.Rounds(1000, 20_000)

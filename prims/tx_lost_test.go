@@ -181,7 +181,7 @@ func TestLostLogAtItsPoint(t *testing.T) {
 				defer a.Close()
 				m, l := newRollback(t, a, 0)
 				if stop && step == "updates" {
-					require.ErrorIs(t, m.LockContext(canceled(t)), context.Canceled) // it has the lock
+					require.ErrorIs(t, m.LockContext(canceled(t)), context.Canceled) // the stopped process has the lock
 				} else {
 					require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrNotRecoverable)
 				}

@@ -77,7 +77,7 @@ func anyChosen(pattern string) bool {
 // mount is what is mounted somewhere.
 type mount struct {
 	point, kind string
-	huge        string // its option of that name
+	huge        string // value of its mount option "huge"
 }
 
 // mountOf finds the latest mount of a device, in the form of proc(5).

@@ -130,7 +130,7 @@ func (s *Segment) bind(off, n int64, p Policy, flags uintptr) error {
 	}
 	switch {
 	case (err == unix.EPERM || err == unix.ENOSYS) && p.Mode.nodeless():
-		return nil // first touch is what there is where no policy can be set
+		return nil // where no policy can be set, pages are placed by first touch anyway
 	case err == unix.EPERM:
 		return refused("a sandbox (seccomp) forbids mbind; containers allow it with CAP_SYS_NICE; pages go where they are first touched", ErrNotSupported, err)
 	case err == unix.ENOSYS:

@@ -55,7 +55,7 @@ func openCache(a *arena.Arena) (*cache, error) {
 func (c *cache) put(key string, value []byte, most uint64) error {
 	return c.m.Update(func(tx *prims.Tx) error {
 		h, need := c.head, uint64(len(key)+len(value))
-		prims.Save(tx, h) // all of the head, once
+		prims.Save(tx, h) // saves the whole head once
 		if old := c.find(key); old != nil {
 			c.drop(tx, old)
 		}

@@ -82,11 +82,12 @@ const (
 	groupTurnsN  = 60
 )
 
-// How the first of a group dies, besides by its environment.
+// The ways in which the first process of a group dies, in addition to a crash point in its
+// environment.
 const (
 	dieAsTold   = iota
 	dieAlone    // before the others begin
-	dieRandomly // after a moment
+	dieRandomly // after a random time
 )
 
 // run puts a group of three to work on an object; the first has env. It reports whether that

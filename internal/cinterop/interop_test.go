@@ -20,8 +20,8 @@ type scene struct {
 // that is affected, or survives.
 var pairs = [][2]string{{"go", "c"}, {"c", "go"}, {"c", "c"}}
 
-// forPairs runs f for all pairs. The third agent is in the language of the second: so
-// the dead are reaped by that alone.
+// forPairs runs f for all pairs of languages. The third agent is in the language of the second, so
+// only programs of that language are left to reap the first agent.
 func forPairs(t *testing.T, f func(t *testing.T, s scene)) {
 	for _, p := range pairs {
 		t.Run(p[0]+"-"+p[1], func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestQueueBatch(t *testing.T) {
 			t.Fatalf("%d of %d", v&0xff, v>>8)
 		}
 		s.b.start(t, "queue.getbatch", "q", 2, 20).fails(t, syscall.ETIMEDOUT)
-		w = s.a.blocked(t, off, 1, "queue.putbatch", "q", 10, 6) // four, and one that waits
+		w = s.a.blocked(t, off, 1, "queue.putbatch", "q", 10, 6) // four items are put, and two wait for room
 		if v := s.b.do(t, "queue.getbatch", "q", 2); v != 10<<8|2 {
 			t.Fatalf("%d of %d", v&0xff, v>>8)
 		}

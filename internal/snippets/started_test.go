@@ -262,7 +262,8 @@ func (p *pageRun) expect(t *testing.T, term *terminal, want []string, where stri
 	require.Len(t, got, len(want), "%s\n%s", where, strings.Join(got, "\n"))
 	for i := range want {
 		w, g := p.actual(want[i]), got[i]
-		// The first time that the page shows a process ID, the command says what it is here.
+		// When the page shows a process ID for the first time, the output of the command at that
+		// place gives the real ID.
 		if pid := pagePID.FindString(w); pid != "" {
 			if m := regexp.MustCompile(`^` + strings.Replace(regexp.QuoteMeta(w), pid, `(\d+)`, 1) + `$`).FindStringSubmatch(g); m != nil {
 				p.pids[pid] = m[1]

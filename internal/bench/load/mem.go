@@ -105,7 +105,7 @@ func workMem(t *thread) error {
 	for turn := 0; t.next(); turn++ {
 		step(turn%len(counters), t.inside)
 	}
-	for kind := range counters { // this CPU may have had no time for a kind
+	for kind := range counters { // this CPU may have had no time for some kind of measurement
 		if counters[kind].n == 0 {
 			step(kind, true)
 		}
