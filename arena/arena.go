@@ -134,5 +134,5 @@ func (a *Arena) Size() int64 { return a.kernel().Size() }
 // MaxParticipants is the most processes that can be in the arena at once.
 func (a *Arena) MaxParticipants() int { return a.kernel().MaxParticipants() }
 
-// Counted reports whether the arena's objects count what is done with them.
+// Counted reports whether the arena's objects count their operations.
 func (a *Arena) Counted() bool { return a.kernel().Counted() }

@@ -37,10 +37,9 @@ type Options struct {
 	Size int64
 	// MaxParticipants of a new arena, at most 2047; 0 means 128. Fixed for life.
 	MaxParticipants int
-	// Counted makes the objects of a new arena count what is done with them, and date
-	// their holds, for tools; see [Counts]. It costs the fast paths: a lock and unlock
-	// takes several times as long. It is ignored for an arena that exists; [Arena.Counted]
-	// tells.
+	// Counted makes the objects of a new arena count their operations and date their holds, for
+	// tools; see [Counts]. It costs the fast paths: a lock and unlock takes several times as long.
+	// It is ignored for an arena that exists; [Arena.Counted] tells.
 	Counted bool
 	// Mode is the permission of a new arena's file; 0 means 0600.
 	Mode fs.FileMode

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/arenatest"
 )
 
-// Every prefix of the stores is tried once, in their order, and nothing else.
+// Every prefix of the stores is tried exactly once, in order.
 func TestEveryPrefixOfTheStoresIsTried(t *testing.T) {
 	type words [4]atomic.Uint64
 	w := arenatest.New(t, nil)
@@ -119,7 +119,7 @@ func TestBadRepairIsFound(t *testing.T) {
 	require.Contains(t, report, "example_repair_test.go:")
 }
 
-// Whatever goes wrong within the two functions is reported, and ends nothing else.
+// A failure within one of the two functions is reported, and ends only that function.
 func TestFunctionsThatFail(t *testing.T) {
 	nothing := func(a *arena.Arena) error { return nil }
 	for name, c := range map[string]struct {

@@ -106,7 +106,7 @@ const char *shmsync_version(void);
  * is dead when none of its threads runs any more. It is gone when no system call of it can write into the arena any
  * more, either. */
 #define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
-#define SHMSYNC_POLICY_REPORT 1  /* it stays lost: EOWNERDEAD, at once, until a process recovers it */
+#define SHMSYNC_POLICY_REPORT 1  /* it stays owner-dead: EOWNERDEAD, at once, until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
 #define SHMSYNC_POLICY_ROLLBACK 3 /* its transaction is undone, then it becomes free; for a mutex, see shmsync_mutex_begin */
 
@@ -277,7 +277,7 @@ typedef struct shmsync_mutex {
 typedef struct shmsync_mutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;              /* SHMSYNC_POLICY_..., of a new mutex; another than an existing one has: EINVAL */
+    int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
     int64_t spin_ns;         /* for a new mutex: 0: adaptive; SHMSYNC_SPIN_NEVER: never; else at most so many ns */
     int checked;             /* not 0: every unlock of this process is a compare-and-swap */
     int (*repair)(void *);   /* run by lock of this process where it meets a death; 0 for repaired */
@@ -790,7 +790,7 @@ typedef struct shmsync_fairmutex {
 typedef struct shmsync_fairmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
+    int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
     int (*repair)(void *); /* run by lock of this process where it meets a death; 0 for repaired */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
@@ -919,7 +919,7 @@ typedef struct shmsync_semaphore {
 typedef struct shmsync_semaphore_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int transferable; /* it only counts: anybody may release, and nothing comes back from the dead */
+    int transferable; /* a mere count: any process may release, and a death brings nothing back */
     int64_t initial;  /* permits of a new transferable one; 0: all, negative: none */
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_semaphore_options;
@@ -963,7 +963,7 @@ typedef struct shmsync_rwmutex {
 typedef struct shmsync_rwmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;            /* SHMSYNC_POLICY_..., when a writer dies; another than an existing one has: EINVAL */
+    int policy;            /* SHMSYNC_POLICY_... for the death of a writer; EINVAL if an existing one has another */
     int (*repair)(void *); /* run by lock, lock_upgradable and rdlock of this process where they meet a death; 0 for repaired */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
@@ -1059,7 +1059,7 @@ typedef struct shmsync_rwspinlock {
 typedef struct shmsync_spinlock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
+    int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
     int (*repair)(void *); /* run by calls of this process that meet a death; 0 for repaired */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
@@ -1193,7 +1193,7 @@ typedef struct shmsync_multilock {
 typedef struct shmsync_multilock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;       /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
+    int policy;       /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
     uint32_t buckets; /* parts with queue locks of their own, a power of two at least, at most 65536; 0: 64, or whatever an existing one has; another: EINVAL */
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_multilock_options;
@@ -1271,7 +1271,7 @@ typedef struct shmsync_signalwaker {
 typedef struct shmsync_signalwaker_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int signals;     /* each of 64 queues, of 128 bytes: 1 to 64; 0: 64, or whatever an existing one has; another: EINVAL */
+    int signals;     /* 1 to 64, each of 64 queues; 0: 64, or as an existing one; EINVAL if that has another number */
     int count;       /* for a new object: operations of all processes count themselves */
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_signalwaker_options;

@@ -13,7 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A WaitAny on a Futex is as old as it is, however many posts have come that do not reach its token.
+// The date of a WaitAny on a Futex stays the same, however many posts come that
+// do not reach its token.
 func TestWaitAnyOnAFutexKeepsItsDate(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFutex(a, "f", nil)

@@ -143,8 +143,8 @@ func TestCondWaitReacquiresMutex(t *testing.T) {
 	})
 }
 
-// notifyOneNoWaiterNoCrash, notifyAllNoWaiterNoCrash: such a call has no effect on a later
-// waiter.
+// notifyOneNoWaiterNoCrash, notifyAllNoWaiterNoCrash: a call that finds no waiter has no effect on
+// a later waiter.
 func TestCondNotifyNobody(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		x.must(t, task{Op: "csignal", Name: "c", N: 3})

@@ -122,7 +122,7 @@ func ExampleRWSpinLock() {
 		log.Fatal(err)
 	}
 	l.RLock()
-	l.LockUpgradable() // beside the readers that are in; new ones wait
+	l.LockUpgradable() // the readers that are in stay; new ones wait
 	l.RUnlock()
 	l.Upgrade() // alone
 	fmt.Println(l.TryRLock())

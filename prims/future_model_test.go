@@ -58,7 +58,7 @@ type fuState struct {
 	outcome [fuRounds]uint8 // the outcome of each round, for the check
 	life    uint8           // of the producer
 	again   bool
-	beside  bool // a round began beside the stores of a dead process
+	beside  bool // a round began while the stores of a dead process could still come
 	wrong   string
 	stopped uint8 // thread + 1
 	kills   uint8

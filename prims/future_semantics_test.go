@@ -495,8 +495,8 @@ func init() {
 	})
 }
 
-// A waiter that does not run for a while gets the result that it has waited for, and a later one when
-// the Future no longer has that.
+// A waiter that does not run for a while gets the result of its round. If the Future no longer has
+// that result, it gets a later one.
 func TestFutureStoppedWaiter(t *testing.T) {
 	for _, c := range []struct{ results, want int }{{1, 0}, {31, 0}, {40, 39}} {
 		a := newArena(t, nil)

@@ -142,7 +142,7 @@ func (m *monitor) check() {
 	m.dateFirsts()
 }
 
-// resolveEvery: one in so many checks of a waiter's process serves the queue. It makes up for a
+// resolveEvery: one of this many checks of a waiter's process serves the queue. It makes up for a
 // process that is stopped after it gave up at the head of the queue or changed the state.
 const resolveEvery = 10
 

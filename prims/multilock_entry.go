@@ -124,7 +124,7 @@ func (k *multiBucket) unused(n uint64) *multiLockEntry {
 	return nil
 }
 
-// evictEvery: one key in so many that arrive takes the entry of a cached key, although another
+// evictEvery: one of this many keys that arrive takes the entry of a cached key, although another
 // entry is unused.
 const evictEvery = 16
 

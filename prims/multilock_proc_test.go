@@ -147,7 +147,7 @@ func (w *multiWorker) got(h prims.Holds, err error, keys []uint64, x *prims.Mult
 	return err
 }
 
-// inside is what is done with keys held.
+// inside does what a worker does while it holds keys.
 func (w *multiWorker) inside(h prims.Holds, x *prims.MultiLock, v *[multiKeys][2]uint64, r *rand.Rand) error {
 	for _, one := range h {
 		p := &v[one.Key()]

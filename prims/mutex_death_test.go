@@ -38,8 +38,8 @@ func (d *delays) since(start time.Time, most time.Duration) {
 	}
 }
 
-// inTime makes attempts until one is in time: a busy machine delays many of them, and what
-// is at fault, and healed by the checks of each second alone, is late each time.
+// inTime makes attempts until one is in time. A busy machine delays many of them. A fault that
+// only the checks of each second repair is late every time.
 func inTime(t *testing.T, attempt func(d *delays)) {
 	t.Helper()
 	var d delays

@@ -111,8 +111,8 @@ func (m *onModel) show(s *onState) string {
 	return str
 }
 
-// check: one function runs at a time, none beside the stores of a dead one, none after one has
-// returned; and Do does not return before that.
+// check: only one function runs at a time, none while a dead process can still store, and none
+// after one has returned. Do does not return before one has returned.
 func (m *onModel) check(s *onState) error {
 	running := 0
 	for i := range onProcs {

@@ -32,8 +32,8 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 	defer cancel.Stop()
 	waits := false
 	for {
-		// The loop ends: each failure of a CAS is a change by another call, or by a reaper,
-		// of which there are only so many for each death.
+		// The loop ends: a CAS fails only if another call, or a reaper, has changed the word, and
+		// each death causes only a bounded number of changes.
 		w := o.load()
 		switch {
 		case w.done():

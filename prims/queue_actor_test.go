@@ -23,7 +23,7 @@ type queueOrder struct {
 	Verb string   // put, tryput, get, tryget, lease, trylease, ack, nack, shutdown, look, arm
 	IDs  []uint64 // of tickets
 	N    int      // how many to get
-	Ends int      // after so many ms the context does; 0: never
+	Ends int      // the context ends after this many ms; 0: never
 	At   string   // a crash point
 }
 
@@ -189,7 +189,7 @@ func queueHear(t *testing.T, p *proctest.Proc, id int) (r queueAnswer) {
 	return r
 }
 
-// queueWaits waits until so many wait for an item and for room.
+// queueWaits waits until that many waiters wait for an item and for room.
 func queueWaits(t *testing.T, a *arena.Arena, q *prims.Queue[queueTicket], getters, putters int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d getters, %d putters", getters, putters), func() string { return words(a) }, func() bool {
@@ -213,7 +213,7 @@ func queueFill(t *testing.T, q *prims.Queue[queueTicket], first, last uint64) {
 	}
 }
 
-// queueDrain takes out what is there.
+// queueDrain takes all items.
 func queueDrain(t *testing.T, q *prims.Queue[queueTicket]) (ids []uint64) {
 	t.Helper()
 	for q.Len() > 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Where a process dies decides what is in the queue afterwards: every point at which
-// that changes, and those at which it owes a wake.
+// A process dies at every point at which the contents of the queue change, and at those at which
+// it owes a wake. The point decides what is in the queue afterwards.
 func TestQueueCrash(t *testing.T) {
 	wakes := []string{"park.wake.before_bump", "park.wake.bumped", "park.wake.done"}
 	for _, c := range []struct {

@@ -36,8 +36,8 @@ const (
 	// queueWalk is how many more steps than cells in two laps a walk takes at most: other
 	// participants may go on meanwhile.
 	queueWalk = 1000
-	// queueWalks is how many such walks in a row find nothing, while nobody moves a hint, in a
-	// ring that a peer overwrote.
+	// queueWalks is a number of walks in a row. If so many find nothing although no process moves
+	// a hint, a peer has overwritten the ring.
 	queueWalks = 16
 )
 
@@ -69,7 +69,8 @@ func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, 
 // heal makes the hints anew. They may lag behind afterwards.
 func (x *queueCore) heal() {
 	lap := uint64(queueCell(x.cell(0).Load()).lap()) // all laps differ by one at most
-	// Laps begin anew after 2^32. With so many more, the position is after that of all-zero cells.
+	// Laps start again after 2^32. The position with that many more laps is after that of all-zero
+	// cells.
 	p := (lap + 1<<32) << x.shift
 	x.words.head.Store(p - x.mask)
 	x.words.tail.Store(p)

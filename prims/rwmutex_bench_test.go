@@ -18,12 +18,12 @@ import (
 
 // rwBench is what the processes of a benchmark share.
 type rwBench struct {
-	Go    atomic.Int64 // rounds to read beside the other
+	Go    atomic.Int64 // rounds in which this process and the other one read
 	Reads atomic.Int64 // of the other
 	Nanos atomic.Int64 // what they took
 }
 
-// rwBatch reads so many times and says how long it took.
+// rwBatch read-locks and unlocks m n times, and returns how long that took.
 func rwBatch(m *prims.RWMutex, n int) time.Duration {
 	start := time.Now()
 	for range n {

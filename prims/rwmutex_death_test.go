@@ -134,8 +134,8 @@ func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 	}
 }
 
-// The holds of a dead reader are taken back, and nothing else; a writer that sleeps for
-// them goes on.
+// The holds of a dead reader are taken back, and no others. A writer that sleeps until those holds
+// are gone goes on.
 func TestRWMutexReaderDies(t *testing.T) {
 	for _, poller := range []bool{false, true} {
 		inTime(t, func(d *delays) { readerDies(t, poller, d) })
@@ -181,8 +181,8 @@ func readerDies(t *testing.T, poller bool, d *delays) {
 	nothingLeft(t, a, m)
 }
 
-// A reader dies that waits: the writer for which it waited, and the readers and
-// writers beside it, go on as if it had not been.
+// A reader dies while it waits. The writer for which it waited, and the other readers and writers,
+// go on as if it had never called.
 func TestRWMutexWaitingReaderDies(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)

@@ -225,8 +225,8 @@ func (m *rwModel) done(s *model.Sys) bool {
 	return (g == gateOpen || m.kills > 0 && g.kind() == gateOwnerDead) && (mutex == 0 || m.dead(s, mutex))
 }
 
-// canon renumbers the sequences of the wake words, as that of the Mutex does, and
-// forgets what is not used any more.
+// canon renumbers the sequences of the wake words, as the canon of the Mutex does, and forgets
+// values that are no longer used.
 func (m *rwModel) canon(s *model.Sys) {
 	const first = 2 // sequence 1, not announced
 	readers, writer := s.Mem[vWakeWordReaders], s.Mem[vWakeWordWriter]

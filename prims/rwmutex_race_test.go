@@ -17,7 +17,7 @@ import (
 )
 
 func init() {
-	// rwmutex/race has goroutines use a plain variable, under the lock or beside it.
+	// rwmutex/race makes goroutines use a plain variable, with and without the lock.
 	proctest.Register("rwmutex/race", func(c *proctest.Child) {
 		var p struct{ Arena, How string }
 		c.Params(&p)

@@ -25,7 +25,7 @@ func TestBiasRuns(t *testing.T) {
 	require.NotEmpty(t, seen)
 }
 
-// An intruder that gets a lock which is held is seen, and so is a fence that fails.
+// The cell notices an intruder that gets a lock which is held, and a fence that fails.
 func TestBiasSeesViolations(t *testing.T) {
 	open := []string{"bias", "--prim=test:open", "--gap=1us", "--warmup=2ms", "--time=200ms", "--count=1", "--format=json", "--cc=none"}
 	_, out, _ := shmbench(t, open...)

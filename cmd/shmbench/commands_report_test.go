@@ -168,7 +168,7 @@ func TestOut(t *testing.T) {
 	require.Equal(t, "p50-ns", d.Cells[0].Unit)
 }
 
-// A bad result file among good ones is refused, and what is there is not overwritten.
+// A bad result file among good ones is refused, and an existing output file is not overwritten.
 func TestReportOfBadFiles(t *testing.T) {
 	good := resultFile(t, nil)
 	whole, err := os.ReadFile(good)

@@ -7,7 +7,7 @@ const char *shmsync_version(void);
  * is dead when none of its threads runs any more. It is gone when no system call of it can write into the arena any
  * more, either. */
 #define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
-#define SHMSYNC_POLICY_REPORT 1  /* it stays lost: EOWNERDEAD, at once, until a process recovers it */
+#define SHMSYNC_POLICY_REPORT 1  /* it stays owner-dead: EOWNERDEAD, at once, until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
 #define SHMSYNC_POLICY_ROLLBACK 3 /* its transaction is undone, then it becomes free; for a mutex, see shmsync_mutex_begin */
 

@@ -10,7 +10,7 @@ typedef struct shmsync_mutex {
 typedef struct shmsync_mutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;              /* SHMSYNC_POLICY_..., of a new mutex; another than an existing one has: EINVAL */
+    int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
     int64_t spin_ns;         /* for a new mutex: 0: adaptive; SHMSYNC_SPIN_NEVER: never; else at most so many ns */
     int checked;             /* not 0: every unlock of this process is a compare-and-swap */
     int (*repair)(void *);   /* run by lock of this process where it meets a death; 0 for repaired */

@@ -12,7 +12,7 @@ typedef struct shmsync_semaphore {
 typedef struct shmsync_semaphore_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int transferable; /* it only counts: anybody may release, and nothing comes back from the dead */
+    int transferable; /* a mere count: any process may release, and a death brings nothing back */
     int64_t initial;  /* permits of a new transferable one; 0: all, negative: none */
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_semaphore_options;

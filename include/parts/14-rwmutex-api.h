@@ -11,7 +11,7 @@ typedef struct shmsync_rwmutex {
 typedef struct shmsync_rwmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;            /* SHMSYNC_POLICY_..., when a writer dies; another than an existing one has: EINVAL */
+    int policy;            /* SHMSYNC_POLICY_... for the death of a writer; EINVAL if an existing one has another */
     int (*repair)(void *); /* run by lock, lock_upgradable and rdlock of this process where they meet a death; 0 for repaired */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */

@@ -16,7 +16,7 @@ typedef struct shmsync_rwspinlock {
 typedef struct shmsync_spinlock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int policy;            /* SHMSYNC_POLICY_..., of a new one; another than an existing one has: EINVAL */
+    int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
     int (*repair)(void *); /* run by calls of this process that meet a death; 0 for repaired */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */

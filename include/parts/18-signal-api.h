@@ -25,7 +25,7 @@ typedef struct shmsync_signalwaker {
 typedef struct shmsync_signalwaker_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int signals;     /* each of 64 queues, of 128 bytes: 1 to 64; 0: 64, or whatever an existing one has; another: EINVAL */
+    int signals;     /* 1 to 64, each of 64 queues; 0: 64, or as an existing one; EINVAL if that has another number */
     int count;       /* for a new object: operations of all processes count themselves */
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_signalwaker_options;

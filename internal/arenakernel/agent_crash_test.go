@@ -14,8 +14,8 @@ import (
 // soon is how long something may take that is not left to the checks of each second.
 func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
 
-// inTime makes attempts until one takes no longer than soon: a busy machine delays some of them,
-// and what waits for the checks of each second is late each time.
+// inTime makes attempts until one takes no longer than soon. A busy machine delays some of them.
+// Work that waits for the checks of each second is late every time.
 func inTime(t *testing.T, attempt func() time.Duration) {
 	t.Helper()
 	n := 1

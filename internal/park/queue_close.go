@@ -45,7 +45,7 @@ func (q *Queue) EnterLasting() bool {
 	return true
 }
 
-// ExitLasting ends such a call.
+// ExitLasting ends a call that EnterLasting has begun.
 func (q *Queue) ExitLasting() {
 	q.lasting.Add(-1)
 }

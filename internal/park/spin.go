@@ -20,12 +20,12 @@ const (
 	spinLeast  = 600    // ns: the budget where spinning does not pay
 	spinSome   = 10_000 // ns: the budget while fewer than 1 spin of 8 fails, if the successful ones need no more
 	spinMost   = 40_000 // ns: the budget while fewer than 1 spin of 64 fails: about the cost of a sleep and a wake, so that at worst both are paid
-	spinGiveUp = 3      // after so many failures in a row the budget is what successes need, and shrinks
+	spinGiveUp = 3      // after this many failures in a row the budget is what successful spins needed, and shrinks
 	spinChunk  = 8      // pauses between two looks after the first microsecond
 	probeEvery = 16     // failures from one long spin to the next
 
 	yieldMost  = 20_000 // ns: longer than the other party of a hand-over would run
-	yieldPause = 30     // after a yield longer than yieldMost, no yield for so many times its length: it costs 3 % at most
+	yieldPause = 30     // after a yield longer than yieldMost, no yield for this many times its length: it costs 3 % at most
 )
 
 // Tuning points to the words of an object that steer its waiters' spinning.
@@ -161,7 +161,7 @@ type payWord uint32
 const (
 	payUnit  = 64        // ns: unit of the mean of successes
 	payField = 1<<10 - 1 // the most that a mean can be
-	payPart  = 32        // a spin moves the share by one part in so many of the difference
+	payPart  = 32        // a spin moves the share by 1/payPart of the difference
 )
 
 func makePay(took, share, failures uint32) payWord {

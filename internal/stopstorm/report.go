@@ -94,7 +94,7 @@ func sorted(m map[string]int) (all []count) {
 	return all
 }
 
-// mode names what is done.
+// mode names how processes are stopped.
 func (o *Options) mode() string {
 	switch {
 	case o.Quota != 0:

@@ -30,7 +30,7 @@ func (s *storm) stops() error {
 	return s.sound()
 }
 
-// controlEvery: one control measurement for so many stops.
+// controlEvery is the number of stops for each control measurement.
 const controlEvery = 5
 
 // control watches for as long as a stop lasts, and stops nobody: it shows what the machine does

@@ -115,8 +115,8 @@ func (p *party) inside(w *witness, r *rand.Rand) error {
 	return p.leave(w, r)
 }
 
-// enterOne is enter for one of several places, all of which may be taken only by so
-// many as there are.
+// enterOne is enter for one of several places. No more processes may be inside than there are
+// places.
 func (p *party) enterOne(places []atomic.Uint32) (*atomic.Uint32, error) {
 	for range 10_000 {
 		for i := range places {

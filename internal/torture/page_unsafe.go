@@ -49,7 +49,7 @@ type torturePage struct {
 		bytes [1020]byte
 	}
 
-	left struct{ objects, bytes atomic.Uint64 } // resident 0: what is in the arena at rest
+	left struct{ objects, bytes atomic.Uint64 } // resident 0 writes it: what the arena contains while no turns are taken
 
 	deaths spans // the victim: from just before it on
 	stops  spans // parent: a process is stopped

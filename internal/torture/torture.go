@@ -27,7 +27,7 @@ type Options struct {
 	Duration  time.Duration // how long it goes on
 	Processes int           // victims at a time
 	Residents int           // processes that stay, and wait for the dead
-	Deaths    int           // end after so many deaths, if that is before; 0: go on
+	Deaths    int           // end after this many deaths, if that comes first; 0: no limit
 	Only      []string      // primitives that take part; all where it is empty
 	Bound     time.Duration // how long a resident may wait at a time
 	Seed      uint64        // seed of the plan; 0 takes a random one

@@ -52,7 +52,8 @@ func (j *txJob) node(off uint64) (*txNode, error) {
 	return n, err
 }
 
-// whole says what is torn. The lock is held.
+// whole returns an error that says which part of the data is torn. The lock is
+// held.
 func (j *txJob) whole() error {
 	for i, c := range j.d.Cells {
 		if c != j.d.Commits {

@@ -85,8 +85,8 @@ type jobWorker interface {
 	// turn does something once. Its error is a broken promise. Every turn ends as
 	// long as goroutine 0 of some resident takes turns.
 	turn(g int, r *rand.Rand) error
-	// rest is called when nobody takes turns and the dead are reaped. It says what
-	// is not as it would be if nobody had died.
+	// rest is called when nobody takes turns and the dead are reaped. It returns an error if the
+	// objects are not as they would be without deaths.
 	rest() error
 }
 
