@@ -23,7 +23,7 @@ func TestDetachedWalkThatMissesThreads(t *testing.T) {
 		{[]string{"7", "8"}, []string{"7", "9"}, 2, false},           // 8 has ended, and the first walk missed 9
 		{[]string{"7", "8"}, []string{"7"}, 2, false},                // the second one stopped early
 		{[]string{"7", "8"}, []string{"7"}, 3, false},                // both did
-		{[]string{"7", "8", "8"}, []string{"7", "8", "8"}, 3, false}, // both came past 8 twice, and missed 9
+		{[]string{"7", "8", "8"}, []string{"7", "8", "8"}, 3, false}, // both walks returned 8 twice, and missed 9
 		{nil, []string{"7"}, 1, false},
 	} {
 		require.Equal(t, c.all, missedNone(c.first, c.second, c.count), "%v, %v of %d", c.first, c.second, c.count)

@@ -68,7 +68,7 @@ func underScribbles(t *testing.T, words func() string, use func(i int, ctx conte
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	errs := make(chan error, 100)
-	for i := range 18 { // more than sleep in the kernel
+	for i := range 18 { // more waiters than threads that may sleep in the kernel
 		wg.Go(func() {
 			for !stop.Load() {
 				err := guarded("a lock", words, func() {

@@ -12,8 +12,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// heal has a process make the hints of q anew, as a periodic check does when nothing has moved since the last one. Or it
-// has a late call change them.
+// heal makes a process (this one, or another) compute the hints of q again, as
+// a periodic check does when nothing has moved since the last one. With "late",
+// calls that were stopped for long change the hints first.
 func heal(t *testing.T, q *prims.Queue[queueTicket], other *proctest.Proc, who string) {
 	for range 2 {
 		switch who {

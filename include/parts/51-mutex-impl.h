@@ -692,7 +692,7 @@ SHMI_FN int shmi_open_mutex(int existing, shmsync_arena *a, const char *name, co
     spec.version = SHMI_mutexVersion;
     spec.name = name;
     spec.size = sizeof(shmi_mutex_words);
-    spec.any_size = 1; /* how long the log is says the lock */
+    spec.any_size = 1; /* the body of the lock says how long the log is */
     if (opts != NULL && opts->policy == SHMSYNC_POLICY_ROLLBACK)
         spec.size += SHMI_logHead + shmi_log_size(opts->log_bytes);
     spec.init = shmi_mutex_init_body;

@@ -82,7 +82,8 @@ func (x *goAgent) future(o order) (uint64, error) {
 	return 0, syscall.ENOSYS
 }
 
-// cond has a Mutex for its lock, named like it with "-lock" behind.
+// cond opens a Cond and its lock, a Mutex whose name is that of the Cond and
+// "-lock".
 func (x *goAgent) cond(o order) (uint64, error) {
 	m, err := prims.OpenMutex(x.a, o.name+"-lock", nil)
 	if err != nil {

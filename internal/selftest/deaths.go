@@ -22,8 +22,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// crashNodes is up to how many nodes each is paired with every other; of more, with its
-// neighbours.
+// crashNodes is the largest number of nodes of which all pairs are tested. If there are more, each
+// node is paired with its neighbours only.
 const crashNodes = 4
 
 // crashProofs kill the holder of a lock: on each node while a process on another one waits,

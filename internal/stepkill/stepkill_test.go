@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// kills is how many kills of each kind a scene gets. Where SHMSYNC_TEST_STEPKILLS does
-// not say that for all scenes, it is a few, of scenes that are drawn by lot.
+// kills is how many kills of each kind a scene gets. SHMSYNC_TEST_STEPKILLS sets the number for
+// all scenes. Without it, a few scenes that are drawn at random get a few kills.
 func kills() (n int, all bool) {
 	n, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_STEPKILLS"))
 	if err != nil {
