@@ -181,19 +181,19 @@ func (r queueReturns) told() queueReturns { return r&^1 + 3 }
 // lease, although the state of the slot may be the same in a later lease. And it dates a lease that
 // lasts, for tools: the fast path does not read the clock.
 //
-// 	bits 0..15   times   how often the item of the slot was leased; it stays at its most
-// 	bits 16..30  serial  how many leases the slot has had
-// 	bit  31      ended   an Ack or a Nack has begun, or the reaping of a participant that had the lease
-// 	bits 32..63  date    the lease had begun by then: milliseconds of CLOCK_MONOTONIC modulo 2^32,
-// 	                     rounded up, as in firstDate; 0: not known
+//	bits 0..15   times   how often the item of the slot was leased; it stays at its most
+//	bits 16..30  serial  how many leases the slot has had
+//	bit  31      ended   an Ack or a Nack has begun, or the reaping of a participant that had the lease
+//	bits 32..63  date    the lease had begun by then: milliseconds of CLOCK_MONOTONIC modulo 2^32,
+//	                     rounded up, as in firstDate; 0: not known
 //
-// 	writers: the Put that has claimed the slot; the participant that has leased it; Ack, Nack and
-// 	         reaping, by CAS; periodic checks set the date of a lease that is not ended, by CAS
-// 	readers: Lease, Ack, Nack, tools
-// 	order:   release and acquire of the state word
-// 	futex:   none
-// 	crash:   of a participant that dies after it ended a lease here, the state word is that of a
-// 	         lease still, and the item comes back. Without a date the age of the lease is unknown
+//	writers: the Put that has claimed the slot; the participant that has leased it; Ack, Nack and
+//	         reaping, by CAS; periodic checks set the date of a lease that is not ended, by CAS
+//	readers: Lease, Ack, Nack, tools
+//	order:   release and acquire of the state word
+//	futex:   none
+//	crash:   if a participant dies after it has set ended, the state word still says leased, and
+//	         the item comes back. Without a date the age of the lease is unknown
 type queueLeaseWord uint64
 
 const (

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A parent adds work for two children. Each claims its part: the death of one is told,
-// and a replacement that claims its part ends the trouble.
+// A parent adds work for two children, and each child claims its part. The death of one child is
+// reported. Once a replacement has claimed that part, waits work again.
 func TestWaitGroupClaim(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
