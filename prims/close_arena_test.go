@@ -105,7 +105,8 @@ func TestCloseWaitsForAHandleThatIsBeingClosed(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
-// calledWhileClosing are calls that wait for nobody. Each has a waiter in another opening, which the call lets go on.
+// calledWhileClosing are calls that do not wait. For each call a waiter waits in another opening,
+// and the call ends that wait.
 var calledWhileClosing = map[string]func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error){
 	"event": func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error) {
 		x, err := prims.OpenEvent(a, "x", nil)
