@@ -2350,7 +2350,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
 #define SHMI_VERSION_LATCH 3
 #define SHMI_KIND_BARRIER UINT32_C(0x52524142) /* BARR */
-#define SHMI_VERSION_BARRIER 2
+#define SHMI_VERSION_BARRIER 3
 #define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
 #define SHMI_VERSION_ONCE 2
 #define SHMI_KIND_FAIR_MUTEX UINT32_C(0x52494146) /* FAIR */
@@ -2731,46 +2731,70 @@ SHMI_ASSERT(sizeof(shmi_counter_slot) == 96, "counter_slot");
 
 /* Barrier */
 typedef struct shmi_barrier_words {
-    shmi_monitor_words mon;
-    uint64_t size;
-    uint64_t expected;
-    uint64_t pending;
+    uint64_t commit;
+    uint64_t tickets;
     uint64_t phase;
+    uint64_t era;
+    uint64_t pending;
+    uint64_t expected;
     uint64_t completer;
     uint64_t broken;
-    uint64_t dead;
+    uint64_t breaks[32];
+    uint64_t events;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint32_t size;
+    uint64_t poller;
     uint64_t lost;
-    shmi_list_words queue;
-    uint8_t pad0_[48];
-    uint64_t gone[8];
-    uint64_t breaks[64];
+    uint64_t skipped;
+    uint64_t reset;
+    uint64_t resetEra;
 } shmi_barrier_words;
-SHMI_ASSERT(offsetof(shmi_barrier_words, mon) == 0, "barrier_words.mon");
-SHMI_ASSERT(offsetof(shmi_barrier_words, size) == 384, "barrier_words.size");
-SHMI_ASSERT(offsetof(shmi_barrier_words, expected) == 392, "barrier_words.expected");
-SHMI_ASSERT(offsetof(shmi_barrier_words, pending) == 400, "barrier_words.pending");
-SHMI_ASSERT(offsetof(shmi_barrier_words, phase) == 408, "barrier_words.phase");
-SHMI_ASSERT(offsetof(shmi_barrier_words, completer) == 416, "barrier_words.completer");
-SHMI_ASSERT(offsetof(shmi_barrier_words, broken) == 424, "barrier_words.broken");
-SHMI_ASSERT(offsetof(shmi_barrier_words, dead) == 432, "barrier_words.dead");
-SHMI_ASSERT(offsetof(shmi_barrier_words, lost) == 440, "barrier_words.lost");
-SHMI_ASSERT(offsetof(shmi_barrier_words, queue) == 448, "barrier_words.queue");
-SHMI_ASSERT(offsetof(shmi_barrier_words, gone) == 512, "barrier_words.gone");
-SHMI_ASSERT(offsetof(shmi_barrier_words, breaks) == 576, "barrier_words.breaks");
-SHMI_ASSERT(sizeof(shmi_barrier_words) == 1088, "barrier_words");
+SHMI_ASSERT(offsetof(shmi_barrier_words, commit) == 0, "barrier_words.commit");
+SHMI_ASSERT(offsetof(shmi_barrier_words, tickets) == 8, "barrier_words.tickets");
+SHMI_ASSERT(offsetof(shmi_barrier_words, phase) == 16, "barrier_words.phase");
+SHMI_ASSERT(offsetof(shmi_barrier_words, era) == 24, "barrier_words.era");
+SHMI_ASSERT(offsetof(shmi_barrier_words, pending) == 32, "barrier_words.pending");
+SHMI_ASSERT(offsetof(shmi_barrier_words, expected) == 40, "barrier_words.expected");
+SHMI_ASSERT(offsetof(shmi_barrier_words, completer) == 48, "barrier_words.completer");
+SHMI_ASSERT(offsetof(shmi_barrier_words, broken) == 56, "barrier_words.broken");
+SHMI_ASSERT(offsetof(shmi_barrier_words, breaks) == 64, "barrier_words.breaks");
+SHMI_ASSERT(offsetof(shmi_barrier_words, events) == 320, "barrier_words.events");
+SHMI_ASSERT(offsetof(shmi_barrier_words, lastCPU) == 328, "barrier_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_barrier_words, spin) == 332, "barrier_words.spin");
+SHMI_ASSERT(offsetof(shmi_barrier_words, pays) == 336, "barrier_words.pays");
+SHMI_ASSERT(offsetof(shmi_barrier_words, size) == 340, "barrier_words.size");
+SHMI_ASSERT(offsetof(shmi_barrier_words, poller) == 344, "barrier_words.poller");
+SHMI_ASSERT(offsetof(shmi_barrier_words, lost) == 352, "barrier_words.lost");
+SHMI_ASSERT(offsetof(shmi_barrier_words, skipped) == 360, "barrier_words.skipped");
+SHMI_ASSERT(offsetof(shmi_barrier_words, reset) == 368, "barrier_words.reset");
+SHMI_ASSERT(offsetof(shmi_barrier_words, resetEra) == 376, "barrier_words.resetEra");
+SHMI_ASSERT(sizeof(shmi_barrier_words) == 384, "barrier_words");
 
-/* Share of a Barrier */
-typedef struct shmi_barrier_share {
+/* Slot record of a Barrier */
+typedef struct shmi_barrier_slot {
+    uint8_t pad0_[32];
     uint64_t name;
     uint64_t phase;
+    uint64_t era;
     uint64_t parties;
     uint64_t left;
-} shmi_barrier_share;
-SHMI_ASSERT(offsetof(shmi_barrier_share, name) == 0, "barrier_share.name");
-SHMI_ASSERT(offsetof(shmi_barrier_share, phase) == 8, "barrier_share.phase");
-SHMI_ASSERT(offsetof(shmi_barrier_share, parties) == 16, "barrier_share.parties");
-SHMI_ASSERT(offsetof(shmi_barrier_share, left) == 24, "barrier_share.left");
-SHMI_ASSERT(sizeof(shmi_barrier_share) == 32, "barrier_share");
+    uint64_t gone;
+    uint64_t goneIn;
+    uint64_t head;
+    uint64_t entries[17];
+} shmi_barrier_slot;
+SHMI_ASSERT(offsetof(shmi_barrier_slot, name) == 32, "barrier_slot.name");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, phase) == 40, "barrier_slot.phase");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, era) == 48, "barrier_slot.era");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, parties) == 56, "barrier_slot.parties");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, left) == 64, "barrier_slot.left");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, gone) == 72, "barrier_slot.gone");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, goneIn) == 80, "barrier_slot.goneIn");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, head) == 88, "barrier_slot.head");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, entries) == 96, "barrier_slot.entries");
+SHMI_ASSERT(sizeof(shmi_barrier_slot) == 232, "barrier_slot");
 
 /* Once */
 typedef struct shmi_once_words {
@@ -15229,6 +15253,7 @@ struct shmi_eventcount {
     const char *op;
     /* Carries out what a stopped or dead process left undone, and finds deaths. NULL: there is nothing like that. */
     void (*look)(struct shmi_eventcount *e);
+    void (*scan)(struct shmi_eventcount *e); /* looks for deaths that nobody has counted, at each periodic check; or NULL */
 };
 
 SHMI_FN uint64_t shmi_eventcount_load(struct shmi_eventcount *e) { return shmi_ld64(&e->w->state); }
@@ -15274,6 +15299,8 @@ SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_
 SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
 {
     uint64_t s, now;
+    if (e->scan != NULL)
+        e->scan(e);
     shmi_eventcount_do_look(e);
     s = shmi_eventcount_load(e);
     now = (uint64_t)(uint32_t)s + 1;
@@ -15366,6 +15393,123 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
                                       : shmi_fail(EBADF, e->op, shmi_called(&e->o), "this process closed the arena");
         }
     }
+}
+
+/* ---- Records that any process carries out: prims/record_log.go in C ---- */
+
+/* The commit word in the logged form; see prims/counter_word.go. */
+#define SHMI_COUNTER_WATCHED UINT64_C(1)
+#define SHMI_COUNTER_LOGGED (UINT64_C(1) << 63)
+#define SHMI_COUNTER_VERSIONS ((UINT64_C(1) << 51) - 1)
+SHMI_FN shmi_participant_id shmi_name_of(const uint64_t *w) { return (shmi_participant_id)(shmi_ld64(w) & SHMI_NAME_MASK); }
+SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
+SHMI_FN int shmi_counter_is_logged(uint64_t c) { return (c & SHMI_COUNTER_LOGGED) != 0; }
+SHMI_FN uint32_t shmi_counter_slot_of(uint64_t c) { return (uint32_t)(c >> 1) & 0x7ff; }
+SHMI_FN uint64_t shmi_counter_version_of(uint64_t c) { return c >> 12 & SHMI_COUNTER_VERSIONS; }
+SHMI_FN uint64_t shmi_counter_bare(uint64_t c) { return c & ~SHMI_COUNTER_WATCHED; }
+/* The value of a tagged word. */
+SHMI_FN uint64_t shmi_value_of(uint64_t *w) { return shmi_ld64(w) >> 32; }
+
+enum { SHMI_recordEntries = 17 }; /* the greatest number of words that a record changes */
+
+/* One process's side of an object that changes several words at once. */
+struct shmi_records {
+    uint64_t *commit, *tickets;
+    uint64_t *(*tagged)(struct shmi_records *r, uint32_t index);               /* finds a tagged word; NULL if there is none */
+    uint64_t *(*record)(struct shmi_records *r, uint32_t slot, uint32_t *n); /* the head of the record of a slot, which n entries follow; NULL */
+    int (*corrupt)(struct shmi_records *r, const char *how);
+};
+
+/* Carries the record that c names out, unless that was done. */
+SHMI_FN int shmi_records_complete(struct shmi_records *r, uint64_t c)
+{
+    uint64_t version = shmi_counter_version_of(c), *head;
+    uint32_t n, i;
+    if (!shmi_counter_is_logged(c))
+        return 0;
+    head = r->record(r, shmi_counter_slot_of(c), &n);
+    if (head == NULL)
+        return r->corrupt(r, "its record is that of a slot that there is not");
+    for (i = 0; i < n; i++) {
+        uint64_t entry = shmi_ld64(&head[1 + i]), *w, was;
+        if (shmi_ld64(head) != version || entry >> 32 == 0)
+            return 0; /* the head changes before the entries do */
+        w = r->tagged(r, (uint32_t)(entry >> 32));
+        if (w == NULL)
+            return r->corrupt(r, "a record changes a word that there is not");
+        while (was = shmi_ld64(w), (uint32_t)was != (uint32_t)version) {
+            /* Nobody commits over c before the word has the tag. If c is still there, was is from before the record. */
+            if (shmi_counter_bare(shmi_ld64(r->commit)) != shmi_counter_bare(c))
+                return 0;
+            if (shmi_cas64(w, was, entry << 32 | (uint32_t)version)) {
+                SHMSYNC_CRASHPOINT("counter.commit.begun");
+                break;
+            }
+        }
+    }
+    return 0;
+}
+
+/* A change on its way to a record. */
+typedef struct shmi_record_change {
+    uint32_t n;
+    uint64_t entry[SHMI_recordEntries];
+} shmi_record_change;
+SHMI_FN void shmi_record_set(shmi_record_change *ch, uint32_t index, uint64_t value) { ch->entry[ch->n++] = (uint64_t)index << 32 | (uint32_t)value; }
+/* Adds a word whose value changes. */
+SHMI_FN void shmi_record_differ(shmi_record_change *ch, uint32_t index, uint64_t from, uint64_t to)
+{
+    if ((uint32_t)from != (uint32_t)to)
+        shmi_record_set(ch, index, to);
+}
+
+/* A ticket that is the tag of none of the words of a change; 0 if the tickets do not advance. */
+SHMI_FN int shmi_records_new_version(struct shmi_records *r, const shmi_record_change *ch, uint64_t *out)
+{
+    int tries;
+    for (tries = 0; tries < 2 * SHMI_recordEntries; tries++) {
+        uint64_t v = (shmi_add64(r->tickets, 1) + 1) & SHMI_COUNTER_VERSIONS;
+        int used = v == 0;
+        uint32_t i;
+        for (i = 0; i < ch->n; i++) {
+            uint64_t *w = r->tagged(r, (uint32_t)(ch->entry[i] >> 32));
+            if (w == NULL)
+                return r->corrupt(r, "a share is that of a slot that there is not");
+            used |= (uint32_t)shmi_ld64(w) == (uint32_t)v;
+        }
+        if (!used) {
+            *out = v;
+            return 0;
+        }
+    }
+    return r->corrupt(r, "its tickets do not advance");
+}
+/* Makes a change over c, with the private lock held and the record of c complete. *ok is 0 if the commit word is not c any more. */
+SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t c, const shmi_record_change *ch, int *ok)
+{
+    uint32_t n, i;
+    uint64_t version = 0, to, *head = r->record(r, slot, &n);
+    int err;
+    *ok = 0;
+    if (head == NULL || ch->n > n)
+        return r->corrupt(r, "this participant has no room for a record");
+    err = shmi_records_new_version(r, ch, &version);
+    if (err != 0)
+        return err;
+    __atomic_store_n(head, version, __ATOMIC_RELEASE);
+    for (i = 0; i < ch->n; i++)
+        __atomic_store_n(&head[1 + i], ch->entry[i], __ATOMIC_RELEASE);
+    if (ch->n < n)
+        __atomic_store_n(&head[1 + ch->n], 0, __ATOMIC_RELEASE);
+    SHMSYNC_CRASHPOINT("counter.commit.recorded");
+    to = SHMI_COUNTER_LOGGED | version << 12 | (uint64_t)slot << 1 | (c & SHMI_COUNTER_WATCHED);
+    if (!shmi_cas64(r->commit, c, to))
+        return 0;
+    SHMSYNC_CRASHPOINT("counter.commit.named");
+    *ok = 1;
+    err = shmi_records_complete(r, to);
+    SHMSYNC_CRASHPOINT("counter.commit.completed");
+    return err;
 }
 /* Sequencers: a counter outside the queue lock, and waiters until it has reached a token, in a leftist heap. It is
  * prims/sequencer*.go in C. An auto-reset Event uses the same queue. */
@@ -17870,16 +18014,11 @@ SHMI_FN void shmi_wake_queue(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- WaitGroups and Latches: prims/counter*.go in C ---- */
 
-SHMI_FN shmi_participant_id shmi_name_of(const uint64_t *w) { return (shmi_participant_id)(shmi_ld64(w) & SHMI_NAME_MASK); }
-SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
 SHMI_FN void shmi_account_nothing(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
 
 /* The commit word; see prims/counter_word.go. */
-#define SHMI_COUNTER_WATCHED UINT64_C(1)
 #define SHMI_COUNTER_DEAD UINT64_C(2)
-#define SHMI_COUNTER_LOGGED (UINT64_C(1) << 63)
 #define SHMI_COUNTER_MAX UINT64_C(0x7fffffff)
-#define SHMI_COUNTER_VERSIONS ((UINT64_C(1) << 51) - 1)
 #define SHMI_COUNTER_TICKETS UINT32_C(0x1fffffff)
 enum { SHMI_counterEntries = 7 };
 /* Indices of the words that a record changes. */
@@ -17887,6 +18026,7 @@ enum { SHMI_counterCount = 1, SHMI_counterPeriod, SHMI_counterOwed, SHMI_counter
 enum { SHMI_shareName, SHMI_sharePeriod, SHMI_shareOwn, SHMI_shareClaimed };
 
 struct shmi_counter {
+    struct shmi_records r; /* first: a record gets it */
     shmsync_arena *a;
     shmi_counter_words *w;
     shmi_counter_slot *slots; /* from slot 1 */
@@ -17899,19 +18039,13 @@ struct shmi_counter {
 };
 
 SHMI_FN uint64_t shmi_counter_bytes(uint32_t slots) { return sizeof(shmi_counter_words) + (uint64_t)slots * sizeof(shmi_counter_slot); }
-SHMI_FN int shmi_counter_is_logged(uint64_t c) { return (c & SHMI_COUNTER_LOGGED) != 0; }
 SHMI_FN int shmi_counter_is_zero(uint64_t c) { return c >> 32 == 0; }
 SHMI_FN int shmi_counter_is_untold(uint64_t c) { return c >> 32 == 0 && c != 0; }
 SHMI_FN int shmi_counter_is_lost(uint64_t c) { return !shmi_counter_is_logged(c) && c >> 32 != 0 && (c & SHMI_COUNTER_DEAD) != 0; }
 SHMI_FN shmi_participant_id shmi_counter_owner(uint64_t c) { return shmi_counter_is_logged(c) || c >> 32 == 0 ? 0 : (shmi_participant_id)((uint32_t)c >> 3); }
 SHMI_FN int shmi_counter_owned_by(uint64_t c, uint64_t me) { return !shmi_counter_is_logged(c) && c >> 32 != 0 && ((uint32_t)c & ~(uint32_t)1) == me; }
-SHMI_FN uint32_t shmi_counter_slot_of(uint64_t c) { return (uint32_t)(c >> 1) & 0x7ff; }
-SHMI_FN uint64_t shmi_counter_version_of(uint64_t c) { return c >> 12 & SHMI_COUNTER_VERSIONS; }
-SHMI_FN uint64_t shmi_counter_bare(uint64_t c) { return c & ~SHMI_COUNTER_WATCHED; }
 SHMI_FN uint64_t shmi_counter_load(struct shmi_counter *t) { return shmi_ld64(&t->w->commit); }
 SHMI_FN uint64_t shmi_counter_me(struct shmi_counter *t) { return (uint64_t)t->a->self << 3; }
-/* The value of a tagged word. */
-SHMI_FN uint64_t shmi_value_of(uint64_t *w) { return shmi_ld64(w) >> 32; }
 
 SHMI_FN shmi_tuning shmi_counter_tuning(struct shmi_counter *t)
 {
@@ -17957,88 +18091,17 @@ SHMI_FN uint64_t *shmi_counter_tagged(struct shmi_counter *t, uint32_t index)
     return &s->claimed;
 }
 
-/* Carries the record that c names out, unless that was done. */
-SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c)
+SHMI_FN uint64_t *shmi_counter_word_at(struct shmi_records *r, uint32_t index) { return shmi_counter_tagged((struct shmi_counter *)(void *)r, index); }
+SHMI_FN uint64_t *shmi_counter_record_of(struct shmi_records *r, uint32_t slot, uint32_t *n)
 {
-    uint32_t slot = shmi_counter_slot_of(c), i;
-    uint64_t version = shmi_counter_version_of(c);
-    shmi_counter_slot *s;
-    if (slot < 1 || slot > t->n_slots)
-        return shmi_counter_corrupt(t, "its record is that of a slot that there is not");
-    s = &t->slots[slot - 1];
-    for (i = 0; i < SHMI_counterEntries; i++) {
-        uint64_t entry = shmi_ld64(&s->entries[i]), *w, was;
-        if (shmi_ld64(&s->head) != version || entry >> 32 == 0)
-            return 0; /* the head changes before the entries do */
-        w = shmi_counter_tagged(t, (uint32_t)(entry >> 32));
-        if (w == NULL)
-            return shmi_counter_corrupt(t, "a record changes a word that there is not");
-        while (was = shmi_ld64(w), (uint32_t)was != (uint32_t)version) {
-            /* Nobody commits over c before the word has the tag. If c is still there, was is from before the record. */
-            if (shmi_counter_bare(shmi_counter_load(t)) != shmi_counter_bare(c))
-                return 0;
-            if (shmi_cas64(w, was, entry << 32 | (uint32_t)version)) {
-                SHMSYNC_CRASHPOINT("counter.commit.begun");
-                break;
-            }
-        }
-    }
-    return 0;
+    struct shmi_counter *t = (struct shmi_counter *)(void *)r;
+    *n = SHMI_counterEntries;
+    return slot < 1 || slot > t->n_slots ? NULL : &t->slots[slot - 1].head;
 }
-
-/* A change on its way to a record. */
-typedef struct shmi_counter_change {
-    uint32_t n;
-    uint64_t entry[SHMI_counterEntries];
-} shmi_counter_change;
-SHMI_FN void shmi_counter_set(shmi_counter_change *ch, uint32_t index, uint64_t value) { ch->entry[ch->n++] = (uint64_t)index << 32 | (uint32_t)value; }
-
-/* A ticket that is the tag of none of the words of a change; 0 if the tickets do not advance. */
-SHMI_FN int shmi_counter_new_version(struct shmi_counter *t, const shmi_counter_change *ch, uint64_t *out)
-{
-    int tries;
-    for (tries = 0; tries < 2 * SHMI_counterEntries; tries++) {
-        uint64_t v = (shmi_add64(&t->w->tickets, 1) + 1) & SHMI_COUNTER_VERSIONS;
-        int used = v == 0;
-        uint32_t i;
-        for (i = 0; i < ch->n; i++) {
-            uint64_t *w = shmi_counter_tagged(t, (uint32_t)(ch->entry[i] >> 32));
-            if (w == NULL)
-                return shmi_counter_corrupt(t, "a share is that of a slot that there is not");
-            used |= (uint32_t)shmi_ld64(w) == (uint32_t)v;
-        }
-        if (!used) {
-            *out = v;
-            return 0;
-        }
-    }
-    return shmi_counter_corrupt(t, "its tickets do not advance");
-}
-/* Makes a change of the counter over c, with the private lock held and the record of c complete. *ok is 0 if the commit word is not c any more. */
-SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_counter_change *ch, int *ok)
-{
-    uint32_t slot = t->a->my_slot, i;
-    shmi_counter_slot *s = &t->slots[slot - 1];
-    uint64_t version = 0, to;
-    int err = shmi_counter_new_version(t, ch, &version);
-    *ok = 0;
-    if (err != 0)
-        return err;
-    __atomic_store_n(&s->head, version, __ATOMIC_RELEASE);
-    for (i = 0; i < ch->n; i++)
-        __atomic_store_n(&s->entries[i], ch->entry[i], __ATOMIC_RELEASE);
-    if (ch->n < SHMI_counterEntries)
-        __atomic_store_n(&s->entries[ch->n], 0, __ATOMIC_RELEASE);
-    SHMSYNC_CRASHPOINT("counter.commit.recorded");
-    to = SHMI_COUNTER_LOGGED | version << 12 | (uint64_t)slot << 1 | (c & SHMI_COUNTER_WATCHED);
-    if (!shmi_cas64(&t->w->commit, c, to))
-        return 0;
-    SHMSYNC_CRASHPOINT("counter.commit.named");
-    *ok = 1;
-    err = shmi_counter_complete(t, to);
-    SHMSYNC_CRASHPOINT("counter.commit.completed");
-    return err;
-}
+SHMI_FN int shmi_counter_spoilt(struct shmi_records *r, const char *how) { return shmi_counter_corrupt((struct shmi_counter *)(void *)r, how); }
+SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c) { return shmi_records_complete(&t->r, c); }
+/* Makes a change of the counter over c, with the private lock held and the record of c complete. */
+SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_record_change *ch, int *ok) { return shmi_records_commit(&t->r, t->a->my_slot, c, ch, ok); }
 
 /* A period that no share has: the low half of a ticket, which comes back after 2^32 tickets. */
 SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
@@ -18060,22 +18123,22 @@ SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
 /* Changes c, which is of the sole form and not 0, to the logged form, unless c has changed. */
 SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
 {
-    shmi_counter_change ch;
+    shmi_record_change ch;
     shmi_participant_id owner = shmi_counter_owner(c);
     uint32_t period = shmi_counter_new_period(t), slot = shmi_id_slot(owner);
     int ok, err;
     pthread_mutex_lock(&t->a->counter_lock);
     ch.n = 0;
-    shmi_counter_set(&ch, SHMI_counterCount, c >> 32);
-    shmi_counter_set(&ch, SHMI_counterPeriod, period);
-    shmi_counter_set(&ch, SHMI_counterOwed, shmi_counter_is_lost(c) ? c >> 32 : 0);
+    shmi_record_set(&ch, SHMI_counterCount, c >> 32);
+    shmi_record_set(&ch, SHMI_counterPeriod, period);
+    shmi_record_set(&ch, SHMI_counterOwed, shmi_counter_is_lost(c) ? c >> 32 : 0);
     if (shmi_counter_is_lost(c)) {
-        shmi_counter_set(&ch, SHMI_counterDeadID, owner);
+        shmi_record_set(&ch, SHMI_counterDeadID, owner);
     } else if (owner != 0) {
-        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareName), owner);
-        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_sharePeriod), period);
-        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareOwn), c >> 32);
-        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareClaimed), 0);
+        shmi_record_set(&ch, shmi_share_at(slot, SHMI_shareName), owner);
+        shmi_record_set(&ch, shmi_share_at(slot, SHMI_sharePeriod), period);
+        shmi_record_set(&ch, shmi_share_at(slot, SHMI_shareOwn), c >> 32);
+        shmi_record_set(&ch, shmi_share_at(slot, SHMI_shareClaimed), 0);
     }
     err = shmi_counter_commit(t, c, &ch, &ok);
     pthread_mutex_unlock(&t->a->counter_lock);
@@ -18171,29 +18234,29 @@ SHMI_FN int shmi_counter_mine(struct shmi_counter *t, uint64_t count, shmi_own_s
         h->claimed = 0;
     return 1;
 }
-SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_counter_change *ch, const shmi_own_share *h, uint64_t own, uint64_t claimed)
+SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_record_change *ch, const shmi_own_share *h, uint64_t own, uint64_t claimed)
 {
     uint32_t slot = t->a->my_slot;
     if (h->void_) {
         if (own == 0)
             return;
-        shmi_counter_set(ch, shmi_share_at(slot, SHMI_shareName), t->a->self);
-        shmi_counter_set(ch, shmi_share_at(slot, SHMI_sharePeriod), shmi_value_of(&t->w->period));
+        shmi_record_set(ch, shmi_share_at(slot, SHMI_shareName), t->a->self);
+        shmi_record_set(ch, shmi_share_at(slot, SHMI_sharePeriod), shmi_value_of(&t->w->period));
     }
-    shmi_counter_set(ch, shmi_share_at(slot, SHMI_shareOwn), own);
+    shmi_record_set(ch, shmi_share_at(slot, SHMI_shareOwn), own);
     if (h->void_ || claimed != h->claimed || own > h->own)
-        shmi_counter_set(ch, shmi_share_at(slot, SHMI_shareClaimed), claimed);
+        shmi_record_set(ch, shmi_share_at(slot, SHMI_shareClaimed), claimed);
 }
 /* Makes one attempt to make the share of a slot what the dead owe, with the private lock held. If *due is not 0 after it, the share is folded. */
 SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot, uint64_t *due)
 {
     shmi_counter_slot *s = &t->slots[slot - 1];
-    shmi_counter_change ch;
+    shmi_record_change ch;
     int ok, err;
     ch.n = 0;
-    shmi_counter_set(&ch, SHMI_counterOwed, shmi_min(shmi_value_of(&t->w->owed) + shmi_counter_has(t, s), shmi_value_of(&t->w->count)));
-    shmi_counter_set(&ch, SHMI_counterDeadID, shmi_counter_holder(s));
-    shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareOwn), 0);
+    shmi_record_set(&ch, SHMI_counterOwed, shmi_min(shmi_value_of(&t->w->owed) + shmi_counter_has(t, s), shmi_value_of(&t->w->count)));
+    shmi_record_set(&ch, SHMI_counterDeadID, shmi_counter_holder(s));
+    shmi_record_set(&ch, shmi_share_at(slot, SHMI_shareOwn), 0);
     err = shmi_counter_commit(t, c, &ch, &ok);
     if (ok)
         *due = SHMI_COUNTER_DUE_DEATH;
@@ -18206,7 +18269,7 @@ enum { SHMI_counterAgain, SHMI_counterDone, SHMI_counterNot, SHMI_counterReap, S
 /* Makes one attempt to add n, or to take n off, in the logged form. */
 SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint64_t n, int add, int *next, uint64_t *due)
 {
-    shmi_counter_change ch;
+    shmi_record_change ch;
     shmi_own_share h;
     uint64_t count;
     int ok = 0, err = shmi_counter_complete(t, c);
@@ -18225,11 +18288,11 @@ SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint6
         return shmi_counter_fold(t, c, t->a->my_slot, due);
     ch.n = 0;
     if (add) {
-        shmi_counter_set(&ch, SHMI_counterCount, count + n);
+        shmi_record_set(&ch, SHMI_counterCount, count + n);
         shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* others may claim what is added now */
     } else {
         uint64_t own = h.own - shmi_min(n, h.own);
-        shmi_counter_set(&ch, SHMI_counterCount, count - n);
+        shmi_record_set(&ch, SHMI_counterCount, count - n);
         if (h.own > 0)
             shmi_counter_put(t, &ch, &h, own, shmi_min(h.claimed, own));
     }
@@ -18531,6 +18594,11 @@ SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const s
     t->n_slots = a->geo.slots;
     t->line.word = (uint32_t *)(void *)&t->w->events; /* the low half */
     t->line.poller = &t->w->poller;
+    t->r.commit = &t->w->commit;
+    t->r.tickets = &t->w->tickets;
+    t->r.tagged = shmi_counter_word_at;
+    t->r.record = shmi_counter_record_of;
+    t->r.corrupt = shmi_counter_spoilt;
     t->op = o->kind == SHMI_KIND_LATCH ? "latch.wait" : "waitgroup.wait";
 }
 SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const void *arg)
@@ -18552,7 +18620,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
 {
     uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
     uint32_t i, me = t->a->my_slot, most = 0;
-    shmi_counter_change ch;
+    shmi_record_change ch;
     shmi_own_share h;
     int ok, err = shmi_counter_complete(t, c);
     if (err != 0)
@@ -18598,11 +18666,11 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     ch.n = 0;
     of_dead = shmi_min(k->rest, owed);
     if (of_dead > 0)
-        shmi_counter_set(&ch, SHMI_counterOwed, owed - of_dead);
+        shmi_record_set(&ch, SHMI_counterOwed, owed - of_dead);
     of_nobody = shmi_min(k->rest - of_dead, others);
     if (k->rest > of_dead + of_nobody && most != 0) {
         of_most = shmi_min(k->rest - of_dead - of_nobody, shmi_counter_claimable(t, &t->slots[most - 1]));
-        shmi_counter_set(&ch, shmi_share_at(most, SHMI_shareOwn), shmi_counter_has(t, &t->slots[most - 1]) - of_most);
+        shmi_record_set(&ch, shmi_share_at(most, SHMI_shareOwn), shmi_counter_has(t, &t->slots[most - 1]) - of_most);
     }
     n = of_dead + of_nobody + of_most;
     if (n == 0) {
@@ -18677,7 +18745,7 @@ SHMI_FN int shmi_counter_claim(struct shmi_counter *t, int64_t n, int from_other
 SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *ok, uint64_t *due)
 {
     uint64_t count, owed;
-    shmi_counter_change ch;
+    shmi_record_change ch;
     int err = shmi_counter_complete(t, c);
     if (err != 0)
         return err;
@@ -18688,8 +18756,8 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
         return 0;
     }
     ch.n = 0;
-    shmi_counter_set(&ch, SHMI_counterCount, count - owed);
-    shmi_counter_set(&ch, SHMI_counterOwed, 0);
+    shmi_record_set(&ch, SHMI_counterCount, count - owed);
+    shmi_record_set(&ch, SHMI_counterOwed, 0);
     return shmi_counter_commit(t, c, &ch, ok);
 }
 /* Forgets what the dead owe. */
@@ -19263,191 +19331,486 @@ SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
 /* ---- Barrier: prims/barrier*.go in C ---- */
 
 struct shmi_barrier {
-    struct shmi_monitor m;
+    struct shmi_eventcount e; /* first: a look gets it */
+    struct shmi_records r;
     shmi_barrier_words *w;
-    shmi_barrier_share *shares; /* of the slots, from slot 1 */
-    uint32_t slots;
     void (*completion)(void *);
     void *completion_arg;
+    uint32_t deaths;          /* the number of deaths when it last looked for the dead */
+    uint32_t head;            /* the latest slot record when the list was read */
+    int bad;                  /* the list has something else in it */
+    shmi_barrier_slot *of[1]; /* the slot records, by slot, from slot 1; NULL: it has none */
 };
 
-SHMI_FN uint64_t shmi_barrier_bytes(uint32_t slots) { return sizeof(shmi_barrier_words) + (uint64_t)slots * sizeof(shmi_barrier_share); }
-
-/* How many of the parties a share is in a phase, and how many of their arrivals are to come. */
-SHMI_FN uint64_t shmi_barrier_in(shmi_barrier_share *h, uint64_t phase, uint64_t *left)
+/* The counters follow in an arena whose objects count. */
+SHMI_FN uint64_t shmi_barrier_bytes(shmsync_arena *a)
 {
-    uint64_t parties = shmi_get(&h->parties), of = shmi_get(&h->phase);
-    *left = shmi_get(&h->left);
-    if (of == phase)
-        return parties;
-    if (of == phase - 1) {
-        parties -= shmi_min(*left, parties); /* other processes arrived instead */
-        *left = parties;
-        return parties;
+    return sizeof(shmi_barrier_words) + ((shmi_ld64(shmi_u64(a, SHMI_hdrCompat)) & SHMI_compatCounted) != 0 ? 64 : 0);
+}
+
+/* Indices of the words that a record changes. */
+enum {
+    SHMI_barrierPhase = 1,
+    SHMI_barrierEra,
+    SHMI_barrierPending,
+    SHMI_barrierExpected,
+    SHMI_barrierCompleter,
+    SHMI_barrierBrokenWord,
+    SHMI_barrierLost,
+    SHMI_barrierSkipped,
+    SHMI_barrierReset,
+    SHMI_barrierResetEra,
+    SHMI_barrierFirstShare = 16,
+    SHMI_barrierShareWords = 8,
+    SHMI_barrierBreaks = 32
+};
+#define SHMI_BARRIER_MAX UINT64_C(0x7fffffff)
+#define SHMI_BARRIER_BROKEN (UINT32_C(1) << 29)
+#define SHMI_BARRIER_RECORDED (UINT64_C(1) << 34)
+#define SHMI_BARRIER_REMEMBERED (UINT64_C(1) << 33) /* older phases are forgotten */
+
+/* ---- The rules; see prims/barrier_word.go ---- */
+
+typedef struct shmi_barrier_state {
+    uint64_t phase, reset, pending, expected, lost, skipped;
+    shmi_participant_id completer;
+    uint32_t broken;
+} shmi_barrier_state;
+typedef struct shmi_barrier_share {
+    shmi_participant_id name, gone;
+    uint64_t phase, parties, left, goneIn;
+} shmi_barrier_share;
+
+SHMI_FN int shmi_barrier_any(const shmi_barrier_state *s) { return (s->broken & SHMI_BARRIER_BROKEN) != 0; }
+SHMI_FN int shmi_barrier_broken(const shmi_barrier_state *s) { return shmi_barrier_any(s) && (s->broken >> 30 & 1) == (s->phase & 1); }
+/* What waiters sleep on. */
+SHMI_FN uint32_t shmi_barrier_sequence(const shmi_barrier_state *s) { return (uint32_t)(s->phase << 1) + (shmi_barrier_broken(s) ? 1 : 0); }
+
+/* How many of the parties a share is in this phase, and how many of their arrivals are to come. */
+SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier_share *h, uint64_t *left)
+{
+    uint64_t ago = s->phase - h->phase;
+    *left = shmi_min(h->left, h->parties);
+    if (ago == 0)
+        return h->parties;
+    if (ago <= s->skipped)
+        return *left = h->parties;
+    if (ago == s->skipped + 1)
+        return *left = h->parties - *left; /* other processes arrived instead */
+    return *left = 0;
+}
+/* Makes a share one of this phase. */
+SHMI_FN void shmi_barrier_put(const shmi_barrier_state *s, shmi_barrier_share *h, uint64_t parties, uint64_t left)
+{
+    h->phase = s->phase;
+    h->parties = shmi_min(parties, SHMI_BARRIER_MAX);
+    h->left = shmi_min(shmi_min(left, parties), SHMI_BARRIER_MAX);
+}
+/* Makes a phase, which is this one or the next, and all later ones broken by a death. */
+SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_participant_id dead)
+{
+    if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
+        s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
+}
+/* Breaks the phase that the dead participant of a share leaves incomplete. Its parties are lost. */
+SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
+{
+    uint64_t left, parties = shmi_barrier_in(s, h, &left), phase = s->phase;
+    if (left == 0 || s->completer != 0) {
+        if (parties <= left)
+            return;
+        phase++;
     }
-    *left = 0;
-    return 0;
+    shmi_barrier_break_by(s, phase, h->name);
+    s->lost = shmi_min(s->lost + parties, UINT32_MAX);
+    h->parties = h->left = 0;
+    h->gone = h->name;
+    h->goneIn = (uint32_t)s->reset;
 }
-SHMI_FN void shmi_barrier_set(struct shmi_change *c, shmi_barrier_share *h, uint64_t phase, uint64_t parties, uint64_t left)
+/* Gives the share of a slot to its participant. */
+SHMI_FN void shmi_barrier_take(shmi_barrier_state *s, shmi_barrier_share *h, shmi_participant_id me)
 {
-    shmi_change_set(c, &h->phase, phase);
-    shmi_change_set(c, &h->parties, parties);
-    shmi_change_set(c, &h->left, left);
+    if (h->name == me)
+        return;
+    shmi_barrier_lose(s, h);
+    h->name = me;
+    shmi_barrier_put(s, h, 0, 0);
 }
-
-SHMI_FN int shmi_barrier_broken(struct shmi_barrier *x)
+/* Ends this phase, which is not broken. */
+SHMI_FN void shmi_barrier_over(shmi_barrier_state *s)
 {
-    uint64_t b = shmi_get(&x->w->broken);
-    return b != 0 && b - 1 <= shmi_get(&x->w->phase);
+    s->phase++;
+    s->pending = s->expected;
+    s->skipped = 0;
+    s->completer = 0;
 }
-
-enum { SHMI_barrierBreaks = 32, SHMI_barrierNames = 8 };
-
-/* The name of a dead process and a number of parties, in one word. */
-SHMI_FN uint64_t shmi_barrier_lost(uint64_t name, uint64_t parties)
+/* Counts n arrivals, which are not more than this phase takes, and removes drop parties. */
+SHMI_FN void shmi_barrier_count(shmi_barrier_state *s, shmi_barrier_share *h, uint64_t n, uint64_t drop, shmi_participant_id completer)
 {
-    return (name & SHMI_NAME_MASK) | shmi_min(parties, UINT32_MAX) << 32;
+    uint64_t left, parties = shmi_barrier_in(s, h, &left), own = shmi_min(n, left);
+    parties += n - own;
+    drop = shmi_min(drop, s->expected);
+    s->expected -= drop;
+    shmi_barrier_put(s, h, parties - shmi_min(drop, parties), left - own);
+    s->pending -= n;
+    if (s->pending > 0)
+        return;
+    if (completer == 0)
+        shmi_barrier_over(s);
+    else
+        s->completer = completer;
 }
-
-/* How a wait for the end of a phase ends, if it is over. name is 0 with SHMI_outcomeDead for
- * a phase whose record a later broken phase has replaced: nobody knows how it ended. */
-SHMI_FN int shmi_barrier_verdict(struct shmi_barrier *x, uint64_t p, uint32_t *end, uint32_t *name)
+/* Removes n parties at a broken Barrier. */
+SHMI_FN void shmi_barrier_drop(shmi_barrier_state *s, shmi_barrier_share *h, uint64_t n)
 {
-    uint64_t *record = &x->w->breaks[2 * (p % SHMI_barrierBreaks)], at;
-    *end = SHMI_outcomeOpen;
-    *name = 0;
-    if (shmi_get(&x->w->phase) <= p) {
-        if (!shmi_barrier_broken(x))
+    uint64_t left, parties = shmi_barrier_in(s, h, &left);
+    parties -= shmi_min(n, parties);
+    s->expected -= shmi_min(n, s->expected);
+    shmi_barrier_put(s, h, parties, shmi_min(parties, left));
+}
+/* Ends a broken phase, and begins another one for that many parties; 0: for those that are alive. */
+SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
+{
+    if (parties == 0)
+        parties = s->expected - shmi_min(s->lost, s->expected);
+    if (parties == 0)
+        parties = 1; /* the caller is there */
+    s->phase++;
+    s->reset = s->phase;
+    s->pending = s->expected = parties;
+    s->skipped = shmi_min(s->skipped + 1, UINT32_MAX);
+    s->completer = 0;
+    s->broken = 0;
+    s->lost = 0;
+}
+/* The record of this phase, which is broken. */
+SHMI_FN uint64_t shmi_barrier_remembered(const shmi_barrier_state *s)
+{
+    return (s->broken & SHMI_NAME_MASK) | shmi_min(s->lost, 31) << 29 | SHMI_BARRIER_RECORDED | s->phase >> 5 << 35;
+}
+/* How a wait for the end of phase p ends, if it is over: 0 or EOWNERDEAD, and who died. r is the record at the place of p, read
+ * after the state. *dead is 0 with EOWNERDEAD if nobody knows how the phase ended. */
+SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64_t r, int *end, shmi_participant_id *dead)
+{
+    uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: how many laps after p it was written */
+    *end = 0;
+    *dead = 0;
+    if (s->phase <= p) {
+        if (!shmi_barrier_broken(s))
             return 0;
-        *end = SHMI_outcomeDead;
-        *name = (uint32_t)shmi_get(&x->w->dead);
+        *end = EOWNERDEAD;
+        *dead = s->broken & SHMI_NAME_MASK;
     } else {
-        at = shmi_get(&record[0]);
-        if (at <= p)
+        if (p >= s->reset)
             return 1;
-        *end = SHMI_outcomeDead;
-        if (at > p + 1)
+        if (s->phase - p >= SHMI_BARRIER_REMEMBERED || ((r & SHMI_BARRIER_RECORDED) != 0 && ahead != 0 && ahead < UINT32_C(1) << 31)) {
+            *end = EOWNERDEAD;
             return 1;
-        *name = (uint32_t)(shmi_get(&record[1]) & SHMI_NAME_MASK);
+        }
+        if ((r & SHMI_BARRIER_RECORDED) == 0 || ahead != 0)
+            return 1;
+        *end = EOWNERDEAD;
+        *dead = (shmi_participant_id)(r & SHMI_NAME_MASK);
     }
-    if (*name == 0)
-        *name = 1; /* a peer's bytes, and broken all the same */
+    if (*dead == 0)
+        *dead = 1; /* a peer's bytes, and broken all the same */
     return 1;
 }
 
-/* Makes a phase, and all later ones, broken by a death: that of the participant of h, whose
- * parties are lost, or, where h is NULL, that of the completer. */
-SHMI_FN void shmi_barrier_break(struct shmi_barrier *x, uint64_t phase, uint64_t name, shmi_barrier_share *h)
+/* ---- The words; see prims/barrier_log.go ---- */
+
+/* The record of a slot; NULL if it has none. */
+SHMI_FN shmi_barrier_slot *shmi_barrier_slot_of(struct shmi_barrier *x, uint32_t slot)
 {
-    uint64_t b = shmi_get(&x->w->broken), parties, left;
-    struct shmi_change c;
-    int i;
-    c.n = 0;
-    if (b == 0 || phase < b - 1) {
-        shmi_change_set(&c, &x->w->broken, phase + 1);
-        shmi_change_set(&c, &x->w->dead, name);
+    shmsync_arena *a = x->e.a;
+    uint32_t head = shmi_ld32(shmi_u32(a, x->e.o.off + SHMI_objRecords));
+    if (slot < 1 || slot > a->geo.slots)
+        return NULL;
+    if (__atomic_load_n(&x->head, __ATOMIC_ACQUIRE) != head) {
+        shmi_record_walk v;
+        for (shmi_walk_records(a, &v, x->e.o.off, sizeof(shmi_barrier_slot)); shmi_next_record(a, &v);)
+            __atomic_store_n(&x->of[v.slot - 1], (shmi_barrier_slot *)shmi_ptr(a, v.b.off, sizeof(shmi_barrier_slot), 8), __ATOMIC_RELEASE);
+        __atomic_store_n(&x->head, head, __ATOMIC_RELEASE);
     }
-    if (h == NULL) {
-        shmi_change_set(&c, &x->w->completer, 0);
-        shmi_mon_commit(&x->m, &c);
-        return;
-    }
-    parties = shmi_barrier_in(h, shmi_get(&x->w->phase), &left);
-    shmi_change_set(&c, &h->parties, 0);
-    shmi_change_set(&c, &h->left, 0);
-    shmi_change_set(&c, &x->w->lost, shmi_get(&x->w->lost) + parties);
-    for (i = 0; i < SHMI_barrierNames; i++)
-        if (shmi_get(&x->w->gone[i]) == 0) {
-            shmi_change_set(&c, &x->w->gone[i], shmi_barrier_lost(name, parties));
+    return __atomic_load_n(&x->of[slot - 1], __ATOMIC_ACQUIRE);
+}
+SHMI_FN struct shmi_barrier *shmi_barrier_of(struct shmi_records *r) { return (struct shmi_barrier *)(void *)((unsigned char *)r - offsetof(struct shmi_barrier, r)); }
+SHMI_FN uint64_t *shmi_barrier_record(struct shmi_records *r, uint32_t slot, uint32_t *n)
+{
+    shmi_barrier_slot *s = shmi_barrier_slot_of(shmi_barrier_of(r), slot);
+    *n = SHMI_recordEntries;
+    return s == NULL ? NULL : &s->head;
+}
+/* Finds a tagged word by its index; NULL if there is none. */
+SHMI_FN uint64_t *shmi_barrier_tagged(struct shmi_records *r, uint32_t index)
+{
+    struct shmi_barrier *x = shmi_barrier_of(r);
+    shmi_barrier_slot *s;
+    if (index >= SHMI_barrierPhase && index <= SHMI_barrierBrokenWord)
+        return &x->w->phase + (index - SHMI_barrierPhase);
+    if (index >= SHMI_barrierLost && index <= SHMI_barrierResetEra)
+        return &x->w->lost + (index - SHMI_barrierLost);
+    if (index < SHMI_barrierFirstShare || (index - SHMI_barrierFirstShare) % SHMI_barrierShareWords == 7)
+        return NULL;
+    s = shmi_barrier_slot_of(x, (index - SHMI_barrierFirstShare) / SHMI_barrierShareWords + 1);
+    return s == NULL ? NULL : &s->name + (index - SHMI_barrierFirstShare) % SHMI_barrierShareWords;
+}
+SHMI_FN int shmi_barrier_spoilt(struct shmi_records *r, const char *how) { return shmi_fail(EPROTO, "barrier.wait", shmi_called(&shmi_barrier_of(r)->e.o), "%s", how); }
+
+/* Reads the state that commit word c stands for. *ok is 0 if the word is not c any more: then parts may be of later states. */
+SHMI_FN int shmi_barrier_at(struct shmi_barrier *x, uint64_t c, shmi_barrier_state *s, int *ok)
+{
+    shmi_barrier_words *w = x->w;
+    int err = shmi_records_complete(&x->r, c);
+    if (err != 0)
+        return err;
+    s->phase = shmi_value_of(&w->era) << 32 | shmi_value_of(&w->phase);
+    s->reset = shmi_value_of(&w->resetEra) << 32 | shmi_value_of(&w->reset);
+    s->pending = shmi_value_of(&w->pending);
+    s->expected = shmi_value_of(&w->expected);
+    s->lost = shmi_value_of(&w->lost);
+    s->skipped = shmi_value_of(&w->skipped);
+    s->completer = (shmi_participant_id)(shmi_value_of(&w->completer) & SHMI_NAME_MASK);
+    s->broken = (uint32_t)shmi_value_of(&w->broken);
+    *ok = shmi_ld64(&w->commit) == c;
+    return 0;
+}
+SHMI_FN void shmi_barrier_share_of(shmi_barrier_slot *s, shmi_barrier_share *h)
+{
+    h->name = (shmi_participant_id)(shmi_value_of(&s->name) & SHMI_NAME_MASK);
+    h->phase = shmi_value_of(&s->era) << 32 | shmi_value_of(&s->phase);
+    h->parties = shmi_value_of(&s->parties);
+    h->left = shmi_value_of(&s->left);
+    h->gone = (shmi_participant_id)(shmi_value_of(&s->gone) & SHMI_NAME_MASK);
+    h->goneIn = shmi_value_of(&s->goneIn);
+}
+SHMI_FN int shmi_barrier_read(struct shmi_barrier *x, shmi_barrier_state *s)
+{
+    int ok = 0, err = 0;
+    while (err == 0 && !ok) /* each turn follows a change by another call */
+        err = shmi_barrier_at(x, shmi_ld64(&x->w->commit), s, &ok);
+    return err;
+}
+SHMI_FN void shmi_barrier_differ(shmi_record_change *ch, const shmi_barrier_state *s, const shmi_barrier_state *to)
+{
+    shmi_record_differ(ch, SHMI_barrierPhase, s->phase, to->phase);
+    shmi_record_differ(ch, SHMI_barrierEra, s->phase >> 32, to->phase >> 32);
+    shmi_record_differ(ch, SHMI_barrierPending, s->pending, to->pending);
+    shmi_record_differ(ch, SHMI_barrierExpected, s->expected, to->expected);
+    shmi_record_differ(ch, SHMI_barrierCompleter, s->completer, to->completer);
+    shmi_record_differ(ch, SHMI_barrierBrokenWord, s->broken, to->broken);
+    shmi_record_differ(ch, SHMI_barrierLost, s->lost, to->lost);
+    shmi_record_differ(ch, SHMI_barrierSkipped, s->skipped, to->skipped);
+    shmi_record_differ(ch, SHMI_barrierReset, s->reset, to->reset);
+    shmi_record_differ(ch, SHMI_barrierResetEra, s->reset >> 32, to->reset >> 32);
+}
+SHMI_FN void shmi_barrier_differ_share(shmi_record_change *ch, uint32_t slot, const shmi_barrier_share *h, const shmi_barrier_share *to)
+{
+    uint32_t at = SHMI_barrierFirstShare + (slot - 1) * SHMI_barrierShareWords;
+    shmi_record_differ(ch, at, h->name, to->name);
+    shmi_record_differ(ch, at + 1, h->phase, to->phase);
+    shmi_record_differ(ch, at + 2, h->phase >> 32, to->phase >> 32);
+    shmi_record_differ(ch, at + 3, h->parties, to->parties);
+    shmi_record_differ(ch, at + 4, h->left, to->left);
+    shmi_record_differ(ch, at + 5, h->gone, to->gone);
+    shmi_record_differ(ch, at + 6, h->goneIn, to->goneIn);
+}
+
+/* A rule changes the state and the share of a slot. It may be called several times, and must not wait. */
+typedef void shmi_barrier_rule(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg);
+/* Applies a rule, and publishes what it has changed: the state before and after. */
+SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barrier_rule *rule, const uint64_t *arg, shmi_barrier_state *was, shmi_barrier_state *is)
+{
+    shmsync_arena *a = x->e.a;
+    int ok = 0, err = 0;
+    memset(was, 0, sizeof *was);
+    *is = *was;
+    pthread_mutex_lock(&a->counter_lock);
+    while (err == 0 && !ok) { /* each turn follows a change by another call */
+        uint64_t c = shmi_ld64(&x->w->commit);
+        shmi_barrier_slot *record;
+        shmi_barrier_share had, has;
+        shmi_record_change ch;
+        err = shmi_barrier_at(x, c, was, &ok);
+        if (err != 0)
+            break;
+        record = shmi_barrier_slot_of(x, slot);
+        if (record == NULL) {
+            err = shmi_barrier_spoilt(&x->r, "a slot has no record");
             break;
         }
-    shmi_mon_commit(&x->m, &c);
-}
-
-/* Breaks the phase that the dead participant of a share leaves incomplete. */
-SHMI_FN void shmi_barrier_lose(struct shmi_barrier *x, shmi_barrier_share *h)
-{
-    uint64_t phase = shmi_get(&x->w->phase), left, parties = shmi_barrier_in(h, phase, &left);
-    if (left > 0 && shmi_get(&x->w->completer) == 0)
-        shmi_barrier_break(x, phase, shmi_get(&h->name), h);
-    else if (parties > left)
-        shmi_barrier_break(x, phase + 1, shmi_get(&h->name), h);
-}
-
-/* This participant's share, with the queue lock held. */
-SHMI_FN shmi_barrier_share *shmi_barrier_mine(struct shmi_barrier *x)
-{
-    shmi_participant_id self = x->m.a->self;
-    shmi_barrier_share *h = &x->shares[shmi_id_slot(self) - 1];
-    if (shmi_get(&h->name) != self) {
-        shmi_barrier_lose(x, h);
-        shmi_put(&h->parties, 0); /* nothing is left of it */
-        shmi_put(&h->left, 0);
-        shmi_put(&h->name, self);
+        shmi_barrier_share_of(record, &had);
+        ok = ok && shmi_ld64(&x->w->commit) == c;
+        if (!ok)
+            continue;
+        *is = *was;
+        has = had;
+        rule(x, is, &has, arg);
+        ch.n = 0;
+        shmi_barrier_differ(&ch, was, is);
+        shmi_barrier_differ_share(&ch, slot, &had, &has);
+        if (ch.n != 0)
+            err = shmi_records_commit(&x->r, a->my_slot, c, &ch, &ok);
     }
-    return h;
+    pthread_mutex_unlock(&a->counter_lock);
+    return err;
 }
 
-SHMI_FN void shmi_barrier_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
+/* Brings the events up to date with the state, and wakes the waiters if that ends their waits. The state is read after the events,
+ * so it is at least as late. */
+SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
 {
-    struct shmi_barrier *x = (struct shmi_barrier *)m;
-    struct shmi_wait w;
-    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &x->w->queue)).n != NULL) {
-        uint32_t end, name;
-        int over = shmi_barrier_verdict(x, shmi_get(&w.n->wanted), &end, &name);
-        if (!shmi_mon_waiting(m, w))
-            shmi_mon_discard(m, w);
-        else if (!over)
+    for (;;) {
+        shmi_barrier_state s;
+        uint64_t e = shmi_eventcount_load(&x->e);
+        int err = shmi_barrier_read(x, &s);
+        if (err != 0 || (uint32_t)e == shmi_barrier_sequence(&s))
+            return err;
+        shmi_eventcount_note_cpu(&x->e, e);
+        if (!shmi_cas64(&x->w->events, e, shmi_barrier_sequence(&s)))
+            continue;
+        if ((e & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
+            SHMSYNC_CRASHPOINT("barrier.tell.before_wake");
+            shmi_eventcount_wake_all(&x->e);
+        }
+        return 0;
+    }
+}
+
+SHMI_FN int shmi_barrier_absent(struct shmi_barrier *x, shmi_participant_id n, uint64_t without) { return !shmi_current(x->e.a, n) || n == without; }
+SHMI_FN void shmi_barrier_without_completer(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
+{
+    (void)h;
+    if (s->completer == 0 || !shmi_barrier_absent(x, s->completer, *arg))
+        return;
+    shmi_barrier_break_by(s, s->phase, s->completer);
+    s->completer = 0;
+}
+SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
+{
+    if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
+        shmi_barrier_lose(s, h);
+}
+/* Breaks the phases that dead participants leave incomplete, and that the participant without does, which leaves. A process that has no
+ * slot record cannot: those that wait, and the next call, do it. */
+SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
+{
+    shmsync_arena *a = x->e.a;
+    uint32_t deaths = shmi_deaths(a), slot;
+    uint64_t arg = without;
+    shmi_barrier_state s, is;
+    int lost = 0;
+    if (shmi_barrier_slot_of(x, a->my_slot) == NULL || shmi_barrier_read(x, &s) != 0)
+        return;
+    if (s.completer != 0 && shmi_barrier_absent(x, s.completer, without)) {
+        shmi_barrier_change(x, a->my_slot, shmi_barrier_without_completer, &arg, &s, &is);
+        lost = s.broken != is.broken;
+    }
+    for (slot = 1; slot <= a->geo.slots; slot++) {
+        shmi_barrier_slot *r = shmi_barrier_slot_of(x, slot);
+        shmi_barrier_share h;
+        if (r == NULL)
+            continue;
+        shmi_barrier_share_of(r, &h);
+        if (h.parties == 0 || h.name == 0 || !shmi_barrier_absent(x, h.name, without))
+            continue;
+        if (shmi_barrier_change(x, slot, shmi_barrier_without_share, &arg, &s, &is) != 0)
             return;
-        else if (shmi_mon_end(m, b, w, end, name))
-            shmi_mon_account(m, w, NULL);
+        lost |= s.lost != is.lost;
     }
+    __atomic_store_n(&x->deaths, deaths, __ATOMIC_SEQ_CST);
+    if (lost)
+        SHMSYNC_CRASHPOINT("barrier.reap.lost");
 }
-SHMI_FN void shmi_barrier_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_barrier *)m)->w->queue); }
-SHMI_FN void shmi_barrier_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_barrier *)m)->w->queue, w); }
-SHMI_FN void shmi_barrier_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_barrier *)m)->w->queue, w); }
-SHMI_FN void shmi_barrier_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_barrier *)m)->w->queue); }
-SHMI_FN void shmi_barrier_reap(struct shmi_monitor *m)
+SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
 {
-    struct shmi_barrier *x = (struct shmi_barrier *)m;
-    uint64_t c = shmi_get(&x->w->completer);
-    uint32_t i;
-    if (shmi_mon_died(m, (shmi_participant_id)(c & SHMI_NAME_MASK)))
-        shmi_barrier_break(x, shmi_get(&x->w->phase), c, NULL);
-    for (i = 0; i < x->slots; i++)
-        if (shmi_mon_died(m, shmi_name_of(&x->shares[i].name)))
-            shmi_barrier_lose(x, &x->shares[i]);
+    struct shmi_barrier *x = (struct shmi_barrier *)(void *)e;
+    if (__atomic_load_n(&x->deaths, __ATOMIC_SEQ_CST) != shmi_deaths(e->a))
+        shmi_barrier_reap(x, 0);
+    shmi_barrier_tell(x);
 }
-SHMI_FN void shmi_barrier_holders(struct shmi_monitor *m)
+SHMI_FN void shmi_barrier_scan(struct shmi_eventcount *e)
 {
-    struct shmi_barrier *x = (struct shmi_barrier *)m;
-    uint64_t phase = shmi_get(&x->w->phase), left;
-    uint32_t i;
-    shmi_mon_heed(m, shmi_name_of(&x->w->completer));
-    for (i = 0; i < x->slots; i++)
-        if (shmi_barrier_in(&x->shares[i], phase, &left) > 0)
-            shmi_mon_heed(m, shmi_name_of(&x->shares[i].name));
+    struct shmi_barrier *x = (struct shmi_barrier *)(void *)e;
+    shmi_barrier_state s;
+    uint32_t slot;
+    int dead = 0;
+    if (shmi_barrier_read(x, &s) != 0)
+        return;
+    if (s.completer != 0)
+        dead = shmi_dead(e->a, s.completer);
+    for (slot = 1; slot <= e->a->geo.slots; slot++) {
+        shmi_barrier_slot *r = shmi_barrier_slot_of(x, slot);
+        shmi_barrier_share h;
+        if (r == NULL)
+            continue;
+        shmi_barrier_share_of(r, &h);
+        if (h.name != 0 && h.parties > 0)
+            dead |= shmi_dead(e->a, h.name);
+    }
+    if (dead)
+        shmi_barrier_reap(x, 0);
+}
+/* The state as it will be when all known deaths have been reaped. */
+SHMI_FN int shmi_barrier_seen(struct shmi_barrier *x, shmi_barrier_state *s)
+{
+    uint64_t c, none = 0;
+    uint32_t slot;
+    int ok, err;
+    do {
+        shmi_barrier_share h;
+        c = shmi_ld64(&x->w->commit);
+        memset(&h, 0, sizeof h);
+        err = shmi_barrier_at(x, c, s, &ok);
+        if (err != 0)
+            return err;
+        shmi_barrier_without_completer(x, s, &h, &none);
+        for (slot = 1; slot <= x->e.a->geo.slots; slot++) {
+            shmi_barrier_slot *r = shmi_barrier_slot_of(x, slot);
+            if (r == NULL)
+                continue;
+            shmi_barrier_share_of(r, &h);
+            shmi_barrier_without_share(x, s, &h, &none);
+        }
+    } while (!ok || shmi_ld64(&x->w->commit) != c);
+    return 0;
+}
+SHMI_FN uint64_t shmi_barrier_phase(struct shmi_barrier *x)
+{
+    shmi_barrier_state s;
+    return shmi_barrier_read(x, &s) == 0 ? s.phase : 0;
 }
 
-static const struct shmi_rules shmi_barrier_rules = {
-    shmi_barrier_resolve, shmi_account_nothing, shmi_barrier_clear, shmi_barrier_requeue, shmi_barrier_detach,
-    shmi_barrier_discard_dead, shmi_barrier_reap, shmi_barrier_holders, NULL,
-};
-
-SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const shmi_object *o, const shmsync_barrier_options *opts)
+/* A handle, or what a reaper needs, which the caller frees. */
+SHMI_FN size_t shmi_barrier_size(shmsync_arena *a) { return sizeof(struct shmi_barrier) + a->geo.slots * sizeof(shmi_barrier_slot *); }
+SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const shmi_object *o)
 {
-    shmi_mon_init(&x->m, a, o, o->body, &shmi_barrier_rules);
-    x->w = (shmi_barrier_words *)shmi_ptr(a, o->body, shmi_barrier_bytes(a->geo.slots), 8);
-    x->shares = (shmi_barrier_share *)(void *)(x->w + 1);
-    x->slots = a->geo.slots;
-    x->completion = opts != NULL ? opts->completion : NULL;
-    x->completion_arg = opts != NULL ? opts->completion_arg : NULL;
+    shmi_object events = *o;
+    memset(x, 0, shmi_barrier_size(a));
+    events.body += offsetof(shmi_barrier_words, events);
+    shmi_eventcount_init(&x->e, a, &events, "barrier.wait", shmi_barrier_look);
+    x->e.scan = shmi_barrier_scan;
+    x->w = (shmi_barrier_words *)shmi_ptr(a, o->body, sizeof(shmi_barrier_words), 8);
+    x->r.commit = &x->w->commit;
+    x->r.tickets = &x->w->tickets;
+    x->r.tagged = shmi_barrier_tagged;
+    x->r.record = shmi_barrier_record;
+    x->r.corrupt = shmi_barrier_spoilt;
+    x->deaths = shmi_deaths(a) - 1; /* the first look looks for the dead */
 }
 SHMI_FN void *shmi_barrier_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_barrier *x = (struct shmi_barrier *)shmi_new_thing(sizeof *x);
-    if (x != NULL)
-        shmi_barrier_init(x, a, o, (const shmsync_barrier_options *)arg);
+    const shmsync_barrier_options *opts = (const shmsync_barrier_options *)arg;
+    struct shmi_barrier *x;
+    shmi_off record;
+    if (o->size < shmi_barrier_bytes(a) || shmi_slot_record(a, o, sizeof(shmi_barrier_slot), &record) != 0)
+        return NULL;
+    x = (struct shmi_barrier *)shmi_new_thing(shmi_barrier_size(a));
+    if (x == NULL)
+        return NULL;
+    shmi_barrier_init(x, a, o);
+    x->completion = opts != NULL ? opts->completion : NULL;
+    x->completion_arg = opts != NULL ? opts->completion_arg : NULL;
     return x;
 }
 
@@ -19459,8 +19822,9 @@ SHMI_FN void shmi_barrier_fill(unsigned char *body, const void *arg)
 {
     shmi_barrier_words *w = (shmi_barrier_words *)(void *)body;
     const shmi_barrier_spec *s = (const shmi_barrier_spec *)arg;
-    w->size = w->expected = w->pending = s->parties;
-    w->mon.spin = s->spin;
+    w->size = (uint32_t)s->parties;
+    w->expected = w->pending = s->parties << 32;
+    w->spin = s->spin;
 }
 SHMI_FN int shmi_open_barrier(int existing, shmsync_arena *a, const char *name, int64_t parties, const shmsync_barrier_options *opts, shmsync_barrier *out)
 {
@@ -19471,16 +19835,18 @@ SHMI_FN int shmi_open_barrier(int existing, shmsync_arena *a, const char *name, 
     int created, err;
     if (parties < (existing ? 0 : 1))
         return shmi_fail(EINVAL, "barrier.open", name, "it takes a number of parties of at least 1, not %lld; shmsync_barrier_attach opens one that exists", (long long)parties);
+    if ((uint64_t)parties > SHMI_BARRIER_MAX)
+        return shmi_fail(EINVAL, "barrier.open", name, "the highest number of parties is %lld, not %lld", (long long)SHMI_BARRIER_MAX, (long long)parties);
     init.parties = (uint64_t)parties;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, name, shmi_barrier_bytes(a->geo.slots));
+    shmi_mon_spec(&spec, SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, name, shmi_barrier_bytes(a));
     spec.init = shmi_barrier_fill;
     spec.arg = &init;
     spec.flags = flags;
     err = shmi_mon_open(a, &spec, shmi_barrier_build, opts, &created, &impl);
     out->impl = (struct shmi_barrier *)impl;
     out->serial = shmi_serial_of(impl);
-    if (err == 0 && !created && parties != 0 && shmi_ld64(&out->impl->w->size) != (uint64_t)parties) {
+    if (err == 0 && !created && parties != 0 && out->impl->w->size != (uint64_t)parties) {
         shmsync_barrier_close(out);
         err = shmi_fail(EINVAL, "barrier.open", name, "it began with another number of parties than %lld", (long long)parties);
     }
@@ -19500,7 +19866,7 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a->geo.slots), shmi_barrier_build, NULL, &impl);
+    int err = shmi_mon_at(a, off, "barrier.open", SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_barrier_bytes(a), shmi_barrier_build, NULL, &impl);
     out->impl = (struct shmi_barrier *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -19508,7 +19874,7 @@ int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *ou
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b)
 {
     SHMI_OPENED_OR(b, 0);
-    return b->impl->m.o.off;
+    return b->impl->e.o.off;
 }
 int shmsync_barrier_close(shmsync_barrier *b)
 {
@@ -19516,161 +19882,119 @@ int shmsync_barrier_close(shmsync_barrier *b)
     int err;
     if (b->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_mon_close(&b->impl->m);
+    err = shmi_unshare(b->impl->e.a, b->impl->e.o.off, shmi_mutex_end);
     if (err == 0)
         b->impl = NULL;
     return SHMI_TELL(err);
 }
 
-typedef struct shmi_barrier_wanted {
-    uint64_t phase;
-    uint32_t end, dead; /* the verdict */
-} shmi_barrier_wanted;
-SHMI_FN int shmi_barrier_over(struct shmi_monitor *m, void *arg)
-{
-    shmi_barrier_wanted *want = (shmi_barrier_wanted *)arg;
-    return shmi_barrier_verdict((struct shmi_barrier *)m, want->phase, &want->end, &want->dead);
-}
-
-/* Waits for the end of phase p; it begins with the queue lock held. */
+/* Waits for the end of phase p. The call counts. */
 SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
 {
-    shmi_barrier_wanted want;
-    shmi_wait_node *wait_node = NULL;
-    uint64_t outcome = 0;
-    int err;
-    want.phase = p;
-    want.end = SHMI_outcomeOpen;
-    want.dead = 0;
-    err = shmi_mon_enqueue(&x->m, abs, p, shmi_barrier_over, &want, &wait_node);
-    if (err == 0 && wait_node != NULL) {
-        err = shmi_mon_await(&x->m, wait_node, abs, &outcome);
-        want.end = shmi_outcome_result(outcome);
-        want.dead = shmi_outcome_aux(outcome);
+    const char *called = shmi_called(&x->e.o);
+    for (;;) {
+        shmi_barrier_state s;
+        shmi_participant_id dead;
+        int end, err = shmi_barrier_read(x, &s);
+        if (err != 0)
+            return err;
+        if (s.phase < p)
+            return shmi_barrier_spoilt(&x->r, "it has gone back to an earlier phase");
+        if (shmi_barrier_verdict(&s, p, shmi_ld64(&x->w->breaks[p % SHMI_barrierBreaks]), &end, &dead)) {
+            if (end == 0)
+                return 0;
+            if (dead == 0)
+                return shmi_fail(EOWNERDEAD, "barrier.wait", called, "nobody knows how phase %llu ended: more than %d phases ago, and a later one broke",
+                                 (unsigned long long)p, SHMI_barrierBreaks);
+            return shmi_fail_who(x->e.a, EOWNERDEAD, "barrier.wait", called, dead);
+        }
+        err = shmi_eventcount_wait(&x->e, (uint32_t)p << 1, abs);
+        if (err != 0)
+            return err;
     }
-    if (err != 0 || want.end != SHMI_outcomeDead)
-        return err;
-    if (want.dead == 0)
-        return shmi_fail(EOWNERDEAD, "barrier.wait", x->m.queueLock.called,
-                         "nobody knows how phase %llu ended: more than %d phases ago, and a later one broke", (unsigned long long)p, SHMI_barrierBreaks);
-    return shmi_fail_who(x->m.a, EOWNERDEAD, "barrier.wait", x->m.queueLock.called, want.dead & SHMI_NAME_MASK);
 }
 
-/* Counts arrivals, with the queue lock held, and says whether they were the last. */
-SHMI_FN int shmi_barrier_count(struct shmi_barrier *x, uint64_t n, uint64_t drop)
+/* n arrivals, drop parties less, and the completer: 0 if the phase ends at once. */
+SHMI_FN void shmi_barrier_arriving(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
-    shmi_barrier_words *w = x->w;
-    shmi_barrier_share *h = shmi_barrier_mine(x);
-    uint64_t phase = shmi_get(&w->phase), pending = shmi_get(&w->pending) - n, expected = shmi_get(&w->expected), left, own;
-    uint64_t parties = shmi_barrier_in(h, phase, &left);
-    struct shmi_change c;
-    own = shmi_min(n, left);
-    parties += n - own;
-    c.n = 0;
-    if (drop != 0) {
-        drop = shmi_min(drop, expected);
-        expected -= drop;
-        parties -= shmi_min(drop, parties);
-        shmi_change_set(&c, &w->expected, expected);
+    if (s->completer != 0 && !shmi_barrier_broken(s))
+        return;
+    shmi_barrier_take(s, h, x->e.a->self);
+    if (shmi_barrier_broken(s)) {
+        if (arg[1] != 0)
+            shmi_barrier_drop(s, h, arg[1]);
+    } else if (arg[0] <= s->pending) {
+        shmi_barrier_count(s, h, arg[0], arg[1], (shmi_participant_id)arg[2]);
     }
-    shmi_barrier_set(&c, h, phase, parties, left - own);
-    if (pending > 0) {
-        shmi_change_set(&c, &w->pending, pending);
-    } else if (x->completion == NULL) {
-        shmi_change_set(&c, &w->pending, expected);
-        shmi_change_set(&c, &w->phase, phase + 1);
-    } else {
-        shmi_change_set(&c, &w->pending, 0);
-        shmi_change_set(&c, &w->completer, x->m.a->self);
-    }
-    shmi_mon_commit(&x->m, &c);
-    SHMSYNC_CRASHPOINT("barrier.arrive.counted");
-    return pending == 0;
+}
+SHMI_FN void shmi_barrier_completed(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
+{
+    (void)h;
+    (void)arg;
+    if (s->completer == x->e.a->self) /* otherwise a peer overwrote it */
+        shmi_barrier_over(s);
 }
 
-/* Runs the completion, and ends the phase. It ends with the queue lock held unless it returns an error. */
+/* Runs the completion, and ends the phase. */
 SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
 {
-    shmi_barrier_words *w = x->w;
-    struct shmi_change c;
+    shmi_barrier_state was, is;
     int err;
     SHMSYNC_CRASHPOINT("barrier.complete.taken");
     SHMI_OUTSIDE(x->completion(x->completion_arg));
     SHMSYNC_CRASHPOINT("barrier.complete.returned");
-    err = shmi_mon_enter(&x->m, 0);
+    err = shmi_barrier_change(x, x->e.a->my_slot, shmi_barrier_completed, NULL, &was, &is);
     if (err != 0)
         return err;
-    if (shmi_get(&w->completer) != x->m.a->self)
-        return 0; /* a peer overwrote it */
-    c.n = 0;
-    shmi_change_set(&c, &w->completer, 0);
-    shmi_change_set(&c, &w->pending, shmi_get(&w->expected));
-    shmi_change_set(&c, &w->phase, shmi_get(&w->phase) + 1);
-    shmi_mon_commit(&x->m, &c);
     SHMSYNC_CRASHPOINT("barrier.complete.opened");
-    shmi_mon_resolve_and_leave(&x->m);
-    return shmi_mon_enter(&x->m, 0);
+    return shmi_barrier_tell(x);
 }
 
-/* Counts n arrivals, and drop parties less, and gives the phase, in a call that counts. It ends with the queue lock held
- * unless it returns an error. */
+/* Counts n arrivals, and drop parties less, and gives the phase. The call counts. */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
-    struct shmi_monitor *m = &x->m;
+    uint64_t arg[3];
     int err;
     if (n <= 0)
-        return shmi_fail(EINVAL, "barrier.arrive", m->queueLock.called, "%lld arrivals", (long long)n);
-    err = shmi_mon_enter(m, abs);
-    if (err != 0)
-        return err;
-    while (shmi_get(&x->w->completer) != 0 && !shmi_barrier_broken(x)) {
-        /* Each turn is a completion. */
-        err = shmi_barrier_wait(x, shmi_get(&x->w->phase), abs);
-        if (err == 0 || err == EOWNERDEAD)
-            err = shmi_mon_enter(m, abs);
+        return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals", (long long)n);
+    arg[0] = (uint64_t)n;
+    arg[1] = drop;
+    arg[2] = x->completion != NULL ? x->e.a->self : 0;
+    shmi_barrier_look(&x->e); /* a death that is known breaks the phase before the arrival */
+    for (;;) {
+        shmi_barrier_state was, is;
+        err = shmi_barrier_change(x, x->e.a->my_slot, shmi_barrier_arriving, arg, &was, &is);
         if (err != 0)
             return err;
-    }
-    *p = shmi_get(&x->w->phase);
-    if (shmi_barrier_broken(x)) {
-        if (drop != 0) {
-            shmi_barrier_share *h = shmi_barrier_mine(x);
-            uint64_t left, parties = shmi_barrier_in(h, *p, &left), expected = shmi_get(&x->w->expected);
-            struct shmi_change c;
-            parties -= shmi_min(drop, parties);
-            c.n = 0;
-            shmi_change_set(&c, &x->w->expected, expected - shmi_min(drop, expected));
-            shmi_barrier_set(&c, h, *p, parties, shmi_min(parties, left));
-            shmi_mon_commit(m, &c);
+        *p = was.phase;
+        if (was.completer != 0 && !shmi_barrier_broken(&was)) {
+            err = shmi_barrier_wait(x, was.phase, abs); /* each turn is a completion */
+            if (err != 0 && err != EOWNERDEAD)
+                return err;
+            continue;
         }
-        return 0;
+        if (shmi_barrier_broken(&was))
+            return 0;
+        if (shmi_barrier_broken(&is) && is.phase == was.phase)
+            return shmi_barrier_tell(x); /* the participant that had the slot before was a party */
+        if ((uint64_t)n > was.pending)
+            return shmi_fail(EINVAL, "barrier.arrive", shmi_called(&x->e.o), "%lld arrivals are more than are expected", (long long)n);
+        SHMSYNC_CRASHPOINT("barrier.arrive.counted");
+        if (is.phase != was.phase)
+            return shmi_barrier_tell(x);
+        return is.completer != 0 ? shmi_barrier_complete(x) : 0;
     }
-    if ((uint64_t)n > shmi_get(&x->w->pending)) {
-        shmi_mon_leave(m, NULL);
-        return shmi_fail(EINVAL, "barrier.arrive", m->queueLock.called, "%lld arrivals are more than are expected", (long long)n);
-    }
-    if (!shmi_barrier_count(x, (uint64_t)n, drop))
-        return 0;
-    if (shmi_get(&x->w->completer) != 0) {
-        shmi_mon_leave(m, NULL);
-        return shmi_barrier_complete(x);
-    }
-    if (shmi_fifo_empty(&x->w->queue))
-        return 0;
-    shmi_mon_resolve_and_leave(m);
-    return shmi_mon_enter(m, 0);
 }
 
 /* Arrives and does not wait. */
 SHMI_FN int shmi_barrier_arrive_only(struct shmi_barrier *x, int64_t n, uint64_t drop, uint64_t *p)
 {
-    int err = shmi_mon_begin(&x->m);
+    shmsync_arena *a = x->e.a;
+    int err = shmi_enter(a, "barrier.arrive");
     if (err != 0)
         return err;
     err = shmi_barrier_arrive(x, n, drop, 0, p);
-    if (err == 0)
-        shmi_mon_leave(&x->m, NULL);
-    shmi_mon_finish(&x->m);
+    shmi_exit(a);
     return err;
 }
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
@@ -19684,22 +20008,17 @@ int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase)
 }
 SHMI_FN int shmi_barrier_await(struct shmi_barrier *x, uint64_t phase, int64_t abs)
 {
-    uint64_t now;
-    int err = shmi_mon_begin(&x->m);
+    shmsync_arena *a = x->e.a;
+    shmi_barrier_state s;
+    int err = shmi_enter(a, "barrier.wait");
     if (err != 0)
         return err;
-    err = shmi_mon_enter(&x->m, abs);
-    if (err == 0) {
-        now = shmi_get(&x->w->phase);
-        if (phase <= now) {
-            err = shmi_barrier_wait(x, phase, abs);
-        } else {
-            shmi_mon_leave(&x->m, NULL);
-            err = shmi_fail(EINVAL, "barrier.wait", x->m.queueLock.called, "for phase %llu, and it is in phase %llu", (unsigned long long)phase,
-                            (unsigned long long)now);
-        }
-    }
-    shmi_mon_finish(&x->m);
+    err = shmi_barrier_read(x, &s);
+    if (err == 0)
+        err = phase <= s.phase ? shmi_barrier_wait(x, phase, abs)
+                               : shmi_fail(EINVAL, "barrier.wait", shmi_called(&x->e.o), "for phase %llu, and it is in phase %llu",
+                                           (unsigned long long)phase, (unsigned long long)s.phase);
+    shmi_exit(a);
     return err;
 }
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase)
@@ -19716,14 +20035,15 @@ int shmsync_barrier_timedwait(shmsync_barrier *b, uint64_t phase, const struct t
 }
 SHMI_FN int shmi_barrier_arrive_and_wait(struct shmi_barrier *x, int64_t abs)
 {
+    shmsync_arena *a = x->e.a;
     uint64_t p;
-    int err = shmi_mon_begin(&x->m);
+    int err = shmi_enter(a, "barrier.wait");
     if (err != 0)
         return err;
     err = shmi_barrier_arrive(x, 1, 0, abs, &p);
     if (err == 0)
         err = shmi_barrier_wait(x, p, abs);
-    shmi_mon_finish(&x->m);
+    shmi_exit(a);
     return err;
 }
 int shmsync_barrier_arrive_and_wait(shmsync_barrier *b)
@@ -19744,113 +20064,133 @@ int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
     uint64_t p;
     return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, &p));
 }
-SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n, int none)
+
+/* n parties more; 0: none at all. */
+SHMI_FN void shmi_barrier_being(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
-    shmi_barrier_share *h;
-    uint64_t phase, parties, left;
-    struct shmi_change c;
-    int err = shmi_mon_enter(&x->m, 0);
+    uint64_t left, parties;
+    shmi_barrier_take(s, h, x->e.a->self);
+    parties = shmi_barrier_in(s, h, &left);
+    if (s->completer == 0)
+        left += *arg; /* else the phase takes no more arrivals: these parties arrive in the next one */
+    shmi_barrier_put(s, h, *arg == 0 ? 0 : parties + *arg, left);
+}
+SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
+{
+    shmsync_arena *a = x->e.a;
+    shmi_barrier_state was, is;
+    int err = shmi_enter(a, "barrier.join");
     if (err != 0)
         return err;
-    h = shmi_barrier_mine(x);
-    phase = shmi_get(&x->w->phase);
-    parties = shmi_barrier_in(h, phase, &left);
-    c.n = 0;
-    if (shmi_get(&x->w->completer) == 0)
-        left += n; /* else the phase takes no more arrivals: these parties arrive in the next one */
-    shmi_barrier_set(&c, h, phase, none ? 0 : parties + n, none ? 0 : left);
-    shmi_mon_commit(&x->m, &c);
-    shmi_mon_leave(&x->m, NULL);
-    return 0;
+    err = shmi_barrier_change(x, a->my_slot, shmi_barrier_being, &n, &was, &is);
+    if (err == 0)
+        err = shmi_barrier_tell(x); /* the participant that had the slot before may have been a party */
+    shmi_exit(a);
+    return err;
 }
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n)
 {
     SHMI_OPENED(b);
     if (n <= 0)
-        return shmi_fail(EINVAL, "barrier.join", b->impl->m.queueLock.called, "of %lld", (long long)n);
-    return SHMI_TELL(shmi_barrier_be(b->impl, (uint64_t)n, 0));
+        return shmi_fail(EINVAL, "barrier.join", shmi_called(&b->impl->e.o), "of %lld", (long long)n);
+    return SHMI_TELL(shmi_barrier_be(b->impl, (uint64_t)n));
 }
 int shmsync_barrier_deregister(shmsync_barrier *b)
 {
     SHMI_OPENED(b);
-    return SHMI_TELL(shmi_barrier_be(b->impl, 0, 1));
+    return SHMI_TELL(shmi_barrier_be(b->impl, 0));
+}
+
+/* Makes one attempt to end this phase, if it is broken, and to begin another one. The record is written before the phase ends, and says what
+ * the state says at c. A process that was stopped before its CAS of the record fails: see prims/barrier_breaks.go. */
+SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
+{
+    uint64_t c = shmi_ld64(&x->w->commit), *record, was, remembered;
+    shmi_barrier_state s, to;
+    shmi_record_change ch;
+    int ok, err = shmi_barrier_at(x, c, &s, &ok);
+    *done = 0;
+    if (err != 0 || !ok || !shmi_barrier_broken(&s))
+        return err;
+    record = &x->w->breaks[s.phase % SHMI_barrierBreaks];
+    remembered = shmi_barrier_remembered(&s);
+    was = shmi_ld64(record);
+    if (was != remembered && (shmi_ld64(&x->w->commit) != c || !shmi_cas64(record, was, remembered)))
+        return 0;
+    SHMSYNC_CRASHPOINT("barrier.reset.remembered");
+    to = s;
+    shmi_barrier_next(&to, parties);
+    ch.n = 0;
+    shmi_barrier_differ(&ch, &s, &to);
+    return shmi_records_commit(&x->r, x->e.a->my_slot, c, &ch, done);
 }
 int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
 {
     SHMI_OPENED(b);
     struct shmi_barrier *x = b->impl;
-    struct shmi_change c;
-    uint64_t phase, n, left;
-    uint32_t i;
-    int err;
+    shmsync_arena *a = x->e.a;
+    int err, done = 0;
     if (did != NULL)
         *did = 0;
-    if (parties < 0)
-        return shmi_fail(EINVAL, "barrier.reset", x->m.queueLock.called, "to %lld parties", (long long)parties);
-    err = shmi_mon_enter(&x->m, 0);
-    if (err == 0 && __atomic_load_n(&x->m.deaths, __ATOMIC_SEQ_CST) != shmi_deaths(x->m.a))
-        err = shmi_mon_reap_and_enter(&x->m, 0);
+    if (parties < 0 || (uint64_t)parties > SHMI_BARRIER_MAX)
+        return shmi_fail(EINVAL, "barrier.reset", shmi_called(&x->e.o), "to %lld parties", (long long)parties);
+    err = shmi_enter(a, "barrier.reset");
     if (err != 0)
         return SHMI_TELL(err);
-    if (!shmi_barrier_broken(x)) {
-        shmi_mon_leave(&x->m, NULL);
-        return 0;
-    }
-    if (!shmi_all_gone(x->m.a)) {
-        shmi_mon_leave(&x->m, NULL);
-        err = shmi_await_all_gone(x->m.a, "barrier.reset", x->m.queueLock.called);
-        return SHMI_TELL(err != 0 ? err : shmsync_barrier_reset(b, parties, did));
-    }
-    phase = shmi_get(&x->w->phase);
-    n = (uint64_t)parties;
-    if (n == 0) {
-        uint64_t expected = shmi_get(&x->w->expected);
-        n = expected - shmi_min(shmi_get(&x->w->lost), expected);
-        if (n == 0)
-            n = 1; /* the caller is there */
-    }
-    c.n = 0;
-    shmi_change_set(&c, &x->w->breaks[2 * (phase % SHMI_barrierBreaks)], phase + 1);
-    shmi_change_set(&c, &x->w->breaks[2 * (phase % SHMI_barrierBreaks) + 1], shmi_barrier_lost(shmi_get(&x->w->dead), shmi_get(&x->w->lost)));
-    shmi_mon_commit(&x->m, &c);
-    SHMSYNC_CRASHPOINT("barrier.reset.remembered");
-    for (i = 0; i < x->slots; i++) {
-        uint64_t has = shmi_barrier_in(&x->shares[i], phase, &left);
-        if (has == 0)
+    while (err == 0 && !done) {
+        shmi_barrier_state s;
+        shmi_barrier_reap(x, 0);
+        err = shmi_barrier_read(x, &s);
+        if (err != 0)
+            break;
+        if (!shmi_barrier_broken(&s)) {
+            shmi_barrier_tell(x);
+            break;
+        }
+        if (!shmi_all_gone(a)) {
+            err = shmi_await_all_gone(a, "barrier.reset", shmi_called(&x->e.o));
             continue;
-        c.n = 0;
-        shmi_barrier_set(&c, &x->shares[i], phase, has, 0); /* as if it had arrived: it is a party of the next phase */
-        shmi_mon_commit(&x->m, &c);
+        }
+        pthread_mutex_lock(&a->counter_lock);
+        err = shmi_barrier_begin(x, (uint64_t)parties, &done);
+        pthread_mutex_unlock(&a->counter_lock);
+        if (err == 0)
+            err = shmi_barrier_tell(x);
     }
-    for (i = 0; i < SHMI_barrierNames; i++)
-        shmi_put(&x->w->gone[i], 0);
-    c.n = 0;
-    shmi_change_set(&c, &x->w->phase, phase + 1);
-    shmi_change_set(&c, &x->w->expected, n);
-    shmi_change_set(&c, &x->w->pending, n);
-    shmi_change_set(&c, &x->w->broken, 0);
-    shmi_change_set(&c, &x->w->lost, 0);
-    shmi_change_set(&c, &x->w->completer, 0);
-    shmi_mon_commit(&x->m, &c);
-    shmi_mon_resolve_and_leave(&x->m);
-    if (did != NULL)
-        *did = 1;
-    return 0;
+    shmi_exit(a);
+    if (err == 0 && did != NULL)
+        *did = done;
+    return SHMI_TELL(err);
 }
 
 int64_t shmsync_barrier_lost(const shmsync_barrier *b)
 {
     SHMI_OPENED_OR(b, 0);
-    return (int64_t)shmi_ld64(&b->impl->w->lost);
+    shmi_barrier_state s;
+    return shmi_barrier_seen(b->impl, &s) == 0 ? (int64_t)s.lost : 0;
 }
 
+/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this participant has never opened the Barrier, or has
+ * no memory, it only wakes them: they find the death. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
-    struct shmi_barrier x;
-    if (o->size < shmi_barrier_bytes(a->geo.slots))
+    struct shmi_barrier *x;
+    if (o->size < shmi_barrier_bytes(a) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
         return;
-    shmi_barrier_init(&x, a, o, NULL);
-    shmi_mon_repair(&x.m, dead);
+    shmi_barrier_init(x, a, o);
+    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* if dead is this participant, which leaves, it is current still */
+    shmi_barrier_tell(x);
+    free(x);
+}
+SHMI_FN void shmi_wake_barrier(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_barrier *x;
+    if (o->size < shmi_barrier_bytes(a) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
+        return;
+    shmi_barrier_init(x, a, o);
+    shmi_barrier_tell(x);
+    shmi_eventcount_wake_dead(&x->e, owed);
+    free(x);
 }
 
 /* ---- FairMutex: prims/fairmutex*.go in C ---- */
@@ -27389,7 +27729,7 @@ SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
 SHMI_RECOVER_COUNT(waitgroup, shmsync_waitgroup_timedwait(&x, &past), shmsync_waitgroup_reset(&x))
 SHMI_RECOVER_COUNT(latch, shmsync_latch_timedwait(&x, &past), shmsync_latch_reset(&x))
 SHMI_RECOVER_COUNT(future, shmsync_future_timedwait(&x, NULL, &past), shmi_future_reset(x.impl, 1))
-SHMI_RECOVER_COUNT(barrier, shmsync_barrier_timedwait(&x, shmi_get(&x.impl->w->phase), &past), shmsync_barrier_reset(&x, 0, NULL))
+SHMI_RECOVER_COUNT(barrier, shmsync_barrier_timedwait(&x, shmi_barrier_phase(x.impl), &past), shmsync_barrier_reset(&x, 0, NULL))
 #undef SHMI_RECOVER_COUNT
 
 typedef struct shmi_objects {
@@ -27477,7 +27817,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL},
     {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_repair_counter, shmi_wake_counter, NULL},
     {SHMI_KIND_ONCE, SHMI_VERSION_ONCE, shmi_repair_once, shmi_wake_once, NULL},
-    {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_repair_barrier, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_repair_barrier, shmi_wake_barrier, NULL},
     {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object, NULL},
 #if SHMSYNC_LAYOUT_VERSION >= 3
     {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_mon_wake_object, NULL},

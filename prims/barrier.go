@@ -3,11 +3,15 @@ package prims
 import (
 	"context"
 	"fmt"
+	"io/fs"
+	"sync/atomic"
 	"time"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
 )
 
 var (
@@ -40,14 +44,20 @@ var (
 // synchronizes before the completion of the phase, and the completion synchronizes before the
 // return of every Wait for that phase that returns without an error.
 type Barrier struct {
-	mon        *monitor
-	fifo       fifo
+	eventcount
+	recordLog
 	words      *barrierWords
-	shares     []*barrierShare
-	a          *arenakernel.Arena
-	object     arenakernel.Object
 	name       arenakernel.ParticipantID
 	completion func()
+	records    *atomic.Uint32 // names the latest slot record
+	known      atomic.Pointer[barrierSlots]
+	deaths     atomic.Uint32 // the number of deaths when this handle last looked for the dead
+	// scratch is what change works on, so that it allocates nothing. Guarded by: recordLog.private
+	scratch struct {
+		is  barrierState
+		has barrierShare
+		ch  recordChange
+	}
 }
 
 // BarrierPhase is the number of a phase of a Barrier. An arrival returns it, and Wait takes it.
@@ -69,21 +79,24 @@ type BarrierOptions struct {
 
 var barrierKind = arenakernel.KindOf("BARR")
 
-const barrierVersion = 2
+const barrierVersion = 3
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: barrierKind, Version: barrierVersion, Repair: repairBarrier, Wake: wakeQueue, Check: checkBarrier, Inspect: inspectBarrier,
+		Kind: barrierKind, Version: barrierVersion, Repair: repairBarrier, Wake: wakeBarrier, Check: checkBarrier, Inspect: inspectBarrier,
 	})
 }
 
 // OpenBarrier finds the Barrier of that name in the arena or creates it, for that many parties.
 // An empty name makes a fresh anonymous one. If an existing Barrier began with another number,
-// the error Is ErrIncompatible. If parties is below 1, the error Is [fs.ErrInvalid]. A process
-// that does not know the number calls AttachBarrier.
+// the error Is ErrIncompatible. If parties is below 1 or above 2^31-1, the error Is
+// [fs.ErrInvalid]. A process that does not know the number calls AttachBarrier.
 func OpenBarrier(a *arena.Arena, name string, parties int64, opts *BarrierOptions) (*Barrier, error) {
 	if err := needs("Barrier", name, "a number of parties", parties); err != nil {
 		return nil, err
+	}
+	if parties > barrierMax {
+		return nil, &shmsync.Error{Op: "barrier.open", Object: name, Err: fs.ErrInvalid, Detail: fmt.Sprintf("the highest number of parties is %d, not %d", int64(barrierMax), parties)}
 	}
 	return openBarrier((*arenakernel.Arena)(a), name, parties, opts, false)
 }
@@ -94,39 +107,52 @@ func openBarrier(a *arenakernel.Arena, name string, parties int64, opts *Barrier
 		opt = *opts
 	}
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: barrierKind, Version: barrierVersion, Name: name, Size: barrierBytes(a.MaxParticipants()),
+		Existing: attach, Kind: barrierKind, Version: barrierVersion, Name: name, Size: barrierBytes(a),
 		Init: func(body []byte) {
 			w := barrierBody(body)
-			w.size.Store(uint64(parties))
-			w.expected.Store(uint64(parties))
-			w.pending.Store(uint64(parties))
-			w.mon.spin.Store(spinField(opt.Spin))
+			w.size = uint32(parties)
+			w.expected.Store(uint64(makeTagged(uint32(parties), 0)))
+			w.pending.Store(uint64(makeTagged(uint32(parties), 0)))
+			w.spin.Store(spinField(opt.Spin))
 		},
 	}, "barrier.open", newBarrier(opt.Completion), func(x *Barrier) string {
-		if attach || uint64(parties) == x.words.size.Load() {
+		if attach || uint64(parties) == uint64(x.words.size) {
 			return ""
 		}
-		return fmt.Sprintf("it began with %d parties, asked for %d", x.words.size.Load(), parties)
+		return fmt.Sprintf("it began with %d parties, asked for %d", x.words.size, parties)
 	})
 }
 
 // BarrierAt opens the Barrier at an offset that another process got from the method Offset. The
 // handle has no Completion.
 func BarrierAt(a *arena.Arena, off arena.Offset) (*Barrier, error) {
-	return handleAt(a, off, "barrier.open", barrierKind, barrierVersion, barrierBytes((*arenakernel.Arena)(a).MaxParticipants()), newBarrier(nil))
+	return handleAt(a, off, "barrier.open", barrierKind, barrierVersion, barrierBytes((*arenakernel.Arena)(a)), newBarrier(nil))
 }
 
 func newBarrier(completion func()) func(*arenakernel.Arena, arenakernel.Object) (*Barrier, error) {
 	return func(a *arenakernel.Arena, o arenakernel.Object) (*Barrier, error) {
+		if o.Size < barrierBytes(a) {
+			return nil, wrongKind("barrier.open", o, barrierKind, barrierVersion)
+		}
+		if _, err := a.SlotRecord(o, barrierSlotBytes); err != nil {
+			return nil, err
+		}
 		return buildBarrier(a, o, completion, false), nil
 	}
 }
 
+// buildBarrier makes a handle. A bare one is for tools and reapers, which cannot wait. It makes changes only if
+// the slot of this participant has a record.
 func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(), bare bool) *Barrier {
 	w := arenakernel.At[barrierWords](a, o.Body)
-	x := &Barrier{words: w, shares: barrierShares(a, o.Body), a: a, object: o, name: a.Self(), completion: completion}
-	x.mon = buildMonitor(a, o, o.Body, x, bare)
-	x.fifo = fifo{x.mon, &w.queue}
+	x := &Barrier{words: w, name: a.Self(), completion: completion, records: a.SlotRecords(o)}
+	x.recordLog.init(&w.commit, &w.tickets, o, x)
+	x.slot = a.Self().Slot()
+	x.deaths.Store(a.Deaths() - 1) // so that the first look looks for the dead
+	events := o
+	events.Body += barrierEventsOff
+	x.eventcount.init(a, events, barrierEvents(w), "barrier.wait", x.look, bare)
+	x.eventcount.scan = x.scan
 	return x
 }
 
@@ -137,14 +163,13 @@ func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(),
 // or ErrClosed. At a broken Barrier it counts nothing, and returns the number of the broken
 // phase.
 func (x *Barrier) Arrive(n int64) BarrierPhase {
-	x.mustBegin()
-	defer x.mon.finish()
+	x.mustEnter()
+	defer x.leave()
 	p, err := x.arrive(nil, "Arrive", n, 0)
 	if err != nil {
 		panic(err)
 	}
-	x.mon.leave(nil)
-	return p
+	return BarrierPhase(p)
 }
 
 // Wait waits until phase p is over. It panics with an *[shmsync.Error] where WaitContext returns
@@ -156,21 +181,21 @@ func (x *Barrier) Wait(p BarrierPhase) {
 }
 
 // WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
-// ErrOwnerDead, ErrNoSpace, ErrCorrupt or ErrClosed. A phase that is over takes precedence over
+// ErrOwnerDead, ErrCorrupt or ErrClosed. A phase that is over takes precedence over
 // all of these. An arrival that has been made stays counted.
 func (x *Barrier) WaitContext(ctx context.Context, p BarrierPhase) error {
-	if err := x.mon.begin(); err != nil {
+	if err := x.enter(); err != nil {
 		return err
 	}
-	defer x.mon.finish()
-	if err := x.mon.enter(ctx); err != nil {
+	defer x.leave()
+	s, err := x.read()
+	if err != nil {
 		return err
 	}
-	if now := BarrierPhase(x.words.phase.Load()); p > now {
-		x.mon.leave(nil)
-		panic(fmt.Sprintf("shmsync: Wait for phase %d of barrier %s, which is in phase %d", p, objectName(x.object), now))
+	if uint64(p) > s.phase {
+		panic(fmt.Sprintf("shmsync: Wait for phase %d of barrier %s, which is in phase %d", p, objectName(x.object), s.phase))
 	}
-	return x.wait(ctx, p)
+	return x.wait(ctx, uint64(p))
 }
 
 // ArriveAndWait arrives once and waits until the phase is over. It panics with an
@@ -185,10 +210,10 @@ func (x *Barrier) ArriveAndWait() {
 // counts even if it returns an error, with two exceptions: the Barrier is broken, or ctx ended
 // while another process ran the completion of the previous phase.
 func (x *Barrier) ArriveAndWaitContext(ctx context.Context) error {
-	if err := x.mon.begin(); err != nil {
+	if err := x.enter(); err != nil {
 		return err
 	}
-	defer x.mon.finish()
+	defer x.leave()
 	p, err := x.arrive(ctx, "ArriveAndWait", 1, 0)
 	if err != nil {
 		return err
@@ -199,112 +224,92 @@ func (x *Barrier) ArriveAndWaitContext(ctx context.Context) error {
 // ArriveAndDrop arrives once and removes one party from all later phases, even at a broken
 // Barrier. It blocks no longer than Arrive, and panics as Arrive does.
 func (x *Barrier) ArriveAndDrop() {
-	x.mustBegin()
-	defer x.mon.finish()
+	x.mustEnter()
+	defer x.leave()
 	if _, err := x.arrive(nil, "ArriveAndDrop", 1, 1); err != nil {
 		panic(err)
 	}
-	x.mon.leave(nil)
 }
 
-// wait waits for the end of phase p. The caller holds the queue lock, and wait releases it.
-func (x *Barrier) wait(ctx context.Context, p BarrierPhase) error {
-	const op = "barrier.wait"
-	var end int
-	var name uint32
-	waitNode, err := x.mon.enqueue(ctx, 0, uint64(p), func() (over bool) {
-		end, name, over = x.verdict(uint64(p))
-		return over
-	})
-	switch {
-	case err != nil:
-		return err
-	case waitNode != nil:
-		f, err := x.mon.await(ctx, waitNode)
-		if err != nil {
+// wait waits for the end of phase p.
+func (x *Barrier) wait(ctx context.Context, p uint64) error {
+	for {
+		// The loop ends: the sequence changes only if the phase has ended or is broken.
+		s, err := x.read()
+		v := s.verdict(p, barrierBreak(x.words.breaks[p%barrierBreaks].Load()))
+		switch {
+		case err != nil:
+			return err
+		case s.phase < p:
+			return x.corrupt(fmt.Sprintf("it was in phase %d, and is in phase %d", p, s.phase))
+		case v.broken:
+			return x.ownerDead("barrier.wait", p, v)
+		case v.over:
+			race.Acquire(x.key)
+			return nil
+		}
+		if err := x.eventcount.wait(ctx, uint32(p)<<1); err != nil {
 			return err
 		}
-		end, name = int(f.result()), f.aux()
 	}
-	if end == outcomeDead {
-		return x.ownerDead(op, uint64(p), name)
-	}
-	return nil
 }
 
-// arrive counts n arrivals, removes drop parties, and returns the phase. The call keeps the
-// handle open already. On return the caller holds the queue lock, unless there is an error.
-func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64) (BarrierPhase, error) {
+// arrive counts n arrivals, removes drop parties, and returns the phase. The call has entered.
+func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64) (uint64, error) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s", verb, n, objectName(x.object)))
 	}
-	m := x.mon
-	if err := m.enter(ctx); err != nil {
-		return 0, err
+	if x.deaths.Load() != x.a.Deaths() {
+		x.reap(x.absent) // a death that is known breaks the phase before the arrival
 	}
-	for x.words.completer.Load() != 0 && !x.isBroken() {
-		// The loop ends: each turn waits for the end of one completion.
-		if err := x.wait(ctx, BarrierPhase(x.words.phase.Load())); err != nil && !isOwnerDead(err) {
+	race.ReleaseMerge(x.key)
+	var completer arenakernel.ParticipantID
+	if x.completion != nil {
+		completer = x.name
+	}
+	for {
+		was, is, err := x.change(x.slot, func(s *barrierState, h *barrierShare) {
+			if s.completer != 0 && !s.isBroken() {
+				return
+			}
+			s.take(h, x.name)
+			switch {
+			case s.isBroken():
+				if drop != 0 {
+					s.drop(h, drop)
+				}
+			case uint64(n) <= s.pending:
+				s.count(h, uint64(n), drop, completer)
+			}
+		})
+		switch {
+		case err != nil:
 			return 0, err
+		case was.completer != 0 && !was.isBroken():
+			// The loop ends: each turn waits for the end of one completion.
+			if err := x.wait(ctx, was.phase); err != nil && !isOwnerDead(err) {
+				return 0, err
+			}
+			continue
+		case was.isBroken():
+			return was.phase, x.tell()
+		case is.isBroken() && is.phase == was.phase:
+			// The participant that had the slot before was a party.
+			return was.phase, x.tell()
+		case uint64(n) > was.pending:
+			panic(fmt.Sprintf("shmsync: %s of %d at barrier %s: more than are expected", verb, n, objectName(x.object)))
 		}
-		if err := m.enter(ctx); err != nil {
-			return 0, err
+		crashpoint.Hit("barrier.arrive.counted")
+		if is.completer != 0 {
+			return was.phase, x.runCompletion()
 		}
+		// A process that was stopped may not have told of the phase before this one, either.
+		return was.phase, x.tellOf(is.sequence())
 	}
-	p := BarrierPhase(x.words.phase.Load())
-	switch {
-	case x.isBroken():
-		if drop != 0 {
-			x.leave(drop)
-		}
-		return p, nil
-	case uint64(n) > x.words.pending.Load():
-		m.leave(nil)
-		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s: more than are expected", verb, n, objectName(x.object)))
-	case !x.count(uint64(n), drop):
-		return p, nil
-	case x.words.completer.Load() != 0:
-		m.leave(nil)
-		return p, x.complete()
-	case x.fifo.empty():
-		return p, nil
-	}
-	m.resolveAndLeave()
-	return p, m.enter(nil)
 }
 
-// count counts arrivals, with the queue lock held, and reports whether they were the last.
-func (x *Barrier) count(n, drop uint64) (last bool) {
-	w, h := x.words, x.mine()
-	phase, pending, expected := w.phase.Load(), w.pending.Load()-n, w.expected.Load()
-	parties, left := h.in(phase)
-	own := min(n, left)
-	parties += n - own
-	var c change
-	if drop != 0 {
-		drop = min(drop, expected)
-		expected, parties = expected-drop, parties-min(drop, parties)
-		c.set(&w.expected, expected)
-	}
-	h.set(&c, phase, parties, left-own)
-	switch {
-	case pending > 0:
-		c.set(&w.pending, pending)
-	case x.completion == nil:
-		c.set(&w.pending, expected)
-		c.set(&w.phase, phase+1)
-	default:
-		c.set(&w.pending, 0)
-		c.set(&w.completer, uint64(x.name))
-	}
-	x.mon.commit(&c)
-	crashpoint.Hit("barrier.arrive.counted")
-	return pending == 0
-}
-
-// complete runs the completion, and ends the phase. On return the caller holds the queue lock,
-// unless there is an error.
-func (x *Barrier) complete() error {
+// runCompletion runs the completion, and ends the phase.
+func (x *Barrier) runCompletion() error {
 	crashpoint.Hit("barrier.complete.taken")
 	returned := false
 	defer func() {
@@ -312,35 +317,30 @@ func (x *Barrier) complete() error {
 			x.giveUp()
 		}
 	}()
+	race.Acquire(x.key)
 	x.completion()
+	race.ReleaseMerge(x.key)
 	returned = true
 	crashpoint.Hit("barrier.complete.returned")
-	m, w := x.mon, x.words
-	if err := m.enter(nil); err != nil {
+	if _, _, err := x.change(x.slot, func(s *barrierState, _ *barrierShare) {
+		if s.completer == x.name { // otherwise a peer overwrote the phase
+			s.end()
+		}
+	}); err != nil {
 		return err
 	}
-	if w.completer.Load() != uint64(x.name) {
-		return nil // a peer overwrote the phase
-	}
-	var c change
-	c.set(&w.completer, 0)
-	c.set(&w.pending, w.expected.Load())
-	c.set(&w.phase, w.phase.Load()+1)
-	m.commit(&c)
 	crashpoint.Hit("barrier.complete.opened")
-	m.resolveAndLeave()
-	return m.enter(nil)
+	return x.tell()
 }
 
 // giveUp breaks the phase after its completion has panicked.
 func (x *Barrier) giveUp() {
-	if x.mon.enter(nil) != nil {
-		return
-	}
-	if x.words.completer.Load() == uint64(x.name) {
-		x.breakPhase(x.words.phase.Load(), uint64(x.name), nil)
-	}
-	x.mon.resolveAndLeave()
+	x.change(x.slot, func(s *barrierState, _ *barrierShare) {
+		if s.completer == x.name {
+			s.giveUp()
+		}
+	})
+	x.tell()
 }
 
 // Register gives this process n of the parties, from this phase on: if it dies before it arrives
@@ -350,27 +350,29 @@ func (x *Barrier) Register(n int64) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: Register of %d of barrier %s", n, objectName(x.object)))
 	}
-	x.enter()
-	h, phase := x.mine(), x.words.phase.Load()
-	parties, left := h.in(phase)
-	if x.words.completer.Load() == 0 {
-		left += uint64(n) // otherwise the phase takes no more arrivals, and these parties arrive in the next one
-	}
-	var c change
-	h.set(&c, phase, parties+uint64(n), left)
-	x.mon.commit(&c)
-	x.mon.leave(nil)
+	x.own(func(s *barrierState, h *barrierShare) { s.register(h, uint64(n)) })
 }
 
 // Deregister says that this process no longer has parties, and that other processes arrive in its
 // place: the Barrier expects as many arrivals as before. ArriveAndDrop reduces the number.
 func (x *Barrier) Deregister() {
-	x.enter()
-	h := x.mine()
-	var c change
-	h.set(&c, x.words.phase.Load(), 0, 0)
-	x.mon.commit(&c)
-	x.mon.leave(nil)
+	x.own(func(s *barrierState, h *barrierShare) { s.put(h, 0, 0) })
+}
+
+// own applies a rule to the share of this process.
+func (x *Barrier) own(rule func(s *barrierState, h *barrierShare)) {
+	x.mustEnter()
+	defer x.leave()
+	_, _, err := x.change(x.slot, func(s *barrierState, h *barrierShare) {
+		s.take(h, x.name)
+		rule(s, h)
+	})
+	if err == nil {
+		err = x.tell() // a participant that had the slot before may have been a party
+	}
+	if err != nil {
+		panic(err)
+	}
 }
 
 // Reset begins another phase of a broken Barrier, and reports whether it did. The new number of
@@ -381,9 +383,9 @@ func (x *Barrier) Deregister() {
 func (x *Barrier) Reset() bool { return x.reset(0) }
 
 // ResetTo is Reset with a new number of parties, for a program that starts other processes in
-// place of the dead ones. It panics if parties is not positive.
+// place of the dead ones. It panics if parties is not positive, or more than 2^31-1.
 func (x *Barrier) ResetTo(parties int64) bool {
-	if parties <= 0 {
+	if parties <= 0 || parties > barrierMax {
 		panic(fmt.Sprintf("shmsync: ResetTo of barrier %s to %d parties", objectName(x.object), parties))
 	}
 	return x.reset(parties)
@@ -391,38 +393,41 @@ func (x *Barrier) ResetTo(parties int64) bool {
 
 // reset is ResetTo, or Reset if parties is 0.
 func (x *Barrier) reset(parties int64) bool {
-	x.enter()
-	if x.mon.deaths.Load() != x.a.Deaths() {
-		if err := x.mon.reapAndEnter(nil); err != nil {
+	x.mustEnter()
+	defer x.leave()
+	for {
+		// The loop ends: each turn waits until the dead are gone, or follows a change by another call.
+		x.reap(x.absent)
+		s, err := x.read()
+		switch {
+		case err != nil:
+			panic(err)
+		case !s.isBroken():
+			x.tell()
+			return false
+		case !x.a.AllGone():
+			// In the next phase other processes write data into which the dead may still write.
+			if err := awaitAllGone(x.a, x.queue); err != nil {
+				panic(x.closed())
+			}
+			continue
+		}
+		done, err := x.begin(uint64(parties))
+		if err == nil {
+			err = x.tell()
+		}
+		if err != nil {
 			panic(err)
 		}
-	}
-	if !x.isBroken() {
-		x.mon.leave(nil)
-		return false
-	}
-	if !x.a.AllGone() {
-		// In the next phase other processes write data into which the dead may still write.
-		x.mon.leave(nil)
-		if err := x.mon.awaitAllGone(); err != nil {
-			panic(err)
+		if done {
+			return true
 		}
-		return x.reset(parties)
-	}
-	x.begin(uint64(parties))
-	x.mon.resolveAndLeave()
-	return true
-}
-
-// mustBegin is monitor.begin for a call that cannot return an error.
-func (x *Barrier) mustBegin() {
-	if err := x.mon.begin(); err != nil {
-		panic(err)
 	}
 }
 
-func (x *Barrier) enter() {
-	if err := x.mon.enter(nil); err != nil {
+// mustEnter is enter for a call that cannot return an error.
+func (x *Barrier) mustEnter() {
+	if err := x.enter(); err != nil {
 		panic(err)
 	}
 }
@@ -433,4 +438,4 @@ func (x *Barrier) Offset() arena.Offset { return x.object.Offset }
 // Close closes this handle on the Barrier, and no other. Calls that wait through it end with an
 // error that Is ErrClosed, and Close waits for a completion that one of them runs. This process
 // keeps its parties. A second Close is an error that Is ErrClosed.
-func (x *Barrier) Close() error { return x.mon.opening.close("barrier.close") }
+func (x *Barrier) Close() error { return x.opening.close("barrier.close") }

@@ -2,89 +2,62 @@ package prims
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/shmsync/shmsync"
-	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// lostParties packs the ID of a dead process and a number of parties.
-func lostParties(name, parties uint64) uint64 {
-	return name&uint64(arenakernel.ParticipantIDMask) | min(parties, math.MaxUint32)<<32
-}
-
-// nameLost and partiesLost unpack what lostParties packed.
-func nameLost(v uint64) arenakernel.ParticipantID {
-	return arenakernel.ParticipantID(v & uint64(arenakernel.ParticipantIDMask))
-}
-func partiesLost(v uint64) uint64 { return v >> 32 }
-
-// verdict says how a wait for the end of phase p ends, if the phase is over: with outcomeOpen, or
-// with outcomeDead and the ID of the first party that died. The ID is 0 for a phase whose record
-// a later broken phase has replaced: nobody knows how such a phase ended.
-func (x *Barrier) verdict(p uint64) (end int, name uint32, over bool) {
-	if x.words.phase.Load() <= p {
-		if !x.isBroken() {
-			return 0, 0, false
+// begin makes one attempt to end this phase, if it is broken, and to begin another one with that many
+// parties, or with those that are alive if parties is 0. It reports whether it did.
+//
+//	Reset                                      another Reset, of the same phase
+//	state: the phase is broken, at c           the same
+//	record: load; is the commit word still c?  record: load, ...
+//	CAS of the record                          CAS of the record
+//	CAS of the commit word from c              CAS of the commit word
+//
+// The record is written before the phase ends, and says what the state says at c: a death that comes later
+// changes the commit word. A process that was stopped before its CAS of the record fails: nobody ends the
+// phase before the record has another value.
+func (x *Barrier) begin(parties uint64) (done bool, err error) {
+	x.private.Lock()
+	defer x.private.Unlock()
+	c := x.load()
+	s, ok, err := x.at(c)
+	if err != nil || !ok || !s.isBroken() {
+		return false, err
+	}
+	record := &x.words.breaks[s.phase%barrierBreaks]
+	if was := record.Load(); was != uint64(s.remembered()) {
+		if x.load() != c || !record.CompareAndSwap(was, uint64(s.remembered())) {
+			return false, nil
 		}
-		// A peer recorded a broken phase without an ID. The phase still counts as broken.
-		return outcomeDead, max(uint32(x.words.dead.Load()), 1), true
 	}
-	r := &x.words.breaks[p%barrierBreaks]
-	switch at := r.phase.Load(); {
-	case at <= p:
-		return outcomeOpen, 0, true
-	case at == p+1:
-		return outcomeDead, max(uint32(nameLost(r.dead.Load())), 1), true
-	}
-	return outcomeDead, 0, true
+	crashpoint.Hit("barrier.reset.remembered")
+	is := s
+	is.begin(parties)
+	var ch recordChange
+	ch.differState(&s, &is)
+	return x.commit(c, &ch)
 }
 
-// lostIn is how many parties died in the broken phase p, as far as known. It needs no queue lock:
-// what it reads may be newer than the caller's verdict.
-func (x *Barrier) lostIn(p uint64) uint64 {
-	r := &x.words.breaks[p%barrierBreaks]
-	if v := r.dead.Load(); r.phase.Load() == p+1 {
-		return partiesLost(v)
-	}
-	return x.words.lost.Load()
-}
-
-// remember records that the broken phase p is over. Doing it twice does no harm.
-func (x *Barrier) remember(p uint64) {
-	w := x.words
-	r := &w.breaks[p%barrierBreaks]
-	var c change
-	c.set(&r.phase, p+1)
-	c.set(&r.dead, lostParties(w.dead.Load(), w.lost.Load()))
-	x.mon.commit(&c)
-}
-
-// left is how many of the expected parties are alive. It is at least one, for the process that
-// asks.
-func (x *Barrier) left() uint64 {
-	expected, lost := x.words.expected.Load(), x.words.lost.Load()
-	return max(expected-min(lost, expected), 1)
-}
-
-// ownerDead is the error of a wait for phase p. name is the ID in the verdict.
-func (x *Barrier) ownerDead(op string, p uint64, name uint32) error {
-	n := arenakernel.ParticipantID(name & arenakernel.ParticipantIDMask)
-	lost := x.lostIn(p)
+// ownerDead is the error of a wait for phase p, which broke.
+func (x *Barrier) ownerDead(op string, p uint64, v barrierVerdict) error {
 	var why string
 	switch {
-	case n == 0:
-		return x.mon.fail(op, shmsync.ErrOwnerDead, nil,
+	case v.dead == 0:
+		return failed(x.a, x.object, op, shmsync.ErrOwnerDead, nil,
 			fmt.Sprintf("nobody knows how phase %d ended: more than %d phases ago, and a later one broke", p, barrierBreaks))
-	case x.mon.current(n):
+	case x.a.Current(v.dead):
 		why = "its completion panicked"
 	default:
 		why = "it was one of the parties and died"
 	}
-	if lost == 1 {
+	switch {
+	case v.lost == 1:
 		why += "; 1 party was lost"
-	} else {
-		why += fmt.Sprintf("; %d parties were lost", lost)
+	default:
+		why += fmt.Sprintf("; %d parties were lost", v.lost)
 	}
-	return x.mon.fail(op, shmsync.ErrOwnerDead, x.a.Who(n), why)
+	return failed(x.a, x.object, op, shmsync.ErrOwnerDead, x.a.Who(v.dead), why)
 }

@@ -1,35 +1,36 @@
 package prims
 
 import (
-	"fmt"
-
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
 func inspectBarrier(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
-	if o.Size < barrierBytes(a.MaxParticipants()) {
+	if o.Size < barrierBytes(a) {
 		return unreadable(a, o, nil)
 	}
 	x := buildBarrier(a, o, nil, true)
-	w := x.words
+	s, shares, err := x.seen()
+	if err != nil {
+		return unreadable(a, o, err)
+	}
 	i := inspect(a, o)
-	phase := w.phase.Load()
-	i.State = fmt.Sprintf("phase %d, %d of %d to arrive", phase, w.pending.Load(), w.expected.Load())
-	if lost := w.lost.Load(); lost > 0 {
-		i.State += fmt.Sprintf(", %d parties lost", lost)
+	i.State = s.String()
+	if s.isBroken() {
+		i.lost(shmsync.ErrOwnerDead, s.broken.dead())
 	}
-	if x.isBroken() {
-		i.lost(shmsync.ErrOwnerDead, arenakernel.ParticipantID(w.dead.Load()&arenakernel.ParticipantIDMask))
-	}
-	i.monitor(&w.mon)
-	on := i.hold(arenakernel.Hold{Owner: arenakernel.ParticipantID(w.completer.Load() & arenakernel.ParticipantIDMask), Mode: arenakernel.HoldRunner, Note: "the completion"})
-	for _, h := range x.shares {
-		name := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)
-		if parties, left := h.in(phase); parties > 0 && left > 0 && a.Current(name) {
-			on = append(on, i.hold(arenakernel.Hold{Owner: name, Mode: arenakernel.HoldParty, Count: left})...)
+	i.eventcount(&x.eventcount)
+	c := x.load()
+	i.word("commit", uint64(c), "%v", c)
+	on := i.hold(arenakernel.Hold{Owner: s.completer, Mode: arenakernel.HoldRunner, Note: "the completion"})
+	for k := range shares {
+		if parties, left := s.in(&shares[k]); parties > 0 && left > 0 && a.Current(shares[k].name) {
+			on = append(on, i.hold(arenakernel.Hold{Owner: shares[k].name, Mode: arenakernel.HoldParty, Count: left})...)
 		}
 	}
-	i.waitsFor("phase", on)
+	i.waits(func(w *arenakernel.Wait) bool { return true }, "phase", on)
+	for k := range i.Waits {
+		i.Waits[k].Want = &s.phase
+	}
 	return i.Inspection
 }

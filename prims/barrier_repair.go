@@ -3,27 +3,46 @@ package prims
 import (
 	"fmt"
 
-	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+
+	"github.com/shmsync/shmsync"
 )
 
+// repairBarrier breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this
+// participant has never opened the Barrier, it only wakes them: they find the death.
 func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	if o.Size >= barrierBytes(a.MaxParticipants()) {
-		repairMonitor(buildBarrier(a, o, nil, true).mon, dead)
+	if o.Size < barrierBytes(a) {
+		return
 	}
+	x := buildBarrier(a, o, nil, true)
+	x.reap(func(n arenakernel.ParticipantID) bool {
+		// If dead is this participant, which leaves, its ID is still current.
+		return !a.Current(n) || n == dead && dead == a.Self()
+	})
+	x.tell()
+}
+
+// wakeBarrier makes up for a wake that a death swallowed.
+func wakeBarrier(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
+	if o.Size < barrierBytes(a) {
+		return
+	}
+	x := buildBarrier(a, o, nil, true)
+	x.tell()
+	x.wakeDead(owed)
 }
 
 func checkBarrier(a *arenakernel.Arena, o arenakernel.Object) error {
-	if o.Size < barrierBytes(a.MaxParticipants()) {
+	if o.Size < barrierBytes(a) {
 		return wrongKind("barrier.check", o, barrierKind, barrierVersion)
 	}
 	x := buildBarrier(a, o, nil, true)
-	w := x.words
-	if err := checkMutexWords(o, &w.mon.queueLock); err != nil {
+	s, err := x.read()
+	if err != nil {
 		return err
 	}
-	if p, e := int64(w.pending.Load()), int64(w.expected.Load()); p < 0 || e < 0 {
-		return x.mon.fail("barrier.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("%d arrivals are to come, %d a phase", p, e))
+	if s.pending > barrierMax || s.expected > barrierMax {
+		return failed(a, o, "barrier.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("%d arrivals are to come, %d a phase", s.pending, s.expected))
 	}
-	return nil
+	return x.slots().err
 }

@@ -8,95 +8,203 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-const (
-	barrierBreaks = 32 // number of broken phases that a Barrier remembers
-	barrierNames  = 8  // number of dead parties of one broken phase whose IDs it remembers
-)
+// barrierBreaks is the number of broken phases that a Barrier remembers.
+const barrierBreaks = 32
 
-// barrierWords is the head of the body of a Barrier, 1088 bytes. A barrierShare for each slot of
-// the arena follows, from slot 1. All words but the first change through the redo log, under the
-// queue lock. Without the lock, State and tools read them.
-type barrierWords struct {
-	_    structs.HostLayout
-	mon  monitorWords
-	size atomic.Uint64 // number of parties at the creation. Immutable after init.
-	// expected is how many arrivals the next phase takes.
-	expected atomic.Uint64
-	// pending is how many arrivals this phase still takes.
-	pending atomic.Uint64
-	// phase is the number of this phase.
-	phase atomic.Uint64
-	// completer is the participant that runs the completion of this phase, or 0. It is set only
-	// when pending is 0. If it is not current, the phase is broken.
-	completer atomic.Uint64
-	// broken is the first phase that a death leaves incomplete, plus 1; 0 for none.
-	broken atomic.Uint64
-	// dead is the ID of the participant whose death that is.
-	dead atomic.Uint64
-	// lost is how many parties died since the last Reset.
-	lost  atomic.Uint64
-	queue listWords
-	_     [48]byte
-	// gone are the IDs of the first of those parties, one entry for each process: ID |
-	// parties<<32. A death during a Reset may leave only some of the entries.
-	gone [barrierNames]atomic.Uint64
-	// breaks are the broken phases that a Reset has ended. The record of phase p is at p modulo
-	// their number, so a later phase may replace it.
-	breaks [barrierBreaks]barrierBreak
-}
-
-// barrierBreak records that a phase broke. A process that holds the queue lock writes it
-// before the phase ends.
-type barrierBreak struct {
-	_     structs.HostLayout
-	phase atomic.Uint64 // the phase, plus 1; 0 for none
-	dead  atomic.Uint64 // the first party that died, as in gone, but with all parties that were lost
-}
-
-// barrierShare is how many of the parties belong to a participant.
+// barrierWords is the body of a Barrier, 384 bytes. In an arena that counts, the counters follow.
+// The shares of the participants are in slot records; see barrierSlot. Tagged words have these tags:
 //
-//	phase           parties  left
-//	this one        p        left of its p arrivals of this phase are to come
-//	the one before  p        left of its p arrivals did not come, although the phase is over: it has p - left now
-//	earlier         void     void: a whole phase passed without it
-//
-//	writers: the holder of the queue lock, through the redo log
-//	readers: the same, tools, periodic checks
-//	order:   the queue lock's
+//	writers: every process that completes the record that the commit word names, by CAS
+//	readers: every call, after it completed that record; tools
+//	order:   seq-cst
 //	futex:   none
-//	crash:   if name is not current, the arrivals in left will not come
-type barrierShare struct {
+//	crash:   the next process completes the record
+type barrierWords struct {
+	_ structs.HostLayout
+	// commit is a counterWord of the logged form, or 0 before the first change. Every change of a
+	// Barrier takes effect by one CAS of it.
+	//   writers: every call that changes the state, and reaping, by CAS
+	//   readers: every call
+	//   order:   seq-cst
+	//   futex:   none; waiters sleep on events
+	//   crash:   the next process completes the record that it names
+	commit atomic.Uint64
+	// tickets hands out the versions of records; tags as counterWords.tickets.
+	tickets   atomic.Uint64
+	phase     atomic.Uint64 // the low half of the number of this phase. Tagged
+	era       atomic.Uint64 // its high half. Tagged
+	pending   atomic.Uint64 // how many arrivals this phase still takes. Tagged
+	expected  atomic.Uint64 // how many arrivals the next phase takes. Tagged
+	completer atomic.Uint64 // the participant that runs the completion of this phase, or 0. Tagged
+	broken    atomic.Uint64 // see barrierBroken. Tagged
+	// breaks are the broken phases that a Reset has ended; see barrierBreak.
+	breaks [barrierBreaks]atomic.Uint64
+
+	// The next line is an eventcountWords. Its sequence is 2 x phase, plus 1 while the phase is
+	// broken; its other bits are 0. Any process that finds it behind the state brings it up to date.
+	events atomic.Uint64
+	// lastCPU and spin, pays are as in mutexWords.
+	lastCPU  atomic.Uint32
+	spin     atomic.Uint32
+	pays     atomic.Uint32
+	size     uint32        // number of parties at the creation. Immutable after init.
+	poller   atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
+	lost     atomic.Uint64 // how many parties died since the last Reset. Tagged
+	skipped  atomic.Uint64 // how many phases before this one were broken, without one between that was not. Tagged
+	reset    atomic.Uint64 // the low half of the first phase after the last Reset. Tagged
+	resetEra atomic.Uint64 // its high half. Tagged
+}
+
+// barrierSlot is the slot record of a Barrier, 232 bytes: the share of one participant, and the
+// record of its last change. The words before head are tagged words, with the tags of barrierWords.
+type barrierSlot struct {
 	_       structs.HostLayout
+	_       [32]byte      // the header of a slot record
 	name    atomic.Uint64 // ID of the participant
-	phase   atomic.Uint64
+	phase   atomic.Uint64 // the low half of the phase of the share; see barrierShare
+	era     atomic.Uint64 // its high half
 	parties atomic.Uint64
 	left    atomic.Uint64
+	gone    atomic.Uint64 // the last participant of this slot that died as a party, or 0
+	goneIn  atomic.Uint64 // gone counts while this is the low half of the first phase after the last Reset
+	head    atomic.Uint64 // as counterSlot.head
+	entries [recordEntries]atomic.Uint64
+}
+
+// Indices of tagged words in a record.
+const (
+	barrierPhase = 1 + iota
+	barrierEra
+	barrierPending
+	barrierExpected
+	barrierCompleter
+	barrierBrokenWord
+	barrierLost
+	barrierSkipped
+	barrierReset
+	barrierResetEra
+	barrierFirstShare = 16 // the name of slot 1; each slot has eight indices
+)
+
+const (
+	barrierShareName = iota
+	barrierSharePhase
+	barrierShareEra
+	barrierShareParties
+	barrierShareLeft
+	barrierShareGone
+	barrierShareGoneIn
+	barrierShareWords = 8
+)
+
+// barrierShareAt is the index of a word of a slot, from slot 1.
+func barrierShareAt(slot int, which uint32) uint32 {
+	return barrierFirstShare + uint32(slot-1)*barrierShareWords + which
+}
+
+// tagged finds a tagged word by its index; nil if there is none.
+func (x *Barrier) tagged(index uint32) *atomic.Uint64 {
+	w := x.words
+	if index >= barrierFirstShare {
+		i := index - barrierFirstShare
+		s := x.slotOf(int(i/barrierShareWords) + 1)
+		if s == nil {
+			return nil
+		}
+		return s.word(i % barrierShareWords)
+	}
+	switch index {
+	case barrierPhase:
+		return &w.phase
+	case barrierEra:
+		return &w.era
+	case barrierPending:
+		return &w.pending
+	case barrierExpected:
+		return &w.expected
+	case barrierCompleter:
+		return &w.completer
+	case barrierBrokenWord:
+		return &w.broken
+	case barrierLost:
+		return &w.lost
+	case barrierSkipped:
+		return &w.skipped
+	case barrierReset:
+		return &w.reset
+	case barrierResetEra:
+		return &w.resetEra
+	}
+	return nil
+}
+
+func (s *barrierSlot) word(which uint32) *atomic.Uint64 {
+	switch which {
+	case barrierShareName:
+		return &s.name
+	case barrierSharePhase:
+		return &s.phase
+	case barrierShareEra:
+		return &s.era
+	case barrierShareParties:
+		return &s.parties
+	case barrierShareLeft:
+		return &s.left
+	case barrierShareGone:
+		return &s.gone
+	case barrierShareGoneIn:
+		return &s.goneIn
+	}
+	return nil
 }
 
 var (
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.size)-384]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.expected)-392]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.pending)-400]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.phase)-408]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.completer)-416]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.broken)-424]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.dead)-432]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.lost)-440]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.queue)-448]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.gone)-512]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.breaks)-576]
-	_ = [1]struct{}{}[unsafe.Sizeof(barrierWords{})-1088]
-	_ = [1]struct{}{}[unsafe.Sizeof(barrierBreak{})-16]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierShare{}.name)-0]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierShare{}.phase)-8]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierShare{}.parties)-16]
-	_ = [1]struct{}{}[unsafe.Offsetof(barrierShare{}.left)-24]
-	_ = [1]struct{}{}[unsafe.Sizeof(barrierShare{})-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.commit)-0]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.tickets)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.phase)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.era)-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.pending)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.expected)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.completer)-48]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.broken)-56]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.breaks)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.events)-320]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.lastCPU)-320-unsafe.Offsetof(eventcountWords{}.lastCPU)]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.spin)-320-unsafe.Offsetof(eventcountWords{}.spin)]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.pays)-320-unsafe.Offsetof(eventcountWords{}.pays)]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.size)-340]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.poller)-320-unsafe.Offsetof(eventcountWords{}.poller)]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.lost)-352]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.skipped)-360]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.reset)-368]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierWords{}.resetEra)-376]
+	_ = [1]struct{}{}[unsafe.Sizeof(barrierWords{})-384]
+	_ = [1]struct{}{}[unsafe.Offsetof(eventcountWords{}.counts)-(384-320)]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierSlot{}.name)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierSlot{}.phase)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierSlot{}.era)-48]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierSlot{}.parties)-56]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierSlot{}.left)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierSlot{}.gone)-72]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierSlot{}.goneIn)-80]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierSlot{}.head)-88]
+	_ = [1]struct{}{}[unsafe.Offsetof(barrierSlot{}.entries)-96]
+	_ = [1]struct{}{}[unsafe.Sizeof(barrierSlot{})-barrierSlotBytes]
 )
 
-// barrierBytes is the length of the body in an arena with that many slots.
-func barrierBytes(slots int) uint64 {
-	return uint64(unsafe.Sizeof(barrierWords{})) + uint64(slots)*uint64(unsafe.Sizeof(barrierShare{}))
+const (
+	// barrierSlotBytes is the size of a slot record of a Barrier.
+	barrierSlotBytes = 232
+	barrierEventsOff = arenakernel.Offset(unsafe.Offsetof(barrierWords{}.events))
+)
+
+// barrierBytes is the size of the body of a Barrier.
+func barrierBytes(a *arenakernel.Arena) uint64 {
+	n := uint64(unsafe.Sizeof(barrierWords{}))
+	if a.Counted() {
+		n += uint64(unsafe.Sizeof(countWords{}))
+	}
+	return n
 }
 
 // barrierBody views the private body of a Barrier that is being made.
@@ -105,11 +213,9 @@ func barrierBody(b []byte) *barrierWords {
 	return (*barrierWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// barrierShares are the shares of the slots of an arena, from slot 1.
-func barrierShares(a *arenakernel.Arena, body arenakernel.Offset) []*barrierShare {
-	s := make([]*barrierShare, a.MaxParticipants())
-	for i := range s {
-		s[i] = arenakernel.At[barrierShare](a, body+arenakernel.Offset(unsafe.Sizeof(barrierWords{}))+arenakernel.Offset(i)*arenakernel.Offset(unsafe.Sizeof(barrierShare{})))
-	}
-	return s
+// barrierEvents views the eventcount of a Barrier. Its counters are there only in an arena that counts.
+func barrierEvents(w *barrierWords) *eventcountWords {
+	// SAFETY: the words of an eventcountWords up to its counters are at events, by the assertions
+	// above. The eventcount of an arena that does not count does not use the counters: see countsOf.
+	return (*eventcountWords)(unsafe.Pointer(&w.events))
 }

@@ -1,7 +1,6 @@
 package prims
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
@@ -36,28 +35,22 @@ var (
 // record that any process can complete; see counter_log.go. Waiters sleep on a word that counts
 // events, as those of a Futex do.
 type counter struct {
-	left   *atomic.Uint64 // the commit word, for fast paths; for a closed handle, a word in the logged form
-	me     uint64         // this participant, in the place of the owner in the commit word
-	words  *counterWords
-	slots  []counterSlot
-	list   park.WaitList
-	queue  *park.Queue // nil for a reaper's handle, which cannot wait
-	a      *arenakernel.Arena
-	object arenakernel.Object
-	name   arenakernel.ParticipantID
-	key    race.Key
-	op     string        // name of the operation, for the errors of waits
-	looked atomic.Uint64 // the value of events at the last check
-	// private is held by the goroutine that writes the record of this process.
-	private *sync.Mutex
+	left    *atomic.Uint64 // the commit word, for fast paths; for a closed handle, a word in the logged form
+	me      uint64         // this participant, in the place of the owner in the commit word
+	words   *counterWords
+	slots   []counterSlot
+	list    park.WaitList
+	queue   *park.Queue // nil for a reaper's handle, which cannot wait
+	a       *arenakernel.Arena
+	object  arenakernel.Object
+	name    arenakernel.ParticipantID
+	key     race.Key
+	op      string        // name of the operation, for the errors of waits
+	looked  atomic.Uint64 // the value of events at the last check
 	counts  *countWords
 	opening *opening
+	recordLog
 }
-
-// counterPrivate are the private locks of all counters of this process, chosen by the offset of
-// the object: all handles on an object share one. A goroutine holds such a lock for a few stores,
-// and waits for nothing meanwhile.
-var counterPrivate [64]sync.Mutex
 
 func buildCounter(a *arenakernel.Arena, o arenakernel.Object, op string, bare bool) *counter {
 	w := arenakernel.At[counterWords](a, o.Body)
@@ -65,8 +58,10 @@ func buildCounter(a *arenakernel.Arena, o arenakernel.Object, op string, bare bo
 	t := &counter{
 		left: &w.commit, me: uint64(a.Self()) << counterIDShift, words: w, slots: counterSlots(a, o.Body), list: counterList(a, w),
 		a: a, object: o, name: a.Self(), key: race.KeyOf(dev, ino, uint64(o.Offset)), op: op,
-		private: &counterPrivate[o.Offset/64%64], counts: countsOf(a, &w.counts),
+		counts: countsOf(a, &w.counts),
 	}
+	t.recordLog.init(&w.commit, &w.tickets, o, t)
+	t.slot = a.Self().Slot()
 	if bare {
 		return t
 	}
@@ -87,15 +82,6 @@ func counterList(a *arenakernel.Arena, w *counterWords) park.WaitList {
 func (t *counter) end() {
 	t.queue.Close()
 	redirect(&t.left, &closedCount)
-}
-
-func (t *counter) load() counterWord { return counterWord(t.words.commit.Load()) }
-
-// swap makes a change of the counter take effect.
-func (t *counter) swap(from, to counterWord) bool {
-	// sync(counter.commit): release
-	// lin: a change of the counter takes effect here.
-	return t.words.commit.CompareAndSwap(uint64(from), uint64(to))
 }
 
 // addAtOnce adds n, which is positive, if one instruction is enough. The compiler inlines it.

@@ -117,7 +117,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 	case owed != 0 && !t.a.AllGone():
 		return claimAwait, 0, nil
 	}
-	var ch counterChange
+	var ch recordChange
 	ofDead := min(k.rest, owed)
 	if ofDead > 0 {
 		ch.set(counterOwed, owed-ofDead)
@@ -188,7 +188,7 @@ func (t *counter) resetLogged(c counterWord) (r attempt, err error) {
 		r.made, r.due = t.becomeZero(c)
 		return r, nil
 	}
-	var ch counterChange
+	var ch recordChange
 	ch.set(counterCount, count-owed)
 	ch.set(counterOwed, 0)
 	r.made, err = t.commit(c, &ch)

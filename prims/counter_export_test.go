@@ -25,7 +25,7 @@ func (g *WaitGroup) LostWhileFolded(slot int) (died, current bool, err error) {
 		return false, false, err
 	}
 	s := &t.slots[slot-1]
-	var ch counterChange
+	var ch recordChange
 	ch.set(counterOwed, t.has(s))
 	ch.set(counterDeadID, uint64(s.holder()))
 	ch.set(shareAt(slot, shareOwn), 0)
@@ -83,7 +83,7 @@ func (g *WaitGroup) PrivateHeld() bool {
 // Restless makes a logged form whose record is never complete. It says that the dead owe work.
 func (g *WaitGroup) Restless() {
 	t := g.counter
-	var ch counterChange
+	var ch recordChange
 	ch.set(counterOwed, 1)
 	ch.set(counterDeadID, uint64(t.name))
 	version, err := t.version(&ch)

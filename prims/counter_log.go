@@ -2,143 +2,24 @@ package prims
 
 import (
 	"math"
-	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-var (
-	_ = crashpoint.Register("counter.commit.recorded")
-	_ = crashpoint.Register("counter.commit.named")
-	_ = crashpoint.Register("counter.commit.begun")
-	_ = crashpoint.Register("counter.commit.completed")
-)
-
-// A change that the sole form of the commit word cannot express goes through a record:
-//
-//	its author                          the next process
-//	completes the record of the word    finds the record of the author
-//	writes a record of its own          changes each of its words whose tag is not the version
-//	CAS: the commit word names it       CAS of the commit word
-//	completes it
-//
-// A process that stops or dies before the CAS of the commit word has changed nothing. After the
-// CAS, the next process completes the record. The author writes its next record only when this
-// one is complete. So a process that finds another version in the record has nothing left to do.
-//
-// A process that was stopped while it completed a record may resume at any time. It changes a
-// word only if the word still has the value and the tag from before the record. No word has both
-// again before 2^32 further tickets.
+// A change that the sole form of the commit word cannot express goes through a record: see
+// recordLog.
 //
 // The shares are in the slots. The work that is nobody's is the count minus what the dead owe and
 // minus the shares. It is negative if participants did more than their shares.
-
-// counterChange is a change that will go into a record.
-type counterChange struct {
-	n     int
-	index [counterEntries]uint32
-	value [counterEntries]uint32
-}
-
-func (ch *counterChange) set(index uint32, value uint64) {
-	ch.index[ch.n], ch.value[ch.n] = index, uint32(value)
-	ch.n++
-}
-
-// commit makes a change of the counter over c. The caller has the private lock, and has completed
-// the record of c. ok is false if the commit word has changed from c.
-func (t *counter) commit(c counterWord, ch *counterChange) (ok bool, err error) {
-	version, err := t.version(ch)
-	if err != nil {
-		return false, err
-	}
-	slot := t.name.Slot()
-	s := &t.slots[slot-1]
-	putBetween(&s.head, version)
-	for i := range ch.n {
-		putBetween(&s.entries[i], uint64(ch.index[i])<<32|uint64(ch.value[i]))
-	}
-	if ch.n < counterEntries {
-		putBetween(&s.entries[ch.n], 0)
-	}
-	crashpoint.Hit("counter.commit.recorded")
-	to := counterNames(version, slot, c&counterWatched)
-	if !t.swap(c, to) {
-		return false, nil
-	}
-	crashpoint.Hit("counter.commit.named")
-	err = t.complete(to)
-	crashpoint.Hit("counter.commit.completed")
-	return err == nil, err
-}
-
-// version returns a ticket that none of the words of a change has as its tag.
-func (t *counter) version(ch *counterChange) (uint64, error) {
-	for range 2 * counterEntries {
-		v := t.words.tickets.Add(1) & counterVersions
-		used := v == 0
-		for _, index := range ch.index[:ch.n] {
-			w := t.tagged(index)
-			if w == nil {
-				return 0, t.corrupt("a share is that of a slot that there is not")
-			}
-			used = used || taggedWord(w.Load()).tag() == uint32(v)
-		}
-		if !used {
-			return v, nil
-		}
-	}
-	return 0, t.corrupt("its tickets do not advance")
-}
-
-// complete carries out the record that c names, unless that was done.
-func (t *counter) complete(c counterWord) error {
-	if slot := c.slot(); slot < 1 || slot > len(t.slots) {
-		return t.corrupt("its record is that of a slot that there is not")
-	}
-	s, version := &t.slots[c.slot()-1], c.version()
-	for i := range s.entries {
-		entry := s.entries[i].Load()
-		// An author changes the head before the entries.
-		if s.head.Load() != version {
-			return nil
-		}
-		if entry>>32 == 0 {
-			return nil
-		}
-		w := t.tagged(uint32(entry >> 32))
-		if w == nil {
-			return t.corrupt("a record changes a word that there is not")
-		}
-		for {
-			// The loop ends: another process that changes the word between the load and the CAS
-			// completes the same record.
-			was := taggedWord(w.Load())
-			if was.tag() == uint32(version) {
-				break
-			}
-			// Nobody commits over c before the word has the tag. So if c is still there, was is
-			// the value from before the record.
-			if t.load().bare() != c.bare() {
-				return nil
-			}
-			if w.CompareAndSwap(uint64(was), uint64(makeTagged(uint32(entry), uint32(version)))) {
-				crashpoint.Hit("counter.commit.begun")
-				break
-			}
-		}
-	}
-	return nil
-}
 
 // convert changes c, which is of the sole form and not 0, to the logged form, unless c has
 // changed.
 func (t *counter) convert(c counterWord) error {
 	t.private.Lock()
 	defer t.private.Unlock()
-	var ch counterChange
+	var ch recordChange
 	owner, slot := c.owner(), c.owner().Slot()
 	ch.set(counterCount, c.count())
 	ch.set(counterPeriod, t.newPeriod())
@@ -182,9 +63,6 @@ func (t *counter) hasPeriod(period uint64) bool {
 	return false
 }
 
-// valueOf is the value of a tagged word.
-func valueOf(w *atomic.Uint64) uint64 { return uint64(taggedWord(w.Load()).value()) }
-
 // has is how much work the share of a slot stands for, in a logged form that is complete.
 func (t *counter) has(s *counterSlot) uint64 {
 	if valueOf(&s.period) != valueOf(&t.words.period) {
@@ -227,7 +105,7 @@ func (t *counter) mine(count uint64) (h ownShare, ok bool) {
 }
 
 // put adds to a change that the share h becomes own, of which claimed was claimed.
-func (t *counter) put(ch *counterChange, h ownShare, own, claimed uint64) {
+func (t *counter) put(ch *recordChange, h ownShare, own, claimed uint64) {
 	slot := t.name.Slot()
 	if h.void {
 		if own == 0 {
@@ -267,7 +145,7 @@ func (t *counter) addLogged(c counterWord, n uint64) (r attempt, err error) {
 		r.due, err = t.fold(c, t.name.Slot())
 		return r, err
 	}
-	var ch counterChange
+	var ch recordChange
 	ch.set(counterCount, count+n)
 	t.put(&ch, h, h.own+n, h.claimed) // others may claim what is added now
 	if ok, err = t.commit(c, &ch); ok {
@@ -300,7 +178,7 @@ func (t *counter) doneLogged(c counterWord, n uint64) (r attempt, err error) {
 		r.due, err = t.fold(c, t.name.Slot())
 		return r, err
 	}
-	var ch counterChange
+	var ch recordChange
 	ch.set(counterCount, count-n)
 	if h.own > 0 {
 		own := h.own - min(n, h.own)
@@ -317,7 +195,7 @@ func (t *counter) doneLogged(c counterWord, n uint64) (r attempt, err error) {
 // the private lock, and has completed c. If due is not 0, the share is folded.
 func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
 	s := &t.slots[slot-1]
-	var ch counterChange
+	var ch recordChange
 	ch.set(counterOwed, min(valueOf(&t.words.owed)+t.has(s), valueOf(&t.words.count)))
 	ch.set(counterDeadID, uint64(s.holder()))
 	ch.set(shareAt(slot, shareOwn), 0)

@@ -94,6 +94,15 @@ const (
 // shareAt is the index of a word of a slot, from slot 1.
 func shareAt(slot int, which uint32) uint32 { return counterFirstShare + uint32(slot-1)*4 + which }
 
+// recordOf is the record of a slot, for recordLog.
+func (t *counter) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint64) {
+	if slot < 1 || slot > len(t.slots) {
+		return nil, nil
+	}
+	s := &t.slots[slot-1]
+	return &s.head, s.entries[:]
+}
+
 // tagged finds a tagged word by its index; nil if there is none.
 func (t *counter) tagged(index uint32) *atomic.Uint64 {
 	switch index {

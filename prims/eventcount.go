@@ -32,6 +32,7 @@ type eventcount struct {
 	// look carries out what a stopped or dead process left undone, and finds deaths. Waiters call
 	// it before they sleep, and so do the periodic checks.
 	look   func()
+	scan   func()        // looks for deaths that nobody has counted, at each periodic check; may be nil
 	looked atomic.Uint64 // the sequence at the last periodic check, plus 1
 }
 
@@ -168,6 +169,9 @@ func (e *eventcount) wakeAll() {
 // stopped or dead process owes. A waiter that has slept since before the last check sleeps on the
 // sequence of that time, or was woken by that check.
 func (e *eventcount) check() {
+	if e.scan != nil {
+		e.scan()
+	}
 	e.look()
 	s := e.load()
 	now := uint64(s.sequence()) + 1

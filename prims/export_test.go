@@ -270,7 +270,7 @@ func (x *Waitable[S, E]) Ended() bool { return x.mon.opening.ended.Load() }
 func (s *Synchronized[T]) Closing() bool { return s.lock.opening.closing.Load() }
 
 // Closing reports whether Close was called.
-func (x *Barrier) Closing() bool { return x.mon.queueLock.queue.Closing() }
+func (x *Barrier) Closing() bool { return x.queue.Closing() }
 
 // AwaitsGone reports whether a call of this process may wait until a dead holder is gone.
 func (m *RWMutex) AwaitsGone() bool { return m.Kept() && m.writers.queue.Waiting() > 0 }
@@ -357,7 +357,7 @@ func (m *Mutex) LeaveLog(state uint64, records []byte) {
 // Queueless reports whether the waiters of an object of ours sleep on a word, in no order.
 func Queueless(o arenakernel.Object) bool {
 	return o.Kind == waitGroupKind || o.Kind == latchKind || o.Kind == onceKind || o.Kind == queueKind || o.Kind == futureKind ||
-		o.Kind == futexKind || o.Kind == eventKind && o.Size == manualEventBytes
+		o.Kind == futexKind || o.Kind == barrierKind || o.Kind == eventKind && o.Size == manualEventBytes
 }
 
 // QueueLock is the queue lock of an open handle of this process.
@@ -380,8 +380,6 @@ func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
 			if h.auto != nil {
 				return QueueLock{h.auto.mon}, true
 			}
-		case *Barrier:
-			return QueueLock{h.mon}, true
 		case *Sequencer:
 			return QueueLock{h.mon}, true
 		case monitored: // a Waitable

@@ -29,7 +29,7 @@ func init() {
 // The document describes the shares as the code has them.
 func TestABIShares(t *testing.T) {
 	for section, share := range map[string]reflect.Type{
-		"Slot of a WaitGroup or a Latch": reflect.TypeFor[counterSlot](), "Share of a Barrier": reflect.TypeFor[barrierShare](),
+		"Slot of a WaitGroup or a Latch": reflect.TypeFor[counterSlot](), "Slot record of a Barrier": reflect.TypeFor[barrierSlot](),
 	} {
 		tables := abiTables(t, section, "offset", "size", "field", "order")
 		require.Len(t, tables, 1, section)

@@ -20,9 +20,10 @@ import (
 func TestBarrierCrashOfTheLast(t *testing.T) {
 	for point, ends := range map[string]bool{
 		"barrier.arrive.counted": false, "barrier.complete.taken": false, "barrier.complete.returned": false,
-		"monitor.commit.logged":   false, // in the second commit, which ends the phase
-		"monitor.commit.begun":    true,  // the next holder of the queue lock carries the commit out
-		"barrier.complete.opened": true, "monitor.resolve.resolved": true, "monitor.leave.before_wake": true,
+		"counter.commit.recorded": false, // in the second commit, which ends the phase
+		"counter.commit.named":    true,  // any process carries the commit out
+		"counter.commit.begun":    true,
+		"barrier.complete.opened": true, "barrier.tell.before_wake": true,
 	} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
@@ -31,14 +32,14 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 			b := newBarrier(t, a, "b", 3, func() { t.Error("it runs again") })
 			at := point + ":1"
 			switch point {
-			case "monitor.commit.logged":
+			case "counter.commit.recorded", "counter.commit.named":
 				at = point + ":2" // the arrival is the first commit
-			case "monitor.commit.begun":
-				at = point + ":6" // the arrival has five words
+			case "counter.commit.begun":
+				at = point + ":5" // the arrival has four words
 			}
 			victim, x := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+at)), gateActor(t, a, "x")
 			one := gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "b"})
-			if point == "monitor.leave.before_wake" {
+			if point == "barrier.tell.before_wake" {
 				asleep(t, a, "b") // a waiter that spins needs no wake
 			}
 			b.Arrive(1)
@@ -85,8 +86,8 @@ func TestBarrierCrashOfReset(t *testing.T) {
 // A party dies during an arrival that is not the last: it has arrived, or it has not.
 func TestBarrierCrashOfOne(t *testing.T) {
 	for point, arrived := range map[string]bool{
-		"monitor.commit.logged": false, "monitor.commit.begun": true, "barrier.arrive.counted": true,
-		"monitor.queue.stamped": true, "monitor.queue.linked": true, "park.waitnode.asleep": true,
+		"counter.commit.recorded": false, "counter.commit.named": true, "counter.commit.begun": true, "counter.commit.completed": true,
+		"barrier.arrive.counted": true, "eventcount.wait.announced": true,
 	} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
@@ -96,7 +97,7 @@ func TestBarrierCrashOfOne(t *testing.T) {
 			victim.proc.WaitSignal(t, syscall.SIGKILL)
 			alone(t, a, 1)
 			require.NoError(t, b.State().Err) // it had never been a party before
-			b.Register(1)                     // which replays
+			b.Register(1)                     // which carries out what the dead one has recorded
 			want := int64(2)
 			if arrived {
 				want = 1

@@ -85,7 +85,7 @@ func (f *Future) opened() *opening         { return f.opening }
 func (g *WaitGroup) opened() *opening      { return g.counter.opening }
 func (l *Latch) opened() *opening          { return l.counter.opening }
 func (o *Once) opened() *opening           { return o.opening }
-func (x *Barrier) opened() *opening        { return x.mon.opening }
+func (x *Barrier) opened() *opening        { return x.opening }
 func (x *queueCore) opened() *opening      { return x.opening }
 func (w *SignalWaker) opened() *opening    { return w.opening }
 func (x *Waitable[S, E]) opened() *opening { return x.mon.opening }

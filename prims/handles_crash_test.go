@@ -76,7 +76,7 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 	for kind, open := range handleKinds {
 		point := "monitor.queue.linked"
 		switch {
-		case kind == "future", kind == "event":
+		case kind == "future", kind == "event", kind == "barrier":
 			point = "eventcount.wait.announced"
 		case waitlessKinds[kind]:
 			continue
@@ -123,6 +123,8 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 			points = []string{"future.set.decided", "future.end.before_wake"}
 		case "event":
 			points = []string{"event.turn.before_wake"}
+		case "barrier":
+			points = []string{"barrier.arrive.counted", "barrier.tell.before_wake"}
 		}
 		for _, point := range points {
 			t.Run(kind+"/"+point, func(t *testing.T) {
@@ -149,7 +151,7 @@ func TestCloseWaitsForTheWakeAfterTheQueueLock(t *testing.T) {
 				require.NoError(t, err)
 				q, ok := prims.QueueLockOf(a, o.Offset)
 				if !ok {
-					require.True(t, waitlessKinds[kind] || kind == "cond" || kind == "future" || kind == "event", "it has no queue lock") // a Cond is not reached here
+					require.True(t, waitlessKinds[kind] || kind == "cond" || kind == "future" || kind == "event" || kind == "barrier", "it has no queue lock") // a Cond is not reached here
 					return
 				}
 				closed := make(chan error, 1)

@@ -56,6 +56,8 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		return []arenakernel.Offset{queueSpinOff}
 	case futureKind:
 		return []arenakernel.Offset{eventcountSpinOff}
+	case barrierKind:
+		return []arenakernel.Offset{barrierEventsOff + eventcountSpinOff}
 	case signalKind:
 		return []arenakernel.Offset{signalSpinOff}
 	case multiLockKind:
@@ -76,7 +78,7 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 			return []arenakernel.Offset{monitorSpinOff}
 		}
 		return []arenakernel.Offset{eventcountSpinOff}
-	case fairMutexKind, semaphoreKind, condKind, sequencerKind, barrierKind, waitableKind:
+	case fairMutexKind, semaphoreKind, condKind, sequencerKind, waitableKind:
 		return []arenakernel.Offset{monitorSpinOff}
 	}
 	return nil

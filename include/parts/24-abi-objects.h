@@ -28,7 +28,7 @@
 #define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
 #define SHMI_VERSION_LATCH 3
 #define SHMI_KIND_BARRIER UINT32_C(0x52524142) /* BARR */
-#define SHMI_VERSION_BARRIER 2
+#define SHMI_VERSION_BARRIER 3
 #define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
 #define SHMI_VERSION_ONCE 2
 #define SHMI_KIND_FAIR_MUTEX UINT32_C(0x52494146) /* FAIR */
@@ -409,46 +409,70 @@ SHMI_ASSERT(sizeof(shmi_counter_slot) == 96, "counter_slot");
 
 /* Barrier */
 typedef struct shmi_barrier_words {
-    shmi_monitor_words mon;
-    uint64_t size;
-    uint64_t expected;
-    uint64_t pending;
+    uint64_t commit;
+    uint64_t tickets;
     uint64_t phase;
+    uint64_t era;
+    uint64_t pending;
+    uint64_t expected;
     uint64_t completer;
     uint64_t broken;
-    uint64_t dead;
+    uint64_t breaks[32];
+    uint64_t events;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint32_t size;
+    uint64_t poller;
     uint64_t lost;
-    shmi_list_words queue;
-    uint8_t pad0_[48];
-    uint64_t gone[8];
-    uint64_t breaks[64];
+    uint64_t skipped;
+    uint64_t reset;
+    uint64_t resetEra;
 } shmi_barrier_words;
-SHMI_ASSERT(offsetof(shmi_barrier_words, mon) == 0, "barrier_words.mon");
-SHMI_ASSERT(offsetof(shmi_barrier_words, size) == 384, "barrier_words.size");
-SHMI_ASSERT(offsetof(shmi_barrier_words, expected) == 392, "barrier_words.expected");
-SHMI_ASSERT(offsetof(shmi_barrier_words, pending) == 400, "barrier_words.pending");
-SHMI_ASSERT(offsetof(shmi_barrier_words, phase) == 408, "barrier_words.phase");
-SHMI_ASSERT(offsetof(shmi_barrier_words, completer) == 416, "barrier_words.completer");
-SHMI_ASSERT(offsetof(shmi_barrier_words, broken) == 424, "barrier_words.broken");
-SHMI_ASSERT(offsetof(shmi_barrier_words, dead) == 432, "barrier_words.dead");
-SHMI_ASSERT(offsetof(shmi_barrier_words, lost) == 440, "barrier_words.lost");
-SHMI_ASSERT(offsetof(shmi_barrier_words, queue) == 448, "barrier_words.queue");
-SHMI_ASSERT(offsetof(shmi_barrier_words, gone) == 512, "barrier_words.gone");
-SHMI_ASSERT(offsetof(shmi_barrier_words, breaks) == 576, "barrier_words.breaks");
-SHMI_ASSERT(sizeof(shmi_barrier_words) == 1088, "barrier_words");
+SHMI_ASSERT(offsetof(shmi_barrier_words, commit) == 0, "barrier_words.commit");
+SHMI_ASSERT(offsetof(shmi_barrier_words, tickets) == 8, "barrier_words.tickets");
+SHMI_ASSERT(offsetof(shmi_barrier_words, phase) == 16, "barrier_words.phase");
+SHMI_ASSERT(offsetof(shmi_barrier_words, era) == 24, "barrier_words.era");
+SHMI_ASSERT(offsetof(shmi_barrier_words, pending) == 32, "barrier_words.pending");
+SHMI_ASSERT(offsetof(shmi_barrier_words, expected) == 40, "barrier_words.expected");
+SHMI_ASSERT(offsetof(shmi_barrier_words, completer) == 48, "barrier_words.completer");
+SHMI_ASSERT(offsetof(shmi_barrier_words, broken) == 56, "barrier_words.broken");
+SHMI_ASSERT(offsetof(shmi_barrier_words, breaks) == 64, "barrier_words.breaks");
+SHMI_ASSERT(offsetof(shmi_barrier_words, events) == 320, "barrier_words.events");
+SHMI_ASSERT(offsetof(shmi_barrier_words, lastCPU) == 328, "barrier_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_barrier_words, spin) == 332, "barrier_words.spin");
+SHMI_ASSERT(offsetof(shmi_barrier_words, pays) == 336, "barrier_words.pays");
+SHMI_ASSERT(offsetof(shmi_barrier_words, size) == 340, "barrier_words.size");
+SHMI_ASSERT(offsetof(shmi_barrier_words, poller) == 344, "barrier_words.poller");
+SHMI_ASSERT(offsetof(shmi_barrier_words, lost) == 352, "barrier_words.lost");
+SHMI_ASSERT(offsetof(shmi_barrier_words, skipped) == 360, "barrier_words.skipped");
+SHMI_ASSERT(offsetof(shmi_barrier_words, reset) == 368, "barrier_words.reset");
+SHMI_ASSERT(offsetof(shmi_barrier_words, resetEra) == 376, "barrier_words.resetEra");
+SHMI_ASSERT(sizeof(shmi_barrier_words) == 384, "barrier_words");
 
-/* Share of a Barrier */
-typedef struct shmi_barrier_share {
+/* Slot record of a Barrier */
+typedef struct shmi_barrier_slot {
+    uint8_t pad0_[32];
     uint64_t name;
     uint64_t phase;
+    uint64_t era;
     uint64_t parties;
     uint64_t left;
-} shmi_barrier_share;
-SHMI_ASSERT(offsetof(shmi_barrier_share, name) == 0, "barrier_share.name");
-SHMI_ASSERT(offsetof(shmi_barrier_share, phase) == 8, "barrier_share.phase");
-SHMI_ASSERT(offsetof(shmi_barrier_share, parties) == 16, "barrier_share.parties");
-SHMI_ASSERT(offsetof(shmi_barrier_share, left) == 24, "barrier_share.left");
-SHMI_ASSERT(sizeof(shmi_barrier_share) == 32, "barrier_share");
+    uint64_t gone;
+    uint64_t goneIn;
+    uint64_t head;
+    uint64_t entries[17];
+} shmi_barrier_slot;
+SHMI_ASSERT(offsetof(shmi_barrier_slot, name) == 32, "barrier_slot.name");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, phase) == 40, "barrier_slot.phase");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, era) == 48, "barrier_slot.era");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, parties) == 56, "barrier_slot.parties");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, left) == 64, "barrier_slot.left");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, gone) == 72, "barrier_slot.gone");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, goneIn) == 80, "barrier_slot.goneIn");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, head) == 88, "barrier_slot.head");
+SHMI_ASSERT(offsetof(shmi_barrier_slot, entries) == 96, "barrier_slot.entries");
+SHMI_ASSERT(sizeof(shmi_barrier_slot) == 232, "barrier_slot");
 
 /* Once */
 typedef struct shmi_once_words {

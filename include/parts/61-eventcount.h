@@ -15,6 +15,7 @@ struct shmi_eventcount {
     const char *op;
     /* Carries out what a stopped or dead process left undone, and finds deaths. NULL: there is nothing like that. */
     void (*look)(struct shmi_eventcount *e);
+    void (*scan)(struct shmi_eventcount *e); /* looks for deaths that nobody has counted, at each periodic check; or NULL */
 };
 
 SHMI_FN uint64_t shmi_eventcount_load(struct shmi_eventcount *e) { return shmi_ld64(&e->w->state); }
@@ -60,6 +61,8 @@ SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_
 SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
 {
     uint64_t s, now;
+    if (e->scan != NULL)
+        e->scan(e);
     shmi_eventcount_do_look(e);
     s = shmi_eventcount_load(e);
     now = (uint64_t)(uint32_t)s + 1;

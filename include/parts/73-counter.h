@@ -1,16 +1,11 @@
 
 /* ---- WaitGroups and Latches: prims/counter*.go in C ---- */
 
-SHMI_FN shmi_participant_id shmi_name_of(const uint64_t *w) { return (shmi_participant_id)(shmi_ld64(w) & SHMI_NAME_MASK); }
-SHMI_FN uint64_t shmi_min(uint64_t x, uint64_t y) { return x < y ? x : y; }
 SHMI_FN void shmi_account_nothing(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
 
 /* The commit word; see prims/counter_word.go. */
-#define SHMI_COUNTER_WATCHED UINT64_C(1)
 #define SHMI_COUNTER_DEAD UINT64_C(2)
-#define SHMI_COUNTER_LOGGED (UINT64_C(1) << 63)
 #define SHMI_COUNTER_MAX UINT64_C(0x7fffffff)
-#define SHMI_COUNTER_VERSIONS ((UINT64_C(1) << 51) - 1)
 #define SHMI_COUNTER_TICKETS UINT32_C(0x1fffffff)
 enum { SHMI_counterEntries = 7 };
 /* Indices of the words that a record changes. */
@@ -18,6 +13,7 @@ enum { SHMI_counterCount = 1, SHMI_counterPeriod, SHMI_counterOwed, SHMI_counter
 enum { SHMI_shareName, SHMI_sharePeriod, SHMI_shareOwn, SHMI_shareClaimed };
 
 struct shmi_counter {
+    struct shmi_records r; /* first: a record gets it */
     shmsync_arena *a;
     shmi_counter_words *w;
     shmi_counter_slot *slots; /* from slot 1 */
@@ -30,19 +26,13 @@ struct shmi_counter {
 };
 
 SHMI_FN uint64_t shmi_counter_bytes(uint32_t slots) { return sizeof(shmi_counter_words) + (uint64_t)slots * sizeof(shmi_counter_slot); }
-SHMI_FN int shmi_counter_is_logged(uint64_t c) { return (c & SHMI_COUNTER_LOGGED) != 0; }
 SHMI_FN int shmi_counter_is_zero(uint64_t c) { return c >> 32 == 0; }
 SHMI_FN int shmi_counter_is_untold(uint64_t c) { return c >> 32 == 0 && c != 0; }
 SHMI_FN int shmi_counter_is_lost(uint64_t c) { return !shmi_counter_is_logged(c) && c >> 32 != 0 && (c & SHMI_COUNTER_DEAD) != 0; }
 SHMI_FN shmi_participant_id shmi_counter_owner(uint64_t c) { return shmi_counter_is_logged(c) || c >> 32 == 0 ? 0 : (shmi_participant_id)((uint32_t)c >> 3); }
 SHMI_FN int shmi_counter_owned_by(uint64_t c, uint64_t me) { return !shmi_counter_is_logged(c) && c >> 32 != 0 && ((uint32_t)c & ~(uint32_t)1) == me; }
-SHMI_FN uint32_t shmi_counter_slot_of(uint64_t c) { return (uint32_t)(c >> 1) & 0x7ff; }
-SHMI_FN uint64_t shmi_counter_version_of(uint64_t c) { return c >> 12 & SHMI_COUNTER_VERSIONS; }
-SHMI_FN uint64_t shmi_counter_bare(uint64_t c) { return c & ~SHMI_COUNTER_WATCHED; }
 SHMI_FN uint64_t shmi_counter_load(struct shmi_counter *t) { return shmi_ld64(&t->w->commit); }
 SHMI_FN uint64_t shmi_counter_me(struct shmi_counter *t) { return (uint64_t)t->a->self << 3; }
-/* The value of a tagged word. */
-SHMI_FN uint64_t shmi_value_of(uint64_t *w) { return shmi_ld64(w) >> 32; }
 
 SHMI_FN shmi_tuning shmi_counter_tuning(struct shmi_counter *t)
 {
@@ -88,88 +78,17 @@ SHMI_FN uint64_t *shmi_counter_tagged(struct shmi_counter *t, uint32_t index)
     return &s->claimed;
 }
 
-/* Carries the record that c names out, unless that was done. */
-SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c)
+SHMI_FN uint64_t *shmi_counter_word_at(struct shmi_records *r, uint32_t index) { return shmi_counter_tagged((struct shmi_counter *)(void *)r, index); }
+SHMI_FN uint64_t *shmi_counter_record_of(struct shmi_records *r, uint32_t slot, uint32_t *n)
 {
-    uint32_t slot = shmi_counter_slot_of(c), i;
-    uint64_t version = shmi_counter_version_of(c);
-    shmi_counter_slot *s;
-    if (slot < 1 || slot > t->n_slots)
-        return shmi_counter_corrupt(t, "its record is that of a slot that there is not");
-    s = &t->slots[slot - 1];
-    for (i = 0; i < SHMI_counterEntries; i++) {
-        uint64_t entry = shmi_ld64(&s->entries[i]), *w, was;
-        if (shmi_ld64(&s->head) != version || entry >> 32 == 0)
-            return 0; /* the head changes before the entries do */
-        w = shmi_counter_tagged(t, (uint32_t)(entry >> 32));
-        if (w == NULL)
-            return shmi_counter_corrupt(t, "a record changes a word that there is not");
-        while (was = shmi_ld64(w), (uint32_t)was != (uint32_t)version) {
-            /* Nobody commits over c before the word has the tag. If c is still there, was is from before the record. */
-            if (shmi_counter_bare(shmi_counter_load(t)) != shmi_counter_bare(c))
-                return 0;
-            if (shmi_cas64(w, was, entry << 32 | (uint32_t)version)) {
-                SHMSYNC_CRASHPOINT("counter.commit.begun");
-                break;
-            }
-        }
-    }
-    return 0;
+    struct shmi_counter *t = (struct shmi_counter *)(void *)r;
+    *n = SHMI_counterEntries;
+    return slot < 1 || slot > t->n_slots ? NULL : &t->slots[slot - 1].head;
 }
-
-/* A change on its way to a record. */
-typedef struct shmi_counter_change {
-    uint32_t n;
-    uint64_t entry[SHMI_counterEntries];
-} shmi_counter_change;
-SHMI_FN void shmi_counter_set(shmi_counter_change *ch, uint32_t index, uint64_t value) { ch->entry[ch->n++] = (uint64_t)index << 32 | (uint32_t)value; }
-
-/* A ticket that is the tag of none of the words of a change; 0 if the tickets do not advance. */
-SHMI_FN int shmi_counter_new_version(struct shmi_counter *t, const shmi_counter_change *ch, uint64_t *out)
-{
-    int tries;
-    for (tries = 0; tries < 2 * SHMI_counterEntries; tries++) {
-        uint64_t v = (shmi_add64(&t->w->tickets, 1) + 1) & SHMI_COUNTER_VERSIONS;
-        int used = v == 0;
-        uint32_t i;
-        for (i = 0; i < ch->n; i++) {
-            uint64_t *w = shmi_counter_tagged(t, (uint32_t)(ch->entry[i] >> 32));
-            if (w == NULL)
-                return shmi_counter_corrupt(t, "a share is that of a slot that there is not");
-            used |= (uint32_t)shmi_ld64(w) == (uint32_t)v;
-        }
-        if (!used) {
-            *out = v;
-            return 0;
-        }
-    }
-    return shmi_counter_corrupt(t, "its tickets do not advance");
-}
-/* Makes a change of the counter over c, with the private lock held and the record of c complete. *ok is 0 if the commit word is not c any more. */
-SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_counter_change *ch, int *ok)
-{
-    uint32_t slot = t->a->my_slot, i;
-    shmi_counter_slot *s = &t->slots[slot - 1];
-    uint64_t version = 0, to;
-    int err = shmi_counter_new_version(t, ch, &version);
-    *ok = 0;
-    if (err != 0)
-        return err;
-    __atomic_store_n(&s->head, version, __ATOMIC_RELEASE);
-    for (i = 0; i < ch->n; i++)
-        __atomic_store_n(&s->entries[i], ch->entry[i], __ATOMIC_RELEASE);
-    if (ch->n < SHMI_counterEntries)
-        __atomic_store_n(&s->entries[ch->n], 0, __ATOMIC_RELEASE);
-    SHMSYNC_CRASHPOINT("counter.commit.recorded");
-    to = SHMI_COUNTER_LOGGED | version << 12 | (uint64_t)slot << 1 | (c & SHMI_COUNTER_WATCHED);
-    if (!shmi_cas64(&t->w->commit, c, to))
-        return 0;
-    SHMSYNC_CRASHPOINT("counter.commit.named");
-    *ok = 1;
-    err = shmi_counter_complete(t, to);
-    SHMSYNC_CRASHPOINT("counter.commit.completed");
-    return err;
-}
+SHMI_FN int shmi_counter_spoilt(struct shmi_records *r, const char *how) { return shmi_counter_corrupt((struct shmi_counter *)(void *)r, how); }
+SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c) { return shmi_records_complete(&t->r, c); }
+/* Makes a change of the counter over c, with the private lock held and the record of c complete. */
+SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_record_change *ch, int *ok) { return shmi_records_commit(&t->r, t->a->my_slot, c, ch, ok); }
 
 /* A period that no share has: the low half of a ticket, which comes back after 2^32 tickets. */
 SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
@@ -191,22 +110,22 @@ SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
 /* Changes c, which is of the sole form and not 0, to the logged form, unless c has changed. */
 SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
 {
-    shmi_counter_change ch;
+    shmi_record_change ch;
     shmi_participant_id owner = shmi_counter_owner(c);
     uint32_t period = shmi_counter_new_period(t), slot = shmi_id_slot(owner);
     int ok, err;
     pthread_mutex_lock(&t->a->counter_lock);
     ch.n = 0;
-    shmi_counter_set(&ch, SHMI_counterCount, c >> 32);
-    shmi_counter_set(&ch, SHMI_counterPeriod, period);
-    shmi_counter_set(&ch, SHMI_counterOwed, shmi_counter_is_lost(c) ? c >> 32 : 0);
+    shmi_record_set(&ch, SHMI_counterCount, c >> 32);
+    shmi_record_set(&ch, SHMI_counterPeriod, period);
+    shmi_record_set(&ch, SHMI_counterOwed, shmi_counter_is_lost(c) ? c >> 32 : 0);
     if (shmi_counter_is_lost(c)) {
-        shmi_counter_set(&ch, SHMI_counterDeadID, owner);
+        shmi_record_set(&ch, SHMI_counterDeadID, owner);
     } else if (owner != 0) {
-        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareName), owner);
-        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_sharePeriod), period);
-        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareOwn), c >> 32);
-        shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareClaimed), 0);
+        shmi_record_set(&ch, shmi_share_at(slot, SHMI_shareName), owner);
+        shmi_record_set(&ch, shmi_share_at(slot, SHMI_sharePeriod), period);
+        shmi_record_set(&ch, shmi_share_at(slot, SHMI_shareOwn), c >> 32);
+        shmi_record_set(&ch, shmi_share_at(slot, SHMI_shareClaimed), 0);
     }
     err = shmi_counter_commit(t, c, &ch, &ok);
     pthread_mutex_unlock(&t->a->counter_lock);
@@ -302,29 +221,29 @@ SHMI_FN int shmi_counter_mine(struct shmi_counter *t, uint64_t count, shmi_own_s
         h->claimed = 0;
     return 1;
 }
-SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_counter_change *ch, const shmi_own_share *h, uint64_t own, uint64_t claimed)
+SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_record_change *ch, const shmi_own_share *h, uint64_t own, uint64_t claimed)
 {
     uint32_t slot = t->a->my_slot;
     if (h->void_) {
         if (own == 0)
             return;
-        shmi_counter_set(ch, shmi_share_at(slot, SHMI_shareName), t->a->self);
-        shmi_counter_set(ch, shmi_share_at(slot, SHMI_sharePeriod), shmi_value_of(&t->w->period));
+        shmi_record_set(ch, shmi_share_at(slot, SHMI_shareName), t->a->self);
+        shmi_record_set(ch, shmi_share_at(slot, SHMI_sharePeriod), shmi_value_of(&t->w->period));
     }
-    shmi_counter_set(ch, shmi_share_at(slot, SHMI_shareOwn), own);
+    shmi_record_set(ch, shmi_share_at(slot, SHMI_shareOwn), own);
     if (h->void_ || claimed != h->claimed || own > h->own)
-        shmi_counter_set(ch, shmi_share_at(slot, SHMI_shareClaimed), claimed);
+        shmi_record_set(ch, shmi_share_at(slot, SHMI_shareClaimed), claimed);
 }
 /* Makes one attempt to make the share of a slot what the dead owe, with the private lock held. If *due is not 0 after it, the share is folded. */
 SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot, uint64_t *due)
 {
     shmi_counter_slot *s = &t->slots[slot - 1];
-    shmi_counter_change ch;
+    shmi_record_change ch;
     int ok, err;
     ch.n = 0;
-    shmi_counter_set(&ch, SHMI_counterOwed, shmi_min(shmi_value_of(&t->w->owed) + shmi_counter_has(t, s), shmi_value_of(&t->w->count)));
-    shmi_counter_set(&ch, SHMI_counterDeadID, shmi_counter_holder(s));
-    shmi_counter_set(&ch, shmi_share_at(slot, SHMI_shareOwn), 0);
+    shmi_record_set(&ch, SHMI_counterOwed, shmi_min(shmi_value_of(&t->w->owed) + shmi_counter_has(t, s), shmi_value_of(&t->w->count)));
+    shmi_record_set(&ch, SHMI_counterDeadID, shmi_counter_holder(s));
+    shmi_record_set(&ch, shmi_share_at(slot, SHMI_shareOwn), 0);
     err = shmi_counter_commit(t, c, &ch, &ok);
     if (ok)
         *due = SHMI_COUNTER_DUE_DEATH;
@@ -337,7 +256,7 @@ enum { SHMI_counterAgain, SHMI_counterDone, SHMI_counterNot, SHMI_counterReap, S
 /* Makes one attempt to add n, or to take n off, in the logged form. */
 SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint64_t n, int add, int *next, uint64_t *due)
 {
-    shmi_counter_change ch;
+    shmi_record_change ch;
     shmi_own_share h;
     uint64_t count;
     int ok = 0, err = shmi_counter_complete(t, c);
@@ -356,11 +275,11 @@ SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint6
         return shmi_counter_fold(t, c, t->a->my_slot, due);
     ch.n = 0;
     if (add) {
-        shmi_counter_set(&ch, SHMI_counterCount, count + n);
+        shmi_record_set(&ch, SHMI_counterCount, count + n);
         shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* others may claim what is added now */
     } else {
         uint64_t own = h.own - shmi_min(n, h.own);
-        shmi_counter_set(&ch, SHMI_counterCount, count - n);
+        shmi_record_set(&ch, SHMI_counterCount, count - n);
         if (h.own > 0)
             shmi_counter_put(t, &ch, &h, own, shmi_min(h.claimed, own));
     }
@@ -662,6 +581,11 @@ SHMI_FN void shmi_counter_init(struct shmi_counter *t, shmsync_arena *a, const s
     t->n_slots = a->geo.slots;
     t->line.word = (uint32_t *)(void *)&t->w->events; /* the low half */
     t->line.poller = &t->w->poller;
+    t->r.commit = &t->w->commit;
+    t->r.tickets = &t->w->tickets;
+    t->r.tagged = shmi_counter_word_at;
+    t->r.record = shmi_counter_record_of;
+    t->r.corrupt = shmi_counter_spoilt;
     t->op = o->kind == SHMI_KIND_LATCH ? "latch.wait" : "waitgroup.wait";
 }
 SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const void *arg)
@@ -683,7 +607,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
 {
     uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
     uint32_t i, me = t->a->my_slot, most = 0;
-    shmi_counter_change ch;
+    shmi_record_change ch;
     shmi_own_share h;
     int ok, err = shmi_counter_complete(t, c);
     if (err != 0)
@@ -729,11 +653,11 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     ch.n = 0;
     of_dead = shmi_min(k->rest, owed);
     if (of_dead > 0)
-        shmi_counter_set(&ch, SHMI_counterOwed, owed - of_dead);
+        shmi_record_set(&ch, SHMI_counterOwed, owed - of_dead);
     of_nobody = shmi_min(k->rest - of_dead, others);
     if (k->rest > of_dead + of_nobody && most != 0) {
         of_most = shmi_min(k->rest - of_dead - of_nobody, shmi_counter_claimable(t, &t->slots[most - 1]));
-        shmi_counter_set(&ch, shmi_share_at(most, SHMI_shareOwn), shmi_counter_has(t, &t->slots[most - 1]) - of_most);
+        shmi_record_set(&ch, shmi_share_at(most, SHMI_shareOwn), shmi_counter_has(t, &t->slots[most - 1]) - of_most);
     }
     n = of_dead + of_nobody + of_most;
     if (n == 0) {
@@ -808,7 +732,7 @@ SHMI_FN int shmi_counter_claim(struct shmi_counter *t, int64_t n, int from_other
 SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *ok, uint64_t *due)
 {
     uint64_t count, owed;
-    shmi_counter_change ch;
+    shmi_record_change ch;
     int err = shmi_counter_complete(t, c);
     if (err != 0)
         return err;
@@ -819,8 +743,8 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
         return 0;
     }
     ch.n = 0;
-    shmi_counter_set(&ch, SHMI_counterCount, count - owed);
-    shmi_counter_set(&ch, SHMI_counterOwed, 0);
+    shmi_record_set(&ch, SHMI_counterCount, count - owed);
+    shmi_record_set(&ch, SHMI_counterOwed, 0);
     return shmi_counter_commit(t, c, &ch, ok);
 }
 /* Forgets what the dead owe. */

@@ -141,7 +141,7 @@ SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
 SHMI_RECOVER_COUNT(waitgroup, shmsync_waitgroup_timedwait(&x, &past), shmsync_waitgroup_reset(&x))
 SHMI_RECOVER_COUNT(latch, shmsync_latch_timedwait(&x, &past), shmsync_latch_reset(&x))
 SHMI_RECOVER_COUNT(future, shmsync_future_timedwait(&x, NULL, &past), shmi_future_reset(x.impl, 1))
-SHMI_RECOVER_COUNT(barrier, shmsync_barrier_timedwait(&x, shmi_get(&x.impl->w->phase), &past), shmsync_barrier_reset(&x, 0, NULL))
+SHMI_RECOVER_COUNT(barrier, shmsync_barrier_timedwait(&x, shmi_barrier_phase(x.impl), &past), shmsync_barrier_reset(&x, 0, NULL))
 #undef SHMI_RECOVER_COUNT
 
 typedef struct shmi_objects {

@@ -161,9 +161,9 @@ func (x *goAgent) act(o order) (n uint64, err error) {
 		})
 		// A WaitGroup or Latch has no queue: the events are at 128 in it, the poller nodes at 152.
 		// The state of a Once is at 0, its poller nodes are at 24. The words of the two sides of a Queue are at 16
-		// and 40, their poller nodes at 32 and 56.
+		// and 40, their poller nodes at 32 and 56. The events of a Barrier are at 320, its poller nodes at 344.
 		for _, w := range (*arenakernel.Arena)(x.a).WaitsOf(arenakernel.Object{Offset: arena.Offset(o.arg(0))}) {
-			if w.Want == nil && slices.Contains([]arena.Offset{128, 152, 0, 24, 16, 40, 32, 56}, w.At) {
+			if w.Want == nil && slices.Contains([]arena.Offset{128, 152, 0, 24, 16, 40, 32, 56, 320, 344}, w.At) {
 				n += w.Count
 			}
 		}

@@ -55,7 +55,7 @@ var groups = []groupKind{
 			require.Zero(t, x.do(t, "wg.count", "x"))
 		}
 	}},
-	{"barrier", []any{2}, []string{"barrier.", "monitor.", "park.waitnode."}, nil},
+	{"barrier", []any{2}, []string{"barrier.", "counter.commit.", "eventcount."}, nil},
 	{"future", nil, []string{"future.", "eventcount."}, nil},
 	{"once", nil, []string{"once."}, nil},
 	{"sig", []any{2, 1}, []string{"signal."}, func(t *testing.T, x *agent, killed int) {
@@ -180,7 +180,7 @@ func groupPoints(t *testing.T) (names []string) {
 // before.
 var groupRare = []string{
 	"monitor.replay.", "monitor.cleanup.", "fairmutex.recover.", "cond.pass.", "future.reap.", "event.spare.", "event.pass.", "sequencer.resolve.",
-	"sequencer.stop.", "barrier.complete.", "barrier.reset.", "spinlock.recover.", "spinlock.owner_dead.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.rollback.", "rwmutex.owner_dead.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "multilock.recover.", "signal.reap.",
+	"sequencer.stop.", "barrier.complete.", "barrier.reset.", "barrier.reap.", "barrier.tell.", "spinlock.recover.", "spinlock.owner_dead.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.rollback.", "rwmutex.owner_dead.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "multilock.recover.", "signal.reap.",
 	"counter.reap.", "counter.wait.", // TestKillWaitGroup
 	"once.reap.", "once.wait.", // TestKillOnce
 	"queue.reap.", "queue.shutdown.", "queue.wait.", // TestKillQueue

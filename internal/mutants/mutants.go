@@ -70,7 +70,7 @@ var generalMutants = []mutant{
 		file: "prims/monitor_redo.go",
 		old:  "\t\tr.redone.Store(uint64(c.n))\n",
 		new:  "",
-		pkg:  "prims", run: "TestBarrierCrashOfTheLast", tags: withPoints,
+		pkg:  "prims", run: "TestWaitAnyEventPassesOn", tags: withPoints,
 	},
 	{
 		name: "wake nobody after a monitor",
@@ -171,27 +171,6 @@ var generalMutants = []mutant{
 		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/lock$", env: images,
 	},
 	{
-		name: "a dead party is waited for",
-		file: "prims/barrier_state.go",
-		old:  "\t\t\tx.lose(h)\n",
-		new:  "\t\t\t_ = h\n",
-		pkg:  "prims", run: "TestBarrierDeath$",
-	},
-	{
-		name: "a broken phase is forgotten by the next one",
-		file: "prims/barrier_breaks.go",
-		old:  "r := &x.words.breaks[p%barrierBreaks]\n\tswitch",
-		new:  "r := &x.words.breaks[0]\n\tswitch",
-		pkg:  "prims", run: "TestBarrierWaitReportsEveryBrokenPhase$",
-	},
-	{
-		name: "a Barrier is reset to the parties that it had",
-		file: "prims/barrier_breaks.go",
-		old:  "return max(expected-min(lost, expected), 1)",
-		new:  "return max(expected-0*lost, 1)",
-		pkg:  "prims", run: "TestBarrierResetAfterSeveralDeaths$",
-	},
-	{
 		name: "a claim takes what another has claimed",
 		file: "prims/counter_log.go",
 		old:  "return own - min(valueOf(&s.claimed), own)",
@@ -214,9 +193,9 @@ var generalMutants = []mutant{
 	},
 	{
 		name: "a call commits over a record that nobody carried out",
-		file: "prims/counter_log.go",
-		old:  "if s.head.Load() != version {",
-		new:  "if s.head.Load() != version || c.slot() != t.name.Slot() {",
+		file: "prims/record_log.go",
+		old:  "if head.Load() != version {",
+		new:  "if head.Load() != version || c.slot() != t.slot {",
 		pkg:  "prims", run: "TestWaitGroupCrash$", tags: withPoints,
 	},
 	{

@@ -58,4 +58,32 @@ var eventcountMutants = []mutant{
 		new:  "",
 		pkg:  "prims", run: "TestFutureReachedAfterClose",
 	},
+	{
+		name: "a dead party is waited for",
+		file: "prims/barrier_log.go",
+		old:  "\t\t\tif h.name != 0 && absent(h.name) {\n\t\t\t\ts.lose(h)\n",
+		new:  "\t\t\tif h.name != 0 && absent(h.name) {\n\t\t\t\th.parties = 0\n",
+		pkg:  "prims", run: "TestBarrierDeath$",
+	},
+	{
+		name: "a broken phase is forgotten by the next one",
+		file: "prims/barrier.go",
+		old:  "x.words.breaks[p%barrierBreaks].Load()",
+		new:  "x.words.breaks[0].Load()",
+		pkg:  "prims", run: "TestBarrierWaitReportsEveryBrokenPhase$",
+	},
+	{
+		name: "a Barrier is reset to the parties that it had",
+		file: "prims/barrier_word.go",
+		old:  "parties = max(s.expected-min(s.lost, s.expected), 1)",
+		new:  "parties = max(s.expected, 1)",
+		pkg:  "prims", run: "TestBarrierResetAfterSeveralDeaths$",
+	},
+	{
+		name: "a phase of a Barrier ends and wakes nobody",
+		file: "prims/barrier_log.go",
+		old:  "\t\t\tif e.announced() {\n\t\t\t\tcrashpoint.Hit(\"barrier.tell.before_wake\")\n",
+		new:  "\t\t\tif false {\n",
+		pkg:  "prims", run: "TestBarrierBetweenProcesses", tags: withPoints, env: noLooks,
+	},
 }

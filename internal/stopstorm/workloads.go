@@ -66,7 +66,7 @@ var workloads = append([]prim{
 	{"queue", "", openQueue},
 	{"waitgroup", "", openWaitGroup},
 	{"latch", "", openLatch},
-	{"barrier", queueLocked, openBarrier},
+	{"barrier", "", openBarrier},
 	{"once", "", openOnce},
 	{"signal", "", openSignal},
 	{"waitable", queueLocked, openWaitable},

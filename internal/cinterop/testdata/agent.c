@@ -339,7 +339,8 @@ static int act(const order *o, uint64_t *n)
     if (is(o, "waiters")) { /* of the object at an offset */
         off = (shmi_off)arg(o, 0);
         shmi_each_queued(arena, off, count_queued, n);
-        *n += count_asleep(off, offsetof(shmi_counter_words, events)) + count_asleep(off, offsetof(shmi_once_words, state)) +
+        *n += count_asleep(off, offsetof(shmi_counter_words, events)) + count_asleep(off, offsetof(shmi_barrier_words, events)) +
+              count_asleep(off, offsetof(shmi_once_words, state)) +
               count_asleep(off, offsetof(shmi_queue_words, items)) + count_asleep(off, offsetof(shmi_queue_words, room));
         return 0;
     }

@@ -1,0 +1,320 @@
+package prims
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("barrier.tell.before_wake")
+	_ = crashpoint.Register("barrier.reap.lost")
+)
+
+// barrierSlots are the slot records of a Barrier, as readerWords are those of an RWMutex.
+type barrierSlots struct {
+	head uint32         // the latest slot record when the list was read
+	of   []*barrierSlot // by slot, from slot 1; nil for a slot that has none
+	err  error          // what is wrong with the list
+}
+
+// slots returns all slot records. A participant has its record on the list before it commits a change that
+// names a word of it.
+func (x *Barrier) slots() *barrierSlots {
+	r := x.known.Load()
+	if head := x.records.Load(); r == nil || r.head != head {
+		r = &barrierSlots{head: head}
+		r.err = x.a.EachSlotRecord(x.object, barrierSlotBytes, func(off arenakernel.Offset, slot int) bool {
+			r.of = slices.Concat(r.of, make([]*barrierSlot, max(slot-len(r.of), 0)))
+			r.of[slot-1] = arenakernel.SlotRecordAt[barrierSlot](x.a, off)
+			return true
+		})
+		x.known.Store(r)
+	}
+	return r
+}
+
+func (x *Barrier) slotOf(slot int) *barrierSlot {
+	if r := x.slots(); slot >= 1 && slot <= len(r.of) {
+		return r.of[slot-1]
+	}
+	return nil
+}
+
+// recordOf is the record of a slot, for recordLog.
+func (x *Barrier) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint64) {
+	s := x.slotOf(slot)
+	if s == nil {
+		return nil, nil
+	}
+	return &s.head, s.entries[:]
+}
+
+func (x *Barrier) load() counterWord { return x.recordLog.load() }
+
+// at reads the state that c stands for. ok is false if the commit word has changed from c: then parts of
+// what was read may be of later states.
+func (x *Barrier) at(c counterWord) (s barrierState, ok bool, err error) {
+	if err := x.complete(c); err != nil {
+		return s, false, err
+	}
+	w := x.words
+	s = barrierState{
+		phase: valueOf(&w.era)<<32 | valueOf(&w.phase), reset: valueOf(&w.resetEra)<<32 | valueOf(&w.reset),
+		pending: valueOf(&w.pending), expected: valueOf(&w.expected), lost: valueOf(&w.lost), skipped: valueOf(&w.skipped),
+		completer: arenakernel.ParticipantID(valueOf(&w.completer) & arenakernel.ParticipantIDMask),
+		broken:    barrierBroken(valueOf(&w.broken)),
+	}
+	return s, x.word.Load() == uint64(c), nil
+}
+
+// share reads the share of a slot.
+func (s *barrierSlot) share() barrierShare {
+	return barrierShare{
+		name: arenakernel.ParticipantID(valueOf(&s.name) & arenakernel.ParticipantIDMask), phase: valueOf(&s.era)<<32 | valueOf(&s.phase),
+		parties: valueOf(&s.parties), left: valueOf(&s.left),
+		gone: arenakernel.ParticipantID(valueOf(&s.gone) & arenakernel.ParticipantIDMask), goneIn: valueOf(&s.goneIn),
+	}
+}
+
+// read returns the state.
+func (x *Barrier) read() (barrierState, error) {
+	for {
+		// The loop ends: each turn follows a change by another call.
+		// sync(counter.commit): acquire
+		if s, ok, err := x.at(x.load()); ok || err != nil {
+			return s, err
+		}
+	}
+}
+
+// change applies a rule to the state and to the share of a slot, and publishes what the rule has changed.
+// It returns the state before and after. The rule may be called several times. It must not wait.
+func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) (was, is barrierState, err error) {
+	x.private.Lock()
+	defer x.private.Unlock()
+	for {
+		// The loop ends: each turn follows a change by another call.
+		c := x.load()
+		s, ok, err := x.at(c)
+		if err != nil {
+			return s, s, err
+		}
+		record := x.slotOf(slot)
+		if record == nil {
+			return s, s, x.corrupt("a slot has no record")
+		}
+		had := record.share()
+		if !ok || x.load() != c {
+			continue
+		}
+		to := &x.scratch
+		to.is, to.has, to.ch.n = s, had, 0
+		rule(&to.is, &to.has)
+		to.ch.differState(&s, &to.is)
+		to.ch.differShare(slot, &had, &to.has)
+		if to.ch.n == 0 {
+			return s, s, nil
+		}
+		if ok, err := x.commit(c, &to.ch); ok || err != nil {
+			return s, to.is, err
+		}
+	}
+}
+
+// differState adds to a change what two states do not have in common.
+func (ch *recordChange) differState(s, is *barrierState) {
+	ch.differ(barrierPhase, s.phase, is.phase)
+	ch.differ(barrierEra, s.phase>>32, is.phase>>32)
+	ch.differ(barrierPending, s.pending, is.pending)
+	ch.differ(barrierExpected, s.expected, is.expected)
+	ch.differ(barrierCompleter, uint64(s.completer), uint64(is.completer))
+	ch.differ(barrierBrokenWord, uint64(s.broken), uint64(is.broken))
+	ch.differ(barrierLost, s.lost, is.lost)
+	ch.differ(barrierSkipped, s.skipped, is.skipped)
+	ch.differ(barrierReset, s.reset, is.reset)
+	ch.differ(barrierResetEra, s.reset>>32, is.reset>>32)
+}
+
+func (ch *recordChange) differShare(slot int, had, has *barrierShare) {
+	ch.differ(barrierShareAt(slot, barrierShareName), uint64(had.name), uint64(has.name))
+	ch.differ(barrierShareAt(slot, barrierSharePhase), had.phase, has.phase)
+	ch.differ(barrierShareAt(slot, barrierShareEra), had.phase>>32, has.phase>>32)
+	ch.differ(barrierShareAt(slot, barrierShareParties), had.parties, has.parties)
+	ch.differ(barrierShareAt(slot, barrierShareLeft), had.left, has.left)
+	ch.differ(barrierShareAt(slot, barrierShareGone), uint64(had.gone), uint64(has.gone))
+	ch.differ(barrierShareAt(slot, barrierShareGoneIn), had.goneIn, has.goneIn)
+}
+
+// differ adds a word whose value changes.
+func (ch *recordChange) differ(index uint32, from, to uint64) {
+	if uint32(from) != uint32(to) {
+		ch.set(index, to)
+	}
+}
+
+// tell brings the events up to date with the state, and wakes the waiters if that ends their waits. The
+// process that changed the state calls it, and every process that looks.
+//
+//	a change               tell                        a waiter for phase p
+//	commit word            events: e                   events: announced, if the sequence is 2p
+//	                       state: its sequence         sleep while the sequence is 2p
+//	                       CAS of e: the sequence,
+//	                       no announcement; wake
+//
+// The state is read after e, so it is at least as late. A process that was stopped before its CAS fails,
+// unless 2^31 phases have passed.
+func (x *Barrier) tell() error {
+	for {
+		// The loop ends: each failure of the CAS is a change of the events by another process.
+		e := x.eventcount.load()
+		s, err := x.read()
+		if err != nil || e.sequence() == s.sequence() {
+			return err
+		}
+		x.noteCPU(e)
+		if x.eventcount.swap(e, eventcountState(s.sequence())) {
+			if e.announced() {
+				crashpoint.Hit("barrier.tell.before_wake")
+				x.wakeAll()
+			}
+			return nil
+		}
+	}
+}
+
+// tellOf is tell, unless the events have the sequence of a state that was read just now.
+func (x *Barrier) tellOf(sequence uint32) error {
+	if x.eventcount.load().sequence() == sequence {
+		return nil
+	}
+	return x.tell()
+}
+
+// look carries out what a stopped or dead process left undone. It looks for the dead if a death was counted
+// since it last did.
+func (x *Barrier) look() {
+	if x.deaths.Load() != x.a.Deaths() {
+		x.reap(x.absent)
+	}
+	x.tell()
+}
+
+// absent reports whether a participant is dead, or has left.
+func (x *Barrier) absent(n arenakernel.ParticipantID) bool { return !x.a.Current(n) }
+
+// scan looks for deaths that nobody has counted yet: the process that marked a dead participant may be
+// stopped before it counts the death.
+func (x *Barrier) scan() {
+	dead := false
+	x.holders(func(n arenakernel.ParticipantID) { dead = x.a.Dead(n) || dead })
+	if dead {
+		x.reap(x.absent)
+	}
+}
+
+// holders calls f for the participants that have parties or run the completion.
+func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
+	s, err := x.read()
+	if err != nil {
+		return
+	}
+	if s.completer != 0 {
+		f(s.completer)
+	}
+	for _, slot := range x.slots().of {
+		if slot == nil {
+			continue
+		}
+		if h := slot.share(); h.name != 0 && h.parties > 0 {
+			f(h.name)
+		}
+	}
+}
+
+// reap breaks the phases that dead participants leave incomplete.
+//
+// One look at each slot is enough. The first look completes a record that the commit word may have named at
+// the death. From then on only living participants change the share of the dead one: they make its parties
+// lost, or take the slot, which does the same.
+//
+// A process that has no slot record cannot make a change. Those that wait, and the next call, make it.
+func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
+	deaths := x.a.Deaths()
+	if x.slotOf(x.slot) == nil {
+		return
+	}
+	s, err := x.read()
+	if err != nil {
+		return
+	}
+	lost := false
+	if s.completer != 0 && absent(s.completer) {
+		was, is, _ := x.change(x.slot, func(s *barrierState, _ *barrierShare) {
+			if s.completer != 0 && absent(s.completer) {
+				s.giveUp()
+			}
+		})
+		lost = was != is
+	}
+	for i, slot := range x.slots().of {
+		if slot == nil {
+			continue
+		}
+		if h := slot.share(); h.parties == 0 || h.name == 0 || !absent(h.name) {
+			continue
+		}
+		was, is, err := x.change(i+1, func(s *barrierState, h *barrierShare) {
+			if h.name != 0 && absent(h.name) {
+				s.lose(h)
+			}
+		})
+		if err != nil {
+			return
+		}
+		lost = lost || was != is
+	}
+	x.deaths.Store(deaths)
+	if lost {
+		crashpoint.Hit("barrier.reap.lost")
+	}
+}
+
+// seen is the state as it will be when all known deaths have been reaped, for State and tools. Its slots are
+// what is left of the shares, by slot.
+func (x *Barrier) seen() (s barrierState, shares []barrierShare, err error) {
+	for {
+		// The loop ends: each turn follows a change by another call.
+		c := x.load()
+		s, ok, err := x.at(c)
+		if err != nil {
+			return s, nil, err
+		}
+		of := x.slots().of
+		shares = make([]barrierShare, len(of))
+		for i, slot := range of {
+			if slot != nil {
+				shares[i] = slot.share()
+			}
+		}
+		if !ok || x.load() != c {
+			continue
+		}
+		if s.completer != 0 && x.absent(s.completer) {
+			s.giveUp()
+		}
+		for i := range shares {
+			if h := &shares[i]; h.name != 0 && x.absent(h.name) {
+				s.lose(h)
+			}
+		}
+		return s, shares, x.slots().err
+	}
+}
+
+func (x *Barrier) corrupt(detail string) error {
+	return x.eventcount.fail(shmsync.ErrCorrupt, nil, detail)
+}

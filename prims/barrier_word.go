@@ -1,0 +1,295 @@
+package prims
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// barrierMax is the highest number of parties.
+const barrierMax = 1<<31 - 1
+
+// barrierState is the state of a Barrier at one moment, without the shares. Its methods are the
+// changes. They have no other effect: a call publishes the difference by one record.
+//
+//	completer  broken           pending  meaning                              left by
+//	0          no               > 0      this phase takes arrivals            an arrival; a death
+//	0          the next phase   > 0      the same; a party that has arrived   the same
+//	                                     is dead
+//	n          no, or the next  0        all have arrived, and n runs the     n, when it has returned; its
+//	                                     completion                           death or panic
+//	0          this phase       any      this phase is broken: arrivals do    Reset
+//	                                     not count
+//
+// A phase that takes 0 arrivals never ends: all parties have left by ArriveAndDrop.
+type barrierState struct {
+	phase     uint64
+	reset     uint64 // the first phase after the last Reset
+	pending   uint64
+	expected  uint64
+	lost      uint64
+	skipped   uint64
+	completer arenakernel.ParticipantID
+	broken    barrierBroken
+}
+
+// barrierBroken says which phase a death leaves incomplete: this one or the next.
+//
+//	bits 0..28   dead    the participant whose death that is
+//	bit  29      broken
+//	bit  30      parity  the lowest bit of the number of the broken phase
+//	bit  31      0
+//
+// All bits are 0 if no phase is broken. The broken phase is this one or the next, so one bit of its
+// number is enough: a phase ends only if it is not broken.
+type barrierBroken uint32
+
+const (
+	barrierIsBroken    barrierBroken = 1 << 29
+	barrierParityShift               = 30
+)
+
+func barrierBrokenBy(phase uint64, dead arenakernel.ParticipantID) barrierBroken {
+	return barrierBroken(dead) | barrierIsBroken | barrierBroken(phase&1)<<barrierParityShift
+}
+
+func (b barrierBroken) any() bool { return b&barrierIsBroken != 0 }
+
+func (b barrierBroken) dead() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(b & arenakernel.ParticipantIDMask)
+}
+
+// isBroken reports whether this phase is broken.
+func (s *barrierState) isBroken() bool {
+	return s.broken.any() && uint64(s.broken>>barrierParityShift&1) == s.phase&1
+}
+
+// sequence is what waiters sleep on: it differs for any two states of which only one ends a wait.
+func (s *barrierState) sequence() uint32 {
+	n := uint32(s.phase) << 1
+	if s.isBroken() {
+		n++
+	}
+	return n
+}
+
+// barrierShare is how many of the parties belong to a participant.
+//
+//	phase of the share           parties  left
+//	this one                     p        left of its p arrivals of this phase are to come
+//	after the last phase that    p        p, of which p are to come: those phases were broken
+//	was not broken
+//	the last phase that was      p        left of its p arrivals did not come, although the phase ended:
+//	not broken                            it has p - left now, all to come
+//	earlier                      void     void: a whole phase passed without it
+//
+// gone is the last participant of the slot whose death lost parties, while goneIn is the low half of
+// barrierState.reset.
+type barrierShare struct {
+	name          arenakernel.ParticipantID
+	gone          arenakernel.ParticipantID
+	phase         uint64
+	parties, left uint64
+	goneIn        uint64
+}
+
+// in is how many parties a share has in this phase, and how many of their arrivals are to come.
+func (s *barrierState) in(h *barrierShare) (parties, left uint64) {
+	switch ago := s.phase - h.phase; {
+	case ago == 0:
+		return h.parties, min(h.left, h.parties)
+	case ago <= s.skipped:
+		return h.parties, h.parties
+	case ago == s.skipped+1:
+		parties = h.parties - min(h.left, h.parties) // other processes arrived instead
+		return parties, parties
+	}
+	return 0, 0
+}
+
+// put makes a share one of this phase.
+func (s *barrierState) put(h *barrierShare, parties, left uint64) {
+	h.phase, h.parties, h.left = s.phase, min(parties, barrierMax), min(left, parties, barrierMax)
+}
+
+// take gives the share of a slot to its participant me. If a participant that had the slot before
+// died as a party, its parties are lost.
+func (s *barrierState) take(h *barrierShare, me arenakernel.ParticipantID) {
+	if h.name != me {
+		s.lose(h)
+		h.name = me
+		s.put(h, 0, 0)
+	}
+}
+
+// breakBy makes a phase, which is this one or the next, and all later ones broken by a death.
+func (s *barrierState) breakBy(phase uint64, dead arenakernel.ParticipantID) {
+	if !s.broken.any() || phase == s.phase && !s.isBroken() {
+		s.broken = barrierBrokenBy(phase, dead)
+	}
+}
+
+// lose breaks the phase that the dead participant of a share leaves incomplete: this phase, or the
+// next. Its parties are lost.
+func (s *barrierState) lose(h *barrierShare) {
+	parties, left := s.in(h)
+	phase := s.phase
+	switch {
+	case left > 0 && s.completer == 0:
+	case parties > left:
+		phase++
+	default:
+		return
+	}
+	s.breakBy(phase, h.name)
+	s.lost = min(s.lost+parties, math.MaxUint32)
+	h.parties, h.left, h.gone, h.goneIn = 0, 0, h.name, uint64(uint32(s.reset))
+}
+
+// giveUp breaks this phase, because the process that ran the completion died, or the completion
+// panicked.
+func (s *barrierState) giveUp() {
+	s.breakBy(s.phase, s.completer)
+	s.completer = 0
+}
+
+// end ends this phase, which is not broken.
+func (s *barrierState) end() {
+	s.phase++
+	s.pending, s.skipped, s.completer = s.expected, 0, 0
+}
+
+// count counts n arrivals of the share h, which are not more than this phase takes, and removes drop
+// parties. If the arrivals are the last, completer completes the phase; 0 means that the phase ends at
+// once.
+func (s *barrierState) count(h *barrierShare, n, drop uint64, completer arenakernel.ParticipantID) {
+	parties, left := s.in(h)
+	own := min(n, left)
+	parties += n - own
+	drop = min(drop, s.expected)
+	s.expected -= drop
+	s.put(h, parties-min(drop, parties), left-own)
+	s.pending -= n
+	switch {
+	case s.pending > 0:
+	case completer == 0:
+		s.end()
+	default:
+		s.completer = completer
+	}
+}
+
+// drop removes n parties at a broken Barrier.
+func (s *barrierState) drop(h *barrierShare, n uint64) {
+	parties, left := s.in(h)
+	parties -= min(n, parties)
+	s.expected -= min(n, s.expected)
+	s.put(h, parties, min(parties, left))
+}
+
+// register gives a share n more parties. While a completion runs, the phase takes no more arrivals,
+// so these parties arrive in the next one.
+func (s *barrierState) register(h *barrierShare, n uint64) {
+	parties, left := s.in(h)
+	if s.completer == 0 {
+		left += n
+	}
+	s.put(h, parties+n, left)
+}
+
+// begin ends a broken phase and begins another one, with that many parties. 0 means those that are
+// alive, and at least one, for the process that asks.
+func (s *barrierState) begin(parties uint64) {
+	if parties == 0 {
+		parties = max(s.expected-min(s.lost, s.expected), 1)
+	}
+	s.phase++
+	s.reset, s.pending, s.expected = s.phase, parties, parties
+	s.skipped = min(s.skipped+1, math.MaxUint32)
+	s.completer, s.broken, s.lost = 0, 0, 0
+}
+
+// barrierBreak records that a phase broke. The record of phase p is at p modulo 32, so a later broken
+// phase replaces it. Reset writes it before the phase ends.
+//
+//	bits 0..28   dead      the first party that died
+//	bits 29..33  lost      how many parties died; 31 means that many or more
+//	bit  34      recorded  1 in each record, so that bytes of 0 are none
+//	bits 35..63  lap       the phase / 32, modulo 2^29
+//
+//	writers: Reset, by CAS
+//	readers: waits for a phase before the last Reset, tools
+//	order:   release by the CAS, acquire by a reader
+//	futex:   none
+//	crash:   while its phase is broken, it says what the state says; the next Reset writes it again
+type barrierBreak uint64
+
+const (
+	barrierLostShift               = 29
+	barrierLostMost                = 31
+	barrierRecorded   barrierBreak = 1 << 34
+	barrierLapShift                = 35
+	barrierLaps                    = 1 << 29
+	barrierRemembered              = barrierLaps / 2 * barrierBreaks // older phases are forgotten
+	barrierLapOfPhase              = 5                               // log2 of barrierBreaks
+)
+
+var _ = [1]struct{}{}[barrierBreaks-1<<barrierLapOfPhase]
+
+// remembered is the record of this phase, which is broken.
+func (s *barrierState) remembered() barrierBreak {
+	return barrierBreak(s.broken.dead()) | barrierBreak(min(s.lost, barrierLostMost))<<barrierLostShift | barrierRecorded |
+		barrierBreak(s.phase>>barrierLapOfPhase)<<barrierLapShift
+}
+
+func (r barrierBreak) dead() arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(r & arenakernel.ParticipantIDMask)
+}
+func (r barrierBreak) lost() uint64 { return uint64(r >> barrierLostShift & barrierLostMost) }
+
+// laps is how many laps after phase p the record was written, for a p at its place. ok is false if there is
+// no record.
+func (r barrierBreak) laps(p uint64) (after int32, ok bool) {
+	d := (uint32(r>>barrierLapShift) - uint32(p>>barrierLapOfPhase)) << 3 // 29 bits, with their sign
+	return int32(d) >> 3, r&barrierRecorded != 0
+}
+
+// barrierVerdict is how a wait for a phase ends.
+type barrierVerdict struct {
+	over, broken bool
+	// dead is the first party that died, for a phase that broke. 0 means that nobody knows how the phase
+	// ended.
+	dead arenakernel.ParticipantID
+	lost uint64
+}
+
+// verdict says how a wait for the end of phase p ends. r is the record at the place of p, read after
+// the state.
+func (s *barrierState) verdict(p uint64, r barrierBreak) barrierVerdict {
+	if s.phase <= p {
+		if !s.isBroken() {
+			return barrierVerdict{}
+		}
+		// A peer may have recorded a broken phase without an ID. The phase still counts as broken.
+		return barrierVerdict{true, true, max(s.broken.dead(), 1), s.lost}
+	}
+	after, ok := r.laps(p)
+	switch {
+	case p >= s.reset:
+	case s.phase-p >= barrierRemembered, ok && after > 0:
+		return barrierVerdict{over: true, broken: true, lost: s.lost}
+	case ok && after == 0:
+		return barrierVerdict{true, true, max(r.dead(), 1), r.lost()}
+	}
+	return barrierVerdict{over: true}
+}
+
+// String renders the state on one line.
+func (s *barrierState) String() string {
+	text := fmt.Sprintf("phase %d, %d of %d to arrive", s.phase, s.pending, s.expected)
+	if s.lost > 0 {
+		text += fmt.Sprintf(", %d parties lost", s.lost)
+	}
+	return text
+}
