@@ -406,7 +406,7 @@ func (x *Barrier) reset(parties int64) bool {
 			x.tell()
 			return false
 		case !x.a.AllGone():
-			// In the next phase other processes write data into which the dead may still write.
+			x.tell()
 			if err := awaitAllGone(x.a, x.queue); err != nil {
 				panic(x.closed())
 			}

@@ -8,7 +8,9 @@ import (
 )
 
 // begin makes one attempt to end this phase, if it is broken, and to begin another one with that many
-// parties, or with those that are alive if parties is 0. It reports whether it did.
+// parties, or with those that are alive if parties is 0. It reports whether it did. It does not while a dead
+// participant is not gone: in the next phase other processes write data into which the dead may still write. The
+// question comes after the load of the commit word, so it concerns each death that c has taken into account.
 //
 //	Reset                                      another Reset, of the same phase
 //	state: the phase is broken, at c           the same
@@ -24,7 +26,7 @@ func (x *Barrier) begin(parties uint64) (done bool, err error) {
 	defer x.private.Unlock()
 	c := x.load()
 	s, ok, err := x.at(c)
-	if err != nil || !ok || !s.isBroken() {
+	if err != nil || !ok || !s.isBroken() || !x.a.AllGone() {
 		return false, err
 	}
 	record := &x.words.breaks[s.phase%barrierBreaks]

@@ -4,14 +4,48 @@ package prims_test
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
+
+func init() {
+	// A party that is not gone for as long as its child lives.
+	proctest.Register("barrier/lingering", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, &arena.Options{KernelIO: arena.KernelIOAsynchronous})
+		if err != nil {
+			c.Fatal(err)
+		}
+		b, err := prims.AttachBarrier(a, "b", nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		b.Register(1)
+		for !a.Fenced() { // so that its death is seen before it is gone
+			<-after(time.Millisecond)
+		}
+		heir := exec.Command("sleep", "1000")
+		if heir.ExtraFiles, err = filesOf(name); err != nil {
+			c.Fatal(err)
+		}
+		if err := heir.Start(); err != nil {
+			c.Fatal(err)
+		}
+		c.Say(heir.Process.Pid)
+		c.Await()
+	})
+}
 
 // breakBarrier makes a process join and die, so that the present phase breaks.
 func breakBarrier(t *testing.T, a *arena.Arena, b *prims.Barrier, label string) prims.BarrierPhase {
@@ -143,4 +177,83 @@ func TestBarrierJoinDuringCompletion(t *testing.T) {
 	err := b.WaitContext(t.Context(), 1)
 	require.ErrorIs(t, err, shmsync.ErrOwnerDead)
 	require.Equal(t, "victim", identityOf(err).Label)
+}
+
+// completing makes x arrive n times at b, and returns when x runs the completion. unblock ends it.
+func completing(t *testing.T, b *prims.Barrier, x *actor, n int) (id int) {
+	x.must(t, order{Op: "block"})
+	id = x.start(order{Op: "barrier.arrive", Object: "b", N: n})
+	eventually(t, "it completes", b.String, func() bool { return b.State().Completer != nil })
+	return id
+}
+
+// If others have arrived in place of a process, the parties of which that was are theirs, also while the completion
+// runs: a death of the process does not lose them.
+func TestBarrierDeathDuringCompletionLosesNoReplacedParty(t *testing.T) {
+	a := newArena(t, nil)
+	b := newBarrier(t, a, "b", 3, nil)
+	x, victim := gateActor(t, a, "x"), gateActor(t, a, "victim")
+	victim.must(t, order{Op: "barrier.join", Object: "b", N: 2})
+	victim.must(t, order{Op: "barrier.arrive", Object: "b", N: 1})
+	id := completing(t, b, x, 2)
+	victim.proc.Kill(t)
+	alone(t, a, 2)
+	require.EqualValues(t, 1, b.State().Lost)
+	x.must(t, order{Op: "unblock"})
+	gateSmooth(t, x.wait(t, id))
+	require.True(t, b.Reset())
+	require.EqualValues(t, 2, b.State().Expected)
+	x.must(t, order{Op: "barrier.arrive", Object: "b", N: 2})
+	require.EqualValues(t, 3, b.State().Phase)
+}
+
+// The same if the process that runs the completion dies: all had arrived.
+func TestBarrierDeathOfTheCompleterLosesNoReplacedParty(t *testing.T) {
+	for _, reset := range []bool{false, true} {
+		t.Run(fmt.Sprint("reset between the deaths ", reset), func(t *testing.T) {
+			a := newArena(t, nil)
+			b := newBarrier(t, a, "b", 4, nil)
+			x, victim := gateActor(t, a, "x"), gateActor(t, a, "victim")
+			b.Arrive(1)
+			victim.must(t, order{Op: "barrier.join", Object: "b", N: 2})
+			victim.must(t, order{Op: "barrier.arrive", Object: "b", N: 1})
+			completing(t, b, x, 2)
+			x.proc.Kill(t)
+			require.ErrorIs(t, b.WaitContext(t.Context(), 0), shmsync.ErrOwnerDead)
+			alone(t, a, 2)
+			require.EqualValues(t, 2, b.State().Lost)
+			if reset {
+				require.True(t, b.Reset())
+			}
+			victim.proc.Kill(t)
+			alone(t, a, 1)
+			lost := int64(3)
+			if reset {
+				lost = 1
+			}
+			require.Equal(t, lost, b.State().Lost)
+			require.True(t, b.Reset())
+			require.EqualValues(t, 1, b.State().Expected)
+		})
+	}
+}
+
+// An attempt of Reset asks whether the dead are gone over the commit word that it replaces: a party may have died since
+// Reset asked before.
+func TestBarrierBeginsWhenTheDeadAreGone(t *testing.T) {
+	a := newArena(t, nil)
+	b := newBarrier(t, a, "b", 2, nil)
+	dead := proctest.Start(t, "barrier/lingering", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
+	var heir int
+	dead.Recv(t, &heir)
+	t.Cleanup(func() { syscall.Kill(heir, syscall.SIGKILL) })
+	dead.Signal(t, os.Kill)
+	dead.WaitSignal(t, syscall.SIGKILL)
+	require.ErrorIs(t, b.WaitContext(t.Context(), 0), shmsync.ErrOwnerDead)
+	done, err := b.Begin()
+	require.NoError(t, err)
+	require.False(t, done, "it began beside a process that may write")
+	require.NoError(t, syscall.Kill(heir, syscall.SIGKILL))
+	require.True(t, b.Reset())
+	require.EqualValues(t, 1, b.State().Expected)
 }

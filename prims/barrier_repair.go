@@ -9,7 +9,8 @@ import (
 )
 
 // repairBarrier breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this
-// participant has never opened the Barrier, it only wakes them: they find the death.
+// participant has never opened the Barrier, it has no record for a change. It only wakes the waiters: they find
+// the death.
 func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < barrierBytes(a) {
 		return
@@ -20,6 +21,13 @@ func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 		return !a.Current(n) || n == dead && dead == a.Self()
 	})
 	x.tell()
+	if x.slotOf(x.slot) == nil {
+		x.holders(func(n arenakernel.ParticipantID) {
+			if n == dead {
+				x.wakeAll()
+			}
+		})
+	}
 }
 
 // wakeBarrier makes up for a wake that a death swallowed.

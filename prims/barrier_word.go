@@ -78,10 +78,9 @@ func (s *barrierState) sequence() uint32 {
 //
 //	phase of the share           parties  left
 //	this one                     p        left of its p arrivals of this phase are to come
-//	after the last phase that    p        p, of which p are to come: those phases were broken
-//	was not broken
-//	the last phase that was      p        left of its p arrivals did not come, although the phase ended:
-//	not broken                            it has p - left now, all to come
+//	after the last full phase    p        p, of which p are to come
+//	the last full phase          p        left of its p arrivals were made by others: it has p - left
+//	                                      now, all to come
 //	earlier                      void     void: a whole phase passed without it
 //
 // gone is the last participant of the slot whose death lost parties, while goneIn is the low half of
@@ -130,16 +129,26 @@ func (s *barrierState) breakBy(phase uint64, dead arenakernel.ParticipantID) {
 	}
 }
 
+// full reports whether all arrivals of this phase have come. Other processes made those that a share has
+// left, and have these parties now. A broken phase of which that is true had a completion.
+func (s *barrierState) full() bool {
+	return s.completer != 0 || s.isBroken() && s.pending == 0 && s.expected > 0
+}
+
 // lose breaks the phase that the dead participant of a share leaves incomplete: this phase, or the
 // next. Its parties are lost.
 func (s *barrierState) lose(h *barrierShare) {
 	parties, left := s.in(h)
+	if s.full() {
+		parties, left = parties-left, 0
+	}
 	phase := s.phase
 	switch {
-	case left > 0 && s.completer == 0:
-	case parties > left:
+	case left > 0:
+	case parties > 0:
 		phase++
 	default:
+		h.parties, h.left = 0, 0 // a share that is void, or whose parties others have
 		return
 	}
 	s.breakBy(phase, h.name)
@@ -204,9 +213,11 @@ func (s *barrierState) begin(parties uint64) {
 	if parties == 0 {
 		parties = max(s.expected-min(s.lost, s.expected), 1)
 	}
+	if s.skipped = min(s.skipped+1, math.MaxUint32); s.full() {
+		s.skipped = 0
+	}
 	s.phase++
 	s.reset, s.pending, s.expected = s.phase, parties, parties
-	s.skipped = min(s.skipped+1, math.MaxUint32)
 	s.completer, s.broken, s.lost = 0, 0, 0
 }
 

@@ -50,7 +50,7 @@ type barrierWords struct {
 	size     uint32        // number of parties at the creation. Immutable after init.
 	poller   atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	lost     atomic.Uint64 // how many parties died since the last Reset. Tagged
-	skipped  atomic.Uint64 // how many phases before this one were broken, without one between that was not. Tagged
+	skipped  atomic.Uint64 // how many phases just before this one broke before they were full. Tagged
 	reset    atomic.Uint64 // the low half of the first phase after the last Reset. Tagged
 	resetEra atomic.Uint64 // its high half. Tagged
 }

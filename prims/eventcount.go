@@ -32,7 +32,7 @@ type eventcount struct {
 	// look carries out what a stopped or dead process left undone, and finds deaths. Waiters call
 	// it before they sleep, and so do the periodic checks.
 	look   func()
-	scan   func()        // looks for deaths that nobody has counted, at each periodic check; may be nil
+	scan   func()        // looks for deaths that nobody has counted, at each periodic check and after a wake without a change; may be nil
 	looked atomic.Uint64 // the sequence at the last periodic check, plus 1
 }
 
@@ -111,6 +111,9 @@ func (e *eventcount) wait(ctx context.Context, seq uint32) error {
 		switch ended := e.queue.Sleep(seq, park.SleepSpec{}, &cancel); ended {
 		case park.Again:
 			crashpoint.Hit("eventcount.wait.woken")
+			if e.scan != nil && e.load().sequence() == seq {
+				e.scan() // a reaper that can change nothing wakes before it counts the death
+			}
 		case park.Canceled, park.Closed:
 			switch e.look(); {
 			case e.load().sequence() != seq:

@@ -284,6 +284,9 @@ func (m *RWMutex) Kept() bool {
 // WritersHeld reports whether a process has the writers' mutex.
 func (m *RWMutex) WritersHeld() bool { return ownerWord(m.writers.owner.Load()).held() }
 
+// Begin makes one attempt to end a broken phase.
+func (x *Barrier) Begin() (done bool, err error) { return x.begin(0) }
+
 // BarrierBreaks is how many broken phases a Barrier remembers.
 const BarrierBreaks = barrierBreaks
 

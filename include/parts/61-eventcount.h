@@ -15,7 +15,7 @@ struct shmi_eventcount {
     const char *op;
     /* Carries out what a stopped or dead process left undone, and finds deaths. NULL: there is nothing like that. */
     void (*look)(struct shmi_eventcount *e);
-    void (*scan)(struct shmi_eventcount *e); /* looks for deaths that nobody has counted, at each periodic check; or NULL */
+    void (*scan)(struct shmi_eventcount *e); /* looks for deaths that nobody has counted, at each periodic check and after a wake without a change; or NULL */
 };
 
 SHMI_FN uint64_t shmi_eventcount_load(struct shmi_eventcount *e) { return shmi_ld64(&e->w->state); }
@@ -142,6 +142,8 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
         switch (ended) {
         case SHMI_AGAIN:
             SHMSYNC_CRASHPOINT("eventcount.wait.woken");
+            if (e->scan != NULL && (uint32_t)shmi_eventcount_load(e) == seq)
+                e->scan(e); /* a reaper that can change nothing wakes before it counts the death */
             break;
         case SHMI_LOOK:
             shmi_eventcount_check(e);

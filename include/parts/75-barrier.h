@@ -9,7 +9,6 @@ struct shmi_barrier {
     void *completion_arg;
     uint32_t deaths;          /* the number of deaths when it last looked for the dead */
     uint32_t head;            /* the latest slot record when the list was read */
-    int bad;                  /* the list has something else in it */
     shmi_barrier_slot *of[1]; /* the slot records, by slot, from slot 1; NULL: it has none */
 };
 
@@ -83,18 +82,23 @@ SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_p
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
         s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
 }
+/* Whether all arrivals of this phase have come. Other processes made those that a share has left, and have these parties now. */
+SHMI_FN int shmi_barrier_full(const shmi_barrier_state *s) { return s->completer != 0 || (shmi_barrier_broken(s) && s->pending == 0 && s->expected > 0); }
 /* Breaks the phase that the dead participant of a share leaves incomplete. Its parties are lost. */
 SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), phase = s->phase;
-    if (left == 0 || s->completer != 0) {
-        if (parties <= left)
-            return;
-        phase++;
+    if (shmi_barrier_full(s)) {
+        parties -= left;
+        left = 0;
     }
+    h->parties = h->left = 0;
+    if (parties == 0)
+        return; /* the share is void, or others have its parties */
+    if (left == 0)
+        phase++;
     shmi_barrier_break_by(s, phase, h->name);
     s->lost = shmi_min(s->lost + parties, UINT32_MAX);
-    h->parties = h->left = 0;
     h->gone = h->name;
     h->goneIn = (uint32_t)s->reset;
 }
@@ -146,10 +150,10 @@ SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
         parties = s->expected - shmi_min(s->lost, s->expected);
     if (parties == 0)
         parties = 1; /* the caller is there */
+    s->skipped = shmi_barrier_full(s) ? 0 : shmi_min(s->skipped + 1, UINT32_MAX);
     s->phase++;
     s->reset = s->phase;
     s->pending = s->expected = parties;
-    s->skipped = shmi_min(s->skipped + 1, UINT32_MAX);
     s->completer = 0;
     s->broken = 0;
     s->lost = 0;
@@ -400,26 +404,31 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-SHMI_FN void shmi_barrier_scan(struct shmi_eventcount *e)
+/* Whether a participant has parties or runs the completion; 0: whether a dead one does. */
+SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
-    struct shmi_barrier *x = (struct shmi_barrier *)(void *)e;
+    shmsync_arena *a = x->e.a;
     shmi_barrier_state s;
     uint32_t slot;
-    int dead = 0;
     if (shmi_barrier_read(x, &s) != 0)
-        return;
-    if (s.completer != 0)
-        dead = shmi_dead(e->a, s.completer);
-    for (slot = 1; slot <= e->a->geo.slots; slot++) {
+        return 0;
+    if (s.completer != 0 && (who == 0 ? shmi_dead(a, s.completer) : s.completer == who))
+        return 1;
+    for (slot = 1; slot <= a->geo.slots; slot++) {
         shmi_barrier_slot *r = shmi_barrier_slot_of(x, slot);
         shmi_barrier_share h;
         if (r == NULL)
             continue;
         shmi_barrier_share_of(r, &h);
-        if (h.name != 0 && h.parties > 0)
-            dead |= shmi_dead(e->a, h.name);
+        if (h.name != 0 && h.parties > 0 && (who == 0 ? shmi_dead(a, h.name) : h.name == who))
+            return 1;
     }
-    if (dead)
+    return 0;
+}
+SHMI_FN void shmi_barrier_scan(struct shmi_eventcount *e)
+{
+    struct shmi_barrier *x = (struct shmi_barrier *)(void *)e;
+    if (shmi_barrier_holds(x, 0))
         shmi_barrier_reap(x, 0);
 }
 /* The state as it will be when all known deaths have been reaped. */
@@ -772,8 +781,9 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_be(b->impl, 0));
 }
 
-/* Makes one attempt to end this phase, if it is broken, and to begin another one. The record is written before the phase ends, and says what
- * the state says at c. A process that was stopped before its CAS of the record fails: see prims/barrier_breaks.go. */
+/* Makes one attempt to end this phase, if it is broken, and to begin another one. It does not while a dead participant is not gone: that one may
+ * still write. The question comes after the load of c, so it concerns each death that c has taken into account. The record is written before
+ * the phase ends, and says what the state says at c. A process that was stopped before its CAS of the record fails: see prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
     uint64_t c = shmi_ld64(&x->w->commit), *record, was, remembered;
@@ -781,7 +791,7 @@ SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *do
     shmi_record_change ch;
     int ok, err = shmi_barrier_at(x, c, &s, &ok);
     *done = 0;
-    if (err != 0 || !ok || !shmi_barrier_broken(&s))
+    if (err != 0 || !ok || !shmi_barrier_broken(&s) || !shmi_all_gone(x->e.a))
         return err;
     record = &x->w->breaks[s.phase % SHMI_barrierBreaks];
     remembered = shmi_barrier_remembered(&s);
@@ -819,6 +829,7 @@ int shmsync_barrier_reset(shmsync_barrier *b, int64_t parties, int *did)
             break;
         }
         if (!shmi_all_gone(a)) {
+            shmi_barrier_tell(x);
             err = shmi_await_all_gone(a, "barrier.reset", shmi_called(&x->e.o));
             continue;
         }
@@ -841,8 +852,8 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
     return shmi_barrier_seen(b->impl, &s) == 0 ? (int64_t)s.lost : 0;
 }
 
-/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this participant has never opened the Barrier, or has
- * no memory, it only wakes them: they find the death. */
+/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this participant has never opened the Barrier, it has no
+ * record for a change. It only wakes the waiters: they find the death. Without memory it does nothing, and their periodic checks find it. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
@@ -851,6 +862,8 @@ SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_pa
     shmi_barrier_init(x, a, o);
     shmi_barrier_reap(x, dead == a->self ? dead : 0); /* if dead is this participant, which leaves, it is current still */
     shmi_barrier_tell(x);
+    if (shmi_barrier_slot_of(x, a->my_slot) == NULL && shmi_barrier_holds(x, dead))
+        shmi_eventcount_wake_all(&x->e);
     free(x);
 }
 SHMI_FN void shmi_wake_barrier(shmsync_arena *a, const shmi_object *o, int owed)

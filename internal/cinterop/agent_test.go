@@ -397,9 +397,16 @@ func (x *goAgent) once(o order) (uint64, error) {
 func (x *goAgent) barrier(o order) (uint64, error) {
 	var b *prims.Barrier
 	var err error
-	if o.verb == "barrier.open" {
+	switch o.verb {
+	case "barrier.open":
 		b, err = prims.OpenBarrier(x.a, o.name, o.arg(0), nil)
-	} else {
+	case "barrier.hang": // arrive, and hang in the completion
+		var said *prims.Event
+		if said, err = prims.OpenEvent(x.a, "hangs", nil); err != nil {
+			return 0, err
+		}
+		b, err = prims.AttachBarrier(x.a, o.name, &prims.BarrierOptions{Completion: func() { said.Set(); select {} }})
+	default:
 		b, err = prims.AttachBarrier(x.a, o.name, nil)
 	}
 	if err != nil {
@@ -408,7 +415,7 @@ func (x *goAgent) barrier(o order) (uint64, error) {
 	switch o.verb {
 	case "barrier.open":
 		return uint64(b.Offset()), nil
-	case "barrier.arrive":
+	case "barrier.arrive", "barrier.hang":
 		return uint64(b.Arrive(o.arg(0))), nil
 	case "barrier.drop":
 		b.ArriveAndDrop()

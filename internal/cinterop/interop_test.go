@@ -3,7 +3,9 @@
 package cinterop
 
 import (
+	"errors"
 	"fmt"
+	"os/exec"
 	"syscall"
 	"testing"
 
@@ -464,6 +466,70 @@ func TestBarrierEveryBrokenPhase(t *testing.T) {
 		}
 		require.Zero(t, s.c.do(t, "barrier.lost", "b"))
 	})
+}
+
+// If others have arrived in place of a process, the parties of that process are theirs: while the completion
+// runs, and after the death of the process that ran it.
+func TestBarrierReplacedParties(t *testing.T) {
+	forPairs(t, func(t *testing.T, s scene) {
+		lost := func(name string, n uint64) {
+			t.Helper()
+			eventually(t, fmt.Sprint(n, " parties are lost"), s.arena, func() bool { return s.c.do(t, "barrier.lost", name) == n })
+		}
+		for i, first := range []string{"party", "completer"} {
+			name := fmt.Sprint("b", i)
+			victim := newAgent(t, s.a.lang, s.arena, "victim "+name)
+			completer := newAgent(t, s.b.lang, s.arena, "completer "+name)
+			s.c.do(t, "barrier.open", name, 4)
+			s.c.do(t, "barrier.arrive", name, 1)
+			victim.do(t, "barrier.join", name, 2)
+			victim.do(t, "barrier.arrive", name, 1)
+			s.c.do(t, "event.open", "hangs", 0)
+			s.c.do(t, "event.reset", "hangs")
+			completer.start(t, "barrier.hang", name, 2)
+			s.c.do(t, "event.wait", "hangs")
+			if first == "party" {
+				victim.kill(t)
+				lost(name, 1)
+			}
+			completer.kill(t)
+			s.c.start(t, "barrier.wait", name, 0).fails(t, syscall.EOWNERDEAD)
+			if first == "completer" {
+				lost(name, 2)
+				require.EqualValues(t, 1, s.c.do(t, "barrier.reset", name, 0))
+				victim.kill(t)
+				s.c.start(t, "barrier.wait", name, 1).fails(t, syscall.EOWNERDEAD)
+				lost(name, 1)
+			} else {
+				lost(name, 3)
+			}
+			require.EqualValues(t, 1, s.c.do(t, "barrier.reset", name, 0))
+			s.c.do(t, "barrier.aw", name) // the only party
+		}
+	})
+}
+
+// A Reset in C begins no phase while a party that it knows to be dead is not gone.
+func TestBarrierBeginsWhenTheDeadAreGoneInC(t *testing.T) {
+	name := newArena(t)
+	out, err := exec.Command(program(t, "barrier_gone.c"), name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	sound(t, name)
+}
+
+// A waiter in C is woken by the death of a party, also if those that watch over the party have never opened the Barrier.
+// It may be awake for a periodic check just then.
+func TestBarrierDeathBesideStrangersInC(t *testing.T) {
+	for range 5 {
+		var exit *exec.ExitError
+		out, err := exec.Command(program(t, "barrier_strangers.c"), newArena(t)).CombinedOutput()
+		if errors.As(err, &exit) && exit.ExitCode() == 10 {
+			continue
+		}
+		require.NoError(t, err, "%s", out)
+		return
+	}
+	t.Fatal("only periodic checks find the death")
 }
 
 // The order of the languages does not matter. An open with the number 0 creates nothing, so the

@@ -86,4 +86,25 @@ var eventcountMutants = []mutant{
 		new:  "\t\t\tif false {\n",
 		pkg:  "prims", run: "TestBarrierBetweenProcesses", tags: withPoints, env: noLooks,
 	},
+	{
+		name: "a death loses parties that others have replaced",
+		file: "prims/barrier_word.go",
+		old:  "\tif s.full() {\n\t\tparties, left",
+		new:  "\tif false {\n\t\tparties, left",
+		pkg:  "prims", run: "TestBarrierDeathDuringCompletion",
+	},
+	{
+		name: "a phase of a Barrier begins while a lost party may write",
+		file: "prims/barrier_breaks.go",
+		old:  " || !x.a.AllGone() {",
+		new:  " {",
+		pkg:  "prims", run: "TestBarrierBeginsWhenTheDeadAreGone$",
+	},
+	{
+		name: "a waiter that a stranger wakes does not look for the dead",
+		file: "prims/eventcount.go",
+		old:  "if e.scan != nil && e.load().sequence() == seq {",
+		new:  "if false {",
+		pkg:  "prims", run: "TestBarrierDeathBesideStrangers$", tags: withPoints,
+	},
 }

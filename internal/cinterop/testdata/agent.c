@@ -291,9 +291,19 @@ static int once(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
+/* A completion that says so, and does not return. */
+static void hang(void *said)
+{
+    shmsync_event_set((shmsync_event *)said);
+    for (;;)
+        pause();
+}
+
 static int barrier(const order *o, uint64_t *n)
 {
     shmsync_barrier b;
+    shmsync_event said;
+    shmsync_barrier_options opts;
     struct timespec ts;
     const struct timespec *abs;
     int err, did = 0;
@@ -303,7 +313,15 @@ static int barrier(const order *o, uint64_t *n)
     *n = shmsync_barrier_offset(&b);
     if (is(o, "barrier.open"))
         return 0;
-    if (is(o, "barrier.arrive"))
+    if (is(o, "barrier.hang")) { /* arrive, and hang in the completion */
+        memset(&opts, 0, sizeof opts);
+        opts.completion = hang;
+        opts.completion_arg = &said;
+        if ((err = shmsync_barrier_close(&b)) != 0 || (err = shmsync_barrier_attach(arena, o->word[2], &opts, &b)) != 0 ||
+            (err = shmsync_event_open(arena, "hangs", NULL, &said)) != 0)
+            return err;
+    }
+    if (is(o, "barrier.arrive") || is(o, "barrier.hang"))
         return shmsync_barrier_arrive(&b, arg(o, 0), n);
     if (is(o, "barrier.drop"))
         return shmsync_barrier_arrive_and_drop(&b);

@@ -1,0 +1,73 @@
+//go:build crashpoint && linux
+
+package prims_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+func init() {
+	// A party that has closed its handle.
+	proctest.Register("barrier/closed party", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, &arena.Options{Label: "victim"})
+		if err != nil {
+			c.Fatal(err)
+		}
+		b, err := prims.OpenBarrier(a, "plain", 2, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		b.Register(1)
+		off := b.Offset()
+		if err := b.Close(); err != nil {
+			c.Fatal(err)
+		}
+		c.Say(off)
+		c.Await()
+	})
+}
+
+// Those that watch over a party have never opened the Barrier, so they cannot make its parties lost. They wake the
+// waiters, which do it, without a periodic check.
+func TestBarrierDeathBesideStrangers(t *testing.T) {
+	a := newArena(t, nil)
+	x := gateActor(t, a, "x", proctest.Env("SHMSYNC_CHECK_EVERY=1h"))
+	for i := range 3 { // a participant watches over the next three
+		gateActor(t, a, fmt.Sprint("stranger ", i))
+	}
+	victim := proctest.Start(t, "barrier/closed party", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
+	var off arena.Offset
+	victim.Recv(t, &off)
+	id := gateBlocked(t, a, x, off, order{Op: "barrier.meet", Object: "plain"})
+	eventually(t, "its threads sleep", x.dump, func() bool { return allAsleep(t, x.proc.Pid()) })
+	victim.Kill(t)
+	gateRefused(t, x.wait(t, id), "victim")
+}
+
+// allAsleep reports whether all threads of a process sleep in the kernel.
+func allAsleep(t *testing.T, pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	require.NoError(t, err)
+	for _, path := range threads {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		if _, after, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(after, "S") {
+			return false
+		}
+	}
+	return len(threads) > 0
+}
