@@ -162,17 +162,3 @@ func (f *FairMutex) LockBeside(beside func()) error {
 	beside()
 	return f.lockSlow(nil, true)
 }
-
-// UnlockAfter is Unlock of a lock that others wait for. It calls first when it has the queue lock, with the
-// time since which the longest parked wait for the queue lock lasts.
-func (f *FairMutex) UnlockAfter(first func(oldest func() int64)) error {
-	if err := f.mon.enter(nil); err != nil {
-		return err
-	}
-	first(f.mon.queueLock.oldest)
-	storeWord(&f.words.owner, 0)
-	b := takeWakes()
-	f.resolve(b)
-	f.mon.leave(b)
-	return nil
-}

@@ -254,39 +254,3 @@ func TestCloseOfTheArenaByTheWaiterThatAPostLetsGo(t *testing.T) {
 	err = <-waited
 	require.True(t, err == nil || errors.Is(err, shmsync.ErrClosed), err)
 }
-
-// A call that hands its queue lock to a goroutine of the same process first wakes the owners of the waits
-// that it has ended, and lets the other goroutine run then.
-func TestMonitorWakesBeforeItYields(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	tries, early := 0, true
-	for ; early && tries < 100; tries++ { // a goroutine that is preempted lets the other run, too
-		a := newArena(t, nil)
-		f, err := prims.OpenFairMutex(a, "x", nil)
-		require.NoError(t, err)
-		f.Lock()
-		locked := make(chan error, 2)
-		lock := func() { locked <- f.LockContext(t.Context()) }
-		go lock()
-		eventually(t, "a waiter", func() string { return words(a) }, func() bool { return f.State().Waiting })
-		linked := crashpoint.HitCount("monitor.queue.linked")
-		crashpoint.ArmFunc("monitor.leave.before_wake", 1, func() {
-			early = crashpoint.HitCount("monitor.queue.linked") != linked
-		})
-		require.NoError(t, f.UnlockAfter(func(oldest func() int64) {
-			go lock()
-			eventually(t, "a starving call", func() string { return words(a) }, func() bool {
-				since := oldest()
-				return since != 0 && shmsync.Monotonic()-since > 2e6
-			})
-		}))
-		crashpoint.Disarm()
-		for range 2 {
-			require.NoError(t, <-locked)
-			f.Unlock()
-		}
-		require.NoError(t, f.Close())
-		sound(t, a)
-	}
-	require.False(t, early, "in %d tries the other goroutine ran first", tries)
-}
