@@ -6935,16 +6935,21 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
 }
 
 /* Sets the function that gives back the handle of an object, and what the handle owns, if the arena is closed
- * before the handle is. The arena is unmapped by the time when end runs. */
-SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
+ * before the handle is. The arena is unmapped by the time when end runs. The caller holds handles_of. */
+SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
-    pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, off);
     pthread_mutex_unlock(&a->handles);
     if (r != NULL)
         r->end = end;
+}
+/* The same for a caller that does not hold handles_of. */
+SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
+{
+    pthread_mutex_lock(&a->handles_of);
+    shmi_built_ends_with(a, off, end);
     pthread_mutex_unlock(&a->handles_of);
 }
 
@@ -23026,6 +23031,17 @@ SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, ui
         return shmi_fail(EINVAL, op, shmi_called(o), "its policy is %s, asked for %s", shmi_policy_text(field), shmi_policy_text(shmi_policy_field(policy)));
     return 0;
 }
+SHMI_FN void shmi_rw_end(void *handle)
+{
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
+    pthread_mutex_destroy(&m->registry);
+    while (m->known != NULL) {
+        shmi_rw_readers *older = m->known->older;
+        free(m->known);
+        m->known = older;
+    }
+    shmi_free_thing(m);
+}
 SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     const shmsync_rwmutex_options *opts = (const shmsync_rwmutex_options *)arg;
@@ -23061,18 +23077,8 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     if (a->rolled_back != o->off && shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == a->self && shmi_owner_held(owner))
         m->upgradable = SHMI_upHeld;
     pthread_mutex_unlock(&a->rolling_back);
+    shmi_built_ends_with(a, o->off, shmi_rw_end);
     return m;
-}
-SHMI_FN void shmi_rw_end(void *handle)
-{
-    struct shmi_rwmutex *m = (struct shmi_rwmutex *)handle;
-    pthread_mutex_destroy(&m->registry);
-    while (m->known != NULL) {
-        shmi_rw_readers *older = m->known->older;
-        free(m->known);
-        m->known = older;
-    }
-    shmi_free_thing(m);
 }
 
 SHMI_FN void shmi_rw_fill(unsigned char *body, const void *arg)

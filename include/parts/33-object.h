@@ -1465,16 +1465,21 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
 }
 
 /* Sets the function that gives back the handle of an object, and what the handle owns, if the arena is closed
- * before the handle is. The arena is unmapped by the time when end runs. */
-SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
+ * before the handle is. The arena is unmapped by the time when end runs. The caller holds handles_of. */
+SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
-    pthread_mutex_lock(&a->handles_of);
     pthread_mutex_lock(&a->handles);
     r = shmi_ref_of(a, off);
     pthread_mutex_unlock(&a->handles);
     if (r != NULL)
         r->end = end;
+}
+/* The same for a caller that does not hold handles_of. */
+SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
+{
+    pthread_mutex_lock(&a->handles_of);
+    shmi_built_ends_with(a, off, end);
     pthread_mutex_unlock(&a->handles_of);
 }
 

@@ -96,3 +96,11 @@ func TestPeerChangesSlotRecordsThatCFrees(t *testing.T) {
 	out, err := exec.Command(program(t, "records.c"), name).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
+
+// A close of an arena in C frees what its open handles own.
+func TestCloseFreesHandles(t *testing.T) {
+	name := coreArena(t, 2<<20)
+	out, err := exec.Command(program(t, "unclosed.c"), name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	sound(t, name)
+}
