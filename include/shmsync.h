@@ -11813,6 +11813,8 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     int64_t most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
     if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
         return NULL;
+    if (pthread_equal(pthread_self(), a->watcher))
+        return NULL; /* a function of on_death waits: the watcher looks after nothing meanwhile */
     s = shmi_claim_sleeper(a);
     if (s == NULL)
         return NULL;
@@ -14288,7 +14290,7 @@ struct shmi_monitor {
     uint32_t broken;  /* a link was wrong: the queues are rebuilt before the queue lock is left */
     uint32_t deaths;  /* how many reaps the last reap knew of */
     int64_t kept;     /* when the last reap left data of one that was not gone; 0: there was none. Atomic. */
-    uint32_t looks;
+    int64_t resolved; /* when a check of this process resolved last; 0: never. Atomic. */
     uint32_t dead_holder; /* a check has found one: the process that marked it may be stopped before it counts the death */
     uint32_t waiting;     /* threads of this process in shmi_mon_sleep. Atomic. */
     int one_spins;    /* waits end one after the other: only the first of those threads spins */
@@ -14921,10 +14923,11 @@ SHMI_FN void shmi_mon_date_first(struct shmi_monitor *m, shmi_list_words *q)
     shmi_mon_leave(m, NULL);
 }
 
-/* Called ten times a second while a thread of this process waits. */
+/* Called ten times a second while a thread of this process waits, or once a second if many do. */
 SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
 {
-    const uint32_t resolve_every = 10;
+    const int64_t resolve_every = 9 * SHMI_CHECK_EVERY; /* a check that comes once a second is not left out */
+    int64_t now = shmi_now(), last = __atomic_load_n(&m->resolved, __ATOMIC_RELAXED);
     struct shmi_wakes b;
     m->rules->holders(m);
     shmi_wakes_init(&b);
@@ -14934,7 +14937,8 @@ SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
             shmi_mon_reap(m, &b);
             shmi_mon_leave(m, &b);
         }
-    } else if (__atomic_add_fetch(&m->looks, 1, __ATOMIC_RELAXED) % resolve_every == 0 && shmi_mon_enter_free(m)) {
+    } else if (now - last >= resolve_every && __atomic_compare_exchange_n(&m->resolved, &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+               shmi_mon_enter_free(m)) {
         m->rules->resolve(m, &b);
         shmi_mon_leave(m, &b);
     }
@@ -15092,8 +15096,8 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->rules = rules;
     m->mine = NULL;
     m->without = 0;
-    m->broken = m->looks = m->dead_holder = m->waiting = m->cleaning_up = 0;
-    m->kept = 0;
+    m->broken = m->dead_holder = m->waiting = m->cleaning_up = 0;
+    m->kept = m->resolved = 0;
     m->handlers = m->one_spins = 0;
     m->deaths = shmi_deaths(a) - 1; /* the first check reaps */
     shmi_mutex_init(&m->queueLock, a, &m->w->queueLock, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
@@ -22439,12 +22443,14 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
         return;
     } else {
         shmi_mutex_date_hold(&m->writers); /* a writer has the turn of the writers as long as it has m */
-        pthread_mutex_lock(&m->registry);
-        shmi_rw_catch_up(m, shmi_ld64(m->mine));
-        due = m->due;
-        pthread_mutex_unlock(&m->registry);
-        if (due > 0)
-            shmi_rw_wake_readers(m);
+        /* The death watcher looks, too, and waits for no thread of the process. The next check tries again. */
+        if (pthread_mutex_trylock(&m->registry) == 0) {
+            shmi_rw_catch_up(m, shmi_ld64(m->mine));
+            due = m->due;
+            pthread_mutex_unlock(&m->registry);
+            if (due > 0)
+                shmi_rw_wake_readers(m);
+        }
     }
     shmi_st32(&m->stuck, 0);
 }

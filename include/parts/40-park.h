@@ -81,6 +81,8 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     int64_t most = SHMI_CHECK_EVERY * (int64_t)sleepers / SHMI_FEW;
     if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
         return NULL;
+    if (pthread_equal(pthread_self(), a->watcher))
+        return NULL; /* a function of on_death waits: the watcher looks after nothing meanwhile */
     s = shmi_claim_sleeper(a);
     if (s == NULL)
         return NULL;

@@ -404,12 +404,14 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
         return;
     } else {
         shmi_mutex_date_hold(&m->writers); /* a writer has the turn of the writers as long as it has m */
-        pthread_mutex_lock(&m->registry);
-        shmi_rw_catch_up(m, shmi_ld64(m->mine));
-        due = m->due;
-        pthread_mutex_unlock(&m->registry);
-        if (due > 0)
-            shmi_rw_wake_readers(m);
+        /* The death watcher looks, too, and waits for no thread of the process. The next check tries again. */
+        if (pthread_mutex_trylock(&m->registry) == 0) {
+            shmi_rw_catch_up(m, shmi_ld64(m->mine));
+            due = m->due;
+            pthread_mutex_unlock(&m->registry);
+            if (due > 0)
+                shmi_rw_wake_readers(m);
+        }
     }
     shmi_st32(&m->stuck, 0);
 }

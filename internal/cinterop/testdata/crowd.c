@@ -3,6 +3,7 @@
  *	seldom    all of them together wake less often than ten of them did, and the watcher looks
  *	stopped   a thread that owes a wake never gives it: some waiter finds that out soon
  *	close     a close of the arena ends all waits at once
+ *	busy      a thread is stopped in the private lock of the readers of an RWMutex: the watcher looks nevertheless
  *	churn     threads leave the crowd and close their object while the watcher looks
  *
  * Exit status 0: it is so. */
@@ -229,6 +230,29 @@ static void close_it(pthread_t *t)
     CHECK(ended, THREADS);
 }
 
+static void *take_registry(void *arg)
+{
+    struct shmi_rwmutex *m = (struct shmi_rwmutex *)rwmutex.impl;
+    (void)arg;
+    CHECK(pthread_mutex_lock(&m->registry), 0);
+    sem_post(&stopped);
+    for (;;)
+        sem_wait(&never);
+}
+static void busy(pthread_t *t)
+{
+    shmsync_event other;
+    (void)t;
+    gather(THREADS);
+    CHECK(shmsync_event_open(arena, "other", NULL, &other), 0);
+    start(take_registry);
+    while (sem_wait(&stopped) != 0) {
+    }
+    look(1);
+    CHECK(shmsync_event_close(&other), 0);
+    _exit(0);
+}
+
 /* Each thread waits in vain for an object of its own, just longer than it takes to join the crowd, and closes it. */
 static void *come_and_go(void *arg)
 {
@@ -297,6 +321,8 @@ int main(int argc, char **argv)
         stop(t);
     else if (strcmp(argv[1], "close") == 0)
         close_it(t);
+    else if (strcmp(argv[1], "busy") == 0)
+        busy(t);
     else
         return 2;
     return 0;
