@@ -178,8 +178,11 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
         n++;
     k = m->known;
     if (!v.bad && (k == NULL || k->cap < n)) {
-        uint32_t cap = n < 2 ? 2 : 2 * n;
-        shmi_rw_readers *more = (shmi_rw_readers *)calloc(1, sizeof *more + cap * sizeof more->v[0]);
+        shmi_rw_readers *more;
+        uint32_t cap = 2;
+        while (cap < 2 * n)
+            cap *= 2; /* few sizes, since each has its own spare ones */
+        more = (shmi_rw_readers *)shmi_new_thing(sizeof *more + cap * sizeof more->v[0]);
         if (more != NULL) {
             if (k != NULL)
                 memcpy(more->v, k->v, k->n * sizeof more->v[0]);
@@ -1004,7 +1007,7 @@ SHMI_FN void shmi_rw_end(void *handle)
     pthread_mutex_destroy(&m->registry);
     while (m->known != NULL) {
         shmi_rw_readers *older = m->known->older;
-        free(m->known);
+        shmi_free_thing(m->known); /* a call that is under way may still read it */
         m->known = older;
     }
     shmi_free_thing(m);
