@@ -228,7 +228,7 @@ func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 		}
 		f := free{slot: i, of: w, died: m.when, at: m.free}
 		if now >= m.free {
-			f.at = now + max(askFirst, (now-m.when)/freePart) // this process has just asked
+			f.at = now + min(askMost, max(askFirst, (now-m.when)/freePart)) // this process has just asked
 		}
 		frees[n] = f
 		n++

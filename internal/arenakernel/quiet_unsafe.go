@@ -306,7 +306,7 @@ func (q *quietWatch) held() {
 		return
 	}
 	f := &q.frees[(q.asking-1)%quietTurns]
-	f.at = q.now + max(askFirst, (q.now-f.died)/freePart)
+	f.at = q.now + min(askMost, max(askFirst, (q.now-f.died)/freePart))
 }
 
 // hasAsked reports whether the question was asked before. If not, it counts as asked from now on. The questions

@@ -1,0 +1,20 @@
+//go:build linux && (amd64 || arm64) && gc && !race && !msan && !asan && !noasm
+
+package arenakernel
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A process may need an hour to give its memory back. The pause between two questions about it does not grow with that.
+func TestQuietWatchAsksAboutALongEndingInTime(t *testing.T) {
+	q := &quietWatch{asking: 1, now: time.Hour.Nanoseconds()}
+	q.held()
+	require.EqualValues(t, askMost, q.frees[0].at-q.now)
+	q.now = time.Millisecond.Nanoseconds()
+	q.held()
+	require.EqualValues(t, q.now/freePart, q.frees[0].at-q.now)
+}
