@@ -82,6 +82,8 @@ func (x *workerGroup) crashAt(point string, n int) {
 		dies = "cond.wait.woken"
 	} else if strings.HasPrefix(point, "future.reap.") {
 		dies = "future.claim.claimed"
+	} else if strings.HasPrefix(point, "barrier.reset.") {
+		dies = "barrier.arrive.counted"
 	}
 	p := x.launch(what, 2, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:1", point)))
 	begun := time.Now()
