@@ -92,12 +92,22 @@ func hands(t *testing.T, test func(t *testing.T, x, y *hand, a *arena.Arena)) {
 // sees it.
 func (x *hand) blocked(t testing.TB, o task) int {
 	t.Helper()
-	n := waitersOf(x.a, o.Name)
+	n := mostWaits(func() int { return waitersOf(x.a, o.Name) })
 	id := x.start(o)
-	eventually(t, fmt.Sprintf("%s of %s waits", o.Op, o.Name), func() string { return words(x.a) }, func() bool {
-		return waitersOf(x.a, o.Name) == n+1
-	})
+	describe := func() string {
+		return fmt.Sprintf("%d waits before, %d now\n%s", n, waitersOf(x.a, o.Name), words(x.a))
+	}
+	eventually(t, fmt.Sprintf("%s of %s waits", o.Op, o.Name), describe, func() bool { return waitersOf(x.a, o.Name) == n+1 })
 	return id
+}
+
+// mostWaits counts waiters. One that is awake for its periodic check is not among those that count sees,
+// so the largest of several counts is the right one.
+func mostWaits(count func() int) (n int) {
+	for range 10 {
+		n = max(n, count())
+	}
+	return n
 }
 
 // waitersOf is how many waits are in the queue of the object of that name, or sleep on its word.

@@ -264,7 +264,7 @@ func queued(a *arena.Arena, off arena.Offset) (n int) {
 // gateBlocked starts an order and returns when it waits at the object at off.
 func gateBlocked(t testing.TB, a *arena.Arena, x *actor, off arena.Offset, o order) int {
 	t.Helper()
-	n := queued(a, off)
+	n := mostWaits(func() int { return queued(a, off) })
 	id := x.start(o)
 	eventually(t, o.Op+" waits", x.dump, func() bool { return queued(a, off) == n+1 })
 	return id
