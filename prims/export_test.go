@@ -139,16 +139,6 @@ func (s *Semaphore) Queued() int {
 	return n
 }
 
-// BeginRepairOfSemaphore does what a reaper does that reads the Semaphore o now. The function that it
-// returns does the rest.
-func BeginRepairOfSemaphore(a *arena.Arena, o arenakernel.Object) (goOn func()) {
-	s := semaphoreToRepair((*arenakernel.Arena)(a), o)
-	if s == nil {
-		return func() {}
-	}
-	return func() { repairMonitor(s.mon, 0) }
-}
-
 // Object is the object under x.
 func (x *Waitable[S, E]) Object() arenakernel.Object { return x.object }
 

@@ -22,13 +22,14 @@ func (s *Semaphore) resolve(b *wakes) {
 
 func (s *Semaphore) account(w wait) {
 	n, owner := w.Wanted().Load(), w.Owner()
-	h := s.shareOf(owner.Slot())
+	slot := owner.Slot()
 	var c change
-	if n > s.pool() || h == nil {
+	if n > s.pool() || slot < 1 || slot > len(s.shares) {
 		s.mon.account(w, nil) // a peer wrote the owner
 		return
 	}
 	if !s.moves {
+		h := s.shares[slot-1]
 		if h.name.Load() == uint64(owner) {
 			c.set(&h.permits, h.permits.Load()+n)
 		} else {
@@ -39,7 +40,7 @@ func (s *Semaphore) account(w wait) {
 			s.mon.account(w, &c)
 			return
 		}
-	} else if h.name.Load() == uint64(owner) {
+	} else if h := s.shares[slot-1]; h.name.Load() == uint64(owner) {
 		c.set(&h.permits, h.permits.Load()+n) // a participant whose wait is queued has inherited the share
 	}
 	c.set(&s.words.free, s.words.free.Load()-n)
@@ -57,7 +58,7 @@ func (s *Semaphore) clear() {
 		return
 	}
 	free := s.size
-	for _, h := range s.shares().all {
+	for _, h := range s.shares {
 		free -= min(h.total(), free)
 	}
 	s.words.free.Store(free)
@@ -67,18 +68,18 @@ func (s *Semaphore) clear() {
 // that the dead participant may have written to.
 func (s *Semaphore) reap(dead func(arenakernel.ParticipantID) bool) {
 	if s.moves {
-		for _, h := range s.shares().all {
-			if s.unaccepted(h.semaphoreShare) > 0 && dead(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
-				s.takeBackGrants(h.semaphoreShare, h.name.Load())
+		for _, h := range s.shares {
+			if s.unaccepted(h) > 0 && dead(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
+				s.takeBackGrants(h, h.name.Load())
 			}
 		}
 		return
 	}
-	for _, h := range s.shares().all {
+	for _, h := range s.shares {
 		n := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)
 		if h.total() > 0 && dead(n) && s.mon.ended(n) {
 			var c change
-			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h.semaphoreShare).permits())
+			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits())
 			c.set(&h.permits, 0)
 			c.set(&h.fast, 0)
 			s.mon.commit(&c)
@@ -87,8 +88,8 @@ func (s *Semaphore) reap(dead func(arenakernel.ParticipantID) bool) {
 }
 
 func (s *Semaphore) holders(f func(arenakernel.ParticipantID)) {
-	for _, h := range s.shares().all {
-		if s.moves && s.unaccepted(h.semaphoreShare) > 0 || !s.moves && h.total() > 0 {
+	for _, h := range s.shares {
+		if s.moves && s.unaccepted(h) > 0 || !s.moves && h.total() > 0 {
 			f(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask))
 		}
 	}
