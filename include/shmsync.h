@@ -11580,12 +11580,12 @@ int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size,
  * often as a few did. */
 
 enum {
-    SHMI_FEW = 8, /* so many threads of a process wake ten times a second; more of them wake no more often all together */
+    SHMI_FEW = 8, /* the sleeping threads of a process wake 10 times as often a second as this number, however many they are */
     SHMI_CROWD_CHUNK = 64
 };
 #define SHMI_CROWD_MOST INT64_C(10000000000)  /* ns that a thread of a crowd sleeps at most */
 #define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* ns between two looks of the watcher at most */
-#define SHMI_CROWD_SHARE 300                     /* of its CPU the watcher takes one part for that, unless the looks come as seldom as this */
+#define SHMI_CROWD_SHARE 300                     /* the looks take at most one part in 300 of a CPU, or more if they come once a second and take longer */
 
 enum {
     SHMI_sleeperNone,
