@@ -62,6 +62,30 @@ func TestEventCrashOfTheSetter(t *testing.T) {
 	}
 }
 
+// The same while the periodic checks of the waiter's process leave the Event out, since nothing has happened to it for
+// a while.
+func TestEventCrashOfTheSetterWhileTheWaitRests(t *testing.T) {
+	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
+		t.Run(how, func(t *testing.T) {
+			a := newArena(t, nil)
+			e, err := prims.OpenEvent(a, "e", nil)
+			require.NoError(t, err)
+			x := sequencerActor(t, a, "waits")
+			for range 3 {
+				pending := x.ended(x.queues(t, a, e.Offset(), order{Op: "e.async", Object: "e"}))
+				x.must(t, order{Op: "e.rests", Object: "e"})
+				victim := eventVictim(t, a, how, "event.turn.before_wake", eventSet)
+				x.ok(t, pending)
+				e.Reset()
+				if how == "SHMSYNC_CRASHPOINT_STOP" {
+					victim.proc.Cont(t)
+				}
+			}
+			sound(t, a)
+		})
+	}
+}
+
 // A waiter dies, or stops for ever, when it has announced itself: the others go on.
 func TestEventCrashOfAWaiter(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {

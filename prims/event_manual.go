@@ -18,7 +18,7 @@ type manualEvent struct{ eventcount }
 func buildManualEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *manualEvent {
 	m := &manualEvent{}
 	// There is nothing to look for: each value of the word is a whole state, whoever dies.
-	m.eventcount.init(a, o, &arenakernel.At[eventWords](a, o.Body).count, "event.wait", func() {}, bare)
+	m.eventcount.init(a, o, &arenakernel.At[eventWords](a, o.Body).count, "event.wait", nil, bare)
 	return m
 }
 

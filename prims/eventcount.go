@@ -30,14 +30,19 @@ type eventcount struct {
 	opening *opening
 	op      string // the name of a wait in errors
 	// look carries out what a stopped or dead process left undone, and finds deaths. Waiters call
-	// it before they sleep, and so do the periodic checks.
+	// it before they sleep, and so do the periodic checks. It does nothing where the word says all.
 	look   func()
 	scan   func()        // looks for deaths that nobody has counted, at each periodic check and after a wake without a change; may be nil
 	looked atomic.Uint64 // the sequence at the last periodic check, plus 1
 }
 
+// init prepares a handle. look is nil if there is nothing that a death or a stop can leave undone but a wake.
 func (e *eventcount) init(a *arenakernel.Arena, o arenakernel.Object, w *eventcountWords, op string, look func(), bare bool) {
 	dev, ino := a.Segment().ID()
+	wordSaysAll := look == nil
+	if wordSaysAll {
+		look = func() {}
+	}
 	*e = eventcount{
 		words: w, a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset)), counts: countsOf(a, &w.counts), op: op, look: look,
 		list: park.WaitList{Arena: a, Word: low(&w.state), Raw: wordPtr(low(&w.state)), Poller: &w.poller},
@@ -46,7 +51,11 @@ func (e *eventcount) init(a *arenakernel.Arena, o arenakernel.Object, w *eventco
 		return
 	}
 	e.opening = newOpening(a, o)
-	e.queue = park.NewQueue(park.Config{WaitList: e.list, Object: o, Word: o.Body + eventcountStateOff, All: true, Check: e.check})
+	c := park.Config{WaitList: e.list, Object: o, Word: o.Body + eventcountStateOff, All: true, Check: e.check}
+	if wordSaysAll {
+		c.Rest = e.rest
+	}
+	e.queue = park.NewQueue(c)
 	e.opening.waitsIn(e.queue)
 	e.opening.end = func() { e.queue.Close() }
 }
@@ -183,6 +192,13 @@ func (e *eventcount) check() {
 		// the goroutines of that node. So this wakes those of this process without the node.
 		e.queue.DeliverAllAsOne()
 	}
+}
+
+// rest says how long the periodic checks find nothing: while the sequence is that of the last check, which woke all
+// that slept on an earlier one, and a process that changes it will find the announcement.
+func (e *eventcount) rest() (word *atomic.Uint64, value uint64, ok bool) {
+	s := e.load()
+	return &e.words.state, uint64(s), s.announced() && e.looked.Load() == uint64(s.sequence())+1
 }
 
 // wakeDead makes up for a wake that a death swallowed. After a change the word does not say that

@@ -129,6 +129,8 @@ func (s *sequencerStage) performEvent(o order, a *answer) error {
 		a.OK = e.TryWait()
 	case "e.wait":
 		e.Wait()
+	case "e.rests":
+		return waitUntil(timeout(), func() bool { return prims.Resting(s.a) > 0 })
 	case "e.wait.ctx":
 		return e.WaitContext(s.context(o))
 	case "e.async":

@@ -8,6 +8,7 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
 )
 
 // Overdue reports whether waits of s are to be ended.
@@ -48,6 +49,9 @@ func Sleeping(a *arena.Arena, off arena.Offset) (n int) {
 	})
 	return n
 }
+
+// Resting is how many queues of this process rest.
+func Resting(a *arena.Arena) int { return park.Resting((*arenakernel.Arena)(a)) }
 
 // Queued is how many waits of all processes are queued in the object at off.
 func Queued(a *arena.Arena, off arena.Offset) (n int) {

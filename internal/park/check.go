@@ -25,6 +25,7 @@ func (h *lot) checkPeriodically(q *Queue) {
 func (h *lot) runChecks() {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
+	var c checker
 	for {
 		select {
 		case <-tick.C:
@@ -37,10 +38,11 @@ func (h *lot) runChecks() {
 		h.mu.Unlock()
 		h.a.StampAnnounced()
 		h.nodePool.check()
-		kept := checkQueues(queues)
+		kept := c.check(queues)
+		h.resting.Store(int32(len(c.resting)))
 		h.mu.Lock()
 		h.checked = append(h.checked, kept...)
-		if len(h.checked) == 0 {
+		if len(h.checked) == 0 && len(c.resting) == 0 {
 			h.checking = false
 			h.mu.Unlock()
 			return
@@ -49,30 +51,12 @@ func (h *lot) runChecks() {
 	}
 }
 
-// checkQueues checks the queues that have waiters, and returns them.
-func checkQueues(queues []*Queue) (kept []*Queue) {
-	kept = queues[:0]
-	for _, q := range queues {
-		if q.Waiting() == 0 {
-			q.listed.Store(false)
-			// A waiter that entered before the store above found listed still set, and did not
-			// list the queue.
-			if q.Waiting() == 0 || q.listed.Swap(true) {
-				continue
-			}
-		}
-		kept = append(kept, q)
-		q.alive(q.config.Check)
-		q.recover()
-	}
-	return kept
-}
-
 // recover finds wakes that the poller cannot see. A releaser may have made our node ready and
 // then died or stopped before it pushed the node on the ready stack, or the node fell off the
 // stack: recover believes this only if two checks in a row find the node ready. Other goroutines
-// found no room for a node, or a peer took their node away: recover wakes all of them.
-func (q *Queue) recover() {
+// found no room for a node, or a peer took their node away: recover wakes all of them. It reports
+// whether there was nothing to find.
+func (q *Queue) recover() bool {
 	q.mu.Lock()
 	cut := q.first != nil && !q.reachable()
 	// For a moment, a wake that is about to be delivered looks like a cut node, too.
@@ -87,6 +71,7 @@ func (q *Queue) recover() {
 		// them.
 		q.deliver(nodeless)
 	}
+	return !cut && !ready
 }
 
 // reachable reports whether a releaser finds our node, and finds it waiting or ready. A peer that

@@ -32,6 +32,8 @@ type lot struct {
 	checking bool                          // guarded by: mu; the periodic checker runs
 	polling  bool                          // guarded by: mu; the poller runs
 
+	resting atomic.Int32 // how many queues rest
+
 	running sync.WaitGroup // the periodic checker and the poller
 	end     chan struct{}
 

@@ -91,6 +91,11 @@ type Config struct {
 	// Check looks at the object's own words for something that a waiter should
 	// have been told. It is called ten times a second while anybody waits.
 	Check func()
+	// Rest returns a word that is changed before a waiter is owed a wake, and a value of it at which
+	// none was owed after the last Check. While the word has that value, Check is called every
+	// few seconds only. It reports false if it does not know of such a value. It is nil where there is
+	// no such word.
+	Rest func() (word *atomic.Uint64, value uint64, ok bool)
 	// Miss is called when a wake for one waiter finds no waiter here: it passes the wake on. It
 	// is nil where wakes are for all.
 	Miss func()

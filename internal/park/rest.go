@@ -1,0 +1,113 @@
+package park
+
+import (
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// resting is a queue with waiters to whom nobody owes a wake, and two words of the arena: one that is changed before
+// a wake is owed, and the queue's poller node. While the two are what they were at the last check, the next check
+// would find nothing. It reads these words, and not the queue, its locks and its list.
+type resting struct {
+	q     *Queue
+	word  *atomic.Uint64
+	node  *atomic.Uint32
+	value uint64
+	state arenakernel.NodeWord
+	until uint32 // the queue is checked in this tick whatever the words are
+}
+
+// A queue rests for restTicks to twice as many periodic checks, 6 to 13 seconds. The checks between tell whether a
+// releaser still finds the poller node, which only a peer that overwrites the list prevents.
+const restTicks = 64
+
+// The poller node of a resting queue is read in every eighth check. If a releaser made it ready and stopped, the next
+// change of the word finds the queue by the next check in any case.
+const nodeTicks = 8
+
+// checker is what the periodic checker of a lot keeps from one tick to the next.
+type checker struct {
+	tick    uint32
+	rests   uint32 // how many queues were put to rest, so that not all are checked in the same tick
+	resting []resting
+}
+
+// check checks the queues that have waiters, and those whose words have changed while they rested. It returns the
+// queues that are to be checked at the next tick.
+func (c *checker) check(queues []*Queue) (kept []*Queue) {
+	c.tick++
+	rest := 0 // how many still rest
+	for i := range c.resting {
+		r := &c.resting[i]
+		nodeToo := (c.tick+uint32(i))%nodeTicks == 0
+		if r.word.Load() != r.value || r.until == c.tick || nodeToo && r.node.Load() != uint32(r.state) {
+			queues = append(queues, r.q)
+			continue
+		}
+		if rest < i {
+			c.resting[rest] = *r
+		}
+		rest++
+	}
+	clear(c.resting[rest:])
+	c.resting = c.resting[:rest]
+	kept = queues[:0]
+	for _, q := range queues {
+		switch waits, rest := q.check(); {
+		case !waits:
+		case rest.q != nil:
+			c.rests++
+			rest.until = c.tick + restTicks + c.rests%restTicks
+			c.resting = append(c.resting, rest)
+		default:
+			kept = append(kept, q)
+		}
+	}
+	return kept
+}
+
+// check checks a queue. It reports whether anybody waits there, and how the queue may rest.
+func (q *Queue) check() (waits bool, rest resting) {
+	if q.Waiting() == 0 {
+		q.listed.Store(false)
+		// A waiter that entered before the store above found listed still set, and did not
+		// list the queue.
+		if q.Waiting() == 0 || q.listed.Swap(true) {
+			return false, resting{}
+		}
+	}
+	q.alive(func() {
+		q.config.Check()
+		if q.config.Rest != nil {
+			rest = q.rest()
+		}
+	})
+	if !q.recover() {
+		return true, resting{}
+	}
+	return true, rest
+}
+
+// rest returns how the queue may rest, or nothing. The caller has checked the object.
+func (q *Queue) rest() resting {
+	word, value, ok := q.config.Rest()
+	if !ok {
+		return resting{}
+	}
+	q.mu.Lock()
+	off := q.node
+	q.mu.Unlock()
+	n, err := q.Arena.NodeAt(off)
+	if off == 0 || err != nil {
+		return resting{}
+	}
+	state := n.Load()
+	if state.State() != arenakernel.NodeWaiting {
+		return resting{}
+	}
+	return resting{q: q, word: word, value: value, node: n.Word(), state: state}
+}
+
+// Resting reports how many queues of this process rest, for tests.
+func Resting(a *arenakernel.Arena) int { return int(lotOf(a).resting.Load()) }

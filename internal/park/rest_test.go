@@ -1,0 +1,134 @@
+//go:build linux
+
+package park
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+// calm is a queue with a waiter to whom nobody owes a wake. The test is its periodic checker.
+type calm struct {
+	*place
+	me     *waiter
+	word   atomic.Uint64 // what Rest returns; it stands for a word of the object
+	knows  bool          // whether Rest knows of a value
+	checks int           // how often Check has run
+	by     checker
+	listed []*Queue
+}
+
+func newCalm(t *testing.T) *calm {
+	b := newNodePool(t)
+	c := &calm{place: b.place(b.object()), knows: true}
+	c.config.Check = func() { c.checks++ }
+	c.config.Rest = func() (*atomic.Uint64, uint64, bool) { return &c.word, c.word.Load(), c.knows }
+	require.True(t, c.Enter())
+	t.Cleanup(func() {
+		if c.Waiting() > 0 { // Close waits for it
+			c.Exit()
+		}
+	})
+	c.me = c.enter()
+	c.listed = []*Queue{c.Queue}
+	return c
+}
+
+// ticks makes n periodic checks, and returns how often Check has run in them.
+func (c *calm) ticks(n int) int {
+	before := c.checks
+	for range n {
+		c.listed = c.by.check(c.listed)
+	}
+	return c.checks - before
+}
+
+// A queue rests while its words stay the same, and is checked at the next tick when the first word has changed.
+func TestRestingQueueIsCheckedWhenItsWordChanges(t *testing.T) {
+	c := newCalm(t)
+	require.Equal(t, 1, c.ticks(1))
+	for range 3 {
+		require.Zero(t, c.ticks(restTicks-1))
+		c.word.Add(1)
+		require.Equal(t, 1, c.ticks(1))
+	}
+}
+
+// A resting queue whose poller node a releaser has made ready is checked soon, and then in every tick.
+func TestRestingQueueIsCheckedWhenItsNodeIsReady(t *testing.T) {
+	c := newCalm(t)
+	c.ticks(1)
+	c.mark()
+	require.Positive(t, c.ticks(nodeTicks))
+	require.Equal(t, 1, c.ticks(1), "twice in a row, it takes a node that stays ready")
+	require.Equal(t, arenakernel.NodeIdle, c.state())
+	<-c.me.wake
+}
+
+// A queue does not rest for ever: a peer may have taken its node off the list.
+func TestRestingQueueIsCheckedNowAndThen(t *testing.T) {
+	c := newCalm(t)
+	c.ticks(1)
+	for range 5 {
+		require.Positive(t, c.ticks(2*restTicks))
+	}
+	c.Poller.Store(0)
+	require.Positive(t, c.ticks(2*restTicks+2))
+	<-c.me.wake
+}
+
+// Queues that began to rest together are not all checked in the same tick again.
+func TestRestingQueuesAreCheckedByTurns(t *testing.T) {
+	b := newNodePool(t)
+	var word atomic.Uint64
+	var by checker
+	var queues []*Queue
+	checks := 0
+	for range 4 * restTicks {
+		p := b.place(b.object())
+		p.config.Check = func() { checks++ }
+		p.config.Rest = func() (*atomic.Uint64, uint64, bool) { return &word, 0, true }
+		require.True(t, p.Enter())
+		t.Cleanup(p.Exit)
+		p.enter()
+		queues = append(queues, p.Queue)
+	}
+	queues = by.check(queues)
+	require.Empty(t, queues)
+	for range 3 * restTicks {
+		checks = 0
+		queues = by.check(queues)
+		require.LessOrEqual(t, checks, 8)
+	}
+}
+
+// A queue does not rest if the object does not know of a value, or without a goroutine that a releaser would find
+// by the node.
+func TestQueueThatMayNotRest(t *testing.T) {
+	c := newCalm(t)
+	c.knows = false
+	require.Equal(t, 10, c.ticks(10))
+	c.knows = true
+	c.delist(c.me)
+	require.Equal(t, 10, c.ticks(10), "its call is on the way to sleep, or back")
+	c.Exit()
+	require.Zero(t, c.ticks(1))
+	require.Empty(t, c.listed)
+	require.Empty(t, c.by.resting)
+}
+
+// A queue whose waiters have gone is forgotten.
+func TestRestingQueueWithoutWaiters(t *testing.T) {
+	c := newCalm(t)
+	c.ticks(1)
+	c.delist(c.me)
+	c.Exit()
+	c.ticks(nodeTicks)
+	require.Empty(t, c.listed)
+	require.Empty(t, c.by.resting)
+	require.Equal(t, 1, c.checks)
+}

@@ -1,0 +1,59 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// BenchmarkIdleWaits measures the CPU time that a process takes while its goroutines wait, each for an Event of its
+// own, and nothing happens. SHMSYNC_TEST_CROWD is their number; the default is 1,000. It prints percents of a CPU.
+func BenchmarkIdleWaits(b *testing.B) {
+	n := 1000
+	if v, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_CROWD")); err == nil {
+		n = v
+	}
+	b.Run(fmt.Sprintf("events=%d", n), func(b *testing.B) {
+		a := newArena(b, &arena.Options{Size: int64(16<<20 + 1024*n)})
+		events := make([]*prims.Event, n)
+		for i := range events {
+			var err error
+			events[i], err = prims.OpenEvent(a, "", nil)
+			require.NoError(b, err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var waiting sync.WaitGroup
+		for _, e := range events {
+			waiting.Go(func() { e.WaitContext(ctx) })
+		}
+		for i := range events {
+			for !events[i].State().Waiting {
+				<-after(time.Millisecond)
+			}
+		}
+		const window = time.Second
+		runtime.GC()
+		for range 3 { // until the checks have seen each Event twice
+			<-after(window)
+		}
+		cpu, start := cpuTime(), time.Now()
+		for range b.N {
+			<-after(window)
+		}
+		b.ReportMetric(100*float64(cpuTime()-cpu)/float64(time.Since(start)), "%cpu")
+		cancel()
+		waiting.Wait()
+	})
+}
