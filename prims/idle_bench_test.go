@@ -25,35 +25,39 @@ func BenchmarkIdleWaits(b *testing.B) {
 	if v, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_CROWD")); err == nil {
 		n = v
 	}
-	b.Run(fmt.Sprintf("events=%d", n), func(b *testing.B) {
-		a := newArena(b, &arena.Options{Size: int64(16<<20 + 1024*n)})
-		events := make([]*prims.Event, n)
-		for i := range events {
-			var err error
-			events[i], err = prims.OpenEvent(a, "", nil)
-			require.NoError(b, err)
+	for what, mode := range map[string]prims.EventMode{"events": prims.EventManualReset, "auto-reset": prims.EventAutoReset} {
+		b.Run(fmt.Sprintf("%s=%d", what, n), func(b *testing.B) { idleWaits(b, n, mode) })
+	}
+}
+
+func idleWaits(b *testing.B, n int, mode prims.EventMode) {
+	a := newArena(b, &arena.Options{Size: int64(16<<20 + 8192*n)})
+	events := make([]*prims.Event, n)
+	for i := range events {
+		var err error
+		events[i], err = prims.OpenEvent(a, "", &prims.EventOptions{Mode: mode})
+		require.NoError(b, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var waiting sync.WaitGroup
+	for _, e := range events {
+		waiting.Go(func() { e.WaitContext(ctx) })
+	}
+	for i := range events {
+		for s := events[i].State(); !s.Waiting; s = events[i].State() {
+			<-after(time.Millisecond)
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		var waiting sync.WaitGroup
-		for _, e := range events {
-			waiting.Go(func() { e.WaitContext(ctx) })
-		}
-		for i := range events {
-			for !events[i].State().Waiting {
-				<-after(time.Millisecond)
-			}
-		}
-		const window = time.Second
-		runtime.GC()
-		for range 3 { // until the checks have seen each Event twice
-			<-after(window)
-		}
-		cpu, start := cpuTime(), time.Now()
-		for range b.N {
-			<-after(window)
-		}
-		b.ReportMetric(100*float64(cpuTime()-cpu)/float64(time.Since(start)), "%cpu")
-		cancel()
-		waiting.Wait()
-	})
+	}
+	const window = time.Second
+	runtime.GC()
+	for range 3 { // until the checks have seen each Event twice
+		<-after(window)
+	}
+	cpu, start := cpuTime(), time.Now()
+	for range b.N {
+		<-after(window)
+	}
+	b.ReportMetric(100*float64(cpuTime()-cpu)/float64(time.Since(start)), "%cpu")
+	cancel()
+	waiting.Wait()
 }
