@@ -127,6 +127,9 @@ func TestHelperIsCheckedBeforeEachRun(t *testing.T) {
 	content[len(content)/2] ^= 1
 	require.NoError(t, os.WriteFile(helper, content, 0o700))
 	require.ErrorContains(t, h.Check(), "digest")
+	removed, err := os.Open(helper)
+	require.NoError(t, err)
+	defer removed.Close() // so that the next helper does not get its inode
 	require.NoError(t, os.Remove(helper))
 	require.NoError(t, os.Symlink("/bin/true", helper))
 	require.Error(t, h.Check(), "a symbolic link")
