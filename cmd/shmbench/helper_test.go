@@ -48,7 +48,7 @@ func plant(t *testing.T, cache string) (helper, marker string) {
 func measureFutex(t *testing.T, marker string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := realMain([]string{"uncontended", "--prim=c:futex", "--time=5ms", "--count=1", "--cc=cc"}, &out, &errs)
+	code := realMain([]string{"uncontended", "--prim=c:futex", "--time=5ms", "--count=1", "--cc=cc", "--timeout=1m"}, &out, &errs)
 	require.NoFileExists(t, marker, "the planted file was run")
 	require.Equal(t, exitOK, code, "%s%s", out.String(), errs.String())
 	require.NotContains(t, errs.String(), "skipped")
