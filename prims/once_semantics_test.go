@@ -73,7 +73,7 @@ func TestOnceBetweenProcesses(t *testing.T) {
 	defer cancel()
 	require.Equal(t, context.DeadlineExceeded, o.DoContext(ctx, func() { t.Error("a second one") }))
 	require.False(t, o.Done())
-	require.Equal(t, 1, queued(a, o.Offset()))
+	stillQueued(t, a, o.Offset(), 1)
 	x.must(t, order{Op: "unblock"})
 	require.True(t, x.wait(t, running).OK)
 	require.False(t, y.wait(t, id).OK, "run twice")
