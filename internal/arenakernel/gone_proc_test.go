@@ -185,10 +185,11 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		"init":                  {1, startOf(1)},
 		"the process that asks": {uint32(os.Getpid()), startOf(os.Getpid())},
 		"a stranger":            {uint32(os.Getppid()), start},
-		"a dead stranger":       {uint32(zombie.Pid), start},
-		"no start":              {uint32(zombie.Pid), 0},
-		"a thread of it":        {uint32(m.TID), start},
-		"another start":         {pid, start + 1},
+		// Not start: a process that began in the same tick of 10 ms has that, too.
+		"a dead stranger": {uint32(zombie.Pid), startOf(zombie.Pid) + 1},
+		"no start":        {uint32(zombie.Pid), 0},
+		"a thread of it":  {uint32(m.TID), start},
+		"another start":   {pid, start + 1},
 	} {
 		a.u32(s + slotPID).Store(id.pid)
 		a.u64(s + slotStart).Store(id.start)
