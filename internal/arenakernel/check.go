@@ -217,13 +217,7 @@ func (c *checker) checkRecords() {
 		}
 		object := Offset(c.peek64(off + recordObject))
 		c.guard(object)
-		listed := false
-		if c.isObject(object) {
-			c.eachRecord(object, 0, func(r block, _ int) bool {
-				listed = r == b
-				return !listed
-			})
-		}
+		listed := c.isObject(object) && c.listsRecord(object, b)
 		if !listed && !c.goes(object) && b.load() == w {
 			c.bad("the slot record at %v is not on the list of the object at %v", off, object)
 		}

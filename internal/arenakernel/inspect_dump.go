@@ -74,7 +74,7 @@ func (i *Inspector) objectsOnly(off uint64, b []byte) {
 			continue
 		}
 		at = uint64(blk.off) + blk.size
-		if blk.load().recordSlot() != 0 {
+		if a.isRecord(blk, blk.load()) {
 			each(uint64(blk.off), blk.size, func(dst, src []byte) { copy(dst, src) })
 		}
 		if blk.load().kind() != blockObject {

@@ -175,3 +175,51 @@ func TestInspectParts(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 }
+
+// A report contains the slot record of a maker that was stopped before it published the block, and counts it for
+// its object. It contains no other block that is being made.
+func TestInspectRecordOfStoppedMaker(t *testing.T) {
+	a, path := inspected(t, Options{})
+	const held, secret = 0x4e1d4e1d4e1d4e1d, 0x5ec7e75ec7e75ec7
+	o, records := withSlotRecords(t, "x", a)
+	a.u64(records[0] + 64).Store(held)
+	b, ok := a.locate(records[0])
+	require.True(t, ok)
+	require.True(t, b.swap(makeRecordWord(1), makeBlock(blockClaimed, a.self)))
+	claimed, err := a.claim(128, 1)
+	require.NoError(t, err)
+	copy(a.slice(claimed, SlotRecordHeader), a.slice(records[0], SlotRecordHeader))
+	a.u64(claimed + 64).Store(secret)
+
+	i, err := Inspect(path)
+	require.NoError(t, err)
+	defer i.Close()
+	usage := i.Usage()
+	require.EqualValues(t, 384+128, usage.Objects[o.Offset], "%v", usage)
+	require.EqualValues(t, 128, usage.Other)
+	found := map[uint64]int{}
+	require.NoError(t, i.EachPart(false, func(off uint64, b []byte) error {
+		for k := 0; k+8 <= len(b); k += 8 {
+			found[binary.LittleEndian.Uint64(b[k:])]++
+		}
+		return nil
+	}))
+	require.Equal(t, 1, found[held])
+	require.Zero(t, found[secret])
+}
+
+// An Inspector reads the slot record of a stopped maker before it reads the waits, so no hold in its copy is later
+// than the waits there.
+func TestInspectReadsClaimedRecordsBeforeWaits(t *testing.T) {
+	a, path := inspected(t, Options{})
+	_, records := withSlotRecords(t, "x", a)
+	b, ok := a.locate(records[0])
+	require.True(t, ok)
+	require.True(t, b.swap(makeRecordWord(1), makeBlock(blockClaimed, a.self)))
+	i, err := Inspect(path)
+	require.NoError(t, err)
+	defer i.Close()
+	i.a.findWaitsOfCopy()
+	a.u64(records[0] + 64).Store(1)
+	require.Zero(t, i.a.u64(records[0]+64).Load())
+}

@@ -6,7 +6,7 @@ type Usage struct {
 	Objects map[Offset]uint64 // by object: the bytes of its header, its body and its slot records, each rounded up to its block
 	Nodes   uint64            // wait nodes
 	Blocks  uint64            // blocks of Alloc
-	Other   uint64            // blocks that are being made or taken apart, and slot records of no object
+	Other   uint64            // blocks that are being made or taken apart, but for slot records on the list of an object
 }
 
 // Usage adds up the blocks of the heap.
@@ -22,10 +22,12 @@ func (i *Inspector) Usage() Usage {
 			u.Nodes += size
 		case kind == blockRaw && w.recordSlot() == 0:
 			u.Blocks += size
-		case kind == blockRaw:
-			records[Offset(a.peek64(off+recordObject))] += size
 		default:
-			u.Other += size
+			if b, ok := a.locate(off); ok && a.isRecord(b, w) {
+				records[Offset(a.peek64(off+recordObject))] += size
+			} else {
+				u.Other += size
+			}
 		}
 		return true
 	})

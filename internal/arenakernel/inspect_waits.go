@@ -27,7 +27,7 @@ func (a *Arena) findWaitsOfCopy() {
 func (i *Inspector) readWaitsLast() {
 	a := i.a
 	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
-		if w.recordSlot() != 0 {
+		if b, ok := a.locate(off); ok && a.isRecord(b, w) {
 			i.img.Fetch(uint64(off), size)
 		} else if w.kind() == blockObject {
 			if h, err := a.headerAt(off); err == nil {

@@ -194,6 +194,30 @@ func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
 	return b, slot, w == makeRecordWord(slot) || w.kind() == blockClaimed && w.participant().Slot() == slot
 }
 
+// isRecord reports whether b, whose word is w, is a slot record. The maker of a record that is on the list
+// of its object may not have published the block yet.
+//
+// Preconditions: as for listsRecord, unless b is published.
+func (c *core) isRecord(b block, w blockWord) bool {
+	if w.kind() != blockClaimed {
+		return w.recordSlot() != 0
+	}
+	object := Offset(c.peek64(b.off + recordObject))
+	o, ok := c.locate(object)
+	return ok && o.size >= objectHeader && o.load().kind() == blockObject && c.listsRecord(object, b)
+}
+
+// listsRecord reports whether the list of an object has the slot record b.
+//
+// Preconditions: this participant guards the object, or reads a copy of the arena.
+func (c *core) listsRecord(object Offset, b block) (listed bool) {
+	c.eachRecord(object, 0, func(r block, _ int) bool {
+		listed = r == b
+		return !listed
+	})
+	return listed
+}
+
 // keepRecord publishes a block that a dead participant had claimed, if it is a slot record that the
 // dead one had pushed. It reports whether it is. The bytes of a claimed block may be anything, so
 // only the list of the object says what the block is. The caller is the reaper of the dead
