@@ -19544,7 +19544,8 @@ SHMI_FN shmi_barrier_slot *shmi_barrier_slot_of(struct shmi_barrier *x, uint32_t
     if (__atomic_load_n(&x->head, __ATOMIC_ACQUIRE) != head) {
         shmi_record_walk v;
         for (shmi_walk_records(a, &v, x->e.o.off, sizeof(shmi_barrier_slot)); shmi_next_record(a, &v);)
-            __atomic_store_n(&x->of[v.slot - 1], (shmi_barrier_slot *)shmi_ptr(a, v.b.off, sizeof(shmi_barrier_slot), 8), __ATOMIC_RELEASE);
+            if (__atomic_load_n(&x->of[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a record that is known stays known, whatever a peer makes of the list */
+                __atomic_store_n(&x->of[v.slot - 1], (shmi_barrier_slot *)shmi_ptr(a, v.b.off, sizeof(shmi_barrier_slot), 8), __ATOMIC_RELEASE);
         __atomic_store_n(&x->head, head, __ATOMIC_RELEASE);
     }
     return __atomic_load_n(&x->of[slot - 1], __ATOMIC_ACQUIRE);

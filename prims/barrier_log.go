@@ -18,23 +18,33 @@ var (
 type barrierSlots struct {
 	head uint32         // the latest slot record when the list was read
 	of   []*barrierSlot // by slot, from slot 1; nil for a slot that has none
-	err  error          // what is wrong with the list
+	err  error          // an error in the list
 }
 
-// slots returns all slot records. A participant has its record on the list before it commits a change that
-// names a word of it.
+// slots returns all slot records. A record that is known stays known, whatever a peer makes of the list.
+// A participant has its record on the list before it commits a change that names a word of it.
 func (x *Barrier) slots() *barrierSlots {
-	r := x.known.Load()
-	if head := x.records.Load(); r == nil || r.head != head {
-		r = &barrierSlots{head: head}
+	for {
+		known, head := x.known.Load(), x.records.Load()
+		if known != nil && known.head == head {
+			return known
+		}
+		r := &barrierSlots{head: head}
+		if known != nil {
+			r.of = slices.Clone(known.of)
+		}
 		r.err = x.a.EachSlotRecord(x.object, barrierSlotBytes, func(off arenakernel.Offset, slot int) bool {
 			r.of = slices.Concat(r.of, make([]*barrierSlot, max(slot-len(r.of), 0)))
-			r.of[slot-1] = arenakernel.SlotRecordAt[barrierSlot](x.a, off)
+			if r.of[slot-1] == nil {
+				r.of[slot-1] = arenakernel.SlotRecordAt[barrierSlot](x.a, off)
+			}
 			return true
 		})
-		x.known.Store(r)
+		// The loop ends: if the swap fails, another goroutine has read the list.
+		if x.known.CompareAndSwap(known, r) {
+			return r
+		}
 	}
-	return r
 }
 
 func (x *Barrier) slotOf(slot int) *barrierSlot {
@@ -55,8 +65,8 @@ func (x *Barrier) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint
 
 func (x *Barrier) load() counterWord { return x.recordLog.load() }
 
-// at reads the state that c stands for. ok is false if the commit word has changed from c: then parts of
-// what was read may be of later states.
+// at reads the state that c stands for. ok is false if the commit word has changed from c: then s may have
+// parts of later states.
 func (x *Barrier) at(c counterWord) (s barrierState, ok bool, err error) {
 	if err := x.complete(c); err != nil {
 		return s, false, err
@@ -283,8 +293,8 @@ func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// seen is the state as it will be when all known deaths have been reaped, for State and tools. Its slots are
-// what is left of the shares, by slot.
+// seen is the state as it will be when all known deaths have been reaped, for State and tools. shares are
+// the shares that will be left then, by slot.
 func (x *Barrier) seen() (s barrierState, shares []barrierShare, err error) {
 	for {
 		// The loop ends: each turn follows a change by another call.

@@ -139,6 +139,9 @@ func (s *Semaphore) Queued() int {
 	return n
 }
 
+// HasRecordOf reports whether x knows the record of a slot.
+func (x *Barrier) HasRecordOf(slot int) bool { return x.slotOf(slot) != nil }
+
 // Object is the object under x.
 func (x *Waitable[S, E]) Object() arenakernel.Object { return x.object }
 

@@ -14,7 +14,7 @@ import (
 type readerWords struct {
 	head  uint32 // the latest slot record when the list was read
 	words []slotReaderWord
-	err   error // an error in the list; words has the slots before it
+	err   error // an error in the list; words has the slots before it, and those that were known earlier
 }
 
 // slotReaderWord is the reader word of a slot.
@@ -39,18 +39,25 @@ func readReaderWords(a *arenakernel.Arena, o arenakernel.Object) *readerWords {
 	return r
 }
 
-// readerWords returns all reader words of m.
+// readerWords returns all reader words of m. A word that is known stays known, at its place, whatever a
+// peer makes of the list.
 //
 // A writer closes the gate before it calls readerWords. A reader has its record on the list before
 // it adds to its word, and then looks at the gate. So a writer that misses the record is a writer
 // whose gate the reader sees.
 func (m *RWMutex) readerWords() *readerWords {
-	if r := m.known.Load(); r.head == m.records.Load() {
-		return r
+	for {
+		known := m.known.Load()
+		if known.head == m.records.Load() {
+			return known
+		}
+		r := readReaderWords(m.a, m.object)
+		r.words = withKnown(known.words, r.words, func(w slotReaderWord) int { return w.slot }, m.a.MaxParticipants())
+		// The loop ends: if the swap fails, another goroutine has read the list.
+		if m.known.CompareAndSwap(known, r) {
+			return r
+		}
 	}
-	r := readReaderWords(m.a, m.object)
-	m.known.Store(r)
-	return r
 }
 
 // firstReader is the first place in readerWords, from place at on, whose participant reads, or 0.
