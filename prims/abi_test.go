@@ -42,8 +42,10 @@ var abiStructs = map[string]reflect.Type{
 	"List of waits":        reflect.TypeFor[listWords](),
 	"Semaphore":            reflect.TypeFor[semaphoreWords](),
 	"Share of a semaphore": reflect.TypeFor[semaphoreShare](),
-	"Waitable":             reflect.TypeFor[waitableWords](),
-	"Hold of a waitable":   reflect.TypeFor[waitableHold](),
+
+	"Slot record of a Semaphore": reflect.TypeFor[semaphoreRecord](),
+	"Waitable":                   reflect.TypeFor[waitableWords](),
+	"Hold of a waitable":         reflect.TypeFor[waitableHold](),
 
 	"Sequencer":        reflect.TypeFor[sequenceWords](),
 	"Event":            reflect.TypeFor[eventWords](),
@@ -61,7 +63,7 @@ var abiStructs = map[string]reflect.Type{
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Auto-reset Event",
+	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Auto-reset Event",
 }
 
 // abiKinds are the kinds of the objects.

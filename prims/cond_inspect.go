@@ -14,7 +14,7 @@ func inspectCond(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspect
 	i := inspect(a, o)
 	st := k.state()
 	i.State = fmt.Sprintf("%d waiting, %d woken", st.Waiting, st.Woken)
-	i.monitor(&k.words.mon)
+	i.monitor(k.words.mon.places())
 	i.waits(inQueue, "signal", nil)
 	return i.Inspection
 }

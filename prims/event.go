@@ -115,7 +115,7 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 	e := &Event{object: o, mode: mode}
 	if mode == eventAuto {
 		e.auto = buildAutoEvent(a, o, bare)
-		e.opening, e.spin, e.key = e.auto.mon.opening, &e.auto.mon.words.spin, e.auto.mon.key
+		e.opening, e.spin, e.key = e.auto.mon.opening, e.auto.mon.words.spin, e.auto.mon.key
 	} else {
 		e.manual = buildManualEvent(a, o, bare)
 		e.opening, e.spin, e.key = e.manual.opening, &e.manual.words.spin, e.manual.key

@@ -17,7 +17,7 @@ func inspectEvent(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 		x := buildAutoEvent(a, o, true)
 		set = x.load().place() == tokenSet
 		i.word("value", x.state.Load(), "%v", x.load())
-		i.monitor(&x.words.sequence.mon)
+		i.monitor(x.words.sequence.mon.places())
 		i.waits(inQueue, what, nil)
 	} else {
 		m := buildManualEvent(a, o, true)

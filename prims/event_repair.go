@@ -33,5 +33,5 @@ func checkEvent(a *arenakernel.Arena, o arenakernel.Object) error {
 	if err != nil || mode != eventAuto {
 		return err
 	}
-	return checkMutexWords(o, &buildAutoEvent(a, o, true).mon.words.queueLock)
+	return checkMutexWords(o, buildAutoEvent(a, o, true).mon.words.queueLock)
 }

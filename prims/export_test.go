@@ -139,6 +139,26 @@ func (s *Semaphore) Queued() int {
 	return n
 }
 
+// BeginRepairOfSemaphore does what a reaper does that reads the Semaphore o now. The function that it
+// returns does the rest.
+func BeginRepairOfSemaphore(a *arena.Arena, o arenakernel.Object) (goOn func()) {
+	s := semaphoreToRepair((*arenakernel.Arena)(a), o)
+	if s == nil {
+		return func() {}
+	}
+	return func() { repairMonitor(s.mon, 0) }
+}
+
+// Redo carries out a redo log that makes n permits of s free, as the next holder of the queue lock does after
+// a death.
+func (s *Semaphore) Redo(n uint64) error {
+	log := &s.mon.words.redo[0]
+	log.at.Store(uint64(offsetIn(s.mon.words.queueLock, s.mon.at, &s.words.free)))
+	log.to.Store(n)
+	s.mon.words.redone.Store(1)
+	return s.mon.redoLog()
+}
+
 // HasRecordOf reports whether x knows the record of a slot.
 func (x *Barrier) HasRecordOf(slot int) bool { return x.slotOf(slot) != nil }
 

@@ -12,7 +12,7 @@ func inspectFairMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 	word := f.ownerWord()
 	i.State = word.String()
 	on := i.owner(word, f.diedName())
-	i.monitor(&f.words.mon)
+	i.monitor(f.words.mon.places())
 	i.date(on, f.mon.counts)
 	i.dateByFirst(on)
 	i.waits(inQueue, "lock", on)

@@ -127,7 +127,7 @@ func (i *inspection) wakeWord(name string, v uint32) {
 }
 
 // queueLock adds the queue lock of a monitor, whose words are at off in the body.
-func (i *inspection) queueLock(off arenakernel.Offset, w *monitorWords) {
+func (i *inspection) queueLock(off arenakernel.Offset, w monitorPlaces) {
 	o := ownerWord(w.queueLock.owner.Load())
 	if h := ownerHold(o); h.Owner != 0 && h.Mode != arenakernel.HoldReserved {
 		h.Mode = arenakernel.HoldQueueLock
@@ -148,7 +148,7 @@ func (i *inspection) queueLock(off arenakernel.Offset, w *monitorWords) {
 }
 
 // monitor adds the monitor at the head of a body.
-func (i *inspection) monitor(w *monitorWords) {
+func (i *inspection) monitor(w monitorPlaces) {
 	i.Counts = countsOf(i.a, &w.queueLock.counts).tell()
 	i.Spin = spinText(w.spin.Load())
 	i.queueLock(0, w)

@@ -42,14 +42,17 @@ type monitor struct {
 	queueLock *Mutex
 	a         *arenakernel.Arena
 	object    arenakernel.Object
-	words     *monitorWords
-	at        arenakernel.Offset // offset of words
+	words     monitorPlaces
+	at        arenakernel.Offset // offset of the queue lock
 	rules     rules
 	key       race.Key
 	counts    *countWords // the counters of the object; nil if the arena does not count
 	// mine tells whether a wait belongs to this monitor, if the object has several monitors; nil
 	// if this monitor is the only one.
-	mine    func(wait) bool
+	mine func(wait) bool
+	// logged returns the word at an offset that is not in the body, or nil if the redo log may not
+	// name that word. It is nil if the redo log may name words of the body only.
+	logged  func(arenakernel.Offset) *atomic.Uint64
 	opening *opening
 	// without is this participant while it leaves, and 0 before.
 	without arenakernel.ParticipantID
@@ -86,34 +89,6 @@ type rules interface {
 	// holders calls f for the participants for which others wait. It is called without the queue
 	// lock.
 	holders(f func(arenakernel.ParticipantID))
-}
-
-// buildMonitor makes this process's handle on the monitor at off in the body of o. A reaper's
-// handle is bare: it cannot wait.
-func buildMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, r rules, bare bool) *monitor {
-	m := &monitor{a: a, object: o, words: arenakernel.At[monitorWords](a, off), at: off, rules: r}
-	m.deaths.Store(a.Deaths() - 1) // one less than the count of deaths, so that the first check reaps
-	opt := &MutexOptions{Repair: m.replay}
-	if bare {
-		m.queueLock = buildBareMutex(a, o, off, opt)
-	} else {
-		m.queueLock = buildMutexAt(a, o, off, opt)
-		m.queueLock.queue.ServeToTheEnd()
-		m.queueLock.alsoCheck = m.check
-	}
-	m.queueLock.queueLock, m.queueLock.internal = true, true
-	m.setOpening(m.queueLock.opening)
-	m.key = m.queueLock.key
-	m.counts = countsOf(a, &m.words.queueLock.counts)
-	return m
-}
-
-// setOpening says to which opening the monitor belongs. If the object has more parts, its maker
-// also says how those end.
-func (m *monitor) setOpening(p *opening) {
-	m.opening, m.queueLock.opening = p, p
-	p.waitsIn(m.queueLock.queue)
-	p.end = m.queueLock.end
 }
 
 // enterAtOnce takes the queue lock if one instruction is enough. The compiler inlines it.
@@ -229,7 +204,7 @@ func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	n.SetParkedSince(0)
 	n.Swap(n.Load(), n.Load().With(arenakernel.NodeQueued))
 	stamp := m.words.arrivals.Load() + 1
-	storeWord(&m.words.arrivals, stamp)
+	storeWord(m.words.arrivals, stamp)
 	n.Stamp().Store(stamp)
 	crashpoint.Hit("monitor.queue.stamped")
 	m.rules.requeue(wait{off: s.Off, Node: n})
@@ -328,7 +303,7 @@ func (m *monitor) closed() error {
 
 func (m *monitor) tuning() park.Tuning {
 	w := m.words
-	return park.Tuning{Budget: &w.spin, Pays: &w.pays, LastCPU: &w.lastCPU, Slot: m.a.Self().Slot()}
+	return park.Tuning{Budget: w.spin, Pays: w.pays, LastCPU: w.lastCPU, Slot: m.a.Self().Slot()}
 }
 
 // end takes a wait off its queue and resolves it, and reports whether it did, because the owner
@@ -371,7 +346,7 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 // account commits the change of state for a resolved wait, and frees its node. c may be nil.
 func (m *monitor) account(w wait, c *change) {
 	if c != nil && c.n > 0 {
-		c.set(&m.words.accounted, w.Stamp().Load())
+		c.set(m.words.accounted, w.Stamp().Load())
 		m.commit(c)
 		crashpoint.Hit("monitor.account.committed")
 	}

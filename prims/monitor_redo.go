@@ -36,7 +36,7 @@ func (m *monitor) commit(c *change) {
 	if c.n > 1 {
 		r := m.words
 		for i := range c.n {
-			storeWord(&r.redo[i].at, uint64(offsetIn(m.words, m.at, c.w[i])))
+			storeWord(&r.redo[i].at, uint64(offsetIn(m.words.queueLock, m.at, c.w[i])))
 			storeWord(&r.redo[i].to, c.v[i])
 		}
 		crashpoint.Hit("monitor.commit.logged")
@@ -47,7 +47,7 @@ func (m *monitor) commit(c *change) {
 		crashpoint.Hit("monitor.commit.begun")
 	}
 	if c.n > 1 {
-		storeWord(&m.words.redone, 0)
+		storeWord(m.words.redone, 0)
 	}
 }
 
@@ -86,10 +86,12 @@ func (m *monitor) redoLog() error {
 // redoTarget is the word at off. It is nil unless the log may name that word, as one of the
 // object's own.
 func (m *monitor) redoTarget(off arenakernel.Offset) (*atomic.Uint64, error) {
-	if body := m.object.Body; off >= body && off-body <= arenakernel.Offset(m.object.Size) {
-		if w, err := arenakernel.TryAt[atomic.Uint64](m.a, off); err == nil {
-			return w, nil
-		}
+	w := m.a.WordOfBody(m.object, off)
+	if w == nil && m.logged != nil {
+		w = m.logged(off)
+	}
+	if w != nil {
+		return w, nil
 	}
 	return nil, m.corrupt("redo log that names " + off.String())
 }

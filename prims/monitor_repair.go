@@ -150,7 +150,7 @@ const resolveEvery = 10
 // for long, it may be stopped, so repairMonitor gives up: then the periodic checks of waiters, or
 // the next call, repair the object.
 func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
-	repairMutexWords(m.a, m.object, &m.words.queueLock, dead, true)
+	repairMutexWords(m.a, m.object, m.words.queueLock, dead, true)
 	if dead == m.a.Self() { // other dead participants are not current, or have passed their ID to another participant by now
 		m.without = dead
 	}
@@ -164,8 +164,8 @@ func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
 // wakeMonitor makes up for wakes that a death swallowed. The arena wakes the owners of resolved
 // nodes.
 func wakeMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, owed arenakernel.Owed) {
-	if w, err := arenakernel.TryAt[monitorWords](a, off); err == nil {
-		wakeMutexWords(a, &w.queueLock, owed)
+	if w, err := arenakernel.TryAt[mutexWords](a, off); err == nil {
+		wakeMutexWords(a, w, owed)
 	}
 }
 

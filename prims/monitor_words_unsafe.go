@@ -95,9 +95,21 @@ func storeWord(w *atomic.Uint64, v uint64) {
 	*(*uint64)(unsafe.Pointer(w)) = v
 }
 
-// offsetIn is the offset in the arena of a word of an object whose words begin at base. base has
-// the offset at.
-func offsetIn(base *monitorWords, at arenakernel.Offset, w *atomic.Uint64) arenakernel.Offset {
+// monitorPlaces are the words of a monitor, which need not be together.
+type monitorPlaces struct {
+	queueLock                   *mutexWords
+	arrivals, redone, accounted *atomic.Uint64
+	redo                        *[redoMost]redoEntry
+	lastCPU, spin, pays         *atomic.Uint32
+}
+
+func (w *monitorWords) places() monitorPlaces {
+	return monitorPlaces{&w.queueLock, &w.arrivals, &w.redone, &w.accounted, &w.redo, &w.lastCPU, &w.spin, &w.pays}
+}
+
+// offsetIn is the offset in the arena of a word of an object whose queue lock is at base. base has
+// the offset at. The word may be in front of base.
+func offsetIn(base *mutexWords, at arenakernel.Offset, w *atomic.Uint64) arenakernel.Offset {
 	// SAFETY: the pointers are compared as numbers only.
 	return at + arenakernel.Offset(uintptr(unsafe.Pointer(w))-uintptr(unsafe.Pointer(base)))
 }

@@ -49,7 +49,7 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 		if k.words.quiet() {
 			continue
 		}
-		i.queueLock(multiBucketAt(o, n)-o.Body, &k.words.mon)
+		i.queueLock(multiBucketAt(o, n)-o.Body, k.words.mon.places())
 		i.Spin = spinText(k.words.mon.spin.Load())
 		for j := range k.words.entries {
 			tell(inlineEntry(&k.words.entries[j]))

@@ -35,18 +35,21 @@ var (
 // synchronizes before the return of an Acquire that its permits made possible, and
 // so does the death that gives permits back.
 type Semaphore struct {
-	mon    *monitor
-	fifo   fifo
-	words  *semaphoreWords
-	shares []*semaphoreShare
-	own    *semaphoreShare // the share of this process
-	fast   atomic.Uint32   // how permits are acquired without the queue lock: see fastOff
-	a      *arenakernel.Arena
-	object arenakernel.Object
-	name   arenakernel.ParticipantID
-	size   uint64
-	moves  bool          // the semaphore is transferable
-	closed chan struct{} // closed when the handle is closed
+	mon   *monitor
+	fifo  fifo
+	words *semaphoreWords
+	own   *semaphoreShare // the share of this process; nil in the handle of a reaper
+	known atomic.Pointer[semaphoreShares]
+	// records is the latest slot record; each has a share.
+	records *atomic.Uint32
+	baseOff arenakernel.Offset // of the record that is the base; 0 if there is none
+	fast    atomic.Uint32      // how permits are acquired without the queue lock: see fastOff
+	a       *arenakernel.Arena
+	object  arenakernel.Object
+	name    arenakernel.ParticipantID
+	size    uint64
+	moves   bool          // the semaphore is transferable
+	closed  chan struct{} // closed when the handle is closed
 }
 
 // SemaphoreOptions says how a Semaphore is created. A nil *SemaphoreOptions means
@@ -66,7 +69,7 @@ type SemaphoreOptions struct {
 var semaphoreKind = arenakernel.KindOf("SEMA")
 
 const (
-	semaphoreVersion  = 2
+	semaphoreVersion  = 3
 	semaphoreTransfer = 1 << 63
 )
 
@@ -77,10 +80,13 @@ func init() {
 }
 
 // OpenSemaphore finds the Semaphore of that name in the arena or creates it, with n permits. An
-// empty name makes a fresh anonymous one. If an existing Semaphore has another number, the error
-// Is ErrIncompatible. If n is below 1, the error Is [fs.ErrInvalid]. A process that does not know
-// the number calls AttachSemaphore. It panics if opts.Initial is more than n, or opts.Mode is not
-// a valid SemaphoreMode.
+// empty name makes a fresh anonymous one. It takes 256 bytes in an arena for up to 511 participants,
+// and 256 bytes more for each slot whose participants have opened it. These are allocated when a
+// participant of the slot opens it for the first time: without enough room the error Is
+// [shmsync.ErrNoSpace]. If an existing Semaphore has another number, the error Is ErrIncompatible.
+// If n is below 1, the error Is [fs.ErrInvalid]. A process that does not know the number calls
+// AttachSemaphore. It panics if opts.Initial is more than n, or opts.Mode is not a valid
+// SemaphoreMode.
 func OpenSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions) (*Semaphore, error) {
 	if err := needs("Semaphore", name, "a number of permits", n); err != nil {
 		return nil, err
@@ -97,7 +103,7 @@ func openSemaphore(a *arenakernel.Arena, name string, n int64, opts *SemaphoreOp
 		panic(fmt.Sprintf("shmsync: OpenSemaphore %q of %d permits, %d at first", name, n, opt.Initial))
 	}
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: semaphoreKind, Version: semaphoreVersion, Name: name, Size: semaphoreBytes(a.MaxParticipants()),
+		Existing: attach, Kind: semaphoreKind, Version: semaphoreVersion, Name: name, Size: semaphoreBytes(a),
 		Init: func(body []byte) { initSemaphore(semaphoreBody(body), uint64(n), &opt, a.Counted()) },
 	}, "semaphore.open", newSemaphore, func(s *Semaphore) string {
 		if (attach || uint64(n) == s.size) && (opt.Mode == 0 || opt.Mode == s.mode()) {
@@ -123,33 +129,16 @@ func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions, counted b
 	if opt.Mode == SemaphoreTransferable && !counted {
 		w.free.Store(free | uint64(poolOpen))
 	}
-	w.mon.spin.Store(spinField(opt.Spin))
+	w.spin.Store(spinField(opt.Spin))
 }
 
 // SemaphoreAt opens the Semaphore at an offset that another process got from the method Offset.
 func SemaphoreAt(a *arena.Arena, off arena.Offset) (*Semaphore, error) {
-	return handleAt(a, off, "semaphore.open", semaphoreKind, semaphoreVersion, semaphoreBytes((*arenakernel.Arena)(a).MaxParticipants()), newSemaphore)
+	return handleAt(a, off, "semaphore.open", semaphoreKind, semaphoreVersion, semaphoreBytes((*arenakernel.Arena)(a)), newSemaphore)
 }
 
 func newSemaphore(a *arenakernel.Arena, o arenakernel.Object) (*Semaphore, error) {
-	return buildSemaphore(a, o, false), nil
-}
-
-func buildSemaphore(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Semaphore {
-	w := arenakernel.At[semaphoreWords](a, o.Body)
-	size := w.size.Load()
-	s := &Semaphore{
-		words: w, shares: semaphoreShares(a, o.Body), a: a, object: o, name: a.Self(),
-		size: size &^ semaphoreTransfer, moves: size&semaphoreTransfer != 0, closed: make(chan struct{}),
-	}
-	s.own = s.shares[s.name.Slot()-1]
-	s.mon = buildMonitor(a, o, o.Body, s, bare)
-	s.mon.opening.end = s.end
-	if s.moves && !s.byLatch() {
-		s.fast.Store(fastPool)
-	}
-	s.fifo = fifo{s.mon, &w.queue}
-	return s
+	return buildSemaphore(a, o, false)
 }
 
 // Acquire acquires n permits, and waits until it can. It panics if n is negative or more than the
@@ -217,6 +206,14 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 	b := takeWakes()
 	var waitNode *park.WaitNode
 	for {
+		if s.shares().err != nil {
+			s.reopen()
+			m.leave(b)
+			if waitNode != nil {
+				waitNode.Return()
+			}
+			return s.corruptShares()
+		}
 		m.reapIfDue(b)
 		if s.moves && s.own.name.Load() != uint64(s.name) {
 			s.takeBackGrants(s.own, uint64(s.name))

@@ -163,9 +163,9 @@ func (s *Semaphore) gather() {
 	if marks == 0 {
 		return
 	}
-	for i, h := range s.shares {
-		if marks&s.openBit(i+1) != 0 {
-			s.closeShare(h)
+	for _, h := range s.shares().all {
+		if marks&s.openBit(h.slot) != 0 {
+			s.closeShare(h.semaphoreShare)
 		}
 	}
 	storeWord(&s.words.opened, 0)
@@ -206,8 +206,8 @@ func (h *semaphoreShare) total() uint64 {
 // be out of date.
 func (s *Semaphore) spares() (n uint64) {
 	if marks := s.words.opened.Load(); marks != 0 {
-		for i, h := range s.shares {
-			if marks&s.openBit(i+1) != 0 {
+		for _, h := range s.shares().all {
+			if marks&s.openBit(h.slot) != 0 {
 				n += fastWord(h.fast.Load()).spare()
 			}
 		}

@@ -7,21 +7,24 @@ import (
 )
 
 func inspectSemaphore(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
-	if o.Size < semaphoreBytes(a.MaxParticipants()) {
+	if o.Size < semaphoreBytes(a) {
 		return unreadable(a, o, nil)
 	}
-	s := buildSemaphore(a, o, true)
+	s, err := buildSemaphore(a, o, true)
+	if err != nil {
+		return unreadable(a, o, err)
+	}
 	i := inspect(a, o)
 	i.State = fmt.Sprintf("%d of %d permits free", poolWord(s.words.free.Load()).permits()+s.spares(), s.size)
 	if s.moves {
 		i.State += ", transferable"
 	}
-	i.monitor(&s.words.mon)
+	i.monitor(s.mon.words)
 	var on []int
-	for _, h := range s.shares {
+	for _, h := range s.shares().all {
 		name, q := arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask), fastWord(h.fast.Load())
 		if s.moves {
-			if n := s.unaccepted(h); n > 0 && a.Current(name) {
+			if n := s.unaccepted(h.semaphoreShare); n > 0 && a.Current(name) {
 				i.hold(arenakernel.Hold{Owner: name, Mode: arenakernel.HoldReserved, Count: n})
 			}
 			continue

@@ -22,14 +22,13 @@ func (s *Semaphore) resolve(b *wakes) {
 
 func (s *Semaphore) account(w wait) {
 	n, owner := w.Wanted().Load(), w.Owner()
-	slot := owner.Slot()
+	h := s.shareOf(owner.Slot())
 	var c change
-	if n > s.pool() || slot < 1 || slot > len(s.shares) {
+	if n > s.pool() || h == nil {
 		s.mon.account(w, nil) // a peer wrote the owner
 		return
 	}
 	if !s.moves {
-		h := s.shares[slot-1]
 		if h.name.Load() == uint64(owner) {
 			c.set(&h.permits, h.permits.Load()+n)
 		} else {
@@ -40,7 +39,7 @@ func (s *Semaphore) account(w wait) {
 			s.mon.account(w, &c)
 			return
 		}
-	} else if h := s.shares[slot-1]; h.name.Load() == uint64(owner) {
+	} else if h.name.Load() == uint64(owner) {
 		c.set(&h.permits, h.permits.Load()+n) // a participant whose wait is queued has inherited the share
 	}
 	c.set(&s.words.free, s.words.free.Load()-n)
@@ -58,7 +57,7 @@ func (s *Semaphore) clear() {
 		return
 	}
 	free := s.size
-	for _, h := range s.shares {
+	for _, h := range s.shares().all {
 		free -= min(h.total(), free)
 	}
 	s.words.free.Store(free)
@@ -68,18 +67,18 @@ func (s *Semaphore) clear() {
 // that the dead participant may have written to.
 func (s *Semaphore) reap(dead func(arenakernel.ParticipantID) bool) {
 	if s.moves {
-		for _, h := range s.shares {
-			if s.unaccepted(h) > 0 && dead(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
-				s.takeBackGrants(h, h.name.Load())
+		for _, h := range s.shares().all {
+			if s.unaccepted(h.semaphoreShare) > 0 && dead(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
+				s.takeBackGrants(h.semaphoreShare, h.name.Load())
 			}
 		}
 		return
 	}
-	for _, h := range s.shares {
+	for _, h := range s.shares().all {
 		n := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)
 		if h.total() > 0 && dead(n) && s.mon.ended(n) {
 			var c change
-			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits())
+			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h.semaphoreShare).permits())
 			c.set(&h.permits, 0)
 			c.set(&h.fast, 0)
 			s.mon.commit(&c)
@@ -88,8 +87,8 @@ func (s *Semaphore) reap(dead func(arenakernel.ParticipantID) bool) {
 }
 
 func (s *Semaphore) holders(f func(arenakernel.ParticipantID)) {
-	for _, h := range s.shares {
-		if s.moves && s.unaccepted(h) > 0 || !s.moves && h.total() > 0 {
+	for _, h := range s.shares().all {
+		if s.moves && s.unaccepted(h.semaphoreShare) > 0 || !s.moves && h.total() > 0 {
 			f(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask))
 		}
 	}

@@ -27,5 +27,5 @@ func (i *inspection) sequence(w *sequenceWords) {
 	if n := w.next.Load(); n != 0 {
 		i.word("next", n, "the smallest token waited for is %d, or more", ^n)
 	}
-	i.monitor(&w.mon)
+	i.monitor(w.mon.places())
 }

@@ -60,6 +60,8 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		return []arenakernel.Offset{barrierEventsOff + eventcountSpinOff}
 	case signalKind:
 		return []arenakernel.Offset{signalSpinOff}
+	case semaphoreKind:
+		return []arenakernel.Offset{semaphoreSpinOff}
 	case multiLockKind:
 		x, err := buildMultiLock(a, o, true)
 		if err != nil {
@@ -78,7 +80,7 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 			return []arenakernel.Offset{monitorSpinOff}
 		}
 		return []arenakernel.Offset{eventcountSpinOff}
-	case fairMutexKind, semaphoreKind, condKind, sequencerKind, waitableKind:
+	case fairMutexKind, condKind, sequencerKind, waitableKind:
 		return []arenakernel.Offset{monitorSpinOff}
 	}
 	return nil

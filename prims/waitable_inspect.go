@@ -23,7 +23,7 @@ func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Ins
 		i.State += ", not recoverable"
 		i.lost(shmsync.ErrNotRecoverable, arenakernel.ParticipantID(by&arenakernel.ParticipantIDMask))
 	}
-	i.monitor(&w.mon)
+	i.monitor(w.mon.places())
 	for off := waitableHoldsAt(o, w); off < arenakernel.Offset(o.Size); off += waitableHoldSize {
 		h, err := arenakernel.TryAt[waitableHold](a, o.Body+off)
 		if err != nil {

@@ -16,7 +16,7 @@
 #define SHMI_KIND_RWMUTEX UINT32_C(0x584d5752) /* RWMX */
 #define SHMI_VERSION_RWMUTEX 2
 #define SHMI_KIND_SEMAPHORE UINT32_C(0x414d4553) /* SEMA */
-#define SHMI_VERSION_SEMAPHORE 2
+#define SHMI_VERSION_SEMAPHORE 3
 #define SHMI_KIND_WAITABLE UINT32_C(0x54494157) /* WAIT */
 #define SHMI_VERSION_WAITABLE 3
 #define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
@@ -179,21 +179,29 @@ SHMI_ASSERT(sizeof(shmi_monitor_words) == 384, "monitor_words");
 
 /* Semaphore */
 typedef struct shmi_semaphore_words {
-    shmi_monitor_words mon;
+    uint32_t owner;
+    uint32_t lastCPU;
     uint64_t size;
     uint64_t free;
-    shmi_list_words queue;
     uint64_t opened;
+    uint64_t redone;
     uint64_t last;
-    uint8_t pad0_[80];
+    uint32_t spin;
+    uint32_t pays;
+    uint8_t pad0_[8];
+    uint32_t mutex[16];
 } shmi_semaphore_words;
-SHMI_ASSERT(offsetof(shmi_semaphore_words, mon) == 0, "semaphore_words.mon");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, size) == 384, "semaphore_words.size");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, free) == 392, "semaphore_words.free");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, queue) == 400, "semaphore_words.queue");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, opened) == 416, "semaphore_words.opened");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, last) == 424, "semaphore_words.last");
-SHMI_ASSERT(sizeof(shmi_semaphore_words) == 512, "semaphore_words");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, owner) == 0, "semaphore_words.owner");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, lastCPU) == 4, "semaphore_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, size) == 8, "semaphore_words.size");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, free) == 16, "semaphore_words.free");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, opened) == 24, "semaphore_words.opened");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, redone) == 32, "semaphore_words.redone");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, last) == 40, "semaphore_words.last");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, spin) == 48, "semaphore_words.spin");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, pays) == 52, "semaphore_words.pays");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, mutex) == 64, "semaphore_words.mutex");
+SHMI_ASSERT(sizeof(shmi_semaphore_words) == 128, "semaphore_words");
 
 /* Share of a semaphore */
 typedef struct shmi_semaphore_share {
@@ -206,6 +214,22 @@ SHMI_ASSERT(offsetof(shmi_semaphore_share, name) == 0, "semaphore_share.name");
 SHMI_ASSERT(offsetof(shmi_semaphore_share, permits) == 8, "semaphore_share.permits");
 SHMI_ASSERT(offsetof(shmi_semaphore_share, fast) == 16, "semaphore_share.fast");
 SHMI_ASSERT(sizeof(shmi_semaphore_share) == 64, "semaphore_share");
+
+/* Slot record of a Semaphore */
+typedef struct shmi_semaphore_record {
+    uint8_t pad0_[64];
+    shmi_semaphore_share share;
+    shmi_redo_entry redo[6];
+    uint64_t arrivals;
+    uint64_t accounted;
+    shmi_list_words queue;
+} shmi_semaphore_record;
+SHMI_ASSERT(offsetof(shmi_semaphore_record, share) == 64, "semaphore_record.share");
+SHMI_ASSERT(offsetof(shmi_semaphore_record, redo) == 128, "semaphore_record.redo");
+SHMI_ASSERT(offsetof(shmi_semaphore_record, arrivals) == 224, "semaphore_record.arrivals");
+SHMI_ASSERT(offsetof(shmi_semaphore_record, accounted) == 232, "semaphore_record.accounted");
+SHMI_ASSERT(offsetof(shmi_semaphore_record, queue) == 240, "semaphore_record.queue");
+SHMI_ASSERT(sizeof(shmi_semaphore_record) == 256, "semaphore_record");
 
 /* Sequencer */
 typedef struct shmi_sequence_words {

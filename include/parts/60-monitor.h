@@ -53,14 +53,24 @@ struct shmi_rules {
     void (*look)(struct shmi_monitor *m);
 };
 
+/* The words of a monitor, which need not be together. */
+struct shmi_mon_places {
+    shmi_mutex_words *queueLock;
+    uint64_t *arrivals, *redone, *accounted;
+    shmi_redo_entry *redo;
+    uint32_t *lastCPU, *spin, *pays;
+};
+
 struct shmi_monitor {
     shmsync_arena *a;
     shmi_object o;
-    shmi_monitor_words *w;
-    uint64_t at; /* of w */
+    struct shmi_mon_places w;
+    uint64_t at; /* of the queue lock */
     const struct shmi_rules *rules;
     shmi_mutex queueLock;
     int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object are */
+    /* The word at an offset outside of the body, or NULL if the redo log may not name it. NULL: it may name words of the body only. */
+    uint64_t *(*logged)(struct shmi_monitor *m, shmi_off off);
     uint32_t without; /* this participant while it leaves, or 0 */
     uint32_t broken;  /* a link was wrong: the queues are rebuilt before the queue lock is left */
     uint32_t deaths;  /* how many reaps the last reap knew of */
@@ -272,9 +282,9 @@ SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct
 SHMI_FN shmi_tuning shmi_mon_tuning(struct shmi_monitor *m)
 {
     shmi_tuning t;
-    t.budget = &m->w->spin;
-    t.pays = &m->w->pays;
-    t.last_cpu = &m->w->lastCPU;
+    t.budget = m->w.spin;
+    t.pays = m->w.pays;
+    t.last_cpu = m->w.lastCPU;
     t.slot = m->a->my_slot;
     return t;
 }
@@ -389,18 +399,18 @@ SHMI_FN void shmi_mon_commit(struct shmi_monitor *m, struct shmi_change *c)
     uint32_t i;
     if (c->n > 1) {
         for (i = 0; i < c->n; i++) {
-            shmi_put(&m->w->redo[i].at, m->at + (uint64_t)((uintptr_t)c->w[i] - (uintptr_t)m->w));
-            shmi_put(&m->w->redo[i].to, c->v[i]);
+            shmi_put(&m->w.redo[i].at, m->at + (uint64_t)((uintptr_t)c->w[i] - (uintptr_t)m->w.queueLock));
+            shmi_put(&m->w.redo[i].to, c->v[i]);
         }
         SHMSYNC_CRASHPOINT("monitor.commit.logged");
-        __atomic_store_n(&m->w->redone, c->n, __ATOMIC_SEQ_CST);
+        __atomic_store_n(m->w.redone, c->n, __ATOMIC_SEQ_CST);
     }
     for (i = 0; i < c->n; i++) {
         shmi_put(c->w[i], c->v[i]);
         SHMSYNC_CRASHPOINT("monitor.commit.begun");
     }
     if (c->n > 1)
-        shmi_put(&m->w->redone, 0);
+        shmi_put(m->w.redone, 0);
 }
 
 /* Takes a wait that is over, or that nobody is there for, out of the truth, after it was taken off its queue. */
@@ -457,7 +467,7 @@ SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct sh
 SHMI_FN void shmi_mon_account(struct shmi_monitor *m, struct shmi_wait w, struct shmi_change *c)
 {
     if (c != NULL && c->n > 0) {
-        shmi_change_set(c, &m->w->accounted, shmi_stamp_of(w));
+        shmi_change_set(c, m->w.accounted, shmi_stamp_of(w));
         shmi_mon_commit(m, c);
         SHMSYNC_CRASHPOINT("monitor.account.committed");
     }
@@ -542,7 +552,7 @@ SHMI_FN void shmi_sort_waits(struct shmi_queued_wait *all, size_t n)
 
 SHMI_FN void shmi_mon_rebuild_one(struct shmi_monitor *m, struct shmi_wait w)
 {
-    if (shmi_node_over(shmi_node_load(w.n)) && shmi_stamp_of(w) != shmi_get(&m->w->accounted))
+    if (shmi_node_over(shmi_node_load(w.n)) && shmi_stamp_of(w) != shmi_get(m->w.accounted))
         m->rules->account(m, w);
     else if (shmi_mon_waiting(m, w))
         m->rules->requeue(m, w);
@@ -582,19 +592,21 @@ SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
 /* Carries out what the dead one had committed. */
 SHMI_FN int shmi_mon_redo(struct shmi_monitor *m)
 {
-    uint64_t n = shmi_get(&m->w->redone), i;
+    uint64_t n = shmi_get(m->w.redone), i;
     if (n > SHMI_redoMost)
         return EPROTO;
     for (i = 0; i < n; i++) {
-        uint64_t off = shmi_get(&m->w->redo[i].at);
+        uint64_t off = shmi_get(&m->w.redo[i].at);
         uint64_t *w = NULL;
-        if (off >= m->o.body && off - m->o.body <= m->o.size)
-            w = (uint64_t *)shmi_try_at(m->a, off, 8, 8);
+        if (off % 8 == 0 && off >= m->o.body && m->o.size >= 8 && off - m->o.body <= m->o.size - 8)
+            w = shmi_u64(m->a, off);
+        else if (m->logged != NULL)
+            w = m->logged(m, off);
         if (w == NULL)
             return EPROTO;
-        __atomic_store_n(w, shmi_get(&m->w->redo[i].to), __ATOMIC_SEQ_CST);
+        __atomic_store_n(w, shmi_get(&m->w.redo[i].to), __ATOMIC_SEQ_CST);
     }
-    __atomic_store_n(&m->w->redone, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(m->w.redone, 0, __ATOMIC_SEQ_CST);
     return 0;
 }
 
@@ -782,8 +794,8 @@ SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, ui
     shmi_st64(&n->next, 0);
     shmi_st64(&n->ready_next, 0); /* it has no date: it is awake */
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
-    stamp = shmi_get(&m->w->arrivals) + 1;
-    shmi_put(&m->w->arrivals, stamp);
+    stamp = shmi_get(m->w.arrivals) + 1;
+    shmi_put(m->w.arrivals, stamp);
     shmi_st64(&n->stamp, stamp);
     SHMSYNC_CRASHPOINT("monitor.queue.stamped");
     m->rules->requeue(m, w);
@@ -861,26 +873,42 @@ SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_wait_node *wait_node, in
 
 SHMI_FN void shmi_mon_check_arg(void *m) { shmi_mon_check((struct shmi_monitor *)m); }
 
-/* Makes a monitor at off in the body of o. A reaper's is on its stack. */
-SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
+/* Makes a monitor whose queue lock is at off in the body of o. A reaper's is on its stack. */
+SHMI_FN void shmi_mon_init_at(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_mon_places *w, const struct shmi_rules *rules)
 {
     m->a = a;
     m->o = *o;
-    m->w = (shmi_monitor_words *)shmi_ptr(a, off, sizeof(shmi_monitor_words), 8);
+    m->w = *w;
     m->at = off;
     m->rules = rules;
     m->mine = NULL;
+    m->logged = NULL;
     m->without = 0;
     m->broken = m->dead_holder = m->waiting = m->cleaning_up = 0;
     m->kept = m->resolved = 0;
     m->handlers = m->one_spins = 0;
     m->deaths = shmi_deaths(a) - 1; /* the first check reaps */
-    shmi_mutex_init(&m->queueLock, a, &m->w->queueLock, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
+    shmi_mutex_init(&m->queueLock, a, w->queueLock, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
     m->queueLock.queueLock = 1;
     m->queueLock.repair = shmi_mon_replay;
     m->queueLock.repair_arg = m;
     m->queueLock.also_check = shmi_mon_check_arg;
     m->queueLock.also_check_arg = m;
+}
+/* The same for words that are together. */
+SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
+{
+    shmi_monitor_words *w = (shmi_monitor_words *)shmi_ptr(a, off, sizeof(shmi_monitor_words), 8);
+    struct shmi_mon_places at;
+    at.queueLock = &w->queueLock;
+    at.arrivals = &w->arrivals;
+    at.redone = &w->redone;
+    at.accounted = &w->accounted;
+    at.redo = w->redo;
+    at.lastCPU = &w->lastCPU;
+    at.spin = &w->spin;
+    at.pays = &w->pays;
+    shmi_mon_init_at(m, a, o, off, &at, rules);
 }
 
 /* The end of a handle: objects have their monitor at their head. */
@@ -890,7 +918,7 @@ SHMI_FN void shmi_mon_free(void *handle) { shmi_free_thing(handle); }
 SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
 {
     struct shmi_wakes b;
-    shmi_mutex_repair_words(m->a, &m->w->queueLock, dead, 1, NULL);
+    shmi_mutex_repair_words(m->a, m->w.queueLock, dead, 1, NULL);
     if (dead == m->a->self)
         m->without = dead; /* others are not current, or another participant has the ID by now */
     if (shmi_mon_try_enter(m)) {
@@ -903,9 +931,9 @@ SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
 /* The wake of objects that begin with a monitor. */
 SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int owed)
 {
-    shmi_monitor_words *w = (shmi_monitor_words *)shmi_try_at(a, o->body, sizeof *w, 8);
+    shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 8);
     if (w != NULL)
-        shmi_mutex_wake_words(a, &w->queueLock, owed);
+        shmi_mutex_wake_words(a, w, owed);
 }
 
 /* 0, or ENOTCONN in a child of fork. */

@@ -245,7 +245,7 @@ SHMI_FN void shmi_seq_condemn(struct shmi_sequence *q)
 {
     if (shmi_get(&q->w->root) == 0)
         return;
-    shmi_put(&q->w->canceled, shmi_get(&q->m.w->arrivals));
+    shmi_put(&q->w->canceled, shmi_get(q->m.w.arrivals));
     SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
     shmi_heap_join(&q->m, &q->w->doomed, &q->w->root);
 }

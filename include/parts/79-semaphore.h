@@ -10,14 +10,107 @@
 struct shmi_semaphore {
     struct shmi_monitor m;
     shmi_semaphore_words *w;
-    shmi_semaphore_share *shares, *own; /* of the slots, from slot 1; this process's */
+    shmi_semaphore_share *own;   /* this process's; NULL in the view of a reaper */
+    shmi_list_words *queue;      /* in the base */
+    shmi_off base;               /* of the oldest slot record, which is the base */
+    shmi_semaphore_share **known; /* by slot, from slot 1; NULL in the view of a reaper, which walks the records. Atomic. */
+    uint32_t known_head;         /* the latest slot record in known, as objRecords names it. Atomic. */
+    uint32_t bad;                /* the list of records was corrupt. Atomic. */
     uint32_t slots;
     uint64_t size;
     int moves;      /* transferable */
     uint32_t fast; /* this handle has opened our share. Atomic. */
 };
 
-SHMI_FN uint64_t shmi_semaphore_bytes(uint32_t slots) { return sizeof(shmi_semaphore_words) + (uint64_t)slots * sizeof(shmi_semaphore_share); }
+/* The counters of the queue lock follow in an arena whose objects count. */
+SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a)
+{
+    return (shmi_ld64(shmi_u64(a, SHMI_hdrCompat)) & SHMI_compatCounted) != 0 ? sizeof(shmi_mutex_words) : sizeof(shmi_semaphore_words);
+}
+
+/* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an array that it has
+ * from the start: a signal handler may get here. A participant has its record on the list before it takes the queue lock. */
+SHMI_FN shmi_semaphore_share *shmi_sem_share_in(struct shmi_semaphore *s, const shmi_record_walk *v)
+{
+    return &((shmi_semaphore_record *)shmi_ptr(s->m.a, v->b.off, sizeof(shmi_semaphore_record), 8))->share;
+}
+SHMI_FN void shmi_sem_learn(struct shmi_semaphore *s)
+{
+    uint32_t head = shmi_ld32(shmi_u32(s->m.a, s->m.o.off + SHMI_objRecords));
+    shmi_record_walk v;
+    if (SHMI_LIKELY(shmi_ld32(&s->known_head) == head))
+        return;
+    shmi_walk_records(s->m.a, &v, s->m.o.off, sizeof(shmi_semaphore_record));
+    v.next = (shmi_off)head * SHMI_blockMin;
+    while (shmi_next_record(s->m.a, &v))
+        if (__atomic_load_n(&s->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a share that is known stays known, whatever a peer makes of the list */
+            __atomic_store_n(&s->known[v.slot - 1], shmi_sem_share_in(s, &v), __ATOMIC_RELEASE);
+    shmi_st32(&s->bad, v.bad != 0);
+    shmi_st32(&s->known_head, head);
+}
+/* A walk over the shares. */
+typedef struct shmi_sem_walk {
+    shmi_record_walk v;
+    uint32_t slot;
+} shmi_sem_walk;
+SHMI_FN void shmi_sem_begin(struct shmi_semaphore *s, shmi_sem_walk *i)
+{
+    i->slot = 0;
+    if (s->known != NULL)
+        shmi_sem_learn(s);
+    else
+        shmi_walk_records(s->m.a, &i->v, s->m.o.off, sizeof(shmi_semaphore_record));
+}
+SHMI_FN shmi_semaphore_share *shmi_sem_next(struct shmi_semaphore *s, shmi_sem_walk *i)
+{
+    shmi_semaphore_share *h;
+    if (s->known == NULL) {
+        if (!shmi_next_record(s->m.a, &i->v))
+            return NULL;
+        i->slot = i->v.slot;
+        return shmi_sem_share_in(s, &i->v);
+    }
+    while (i->slot < s->slots)
+        if ((h = __atomic_load_n(&s->known[i->slot++], __ATOMIC_ACQUIRE)) != NULL)
+            return h;
+    return NULL;
+}
+/* The share of a slot, or NULL. */
+SHMI_FN shmi_semaphore_share *shmi_sem_share_of(struct shmi_semaphore *s, uint32_t slot)
+{
+    shmi_semaphore_share *h;
+    shmi_sem_walk i;
+    if (slot < 1 || slot > s->slots)
+        return NULL;
+    if (s->known != NULL) {
+        shmi_sem_learn(s);
+        return __atomic_load_n(&s->known[slot - 1], __ATOMIC_ACQUIRE);
+    }
+    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
+        if (i.slot == slot)
+            return h;
+    return NULL;
+}
+/* The word of a share, or of the base, that is at off, or NULL if the redo log may not name that word. The maker of the record may not
+ * have published its block yet, so shmi_try_at may not find these words. */
+SHMI_FN uint64_t *shmi_sem_logged(struct shmi_monitor *m, shmi_off off)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
+    shmi_semaphore_share *h;
+    shmi_sem_walk i;
+    if (off == s->base + offsetof(shmi_semaphore_record, accounted))
+        return m->w.accounted;
+    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;) {
+        shmi_off at = m->at + (uint64_t)((uintptr_t)h - (uintptr_t)m->w.queueLock);
+        if (off == at + offsetof(shmi_semaphore_share, name))
+            return &h->name;
+        if (off == at + offsetof(shmi_semaphore_share, permits))
+            return &h->permits;
+        if (off == at + offsetof(shmi_semaphore_share, fast))
+            return &h->fast;
+    }
+    return NULL;
+}
 SHMI_FN uint64_t shmi_fast_used(uint64_t q) { return q & SHMI_FAST_MOST; }
 SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 31 & SHMI_FAST_MOST; }
 SHMI_FN uint64_t shmi_fast_permits(uint64_t q) { return shmi_fast_used(q) + shmi_fast_spare(q); }
@@ -53,12 +146,13 @@ SHMI_FN uint64_t shmi_sem_open_bit(uint32_t slot) { return UINT64_C(1) << (slot 
 SHMI_FN void shmi_sem_gather(struct shmi_semaphore *s)
 {
     uint64_t marks = shmi_get(&s->w->opened);
-    uint32_t i;
+    shmi_semaphore_share *h;
+    shmi_sem_walk i;
     if (marks == 0)
         return;
-    for (i = 0; i < s->slots; i++)
-        if ((marks & shmi_sem_open_bit(i + 1)) != 0)
-            shmi_sem_close_share(s, &s->shares[i]);
+    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
+        if ((marks & shmi_sem_open_bit(i.slot)) != 0)
+            shmi_sem_close_share(s, h);
     shmi_put(&s->w->opened, 0);
 }
 
@@ -75,7 +169,7 @@ SHMI_FN uint64_t shmi_sem_pool(struct shmi_semaphore *s)
 /* Opens what was closed for the time of the queue lock, if nobody is queued. */
 SHMI_FN void shmi_sem_reopen(struct shmi_semaphore *s)
 {
-    if (s->moves && shmi_fifo_empty(&s->w->queue))
+    if (s->moves && shmi_fifo_empty(s->queue))
         shmi_st64(&s->w->free, shmi_get(&s->w->free) | SHMI_POOL_OPEN);
 }
 
@@ -229,15 +323,14 @@ SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
     uint64_t n = shmi_get(&w.n->wanted);
     shmi_participant_id owner = shmi_owner_of(w);
-    uint32_t slot = shmi_id_slot(owner);
+    shmi_semaphore_share *h = shmi_sem_share_of(s, shmi_id_slot(owner));
     struct shmi_change c;
     c.n = 0;
-    if (n > shmi_sem_pool(s) || slot < 1 || slot > s->slots) {
-        shmi_mon_account(m, w, NULL); /* a peer wrote that */
+    if (n > shmi_sem_pool(s) || h == NULL) {
+        shmi_mon_account(m, w, NULL); /* a peer wrote the owner, or the number */
         return;
     }
     if (!s->moves) {
-        shmi_semaphore_share *h = &s->shares[slot - 1];
         if (shmi_get(&h->name) != owner) {
             shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_fast_permits(shmi_sem_shut(h)) - n);
             shmi_change_set(&c, &h->name, owner);
@@ -247,8 +340,8 @@ SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
             return;
         }
         shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + n);
-    } else if (shmi_get(&s->shares[slot - 1].name) == owner) { /* whose wait is queued has inherited the share */
-        shmi_change_set(&c, &s->shares[slot - 1].permits, shmi_get(&s->shares[slot - 1].permits) + n);
+    } else if (shmi_get(&h->name) == owner) { /* a participant whose wait is queued has inherited the share */
+        shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + n);
     }
     shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) - n);
     shmi_mon_account(m, w, &c);
@@ -257,7 +350,7 @@ SHMI_FN void shmi_sem_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
     struct shmi_wait w;
-    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &s->w->queue)).n != NULL) {
+    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, s->queue)).n != NULL) {
         if (!shmi_mon_waiting(m, w))
             shmi_mon_discard(m, w);
         else if (!shmi_sem_can_take(s, shmi_get(&w.n->wanted)))
@@ -266,27 +359,28 @@ SHMI_FN void shmi_sem_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
             shmi_sem_account(m, w);
     }
 }
-SHMI_FN void shmi_sem_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_semaphore *)m)->w->queue, w); }
-SHMI_FN void shmi_sem_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_semaphore *)m)->w->queue, w); }
-SHMI_FN void shmi_sem_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_semaphore *)m)->w->queue); }
+SHMI_FN void shmi_sem_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, ((struct shmi_semaphore *)m)->queue, w); }
+SHMI_FN void shmi_sem_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, ((struct shmi_semaphore *)m)->queue, w); }
+SHMI_FN void shmi_sem_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, ((struct shmi_semaphore *)m)->queue); }
 SHMI_FN void shmi_sem_clear(struct shmi_monitor *m)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
     uint64_t left = s->size;
-    uint32_t i;
-    shmi_fifo_clear(&s->w->queue);
+    shmi_semaphore_share *h;
+    shmi_sem_walk i;
+    shmi_fifo_clear(s->queue);
     if (s->moves)
         return;
-    for (i = 0; i < s->slots; i++)
-        left -= shmi_min(shmi_sem_total(&s->shares[i]), left);
+    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
+        left -= shmi_min(shmi_sem_total(h), left);
     shmi_st64(&s->w->free, left);
 }
 SHMI_FN void shmi_sem_reap(struct shmi_monitor *m)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    uint32_t i;
-    for (i = 0; i < s->slots; i++) {
-        shmi_semaphore_share *h = &s->shares[i];
+    shmi_semaphore_share *h;
+    shmi_sem_walk i;
+    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;) {
         struct shmi_change c;
         if (s->moves) {
             if (shmi_sem_unaccepted(s, h) > 0 && shmi_mon_gone(m, shmi_name_of(&h->name)))
@@ -305,38 +399,86 @@ SHMI_FN void shmi_sem_reap(struct shmi_monitor *m)
 SHMI_FN void shmi_sem_holders(struct shmi_monitor *m)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    uint32_t i;
-    for (i = 0; i < s->slots; i++)
-        if (s->moves ? shmi_sem_unaccepted(s, &s->shares[i]) > 0 : shmi_sem_total(&s->shares[i]) > 0)
-            shmi_mon_heed(m, shmi_name_of(&s->shares[i].name));
+    shmi_semaphore_share *h;
+    shmi_sem_walk i;
+    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
+        if (s->moves ? shmi_sem_unaccepted(s, h) > 0 : shmi_sem_total(h) > 0)
+            shmi_mon_heed(m, shmi_name_of(&h->name));
 }
-SHMI_FN void shmi_sem_look(struct shmi_monitor *m) { shmi_mon_date_first(m, &((struct shmi_semaphore *)m)->w->queue); }
+SHMI_FN void shmi_sem_look(struct shmi_monitor *m) { shmi_mon_date_first(m, ((struct shmi_semaphore *)m)->queue); }
 
 static const struct shmi_rules shmi_sem_rules = {
     shmi_sem_resolve, shmi_sem_account, shmi_sem_clear, shmi_sem_requeue, shmi_sem_detach,
     shmi_sem_discard_dead, shmi_sem_reap, shmi_sem_holders, shmi_sem_look,
 };
 
-SHMI_FN void shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
+/* Makes the view of a reaper, or the common part of a handle; 0: the object has no record, or a corrupt list of them. */
+SHMI_FN int shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
 {
+    shmi_semaphore_record *base;
+    struct shmi_mon_places at;
+    shmi_record_walk v;
     uint64_t size;
-    shmi_mon_init(&s->m, a, o, o->body, &shmi_sem_rules);
+    s->base = 0;
+    for (shmi_walk_records(a, &v, o->off, sizeof *base); shmi_next_record(a, &v);)
+        s->base = v.b.off; /* at last the oldest */
+    if (v.bad || s->base == 0)
+        return 0;
+    base = (shmi_semaphore_record *)shmi_ptr(a, s->base, sizeof *base, 8);
+    s->w = (shmi_semaphore_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for it is smaller */
+    at.queueLock = (shmi_mutex_words *)(void *)s->w;
+    at.arrivals = &base->arrivals;
+    at.redone = &s->w->redone;
+    at.accounted = &base->accounted;
+    at.redo = base->redo;
+    at.lastCPU = &s->w->lastCPU;
+    at.spin = &s->w->spin;
+    at.pays = &s->w->pays;
+    shmi_mon_init_at(&s->m, a, o, o->body, &at, &shmi_sem_rules);
     s->m.handlers = 1;
-    s->w = (shmi_semaphore_words *)shmi_ptr(a, o->body, shmi_semaphore_bytes(a->geo.slots), 8);
-    s->shares = (shmi_semaphore_share *)(void *)(s->w + 1);
-    s->own = &s->shares[a->my_slot - 1];
+    s->m.logged = shmi_sem_logged;
+    s->own = NULL;
+    s->queue = &base->queue;
+    s->known = NULL;
+    s->known_head = s->bad = 0;
     s->slots = a->geo.slots;
     size = shmi_ld64(&s->w->size);
     s->size = size & ~SHMI_SEMAPHORE_TRANSFER;
     s->moves = (size & SHMI_SEMAPHORE_TRANSFER) != 0;
     s->fast = 0;
+    return 1;
+}
+SHMI_FN void shmi_sem_end(void *handle)
+{
+    shmi_free_thing(((struct shmi_semaphore *)handle)->known); /* a call that is under way may still read it */
+    shmi_free_thing(handle);
 }
 SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)shmi_new_thing(sizeof *s);
+    struct shmi_semaphore *s;
+    shmi_off record;
+    size_t cap = 16;
     (void)arg;
-    if (s != NULL)
-        shmi_sem_init(s, a, o);
+    if (shmi_slot_record(a, o, sizeof(shmi_semaphore_record), &record) != 0)
+        return NULL;
+    s = (struct shmi_semaphore *)shmi_new_thing(sizeof *s);
+    if (s == NULL)
+        return NULL;
+    if (!shmi_sem_init(s, a, o)) {
+        shmi_free_thing(s);
+        shmi_fail(EPROTO, "semaphore.open", shmi_called(o), "its list of slot records");
+        return NULL;
+    }
+    s->own = &((shmi_semaphore_record *)shmi_ptr(a, record, sizeof(shmi_semaphore_record), 8))->share;
+    while (cap < s->slots)
+        cap *= 2; /* few sizes, since each has its own spare ones */
+    s->known = (shmi_semaphore_share **)shmi_new_thing(cap * sizeof *s->known);
+    if (s->known == NULL) {
+        shmi_free_thing(s);
+        shmi_fail(ENOMEM, "semaphore.open", shmi_called(o), "%s", "");
+        return NULL;
+    }
+    shmi_built_ends_with(a, o->off, shmi_sem_end);
     return s;
 }
 
@@ -350,7 +492,7 @@ SHMI_FN void shmi_sem_fill(unsigned char *body, const void *arg)
     const shmi_semaphore_spec *s = (const shmi_semaphore_spec *)arg;
     w->size = s->size;
     w->free = s->free_;
-    w->mon.spin = s->spin;
+    w->spin = s->spin;
 }
 SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
 {
@@ -369,7 +511,7 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
     if (moves)
         init.free_ = (opts->initial < 0 ? 0 : opts->initial > 0 ? (uint64_t)opts->initial : (uint64_t)n) | SHMI_POOL_OPEN;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a->geo.slots));
+    shmi_mon_spec(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a));
     spec.init = shmi_sem_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -396,7 +538,7 @@ int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a->geo.slots), shmi_sem_build, NULL, &impl);
+    int err = shmi_mon_at(a, off, "semaphore.open", SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_semaphore_bytes(a), shmi_sem_build, NULL, &impl);
     out->impl = (struct shmi_semaphore *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -412,7 +554,7 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     int err;
     if (s->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_mon_close(&s->impl->m);
+    err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_sem_end);
     if (err == 0)
         s->impl = NULL;
     return SHMI_TELL(err);
@@ -436,12 +578,19 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
     }
     shmi_wakes_init(&b);
     do {
+        shmi_sem_learn(s);
+        if (SHMI_UNLIKELY(shmi_ld32(&s->bad) != 0)) {
+            shmi_sem_reopen(s);
+            shmi_mon_leave(m, &b);
+            shmi_mon_return_node(m, wait_node);
+            return shmi_fail(EPROTO, "semaphore.acquire", m->queueLock.called, "its list of slot records");
+        }
         shmi_mon_reap_if_due(m, &b);
         if (s->moves && shmi_get(&s->own->name) != m->a->self) {
             shmi_sem_take_back_grants(s, s->own, m->a->self);
             shmi_sem_resolve(m, &b);
         }
-        if (shmi_fifo_empty(&s->w->queue) && n <= s->size && shmi_sem_can_take(s, n)) {
+        if (shmi_fifo_empty(s->queue) && n <= s->size && shmi_sem_can_take(s, n)) {
             shmi_sem_take(s, n);
             shmi_sem_reopen(s);
             shmi_mon_leave(m, &b);
@@ -533,7 +682,7 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
         return shmi_fail(EPERM, "semaphore.release", s->m.queueLock.called, "%lld permits are more than are held", (long long)n);
     }
     shmi_wakes_init(&b);
-    if (!shmi_fifo_empty(&s->w->queue))
+    if (!shmi_fifo_empty(s->queue))
         shmi_sem_resolve(&s->m, &b);
     else if (!s->moves)
         shmi_sem_open_share(s, (uint64_t)n);
@@ -546,19 +695,21 @@ int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
     SHMI_OPENED_OR(sem, 0);
     struct shmi_semaphore *s = sem->impl;
     uint64_t n = shmi_ld64(&s->w->free) & ~SHMI_POOL_OPEN, marks = shmi_ld64(&s->w->opened);
-    uint32_t i;
-    for (i = 0; i < s->slots && marks != 0; i++)
-        if ((marks & shmi_sem_open_bit(i + 1)) != 0)
-            n += shmi_fast_spare(shmi_ld64(&s->shares[i].fast));
+    shmi_semaphore_share *h;
+    shmi_sem_walk i;
+    if (marks != 0)
+        for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
+            if ((marks & shmi_sem_open_bit(i.slot)) != 0)
+                n += shmi_fast_spare(shmi_ld64(&h->fast));
     return (int64_t)shmi_min(n, INT64_MAX);
 }
 
 SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_semaphore s;
-    if (o->size < shmi_semaphore_bytes(a->geo.slots))
+    if (o->size < shmi_semaphore_bytes(a))
         return;
-    shmi_sem_init(&s, a, o);
-    shmi_mon_repair(&s.m, dead);
+    if (shmi_sem_init(&s, a, o)) /* without a record nobody has used it; with a corrupt list, a process that knows the records repairs it */
+        shmi_mon_repair(&s.m, dead);
 }
 #endif

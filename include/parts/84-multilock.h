@@ -565,7 +565,7 @@ SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *
     k->m.one_spins = 1;
     k->m.mine = shmi_key_is_wait;
     k->of = x;
-    k->w = (shmi_multilock_bucket *)(void *)k->m.w;
+    k->w = (shmi_multilock_bucket *)(void *)k->m.w.queueLock;
     k->number = i;
     k->biased = 0;
 }

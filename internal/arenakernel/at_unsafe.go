@@ -3,6 +3,7 @@ package arenakernel
 import (
 	"reflect"
 	"strconv"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/shmsync/shmsync"
@@ -62,6 +63,18 @@ func (c *core) room(off Offset, size, align uint64) string {
 		return "the block there has no room for it"
 	}
 	return ""
+}
+
+// WordOfBody returns the word at off, or nil if no aligned word of the body of o is there. A call through an
+// opening that has ended meanwhile gets the word, too, so it can finish what it has begun.
+//
+// Preconditions: this participant has o open, or guards it.
+func (a *Arena) WordOfBody(o Object, off Offset) *atomic.Uint64 {
+	const size = 8
+	if off < o.Body || off%size != 0 || o.Size < size || uint64(off-o.Body) > o.Size-size {
+		return nil
+	}
+	return a.u64(off)
 }
 
 // bodyOf returns the T that is the body of o.

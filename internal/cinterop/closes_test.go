@@ -104,3 +104,11 @@ func TestCloseFreesHandles(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	sound(t, name)
 }
+
+// A handle in C keeps what it knows of the slot records of an object: for a call that is late, and when a peer
+// changes the list of the records.
+func TestCKeepsKnownRecords(t *testing.T) {
+	name := coreArena(t, 2<<20)
+	out, err := exec.Command(program(t, "shares.c"), name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}

@@ -3,6 +3,7 @@
 package cinterop
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,47 +12,115 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A C program is killed while it makes the record of its slot in an RWMutex, or while it frees
-// those of a deleted one. Another participant locks and deletes the RWMutex, and no block is left.
+// recordUse is how agents use an object with slot records.
+type recordUse struct {
+	open       string   // opens the object, and takes something of it
+	back       []string // gives that back
+	take, give []string // takes and gives back all of it
+}
+
+func (u recordUse) do(t *testing.T, x *agent, calls ...string) {
+	t.Helper()
+	for _, c := range calls {
+		f := strings.Fields(c)
+		args := make([]any, 0, len(f))
+		for _, arg := range f[2:] {
+			args = append(args, arg)
+		}
+		x.start(t, f[0], f[1], args...).must(t)
+	}
+}
+
+var recordUses = map[string]recordUse{
+	"rw":  {"rw.rlock x", []string{"rw.runlock x"}, []string{"rw.lock x"}, []string{"rw.unlock x"}},
+	"sem": {"sem.open x 4 0", nil, []string{"sem.open x 4 0", "sem.acquire x 4 9999999"}, []string{"sem.release x 4"}},
+}
+
+// A C program is killed while it makes the record of its slot in an object, or while it frees those of a
+// deleted one. Another participant uses and deletes the object, and no block is left. The record may be
+// the first one of the object, which of a Semaphore is the base.
 func TestKillRecord(t *testing.T) {
 	for _, point := range points(t) {
 		if elsewhere[prefixOf(point)] != "TestKillRecord" {
 			continue
 		}
 		for _, lang := range []string{"go", "c"} {
-			t.Run(point+"/"+lang, func(t *testing.T) {
-				name := newArena(t)
-				x := newAgent(t, lang, name, "stays")
-				x.do(t, "mutex.open", "m", 1)
-				x.do(t, "churn", "before", 7)
-				a, err := arena.Attach(name, nil)
-				require.NoError(t, err)
-				defer a.Close()
-				before := a.Stats().Objects
-
-				other := newAgent(t, lang, name, "has a record, too")
-				other.do(t, "rw.rlock", "rw")
-				other.do(t, "rw.runlock", "rw")
-				victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT="+point)
-				victim.mortal = true
-				if strings.HasSuffix(point, ".freeing") {
-					other.leaves(t)
-					victim.starts("gone.delete rw")
-					victim.ends(t)
-				} else {
-					victim.starts("rw.rlock rw")
-					victim.ends(t)
-					for _, y := range []*agent{newAgent(t, lang, name, "has none yet"), other} {
-						y.do(t, "rw.lock", "rw")
-						y.do(t, "rw.unlock", "rw")
-						y.leaves(t)
+			for kind, use := range recordUses {
+				for _, first := range []bool{false, true} {
+					freeing := strings.HasSuffix(point, ".freeing")
+					if first && freeing {
+						continue
 					}
-					eventually(t, "nobody has it open", name, func() bool { return x.start(t, "gone.delete", "rw").wait(t).err == 0 })
+					t.Run(fmt.Sprintf("%s/%s/%s/first %v", point, lang, kind, first), func(t *testing.T) {
+						killRecord(t, point, lang, use, freeing, first)
+					})
 				}
+			}
+		}
+	}
+}
+
+func killRecord(t *testing.T, point, lang string, use recordUse, freeing, first bool) {
+	name := newArena(t)
+	x := newAgent(t, lang, name, "stays")
+	x.do(t, "mutex.open", "m", 1)
+	x.do(t, "churn", "before", 7)
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	before := a.Stats().Objects
+
+	other := newAgent(t, lang, name, "has a record, too")
+	if !first {
+		use.do(t, other, use.open)
+		use.do(t, other, use.back...)
+	}
+	victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT="+point)
+	victim.mortal = true
+	if freeing {
+		other.leaves(t)
+		victim.starts("gone.delete x")
+		victim.ends(t)
+	} else {
+		victim.starts(use.open)
+		victim.ends(t)
+		for _, y := range []*agent{newAgent(t, lang, name, "has none yet"), other} {
+			use.do(t, y, use.take...)
+			use.do(t, y, use.give...)
+			y.leaves(t)
+		}
+		eventually(t, "nobody has it open", name, func() bool { return x.start(t, "gone.delete", "x").wait(t).err == 0 })
+	}
+	sound(t, name)
+	leftovers(t, name, x)
+	require.Equal(t, before, a.Stats().Objects)
+	require.Zero(t, a.Stats().SlotRecords)
+}
+
+// The program that opens a Semaphore first is stopped before the block of its record, which is the base, is a
+// record. A C program dies while it grants permits. The next program carries out its redo log.
+func TestKillGranterBesideClaimedRecord(t *testing.T) {
+	for _, lang := range []string{"go", "c"} {
+		for _, moves := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%s/transferable %d", lang, moves), func(t *testing.T) {
+				name := newArena(t)
+				stops := newAgent(t, "c", name, "stops", "SHMSYNC_CRASHPOINT_STOP=arena.slotrecord.pushed")
+				stops.mortal = true
+				stops.starts(fmt.Sprintf("sem.open x 2 %d", moves))
+				stops.awaitStop(t)
+				waits := newAgent(t, lang, name, "waits")
+				off := waits.do(t, "sem.open", "x", 2, moves)
+				victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT=monitor.commit.begun")
+				victim.mortal = true
+				victim.do(t, "sem.acquire", "x", 2, 9999999)
+				w := waits.asleep(t, off, 1, "sem.acquire", "x", 1, 9999999)
+				victim.starts("sem.release x 2")
+				victim.ends(t)
+				w.must(t)
+				waits.do(t, "sem.release", "x", 1)
+				require.EqualValues(t, 2, waits.do(t, "sem.free", "x"))
+				stops.kill(t)
 				sound(t, name)
-				leftovers(t, name, x)
-				require.Equal(t, before, a.Stats().Objects)
-				require.Zero(t, a.Stats().SlotRecords)
 			})
 		}
 	}

@@ -103,8 +103,8 @@ var generalMutants = []mutant{
 	{
 		name: "permits of an open share die with their owner",
 		file: "prims/semaphore_rules.go",
-		old:  "\t\t\tc.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits())\n",
-		new:  "\t\t\tc.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits()*0)\n",
+		old:  "\t\t\tc.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h.semaphoreShare).permits())\n",
+		new:  "\t\t\tc.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h.semaphoreShare).permits()*0)\n",
 		pkg:  "prims", run: "TestSemaphoreTakesBackWhatIsOpen",
 	},
 	{
@@ -113,6 +113,20 @@ var generalMutants = []mutant{
 		old:  "\ts.gather()\n",
 		new:  "",
 		pkg:  "prims", run: "TestSemaphoreGathersWhatIsSpare",
+	},
+	{
+		name: "a replay finds no word of a claimed record",
+		file: "prims/monitor_redo.go",
+		old:  "\t\tw = m.logged(off)\n",
+		new:  "\t\tw, _ = arenakernel.TryAt[atomic.Uint64](m.a, off)\n",
+		pkg:  "prims", run: "TestSemaphoreRedoLogNamesAClaimedRecord", tags: withPoints,
+	},
+	{
+		name: "forget the records that a peer hides",
+		file: "prims/slotrecords.go",
+		old:  "\tall := append(make([]R, 0, max(len(known), len(read))), known...)\n",
+		new:  "\tclear(has)\n\tvar all []R\n",
+		pkg:  "prims", run: "TestSemaphoreRemembersItsShares",
 	},
 	{
 		name: "a token that was handed out dies with its receiver",

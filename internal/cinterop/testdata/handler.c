@@ -149,8 +149,8 @@ static void work(const char *name)
 /* What the words of a queue are. */
 static void words(const char *what, struct shmi_monitor *m)
 {
-    fprintf(stderr, "%s: queue lock %#x, wake word %#x, arrivals %llu\n", what, shmi_ld32(&m->w->queueLock.owner), shmi_ld32(&m->w->queueLock.wake),
-            (unsigned long long)shmi_ld64(&m->w->arrivals));
+    fprintf(stderr, "%s: queue lock %#x, wake word %#x, arrivals %llu\n", what, shmi_ld32(&m->w.queueLock->owner), shmi_ld32(&m->w.queueLock->wake),
+            (unsigned long long)shmi_ld64(m->w.arrivals));
 }
 
 int main(int argc, char **argv)

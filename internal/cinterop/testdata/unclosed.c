@@ -31,8 +31,12 @@ static void rounds(const char *name)
     int i;
     for (i = 0; i < ROUNDS; i++) {
         shmsync_arena *arena;
+        shmsync_semaphore sem;
         shmsync_rwmutex rw;
         CHECK(shmsync_arena_open(name, NULL, &arena), 0);
+        CHECK(shmsync_semaphore_open(arena, "sem", 2, NULL, &sem), 0);
+        CHECK(shmsync_semaphore_acquire(&sem, 1), 0);
+        CHECK(shmsync_semaphore_release(&sem, 1), 0);
         CHECK(shmsync_rwmutex_open(arena, "rw", NULL, &rw), 0);
         CHECK(shmsync_rwmutex_lock(&rw), 0);
         CHECK(shmsync_rwmutex_unlock(&rw), 0);

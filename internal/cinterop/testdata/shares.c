@@ -1,0 +1,104 @@
+/* What a handle in C knows of the slot records of an object: shares NAME.
+ * Exit status 0 if a late call and a changed list leave what is known as it is. */
+static void at_point(const char *name);
+#undef SHMSYNC_CRASHPOINTS
+#define SHMSYNC_CRASHPOINT(name) at_point(name)
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdlib.h>
+static void *watched; /* the program notes whether it is given back to malloc */
+static int given_back;
+static void note_free(void *p)
+{
+    given_back |= p != NULL && p == watched;
+    free(p);
+}
+#define free(p) note_free(p)
+#define SHMSYNC_IMPLEMENTATION
+#include "shmsync.h"
+
+#define CHECK(got, want)                                                                                            \
+    do {                                                                                                            \
+        long long got_ = (long long)(got), want_ = (long long)(want);                                              \
+        if (got_ != want_) {                                                                                        \
+            fprintf(stderr, "line %d: %s is %lld, not %lld: %s\n", __LINE__, #got, got_, want_, shmsync_error());   \
+            exit(1);                                                                                                \
+        }                                                                                                           \
+    } while (0)
+
+enum { OTHER = 7 };
+static shmsync_semaphore *closing;
+
+/* Another thread closes the handle while a call walks over the shares. */
+static void at_point(const char *name)
+{
+    shmsync_semaphore *s = closing;
+    if (s == NULL || strcmp(name, "semaphore.gather.shut") != 0)
+        return;
+    closing = NULL;
+    watched = (void *)s->impl->known;
+    CHECK(shmsync_semaphore_close(s), 0);
+}
+
+/* Puts a record of that slot in front of the list. */
+static void push(shmsync_arena *a, shmi_off object, uint32_t slot, size_t size)
+{
+    uint32_t *head = shmi_u32(a, object + SHMI_objRecords);
+    shmi_block b;
+    shmi_off off;
+    CHECK(shmi_claim(a, size, &off), 0);
+    CHECK(shmi_locate(a, off, &b), 1);
+    shmi_st64(shmi_u64(a, off + SHMI_recordObject), object);
+    shmi_st32(shmi_u32(a, off + SHMI_recordSlot), slot);
+    shmi_st64(shmi_u64(a, off + SHMI_recordNext), (shmi_off)shmi_ld32(head) * SHMI_blockMin);
+    CHECK(shmi_block_swap(&b, shmi_make_block(SHMI_blockClaimed, a->self), shmi_record_word(slot)), 1);
+    shmi_st32(head, (uint32_t)(off / SHMI_blockMin));
+}
+
+int main(int argc, char **argv)
+{
+    shmsync_arena *a;
+    shmsync_semaphore sem, copy;
+    shmsync_barrier barrier;
+    uint32_t *list, head;
+    void *other;
+    if (argc != 2)
+        return 2;
+    alarm(60);
+    CHECK(shmsync_arena_open(argv[1], NULL, &a), 0);
+
+    /* A late call reads what was known. */
+    CHECK(shmsync_semaphore_open(a, "late", 4, NULL, &sem), 0);
+    CHECK(shmsync_semaphore_acquire(&sem, 2), 0);
+    CHECK(shmsync_semaphore_release(&sem, 1), 0);
+    CHECK(shmsync_semaphore_release(&sem, 1), 0); /* opens the share of this process */
+    copy = sem;
+    closing = &copy;
+    CHECK(shmsync_semaphore_acquire(&sem, 4), 0);
+    CHECK(closing == NULL, 1);
+    CHECK(given_back, 0);
+    CHECK(shmsync_semaphore_acquire(&sem, 1), EBADF);
+
+    /* A peer hides a record that is known, and gives a slot another record. */
+    CHECK(shmsync_semaphore_open(a, "sem", 4, NULL, &sem), 0);
+    list = shmi_u32(a, sem.impl->m.o.off + SHMI_objRecords);
+    head = shmi_ld32(list);
+    push(a, sem.impl->m.o.off, OTHER, sizeof(shmi_semaphore_record));
+    other = shmi_sem_share_of(sem.impl, OTHER);
+    CHECK(other != NULL, 1);
+    shmi_st32(list, head);
+    CHECK(shmi_sem_share_of(sem.impl, OTHER) == other, 1);
+    push(a, sem.impl->m.o.off, a->my_slot, sizeof(shmi_semaphore_record));
+    CHECK(shmi_sem_share_of(sem.impl, a->my_slot) == sem.impl->own, 1);
+    shmi_st32(list, head);
+
+    CHECK(shmsync_barrier_open(a, "barrier", 2, NULL, &barrier), 0);
+    list = shmi_u32(a, barrier.impl->e.o.off + SHMI_objRecords);
+    head = shmi_ld32(list);
+    other = shmi_barrier_slot_of(barrier.impl, a->my_slot);
+    push(a, barrier.impl->e.o.off, a->my_slot, sizeof(shmi_barrier_slot));
+    CHECK(shmi_barrier_slot_of(barrier.impl, a->my_slot) == other, 1);
+    shmi_st32(list, head);
+    return 0;
+}

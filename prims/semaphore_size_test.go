@@ -1,0 +1,167 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A Semaphore has the same size whatever number of participants its arena can have, but for the open
+// bits of the arena: a bit for each slot. Each participant that uses it adds 256 bytes, once.
+func TestSemaphoreSize(t *testing.T) {
+	for slots, want := range map[int]uint64{1: 256, 8: 256, 128: 256, 256: 256, 511: 256, 512: 384, 2047: 512} {
+		a := newArena(t, &arena.Options{Size: 16 << 20, MaxParticipants: slots})
+		before := a.Stats().BytesUsed
+		s, err := prims.OpenSemaphore(a, "", 3, nil)
+		require.NoError(t, err)
+		require.Equal(t, want+256, a.Stats().BytesUsed-before, "%d slots", slots)
+		require.EqualValues(t, 128, bodySize(t, a, s.Offset()), "%d slots", slots)
+	}
+	a := newArena(t, &arena.Options{Size: 16 << 20, Counted: true})
+	s := newSemaphore(t, a, "s", 3, nil)
+	require.EqualValues(t, 192, bodySize(t, a, s.Offset()), "the counters follow")
+	s.Acquire(1)
+	s.Release(1)
+	one := a.Stats().SlotRecords
+	for range 2 {
+		p := semOther(t, a)
+		semDo(t, p, semOrder{Verb: "try", N: 1})
+		p.Kill(t)
+		alone(t, a, 1)
+		require.Equal(t, one+1, a.Stats().SlotRecords, "the next participant of a slot inherits the record")
+		require.EqualValues(t, 3, s.State().Free)
+	}
+}
+
+func bodySize(t *testing.T, a *arena.Arena, off arena.Offset) uint64 {
+	t.Helper()
+	o, err := a.Object(off)
+	require.NoError(t, err)
+	return o.Size
+}
+
+// Without room for the share of this process the open fails, and leaves nothing.
+func TestSemaphoreRecordWithoutRoom(t *testing.T) {
+	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
+	named := newSemaphore(t, a, "named", 2, nil)
+	require.NoError(t, named.Close())
+	var blocks []arena.Offset
+	for {
+		off, err := a.Alloc(256, 0)
+		if err != nil {
+			break
+		}
+		blocks = append(blocks, off)
+	}
+	a.Free(blocks[len(blocks)-1]) // room for a Semaphore
+	before := a.Stats()
+	_, err := prims.OpenSemaphore(a, "", 2, nil)
+	require.ErrorIs(t, err, shmsync.ErrNoSpace)
+	require.Equal(t, before, a.Stats(), "the anonymous object is deleted")
+	named = newSemaphore(t, a, "named", 2, nil)
+	require.True(t, named.TryAcquire(2), "the slot has its record")
+	named.Release(2)
+}
+
+// The participant whose record is the base of a Semaphore dies while others wait, with a wait of its own
+// in the queue, and its slot gets another participant. The others are served in the order of arrival.
+func TestSemaphoreOutlivesItsFirstParticipant(t *testing.T) {
+	for _, mode := range []prims.SemaphoreMode{prims.SemaphoreOwned, prims.SemaphoreTransferable} {
+		t.Run(mode.String(), func(t *testing.T) {
+			a := newArena(t, nil)
+			first := proctest.Start(t, "semaphore/first", proctest.Params(semFirst{nameOf(a), mode}))
+			first.Await(t)
+			s, err := prims.AttachSemaphore(a, "s", nil)
+			require.NoError(t, err)
+			order := make(chan int, 2)
+			for i := range 2 {
+				go func() { s.Acquire(2); order <- i; s.Release(2) }()
+				semQueued(t, a, s, i+2)
+			}
+			first.Kill(t)
+			if mode == prims.SemaphoreTransferable {
+				s.Release(2) // what the dead one has acquired stays acquired
+			}
+			require.Equal(t, 0, <-order)
+			require.Equal(t, 1, <-order)
+			alone(t, a, 1)
+			other := semOther(t, a)
+			require.Empty(t, semDo(t, other, semOrder{Verb: "acquire", N: 2}).Err)
+			require.False(t, s.TryAcquire(1))
+			sound(t, a)
+		})
+	}
+}
+
+// A peer damages the list of slot records, or makes it shorter. A process that knows the records still takes
+// back the permits of a participant that dies.
+func TestSemaphoreRemembersItsShares(t *testing.T) {
+	for what, change := range map[string]func(t *testing.T, a *arena.Arena, o arenakernel.Object) (undo func()){
+		"damaged": damageRecords, "shorter": hideLatestRecord,
+	} {
+		t.Run(what, func(t *testing.T) {
+			a := newArena(t, nil)
+			s := newSemaphore(t, a, "s", 3, nil)
+			other := semOther(t, a)
+			require.Empty(t, semDo(t, other, semOrder{Verb: "acquire", N: 2}).Err)
+			require.False(t, s.TryAcquire(2), "and reads the list")
+			o, err := objectNamed(a, "s")
+			require.NoError(t, err)
+			undo := change(t, a, o)
+			other.Kill(t)
+			eventually(t, "the permits are back", func() string { return words(a) }, func() bool { return s.TryAcquire(3) })
+			s.Release(3)
+			undo()
+			sound(t, a)
+		})
+	}
+}
+
+// A replay goes on although the opening of its caller ends meanwhile. Another opening of the process keeps the
+// arena mapped.
+func TestSemaphoreReplayOutlivesItsOpening(t *testing.T) {
+	a := newArena(t, nil)
+	ending, err := arena.Attach(nameOf(a), nil)
+	require.NoError(t, err)
+	s := newSemaphore(t, ending, "s", 3, nil)
+	stays := newSemaphore(t, a, "s", 3, nil)
+	require.NoError(t, ending.Close())
+	require.NoError(t, s.Redo(2))
+	require.EqualValues(t, 2, stays.State().Free)
+}
+
+type semFirst struct {
+	Arena string
+	Mode  prims.SemaphoreMode
+}
+
+func init() {
+	proctest.Register("semaphore/first", func(c *proctest.Child) {
+		var p semFirst
+		c.Params(&p)
+		a, err := arena.Attach(p.Arena, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		s, err := prims.OpenSemaphore(a, "s", 2, &prims.SemaphoreOptions{Mode: p.Mode})
+		if err != nil {
+			c.Fatal(err)
+		}
+		s.Acquire(2)
+		go s.Acquire(1)
+		for s.Queued() != 1 {
+			runtime.Gosched()
+		}
+		c.Ready()
+		c.Await()
+	})
+}
