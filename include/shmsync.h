@@ -1559,6 +1559,10 @@ uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
 #include <unistd.h>
 
 #define SHMI_FN static __attribute__((unused))
+/* A step of a call that succeeds at once: a compiler that makes a function of it doubles what the call costs. */
+#define SHMI_FAST static inline __attribute__((unused, always_inline))
+/* What such a call does seldom before it goes on. It is not cold: gcc would put the rest of the call with it, far away. */
+#define SHMI_SELDOM static __attribute__((unused, noinline))
 #define SHMI_COLD static __attribute__((unused, noinline, cold))
 #define SHMI_LIKELY(x) __builtin_expect(!!(x), 1)
 #define SHMI_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -5456,7 +5460,7 @@ SHMI_FN uint64_t shmi_serial_of(const void *thing)
 }
 
 /* Whether a handle with this number is open. No handle on a thing has number 0. */
-SHMI_FN int shmi_is_open(const void *thing, uint64_t serial)
+SHMI_FAST int shmi_is_open(const void *thing, uint64_t serial)
 {
     return SHMI_LIKELY(thing != NULL) && SHMI_LIKELY(__atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_ACQUIRE) == serial);
 }
@@ -12719,7 +12723,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
 SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline);
 SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m);
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o);
-SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m);
+SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m);
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
 /* Takes an owner-dead mutex by the repair of the handle. Returns 1 if it has taken the mutex, and 0 if the word
  * changed; or sets *err to an errno. */
@@ -12729,12 +12733,14 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m);
 SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal, const shmi_log *log);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
-/* Takes the mutex if that takes one instruction. */
-SHMI_FN int shmi_mutex_at_once(shmi_mutex *m)
+/* The ID of this process, which is 0 in a child of fork. */
+SHMI_FAST uint32_t shmi_mutex_name(const shmi_mutex *m) { return __atomic_load_n(&m->me->name, __ATOMIC_RELAXED); }
+/* Takes the mutex for name if that takes one instruction. */
+SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
 {
-    uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
+SHMI_FAST int shmi_mutex_at_once(shmi_mutex *m) { return shmi_mutex_at_once_for(m, shmi_mutex_name(m)); }
 /* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. A queue lock returns EOWNERDEAD rarely,
  * because its handle has a repair. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
@@ -12742,10 +12748,10 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-SHMI_FN int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t o)
+/* Gives back the mutex of name if o, its owner word, is biased. */
+SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
 {
-    uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
-    if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED) && name != 0)) {
+    if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
         /* A release store; the load of the wake word may pass it. A waiter makes up for the missing fence with a
          * fence of its own. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
@@ -12759,7 +12765,7 @@ SHMI_FN int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t o)
 SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
 {
     uint32_t o = __atomic_load_n(m->own, __ATOMIC_RELAXED); /* while we hold it nobody else writes it */
-    return SHMI_LIKELY(shmi_mutex_unlock_at_once(m, o)) ? 0 : shmi_mutex_unlock_slow(m, o);
+    return SHMI_LIKELY(shmi_mutex_unlock_at_once(m, shmi_mutex_name(m), o)) ? 0 : shmi_mutex_unlock_slow(m, o);
 }
 
 SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_participant_id who)
@@ -13358,7 +13364,7 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
 
 /* Ends a biased release that found a waiter. The waiter had to pay for a fence, so the next holds are not biased
  * for a while. */
-SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m)
+SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m)
 {
     uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
     __atomic_store_n(&m->bias, 0, __ATOMIC_RELAXED);
@@ -13559,7 +13565,7 @@ SHMI_COLD int shmi_mutex_unlock_called(shmsync_mutex *m)
 int shmsync_mutex_unlock(shmsync_mutex *m)
 {
     shmi_mutex *x = m->impl;
-    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_unlock_at_once(x, __atomic_load_n(x->own, __ATOMIC_RELAXED))))
+    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_unlock_at_once(x, shmi_mutex_name(x), __atomic_load_n(x->own, __ATOMIC_RELAXED))))
         return 0;
     return shmi_mutex_unlock_called(m);
 }
@@ -22255,6 +22261,7 @@ struct shmi_rwmutex {
     shmi_mutex_words *ww; /* the words of the writers' mutex, at the same place */
     uint32_t *gate;       /* in the header of the object */
     uint64_t *mine;       /* this participant's reader word */
+    uint32_t *records;    /* in the header of the object: the latest slot record */
     struct shmi_rw_readers *known; /* changes by registry */
     int release, rollback;
     shmi_log log; /* undo log, for PolicyRollback; it follows the words of a whole mutex */
@@ -22458,7 +22465,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
  * function. A reader has its record on the list before it adds to its word, and then looks at the gate. */
 SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
 {
-    uint32_t head = shmi_ld32(shmi_u32(m->a, m->o.off + SHMI_objRecords));
+    uint32_t head = shmi_ld32(m->records);
     shmi_rw_readers *k = __atomic_load_n(&m->known, __ATOMIC_ACQUIRE);
     if (SHMI_UNLIKELY(k == NULL || shmi_ld32(&k->head) != head)) {
         if (!shmi_rw_learn(m, head))
@@ -22490,7 +22497,7 @@ SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_
             }
         return 0;
     }
-    head = shmi_ld32(shmi_u32(m->a, m->o.off + SHMI_objRecords));
+    head = shmi_ld32(m->records);
     for (shmi_rw_walk(m, &v, head); shmi_next_record(m->a, &v);)
         n++;
     place = n;
@@ -22681,6 +22688,14 @@ SHMI_FN int shmi_rw_may_read(void *arg)
     return shmi_rw_gate(m) == 0 || shmi_rw_waiting(shmi_ld64(m->mine)) == 0;
 }
 
+/* Adds a reader to this process's word. 0: the gate is closed, and that is a try, and no hold. */
+SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
+{
+    shmi_add64(m->mine, SHMI_READER_ONE);
+    SHMSYNC_CRASHPOINT("rwmutex.rlock.tried");
+    return shmi_rw_gate(m) == 0;
+}
+
 /* Makes a hold of a try that found the gate closed. */
 SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
@@ -22781,9 +22796,7 @@ SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
     int err = shmi_use(m->a, "rwmutex.rdlock");
     if (SHMI_UNLIKELY(err != 0))
         return err;
-    shmi_add64(m->mine, SHMI_READER_ONE);
-    SHMSYNC_CRASHPOINT("rwmutex.rlock.tried");
-    return SHMI_LIKELY(shmi_rw_gate(m) == 0) ? 0 : shmi_rw_rlock_slow(m, abs);
+    return SHMI_LIKELY(shmi_rw_try_read(m)) ? 0 : shmi_rw_rlock_slow(m, abs);
 }
 
 /* Deals with a dead process that keeps the gate closed. Returns 0 when the gate is open. This thread has the
@@ -23032,18 +23045,69 @@ SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs)
     }
 }
 
+/* All reader words, as long as the list of slot records is the same. */
+typedef struct shmi_rw_all {
+    const uint32_t *records;
+    uint32_t head, n;
+    const shmi_rw_reader *v;
+} shmi_rw_all;
+/* 0: the handle does not know them all. */
+SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
+{
+    const shmi_rw_readers *k = __atomic_load_n(&m->known, __ATOMIC_ACQUIRE);
+    all->records = m->records;
+    all->head = shmi_ld32(all->records);
+    if (SHMI_UNLIKELY(k == NULL) || SHMI_UNLIKELY(shmi_ld32(&k->head) != all->head))
+        return 0;
+    all->n = shmi_ld32(&k->n);
+    all->v = k->v;
+    return 1;
+}
+/* Whether no participant reads. 0 may also mean that a dead one has not been reaped yet. */
+SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
+{
+    uint32_t i;
+    for (i = 0; i < all->n; i++)
+        if (SHMI_UNLIKELY(shmi_rw_reading(shmi_ld64(all->v[i].state)) != 0))
+            return 0;
+    return 1;
+}
+/* What shmi_rw_at_once has got. */
+enum { SHMI_rwNothing, SHMI_rwQueued, SHMI_rwClosed, SHMI_rwWrites };
+/* Takes m if that needs no look at anything but its words: the mutex is free, the gate open, and nobody reads. The
+ * caller undoes what it got if it did not get all. What can be loaded before the first compare-and-swap is, since a
+ * load after one waits for it. */
+SHMI_FAST int shmi_rw_at_once(struct shmi_rwmutex *m)
+{
+    uint32_t name = shmi_mutex_name(&m->writers), closed = shmi_make_owner(SHMI_GATE_CLOSED, name), *gate = m->gate;
+    shmi_rw_all all;
+    if (SHMI_UNLIKELY(!shmi_rw_all_of(m, &all)) || SHMI_UNLIKELY(!shmi_rw_unread(&all)) || SHMI_UNLIKELY(!shmi_mutex_at_once_for(&m->writers, name)))
+        return SHMI_rwNothing;
+    SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+    if (SHMI_UNLIKELY(!shmi_cas32(gate, 0, closed)))
+        return SHMI_rwQueued;
+    SHMSYNC_CRASHPOINT("rwmutex.lock.closed");
+    if (SHMI_UNLIKELY(shmi_ld32(all.records) != all.head) || SHMI_UNLIKELY(!shmi_rw_unread(&all)) || SHMI_UNLIKELY(!shmi_cas32(gate, closed, name)))
+        return SHMI_rwClosed;
+    SHMSYNC_CRASHPOINT("rwmutex.lock.acquired");
+    return SHMI_rwWrites;
+}
+SHMI_FN void shmi_rw_undo(struct shmi_rwmutex *m, int got)
+{
+    if (got == SHMI_rwClosed)
+        shmi_rw_reopen(m);
+    if (got != SHMI_rwNothing)
+        shmi_rw_release_writers(m);
+}
+
 /* A lock that takes no waiting is not within shmi_enter. Any other one is until it is through with what it has to take
  * back. It gives the writers' mutex back before it counts itself: if it were refused, the arena might be gone. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
-    shmi_rw_reader r;
-    int err;
-    if (shmi_rw_first_reader(m, 1, &r) == 0 && shmi_mutex_trylock(&m->writers) == 0) {
-        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        if (shmi_rw_take_drained(m, "rwmutex.lock") == 0)
-            return 0;
-        shmi_rw_release_writers(m);
-    }
+    int err, got = shmi_rw_at_once(m);
+    if (got == SHMI_rwWrites)
+        return 0;
+    shmi_rw_undo(m, got);
     err = shmi_enter(m->a, "rwmutex.lock");
     if (err != 0)
         return err;
@@ -23052,6 +23116,14 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     return err;
 }
 
+/* Opens the gate that this process holds; 0: it does not hold it. Waiting readers have to be let in after that. */
+SHMI_FAST int shmi_rw_open_gate_at_once(struct shmi_rwmutex *m, uint32_t name)
+{
+    if (SHMI_UNLIKELY(name == 0) || SHMI_UNLIKELY(!shmi_cas32(m->gate, name, 0)))
+        return 0;
+    SHMSYNC_CRASHPOINT("rwmutex.unlock.opened");
+    return 1;
+}
 /* Opens the gate that this process holds, lets waiting readers in, and keeps the writers' mutex. */
 SHMI_FN int shmi_rw_open_gate(struct shmi_rwmutex *m, const char *op)
 {
@@ -23059,11 +23131,10 @@ SHMI_FN int shmi_rw_open_gate(struct shmi_rwmutex *m, const char *op)
     int err = shmi_use(m->a, op);
     if (err != 0)
         return err;
-    if (!shmi_cas32(m->gate, m->a->self, 0)) {
+    if (!shmi_rw_open_gate_at_once(m, shmi_mutex_name(&m->writers))) {
         g = shmi_rw_gate(m);
         return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, op, m->called, "gate %#x", g);
     }
-    SHMSYNC_CRASHPOINT("rwmutex.unlock.opened");
     shmi_rw_let_in(m);
     return 0;
 }
@@ -23221,6 +23292,7 @@ SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_o
     m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for it is smaller */
     m->ww = (shmi_mutex_words *)(void *)m->w;
     m->gate = shmi_u32(a, o->off + SHMI_objOfKind);
+    m->records = shmi_u32(a, o->off + SHMI_objRecords);
     m->release = (shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_RELEASE;
     if ((shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_ROLLBACK)
         shmi_log_of(a, o, sizeof(shmi_mutex_words), &m->log);
@@ -23372,10 +23444,18 @@ int shmsync_rwmutex_close(shmsync_rwmutex *m)
         m->impl = NULL;
     return SHMI_TELL(err);
 }
+/* As for a mutex, a call that succeeds at once writes nothing for shmsync_error. */
+SHMI_COLD int shmi_rw_lock_called(shmsync_rwmutex *m, struct shmi_rwmutex *x, int got)
+{
+    shmi_rw_undo(x, got);
+    SHMI_OPENED_AS(m, "shmsync_rwmutex_lock");
+    return shmi_result(shmi_rw_lock(m->impl, 0), "shmsync_rwmutex_lock");
+}
 int shmsync_rwmutex_lock(shmsync_rwmutex *m)
 {
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_rw_lock(m->impl, 0));
+    struct shmi_rwmutex *x = m->impl;
+    int got = SHMI_LIKELY(shmi_is_open(x, m->serial)) ? shmi_rw_at_once(x) : SHMI_rwNothing;
+    return SHMI_LIKELY(got == SHMI_rwWrites) ? 0 : shmi_rw_lock_called(m, x, got);
 }
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
@@ -23397,15 +23477,52 @@ int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
         shmi_rw_release_writers(m);
     return SHMI_TELL(err);
 }
+SHMI_COLD int shmi_rw_unlock_called(shmsync_rwmutex *m)
+{
+    SHMI_OPENED_AS(m, "shmsync_rwmutex_unlock");
+    return shmi_result(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
+}
+/* The rest of an unlock that has opened the gate. */
+SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x)
+{
+    SHMI_BEGIN();
+    shmi_rw_let_in(x);
+    return shmi_result(shmi_mutex_unlock(&x->writers), "shmsync_rwmutex_unlock");
+}
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m)
 {
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_rw_open(m->impl, "rwmutex.unlock"));
+    struct shmi_rwmutex *x = m->impl;
+    const uint32_t *own, *waiting;
+    uint32_t name;
+    if (SHMI_UNLIKELY(!shmi_is_open(x, m->serial)))
+        return shmi_rw_unlock_called(m);
+    name = shmi_mutex_name(&x->writers);
+    own = x->writers.own;
+    waiting = x->readers_wake_word.word;
+    if (SHMI_UNLIKELY(!shmi_rw_open_gate_at_once(x, name)))
+        return shmi_rw_unlock_called(m);
+    if (SHMI_LIKELY((shmi_ld32(waiting) & 1) == 0) &&
+        SHMI_LIKELY(shmi_mutex_unlock_at_once(&x->writers, name, __atomic_load_n(own, __ATOMIC_RELAXED))))
+        return 0;
+    return shmi_rw_opened_called(x);
+}
+SHMI_COLD int shmi_rw_rdlock_called(shmsync_rwmutex *m)
+{
+    SHMI_OPENED_AS(m, "shmsync_rwmutex_rdlock");
+    return shmi_result(shmi_rw_rlock(m->impl, 0), "shmsync_rwmutex_rdlock");
+}
+/* The rest of an rdlock whose try found the gate closed. */
+SHMI_COLD int shmi_rw_rdlock_slow_called(struct shmi_rwmutex *x)
+{
+    SHMI_BEGIN();
+    return shmi_result(shmi_rw_rlock_slow(x, 0), "shmsync_rwmutex_rdlock");
 }
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m)
 {
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_rw_rlock(m->impl, 0));
+    struct shmi_rwmutex *x = m->impl;
+    if (SHMI_UNLIKELY(!shmi_is_open(x, m->serial)) || SHMI_UNLIKELY(shmi_mutex_name(&x->writers) == 0))
+        return shmi_rw_rdlock_called(m);
+    return SHMI_LIKELY(shmi_rw_try_read(x)) ? 0 : shmi_rw_rdlock_slow_called(x);
 }
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
@@ -23435,18 +23552,41 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
     }
     return SHMI_TELL(err);
 }
-int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
+/* Takes a reader out of this process's word, and gives that word. */
+SHMI_FAST uint64_t shmi_rw_leave(struct shmi_rwmutex *m) { return shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE; }
+/* Whether nothing is left to do after a reader has left that word. */
+SHMI_FAST int shmi_rw_left_quietly(struct shmi_rwmutex *m, uint64_t w)
 {
-    SHMI_OPENED(lock);
-    struct shmi_rwmutex *m = lock->impl;
+    return SHMI_LIKELY(shmi_rw_gate(m) == 0) && SHMI_LIKELY(shmi_rw_reading(w) != SHMI_READER_MOST);
+}
+SHMI_FN int shmi_rw_runlock(struct shmi_rwmutex *m)
+{
     uint64_t w;
     int err = shmi_use(m->a, "rwmutex.rdunlock");
     if (SHMI_UNLIKELY(err != 0))
-        return SHMI_TELL(err);
-    w = shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE;
-    if (SHMI_UNLIKELY(shmi_rw_gate(m) != 0 || shmi_rw_reading(w) == SHMI_READER_MOST))
-        return SHMI_TELL(shmi_rw_runlock_slow(m, w));
-    return 0;
+        return err;
+    w = shmi_rw_leave(m);
+    return shmi_rw_left_quietly(m, w) ? 0 : shmi_rw_runlock_slow(m, w);
+}
+SHMI_COLD int shmi_rw_rdunlock_called(shmsync_rwmutex *m)
+{
+    SHMI_OPENED_AS(m, "shmsync_rwmutex_rdunlock");
+    return shmi_result(shmi_rw_runlock(m->impl), "shmsync_rwmutex_rdunlock");
+}
+/* The rest of an rdunlock that has left word w. */
+SHMI_COLD int shmi_rw_rdunlock_slow_called(struct shmi_rwmutex *m, uint64_t w)
+{
+    SHMI_BEGIN();
+    return shmi_result(shmi_rw_runlock_slow(m, w), "shmsync_rwmutex_rdunlock");
+}
+int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
+{
+    struct shmi_rwmutex *m = lock->impl;
+    uint64_t w;
+    if (SHMI_UNLIKELY(!shmi_is_open(m, lock->serial)) || SHMI_UNLIKELY(shmi_mutex_name(&m->writers) == 0))
+        return shmi_rw_rdunlock_called(lock);
+    w = shmi_rw_leave(m);
+    return shmi_rw_left_quietly(m, w) ? 0 : shmi_rw_rdunlock_slow_called(m, w);
 }
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
 {

@@ -91,7 +91,7 @@ SHMI_FN uint64_t shmi_serial_of(const void *thing)
 }
 
 /* Whether a handle with this number is open. No handle on a thing has number 0. */
-SHMI_FN int shmi_is_open(const void *thing, uint64_t serial)
+SHMI_FAST int shmi_is_open(const void *thing, uint64_t serial)
 {
     return SHMI_LIKELY(thing != NULL) && SHMI_LIKELY(__atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_ACQUIRE) == serial);
 }

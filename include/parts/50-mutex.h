@@ -86,7 +86,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
 SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline);
 SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m);
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o);
-SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m);
+SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m);
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
 /* Takes an owner-dead mutex by the repair of the handle. Returns 1 if it has taken the mutex, and 0 if the word
  * changed; or sets *err to an errno. */
@@ -96,12 +96,14 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m);
 SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal, const shmi_log *log);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
-/* Takes the mutex if that takes one instruction. */
-SHMI_FN int shmi_mutex_at_once(shmi_mutex *m)
+/* The ID of this process, which is 0 in a child of fork. */
+SHMI_FAST uint32_t shmi_mutex_name(const shmi_mutex *m) { return __atomic_load_n(&m->me->name, __ATOMIC_RELAXED); }
+/* Takes the mutex for name if that takes one instruction. */
+SHMI_FAST int shmi_mutex_at_once_for(shmi_mutex *m, uint32_t name)
 {
-    uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
     return SHMI_LIKELY(name != 0) && shmi_cas32(m->own, 0, name | __atomic_load_n(&m->bias, __ATOMIC_RELAXED));
 }
+SHMI_FAST int shmi_mutex_at_once(shmi_mutex *m) { return shmi_mutex_at_once_for(m, shmi_mutex_name(m)); }
 /* Locks the mutex; deadline 0 means no deadline. Returns 0 or an errno. A queue lock returns EOWNERDEAD rarely,
  * because its handle has a repair. */
 SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
@@ -109,10 +111,10 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-SHMI_FN int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t o)
+/* Gives back the mutex of name if o, its owner word, is biased. */
+SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
 {
-    uint32_t name = __atomic_load_n(&m->me->name, __ATOMIC_RELAXED);
-    if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED) && name != 0)) {
+    if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
         /* A release store; the load of the wake word may pass it. A waiter makes up for the missing fence with a
          * fence of its own. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
@@ -126,6 +128,6 @@ SHMI_FN int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t o)
 SHMI_FN int shmi_mutex_unlock(shmi_mutex *m)
 {
     uint32_t o = __atomic_load_n(m->own, __ATOMIC_RELAXED); /* while we hold it nobody else writes it */
-    return SHMI_LIKELY(shmi_mutex_unlock_at_once(m, o)) ? 0 : shmi_mutex_unlock_slow(m, o);
+    return SHMI_LIKELY(shmi_mutex_unlock_at_once(m, shmi_mutex_name(m), o)) ? 0 : shmi_mutex_unlock_slow(m, o);
 }
 

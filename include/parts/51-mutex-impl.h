@@ -594,7 +594,7 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
 
 /* Ends a biased release that found a waiter. The waiter had to pay for a fence, so the next holds are not biased
  * for a while. */
-SHMI_COLD void shmi_mutex_lose_bias(shmi_mutex *m)
+SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m)
 {
     uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
     __atomic_store_n(&m->bias, 0, __ATOMIC_RELAXED);
@@ -795,7 +795,7 @@ SHMI_COLD int shmi_mutex_unlock_called(shmsync_mutex *m)
 int shmsync_mutex_unlock(shmsync_mutex *m)
 {
     shmi_mutex *x = m->impl;
-    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_unlock_at_once(x, __atomic_load_n(x->own, __ATOMIC_RELAXED))))
+    if (SHMI_LIKELY(shmi_is_open(x, m->serial)) && SHMI_LIKELY(shmi_mutex_unlock_at_once(x, shmi_mutex_name(x), __atomic_load_n(x->own, __ATOMIC_RELAXED))))
         return 0;
     return shmi_mutex_unlock_called(m);
 }

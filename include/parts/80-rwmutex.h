@@ -12,6 +12,7 @@ struct shmi_rwmutex {
     shmi_mutex_words *ww; /* the words of the writers' mutex, at the same place */
     uint32_t *gate;       /* in the header of the object */
     uint64_t *mine;       /* this participant's reader word */
+    uint32_t *records;    /* in the header of the object: the latest slot record */
     struct shmi_rw_readers *known; /* changes by registry */
     int release, rollback;
     shmi_log log; /* undo log, for PolicyRollback; it follows the words of a whole mutex */
@@ -215,7 +216,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
  * function. A reader has its record on the list before it adds to its word, and then looks at the gate. */
 SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
 {
-    uint32_t head = shmi_ld32(shmi_u32(m->a, m->o.off + SHMI_objRecords));
+    uint32_t head = shmi_ld32(m->records);
     shmi_rw_readers *k = __atomic_load_n(&m->known, __ATOMIC_ACQUIRE);
     if (SHMI_UNLIKELY(k == NULL || shmi_ld32(&k->head) != head)) {
         if (!shmi_rw_learn(m, head))
@@ -247,7 +248,7 @@ SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_
             }
         return 0;
     }
-    head = shmi_ld32(shmi_u32(m->a, m->o.off + SHMI_objRecords));
+    head = shmi_ld32(m->records);
     for (shmi_rw_walk(m, &v, head); shmi_next_record(m->a, &v);)
         n++;
     place = n;
@@ -438,6 +439,14 @@ SHMI_FN int shmi_rw_may_read(void *arg)
     return shmi_rw_gate(m) == 0 || shmi_rw_waiting(shmi_ld64(m->mine)) == 0;
 }
 
+/* Adds a reader to this process's word. 0: the gate is closed, and that is a try, and no hold. */
+SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
+{
+    shmi_add64(m->mine, SHMI_READER_ONE);
+    SHMSYNC_CRASHPOINT("rwmutex.rlock.tried");
+    return shmi_rw_gate(m) == 0;
+}
+
 /* Makes a hold of a try that found the gate closed. */
 SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
@@ -538,9 +547,7 @@ SHMI_FN int shmi_rw_rlock(struct shmi_rwmutex *m, int64_t abs)
     int err = shmi_use(m->a, "rwmutex.rdlock");
     if (SHMI_UNLIKELY(err != 0))
         return err;
-    shmi_add64(m->mine, SHMI_READER_ONE);
-    SHMSYNC_CRASHPOINT("rwmutex.rlock.tried");
-    return SHMI_LIKELY(shmi_rw_gate(m) == 0) ? 0 : shmi_rw_rlock_slow(m, abs);
+    return SHMI_LIKELY(shmi_rw_try_read(m)) ? 0 : shmi_rw_rlock_slow(m, abs);
 }
 
 /* Deals with a dead process that keeps the gate closed. Returns 0 when the gate is open. This thread has the
@@ -789,18 +796,69 @@ SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs)
     }
 }
 
+/* All reader words, as long as the list of slot records is the same. */
+typedef struct shmi_rw_all {
+    const uint32_t *records;
+    uint32_t head, n;
+    const shmi_rw_reader *v;
+} shmi_rw_all;
+/* 0: the handle does not know them all. */
+SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
+{
+    const shmi_rw_readers *k = __atomic_load_n(&m->known, __ATOMIC_ACQUIRE);
+    all->records = m->records;
+    all->head = shmi_ld32(all->records);
+    if (SHMI_UNLIKELY(k == NULL) || SHMI_UNLIKELY(shmi_ld32(&k->head) != all->head))
+        return 0;
+    all->n = shmi_ld32(&k->n);
+    all->v = k->v;
+    return 1;
+}
+/* Whether no participant reads. 0 may also mean that a dead one has not been reaped yet. */
+SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
+{
+    uint32_t i;
+    for (i = 0; i < all->n; i++)
+        if (SHMI_UNLIKELY(shmi_rw_reading(shmi_ld64(all->v[i].state)) != 0))
+            return 0;
+    return 1;
+}
+/* What shmi_rw_at_once has got. */
+enum { SHMI_rwNothing, SHMI_rwQueued, SHMI_rwClosed, SHMI_rwWrites };
+/* Takes m if that needs no look at anything but its words: the mutex is free, the gate open, and nobody reads. The
+ * caller undoes what it got if it did not get all. What can be loaded before the first compare-and-swap is, since a
+ * load after one waits for it. */
+SHMI_FAST int shmi_rw_at_once(struct shmi_rwmutex *m)
+{
+    uint32_t name = shmi_mutex_name(&m->writers), closed = shmi_make_owner(SHMI_GATE_CLOSED, name), *gate = m->gate;
+    shmi_rw_all all;
+    if (SHMI_UNLIKELY(!shmi_rw_all_of(m, &all)) || SHMI_UNLIKELY(!shmi_rw_unread(&all)) || SHMI_UNLIKELY(!shmi_mutex_at_once_for(&m->writers, name)))
+        return SHMI_rwNothing;
+    SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
+    if (SHMI_UNLIKELY(!shmi_cas32(gate, 0, closed)))
+        return SHMI_rwQueued;
+    SHMSYNC_CRASHPOINT("rwmutex.lock.closed");
+    if (SHMI_UNLIKELY(shmi_ld32(all.records) != all.head) || SHMI_UNLIKELY(!shmi_rw_unread(&all)) || SHMI_UNLIKELY(!shmi_cas32(gate, closed, name)))
+        return SHMI_rwClosed;
+    SHMSYNC_CRASHPOINT("rwmutex.lock.acquired");
+    return SHMI_rwWrites;
+}
+SHMI_FN void shmi_rw_undo(struct shmi_rwmutex *m, int got)
+{
+    if (got == SHMI_rwClosed)
+        shmi_rw_reopen(m);
+    if (got != SHMI_rwNothing)
+        shmi_rw_release_writers(m);
+}
+
 /* A lock that takes no waiting is not within shmi_enter. Any other one is until it is through with what it has to take
  * back. It gives the writers' mutex back before it counts itself: if it were refused, the arena might be gone. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
-    shmi_rw_reader r;
-    int err;
-    if (shmi_rw_first_reader(m, 1, &r) == 0 && shmi_mutex_trylock(&m->writers) == 0) {
-        SHMSYNC_CRASHPOINT("rwmutex.lock.queued");
-        if (shmi_rw_take_drained(m, "rwmutex.lock") == 0)
-            return 0;
-        shmi_rw_release_writers(m);
-    }
+    int err, got = shmi_rw_at_once(m);
+    if (got == SHMI_rwWrites)
+        return 0;
+    shmi_rw_undo(m, got);
     err = shmi_enter(m->a, "rwmutex.lock");
     if (err != 0)
         return err;
@@ -809,6 +867,14 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     return err;
 }
 
+/* Opens the gate that this process holds; 0: it does not hold it. Waiting readers have to be let in after that. */
+SHMI_FAST int shmi_rw_open_gate_at_once(struct shmi_rwmutex *m, uint32_t name)
+{
+    if (SHMI_UNLIKELY(name == 0) || SHMI_UNLIKELY(!shmi_cas32(m->gate, name, 0)))
+        return 0;
+    SHMSYNC_CRASHPOINT("rwmutex.unlock.opened");
+    return 1;
+}
 /* Opens the gate that this process holds, lets waiting readers in, and keeps the writers' mutex. */
 SHMI_FN int shmi_rw_open_gate(struct shmi_rwmutex *m, const char *op)
 {
@@ -816,11 +882,10 @@ SHMI_FN int shmi_rw_open_gate(struct shmi_rwmutex *m, const char *op)
     int err = shmi_use(m->a, op);
     if (err != 0)
         return err;
-    if (!shmi_cas32(m->gate, m->a->self, 0)) {
+    if (!shmi_rw_open_gate_at_once(m, shmi_mutex_name(&m->writers))) {
         g = shmi_rw_gate(m);
         return shmi_fail(shmi_rw_valid(g) ? EPERM : EPROTO, op, m->called, "gate %#x", g);
     }
-    SHMSYNC_CRASHPOINT("rwmutex.unlock.opened");
     shmi_rw_let_in(m);
     return 0;
 }
@@ -978,6 +1043,7 @@ SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_o
     m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for it is smaller */
     m->ww = (shmi_mutex_words *)(void *)m->w;
     m->gate = shmi_u32(a, o->off + SHMI_objOfKind);
+    m->records = shmi_u32(a, o->off + SHMI_objRecords);
     m->release = (shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_RELEASE;
     if ((shmi_ld32(&m->w->policy) & 0xff) == SHMI_POLICY_ROLLBACK)
         shmi_log_of(a, o, sizeof(shmi_mutex_words), &m->log);
@@ -1129,10 +1195,18 @@ int shmsync_rwmutex_close(shmsync_rwmutex *m)
         m->impl = NULL;
     return SHMI_TELL(err);
 }
+/* As for a mutex, a call that succeeds at once writes nothing for shmsync_error. */
+SHMI_COLD int shmi_rw_lock_called(shmsync_rwmutex *m, struct shmi_rwmutex *x, int got)
+{
+    shmi_rw_undo(x, got);
+    SHMI_OPENED_AS(m, "shmsync_rwmutex_lock");
+    return shmi_result(shmi_rw_lock(m->impl, 0), "shmsync_rwmutex_lock");
+}
 int shmsync_rwmutex_lock(shmsync_rwmutex *m)
 {
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_rw_lock(m->impl, 0));
+    struct shmi_rwmutex *x = m->impl;
+    int got = SHMI_LIKELY(shmi_is_open(x, m->serial)) ? shmi_rw_at_once(x) : SHMI_rwNothing;
+    return SHMI_LIKELY(got == SHMI_rwWrites) ? 0 : shmi_rw_lock_called(m, x, got);
 }
 int shmsync_rwmutex_timedlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
@@ -1154,15 +1228,52 @@ int shmsync_rwmutex_trylock(shmsync_rwmutex *lock)
         shmi_rw_release_writers(m);
     return SHMI_TELL(err);
 }
+SHMI_COLD int shmi_rw_unlock_called(shmsync_rwmutex *m)
+{
+    SHMI_OPENED_AS(m, "shmsync_rwmutex_unlock");
+    return shmi_result(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
+}
+/* The rest of an unlock that has opened the gate. */
+SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x)
+{
+    SHMI_BEGIN();
+    shmi_rw_let_in(x);
+    return shmi_result(shmi_mutex_unlock(&x->writers), "shmsync_rwmutex_unlock");
+}
 int shmsync_rwmutex_unlock(shmsync_rwmutex *m)
 {
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_rw_open(m->impl, "rwmutex.unlock"));
+    struct shmi_rwmutex *x = m->impl;
+    const uint32_t *own, *waiting;
+    uint32_t name;
+    if (SHMI_UNLIKELY(!shmi_is_open(x, m->serial)))
+        return shmi_rw_unlock_called(m);
+    name = shmi_mutex_name(&x->writers);
+    own = x->writers.own;
+    waiting = x->readers_wake_word.word;
+    if (SHMI_UNLIKELY(!shmi_rw_open_gate_at_once(x, name)))
+        return shmi_rw_unlock_called(m);
+    if (SHMI_LIKELY((shmi_ld32(waiting) & 1) == 0) &&
+        SHMI_LIKELY(shmi_mutex_unlock_at_once(&x->writers, name, __atomic_load_n(own, __ATOMIC_RELAXED))))
+        return 0;
+    return shmi_rw_opened_called(x);
+}
+SHMI_COLD int shmi_rw_rdlock_called(shmsync_rwmutex *m)
+{
+    SHMI_OPENED_AS(m, "shmsync_rwmutex_rdlock");
+    return shmi_result(shmi_rw_rlock(m->impl, 0), "shmsync_rwmutex_rdlock");
+}
+/* The rest of an rdlock whose try found the gate closed. */
+SHMI_COLD int shmi_rw_rdlock_slow_called(struct shmi_rwmutex *x)
+{
+    SHMI_BEGIN();
+    return shmi_result(shmi_rw_rlock_slow(x, 0), "shmsync_rwmutex_rdlock");
 }
 int shmsync_rwmutex_rdlock(shmsync_rwmutex *m)
 {
-    SHMI_OPENED(m);
-    return SHMI_TELL(shmi_rw_rlock(m->impl, 0));
+    struct shmi_rwmutex *x = m->impl;
+    if (SHMI_UNLIKELY(!shmi_is_open(x, m->serial)) || SHMI_UNLIKELY(shmi_mutex_name(&x->writers) == 0))
+        return shmi_rw_rdlock_called(m);
+    return SHMI_LIKELY(shmi_rw_try_read(x)) ? 0 : shmi_rw_rdlock_slow_called(x);
 }
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic)
 {
@@ -1192,18 +1303,41 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
     }
     return SHMI_TELL(err);
 }
-int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
+/* Takes a reader out of this process's word, and gives that word. */
+SHMI_FAST uint64_t shmi_rw_leave(struct shmi_rwmutex *m) { return shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE; }
+/* Whether nothing is left to do after a reader has left that word. */
+SHMI_FAST int shmi_rw_left_quietly(struct shmi_rwmutex *m, uint64_t w)
 {
-    SHMI_OPENED(lock);
-    struct shmi_rwmutex *m = lock->impl;
+    return SHMI_LIKELY(shmi_rw_gate(m) == 0) && SHMI_LIKELY(shmi_rw_reading(w) != SHMI_READER_MOST);
+}
+SHMI_FN int shmi_rw_runlock(struct shmi_rwmutex *m)
+{
     uint64_t w;
     int err = shmi_use(m->a, "rwmutex.rdunlock");
     if (SHMI_UNLIKELY(err != 0))
-        return SHMI_TELL(err);
-    w = shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE;
-    if (SHMI_UNLIKELY(shmi_rw_gate(m) != 0 || shmi_rw_reading(w) == SHMI_READER_MOST))
-        return SHMI_TELL(shmi_rw_runlock_slow(m, w));
-    return 0;
+        return err;
+    w = shmi_rw_leave(m);
+    return shmi_rw_left_quietly(m, w) ? 0 : shmi_rw_runlock_slow(m, w);
+}
+SHMI_COLD int shmi_rw_rdunlock_called(shmsync_rwmutex *m)
+{
+    SHMI_OPENED_AS(m, "shmsync_rwmutex_rdunlock");
+    return shmi_result(shmi_rw_runlock(m->impl), "shmsync_rwmutex_rdunlock");
+}
+/* The rest of an rdunlock that has left word w. */
+SHMI_COLD int shmi_rw_rdunlock_slow_called(struct shmi_rwmutex *m, uint64_t w)
+{
+    SHMI_BEGIN();
+    return shmi_result(shmi_rw_runlock_slow(m, w), "shmsync_rwmutex_rdunlock");
+}
+int shmsync_rwmutex_rdunlock(shmsync_rwmutex *lock)
+{
+    struct shmi_rwmutex *m = lock->impl;
+    uint64_t w;
+    if (SHMI_UNLIKELY(!shmi_is_open(m, lock->serial)) || SHMI_UNLIKELY(shmi_mutex_name(&m->writers) == 0))
+        return shmi_rw_rdunlock_called(lock);
+    w = shmi_rw_leave(m);
+    return shmi_rw_left_quietly(m, w) ? 0 : shmi_rw_rdunlock_slow_called(m, w);
 }
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *lock)
 {
