@@ -3043,12 +3043,20 @@ SHMI_ASSERT(offsetof(shmi_signal_row, stats) == 128, "signal_row.stats");
 SHMI_ASSERT(sizeof(shmi_signal_row) == 256, "signal_row");
 /* ---- Failures in words ---- */
 
-typedef struct shmi_failure {
-    char text[512];  /* unless brief */
-    int err;         /* of the call that the thread is in, or of its last failure; 0: the call has noted none */
-    int brief;       /* the text has yet to be made, of err and these */
+/* A failure whose text has yet to be made. */
+typedef struct shmi_brief_failure {
     char op[64];
     char object[64];
+} shmi_brief_failure;
+
+/* A library has little room for the variables of a thread, so text and its parts share theirs. */
+typedef struct shmi_failure {
+    union {
+        char text[512];
+        shmi_brief_failure of; /* if brief */
+    };
+    int err;         /* of the call that the thread is in, or of its last failure; 0: the call has noted none */
+    int brief;       /* the error whose text has yet to be made; 0: text is there */
     int who_known;
     shmsync_participant who;
 } shmi_failure;
@@ -3083,11 +3091,10 @@ SHMI_FN void shmi_note_word(char *to, size_t cap, const char *from)
 /* shmi_fail for a result that is no news, such as ETIMEDOUT: the text is made when somebody asks for it. */
 SHMI_FN int shmi_brief(int err, const char *op, const char *object)
 {
-    shmi_last.err = err;
-    shmi_last.brief = 1;
+    shmi_last.err = shmi_last.brief = err;
     shmi_last.who_known = 0;
-    shmi_note_word(shmi_last.op, sizeof shmi_last.op, op);
-    shmi_note_word(shmi_last.object, sizeof shmi_last.object, object);
+    shmi_note_word(shmi_last.of.op, sizeof shmi_last.of.op, op);
+    shmi_note_word(shmi_last.of.object, sizeof shmi_last.of.object, object);
     return err;
 }
 /* Notes that no failure is known, for calls that look whether one is. */
@@ -3104,7 +3111,7 @@ SHMI_COLD int shmi_note_result(int err, const char *function)
     if (shmi_last.err == err)
         return err;
     shmi_brief(err, strncmp(function, "shmsync_", 8) == 0 ? function + 8 : function, NULL);
-    p = strchr(shmi_last.op, '_');
+    p = strchr(shmi_last.of.op, '_');
     if (p != NULL)
         *p = '.';
     return err;
@@ -3123,10 +3130,8 @@ const char *shmsync_version(void) { return SHMI_LIBRARY; }
 const char *shmsync_error(void)
 {
     if (shmi_last.brief) {
-        char op[sizeof shmi_last.op], object[sizeof shmi_last.object];
-        memcpy(op, shmi_last.op, sizeof op);
-        memcpy(object, shmi_last.object, sizeof object);
-        shmi_fail(shmi_last.err, op, object[0] != 0 ? object : NULL, "%s", "");
+        shmi_brief_failure of = shmi_last.of; /* the text takes its place */
+        shmi_fail(shmi_last.brief, of.op, of.object[0] != 0 ? of.object : NULL, "%s", "");
     }
     return shmi_last.text;
 }
