@@ -134,6 +134,11 @@ func TestSanitizers(t *testing.T) {
 				t.Skipf("needs a system on which programs with this sanitizer run: %v: %s", err, out)
 			}
 			cmd := exec.Command(self, "-test.v", "-test.run", sanitized)
+			if name == "thread" {
+				// ThreadSanitizer has a thread of its own, which outlives the last one of the program. The
+				// crowds are counted, which it is too slow for, and crowd.c ends without its threads.
+				cmd.Args = append(cmd.Args, "-test.skip", "^TestContract$/^last-thread$|^TestCrowds$")
+			}
 			cmd.Env = append(os.Environ(), cflagsEnv+"="+flags,
 				"TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:exitcode=66", "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1", "ASAN_OPTIONS=detect_leaks=0")
 			out, err := cmd.CombinedOutput()
@@ -184,4 +189,4 @@ func TestScenario(t *testing.T) {
 
 // sanitized are the tests that run under the sanitizers: those in which the C programs
 // have many threads.
-const sanitized = "^(TestMutex.*|TestFutex.*|TestMultiLock.*|TestReapEachOther|TestCreateInC|TestCore|TestFromFD|TestGroupKilled|TestSignalWaker.*|TestWaitAll|TestQueueBatch)$"
+const sanitized = "^(TestContract|TestCloseWaitsForCalls|TestCallsWhileTheArenaIsBeingClosed|TestCrowds|TestRWMutex.*|TestMutex.*|TestFutex.*|TestMultiLock.*|TestReapEachOther|TestCreateInC|TestCore|TestFromFD|TestGroupKilled|TestSignalWaker.*|TestWaitAll|TestQueueBatch)$"
