@@ -19,7 +19,7 @@ import (
 )
 
 // An uncontended pair of calls in C costs at most so much of the pair of pthread in the same program, in each
-// form of the library.
+// form of the library. The limits leave room for other processors and compilers; docs/performance.md has figures.
 func TestUncontendedInC(t *testing.T) {
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: it measures for seconds")
@@ -40,9 +40,9 @@ func TestUncontendedInC(t *testing.T) {
 		name, path string
 		most       [4]float64 // of pairs
 	}{
-		{"one file", program(t, "bench.c", "-O2", "-USHMSYNC_CRASHPOINTS", "-DSHMSYNC_IMPLEMENTATION"), [...]float64{0.45, 1.2, 1.5, 0.85}},
-		{"static", linked("static", filepath.Join(lib, "libshmsync.a")), [...]float64{0.45, 1.2, 1.5, 0.85}},
-		{"shared", linked("shared", "-L"+lib, "-lshmsync", "-Wl,-rpath,"+lib), [...]float64{0.55, 1.3, 1.6, 1}},
+		{"one file", program(t, "bench.c", "-O2", "-USHMSYNC_CRASHPOINTS", "-DSHMSYNC_IMPLEMENTATION"), [...]float64{0.9, 1.6, 2.4, 1.3}},
+		{"static", linked("static", filepath.Join(lib, "libshmsync.a")), [...]float64{0.9, 1.6, 2.4, 1.3}},
+		{"shared", linked("shared", "-L"+lib, "-lshmsync", "-Wl,-rpath,"+lib), [...]float64{0.9, 1.8, 2.4, 1.6}},
 	} {
 		t.Run(form.name, func(t *testing.T) {
 			tooMuch := []string{"no round"}
