@@ -2,6 +2,7 @@ package prims
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/shmsync/shmsync"
@@ -31,11 +32,12 @@ var (
 type Tx struct {
 	place  txPlace
 	tail   uint32
-	next   uint // index in saved that is overwritten next
+	nSaved uint // ranges that were saved; the one of number i is at i % 8 in saved
 	active uint64
 	open   bool
 	blocks bool // the log has records of blocks
 	saved  [8]txRange
+	within txRange // has all ranges that were saved; without one, from is greater than to
 
 	log    *undoLog
 	object string
@@ -73,8 +75,8 @@ func (tx *Tx) begin(op string) error {
 		return &shmsync.Error{Op: op, Object: tx.object, Err: shmsync.ErrCorrupt,
 			Detail: "the undo log of a free lock is " + s.String() + ": an Update was unlocked by its function, or a peer overwrote it"}
 	}
-	tx.tail, tx.next, tx.open, tx.blocks, tx.ended, tx.failed = 0, 0, true, false, false, nil
-	clear(tx.saved[:])
+	tx.tail, tx.nSaved, tx.open, tx.blocks, tx.ended, tx.failed = 0, 0, true, false, false, nil
+	tx.within = txRange{from: math.MaxUint}
 	return nil
 }
 

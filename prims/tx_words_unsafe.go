@@ -51,6 +51,7 @@ type txPlace struct {
 	heapSize uintptr
 	heapOff  uint64 // its offset
 	records  unsafe.Pointer
+	room     uintptr // bytes of records
 	state    *uint64
 	// Where the object of the lock begins and ends, counted from heap.
 	lock, lockEnd uintptr
@@ -60,7 +61,7 @@ func placeOf(l *undoLog) txPlace {
 	off, n := l.a.Heap()
 	return txPlace{
 		heap: unsafe.Pointer(unsafe.SliceData(l.a.Bytes(off, n))), heapSize: uintptr(n), heapOff: uint64(off),
-		records: unsafe.Pointer(unsafe.SliceData(l.records)), state: raw64(&l.head.state),
+		records: unsafe.Pointer(unsafe.SliceData(l.records)), room: uintptr(l.size), state: raw64(&l.head.state),
 		lock: uintptr(l.object.Offset - off), lockEnd: uintptr(l.object.Body-off) + uintptr(l.object.Size),
 	}
 }
@@ -95,29 +96,39 @@ func (tx *Tx) save(p unsafe.Pointer, n uintptr) {
 	end := at + n
 	if at >= tx.place.heapSize || n > tx.place.heapSize-at || at < tx.place.lockEnd && tx.place.lock < end || !tx.open {
 		tx.mistake("Save", "of memory that is outside of its arena, or the lock's own")
+		return
 	}
-	for i := range tx.saved {
-		if r := &tx.saved[i]; r.from <= at && end <= r.to {
-			return
+	k := tx.nSaved
+	if end <= tx.within.to && tx.within.from <= at { // not so where a program saves fields in the order of a struct
+		for i := range tx.saved[:min(k, uint(len(tx.saved)))] {
+			if r := &tx.saved[i]; r.from <= at && end <= r.to {
+				return
+			}
 		}
 	}
 	padded := (n + 7) &^ 7
 	tail := uintptr(tx.tail)
-	if padded+logFooter > uintptr(tx.log.size)-tail {
+	if padded+logFooter > tx.place.room-tail {
 		tx.full(uint64(n))
+		return
 	}
-	// SAFETY: the records have log.size bytes, which was checked just now, and p has n bytes in
+	// SAFETY: the records have room bytes, which was checked just now, and p has n bytes in
 	// the heap of the arena, which is mapped while an Update goes on.
 	to := unsafe.Add(tx.place.records, tail)
-	copy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(p), n))
+	if n == 8 { // a word, as most are: without a call
+		*(*uint64)(to) = *(*uint64)(p)
+	} else {
+		copy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(p), n))
+	}
 	footer := (*[2]uint64)(unsafe.Add(to, padded))
 	footer[0], footer[1] = tx.place.heapOff+uint64(at), uint64(n)|logBytes<<32
 	crashpoint.Hit("tx.save.recorded")
-	tx.tail += uint32(padded + logFooter)
-	storeLogState(tx.place.state, uint64(tx.tail)|tx.active)
+	tx.tail = uint32(tail + padded + logFooter)
+	tx.nSaved = k + 1
+	tx.saved[k%uint(len(tx.saved))] = txRange{at, end}
+	tx.within = txRange{min(tx.within.from, at), max(tx.within.to, end)}
+	storeLogState(tx.place.state, uint64(tail+padded+logFooter)|tx.active)
 	crashpoint.Hit("tx.save.valid")
-	tx.saved[tx.next] = txRange{at, end}
-	tx.next = (tx.next + 1) % uint(len(tx.saved))
 }
 
 // record appends a record without bytes, of a block.

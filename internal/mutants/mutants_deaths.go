@@ -89,8 +89,8 @@ var deathMutants = []mutant{
 	{
 		name: "the state of the log before the record",
 		file: "prims/tx_words_unsafe.go",
-		old:  "\tcopy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(p), n))\n",
-		new:  "\tstoreLogState(tx.place.state, uint64(tx.tail+uint32(padded+logFooter))|tx.active)\n\tcopy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(p), n))\n",
+		old:  "\tif n == 8 { // a word",
+		new:  "\tstoreLogState(tx.place.state, uint64(tail+padded+logFooter)|tx.active)\n\tif n == 8 { // a word",
 		pkg:  "internal/stepkill", run: "TestStepImages/mutex_rollback", env: txImages,
 	},
 	{
