@@ -184,8 +184,21 @@ func words(a *arena.Arena) string {
 
 func (x *stage) start(helper string, files ...*os.File) *proctest.Proc {
 	x.t.Helper()
-	return proctest.Start(x.t, helper, proctest.Files(files...),
-		proctest.Params(victimParams{Arena: filepath.Base(x.a.Path()), Scene: x.s.name, Object: object}),
+	return x.startWith(helper, victimParams{Arena: filepath.Base(x.a.Path()), Scene: x.s.name, Object: object}, files...)
+}
+
+// victim starts the process that is killed, in the language of the scene.
+func (x *stage) victim(control *os.File) *proctest.Proc {
+	x.t.Helper()
+	if x.s.c == nil {
+		return x.start("victim", control)
+	}
+	return x.startC(filepath.Base(x.a.Path()), x.s.c.does, control)
+}
+
+func (x *stage) startWith(helper string, params any, files ...*os.File) *proctest.Proc {
+	x.t.Helper()
+	return proctest.Start(x.t, helper, proctest.Files(files...), proctest.Params(params),
 		proctest.Env("GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=3"), proctest.Dump(func() string { return words(x.a) }))
 }
 
@@ -239,7 +252,7 @@ func (x *stage) begin(watched bool) *run {
 	require.NoError(t, err)
 	defer f.Close()
 	r.ctl = ctl
-	r.victim = x.start("victim", f)
+	r.victim = x.victim(f)
 	r.victim.Await(t)
 	if watched {
 		r.watch, err = stepkill.NewWatch(x.a.Path())
@@ -604,10 +617,11 @@ const longest = 100_000
 func same(image []byte, w *stepkill.Watch) bool { return w.Is(image) }
 
 // revive puts an image into a file of its own, whose participants are all dead, and
-// joins it.
+// joins it. For some scenes a newcomer in C joins another file with the same image.
 func (x *stage) revive(image []byte, what string) {
 	t := x.t
 	t.Helper()
+	x.reviveInC(image, what)
 	name := fmt.Sprintf("shmsync-test-image-%d-%d", os.Getpid(), time.Now().UnixNano())
 	defer shm.Remove(name)
 	require.NoError(t, stepkill.WriteImage("/dev/shm/"+name, image))

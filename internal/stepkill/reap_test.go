@@ -31,8 +31,12 @@ func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) 
 	ctl, f, err := stepkill.NewControl()
 	require.NoError(t, err)
 	defer f.Close()
-	successor := proctest.Start(t, "victim", proctest.Files(f),
-		proctest.Params(victimParams{Arena: name, Scene: "arena/join", Object: object}), proctest.Env("GOMAXPROCS=2"))
+	var successor *proctest.Proc
+	if x.s.c != nil {
+		successor = x.startC(name, "join", f)
+	} else {
+		successor = x.startWith("victim", victimParams{Arena: name, Scene: "arena/join", Object: object}, f)
+	}
 	successor.Await(t)
 	ctl.Gate.Store(1)
 	for ctl.Began.Load() == 0 {

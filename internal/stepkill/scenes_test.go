@@ -31,6 +31,10 @@ type scene struct {
 	owing bool
 	// fresh has every kill use objects of its own, called object.
 	fresh bool
+	// c has a process in C be the victim.
+	c *sceneInC
+	// newcomer is the object that a newcomer in C checks in each image, or "".
+	newcomer string
 }
 
 // object is what the object of a fresh scene is called.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/prims"
@@ -89,6 +90,11 @@ func init() {
 			})
 		}
 	}), 0)
+	for name, does := range map[string]string{"synchronized/update": "commit", "synchronized/update that fails": "abort"} {
+		i := slices.IndexFunc(scenes, func(s scene) bool { return s.name == name })
+		scenes[i].newcomer = "synchronized"
+		addSceneInC(scenes[i], "synchronized", does)
+	}
 	each("synchronized/store", purses(func(s *prims.Synchronized[purse], p *part) {
 		p.op = func() { s.Store(purse{7, 7, 7, 7, 7}) }
 	}), 0)

@@ -66,20 +66,14 @@ func init() {
 }
 
 func addRollback(lock, name string, phase uint64) {
-	addScene(scene{name: lock + " rollback/" + name, owing: true, open: func(a *arena.Arena) (part, error) {
+	open := func(a *arena.Arena) (*bank, part, error) {
 		b, err := openBank(a, lock)
 		if err != nil {
-			return part{}, err
+			return nil, part{}, err
 		}
-		return part{
-			prep: func() {
-				before := *b.x
-				b.abandon(phase)
-				if phase == 2 {
-					*b.x = before // its bytes are undone by then
-				}
-			},
-			op: func() { b.sight()() }, // the lock undoes what a dead holder left
+		return b, part{
+			prep: func() { b.leave(phase) },
+			op:   func() { b.sight()() }, // the lock undoes what a dead holder left
 			use: func() error {
 				if err := b.whole(); err != nil {
 					return err
@@ -88,5 +82,26 @@ func addRollback(lock, name string, phase uint64) {
 			},
 			close: b.m.Close,
 		}, nil
-	}})
+	}
+	s := scene{name: lock + " rollback/" + name, newcomer: lock, owing: true, open: func(a *arena.Arena) (part, error) {
+		_, p, err := open(a)
+		return p, err
+	}}
+	addScene(s)
+	// The tester leaves the transaction in the name of bygone: the victim in C has no such operation.
+	s.open = func(a *arena.Arena) (part, error) {
+		b, p, err := open(a)
+		p.hold = func() { b.leave(phase) }
+		return p, err
+	}
+	addSceneInC(s, lock, "lock")
+}
+
+// leave is abandon, with the bytes undone if the phase says so.
+func (b *bank) leave(phase uint64) {
+	before := *b.x
+	b.abandon(phase)
+	if phase == 2 {
+		*b.x = before
+	}
 }

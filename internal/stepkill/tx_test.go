@@ -135,7 +135,7 @@ func init() {
 		},
 	} {
 		for _, lock := range []string{"mutex", "rwmutex"} {
-			addScene(scene{name: lock + " rollback/update, " + name, open: func(a *arena.Arena) (part, error) {
+			s := scene{name: lock + " rollback/update, " + name, newcomer: lock, open: func(a *arena.Arena) (part, error) {
 				b, err := openBank(a, lock)
 				if err != nil {
 					return part{}, err
@@ -150,7 +150,9 @@ func init() {
 					},
 					close: b.m.Close,
 				}, nil
-			}})
+			}}
+			addScene(s)
+			addSceneInC(s, lock, name)
 		}
 	}
 }
