@@ -88,6 +88,17 @@ func pairRatios(t *testing.T, lines string) (all [4][3]float64) {
 	return all
 }
 
+// BenchmarkDataCostsInC prints what data that survives costs in C; see BenchmarkDataCosts of package prims.
+func BenchmarkDataCostsInC(b *testing.B) {
+	path := program(b, "costs.c", "-O2", "-USHMSYNC_CRASHPOINTS")
+	for range b.N {
+		out, err := exec.Command(path, unusedName(b)).CombinedOutput()
+		require.NoError(b, err, "%s", out)
+		fmt.Printf("\n%s", out)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
 // BenchmarkRoundTrip is a post and the answer to it, between this process and another
 // one.
 func BenchmarkRoundTrip(b *testing.B) {
