@@ -33,7 +33,17 @@ func TestErrorsMatchSentinelAndErrno(t *testing.T) {
 	}
 	err := &shmsync.Error{Op: "arena.open", Err: fs.ErrNotExist}
 	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorIs(t, err, syscall.ENOENT)
 	require.NotErrorIs(t, err, syscall.Errno(0))
+	require.ErrorIs(t, &shmsync.Error{Op: "arena.open", Err: fs.ErrInvalid}, syscall.EINVAL)
+}
+
+func TestOutcomesHaveNames(t *testing.T) {
+	var names []string
+	for o := shmsync.Woken; o <= shmsync.Failed+1; o++ {
+		names = append(names, o.String())
+	}
+	require.Equal(t, []string{"woken", "changed", "interrupted", "timed out", "failed", "invalid"}, names)
 }
 
 func TestErrorSaysWhoDied(t *testing.T) {

@@ -1,0 +1,135 @@
+//go:build linux
+
+package shmsync_test
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// refuse makes the kernel answer the calls that a process can do without, from now on, in all its threads.
+func refuse(answer syscall.Errno) error {
+	const (
+		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		ret    = unix.BPF_RET | unix.BPF_K
+		filter = 1      // SECCOMP_SET_MODE_FILTER
+		sync   = 1      // SECCOMP_FILTER_FLAG_TSYNC
+		number = 0      // offset of the number of the call in struct seccomp_data
+		second = 16 + 8 // offset of the lower half of its second argument
+	)
+	prog := []unix.SockFilter{
+		{Code: load, K: number},
+		{Code: equal, K: unix.SYS_MEMBARRIER, Jt: 7},
+		{Code: equal, K: unix.SYS_FUTEX_WAITV, Jt: 6},
+		{Code: equal, K: unix.SYS_GET_ROBUST_LIST, Jt: 5},
+		{Code: equal, K: unix.SYS_FCNTL, Jf: 3},
+		{Code: load, K: second},
+		{Code: equal, K: unix.F_OFD_SETLK, Jt: 2},
+		{Code: equal, K: unix.F_OFD_GETLK, Jt: 1},
+		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
+		{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(answer)},
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	p := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
+	// SAFETY: the kernel reads p and what it points to, and keeps a copy.
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, filter, sync, uintptr(unsafe.Pointer(&p)))
+	runtime.KeepAlive(prog)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// absent says of an error whether it is one of a feature that is not there.
+func absent(err error) string {
+	switch {
+	case err == nil:
+		return "works"
+	case errors.Is(err, shmsync.ErrNotSupported):
+		return "absent"
+	}
+	return err.Error()
+}
+
+func init() {
+	proctest.Register("feature/refused", func(c *proctest.Child) {
+		var answer syscall.Errno
+		c.Params(&answer)
+		if err := refuse(answer); err != nil {
+			c.Say(map[string]string{"filter": err.Error()})
+			return
+		}
+		said := map[string]string{}
+		for _, f := range shmsync.Features() {
+			said[f.Name()] = absent(f.Check())
+		}
+		f, err := os.CreateTemp("", "")
+		if err != nil {
+			c.Fatal(err)
+		}
+		os.Remove(f.Name())
+		_, err = shmsync.LockByte(f, 0)
+		said["LockByte"] = absent(err)
+		_, err = shmsync.ByteLocked(f, 0)
+		said["ByteLocked"] = absent(err)
+		said["RegisterFence"] = absent(shmsync.RegisterFence())
+		said["Fence"] = absent(shmsync.Fence())
+		list, err := shmsync.NewRobustList()
+		if err != nil {
+			c.Fatal(err)
+		}
+		runtime.LockOSThread()
+		said["Register"] = absent(list.Register())
+		c.Say(said)
+	})
+}
+
+// A sandbox answers a call that it does not allow with an error of its choice. Whatever it is, the
+// feature counts as absent, also for a call that does not ask first.
+func TestRefusedCallsAreAbsentFeatures(t *testing.T) {
+	if os.Getenv("SHMSYNC_DISABLE") != "" || os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
+		proctest.Skip(t, "needs all features: SHMSYNC_DISABLE is set, or the kernel is emulated", "feature/refused")
+	}
+	for _, answer := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS} {
+		p := proctest.Start(t, "feature/refused", proctest.Params(answer))
+		var said map[string]string
+		p.Recv(t, &said)
+		if why := said["filter"]; why != "" {
+			t.Skip("needs seccomp: " + why)
+		}
+		want := map[string]string{}
+		for name := range said {
+			want[name] = "absent"
+		}
+		require.Equal(t, want, said, "all calls fail with %v", answer)
+	}
+}
+
+// An answer that does not say that a call is absent is passed on as it is, and does not count.
+func TestOtherErrorsDoNotMakeAFeatureAbsent(t *testing.T) {
+	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
+		proctest.Skip(t, "needs seccomp", "feature/refused")
+	}
+	p := proctest.Start(t, "feature/refused", proctest.Params(syscall.ENOMEM))
+	var said map[string]string
+	p.Recv(t, &said)
+	if why := said["filter"]; why != "" {
+		t.Skip("needs seccomp: " + why)
+	}
+	require.Contains(t, said["membarrier"], "cannot allocate memory")
+	require.Contains(t, said["ofd"], "cannot allocate memory")
+	require.Contains(t, said["LockByte"], "cannot allocate memory")
+}
