@@ -396,14 +396,6 @@ func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID, na
 	return m.closed()
 }
 
-// awaitAllGone waits until all dead participants are gone. The queue lock is not held.
-func (m *monitor) awaitAllGone() error {
-	if err := awaitAllGone(m.a, m.queueLock.queue); err != errClosing {
-		return err
-	}
-	return m.closed()
-}
-
 // current reports whether a participant is alive, from the point of view of this call.
 func (m *monitor) current(n arenakernel.ParticipantID) bool { return n != m.without && m.a.Current(n) }
 
