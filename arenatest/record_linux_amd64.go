@@ -28,6 +28,10 @@ import (
 // envTracer has the ID of the thread to step. Its presence makes a process a tracer.
 const envTracer = "SHMSYNC_ARENATEST_TRACE"
 
+// tracerVariable is the variable that record sets. Tests whose statements are counted set another one than envTracer,
+// because a process that ends in an init function writes no counts.
+var tracerVariable = envTracer
+
 // The files of a tracer.
 const (
 	fdArena   = 3 + iota // the file of the arena
@@ -40,18 +44,27 @@ const (
 const mostSteps = 5_000_000
 
 func init() {
-	if tid, err := strconv.Atoi(os.Getenv(envTracer)); err == nil {
-		runtime.LockOSThread()
-		var r recording
-		if err := r.trace(tid); err != nil {
-			r.Err = err.Error()
-		}
-		if err := gob.NewEncoder(os.NewFile(fdResult, "result")).Encode(&r); err != nil {
-			fmt.Fprintln(os.Stderr, "arenatest: tracer:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+	if ran, code := runTracer(envTracer); ran {
+		os.Exit(code)
 	}
+}
+
+// runTracer does the work of a tracer if the variable makes this process one, and gives its exit status.
+func runTracer(variable string) (ran bool, code int) {
+	tid, err := strconv.Atoi(os.Getenv(variable))
+	if err != nil {
+		return false, 0
+	}
+	runtime.LockOSThread()
+	var r recording
+	if err := r.trace(tid); err != nil {
+		r.Err = err.Error()
+	}
+	if err := gob.NewEncoder(os.NewFile(fdResult, "result")).Encode(&r); err != nil {
+		fmt.Fprintln(os.Stderr, "arenatest: tracer:", err)
+		return true, 1
+	}
+	return true, 0
 }
 
 // record calls op on a thread of its own, and records the stores that it makes into the file.
@@ -99,7 +112,7 @@ func record(file *os.File, op func()) (*recording, error) {
 			done <- err
 		}()
 		cmd = exec.Command("/proc/self/exe")
-		cmd.Env = append(os.Environ(), envTracer+"="+strconv.Itoa(unix.Gettid()))
+		cmd.Env = append(os.Environ(), tracerVariable+"="+strconv.Itoa(unix.Gettid()))
 		cmd.ExtraFiles = []*os.File{file, page, pipes[0][1], pipes[1][1]}
 		cmd.Stderr = &stderr
 		var in io.WriteCloser

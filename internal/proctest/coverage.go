@@ -22,6 +22,12 @@ func end(code int) {
 	os.Exit(code)
 }
 
+// ExitCounted ends a process of the test program that is no helper, as end does.
+func ExitCounted(m *testing.M, code int) {
+	tests = m
+	end(code)
+}
+
 // writeCounts writes the counts by a run without a test. Such a run reads all counts that are in
 // its directory, so it gets one of its own. The counts of a helper that may not write there, or
 // that has another root directory, are lost.
