@@ -46,7 +46,7 @@ type synchronized struct {
 	words *synchronizedWords
 	// inside says that a goroutine that got the lock through this handle may be using the copies.
 	//   writers: the holder of the lock
-	//   readers: Close
+	//   readers: Close of this and of other handles of the process
 	inside atomic.Uint32
 	// heldSince is when left first found the lock held, and no user of it; 0: it has not.
 	// CLOCK_MONOTONIC ns. Only the goroutine that closes the handle uses it.
@@ -400,16 +400,36 @@ func (s *synchronized) left() bool {
 	case s.inside.Load() != 0:
 		s.heldSince = 0
 		return false
+	case s.othersInside():
+		return true // the hold is theirs
 	case s.heldSince == 0:
 		s.heldSince = shmsync.Monotonic()
 	}
-	// After that time another handle has the hold, or a peer has written the word.
-	return shmsync.Monotonic()-s.heldSince >= synchronizedOther
+	// A goroutine has the lock and does not use the copies yet, or no longer. It may be without a CPU. After that
+	// time a peer has written the word.
+	return shmsync.Monotonic()-s.heldSince >= synchronizedForged
 }
 
-// synchronizedOther is how long a Close waits for a hold of this process that may belong to another
-// handle: this handle may just have taken it.
-const synchronizedOther = 20e6 // ns
+// synchronizedForged is how long a Close waits for a hold of this process of which no handle knows.
+const synchronizedForged = 2e9 // ns
+
+// othersInside reports whether a goroutine that got the lock through another handle of this process uses the copies.
+func (s *synchronized) othersInside() bool {
+	handles.Lock()
+	defer handles.Unlock()
+	on := handles.of[s.lock.a.Segment()][s.lock.object.Offset]
+	if on == nil {
+		return false
+	}
+	for _, h := range on.open {
+		if o, ok := h.(interface{ core() *synchronized }); ok && o.core() != s && o.core().inside.Load() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *synchronized) core() *synchronized { return s }
 
 // Offset is the place of the Synchronized in its arena, for SynchronizedAt in another process.
 func (s *Synchronized[T]) Offset() arena.Offset { return s.lock.object.Offset }

@@ -1,0 +1,53 @@
+//go:build linux && crashpoint
+
+package prims_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A Close waits for a goroutine that has left its Update and not unlocked yet, however long it is without a CPU, and
+// whether or not the process has another handle.
+func TestSynchronizedCloseWaitsForTheUnlock(t *testing.T) {
+	for _, another := range []bool{false, true} {
+		a := newArena(t, nil)
+		s, err := prims.OpenSynchronized(a, "s", 1, nil)
+		require.NoError(t, err)
+		if another {
+			_, err := prims.OpenSynchronized(a, "s", 1, nil)
+			require.NoError(t, err)
+		}
+		closed := make(chan error, 1)
+		crashpoint.ArmFunc("mutex.unlock.before_release", 1, func() {
+			go func() { closed <- s.Close() }()
+			select {
+			case err := <-closed:
+				t.Errorf("Close returned %v, and the Update has not unlocked yet", err)
+				closed <- err
+			case <-after(500 * time.Millisecond): // 25 times as long as it used to wait
+			}
+		})
+		require.NoError(t, s.Update(func(v *int) error { *v = 2; return nil }))
+		require.NoError(t, <-closed)
+	}
+}
+
+// A Close does not wait for the Update of another handle of its process.
+func TestSynchronizedCloseBesideAnUpdateOfAnotherHandle(t *testing.T) {
+	a := newArena(t, nil)
+	s, err := prims.OpenSynchronized(a, "s", 1, nil)
+	require.NoError(t, err)
+	other, err := prims.OpenSynchronized(a, "s", 1, nil)
+	require.NoError(t, err)
+	require.NoError(t, other.Update(func(v *int) error {
+		*v = 2
+		return s.Close()
+	}))
+	require.Equal(t, 2, other.Load())
+}
