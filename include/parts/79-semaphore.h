@@ -166,11 +166,13 @@ SHMI_FN uint64_t shmi_sem_pool(struct shmi_semaphore *s)
     }
     return shmi_get(&s->w->free);
 }
-/* Opens what was closed for the time of the queue lock, if nobody is queued. */
+/* Opens what was closed for the time of the queue lock, if nobody is queued. While it is open, others change it without
+ * the lock. */
 SHMI_FN void shmi_sem_reopen(struct shmi_semaphore *s)
 {
-    if (s->moves && shmi_fifo_empty(s->queue))
-        shmi_st64(&s->w->free, shmi_get(&s->w->free) | SHMI_POOL_OPEN);
+    uint64_t p;
+    if (s->moves && shmi_fifo_empty(s->queue) && ((p = shmi_ld64(&s->w->free)) & SHMI_POOL_OPEN) == 0)
+        shmi_st64(&s->w->free, p | SHMI_POOL_OPEN);
 }
 
 /* Whether n permits are free, which are in free then. */

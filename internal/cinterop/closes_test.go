@@ -3,6 +3,7 @@
 package cinterop
 
 import (
+	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -111,4 +113,23 @@ func TestCKeepsKnownRecords(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	out, err := exec.Command(program(t, "shares.c"), name).CombinedOutput()
 	require.NoError(t, err, "%s", out)
+}
+
+// A process in C that asks a transferable Semaphore for more permits than there are changes nothing, while others take
+// permits and give them back without the queue lock.
+func TestCRefusalLeavesThePool(t *testing.T) {
+	name := coreArena(t, 2<<20)
+	path := program(t, "pool.c", "-DSHMSYNC_IMPLEMENTATION")
+	asks, asked, stderr := core(t, path, name, "asks")
+	ready(t, asked, stderr)
+	out, err := exec.Command(path, name, "pairs", fmt.Sprint(proctest.Rounds(100_000, 1_000_000))).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	tell(t, asks)
+	require.NoError(t, asks.Wait(), "%v", stderr)
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	s, err := prims.AttachSemaphore(a, "pool", nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, s.State().Free)
 }
