@@ -67,7 +67,6 @@ func (x *workerGroup) crashAt(point string, n int) {
 	what := fmt.Sprintf("%s:%d", point, n)
 	second := slices.ContainsFunc([]string{
 		"monitor.replay.", "monitor.reap.", "mutex.recover.", "arena.node.inherited", "fairmutex.recover.", "multilock.recover.", "cond.pass.", "future.reap.",
-		"barrier.reset.", // a death breaks the phase, and the first to Reset passes it
 	}, func(p string) bool { return strings.HasPrefix(point, p) })
 	if !second {
 		x.launch(what, 2, proctest.Env("SHMSYNC_CRASHPOINT="+what)).WaitSignal(x.t, syscall.SIGKILL)
@@ -82,8 +81,6 @@ func (x *workerGroup) crashAt(point string, n int) {
 		dies = "cond.wait.woken"
 	} else if strings.HasPrefix(point, "future.reap.") {
 		dies = "future.claim.claimed"
-	} else if strings.HasPrefix(point, "barrier.reset.") {
-		dies = "barrier.arrive.counted"
 	}
 	p := x.launch(what, 2, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:1", point)))
 	begun := time.Now()
