@@ -56,9 +56,9 @@ func pointsOf(t *testing.T, w workload) (points []string) {
 	return slices.DeleteFunc(points, func(p string) bool { return slices.Contains(w.without, p) })
 }
 
-// patience is how long others die, one after the other, until the victim is the process that deals with a death. For
+// reapLimit is how long others die, one after the other, until the victim is the process that deals with a death. For
 // some points that takes a hundred deaths at times.
-func patience() time.Duration { return 5 * timeout() }
+func reapLimit() time.Duration { return 5 * timeout() }
 
 // crashAt makes a process die at the n'th passing of a point. For points that only a
 // process passes which deals with a death, others die before, while the victim works.
@@ -84,7 +84,7 @@ func (x *workerGroup) crashAt(point string, n int) {
 	}
 	p := x.launch(what, 2, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:1", point)))
 	begun := time.Now()
-	for tries := 0; time.Since(begun) < patience(); tries++ {
+	for tries := 0; time.Since(begun) < reapLimit(); tries++ {
 		x.launch("first", 3, proctest.Env(fmt.Sprintf("SHMSYNC_CRASHPOINT=%s:%d", dies, 1+tries%7))).WaitSignal(x.t, syscall.SIGKILL)
 		select {
 		case <-p.Done():

@@ -196,7 +196,7 @@ func (x *workerGroup) join(label string, waitNode int) *proctest.Proc {
 // launch is join without waiting until the process works.
 func (x *workerGroup) launch(label string, waitNode int, opts ...proctest.Option) *proctest.Proc {
 	x.seed++
-	// On a busy machine a process may need more than a minute until it has passed a point 20 times. See also patience.
+	// On a busy machine a process may need more than a minute until it has passed a point 20 times. See also reapLimit.
 	opts = append(opts, proctest.Limit(8*proctest.DefaultTimeout),
 		proctest.Params(workerGroupParams{Arena: nameOf(x.a), Workload: x.w.name, Label: label, WaitNode: waitNode, Seed: x.seed}),
 		proctest.Dump(func() string { return words(x.a) + park.DescribeWaitNodes((*arenakernel.Arena)(x.a)) + x.stacks() }))
