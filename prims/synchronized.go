@@ -389,48 +389,6 @@ func (s *synchronized) fail(verb string, err error, detail string) error {
 	return failed(s.lock.a, s.lock.object, "synchronized."+verb, err, nil, detail)
 }
 
-// left reports whether the waits of this handle have ended, and its Updates and Views have returned:
-// they use bytes that belong to another object once this one is deleted.
-func (s *synchronized) left() bool {
-	switch {
-	case !park.Left(s.lock.queue):
-		return false
-	case !s.holds():
-		return true
-	case s.inside.Load() != 0:
-		s.heldSince = 0
-		return false
-	case s.othersInside():
-		return true // the hold is theirs
-	case s.heldSince == 0:
-		s.heldSince = shmsync.Monotonic()
-	}
-	// A goroutine has the lock and does not use the copies yet, or no longer. It may be without a CPU. After that
-	// time a peer has written the word.
-	return shmsync.Monotonic()-s.heldSince >= synchronizedForged
-}
-
-// synchronizedForged is how long a Close waits for a hold of this process of which no handle knows.
-const synchronizedForged = 2e9 // ns
-
-// othersInside reports whether a goroutine that got the lock through another handle of this process uses the copies.
-func (s *synchronized) othersInside() bool {
-	handles.Lock()
-	defer handles.Unlock()
-	on := handles.of[s.lock.a.Segment()][s.lock.object.Offset]
-	if on == nil {
-		return false
-	}
-	for _, h := range on.open {
-		if o, ok := h.(interface{ core() *synchronized }); ok && o.core() != s && o.core().inside.Load() != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *synchronized) core() *synchronized { return s }
-
 // Offset is the place of the Synchronized in its arena, for SynchronizedAt in another process.
 func (s *Synchronized[T]) Offset() arena.Offset { return s.lock.object.Offset }
 

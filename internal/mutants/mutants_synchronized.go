@@ -25,9 +25,9 @@ var synchronizedMutants = []mutant{
 	},
 	{
 		name: "Close waits for an Update",
-		file: "prims/synchronized.go",
-		old:  "case s.inside.Load() != 0:",
-		new:  "case s.inside.Load() > 1:",
+		file: "prims/synchronized_close.go",
+		old:  "s.heldSince = 0\n\t\treturn false",
+		new:  "s.heldSince = 0\n\t\treturn true",
 		pkg:  "prims", run: "TestSynchronizedClose$",
 	},
 }
