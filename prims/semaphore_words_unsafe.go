@@ -10,7 +10,7 @@ import (
 
 // semaphoreWords is the body of a Semaphore. Its queue lock is a [mutexWords] at the same place: this
 // struct uses bytes that a Mutex leaves unused. In an arena that counts, the counters of the queue
-// lock follow. What else a monitor has is in the base of the Semaphore, see semaphoreRecord.
+// lock follow. The other words of a monitor are in the base of the Semaphore, see semaphoreRecord.
 type semaphoreWords struct {
 	_     structs.HostLayout
 	owner atomic.Uint32 // of the queue lock
