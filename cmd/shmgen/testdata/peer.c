@@ -2,6 +2,7 @@
  * one line. */
 #define SHMSYNC_IMPLEMENTATION
 #include "every_shm.h"
+#include "small_shm.h"
 
 #include <inttypes.h>
 

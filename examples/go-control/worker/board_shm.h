@@ -34,23 +34,11 @@ SHMGEN_ASSERT(offsetof(struct board, upto) == 0, "offset of upto in struct board
 SHMGEN_ASSERT(offsetof(struct board, sum) == 8, "offset of sum in struct board");
 
 /* p->sum is atomic: all processes read and write it by these functions. */
-static inline uint64_t board_sum_load(const struct board *p)
-{
-    return __atomic_load_n(&p->sum, __ATOMIC_SEQ_CST);
-}
-static inline void board_sum_store(struct board *p, uint64_t value)
-{
-    __atomic_store_n(&p->sum, value, __ATOMIC_SEQ_CST);
-}
-static inline uint64_t board_sum_swap(struct board *p, uint64_t value)
-{
-    return __atomic_exchange_n(&p->sum, value, __ATOMIC_SEQ_CST);
-}
+static inline uint64_t board_sum_load(const struct board *p) { return __atomic_load_n(&p->sum, __ATOMIC_SEQ_CST); }
+static inline void board_sum_store(struct board *p, uint64_t value) { __atomic_store_n(&p->sum, value, __ATOMIC_SEQ_CST); }
+static inline uint64_t board_sum_swap(struct board *p, uint64_t value) { return __atomic_exchange_n(&p->sum, value, __ATOMIC_SEQ_CST); }
 /* Returns the new value. */
-static inline uint64_t board_sum_add(struct board *p, uint64_t delta)
-{
-    return __atomic_add_fetch(&p->sum, delta, __ATOMIC_SEQ_CST);
-}
+static inline uint64_t board_sum_add(struct board *p, uint64_t delta) { return __atomic_add_fetch(&p->sum, delta, __ATOMIC_SEQ_CST); }
 static inline bool board_sum_compare_and_swap(struct board *p, uint64_t old, uint64_t value)
 {
     uint64_t expected = old;

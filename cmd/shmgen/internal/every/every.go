@@ -10,7 +10,8 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-//go:generate go run github.com/shmsync/shmsync/cmd/shmgen -type Every,Small -o every_shm.h
+//go:generate go run github.com/shmsync/shmsync/cmd/shmgen -type Every -o every_shm.h
+//go:generate go run github.com/shmsync/shmsync/cmd/shmgen -type Small -o small_shm.h
 
 // State is a number with a name of its own.
 type State uint8

@@ -83,23 +83,11 @@ SHMGEN_ASSERT(offsetof(struct stamp, author) == 0, "offset of author in struct s
 SHMGEN_ASSERT(offsetof(struct stamp, edits) == 4, "offset of edits in struct stamp");
 
 /* p->edits is atomic: all processes read and write it by these functions. */
-static inline uint32_t stamp_edits_load(const struct stamp *p)
-{
-    return __atomic_load_n(&p->edits, __ATOMIC_SEQ_CST);
-}
-static inline void stamp_edits_store(struct stamp *p, uint32_t value)
-{
-    __atomic_store_n(&p->edits, value, __ATOMIC_SEQ_CST);
-}
-static inline uint32_t stamp_edits_swap(struct stamp *p, uint32_t value)
-{
-    return __atomic_exchange_n(&p->edits, value, __ATOMIC_SEQ_CST);
-}
+static inline uint32_t stamp_edits_load(const struct stamp *p) { return __atomic_load_n(&p->edits, __ATOMIC_SEQ_CST); }
+static inline void stamp_edits_store(struct stamp *p, uint32_t value) { __atomic_store_n(&p->edits, value, __ATOMIC_SEQ_CST); }
+static inline uint32_t stamp_edits_swap(struct stamp *p, uint32_t value) { return __atomic_exchange_n(&p->edits, value, __ATOMIC_SEQ_CST); }
 /* Returns the new value. */
-static inline uint32_t stamp_edits_add(struct stamp *p, uint32_t delta)
-{
-    return __atomic_add_fetch(&p->edits, delta, __ATOMIC_SEQ_CST);
-}
+static inline uint32_t stamp_edits_add(struct stamp *p, uint32_t delta) { return __atomic_add_fetch(&p->edits, delta, __ATOMIC_SEQ_CST); }
 static inline bool stamp_edits_compare_and_swap(struct stamp *p, uint32_t old, uint32_t value)
 {
     uint32_t expected = old;
@@ -198,23 +186,11 @@ SHMGEN_ASSERT(offsetof(struct every, reserved_264) == 264, "offset of reserved_2
 SHMGEN_ASSERT(offsetof(struct every, last) == 268, "offset of last in struct every");
 
 /* p->hits is atomic: all processes read and write it by these functions. */
-static inline uint64_t every_hits_load(const struct every *p)
-{
-    return __atomic_load_n(&p->hits, __ATOMIC_SEQ_CST);
-}
-static inline void every_hits_store(struct every *p, uint64_t value)
-{
-    __atomic_store_n(&p->hits, value, __ATOMIC_SEQ_CST);
-}
-static inline uint64_t every_hits_swap(struct every *p, uint64_t value)
-{
-    return __atomic_exchange_n(&p->hits, value, __ATOMIC_SEQ_CST);
-}
+static inline uint64_t every_hits_load(const struct every *p) { return __atomic_load_n(&p->hits, __ATOMIC_SEQ_CST); }
+static inline void every_hits_store(struct every *p, uint64_t value) { __atomic_store_n(&p->hits, value, __ATOMIC_SEQ_CST); }
+static inline uint64_t every_hits_swap(struct every *p, uint64_t value) { return __atomic_exchange_n(&p->hits, value, __ATOMIC_SEQ_CST); }
 /* Returns the new value. */
-static inline uint64_t every_hits_add(struct every *p, uint64_t delta)
-{
-    return __atomic_add_fetch(&p->hits, delta, __ATOMIC_SEQ_CST);
-}
+static inline uint64_t every_hits_add(struct every *p, uint64_t delta) { return __atomic_add_fetch(&p->hits, delta, __ATOMIC_SEQ_CST); }
 static inline bool every_hits_compare_and_swap(struct every *p, uint64_t old, uint64_t value)
 {
     uint64_t expected = old;
@@ -222,23 +198,11 @@ static inline bool every_hits_compare_and_swap(struct every *p, uint64_t old, ui
 }
 
 /* p->level is atomic: all processes read and write it by these functions. */
-static inline int32_t every_level_load(const struct every *p)
-{
-    return __atomic_load_n(&p->level, __ATOMIC_SEQ_CST);
-}
-static inline void every_level_store(struct every *p, int32_t value)
-{
-    __atomic_store_n(&p->level, value, __ATOMIC_SEQ_CST);
-}
-static inline int32_t every_level_swap(struct every *p, int32_t value)
-{
-    return __atomic_exchange_n(&p->level, value, __ATOMIC_SEQ_CST);
-}
+static inline int32_t every_level_load(const struct every *p) { return __atomic_load_n(&p->level, __ATOMIC_SEQ_CST); }
+static inline void every_level_store(struct every *p, int32_t value) { __atomic_store_n(&p->level, value, __ATOMIC_SEQ_CST); }
+static inline int32_t every_level_swap(struct every *p, int32_t value) { return __atomic_exchange_n(&p->level, value, __ATOMIC_SEQ_CST); }
 /* Returns the new value. */
-static inline int32_t every_level_add(struct every *p, int32_t delta)
-{
-    return __atomic_add_fetch(&p->level, delta, __ATOMIC_SEQ_CST);
-}
+static inline int32_t every_level_add(struct every *p, int32_t delta) { return __atomic_add_fetch(&p->level, delta, __ATOMIC_SEQ_CST); }
 static inline bool every_level_compare_and_swap(struct every *p, int32_t old, int32_t value)
 {
     int32_t expected = old;
@@ -246,23 +210,11 @@ static inline bool every_level_compare_and_swap(struct every *p, int32_t old, in
 }
 
 /* p->balance is atomic: all processes read and write it by these functions. */
-static inline int64_t every_balance_load(const struct every *p)
-{
-    return __atomic_load_n(&p->balance, __ATOMIC_SEQ_CST);
-}
-static inline void every_balance_store(struct every *p, int64_t value)
-{
-    __atomic_store_n(&p->balance, value, __ATOMIC_SEQ_CST);
-}
-static inline int64_t every_balance_swap(struct every *p, int64_t value)
-{
-    return __atomic_exchange_n(&p->balance, value, __ATOMIC_SEQ_CST);
-}
+static inline int64_t every_balance_load(const struct every *p) { return __atomic_load_n(&p->balance, __ATOMIC_SEQ_CST); }
+static inline void every_balance_store(struct every *p, int64_t value) { __atomic_store_n(&p->balance, value, __ATOMIC_SEQ_CST); }
+static inline int64_t every_balance_swap(struct every *p, int64_t value) { return __atomic_exchange_n(&p->balance, value, __ATOMIC_SEQ_CST); }
 /* Returns the new value. */
-static inline int64_t every_balance_add(struct every *p, int64_t delta)
-{
-    return __atomic_add_fetch(&p->balance, delta, __ATOMIC_SEQ_CST);
-}
+static inline int64_t every_balance_add(struct every *p, int64_t delta) { return __atomic_add_fetch(&p->balance, delta, __ATOMIC_SEQ_CST); }
 static inline bool every_balance_compare_and_swap(struct every *p, int64_t old, int64_t value)
 {
     int64_t expected = old;
@@ -270,23 +222,11 @@ static inline bool every_balance_compare_and_swap(struct every *p, int64_t old, 
 }
 
 /* p->mask is atomic: all processes read and write it by these functions. */
-static inline uint32_t every_mask_load(const struct every *p)
-{
-    return __atomic_load_n(&p->mask, __ATOMIC_SEQ_CST);
-}
-static inline void every_mask_store(struct every *p, uint32_t value)
-{
-    __atomic_store_n(&p->mask, value, __ATOMIC_SEQ_CST);
-}
-static inline uint32_t every_mask_swap(struct every *p, uint32_t value)
-{
-    return __atomic_exchange_n(&p->mask, value, __ATOMIC_SEQ_CST);
-}
+static inline uint32_t every_mask_load(const struct every *p) { return __atomic_load_n(&p->mask, __ATOMIC_SEQ_CST); }
+static inline void every_mask_store(struct every *p, uint32_t value) { __atomic_store_n(&p->mask, value, __ATOMIC_SEQ_CST); }
+static inline uint32_t every_mask_swap(struct every *p, uint32_t value) { return __atomic_exchange_n(&p->mask, value, __ATOMIC_SEQ_CST); }
 /* Returns the new value. */
-static inline uint32_t every_mask_add(struct every *p, uint32_t delta)
-{
-    return __atomic_add_fetch(&p->mask, delta, __ATOMIC_SEQ_CST);
-}
+static inline uint32_t every_mask_add(struct every *p, uint32_t delta) { return __atomic_add_fetch(&p->mask, delta, __ATOMIC_SEQ_CST); }
 static inline bool every_mask_compare_and_swap(struct every *p, uint32_t old, uint32_t value)
 {
     uint32_t expected = old;
@@ -294,18 +234,9 @@ static inline bool every_mask_compare_and_swap(struct every *p, uint32_t old, ui
 }
 
 /* p->ready is atomic: all processes read and write it by these functions. */
-static inline bool every_ready_load(const struct every *p)
-{
-    return __atomic_load_n(&p->ready, __ATOMIC_SEQ_CST) != 0;
-}
-static inline void every_ready_store(struct every *p, bool value)
-{
-    __atomic_store_n(&p->ready, value, __ATOMIC_SEQ_CST);
-}
-static inline bool every_ready_swap(struct every *p, bool value)
-{
-    return __atomic_exchange_n(&p->ready, (uint32_t)value, __ATOMIC_SEQ_CST) != 0;
-}
+static inline bool every_ready_load(const struct every *p) { return __atomic_load_n(&p->ready, __ATOMIC_SEQ_CST) != 0; }
+static inline void every_ready_store(struct every *p, bool value) { __atomic_store_n(&p->ready, value, __ATOMIC_SEQ_CST); }
+static inline bool every_ready_swap(struct every *p, bool value) { return __atomic_exchange_n(&p->ready, (uint32_t)value, __ATOMIC_SEQ_CST) != 0; }
 static inline bool every_ready_compare_and_swap(struct every *p, bool old, bool value)
 {
     uint32_t expected = old;
@@ -313,23 +244,11 @@ static inline bool every_ready_compare_and_swap(struct every *p, bool old, bool 
 }
 
 /* p->cells[i] is atomic: all processes read and write it by these functions. */
-static inline uint32_t every_cells_load(const struct every *p, size_t i)
-{
-    return __atomic_load_n(&p->cells[i], __ATOMIC_SEQ_CST);
-}
-static inline void every_cells_store(struct every *p, size_t i, uint32_t value)
-{
-    __atomic_store_n(&p->cells[i], value, __ATOMIC_SEQ_CST);
-}
-static inline uint32_t every_cells_swap(struct every *p, size_t i, uint32_t value)
-{
-    return __atomic_exchange_n(&p->cells[i], value, __ATOMIC_SEQ_CST);
-}
+static inline uint32_t every_cells_load(const struct every *p, size_t i) { return __atomic_load_n(&p->cells[i], __ATOMIC_SEQ_CST); }
+static inline void every_cells_store(struct every *p, size_t i, uint32_t value) { __atomic_store_n(&p->cells[i], value, __ATOMIC_SEQ_CST); }
+static inline uint32_t every_cells_swap(struct every *p, size_t i, uint32_t value) { return __atomic_exchange_n(&p->cells[i], value, __ATOMIC_SEQ_CST); }
 /* Returns the new value. */
-static inline uint32_t every_cells_add(struct every *p, size_t i, uint32_t delta)
-{
-    return __atomic_add_fetch(&p->cells[i], delta, __ATOMIC_SEQ_CST);
-}
+static inline uint32_t every_cells_add(struct every *p, size_t i, uint32_t delta) { return __atomic_add_fetch(&p->cells[i], delta, __ATOMIC_SEQ_CST); }
 static inline bool every_cells_compare_and_swap(struct every *p, size_t i, uint32_t old, uint32_t value)
 {
     uint32_t expected = old;
@@ -482,164 +401,6 @@ static inline int every_queue_timedlease(every_queue *q, struct every *item, shm
     return shmsync_queue_timedlease(&q->untyped, item, out, abs_monotonic);
 }
 static inline int every_queue_close(every_queue *q) { return shmsync_queue_close(&q->untyped); }
-#endif
-
-#ifdef SHMGEN_STRUCT_small
-#if SHMGEN_STRUCT_small != 0x5bb7a2adedd54836u
-#error "two headers of shmgen declare different types as struct small"
-#endif
-#else
-#define SHMGEN_STRUCT_small 0x5bb7a2adedd54836u
-/* The Go type Small. */
-struct small {
-    uint64_t key; /* Key uint64 */
-    struct point where; /* Where Point */
-    uint8_t padding_12[4];
-};
-SHMGEN_ASSERT(sizeof(struct small) == 16, "size of struct small");
-SHMGEN_ASSERT(offsetof(struct small, key) == 0, "offset of key in struct small");
-SHMGEN_ASSERT(offsetof(struct small, where) == 8, "offset of where in struct small");
-#endif
-
-#ifndef SMALL_TYPE
-/* What an object in the arena says of its type; shmsync.h compares it, and names the field that differs. */
-#define SMALL_TYPE \
-    "{16 Key@0 u8 Where@8 {4 X@0 i2 Y@2 i2 } } "
-#define SMALL_LAYOUT UINT64_C(0x9c17e066863c5e63) /* arena.LayoutOf */
-
-/* A Value: open creates one of zeros, attach wants an existing one. It is good until this process leaves the arena. */
-static inline int small_value_open(shmsync_arena *a, const char *name, struct small **out)
-{
-    void *p = NULL;
-    int err = shmsync_value_open_type(a, name, sizeof **out, SMALL_TYPE, &p);
-    *out = (struct small *)p;
-    return err;
-}
-static inline int small_value_attach(shmsync_arena *a, const char *name, struct small **out)
-{
-    void *p = NULL;
-    int err = shmsync_value_attach_type(a, name, sizeof **out, SMALL_TYPE, &p);
-    *out = (struct small *)p;
-    return err;
-}
-
-/* Blocks. n values at an offset that may have come from a peer: NULL if no block there has them. */
-static inline struct small *small_at(shmsync_arena *a, shmsync_offset off, size_t n)
-{
-    if (n > SIZE_MAX / sizeof(struct small))
-        return NULL;
-    return (struct small *)shmsync_at(a, off, n * sizeof(struct small));
-}
-/* n new values of zeros, for shmsync_free. */
-static inline int small_alloc(shmsync_arena *a, size_t n, shmsync_offset *out)
-{
-    return shmsync_alloc(a, n > SIZE_MAX / sizeof(struct small) ? UINT64_MAX : n * sizeof(struct small), out);
-}
-/* Before a change of *p within a transaction. */
-static inline int small_save(shmsync_tx *tx, const struct small *p)
-{
-    return shmsync_tx_save(tx, p, sizeof *p);
-}
-
-/* A Synchronized; functions without a type, such as shmsync_synchronized_commits, take &s->untyped. */
-typedef struct small_synchronized {
-    shmsync_synchronized untyped;
-} small_synchronized;
-
-/* initial may be NULL, for zeros. */
-static inline int small_synchronized_open(shmsync_arena *a, const char *name, const struct small *initial, small_synchronized *out)
-{
-    shmsync_synchronized_options opts;
-    memset(&opts, 0, sizeof opts);
-    opts.struct_size = sizeof opts;
-    opts.initial = initial;
-    opts.type = SMALL_TYPE;
-    return shmsync_synchronized_open(a, name, sizeof *initial, &opts, &out->untyped);
-}
-static inline int small_synchronized_attach(shmsync_arena *a, const char *name, small_synchronized *out)
-{
-    shmsync_synchronized_options opts;
-    memset(&opts, 0, sizeof opts);
-    opts.struct_size = sizeof opts;
-    opts.type = SMALL_TYPE;
-    return shmsync_synchronized_attach(a, name, sizeof(struct small), &opts, &out->untyped);
-}
-static inline int small_synchronized_begin(small_synchronized *s, struct small **copy)
-{
-    void *p = NULL;
-    int err = shmsync_synchronized_begin(&s->untyped, &p);
-    *copy = (struct small *)p;
-    return err;
-}
-static inline int small_synchronized_timedbegin(small_synchronized *s, struct small **copy, const struct timespec *abs_monotonic)
-{
-    void *p = NULL;
-    int err = shmsync_synchronized_timedbegin(&s->untyped, &p, abs_monotonic);
-    *copy = (struct small *)p;
-    return err;
-}
-static inline int small_synchronized_commit(small_synchronized *s) { return shmsync_synchronized_commit(&s->untyped); }
-static inline int small_synchronized_abort(small_synchronized *s) { return shmsync_synchronized_abort(&s->untyped); }
-static inline int small_synchronized_load(const small_synchronized *s, struct small *out)
-{
-    return shmsync_synchronized_load(&s->untyped, out);
-}
-static inline int small_synchronized_store(small_synchronized *s, const struct small *value)
-{
-    return shmsync_synchronized_store(&s->untyped, value);
-}
-static inline int small_synchronized_close(small_synchronized *s) { return shmsync_synchronized_close(&s->untyped); }
-
-/* A Queue; functions without a type, such as shmsync_queue_shutdown, take &q->untyped. */
-typedef struct small_queue {
-    shmsync_queue untyped;
-} small_queue;
-
-static inline int small_queue_open(shmsync_arena *a, const char *name, uint32_t capacity, small_queue *out)
-{
-    shmsync_queue_options opts;
-    memset(&opts, 0, sizeof opts);
-    opts.struct_size = sizeof opts;
-    opts.capacity = capacity;
-    opts.type = SMALL_TYPE;
-    return shmsync_queue_open(a, name, sizeof(struct small), &opts, &out->untyped);
-}
-static inline int small_queue_attach(shmsync_arena *a, const char *name, small_queue *out)
-{
-    shmsync_queue_options opts;
-    memset(&opts, 0, sizeof opts);
-    opts.struct_size = sizeof opts;
-    opts.type = SMALL_TYPE;
-    return shmsync_queue_attach(a, name, sizeof(struct small), &opts, &out->untyped);
-}
-static inline int small_queue_put(small_queue *q, const struct small *item) { return shmsync_queue_put(&q->untyped, item); }
-static inline int small_queue_tryput(small_queue *q, const struct small *item) { return shmsync_queue_tryput(&q->untyped, item); }
-static inline int small_queue_timedput(small_queue *q, const struct small *item, const struct timespec *abs_monotonic)
-{
-    return shmsync_queue_timedput(&q->untyped, item, abs_monotonic);
-}
-static inline int small_queue_put_batch(small_queue *q, const struct small *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
-{
-    return shmsync_queue_put_batch(&q->untyped, items, n, abs_monotonic, done);
-}
-static inline int small_queue_get(small_queue *q, struct small *item) { return shmsync_queue_get(&q->untyped, item); }
-static inline int small_queue_tryget(small_queue *q, struct small *item) { return shmsync_queue_tryget(&q->untyped, item); }
-static inline int small_queue_timedget(small_queue *q, struct small *item, const struct timespec *abs_monotonic)
-{
-    return shmsync_queue_timedget(&q->untyped, item, abs_monotonic);
-}
-static inline int small_queue_get_batch(small_queue *q, struct small *items, size_t n, const struct timespec *abs_monotonic, size_t *done)
-{
-    return shmsync_queue_get_batch(&q->untyped, items, n, abs_monotonic, done);
-}
-/* The item stays in the queue until shmsync_lease_ack. */
-static inline int small_queue_lease(small_queue *q, struct small *item, shmsync_lease *out) { return shmsync_queue_lease(&q->untyped, item, out); }
-static inline int small_queue_trylease(small_queue *q, struct small *item, shmsync_lease *out) { return shmsync_queue_trylease(&q->untyped, item, out); }
-static inline int small_queue_timedlease(small_queue *q, struct small *item, shmsync_lease *out, const struct timespec *abs_monotonic)
-{
-    return shmsync_queue_timedlease(&q->untyped, item, out, abs_monotonic);
-}
-static inline int small_queue_close(small_queue *q) { return shmsync_queue_close(&q->untyped); }
 #endif
 
 #endif
