@@ -12,7 +12,7 @@ import (
 )
 
 func TestStopstormRuns(t *testing.T) {
-	code, out, errs := shmbench(t, "stopstorm", "--prim=sequencer,queue", "--stops=2", "--watch=2ms", "--bound=1m", "--format=json")
+	code, out, errs := shmbench(t, "stopstorm", "--prim=event,queue", "--stops=2", "--watch=2ms", "--bound=1m", "--format=json")
 	require.Equal(t, exitOK, code, errs)
 	var d stopstorm.Document
 	require.NoError(t, json.Unmarshal([]byte(out), &d))

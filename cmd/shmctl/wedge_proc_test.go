@@ -122,6 +122,7 @@ func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 		{"lock rwspin", "lock rwspin"}, {"lock spin", "lock spin"},
 	} {
 		t.Run(c.hold+", "+c.wait, func(t *testing.T) {
+			t.Parallel() // each waits for two seconds
 			name := testArena(t)
 			a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
 			a.does("lock mutex", "m", 2)

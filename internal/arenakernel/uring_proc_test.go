@@ -187,10 +187,7 @@ func pollForQuiet(data []byte) {
 // Reads that the kernel makes for a process in the background end before the process is gone if a thread of the
 // process copies, such as a worker of an io_uring, or if the kernel waits for them, as for io_submit.
 func TestReadsInFlightEndBeforeGone(t *testing.T) {
-	kills := 5
-	if testing.Short() {
-		kills = 1
-	}
+	kills := proctest.Rounds(1, 5)
 	for name, c := range map[string]struct {
 		shm bool
 		r   busyReader

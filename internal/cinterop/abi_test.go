@@ -21,8 +21,7 @@ import (
 // it with the header.
 func TestLibraryABI(t *testing.T) {
 	cc := compiler(t)
-	dir := t.TempDir()
-	makeLibrary(t, cc, "O="+dir)
+	dir := library(t, cc)
 	recorded, err := os.ReadFile(filepath.Join("..", "..", "c", "abi.txt"))
 	require.NoError(t, err)
 	source := "#include \"shmsync.h\"\n"

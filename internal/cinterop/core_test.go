@@ -46,7 +46,7 @@ func program(t testing.TB, source string, flags ...string) string {
 		return path
 	}
 	name := fmt.Sprintf("%s-%d", strings.TrimSuffix(source, ".c"), len(programs.paths))
-	require.NoError(t, compile(compiler(t), source, name, append([]string{optimize(proctest.Long())}, flags...)...))
+	require.NoError(t, compile(quickCompiler(compiler(t)), source, name, append([]string{optimize()}, flags...)...))
 	if programs.paths == nil {
 		programs.paths = map[string]string{}
 	}

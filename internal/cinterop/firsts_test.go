@@ -40,6 +40,7 @@ func emptyArena(t *testing.T) (name string) {
 func TestFirstInCReapsTheDead(t *testing.T) {
 	for _, verb := range []string{"reap", "pending", "closing", "twice", "opened", "heirs", "given up", "dying", "overwritten", "waiting", "version"} {
 		t.Run(verb, func(t *testing.T) {
+			t.Parallel() // they wait for seconds
 			out, err := exec.Command(program(t, "firstreap.c"), verb, emptyArena(t)).CombinedOutput()
 			require.NoError(t, err, "%s", out)
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -107,7 +108,11 @@ func killAt(t *testing.T, lang, point string) bool {
 		}
 	}
 	// On a busy machine a round may take a minute.
-	for n, end := 0, time.Now().Add(timeout); !dead() && (n < 20 || time.Now().Before(end)); n++ {
+	rounds, patience := 20, timeout
+	if seldom[point] && !proctest.Long() {
+		rounds, patience = 2, 2*time.Second
+	}
+	for n, end := 0, time.Now().Add(patience); !dead() && (n < rounds || time.Now().Before(end)); n++ {
 		round()
 	}
 	passed := dead()

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
 
@@ -22,7 +23,7 @@ func TestLibrary(t *testing.T) {
 	cc := compiler(t)
 	dir := t.TempDir()
 	root := filepath.Join(dir, "root")
-	makeLibrary(t, cc, "O="+filepath.Join(dir, "build"), "DESTDIR="+root, "prefix=/usr", "install")
+	makeLibrary(t, cc, "O="+library(t, cc), "DESTDIR="+root, "prefix=/usr", "install")
 
 	for _, page := range []string{"man3/shmsync_mutex.3", "man3/shmsync_mutex_lock.3", "man3/shmsync_lease_ack.3", "man7/shmsync.7"} {
 		text, err := os.ReadFile(filepath.Join(root, "usr", "share", "man", page))
@@ -64,6 +65,15 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
+// library builds the library once for all tests, and returns the folder.
+func library(t *testing.T, cc string) (dir string) {
+	t.Helper()
+	cAgent(t) // makes the directory
+	dir = filepath.Join(built.dir, "library")
+	makeLibrary(t, cc, "O="+dir, "prefix=/usr")
+	return dir
+}
+
 // makeLibrary runs make in the folder c.
 func makeLibrary(t *testing.T, cc string, args ...string) {
 	t.Helper()
@@ -87,9 +97,8 @@ func TestPackageDependencies(t *testing.T) {
 			t.Skip("needs bash, readelf and dpkg-shlibdeps, of the packages bash, binutils and dpkg-dev")
 		}
 	}
-	dir := t.TempDir()
-	makeLibrary(t, cc, "O="+dir, "shared")
-	libs, err := filepath.Glob(filepath.Join(dir, "libshmsync.so.0*"))
+	dir, libraries := t.TempDir(), library(t, cc)
+	libs, err := filepath.Glob(filepath.Join(libraries, "libshmsync.so.0*"))
 	require.NoError(t, err)
 	require.NotEmpty(t, libs)
 	run := func(name string, args ...string) string {
@@ -115,8 +124,7 @@ func TestPackageDependencies(t *testing.T) {
 // arena that it creates, and then in one that it finds.
 func TestManPageExamples(t *testing.T) {
 	cc := compiler(t)
-	dir := t.TempDir()
-	makeLibrary(t, cc, "O="+dir)
+	dir := library(t, cc)
 	examples, err := filepath.Glob(filepath.Join("..", "..", "c", "examples", "*.c"))
 	require.NoError(t, err)
 	require.Len(t, examples, 25)
@@ -169,6 +177,9 @@ func besideGo(t *testing.T, bin, lib string) {
 // CMake builds and installs the same library, and a project finds it by name and version.
 func TestCMake(t *testing.T) {
 	cc := compiler(t)
+	if !proctest.Long() {
+		t.Skip("needs SHMSYNC_TEST_LONG=1: it builds the library again")
+	}
 	for _, tool := range []string{"cmake", "make"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			require.Empty(t, os.Getenv("SHMSYNC_NEED_CMAKE"), err)

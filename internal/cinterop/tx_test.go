@@ -29,15 +29,7 @@ const (
 )
 
 // txKills is how many victims a test kills for each pair of languages.
-func txKills() int {
-	switch {
-	case proctest.Long():
-		return 3000
-	case proctest.Quick():
-		return 50
-	}
-	return 2000
-}
+func txKills() int { return proctest.Rounds(50, 3000) }
 
 // txKilled kills victims in transactions, at any moment, and returns how many transactions were undone, and how often a survivor
 // found the data torn.

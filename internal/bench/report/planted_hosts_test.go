@@ -14,6 +14,7 @@ import (
 
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/plan"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/topology"
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
@@ -223,9 +224,9 @@ func memoryTruths(o *plan.Options, cells []*bench.Cell) (list []truth) {
 // Every fact that the default plan of a recorded host can show is found, with the CPUs and nodes that it is
 // about, and no rule says anything that the fact does not explain. Equal costs give no advice.
 func TestPlantedFactsOfEveryHost(t *testing.T) {
-	seeds, several := uint64(3), 10
-	if testing.Short() {
-		seeds, several = 1, 0
+	seeds, several := proctest.Rounds[uint64](1, 3), 0
+	if proctest.Long() {
+		several = 10
 	}
 	runs, nulls, with := 0, 0, 0
 	var wrong, falsely []string

@@ -27,7 +27,6 @@ static shmsync_signalwaker waker;
 static shmsync_gate gate;
 static pthread_t user;
 static uint32_t handled, stop; /* atomic */
-static volatile uint64_t released; /* by the user's thread and its handler */
 
 static void open_all(const char *name)
 {
