@@ -1319,7 +1319,7 @@ int shmsync_signalwaker_signals(const shmsync_signalwaker *w);
 /* The number of queues: 64 for each signal. They are counted from 0. */
 int shmsync_signalwaker_queues(const shmsync_signalwaker *w);
 
-/* The gate of a queue. EINVAL: there is no such queue. */
+/* The gate of a queue. EINVAL: there is no such queue, and calls with the gate return EBADF. */
 int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_gate *out);
 /* Says that there is something in the queue. *scheduled, if scheduled is not NULL, says whether this call has
  * scheduled the queue. It has not if the queue is scheduled already, or if its executor will see the new item when
@@ -26955,6 +26955,7 @@ int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_ga
 {
     SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.gate", "queue", queue, w->impl->n_gates);
+    memset(out, 0, sizeof *out);
     if (err != 0)
         return SHMI_TELL(err);
     out->impl = w->impl;

@@ -513,6 +513,7 @@ int shmsync_signalwaker_gate(const shmsync_signalwaker *w, int queue, shmsync_ga
 {
     SHMI_OPENED(w);
     int err = shmi_signal_use(w->impl, "signalwaker.gate", "queue", queue, w->impl->n_gates);
+    memset(out, 0, sizeof *out);
     if (err != 0)
         return SHMI_TELL(err);
     out->impl = w->impl;

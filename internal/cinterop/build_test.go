@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,73 +17,39 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// The header compiles without a warning as C11 and as C++17, by each compiler that is
-// there, declarations alone and with the implementation.
-func TestHeaderCompiles(t *testing.T) {
-	cAgent(t) // makes the header
-	found := 0
-	for _, c := range []struct {
-		compiler string
-		language []string
-	}{
-		{"gcc", []string{"-x", "c", "-std=c11"}},
-		{"gcc", []string{"-x", "c", "-std=gnu17"}},
-		{"clang", []string{"-x", "c", "-std=c11"}},
-		{"musl-gcc", []string{"-x", "c", "-std=c11"}},
-		{"aarch64-linux-gnu-gcc", []string{"-x", "c", "-std=c11"}},
-		{"g++", []string{"-x", "c++", "-std=c++17"}},
-		{"clang++", []string{"-x", "c++", "-std=c++17"}},
-	} {
-		if _, err := exec.LookPath(c.compiler); err != nil {
-			t.Logf("there is no %s", c.compiler)
-			continue
-		}
-		probe := exec.Command(c.compiler, "-x", "c", "-fsyntax-only", "-")
-		probe.Stdin = strings.NewReader("#include <stdio.h>\n")
-		if out, err := probe.CombinedOutput(); err != nil {
-			t.Logf("%s has no C library: %s", c.compiler, out)
-			continue
-		}
-		found++
-		// The optimizer, which finds some of the mistakes that are warned of, takes ten times
-		// as long as the rest.
-		how := []string{"-fsyntax-only"}
-		if proctest.Long() {
-			how = []string{"-O1", "-c", "-o", os.DevNull}
-		}
-		for _, source := range []string{"implementation.c", "declarations.c"} {
-			args := slices.Concat(how, []string{"-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-I" + built.dir}, c.language)
-			out, err := exec.Command(c.compiler, append(args, filepath.Join("testdata", source))...).CombinedOutput()
-			require.NoError(t, err, "%s %v %s: %s", c.compiler, c.language, source, out)
-		}
-	}
-	require.NotZero(t, found)
-}
-
 // The header compiles without a warning in every language that it is for. The test uses the
 // warnings that careful programs ask for, because the header must not fail their builds.
 func TestHeaderMatrix(t *testing.T) {
 	compiler(t)
 	dir := t.TempDir()
 	require.NoError(t, header(dir))
+	c, cpp := []string{"c11", "c17", "gnu17", "c23 c2x"}, []string{"c++17", "c++20"}
 	for _, c := range []struct {
-		compiler string
+		compiler string // with its target, if that is not the one of the host
 		language string
 		standard []string // names of one standard; the compiler knows some of them
 	}{
-		{"gcc", "c", []string{"c11", "c17", "c23 c2x"}},
-		{"clang", "c", []string{"c11", "c17", "c23 c2x"}},
-		{"g++", "c++", []string{"c++17", "c++20"}},
-		{"clang++", "c++", []string{"c++17", "c++20"}},
+		{"gcc", "c", c},
+		{"clang", "c", c},
+		{"g++", "c++", cpp},
+		{"clang++", "c++", cpp},
+		{"musl-gcc", "c", c},
+		{"aarch64-linux-gnu-gcc", "c", c},
+		{"clang --target=aarch64-linux-gnu", "c", c},
 	} {
-		for _, standard := range c.standard {
+		for i, standard := range c.standard {
+			if i > 0 && !proctest.Long() {
+				continue // the compiler has read it once
+			}
 			t.Run(c.compiler+" "+standard, func(t *testing.T) {
-				needsCompiler(t, c.compiler)
+				words := strings.Fields(c.compiler)
+				needsCompilers(t, words)
 				t.Parallel()
-				name := knownStandard(t, c.compiler, c.language, strings.Fields(standard))
+				name := knownStandard(t, words, c.language, strings.Fields(standard))
 				for _, source := range []string{"declarations.c", "implementation.c"} {
-					out, err := exec.Command(c.compiler, "-x", c.language, "-std="+name, "-fsyntax-only", "-I"+dir,
-						"-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", filepath.Join("testdata", source)).CombinedOutput()
+					args := slices.Concat(words[1:], []string{"-x", c.language, "-std=" + name, "-fsyntax-only", "-I" + dir,
+						"-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", filepath.Join("testdata", source)})
+					out, err := exec.Command(words[0], args...).CombinedOutput()
 					require.NoError(t, err, "%s: %s", source, out)
 				}
 			})
@@ -90,19 +57,29 @@ func TestHeaderMatrix(t *testing.T) {
 	}
 }
 
+// needsCompilers skips the test without the compiler in the first word, and without the headers and libraries of gcc
+// if the other words have arm64 as its target.
+func needsCompilers(t *testing.T, words []string) {
+	t.Helper()
+	needsCompiler(t, words[0])
+	if slices.Contains(words, "--target=aarch64-linux-gnu") {
+		needsCompiler(t, "aarch64-linux-gnu-gcc")
+	}
+}
+
 // knownStandard is the first of the names that the compiler knows.
-func knownStandard(t *testing.T, compiler, language string, names []string) string {
+func knownStandard(t *testing.T, compiler []string, language string, names []string) string {
 	t.Helper()
 	var out []byte
 	for _, name := range names {
-		cmd := exec.Command(compiler, "-x", language, "-std="+name, "-fsyntax-only", "-")
+		cmd := exec.Command(compiler[0], append(compiler[1:len(compiler):len(compiler)], "-x", language, "-std="+name, "-fsyntax-only", "-")...)
 		cmd.Stdin = strings.NewReader("int main(void);\n")
 		var err error
 		if out, err = cmd.CombinedOutput(); err == nil {
 			return name
 		}
 	}
-	t.Skipf("needs a %s that knows %v: %s", compiler, names, out)
+	t.Skipf("needs a %s that knows %v: %s", compiler[0], names, out)
 	return ""
 }
 
@@ -157,38 +134,72 @@ func TestSanitizers(t *testing.T) {
 // sets of flags are those that show a variable without a value: a compiler that does not
 // optimize leaves garbage in it, one that fills it leaves 0xfe, MemorySanitizer ends the
 // program where the value decides something, and the warnings find what no run came by.
+// The programs for arm64 run under qemu-user, where that is installed.
 func TestScenario(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: each set of flags compiles the header again")
 	}
 	cAgent(t) // makes the header
+	const filled, arm64 = " -ftrivial-auto-var-init=pattern", "clang --target=aarch64-linux-gnu"
 	for _, c := range []struct {
 		name     string
-		compiler string
+		compiler string // with its language or target, if that is not C for the host
 		flags    string
+		long     bool // at full length only
 	}{
-		{"gcc -O0", "gcc", "-O0"},
-		{"gcc -O0, variables filled", "gcc", "-O0 -ftrivial-auto-var-init=pattern"},
-		{"gcc -O2", "gcc", "-O2"},
-		{"clang -O2", "clang", "-O2"},
-		{"gcc -Og", "gcc", "-Og -Wmaybe-uninitialized"},
-		{"clang -O0, variables filled", "clang", "-O0 -ftrivial-auto-var-init=pattern -Wuninitialized -Wsometimes-uninitialized -Wconditional-uninitialized"},
-		{"clang MemorySanitizer", "clang", "-O0 -fsanitize=memory -fno-sanitize-recover=all"},
+		{"gcc -O0", "gcc", "-O0", true},
+		{"gcc -O0, variables filled", "gcc", "-O0" + filled, false},
+		{"gcc -Og", "gcc", "-Og -Wmaybe-uninitialized", true},
+		{"gcc -O2", "gcc", "-O2", true},
+		{"gcc -O3", "gcc", "-O3", true},
+		{"g++", "g++ -x c++", "-std=c++17 -O1", true},
+		{"clang -O0, variables filled", "clang", "-O0" + filled + " -Wuninitialized -Wsometimes-uninitialized -Wconditional-uninitialized", false},
+		{"clang -O2", "clang", "-O2", true},
+		{"clang -O3", "clang", "-O3", true},
+		{"clang++", "clang++ -x c++", "-std=c++20 -O1", true},
+		{"clang MemorySanitizer", "clang", "-O0 -fsanitize=memory -fno-sanitize-recover=all", false},
+		{"musl -O0", "musl-gcc", "-O0", true},
+		{"musl -O2", "musl-gcc", "-O2", true},
+		{"arm64 gcc -O0", "aarch64-linux-gnu-gcc", "-O0", true},
+		{"arm64 gcc -O2", "aarch64-linux-gnu-gcc", "-O2", true},
+		{"arm64 clang -O0", arm64, "-O0", true},
+		{"arm64 clang -O3", arm64, "-O3", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			needsCompiler(t, c.compiler)
+			if c.long && !proctest.Long() {
+				t.Skip("needs SHMSYNC_TEST_LONG=1: each set of flags compiles the header again")
+			}
+			words := strings.Fields(c.compiler)
+			needsCompilers(t, words)
 			t.Parallel()
 			bin := filepath.Join(t.TempDir(), "scenario")
-			args := append([]string{"-std=c11", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I" + built.dir}, strings.Fields(c.flags)...)
-			out, err := exec.Command(c.compiler, append(args, filepath.Join("testdata", "scenario.c"), "-o", bin, "-pthread")...).CombinedOutput()
+			if !strings.Contains(c.flags, "-std=") {
+				words = append(words, "-std=c11")
+			}
+			args := slices.Concat(words[1:], []string{"-g", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-I" + built.dir}, strings.Fields(c.flags),
+				[]string{filepath.Join("testdata", "scenario.c"), "-o", bin, "-pthread"})
+			out, err := exec.Command(words[0], args...).CombinedOutput()
 			if err != nil && regexp.MustCompile(`unrecognized command.line option|unknown argument|libclang_rt`).Match(out) {
 				t.Skipf("needs a newer %s, or its sanitizer library: %s", c.compiler, out)
 			}
 			require.NoError(t, err, string(out))
-			out, err = exec.Command(bin, unusedName(t)).CombinedOutput()
+			run := []string{bin, unusedName(t)}
+			if strings.Contains(c.compiler, "aarch64") {
+				run = slices.Concat(arm64Emulator(t), run)
+			}
+			out, err = exec.Command(run[0], run[1:]...).CombinedOutput()
 			require.NoError(t, err, string(out))
 		})
 	}
+}
+
+// arm64Emulator is the command before that of a program for arm64, which finds its libraries beside those of gcc.
+func arm64Emulator(t *testing.T) []string {
+	if runtime.GOARCH == "arm64" {
+		return nil
+	}
+	needsCompiler(t, "qemu-aarch64-static")
+	return []string{"qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"}
 }
 
 // sanitized are the tests that run under the sanitizers: those in which the C programs

@@ -73,16 +73,17 @@ func compiler(t testing.TB) string {
 	return ""
 }
 
-// mustCompile has the variables that make a test fail if there is no such compiler.
+// mustCompile has the variables that make a test fail if there is no such program.
 var mustCompile = map[string]string{
-	"gcc": "SHMSYNC_NEED_CC", "clang": "SHMSYNC_NEED_CLANG", "aarch64-linux-gnu-gcc": "SHMSYNC_NEED_ARM64_GCC",
+	"gcc": "SHMSYNC_NEED_CC", "clang": "SHMSYNC_NEED_CLANG", "musl-gcc": "SHMSYNC_NEED_MUSL",
+	"aarch64-linux-gnu-gcc": "SHMSYNC_NEED_ARM64_GCC", "qemu-aarch64-static": "SHMSYNC_NEED_QEMU_USER",
 }
 
-// needsCompiler skips the test if there is no such compiler; where it is a must, the test fails.
+// needsCompiler skips the test if there is no such compiler or emulator; where it is a must, the test fails.
 func needsCompiler(t testing.TB, name string) {
 	if _, err := exec.LookPath(name); err != nil {
 		require.Empty(t, os.Getenv(mustCompile[name]), err)
-		t.Skipf("needs the compiler %s", name)
+		t.Skipf("needs %s", name)
 	}
 }
 

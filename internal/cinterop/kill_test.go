@@ -108,11 +108,11 @@ func killAt(t *testing.T, lang, point string) bool {
 		}
 	}
 	// On a busy machine a round may take a minute.
-	rounds, patience := 20, timeout
+	rounds, limit := 20, timeout
 	if seldom[point] && !proctest.Long() {
-		rounds, patience = 2, 2*time.Second
+		rounds, limit = 2, 2*time.Second
 	}
-	for n, end := 0, time.Now().Add(patience); !dead() && (n < rounds || time.Now().Before(end)); n++ {
+	for n, end := 0, time.Now().Add(limit); !dead() && (n < rounds || time.Now().Before(end)); n++ {
 		round()
 	}
 	passed := dead()
