@@ -17,20 +17,16 @@ import (
 // TestLibrarySubjects runs every cell of the library. The cells check the counter under the lock,
 // the order of tokens and the audit of crowds.
 func TestLibrarySubjects(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: only TestEveryScenarioRuns measures")
+	if !proctest.Long() {
+		t.Skip("needs SHMSYNC_TEST_LONG=1: TestEveryScenarioRuns measures less")
 	}
 	ran := map[string]bool{}
-	count := proctest.Rounds(1, 2)
-	handoff, lock, crash := "--place=cross", "--threads=4", "--kills=2" // each further value takes seconds
-	if proctest.Long() {
-		handoff, lock, crash = "--place=cross,same", "--threads=1,4", "--kills=4"
-	}
+	const count = 2
 	for _, args := range [][]string{
 		{"uncontended"},
-		{"handoff", handoff, "--gap=200us"},
-		{"lock", lock, "--place=any"},
-		{"crash", "--place=any", crash},
+		{"handoff", "--place=cross,same", "--gap=200us"},
+		{"lock", "--threads=1,4", "--place=any"},
+		{"crash", "--place=any", "--kills=4"},
 		{"waiters", "--waiters=300"},
 		{"rw", "--read=90", "--threads=3", "--place=any"},
 		{"multi", "--keys=20", "--locks=1,3", "--threads=3", "--place=any"},

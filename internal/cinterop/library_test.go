@@ -70,7 +70,7 @@ func library(t *testing.T, cc string) (dir string) {
 	t.Helper()
 	cAgent(t) // makes the directory
 	dir = filepath.Join(built.dir, "library")
-	makeLibrary(t, cc, "O="+dir, "prefix=/usr")
+	makeLibrary(t, quickCompiler(cc), "O="+dir, "prefix=/usr")
 	return dir
 }
 
