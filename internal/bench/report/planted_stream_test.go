@@ -10,6 +10,7 @@ import (
 
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/plan"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
@@ -33,7 +34,7 @@ func TestPlantedStreams(t *testing.T) {
 			{"spread data that cores of all nodes scan", []fact{data(1.8, bench.DataOne)}},
 			{"", nil},
 		} {
-			const seeds = 20
+			seeds := proctest.Rounds(5, 20)
 			said := 0
 			for seed := range uint64(seeds) {
 				if a := adviceOf(t, planted(o, cells, seed, f.facts...), "R17"); a.Verdict == adviceDo {
@@ -81,7 +82,7 @@ func TestPlantedBias(t *testing.T) {
 			{adviceAsIs, "leave holds biased", []fact{slow("shmsync:mutex-checked")}},
 			{adviceNone, "", nil},
 		} {
-			const seeds = 20
+			seeds := proctest.Rounds(5, 20)
 			right := 0
 			for seed := range uint64(seeds) {
 				a := adviceOf(t, planted(o, cells, seed, f.facts...), "R18")

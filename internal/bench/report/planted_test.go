@@ -14,6 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/host"
 	"github.com/shmsync/shmsync/internal/bench/plan"
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/topology"
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
@@ -110,7 +111,7 @@ func TestNullDataGivesNoAdvice(t *testing.T) {
 		o, cells := plannedCells(t, name)
 		with := 0
 		var said []string
-		const seeds = 20
+		seeds := proctest.Rounds(5, 20)
 		for seed := range uint64(seeds) {
 			if list := timed(Recommend(planted(o, cells, seed))); len(list) > 0 {
 				with++
@@ -199,7 +200,7 @@ func TestPlantedFactsAreFound(t *testing.T) {
 	} {
 		o, cells := plannedCells(t, f.host)
 		found, wrong := 0, []string{}
-		const seeds = 20
+		seeds := proctest.Rounds(5, 20)
 		for seed := range uint64(seeds) {
 			right := false
 			for _, a := range timed(Recommend(planted(o, cells, seed, f.facts...))) {
