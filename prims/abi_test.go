@@ -50,20 +50,23 @@ var abiStructs = map[string]reflect.Type{
 	"Sequencer":        reflect.TypeFor[sequenceWords](),
 	"Event":            reflect.TypeFor[eventWords](),
 	"Auto-reset Event": reflect.TypeFor[autoEventWords](),
-	"FairMutex":        reflect.TypeFor[fairMutexWords](),
-	"MultiLock":        reflect.TypeFor[multiLockHead](),
-	"Cond":             reflect.TypeFor[condWords](),
-	"Future":           reflect.TypeFor[futureWords](),
-	"Queue":            reflect.TypeFor[queueWords](),
-	"Side of a queue":  reflect.TypeFor[queueSideWords](),
-	"An eventcount":    reflect.TypeFor[eventcountWords](),
+
+	"Slot record of an auto-reset Event": reflect.TypeFor[eventRecord](),
+
+	"FairMutex":       reflect.TypeFor[fairMutexWords](),
+	"MultiLock":       reflect.TypeFor[multiLockHead](),
+	"Cond":            reflect.TypeFor[condWords](),
+	"Future":          reflect.TypeFor[futureWords](),
+	"Queue":           reflect.TypeFor[queueWords](),
+	"Side of a queue": reflect.TypeFor[queueSideWords](),
+	"An eventcount":   reflect.TypeFor[eventcountWords](),
 
 	"Synchronized": reflect.TypeFor[synchronizedWords](),
 }
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Auto-reset Event",
+	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Auto-reset Event", "Slot record of an auto-reset Event",
 }
 
 // abiKinds are the kinds of the objects.

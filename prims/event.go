@@ -54,10 +54,13 @@ type EventOptions struct {
 
 var eventKind = arenakernel.KindOf("EVNT")
 
-const eventVersion = 2
+const eventVersion = 3
 
 // OpenEvent finds the Event of that name in the arena or creates it. An empty name makes
-// a fresh anonymous one. It panics if opts.Mode is not a valid EventMode.
+// a fresh anonymous one. It takes 256 bytes in an arena for up to 511 participants. An auto-reset
+// Event takes 256 bytes more for each slot whose participants have opened it. These are allocated
+// when a participant of the slot opens it for the first time: without enough room the error Is
+// [shmsync.ErrNoSpace]. It panics if opts.Mode is not a valid EventMode.
 func OpenEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) {
 	return openEvent((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -72,7 +75,7 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 	}
 	mode := opt.Mode.stored()
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(mode, a.MaxParticipants()), AnySize: true,
+		Existing: attach, Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(a, mode), AnySize: true,
 		Init: func(body []byte) { initEvent(body, mode, opt.InitiallySet, spinField(opt.Spin)) },
 	}, "event.open", newEvent, func(e *Event) string {
 		if opt.Mode == 0 || mode == e.mode {
@@ -92,17 +95,16 @@ func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return buildEvent(a, o, mode, false), nil
+	return buildEvent(a, o, mode, false)
 }
 
-// eventModeOf is the mode of an Event, if the length of its body goes with one. The length tells an auto-reset
-// one from the others.
+// eventModeOf is the mode of an Event, if the length of its body goes with one. The word mode tells an auto-reset
+// one from the others, which have zeros there.
 func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) {
-	if o.Size >= autoEventBytes(a.MaxParticipants()) {
-		if arenakernel.At[autoEventWords](a, o.Body).mode.Load() == uint32(eventAuto) {
-			return eventAuto, nil
-		}
-	} else if o.Size == manualEventBytes {
+	if o.Size >= autoEventBytes(a) && arenakernel.At[autoEventWords](a, o.Body).mode.Load() == uint32(eventAuto) {
+		return eventAuto, nil
+	}
+	if o.Size == manualEventBytes {
 		mode := eventState(arenakernel.At[eventWords](a, o.Body).count.state.Load()).mode()
 		if mode == eventManual || mode == eventBidirectional {
 			return mode, nil
@@ -111,16 +113,19 @@ func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) 
 	return 0, &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its mode does not go with its size"}
 }
 
-func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare bool) *Event {
+func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare bool) (*Event, error) {
 	e := &Event{object: o, mode: mode}
 	if mode == eventAuto {
-		e.auto = buildAutoEvent(a, o, bare)
-		e.opening, e.spin, e.key = e.auto.mon.opening, e.auto.mon.words.spin, e.auto.mon.key
+		x, err := buildAutoEvent(a, o, bare)
+		if err != nil {
+			return nil, err
+		}
+		e.auto, e.opening, e.spin, e.key = x, x.mon.opening, x.mon.words.spin, x.mon.key
 	} else {
 		e.manual = buildManualEvent(a, o, bare)
 		e.opening, e.spin, e.key = e.manual.opening, &e.manual.words.spin, e.manual.key
 	}
-	return e
+	return e, nil
 }
 
 // Set sets e and ends the waits for the set: all of them, or one if e is auto-reset. If e is set

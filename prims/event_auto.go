@@ -26,15 +26,19 @@ var (
 // A Set and a waiter that begins to wait form a store-load pair (Dekker), as in a sequence: next
 // is not 0 while a wait is queued.
 type autoEvent struct {
-	mon    *monitor
-	words  *autoEventWords
-	state  *atomic.Uint64
-	next   *atomic.Uint64
-	fifo   fifo
-	shares []*eventShare
-	name   arenakernel.ParticipantID
-	a      *arenakernel.Arena
-	object arenakernel.Object
+	mon   *monitor
+	words *autoEventWords
+	state *atomic.Uint64
+	next  *atomic.Uint64
+	fifo  fifo
+	own   *eventRecord // the share of this process; nil in the handle of a reaper
+	known atomic.Pointer[eventShares]
+	// records is the latest slot record; each has a share.
+	records *atomic.Uint32
+	baseOff arenakernel.Offset // of the record that is the base; 0 if there is none
+	name    arenakernel.ParticipantID
+	a       *arenakernel.Arena
+	object  arenakernel.Object
 }
 
 // Where the token of a wait came from.
@@ -42,18 +46,6 @@ const (
 	outcomeHand uint32 = iota
 	outcomeSpare
 )
-
-func buildAutoEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *autoEvent {
-	w := arenakernel.At[autoEventWords](a, o.Body)
-	x := &autoEvent{
-		words: w, state: &w.sequence.value, next: &w.sequence.next,
-		shares: eventShares(a, o.Body), name: a.Self(), a: a, object: o,
-	}
-	x.mon = buildMonitor(a, o, o.Body, x, bare)
-	x.mon.queueLock.alsoCheck = x.check
-	x.fifo = fifo{x.mon, &w.queue}
-	return x
-}
 
 func (x *autoEvent) load() tokenState { return tokenState(x.state.Load()) }
 
@@ -185,6 +177,13 @@ func (x *autoEvent) register(ctx context.Context, take bool) (waitNode *park.Wai
 	for {
 		m.reapIfDue(b)
 		x.resolve(b)
+		if x.shares().err != nil {
+			m.leave(b)
+			if waitNode != nil {
+				waitNode.Return()
+			}
+			return nil, x.corruptShares()
+		}
 		if take && x.claim() {
 			m.leave(b)
 			if waitNode != nil {
@@ -201,7 +200,7 @@ func (x *autoEvent) register(ctx context.Context, take bool) (waitNode *park.Wai
 			break
 		}
 	}
-	x.inherit(x.name)
+	x.inherit()
 	m.join(waitNode, 0, 0)
 	crashpoint.Hit("event.wait.announced")
 	// Check a second time: a Set before this has not seen that the wait is queued.
@@ -247,7 +246,7 @@ func (x *autoEvent) async() *Pending {
 
 // ack records that this process has seen a token that was handed to it.
 func (x *autoEvent) ack() {
-	x.shares[x.name.Slot()-1].acked.Add(1)
+	x.own.acked.Add(1)
 	crashpoint.Hit("event.wait.acked")
 }
 
@@ -280,7 +279,7 @@ func (x *autoEvent) pass() {
 	}
 	b := takeWakes()
 	x.resolve(b) // in state taken spare has no meaning, so that state must end first
-	if h := x.shares[x.name.Slot()-1]; h.unknown() > 0 && h.name.Load() == uint64(x.name) {
+	if h := x.own; h.unknown() > 0 && h.name.Load() == uint64(x.name) {
 		var c change
 		c.set(&h.handed, h.handed.Load()-1)
 		c.set(&x.words.spare, x.words.spare.Load()+1)
@@ -340,7 +339,6 @@ func (x *autoEvent) grant(b *wakes, w wait, from uint32) {
 // already be removed.
 func (x *autoEvent) account(w wait) {
 	owner := w.Owner()
-	slot := owner.Slot()
 	spare := x.words.spare.Load()
 	if outcome(w.Extra().Load()).result() == outcomeHand {
 		if s := x.load(); s.place() == tokenHand {
@@ -350,11 +348,11 @@ func (x *autoEvent) account(w wait) {
 	} else if spare > 0 {
 		spare--
 	}
-	if slot < 1 || slot > len(x.shares) {
+	h := x.shareOf(owner.Slot())
+	if h == nil {
 		x.mon.account(w, nil) // a peer wrote the owner of the wait
 		return
 	}
-	h := x.shares[slot-1]
 	if h.name.Load() != uint64(owner) {
 		x.mon.account(w, nil) // a peer wrote the name: a participant whose wait is queued has called inherit
 		return
@@ -367,22 +365,22 @@ func (x *autoEvent) account(w wait) {
 	x.mon.account(w, &c)
 }
 
-// inherit gives the share of a slot to a participant before it waits, because it may ack a token
+// inherit gives the share of its slot to this participant before it waits, because it may ack a token
 // before account has counted the token. The queue lock is held.
-func (x *autoEvent) inherit(n arenakernel.ParticipantID) {
-	h := x.shares[n.Slot()-1]
-	if h.name.Load() == uint64(n) {
+func (x *autoEvent) inherit() {
+	h := x.own
+	if h.name.Load() == uint64(x.name) {
 		return
 	}
 	var c change
-	c.set(&h.name, uint64(n))
+	c.set(&h.name, uint64(x.name))
 	c.set(&h.handed, h.acked.Load())
 	c.set(&x.words.spare, x.words.spare.Load()+h.unknown())
 	x.mon.commit(&c)
 }
 
 // unknown is how many tokens were handed to the participant and not acked by it.
-func (h *eventShare) unknown() uint64 {
+func (h *eventRecord) unknown() uint64 {
 	if n := int64(h.handed.Load() - h.acked.Load()); n > 0 {
 		return min(uint64(n), unknownMost)
 	}
@@ -411,7 +409,7 @@ func (x *autoEvent) each(f func(wait) bool) { x.fifo.each(f) }
 
 // reap takes back the tokens that participants did not ack before they were gone.
 func (x *autoEvent) reap(dead func(arenakernel.ParticipantID) bool) {
-	for _, h := range x.shares {
+	for _, h := range x.shares().all {
 		n, of := h.unknown(), arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)
 		if n > 0 && dead(of) && x.mon.ended(of) {
 			var c change
@@ -423,7 +421,7 @@ func (x *autoEvent) reap(dead func(arenakernel.ParticipantID) bool) {
 }
 
 func (x *autoEvent) holders(f func(arenakernel.ParticipantID)) {
-	for _, h := range x.shares {
+	for _, h := range x.shares().all {
 		if h.unknown() > 0 {
 			f(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask))
 		}

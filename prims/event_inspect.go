@@ -14,10 +14,13 @@ func inspectEvent(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 	i := inspect(a, o)
 	what, set := "set", false
 	if mode == eventAuto {
-		x := buildAutoEvent(a, o, true)
+		x, err := buildAutoEvent(a, o, true)
+		if err != nil {
+			return unreadable(a, o, err)
+		}
 		set = x.load().place() == tokenSet
 		i.word("value", x.state.Load(), "%v", x.load())
-		i.monitor(x.words.sequence.mon.places())
+		i.monitor(x.mon.words)
 		i.waits(inQueue, what, nil)
 	} else {
 		m := buildManualEvent(a, o, true)

@@ -13,8 +13,20 @@ func init() {
 // repairEvent has nothing to repair in an Event that is reset by hand.
 func repairEvent(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if mode, err := eventModeOf(a, o); err == nil && mode == eventAuto {
-		repairMonitor(buildAutoEvent(a, o, true).mon, dead)
+		if x := eventToRepair(a, o); x != nil {
+			repairMonitor(x.mon, dead)
+		}
 	}
+}
+
+// eventToRepair makes the handle of a reaper on an auto-reset Event, or returns nil if there is nothing to
+// repair. Without a record the dead participant has not used the Event; see semaphoreToRepair.
+func eventToRepair(a *arenakernel.Arena, o arenakernel.Object) *autoEvent {
+	x, err := buildAutoEvent(a, o, true)
+	if err != nil || x.baseOff == 0 {
+		return nil
+	}
+	return x
 }
 
 // wakeEvent makes up for a wake that a death swallowed.
@@ -33,5 +45,9 @@ func checkEvent(a *arenakernel.Arena, o arenakernel.Object) error {
 	if err != nil || mode != eventAuto {
 		return err
 	}
-	return checkMutexWords(o, buildAutoEvent(a, o, true).mon.words.queueLock)
+	x, err := buildAutoEvent(a, o, true)
+	if err != nil {
+		return err
+	}
+	return checkMutexWords(o, x.mon.words.queueLock)
 }

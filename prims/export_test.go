@@ -149,6 +149,15 @@ func BeginRepairOfSemaphore(a *arena.Arena, o arenakernel.Object) (goOn func()) 
 	return func() { repairMonitor(s.mon, 0) }
 }
 
+// BeginRepairOfEvent is BeginRepairOfSemaphore for the auto-reset Event o.
+func BeginRepairOfEvent(a *arena.Arena, o arenakernel.Object) (goOn func()) {
+	x := eventToRepair((*arenakernel.Arena)(a), o)
+	if x == nil {
+		return func() {}
+	}
+	return func() { repairMonitor(x.mon, 0) }
+}
+
 // Redo carries out a redo log that makes n permits of s free, as the next holder of the queue lock does after
 // a death.
 func (s *Semaphore) Redo(n uint64) error {

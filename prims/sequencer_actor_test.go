@@ -112,11 +112,16 @@ func (s *sequencerStage) perform(o order, a *answer) error {
 }
 
 func (s *sequencerStage) performEvent(o order, a *answer) error {
-	e, err := prims.OpenEvent(s.a, o.Object, nil)
+	var opts *prims.EventOptions
+	if o.Op == "e.auto" {
+		opts = &prims.EventOptions{Mode: prims.EventAutoReset}
+	}
+	e, err := prims.OpenEvent(s.a, o.Object, opts)
 	if err != nil {
 		return err
 	}
 	switch o.Op {
+	case "e.auto": // it is open
 	case "e.set":
 		for range max(o.N, 1) {
 			e.Set()

@@ -33,7 +33,7 @@ func (e *Event) Spare() uint64 { return e.auto.words.spare.Load() }
 
 // Unseen is how many tokens of e were handed to participants that have not acknowledged them.
 func (e *Event) Unseen() (n uint64) {
-	for _, h := range e.auto.shares {
+	for _, h := range e.auto.shares().all {
 		n += h.unknown()
 	}
 	return n

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// sequenceWords is the body of a Sequencer, and the head of that of an auto-reset Event, 768 bytes. The
+// sequenceWords is the body of a Sequencer, 768 bytes. The
 // words that every count writes and reads have cache lines to themselves.
 type sequenceWords struct {
 	_   structs.HostLayout

@@ -77,7 +77,7 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		case err != nil:
 			return nil
 		case mode == eventAuto:
-			return []arenakernel.Offset{monitorSpinOff}
+			return []arenakernel.Offset{autoEventSpinOff}
 		}
 		return []arenakernel.Offset{eventcountSpinOff}
 	case fairMutexKind, condKind, sequencerKind, waitableKind:

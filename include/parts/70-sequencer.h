@@ -1,5 +1,5 @@
 /* Sequencers: a counter outside the queue lock, and waiters until it has reached a token, in a leftist heap. It is
- * prims/sequencer*.go in C. An auto-reset Event uses the same queue. */
+ * prims/sequencer*.go in C. An auto-reset Event has the same word next. */
 
 /* A wait's place in the heap of the tokens. Links below are in next, the link above and the ranks in extra. */
 SHMI_FN uint64_t shmi_heap_up(struct shmi_wait w) { return (shmi_get(&w.n->extra) >> 32) * 64; }

@@ -7,18 +7,15 @@ enum { SHMI_eventUnset, SHMI_eventSet, SHMI_eventHand, SHMI_eventTaken };
 /* Where the token of a wait came from. */
 enum { SHMI_outcomeHand, SHMI_outcomeSpare };
 
-typedef struct shmi_event_share {
-    uint64_t name;
-    uint64_t handed;
-    uint64_t acked;
-    uint64_t pad0_;
-} shmi_event_share;
-SHMI_ASSERT(sizeof(shmi_event_share) == 32, "shmi_event_share");
-
 struct shmi_event {
-    struct shmi_sequence q; /* for automatic reset; must be first, because its rules get a pointer to it */
+    struct shmi_monitor m; /* for automatic reset; must be first, because its rules get a pointer to it */
     shmi_auto_event_words *w;
-    shmi_event_share *shares; /* one share for each slot, from slot 1 */
+    shmi_event_record *own;    /* this process's share; NULL in the view of a reaper */
+    shmi_list_words *queue;    /* in the base */
+    shmi_off base;             /* of the oldest slot record, which is the base */
+    shmi_event_record **known; /* the shares by slot, from slot 1; NULL in the view of a reaper, which walks the records. Atomic. */
+    uint32_t known_head;       /* the latest slot record in known, as objRecords names it. Atomic. */
+    uint32_t bad;              /* the list of records was corrupt. Atomic. */
     uint32_t slots;
     uint32_t mode;
     struct shmi_eventcount count; /* without automatic reset */
@@ -26,20 +23,106 @@ struct shmi_event {
     shmi_object o;
 };
 
-SHMI_FN uint64_t shmi_event_bytes(uint32_t mode, uint32_t slots)
+/* The counters of the queue lock follow an auto-reset Event in an arena whose objects count. */
+SHMI_FN uint64_t shmi_event_bytes(shmsync_arena *a, uint32_t mode)
 {
-    return mode == SHMI_eventAuto ? sizeof(shmi_auto_event_words) + (uint64_t)slots * sizeof(shmi_event_share) : sizeof(shmi_event_words);
+    int counted = (shmi_ld64(shmi_u64(a, SHMI_hdrCompat)) & SHMI_compatCounted) != 0;
+    if (mode != SHMI_eventAuto)
+        return sizeof(shmi_event_words);
+    return counted ? sizeof(shmi_mutex_words) : sizeof(shmi_auto_event_words);
 }
 
-SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_ld64(&e->q.w->value); }
+/* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an array that it has
+ * from the start: a signal handler may get here. A participant has its record on the list before it takes the queue lock. */
+SHMI_FN shmi_event_record *shmi_event_share_in(struct shmi_event *e, const shmi_record_walk *v)
+{
+    return (shmi_event_record *)shmi_ptr(e->a, v->b.off, sizeof(shmi_event_record), 8);
+}
+SHMI_FN void shmi_event_learn(struct shmi_event *e)
+{
+    uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords));
+    shmi_record_walk v;
+    if (SHMI_LIKELY(shmi_ld32(&e->known_head) == head))
+        return;
+    shmi_walk_records(e->a, &v, e->o.off, sizeof(shmi_event_record));
+    v.next = (shmi_off)head * SHMI_blockMin;
+    while (shmi_next_record(e->a, &v))
+        if (__atomic_load_n(&e->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a share that is known stays known, whatever a peer makes of the list */
+            __atomic_store_n(&e->known[v.slot - 1], shmi_event_share_in(e, &v), __ATOMIC_RELEASE);
+    shmi_st32(&e->bad, v.bad != 0);
+    shmi_st32(&e->known_head, head);
+}
+/* A walk over the shares. */
+typedef struct shmi_event_walk {
+    shmi_record_walk v;
+    uint32_t slot;
+} shmi_event_walk;
+SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_walk *i)
+{
+    i->slot = 0;
+    if (e->known != NULL)
+        shmi_event_learn(e);
+    else
+        shmi_walk_records(e->a, &i->v, e->o.off, sizeof(shmi_event_record));
+}
+SHMI_FN shmi_event_record *shmi_event_next(struct shmi_event *e, shmi_event_walk *i)
+{
+    shmi_event_record *h;
+    if (e->known == NULL) {
+        if (!shmi_next_record(e->a, &i->v))
+            return NULL;
+        i->slot = i->v.slot;
+        return shmi_event_share_in(e, &i->v);
+    }
+    while (i->slot < e->slots)
+        if ((h = __atomic_load_n(&e->known[i->slot++], __ATOMIC_ACQUIRE)) != NULL)
+            return h;
+    return NULL;
+}
+/* The share of a slot, or NULL. */
+SHMI_FN shmi_event_record *shmi_event_share_of(struct shmi_event *e, uint32_t slot)
+{
+    shmi_event_record *h;
+    shmi_event_walk i;
+    if (slot < 1 || slot > e->slots)
+        return NULL;
+    if (e->known != NULL) {
+        shmi_event_learn(e);
+        return __atomic_load_n(&e->known[slot - 1], __ATOMIC_ACQUIRE);
+    }
+    for (shmi_event_begin(e, &i); (h = shmi_event_next(e, &i)) != NULL;)
+        if (i.slot == slot)
+            return h;
+    return NULL;
+}
+/* The word of a share, or of the base, that is at off, or NULL if the redo log may not name that word. The maker of the record may not
+ * have published its block yet, so shmi_try_at may not find these words. */
+SHMI_FN uint64_t *shmi_event_logged(struct shmi_monitor *m, shmi_off off)
+{
+    struct shmi_event *e = (struct shmi_event *)m;
+    shmi_event_record *h;
+    shmi_event_walk i;
+    if (off == e->base + offsetof(shmi_event_record, accounted))
+        return m->w.accounted;
+    for (shmi_event_begin(e, &i); (h = shmi_event_next(e, &i)) != NULL;) {
+        shmi_off at = m->at + (uint64_t)((uintptr_t)h - (uintptr_t)m->w.queueLock);
+        if (off == at + offsetof(shmi_event_record, name))
+            return &h->name;
+        if (off == at + offsetof(shmi_event_record, handed))
+            return &h->handed;
+    }
+    return NULL;
+}
+
+SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_ld64(&e->w->value); }
 SHMI_FN uint32_t shmi_event_place(uint64_t s) { return (uint32_t)(s & SHMI_AUTO_EVENT_PLACE_MASK); }
 SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t s, uint32_t place)
 {
-    return shmi_cas64(&e->q.w->value, s, ((s + SHMI_AUTO_EVENT_PLACE_MASK + 1) & ~SHMI_AUTO_EVENT_PLACE_MASK) | place);
+    return shmi_cas64(&e->w->value, s, ((s + SHMI_AUTO_EVENT_PLACE_MASK + 1) & ~SHMI_AUTO_EVENT_PLACE_MASK) | place);
 }
 
 /* How many tokens were handed to the participant and not seen by it, as far as a peer's bytes can claim. */
-SHMI_FN uint64_t shmi_event_unknown(shmi_event_share *h)
+SHMI_FN uint64_t shmi_event_unknown(shmi_event_record *h)
 {
     int64_t n = (int64_t)(shmi_get(&h->handed) - shmi_get(&h->acked));
     return n <= 0 ? 0 : n > INT64_C(1) << 32 ? UINT64_C(1) << 32 : (uint64_t)n;
@@ -50,9 +133,8 @@ SHMI_FN void shmi_event_account(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     shmi_participant_id owner = shmi_owner_of(w);
-    uint32_t slot = owner & 0x7ffu;
     uint64_t had = shmi_get(&e->w->spare), spare = had;
-    shmi_event_share *h;
+    shmi_event_record *h;
     struct shmi_change c;
     if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_outcomeHand) {
         uint64_t s = shmi_event_load(e);
@@ -63,7 +145,7 @@ SHMI_FN void shmi_event_account(struct shmi_monitor *m, struct shmi_wait w)
     } else if (spare > 0) {
         spare--;
     }
-    h = slot >= 1 && slot <= e->slots ? &e->shares[slot - 1] : NULL;
+    h = shmi_event_share_of(e, shmi_id_slot(owner));
     if (h == NULL || shmi_get(&h->name) != owner) {
         shmi_mon_account(m, w, NULL); /* a peer wrote that: whose wait is queued has inherited */
         return;
@@ -77,8 +159,8 @@ SHMI_FN void shmi_event_account(struct shmi_monitor *m, struct shmi_wait w)
 
 SHMI_FN void shmi_event_grant(struct shmi_event *e, struct shmi_wakes *b, struct shmi_wait w, uint32_t from)
 {
-    if (shmi_mon_end(&e->q.m, b, w, from, 0))
-        shmi_event_account(&e->q.m, w);
+    if (shmi_mon_end(&e->m, b, w, from, 0))
+        shmi_event_account(&e->m, w);
 }
 
 /* Hands tokens out while there are any and a wait is queued, and otherwise leaves one, at most, where it can be claimed. */
@@ -86,7 +168,7 @@ SHMI_FN void shmi_event_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     while (!shmi_is_broken(m)) {
-        struct shmi_wait w = shmi_fifo_head(m, &e->w->queue);
+        struct shmi_wait w = shmi_fifo_head(m, e->queue);
         int queued = w.n != NULL;
         uint64_t s;
         uint32_t place;
@@ -114,8 +196,8 @@ SHMI_FN void shmi_event_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
             shmi_event_swap(e, s, SHMI_eventTaken);
             SHMSYNC_CRASHPOINT("event.spare.taken");
         } else {
-            if (shmi_ld64(&e->q.w->next) != SHMI_NOBODY)
-                shmi_st64(&e->q.w->next, SHMI_NOBODY);
+            if (shmi_ld64(&e->w->next) != SHMI_NOBODY)
+                shmi_st64(&e->w->next, SHMI_NOBODY);
             return;
         }
     }
@@ -124,26 +206,26 @@ SHMI_FN void shmi_event_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 SHMI_FN void shmi_event_clear(struct shmi_monitor *m)
 {
     struct shmi_event *e = (struct shmi_event *)m;
-    shmi_fifo_clear(&e->w->queue);
-    shmi_st64(&e->q.w->next, SHMI_ANYBODY); /* until the next resolve every set looks for waits */
+    shmi_fifo_clear(e->queue);
+    shmi_st64(&e->w->next, SHMI_ANYBODY); /* until the next resolve every set looks for waits */
 }
 SHMI_FN void shmi_event_requeue(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_event *e = (struct shmi_event *)m;
-    shmi_fifo_requeue(m, &e->w->queue, w);
-    if (shmi_ld64(&e->q.w->next) == SHMI_NOBODY)
-        shmi_st64(&e->q.w->next, SHMI_ANYBODY);
+    shmi_fifo_requeue(m, e->queue, w);
+    if (shmi_ld64(&e->w->next) == SHMI_NOBODY)
+        shmi_st64(&e->w->next, SHMI_ANYBODY);
 }
-SHMI_FN void shmi_event_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_event *)m)->w->queue, w); }
-SHMI_FN void shmi_event_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_event *)m)->w->queue); }
+SHMI_FN void shmi_event_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, ((struct shmi_event *)m)->queue, w); }
+SHMI_FN void shmi_event_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, ((struct shmi_event *)m)->queue); }
 
 /* Takes back the tokens that the gone did not get to know of. */
 SHMI_FN void shmi_event_reap(struct shmi_monitor *m)
 {
     struct shmi_event *e = (struct shmi_event *)m;
-    uint32_t i;
-    for (i = 0; i < e->slots; i++) {
-        shmi_event_share *h = &e->shares[i];
+    shmi_event_record *h;
+    shmi_event_walk i;
+    for (shmi_event_begin(e, &i); (h = shmi_event_next(e, &i)) != NULL;) {
         uint64_t n = shmi_event_unknown(h);
         if (n > 0 && shmi_mon_gone(m, (shmi_participant_id)(shmi_get(&h->name) & SHMI_NAME_MASK))) {
             struct shmi_change c;
@@ -157,16 +239,17 @@ SHMI_FN void shmi_event_reap(struct shmi_monitor *m)
 SHMI_FN void shmi_event_holders(struct shmi_monitor *m)
 {
     struct shmi_event *e = (struct shmi_event *)m;
-    uint32_t i;
-    for (i = 0; i < e->slots; i++)
-        if (shmi_event_unknown(&e->shares[i]) > 0)
-            shmi_mon_heed(m, (shmi_participant_id)(shmi_get(&e->shares[i].name) & SHMI_NAME_MASK));
+    shmi_event_record *h;
+    shmi_event_walk i;
+    for (shmi_event_begin(e, &i); (h = shmi_event_next(e, &i)) != NULL;)
+        if (shmi_event_unknown(h) > 0)
+            shmi_mon_heed(m, (shmi_participant_id)(shmi_get(&h->name) & SHMI_NAME_MASK));
 }
 SHMI_FN void shmi_event_check(struct shmi_monitor *m)
 {
     struct shmi_event *e = (struct shmi_event *)m;
     if ((shmi_event_place(shmi_event_load(e)) != SHMI_eventUnset || shmi_get(&e->w->spare) > 0) &&
-        shmi_ld64(&e->q.w->next) != SHMI_NOBODY && shmi_mon_try_enter(m)) {
+        shmi_ld64(&e->w->next) != SHMI_NOBODY && shmi_mon_try_enter(m)) {
         struct shmi_wakes b;
         shmi_wakes_init(&b);
         shmi_event_resolve(m, &b);
@@ -183,7 +266,7 @@ static __attribute__((unused)) const struct shmi_rules shmi_event_rules = {
 SHMI_FN int shmi_event_claim(struct shmi_event *e)
 {
     uint64_t s = shmi_event_load(e);
-    return shmi_event_place(s) == SHMI_eventSet && shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_swap(e, s, SHMI_eventUnset);
+    return shmi_event_place(s) == SHMI_eventSet && shmi_ld64(&e->w->next) == SHMI_NOBODY && shmi_event_swap(e, s, SHMI_eventUnset);
 }
 
 SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
@@ -192,28 +275,28 @@ SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
     uint64_t s = shmi_event_load(e);
     int err, done = 0;
     if (shmi_event_place(s) == SHMI_eventSet) {
-        if (shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_load(e) == s)
+        if (shmi_ld64(&e->w->next) == SHMI_NOBODY && shmi_event_load(e) == s)
             return 0;
     } else if (shmi_event_place(s) == SHMI_eventUnset) {
         done = shmi_event_swap(e, s, SHMI_eventSet);
-        if (done && shmi_ld64(&e->q.w->next) == SHMI_NOBODY)
+        if (done && shmi_ld64(&e->w->next) == SHMI_NOBODY)
             return 0;
     }
     if (done)
         SHMSYNC_CRASHPOINT("event.set.stored");
-    err = shmi_mon_enter(&e->q.m, 0);
+    err = shmi_mon_enter(&e->m, 0);
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
     for (;;) {
-        shmi_event_resolve(&e->q.m, &b);
+        shmi_event_resolve(&e->m, &b);
         /* Now there is no token, or nobody is queued. */
         s = shmi_event_load(e);
-        if (done || shmi_event_place(s) == SHMI_eventSet || shmi_is_broken(&e->q.m))
+        if (done || shmi_event_place(s) == SHMI_eventSet || shmi_is_broken(&e->m))
             break;
         done = shmi_event_swap(e, s, SHMI_eventSet);
     }
-    shmi_mon_leave(&e->q.m, &b);
+    shmi_mon_leave(&e->m, &b);
     return 0;
 }
 
@@ -223,29 +306,29 @@ SHMI_FN int shmi_event_reset_auto(struct shmi_event *e)
     uint64_t s = shmi_event_load(e);
     int err;
     if (shmi_event_place(s) == SHMI_eventUnset ||
-        (shmi_event_place(s) == SHMI_eventSet && shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_swap(e, s, SHMI_eventUnset)))
+        (shmi_event_place(s) == SHMI_eventSet && shmi_ld64(&e->w->next) == SHMI_NOBODY && shmi_event_swap(e, s, SHMI_eventUnset)))
         return 0;
-    err = shmi_mon_enter(&e->q.m, 0);
+    err = shmi_mon_enter(&e->m, 0);
     if (err != 0)
         return err;
     shmi_wakes_init(&b);
-    shmi_event_resolve(&e->q.m, &b);
+    shmi_event_resolve(&e->m, &b);
     for (s = shmi_event_load(e); shmi_event_place(s) == SHMI_eventSet && !shmi_event_swap(e, s, SHMI_eventUnset); s = shmi_event_load(e)) {
     }
-    shmi_mon_leave(&e->q.m, &b);
+    shmi_mon_leave(&e->m, &b);
     return 0;
 }
 
 SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
 {
     uint64_t s = shmi_event_load(e);
-    if (shmi_event_place(s) == SHMI_eventSet && !(shmi_ld64(&e->q.w->next) == SHMI_NOBODY && shmi_event_load(e) == s) && shmi_mon_try_enter(&e->q.m)) {
+    if (shmi_event_place(s) == SHMI_eventSet && !(shmi_ld64(&e->w->next) == SHMI_NOBODY && shmi_event_load(e) == s) && shmi_mon_try_enter(&e->m)) {
         /* The token may be handed to a waiter; or no waiter is there for it any more. */
         struct shmi_wakes b;
         shmi_wakes_init(&b);
-        shmi_event_resolve(&e->q.m, &b);
+        shmi_event_resolve(&e->m, &b);
         s = shmi_event_load(e);
-        shmi_mon_leave(&e->q.m, &b);
+        shmi_mon_leave(&e->m, &b);
     }
     return shmi_event_place(s) == SHMI_eventSet;
 }
@@ -256,35 +339,35 @@ SHMI_FN int shmi_event_try_auto(struct shmi_event *e)
     int ok;
     if (shmi_event_claim(e))
         return 0;
-    if (shmi_event_place(shmi_event_load(e)) == SHMI_eventUnset || !shmi_mon_try_enter(&e->q.m))
+    if (shmi_event_place(shmi_event_load(e)) == SHMI_eventUnset || !shmi_mon_try_enter(&e->m))
         return EBUSY;
     shmi_wakes_init(&b);
-    shmi_mon_reap_if_due(&e->q.m, &b);
-    shmi_event_resolve(&e->q.m, &b);
+    shmi_mon_reap_if_due(&e->m, &b);
+    shmi_event_resolve(&e->m, &b);
     ok = shmi_event_claim(e);
-    shmi_mon_leave(&e->q.m, &b);
+    shmi_mon_leave(&e->m, &b);
     return ok ? 0 : EBUSY;
 }
 
 /* Makes the share of this process's slot its own, with the queue lock held, before it waits. */
-SHMI_FN void shmi_event_inherit(struct shmi_event *e, shmi_participant_id n)
+SHMI_FN void shmi_event_inherit(struct shmi_event *e)
 {
-    shmi_event_share *h = &e->shares[(n & 0x7ffu) - 1];
+    shmi_event_record *h = e->own;
     struct shmi_change c;
-    if (shmi_get(&h->name) == n)
+    if (shmi_get(&h->name) == e->a->self)
         return;
     c.n = 0;
-    shmi_change_set(&c, &h->name, n);
+    shmi_change_set(&c, &h->name, e->a->self);
     shmi_change_set(&c, &h->handed, shmi_get(&h->acked));
     shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + shmi_event_unknown(h));
-    shmi_mon_commit(&e->q.m, &c);
+    shmi_mon_commit(&e->m, &c);
 }
 
 /* Begins a wait. If it gives no wait node, the token was claimed, or the error says why there is nothing to wait
  * for. If take is 0, a token that is there is not claimed but handed to the wait, which can pass it on. */
 SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shmi_wait_node **out)
 {
-    struct shmi_monitor *m = &e->q.m;
+    struct shmi_monitor *m = &e->m;
     shmi_wait_node *wait_node = NULL;
     struct shmi_wakes b;
     int err, again;
@@ -296,6 +379,12 @@ SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shm
     do {
         shmi_mon_reap_if_due(m, &b);
         shmi_event_resolve(m, &b);
+        shmi_event_learn(e);
+        if (shmi_ld32(&e->bad) != 0) {
+            shmi_mon_leave(m, &b);
+            shmi_mon_return_node(m, wait_node);
+            return shmi_fail(EPROTO, "event.wait", shmi_called(&e->o), "its list of slot records");
+        }
         if (take && shmi_event_claim(e)) {
             shmi_mon_leave(m, &b);
             shmi_mon_return_node(m, wait_node);
@@ -307,7 +396,7 @@ SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shm
             return err;
         }
     } while (again);
-    shmi_event_inherit(e, m->a->self);
+    shmi_event_inherit(e);
     shmi_mon_join(m, wait_node, 0, 0);
     SHMSYNC_CRASHPOINT("event.wait.announced");
     /* The second check: a set before it has not seen that this wait is queued. */
@@ -319,28 +408,28 @@ SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shm
 /* Says that this process knows of a token that was handed to it. */
 SHMI_FN void shmi_event_ack(struct shmi_event *e)
 {
-    shmi_add64(&e->shares[e->q.m.a->my_slot - 1].acked, 1);
+    shmi_add64(&e->own->acked, 1);
     SHMSYNC_CRASHPOINT("event.wait.acked");
 }
 /* Gives a token back that was handed to a wait of this process, which has collected it and not acked. */
 SHMI_FN void shmi_event_pass(struct shmi_event *e)
 {
-    shmi_event_share *h = &e->shares[e->q.m.a->my_slot - 1];
+    shmi_event_record *h = e->own;
     struct shmi_wakes b;
-    if (shmi_mon_enter(&e->q.m, 0) != 0)
+    if (shmi_mon_enter(&e->m, 0) != 0)
         return; /* this process leaves, and is reaped; or all is corrupt */
     shmi_wakes_init(&b);
-    shmi_event_resolve(&e->q.m, &b); /* what is spare in state taken is void, so that has to be over */
-    if (shmi_event_unknown(h) > 0 && shmi_get(&h->name) == e->q.m.a->self) {
+    shmi_event_resolve(&e->m, &b); /* what is spare in state taken is void, so that has to be over */
+    if (shmi_event_unknown(h) > 0 && shmi_get(&h->name) == e->a->self) {
         struct shmi_change c;
         c.n = 0;
         shmi_change_set(&c, &h->handed, shmi_get(&h->handed) - 1);
         shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + 1);
-        shmi_mon_commit(&e->q.m, &c);
+        shmi_mon_commit(&e->m, &c);
         SHMSYNC_CRASHPOINT("event.pass.passed");
-        shmi_event_resolve(&e->q.m, &b);
+        shmi_event_resolve(&e->m, &b);
     }
-    shmi_mon_leave(&e->q.m, &b);
+    shmi_mon_leave(&e->m, &b);
 }
 SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 {
@@ -349,16 +438,16 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
     int err;
     if (shmi_event_claim(e))
         return 0;
-    err = shmi_mon_begin(&e->q.m);
+    err = shmi_mon_begin(&e->m);
     if (err != 0)
         return err;
     err = shmi_event_register(e, 1, abs, &wait_node);
     if (err == 0 && wait_node != NULL) {
-        err = shmi_mon_await(&e->q.m, wait_node, abs, &outcome);
+        err = shmi_mon_await(&e->m, wait_node, abs, &outcome);
         if (err == 0)
             shmi_event_ack(e);
     }
-    shmi_mon_finish(&e->q.m);
+    shmi_mon_finish(&e->m);
     return err;
 }
 
@@ -398,12 +487,13 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
     return err;
 }
 
-/* The mode of an Event, or -1 if the length of its body fits no mode. The length of the body tells an auto-reset
- * Event from the others. */
+/* The mode of an Event, or -1 if the length of its body fits no mode. The word mode tells an auto-reset Event from the
+ * others, which have zeros there. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
-    if (o->size >= shmi_event_bytes(SHMI_eventAuto, a->geo.slots))
-        return shmi_ld32(&((shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_auto_event_words), 8))->mode) == SHMI_eventAuto ? SHMI_eventAuto : -1;
+    if (o->size >= shmi_event_bytes(a, SHMI_eventAuto) &&
+        shmi_ld32(&((shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_auto_event_words), 8))->mode) == SHMI_eventAuto)
+        return SHMI_eventAuto;
     if (o->size == sizeof(shmi_event_words)) {
         uint64_t s = shmi_ld64(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->count.state);
         int mode = (int)((s & SHMI_EVENT_MODE_MASK) >> SHMI_EVENT_MODE_SHIFT);
@@ -412,20 +502,50 @@ SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
     return -1;
 }
 
-SHMI_FN void shmi_event_build(struct shmi_event *e, shmsync_arena *a, const shmi_object *o, uint32_t mode)
+/* Makes the view of a reaper, or the common part of a handle; 0: an auto-reset Event has no record, or a corrupt list of them. */
+SHMI_FN int shmi_event_build(struct shmi_event *e, shmsync_arena *a, const shmi_object *o, uint32_t mode)
 {
+    shmi_event_record *base;
+    struct shmi_mon_places at;
+    shmi_record_walk v;
     e->a = a;
     e->o = *o;
     e->mode = mode;
+    e->own = NULL;
+    e->known = NULL;
+    e->known_head = e->bad = 0;
+    e->slots = a->geo.slots;
+    e->base = 0;
     if (mode != SHMI_eventAuto) {
         shmi_eventcount_init(&e->count, a, o, "event.wait", NULL);
-        return;
+        return 1;
     }
-    shmi_seq_init(&e->q, a, o);
-    e->w = (shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_auto_event_words), 8);
-    e->shares = (shmi_event_share *)(void *)(e->w + 1);
-    e->slots = a->geo.slots;
-    e->q.m.rules = &shmi_event_rules;
+    for (shmi_walk_records(a, &v, o->off, sizeof *base); shmi_next_record(a, &v);)
+        e->base = v.b.off; /* at last the oldest */
+    if (v.bad || e->base == 0)
+        return 0;
+    base = (shmi_event_record *)shmi_ptr(a, e->base, sizeof *base, 8);
+    e->w = (shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for it is smaller */
+    e->queue = &base->queue;
+    at.queueLock = (shmi_mutex_words *)(void *)e->w;
+    at.arrivals = &base->arrivals;
+    at.redone = &e->w->redone;
+    at.accounted = &base->accounted;
+    at.redo = base->redo;
+    at.lastCPU = &e->w->lastCPU;
+    at.spin = &e->w->spin;
+    at.pays = &e->w->pays;
+    shmi_mon_init_at(&e->m, a, o, o->body, &at, &shmi_event_rules);
+    e->m.handlers = 1;
+    e->m.logged = shmi_event_logged;
+    return 1;
+}
+SHMI_FN void shmi_event_end(void *handle)
+{
+    struct shmi_event *e = (struct shmi_event *)handle;
+    if (e->known != NULL)
+        shmi_free_thing(e->known); /* a call that is under way may still read it */
+    shmi_free_thing(e);
 }
 
 typedef struct shmi_event_spec {
@@ -440,8 +560,8 @@ SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
     if (s->mode == SHMI_eventAuto) {
         shmi_auto_event_words *w = (shmi_auto_event_words *)(void *)body;
         w->mode = s->mode;
-        w->sequence.value = first;
-        w->sequence.mon.spin = s->spin;
+        w->value = first;
+        w->spin = s->spin;
     } else {
         shmi_event_words *w = (shmi_event_words *)(void *)body;
         w->count.state = first | (uint64_t)s->mode << SHMI_EVENT_MODE_SHIFT;
@@ -451,9 +571,32 @@ SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
 
 SHMI_FN void *shmi_event_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_event *e = (struct shmi_event *)shmi_new_thing(sizeof *e);
-    if (e != NULL)
-        shmi_event_build(e, a, o, *(const uint32_t *)arg);
+    uint32_t mode = *(const uint32_t *)arg;
+    struct shmi_event *e;
+    shmi_off record = 0;
+    size_t cap = 16;
+    if (mode == SHMI_eventAuto && shmi_slot_record(a, o, sizeof(shmi_event_record), &record) != 0)
+        return NULL;
+    e = (struct shmi_event *)shmi_new_thing(sizeof *e);
+    if (e == NULL)
+        return NULL;
+    if (!shmi_event_build(e, a, o, mode)) {
+        shmi_free_thing(e);
+        shmi_fail(EPROTO, "event.open", shmi_called(o), "its list of slot records");
+        return NULL;
+    }
+    if (mode != SHMI_eventAuto)
+        return e;
+    e->own = (shmi_event_record *)shmi_ptr(a, record, sizeof(shmi_event_record), 8);
+    while (cap < e->slots)
+        cap *= 2; /* few sizes, since each has its own spare ones */
+    e->known = (shmi_event_record **)shmi_new_thing(cap * sizeof *e->known);
+    if (e->known == NULL) {
+        shmi_free_thing(e);
+        shmi_fail(ENOMEM, "event.open", shmi_called(o), "%s", "");
+        return NULL;
+    }
+    shmi_built_ends_with(a, o->off, shmi_event_end);
     return e;
 }
 
@@ -487,7 +630,7 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     spec.kind = SHMI_KIND_EVENT;
     spec.version = SHMI_VERSION_EVENT;
     spec.name = name;
-    spec.size = shmi_event_bytes(init.mode, a->geo.slots);
+    spec.size = shmi_event_bytes(a, init.mode);
     spec.any_size = 1;
     spec.init = shmi_event_fill;
     spec.arg = &init;
@@ -520,7 +663,7 @@ int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 {
     SHMI_BEGIN();
     shmi_object o;
-    int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_event_bytes(0, a->geo.slots), &o);
+    int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_event_bytes(a, 0), &o);
     out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_event_handle(a, &o, out)));
 }
@@ -531,7 +674,7 @@ int shmsync_event_close(shmsync_event *e)
     int err;
     if (e->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(e->impl->a, e->impl->o.off, shmi_mon_free);
+    err = shmi_unshare(e->impl->a, e->impl->o.off, shmi_event_end);
     if (err == 0)
         e->impl = NULL;
     return SHMI_TELL(err);
@@ -624,8 +767,9 @@ SHMI_FN void shmi_repair_event(shmsync_arena *a, const shmi_object *o, shmi_part
     struct shmi_event e;
     if (shmi_event_mode_of(a, o) != SHMI_eventAuto)
         return;
-    shmi_event_build(&e, a, o, SHMI_eventAuto);
-    shmi_mon_repair(&e.q.m, dead);
+    /* Without a record the dead participant has not used it: see semaphoreToRepair in Go. */
+    if (shmi_event_build(&e, a, o, SHMI_eventAuto))
+        shmi_mon_repair(&e.m, dead);
 }
 SHMI_FN void shmi_wake_event(shmsync_arena *a, const shmi_object *o, int owed)
 {

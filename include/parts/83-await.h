@@ -55,7 +55,7 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_await
         struct shmi_event *ev = x->event->impl;
         uint64_t s;
         if ((ev->mode & SHMI_eventAuto) != 0) {
-            w->m = &ev->q.m;
+            w->m = &ev->m;
             w->token = ev;
             return shmi_event_register(ev, 0, abs, &w->wait_node);
         }

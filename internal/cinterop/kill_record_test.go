@@ -32,13 +32,14 @@ func (u recordUse) do(t *testing.T, x *agent, calls ...string) {
 }
 
 var recordUses = map[string]recordUse{
-	"rw":  {"rw.rlock x", []string{"rw.runlock x"}, []string{"rw.lock x"}, []string{"rw.unlock x"}},
-	"sem": {"sem.open x 4 0", nil, []string{"sem.open x 4 0", "sem.acquire x 4 9999999"}, []string{"sem.release x 4"}},
+	"rw":   {"rw.rlock x", []string{"rw.runlock x"}, []string{"rw.lock x"}, []string{"rw.unlock x"}},
+	"auto": {"event.open x 1", nil, []string{"event.open x 1", "event.set x", "event.wait x"}, []string{"event.set x", "event.reset x"}},
+	"sem":  {"sem.open x 4 0", nil, []string{"sem.open x 4 0", "sem.acquire x 4 9999999"}, []string{"sem.release x 4"}},
 }
 
 // A C program is killed while it makes the record of its slot in an object, or while it frees those of a
 // deleted one. Another participant uses and deletes the object, and no block is left. The record may be
-// the first one of the object, which of a Semaphore is the base.
+// the first one of the object, which of a Semaphore or an auto-reset Event is the base.
 func TestKillRecord(t *testing.T) {
 	for _, point := range points(t) {
 		if elsewhere[prefixOf(point)] != "TestKillRecord" {
@@ -119,6 +120,37 @@ func TestKillGranterBesideClaimedRecord(t *testing.T) {
 				w.must(t)
 				waits.do(t, "sem.release", "x", 1)
 				require.EqualValues(t, 2, waits.do(t, "sem.free", "x"))
+				stops.kill(t)
+				sound(t, name)
+			})
+		}
+	}
+}
+
+// The same for an auto-reset Event: a C program dies at each step of a grant.
+func TestKillSetterBesideClaimedRecord(t *testing.T) {
+	for _, lang := range []string{"go", "c"} {
+		for _, point := range []string{
+			"event.set.stored", "event.hand.taken", "monitor.resolve.resolved", "event.hand.given",
+			"monitor.commit.logged", "monitor.commit.begun", "monitor.account.committed", "monitor.released",
+		} {
+			t.Run(point+"/"+lang, func(t *testing.T) {
+				name := newArena(t)
+				stops := newAgent(t, "c", name, "stops", "SHMSYNC_CRASHPOINT_STOP=arena.slotrecord.pushed")
+				stops.mortal = true
+				stops.starts("event.open x 1")
+				stops.awaitStop(t)
+				waits := newAgent(t, lang, name, "waits")
+				off := waits.do(t, "event.open", "x", 1)
+				victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT="+point)
+				victim.mortal = true
+				victim.do(t, "event.open", "x", 1)
+				w := waits.asleep(t, off, 1, "event.wait", "x")
+				victim.starts("event.set x")
+				victim.ends(t)
+				w.must(t)
+				waits.do(t, "event.set", "x")
+				waits.do(t, "event.wait", "x")
 				stops.kill(t)
 				sound(t, name)
 			})

@@ -129,6 +129,20 @@ var generalMutants = []mutant{
 		pkg:  "prims", run: "TestSemaphoreRemembersItsShares",
 	},
 	{
+		name: "a reaper takes an Event without records for one that nobody uses later",
+		file: "prims/event_repair.go",
+		old:  "\tif err != nil || x.baseOff == 0 {\n",
+		new:  "\tif err != nil {\n",
+		pkg:  "prims", run: "TestEventReaperWithoutBase", tags: withPoints,
+	},
+	{
+		name: "a replay does not find the share of an Event",
+		file: "prims/event_shares.go",
+		old:  "\t\tcase h.off + eventHandedOff:\n",
+		new:  "\t\tcase h.off + eventHandedOff + 8:\n",
+		pkg:  "prims", run: "TestEventRedoLogNamesAClaimedRecord", tags: withPoints,
+	},
+	{
 		name: "a token that was handed out dies with its receiver",
 		file: "prims/event_auto.go",
 		old:  "\t\t\tc.set(&x.words.spare, x.words.spare.Load()+n)\n",

@@ -171,8 +171,8 @@ int main(int argc, char **argv)
     if (sigtimedwait(&set, NULL, &timeout) < 0) {
         fprintf(stderr, "the child hangs\n");
         words("permits", &permits.impl->m);
-        words("token", &token.impl->q.m);
-        words("broad", &broad.impl->q.m);
+        words("token", &token.impl->m);
+        words("broad", &broad.impl->m);
         words("count", &count.impl->m);
         CHECK(kill(child, SIGKILL), 0);
         CHECK(waitpid(child, &status, 0), child);

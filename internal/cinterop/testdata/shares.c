@@ -60,6 +60,8 @@ int main(int argc, char **argv)
 {
     shmsync_arena *a;
     shmsync_semaphore sem, copy;
+    shmsync_event_options auto_reset = {.auto_reset = 1};
+    shmsync_event event;
     shmsync_barrier barrier;
     uint32_t *list, head;
     void *other;
@@ -91,6 +93,18 @@ int main(int argc, char **argv)
     CHECK(shmi_sem_share_of(sem.impl, OTHER) == other, 1);
     push(a, sem.impl->m.o.off, a->my_slot, sizeof(shmi_semaphore_record));
     CHECK(shmi_sem_share_of(sem.impl, a->my_slot) == sem.impl->own, 1);
+    shmi_st32(list, head);
+
+    CHECK(shmsync_event_open(a, "event", &auto_reset, &event), 0);
+    list = shmi_u32(a, event.impl->o.off + SHMI_objRecords);
+    head = shmi_ld32(list);
+    push(a, event.impl->o.off, OTHER, sizeof(shmi_event_record));
+    other = shmi_event_share_of(event.impl, OTHER);
+    CHECK(other != NULL, 1);
+    shmi_st32(list, head);
+    CHECK(shmi_event_share_of(event.impl, OTHER) == other, 1);
+    push(a, event.impl->o.off, a->my_slot, sizeof(shmi_event_record));
+    CHECK(shmi_event_share_of(event.impl, a->my_slot) == event.impl->own, 1);
     shmi_st32(list, head);
 
     CHECK(shmsync_barrier_open(a, "barrier", 2, NULL, &barrier), 0);

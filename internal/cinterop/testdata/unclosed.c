@@ -32,11 +32,16 @@ static void rounds(const char *name)
     for (i = 0; i < ROUNDS; i++) {
         shmsync_arena *arena;
         shmsync_semaphore sem;
+        shmsync_event_options auto_reset = {.auto_reset = 1};
+        shmsync_event event;
         shmsync_rwmutex rw;
         CHECK(shmsync_arena_open(name, NULL, &arena), 0);
         CHECK(shmsync_semaphore_open(arena, "sem", 2, NULL, &sem), 0);
         CHECK(shmsync_semaphore_acquire(&sem, 1), 0);
         CHECK(shmsync_semaphore_release(&sem, 1), 0);
+        CHECK(shmsync_event_open(arena, "event", &auto_reset, &event), 0);
+        CHECK(shmsync_event_set(&event), 0);
+        CHECK(shmsync_event_wait(&event), 0);
         CHECK(shmsync_rwmutex_open(arena, "rw", NULL, &rw), 0);
         CHECK(shmsync_rwmutex_lock(&rw), 0);
         CHECK(shmsync_rwmutex_unlock(&rw), 0);

@@ -1,0 +1,118 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// An Event has the same size whatever number of participants its arena can have, but for the open bits of the
+// arena: a bit for each slot. Each participant that uses an auto-reset Event adds 256 bytes, once.
+func TestEventSize(t *testing.T) {
+	for slots, want := range map[int]uint64{1: 256, 8: 256, 128: 256, 256: 256, 511: 256, 512: 384, 2047: 512} {
+		for mode, record := range map[prims.EventMode]uint64{prims.EventManualReset: 0, prims.EventAutoReset: 256, prims.EventBidirectional: 0} {
+			a := newArena(t, &arena.Options{Size: 16 << 20, MaxParticipants: slots})
+			before := a.Stats().BytesUsed
+			e, err := prims.OpenEvent(a, "", &prims.EventOptions{Mode: mode})
+			require.NoError(t, err)
+			require.Equal(t, want+record, a.Stats().BytesUsed-before, "%d slots, %v", slots, mode)
+			require.EqualValues(t, 128, bodySize(t, a, e.Offset()), "%d slots, %v", slots, mode)
+		}
+	}
+	a := newArena(t, &arena.Options{Size: 16 << 20, Counted: true})
+	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
+	require.NoError(t, err)
+	require.EqualValues(t, 192, bodySize(t, a, e.Offset()), "the counters follow")
+	one := a.Stats().SlotRecords
+	for range 2 {
+		x := sequencerActor(t, a, "other")
+		id := x.queues(t, a, e.Offset(), eventWait)
+		e.Set()
+		x.ok(t, id)
+		x.proc.Kill(t)
+		alone(t, a, 1)
+		require.Equal(t, one+1, a.Stats().SlotRecords, "the next participant of a slot inherits the record")
+		require.False(t, e.IsSet())
+	}
+	sound(t, a)
+}
+
+// The body of each mode has the same length in an arena that does not count. The mode tells them apart, whatever
+// the words are that change.
+func TestEventModesOfOneLength(t *testing.T) {
+	a := newArena(t, nil)
+	for _, mode := range []prims.EventMode{prims.EventManualReset, prims.EventAutoReset, prims.EventBidirectional} {
+		for _, set := range []bool{false, true} {
+			e, err := prims.OpenEvent(a, "", &prims.EventOptions{Mode: mode, InitiallySet: set, Spin: time.Hour})
+			require.NoError(t, err)
+			for range 9 {
+				e.Set()
+				e.Reset()
+			}
+			again, err := prims.EventAt(a, e.Offset())
+			require.NoError(t, err)
+			require.Equal(t, mode, again.State().Mode)
+			require.Equal(t, e.Spin(), again.Spin())
+		}
+	}
+}
+
+// Without room for the share of this process the open fails, and leaves nothing.
+func TestEventRecordWithoutRoom(t *testing.T) {
+	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
+	auto := &prims.EventOptions{Mode: prims.EventAutoReset}
+	named, err := prims.OpenEvent(a, "named", auto)
+	require.NoError(t, err)
+	require.NoError(t, named.Close())
+	var blocks []arena.Offset
+	for {
+		off, err := a.Alloc(256, 0)
+		if err != nil {
+			break
+		}
+		blocks = append(blocks, off)
+	}
+	a.Free(blocks[len(blocks)-1]) // room for an Event
+	before := a.Stats()
+	_, err = prims.OpenEvent(a, "", auto)
+	require.ErrorIs(t, err, shmsync.ErrNoSpace)
+	require.Equal(t, before, a.Stats(), "the anonymous object is deleted")
+	named, err = prims.OpenEvent(a, "named", auto)
+	require.NoError(t, err, "the slot has its record")
+	named.Set()
+	require.True(t, named.TryWait())
+}
+
+// The participant whose record is the base of an Event dies while others wait, with a wait of its own in the
+// queue, and its slot gets another participant. The others are served in the order of arrival.
+func TestEventOutlivesItsFirstParticipant(t *testing.T) {
+	a := newArena(t, nil)
+	first := sequencerActor(t, a, "first")
+	first.must(t, order{Op: "e.auto", Object: "e"})
+	e, err := prims.OpenEvent(a, "e", nil)
+	require.NoError(t, err)
+	first.queues(t, a, e.Offset(), eventWait)
+	x := sequencerActor(t, a, "waits")
+	ids := []int{x.queues(t, a, e.Offset(), eventWait), x.queues(t, a, e.Offset(), eventWait)}
+	first.proc.Kill(t)
+	alone(t, a, 2)
+	later := sequencerActor(t, a, "has the slot next")
+	last := later.queues(t, a, e.Offset(), eventWait)
+	for i, id := range ids {
+		e.Set()
+		x.ok(t, id)
+		eventually(t, "one is served", e.String, func() bool { return prims.Queued(a, e.Offset()) == 2-i })
+	}
+	e.Set()
+	later.ok(t, last)
+	require.False(t, e.IsSet())
+	eventually(t, "all is accounted for", e.String, func() bool { return e.Unseen()+e.Spare() == 0 })
+	sound(t, a)
+}
