@@ -53,6 +53,9 @@ func (l *RobustList) Free() error { return ErrNotSupported }
 // Detached is false on this system.
 func Detached(pid int, startTime uint64) bool { return false }
 
+// Reaped is false on this system.
+func Reaped(pid int) bool { return false }
+
 // ThreadID is 0 on this system.
 func ThreadID() int { return 0 }
 

@@ -628,7 +628,8 @@ int shmsync_waitgroup_close(shmsync_waitgroup *g);
  * counter would become negative, or too large. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
 /* Makes this process responsible for n of the units that other processes have added: if it dies before they are
- * done, waits fail. EINVAL: other processes have added less than n. If others do some of the work during such a
+ * done, waits fail. EINVAL: other processes have added less than n; first the call waits until it can be told of
+ * every process that the kernel ends that it executes no instruction any more. If others do some of the work during such a
  * call, this process may have claimed a part of n, and stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
 /* Takes one from the counter, as an add of -1. */
@@ -668,7 +669,8 @@ shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 /* Gives one opening of the Latch back. What this process holds or waits for stays as it is. */
 int shmsync_latch_close(shmsync_latch *l);
 /* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
- * claimed its part, waiters go on waiting. EINVAL: n is more than is left and not claimed by a living process. */
+ * claimed its part, waiters go on waiting. EINVAL: n is more than is left and not claimed by a living process; first
+ * the call waits until it can be told of every process that the kernel ends that it executes no instruction any more. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
@@ -1692,7 +1694,8 @@ enum { /* slot */
     SHMI_slotGone = 244,
     SHMI_slotWindow = 248, /* see 35-window.h */
     SHMI_slotAnnounce = 256,
-    SHMI_slotDescribed = 1824
+    SHMI_slotDescribed = 1824,
+    SHMI_slotIdentitySum = 1832
 };
 
 enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16, SHMI_capTold = 32, SHMI_capAsyncIO = 64 };
@@ -7241,6 +7244,15 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     return ok;
 }
 
+/* Whether no process of this process's pid namespace has that number. The number belongs to a process until all its
+ * threads have given up its memory and its parent has waited for it. */
+SHMI_FN int shmi_waited_for(uint32_t pid)
+{
+    int before = errno, r = kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+    errno = before;
+    return r;
+}
+
 SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
 {
     char name[16];
@@ -7371,6 +7383,31 @@ SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
     return n;
 }
 
+/* The checksum of the identity of a participant. A change of one word always changes the sum. */
+SHMI_FN uint64_t shmi_identity_sum(uint32_t generation, uint32_t pid, uint64_t start, uint64_t ns, const unsigned char *boot)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325), w[5]; /* basis and prime are those of FNV-1a */
+    int k;
+    w[0] = (uint64_t)generation << 32 | pid;
+    w[1] = start;
+    w[2] = ns;
+    memcpy(w + 3, boot, 16);
+    for (k = 0; k < 5; k++) {
+        h = (h ^ w[k]) * UINT64_C(0x100000001b3);
+        h ^= h >> 32;
+    }
+    return h;
+}
+/* Whether the parent of the dead participant in slot i, in state w, with that identity, has waited for it. The kernel
+ * may still have its memory, and so its byte lock: see waitedFor in internal/arenakernel/gone.go. */
+SHMI_FN int shmi_reaped_by_parent(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t pid, uint64_t start)
+{
+    if (shmi_ld64(shmi_slot64(a, i, SHMI_slotIdentitySum)) != shmi_identity_sum(shmi_slot_gen(w), pid, start, a->pid_ns, a->boot) || !shmi_waited_for(pid))
+        return 0;
+    shmi_load_fence(); /* what its threads have stored is read after this */
+    return 1;
+}
+
 /* Whether all threads of the process in slot i, in state w, have given up its memory. The answer is 0 if the slot
  * does not say which process that is, and if another thread has just made this check, because one costs 10 us and
  * more. */
@@ -7401,7 +7438,7 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     if (shmi_ld32(shmi_slot32(a, i, SHMI_slotDescribed)) != shmi_slot_gen(w) || pid == 0 || pid > INT32_MAX || start == 0 || a->pid_ns == 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotPIDNS)) != a->pid_ns ||
         memcmp(boot, a->boot, 16) != 0 || memcmp(boot, none, 16) == 0)
         return 0;
-    if (!shmi_detached(a->proc_dev, pid, start) || shmi_slot_state(a, i) != w)
+    if ((!shmi_detached(a->proc_dev, pid, start) && !shmi_reaped_by_parent(a, i, w, pid, start)) || shmi_slot_state(a, i) != w)
         return 0;
     if (pthread_mutex_trylock(&a->endings) == 0) {
         shmi_ending(a, i, w)->detached = 1;
@@ -7441,11 +7478,14 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
            ((shmi_slot_caps(a, i) & SHMI_capNoKernelIO) != 0 || shmi_ended(a, i) || shmi_find_gone(a, i, w) || shmi_slot_state(a, i) != w);
 }
 /* Whether every participant that is dead is gone, too. */
+SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n);
 SHMI_FN int shmi_all_gone(shmsync_arena *a)
 {
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
+        if (shmi_seen_dead(a, i, w) && !shmi_dead(a, shmi_id_in(i, w)))
+            return 0; /* it cannot be told yet whether the process executes no instruction any more */
         if (shmi_slot_phase(w) == SHMI_phaseDead && !shmi_gone(a, shmi_id_in(i, w)))
             return 0;
     }
@@ -7712,6 +7752,8 @@ SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generatio
     shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotIdentitySum),
+              start == 0 || a->pid_ns == 0 ? 0 : shmi_identity_sum(generation, (uint32_t)getpid(), start, a->pid_ns, a->boot));
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), generation);
@@ -18951,14 +18993,10 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     }
     return err;
 }
-/* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has, and then, if from_others, of what other participants have. */
-SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
+/* shmi_counter_claim_entered by what is known of deaths now. */
+SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err = 0;
-    if (k->from_others) {
-        shmi_counter_reap_dead(t); /* the process that had it may be dead, and this one has come in its place */
-        k->reaped = 1;
-    }
     for (*next = SHMI_counterAgain; err == 0 && *next == SHMI_counterAgain;) {
         uint64_t c = shmi_counter_load(t);
         if (shmi_counter_is_untold(c)) {
@@ -18986,6 +19024,27 @@ SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k,
             err = shmi_await_all_gone(t->a, op, shmi_called(&t->o));
             *next = SHMI_counterAgain;
         }
+    }
+    return err;
+}
+/* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has, and then, if from_others, of what other participants have. */
+SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
+{
+    int err, settled = 0;
+    if (k->from_others) {
+        shmi_counter_reap_dead(t); /* the process that had it may be dead, and this one has come in its place */
+        k->reaped = 1;
+    }
+    err = shmi_counter_try_claim(t, k, op, next);
+    /* A caller that has waited for the end of a process expects its claims to be free. It may take a moment until it
+     * can be told that all threads of the process have ended. */
+    while (err == 0 && *next == SHMI_counterNot && !settled) {
+        settled = shmi_all_gone(t->a);
+        if (!settled)
+            err = shmi_await_all_gone(t->a, op, shmi_called(&t->o));
+        k->reaped = 0;
+        if (err == 0)
+            err = shmi_counter_try_claim(t, k, op, next);
     }
     return err;
 }

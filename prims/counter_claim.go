@@ -12,6 +12,25 @@ func (t *counter) claim(n uint64, fromOthers bool) bool {
 		t.reapDead()
 		k.reaped = true
 	}
+	if t.tryClaim(&k) {
+		return true
+	}
+	// A caller that has waited for the end of a process expects its claims to be free. It may take a moment until it
+	// can be told that all threads of the process have ended.
+	for settled := false; !settled; {
+		if settled = t.a.AllGone(); !settled {
+			t.must(t.awaitAllGone())
+		}
+		k.reaped = false
+		if t.tryClaim(&k) {
+			return true
+		}
+	}
+	return false
+}
+
+// tryClaim is claim by what is known of deaths now.
+func (t *counter) tryClaim(k *claiming) bool {
 	for {
 		// The loop ends for the same reason as the loop of add.
 		c := t.load()
@@ -31,7 +50,7 @@ func (t *counter) claim(n uint64, fromOthers bool) bool {
 			t.must(t.convert(c))
 			continue
 		}
-		next, due, err := t.claimLogged(c, &k)
+		next, due, err := t.claimLogged(c, k)
 		t.pay(due)
 		switch {
 		case err != nil:

@@ -179,6 +179,15 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
     return ok;
 }
 
+/* Whether no process of this process's pid namespace has that number. The number belongs to a process until all its
+ * threads have given up its memory and its parent has waited for it. */
+SHMI_FN int shmi_waited_for(uint32_t pid)
+{
+    int before = errno, r = kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+    errno = before;
+    return r;
+}
+
 SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
 {
     char name[16];

@@ -112,6 +112,31 @@ SHMI_FN shmi_notice *shmi_ending(shmsync_arena *a, uint32_t i, uint32_t w)
     return n;
 }
 
+/* The checksum of the identity of a participant. A change of one word always changes the sum. */
+SHMI_FN uint64_t shmi_identity_sum(uint32_t generation, uint32_t pid, uint64_t start, uint64_t ns, const unsigned char *boot)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325), w[5]; /* basis and prime are those of FNV-1a */
+    int k;
+    w[0] = (uint64_t)generation << 32 | pid;
+    w[1] = start;
+    w[2] = ns;
+    memcpy(w + 3, boot, 16);
+    for (k = 0; k < 5; k++) {
+        h = (h ^ w[k]) * UINT64_C(0x100000001b3);
+        h ^= h >> 32;
+    }
+    return h;
+}
+/* Whether the parent of the dead participant in slot i, in state w, with that identity, has waited for it. The kernel
+ * may still have its memory, and so its byte lock: see waitedFor in internal/arenakernel/gone.go. */
+SHMI_FN int shmi_reaped_by_parent(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t pid, uint64_t start)
+{
+    if (shmi_ld64(shmi_slot64(a, i, SHMI_slotIdentitySum)) != shmi_identity_sum(shmi_slot_gen(w), pid, start, a->pid_ns, a->boot) || !shmi_waited_for(pid))
+        return 0;
+    shmi_load_fence(); /* what its threads have stored is read after this */
+    return 1;
+}
+
 /* Whether all threads of the process in slot i, in state w, have given up its memory. The answer is 0 if the slot
  * does not say which process that is, and if another thread has just made this check, because one costs 10 us and
  * more. */
@@ -142,7 +167,7 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     if (shmi_ld32(shmi_slot32(a, i, SHMI_slotDescribed)) != shmi_slot_gen(w) || pid == 0 || pid > INT32_MAX || start == 0 || a->pid_ns == 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotPIDNS)) != a->pid_ns ||
         memcmp(boot, a->boot, 16) != 0 || memcmp(boot, none, 16) == 0)
         return 0;
-    if (!shmi_detached(a->proc_dev, pid, start) || shmi_slot_state(a, i) != w)
+    if ((!shmi_detached(a->proc_dev, pid, start) && !shmi_reaped_by_parent(a, i, w, pid, start)) || shmi_slot_state(a, i) != w)
         return 0;
     if (pthread_mutex_trylock(&a->endings) == 0) {
         shmi_ending(a, i, w)->detached = 1;
@@ -182,11 +207,14 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
            ((shmi_slot_caps(a, i) & SHMI_capNoKernelIO) != 0 || shmi_ended(a, i) || shmi_find_gone(a, i, w) || shmi_slot_state(a, i) != w);
 }
 /* Whether every participant that is dead is gone, too. */
+SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n);
 SHMI_FN int shmi_all_gone(shmsync_arena *a)
 {
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
+        if (shmi_seen_dead(a, i, w) && !shmi_dead(a, shmi_id_in(i, w)))
+            return 0; /* it cannot be told yet whether the process executes no instruction any more */
         if (shmi_slot_phase(w) == SHMI_phaseDead && !shmi_gone(a, shmi_id_in(i, w)))
             return 0;
     }
@@ -453,6 +481,8 @@ SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generatio
     shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotIdentitySum),
+              start == 0 || a->pid_ns == 0 ? 0 : shmi_identity_sum(generation, (uint32_t)getpid(), start, a->pid_ns, a->boot));
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), generation);

@@ -363,7 +363,8 @@ func (a *Arena) fillIdentity() {
 	shmsync.FeatureThreads.Have() // the first probe takes long, so it must not happen during a death
 	a.u64(s + slotPIDNS).Store(id.pidNS)
 	copyBytes(a.slice(s+slotBootID, 16), id.bootID[:])
-	a.u64(s + slotStart).Store(id.startTime) // last: a process that reads it reads the other two
+	a.u64(s + slotIdentitySum).Store(id.sum(a.self.Generation(), uint32(os.Getpid())))
+	a.u64(s + slotStart).Store(id.startTime) // last: a process that reads it reads the others
 }
 
 // becomeLive is the death watcher's part of entering.

@@ -1,6 +1,7 @@
 package arenakernel
 
 import (
+	"encoding/binary"
 	"os"
 	"strconv"
 	"strings"
@@ -16,6 +17,21 @@ type identity struct {
 	startTime uint64 // clock ticks since boot, field 22 of /proc/self/stat
 	pidNS     uint64 // inode of the pid namespace
 	bootID    [16]byte
+}
+
+// sum is the checksum of the identity of the participant of that generation with that pid. A change of one word always
+// changes the sum.
+func (id identity) sum(generation, pid uint32) uint64 {
+	const basis, prime = 0xcbf29ce484222325, 0x100000001b3 // of FNV-1a
+	h := uint64(basis)
+	for _, w := range [...]uint64{
+		uint64(generation)<<32 | uint64(pid), id.startTime, id.pidNS,
+		binary.LittleEndian.Uint64(id.bootID[:8]), binary.LittleEndian.Uint64(id.bootID[8:]),
+	} {
+		h = (h ^ w) * prime
+		h ^= h >> 32
+	}
+	return h
 }
 
 var selfIdentity = sync.OnceValue(func() identity {
@@ -136,6 +152,7 @@ func (a *Arena) describeSelf(i int, generation uint32, label string) {
 	a.u32(s + slotAdmission).Store(admissionPending)
 	a.u32(s + slotPID).Store(uint32(os.Getpid()))
 	a.u64(s + slotStart).Store(0)
+	a.u64(s + slotIdentitySum).Store(0)
 	a.putLabel(s+slotLabel, label)
 	a.u64(s + slotDied).Store(0)
 	// sync(arena.described): release

@@ -26,6 +26,7 @@ const (
 	slotGone          = 244
 	slotAnnounce      = 256
 	slotDescribed     = 1824
+	slotIdentitySum   = 1832
 
 	aliveStride    = 8
 	announceStride = 32

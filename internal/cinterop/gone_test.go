@@ -187,6 +187,67 @@ func (h hand) dying(t *testing.T, arenaName string, survivor *agent, env ...stri
 	return victim
 }
 
+// A process that its parent has waited for hands over what it had, even if its byte lock stays. The kernel may keep the
+// memory of a process for a while, and the lock with it; here a child of fork keeps the lock. The survivor is stopped
+// until the parent has waited, so it cannot look at the threads.
+func TestWaitedForIsGone(t *testing.T) {
+	for _, h := range hands() {
+		for _, lang := range []string{"c", "go"} {
+			t.Run(lang+"/"+h.name, func(t *testing.T) {
+				x := newAgent(t, lang, newArena(t), "survivor")
+				victim := newAgent(t, "c", x.arena, "victim")
+				h.begin(t, x)
+				victim.give(t, h.take).must(t)
+				if h.name == "barrier" {
+					x.do(t, "barrier.join", "x", 1)
+				}
+				victim.do(t, "gone.fork", "x")
+				x.stop(t)
+				victim.kill(t)
+				require.NoError(t, x.cmd.Process.Signal(syscall.SIGCONT))
+				if h.recover.verb != "" {
+					x.give(t, h.timed(forever)).fails(t, syscall.EOWNERDEAD)
+				}
+				x.give(t, h.has(forever)).must(t)
+			})
+		}
+	}
+}
+
+// While nobody can tell whether a process that was killed executes no instruction any more, a Claim of what it had waits.
+// Here the victim is no target of fences, as for a while after it has joined; the claimant cannot look at threads; and
+// the byte lock stays.
+func TestClaimAwaitsADeath(t *testing.T) {
+	for _, kind := range []string{"latch", "wg"} {
+		for _, lang := range []string{"c", "go"} {
+			t.Run(lang+"/"+kind, func(t *testing.T) {
+				x := newAgent(t, lang, newArena(t), "claimant", "SHMSYNC_DISABLE=threads")
+				victim := newAgent(t, "c", x.arena, "victim", "SHMSYNC_DISABLE=membarrier")
+				if kind == "latch" {
+					x.do(t, "latch.open", "x", 3)
+					victim.do(t, "latch.claim", "x", 3)
+				} else {
+					x.do(t, "wg.open", "x")
+					x.do(t, "wg.add", "x", 3)
+					victim.do(t, "wg.claim", "x", 3)
+				}
+				victim.do(t, "gone.fork", "x")
+				victim.kill(t)
+				claims := x.start(t, kind+".claim", "x", 3)
+				x.start(t, "futex.wait", "never", 1, 20).fails(t, syscall.ETIMEDOUT) // some time later
+				select {
+				case a := <-claims.c:
+					t.Fatalf("%v, while the dead one may write", a)
+				default:
+				}
+				victim.in.Close() // ends its child
+				claims.must(t)
+				x.start(t, kind+".claim", "x", 1).fails(t, syscall.EINVAL)
+			})
+		}
+	}
+}
+
 // has is the order with which a survivor has the data in the end.
 func (h hand) has(ms int) order {
 	if h.recover.verb != "" {

@@ -45,6 +45,20 @@ var deathMutants = []mutant{
 		pkg:  "internal/arenakernel", run: "TestWrongIdentityIsNotGone",
 	},
 	{
+		name: "a PID that no process has is proof by itself",
+		file: "internal/arenakernel/gone.go",
+		old:  "a.u64(a.slot(i)+slotIdentitySum).Load() != id.sum(w.generation(), pid) || ",
+		new:  "",
+		pkg:  "internal/arenakernel", run: "TestReapedProcessIsGone",
+	},
+	{
+		name: "a claim of what a dying process has fails at once",
+		file: "prims/counter_claim.go",
+		old:  "if settled = t.a.AllGone(); !settled {",
+		new:  "if settled = true; !settled {",
+		pkg:  "internal/cinterop", run: "TestClaimAwaitsADeath/go",
+	},
+	{
 		name: "a PID of another pid namespace is looked up",
 		file: "internal/arenakernel/gone.go",
 		old:  "id.pidNS == 0 || id.pidNS != self.pidNS || ",

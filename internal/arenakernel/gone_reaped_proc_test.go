@@ -1,0 +1,58 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// A process that its parent has waited for is gone, even if the kernel keeps its memory, and so its byte lock. The
+// slot must say without a doubt which process that was: a word of the identity that a peer has changed proves nothing.
+func TestReapedProcessIsGone(t *testing.T) {
+	needThreads(t)
+	ta := newTestArena(t, 4)
+	a, err := Create(ta.name, &ta.opts)
+	require.NoError(t, err)
+	defer a.Close()
+	v, m := startMany(t, ta, manyThreads{Threads: 3, KernelIO: KernelIOAsynchronous})
+	i := m.Name.Slot()
+	s := a.slot(i)
+	v.KeepFile(t, ta.path()) // the kernel does the same when it keeps the memory of a process that has ended
+	v.Kill(t)
+	pollFor(t, a, func() bool { return a.Dead(m.Name) })
+	require.ErrorIs(t, unix.Kill(v.Pid(), 0), unix.ESRCH, "the parent has waited for it")
+	w := a.slotState(i)
+	detached := func() bool {
+		lookAgain(a)
+		return a.detached(i, w)
+	}
+	for what, off := range map[string]Offset{
+		"start": slotStart, "pid namespace": slotPIDNS, "boot": slotBootID, "the rest of boot": slotBootID + 8, "sum": slotIdentitySum,
+	} {
+		word := a.u64(s + off)
+		was := word.Load()
+		require.NotZero(t, was, what)
+		for _, other := range []uint64{0, was + 1} {
+			word.Store(other)
+			require.False(t, detached(), what)
+		}
+		word.Store(was)
+	}
+	pid := a.u32(s + slotPID)
+	for _, other := range []uint32{0, ^uint32(0), 1 << 30, pid.Load() + 1} {
+		was := pid.Load()
+		pid.Store(other)
+		require.False(t, detached(), "pid %d", other)
+		pid.Store(was)
+	}
+	pollFor(t, a, detached) // it may be the turn of this process's death watcher to look
+	require.False(t, a.Gone(m.Name), "asynchronous")
+	require.False(t, a.byteFree(i))
+	a.u32(s + slotCaps).And(^uint32(capAsyncIO))
+	pollFor(t, a, func() bool { return a.Gone(m.Name) })
+	require.Equal(t, a.goneMark(i, w), a.u32(s+slotGone).Load())
+	require.False(t, a.byteFree(i))
+}
