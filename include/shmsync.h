@@ -3212,6 +3212,7 @@ const char *shmsync_strerror(int err)
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
     uint32_t slots;
+    int counted; /* objects have counters */
 } shmi_geometry;
 
 /* What a fork wipes: a child finds no name, and every fast path looks here first. */
@@ -5762,7 +5763,9 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
 
 /* Publishes a block that a dead participant had claimed, if the block is a slot record that the dead participant
  * had pushed. Returns 0 if it is not. The bytes of a claimed block may be anything: only the list of the object
- * says what the block is. The caller is the reaper of the dead participant, and holds handles. */
+ * says what the block is. The caller is the reaper of the dead participant, and holds handles. A list that a peer has
+ * damaged may have had the block, and handles remember their records: so a block that could be a record of that list
+ * is kept. */
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     shmi_off object = shmi_ld64(shmi_u64(a, b->off + SHMI_recordObject));
@@ -5777,10 +5780,14 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size && shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockObject) {
         shmi_walk_records(a, &v, object, 0);
         while (!kept && shmi_next_record(a, &v))
-            if (v.b.off == b->off) {
-                kept = 1;
-                shmi_block_swap(b, w, shmi_record_word(v.slot));
-            }
+            kept = v.b.off == b->off;
+        if (v.bad) {
+            shmi_walk_records(a, &v, object, 0);
+            v.next = b->off;
+            kept = shmi_next_record(a, &v);
+        }
+        if (kept)
+            shmi_block_swap(b, w, shmi_record_word(v.slot));
     }
     shmi_unguard(a);
     return kept;
@@ -10126,6 +10133,7 @@ SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, con
         shmi_hdr_get32(h, SHMI_hdrDeathRecordCount) != SHMI_deathRecordCount || shmi_hdr_get32(h, SHMI_hdrDeathRecordStride) != SHMI_deathRecordStride ||
         shmi_hdr_get32(h, SHMI_hdrChunkSize) != SHMI_chunkSize || shmi_hdr_get32(h, SHMI_hdrBlockWords) != SHMI_blockWords)
         return shmi_fail(EPROTO, op, name, "its regions do not lie where a layout of version %u puts them", (unsigned)SHMI_LayoutVersion);
+    g.counted = (shmi_hdr_get64(h, SHMI_hdrCompat) & SHMI_compatCounted) != 0;
     *geo = g;
     return 0;
 }
@@ -16349,10 +16357,9 @@ struct shmi_event {
 /* The counters of the queue lock follow an auto-reset Event in an arena whose objects count. */
 SHMI_FN uint64_t shmi_event_bytes(shmsync_arena *a, uint32_t mode)
 {
-    int counted = (shmi_ld64(shmi_u64(a, SHMI_hdrCompat)) & SHMI_compatCounted) != 0;
     if (mode != SHMI_eventAuto)
         return sizeof(shmi_event_words);
-    return counted ? sizeof(shmi_mutex_words) : sizeof(shmi_auto_event_words);
+    return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_auto_event_words);
 }
 
 /* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an array that it has
@@ -16418,6 +16425,20 @@ SHMI_FN shmi_event_record *shmi_event_share_of(struct shmi_event *e, uint32_t sl
             return h;
     return NULL;
 }
+/* Whether a peer has damaged the list of records, so that the share of a wait is not found here. The handle with which
+ * the wait was begun knows it. */
+SHMI_FN int shmi_event_lacks_share_of(struct shmi_event *e, struct shmi_wait w)
+{
+    uint32_t slot = shmi_id_slot(shmi_owner_of(w));
+    shmi_event_walk i;
+    if (shmi_event_share_of(e, slot) != NULL)
+        return 0;
+    if (e->known != NULL)
+        return shmi_ld32(&e->bad) != 0;
+    for (shmi_event_begin(e, &i); shmi_event_next(e, &i) != NULL;) {
+    }
+    return i.v.bad;
+}
 /* The word of a share, or of the base, that is at off, or NULL if the redo log may not name that word. The maker of the record may not
  * have published its block yet, so shmi_try_at may not find these words. */
 SHMI_FN uint64_t *shmi_event_logged(struct shmi_monitor *m, shmi_off off)
@@ -16468,13 +16489,11 @@ SHMI_FN void shmi_event_account(struct shmi_monitor *m, struct shmi_wait w)
     } else if (spare > 0) {
         spare--;
     }
-    h = shmi_event_share_of(e, shmi_id_slot(owner));
-    if (h == NULL || shmi_get(&h->name) != owner) {
-        shmi_mon_account(m, w, NULL); /* a peer wrote that: whose wait is queued has inherited */
-        return;
-    }
     c.n = 0;
-    shmi_change_set(&c, &h->handed, shmi_get(&h->handed) + 1);
+    /* A participant whose wait is queued has inherited. If the names differ, a peer wrote one of them. */
+    h = shmi_event_share_of(e, shmi_id_slot(owner));
+    if (h != NULL && shmi_get(&h->name) == owner)
+        shmi_change_set(&c, &h->handed, shmi_get(&h->handed) + 1);
     if (spare != had)
         shmi_change_set(&c, &e->w->spare, spare);
     shmi_mon_account(m, w, &c);
@@ -16504,6 +16523,8 @@ SHMI_FN void shmi_event_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
         if (place == SHMI_eventTaken) {
             shmi_put(&e->w->spare, 0);
             shmi_event_swap(e, s, SHMI_eventSet);
+        } else if (queued && shmi_event_lacks_share_of(e, w)) {
+            return; /* the check of the participant that waits hands the token out */
         } else if (queued && place == SHMI_eventHand) {
             shmi_event_grant(e, b, w, SHMI_outcomeHand);
         } else if (queued && shmi_get(&e->w->spare) > 0) {
@@ -16814,10 +16835,13 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
  * others, which have zeros there. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
-    if (o->size >= shmi_event_bytes(a, SHMI_eventAuto) &&
-        shmi_ld32(&((shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_auto_event_words), 8))->mode) == SHMI_eventAuto)
+    uint32_t word;
+    if (o->size < sizeof(shmi_event_words))
+        return -1;
+    word = shmi_ld32(&((shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_auto_event_words), 8))->mode);
+    if (word == SHMI_eventAuto && o->size == shmi_event_bytes(a, SHMI_eventAuto))
         return SHMI_eventAuto;
-    if (o->size == sizeof(shmi_event_words)) {
+    if (word == 0 && o->size == sizeof(shmi_event_words)) {
         uint64_t s = shmi_ld64(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->count.state);
         int mode = (int)((s & SHMI_EVENT_MODE_MASK) >> SHMI_EVENT_MODE_SHIFT);
         return mode == 0 || mode == SHMI_eventBidirectional ? mode : -1;
@@ -16867,7 +16891,7 @@ SHMI_FN void shmi_event_end(void *handle)
 {
     struct shmi_event *e = (struct shmi_event *)handle;
     if (e->known != NULL)
-        shmi_free_thing(e->known); /* a call that is under way may still read it */
+        shmi_free_thing(e->known); /* a call that is under way may still use it */
     shmi_free_thing(e);
 }
 
@@ -16940,7 +16964,7 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     shmi_spec spec;
     shmi_event_spec init;
     shmi_object o;
-    int err, created;
+    int err, created, is;
     memset(&init, 0, sizeof init);
     if (opts != NULL) {
         init.mode = (opts->auto_reset ? (uint32_t)SHMI_eventAuto : 0u) | (opts->bidirectional ? (uint32_t)SHMI_eventBidirectional : 0u);
@@ -16962,12 +16986,13 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     if (err != 0)
         return err;
     err = shmi_open_object(a, &spec, &o, &created);
-    if (err == 0)
-        err = shmi_handed_out(a, &o, created, shmi_event_handle(a, &o, out));
-    if (err == 0 && !created && (init.mode & ~out->impl->mode) != 0) {
-        shmsync_event_close(out);
+    is = err == 0 ? shmi_event_mode_of(a, &o) : -1;
+    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* before this process gets a record */
+        shmi_close_object(a, o.off);
         err = shmi_fail(EINVAL, "event.open", name, "it is of another mode than was asked for");
     }
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, shmi_event_handle(a, &o, out));
     shmi_exit(a);
     return err;
 }
@@ -19669,7 +19694,7 @@ struct shmi_barrier {
 /* The counters follow in an arena whose objects count. */
 SHMI_FN uint64_t shmi_barrier_bytes(shmsync_arena *a)
 {
-    return sizeof(shmi_barrier_words) + ((shmi_ld64(shmi_u64(a, SHMI_hdrCompat)) & SHMI_compatCounted) != 0 ? 64 : 0);
+    return sizeof(shmi_barrier_words) + (a->geo.counted ? 64 : 0);
 }
 
 /* Indices of the words that a record changes. */
@@ -21815,7 +21840,7 @@ struct shmi_semaphore {
 /* The counters of the queue lock follow in an arena whose objects count. */
 SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a)
 {
-    return (shmi_ld64(shmi_u64(a, SHMI_hdrCompat)) & SHMI_compatCounted) != 0 ? sizeof(shmi_mutex_words) : sizeof(shmi_semaphore_words);
+    return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_semaphore_words);
 }
 
 /* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an array that it has
@@ -22552,7 +22577,7 @@ typedef struct shmi_rw_readers {
 /* The counters of the writers' mutex follow in an arena whose objects count. */
 SHMI_FN uint64_t shmi_rw_bytes(shmsync_arena *a)
 {
-    return (shmi_ld64(shmi_u64(a, SHMI_hdrCompat)) & SHMI_compatCounted) != 0 ? sizeof(shmi_mutex_words) : sizeof(shmi_rwmutex_words);
+    return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_rwmutex_words);
 }
 SHMI_FN uint64_t shmi_rw_reading(uint64_t w) { return w >> SHMI_READER_READING_SHIFT; }
 SHMI_FN uint64_t shmi_rw_waiting(uint64_t w) { return w >> SHMI_READER_WAITING_SHIFT & SHMI_READER_MOST; }

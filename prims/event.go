@@ -57,8 +57,8 @@ var eventKind = arenakernel.KindOf("EVNT")
 const eventVersion = 3
 
 // OpenEvent finds the Event of that name in the arena or creates it. An empty name makes
-// a fresh anonymous one. It takes 256 bytes in an arena for up to 511 participants. An auto-reset
-// Event takes 256 bytes more for each slot whose participants have opened it. These are allocated
+// a fresh anonymous one. It takes 256 bytes in an arena for up to 511 participants, and 384 if it is
+// auto-reset and the arena counts, see [arena.Options]. An auto-reset Event takes 256 bytes more for each slot whose participants have opened it. These are allocated
 // when a participant of the slot opens it for the first time: without enough room the error Is
 // [shmsync.ErrNoSpace]. It panics if opts.Mode is not a valid EventMode.
 func OpenEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) {
@@ -74,15 +74,26 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 		panic(fmt.Sprintf("shmsync: OpenEvent %q: there is no mode %d", name, uint32(opt.Mode)))
 	}
 	mode := opt.Mode.stored()
+	differs := func(is eventMode) string {
+		if opt.Mode == 0 || mode == is {
+			return ""
+		}
+		return fmt.Sprintf("it is %v, asked for %v", is, mode)
+	}
+	build := func(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
+		is, err := eventModeOf(a, o)
+		if err != nil {
+			return nil, err
+		}
+		if how := differs(is); how != "" { // before this process gets a record
+			return nil, &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: how}
+		}
+		return buildEvent(a, o, is, false)
+	}
 	return openAs(a, arenakernel.ObjectSpec{
 		Existing: attach, Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(a, mode), AnySize: true,
 		Init: func(body []byte) { initEvent(body, mode, opt.InitiallySet, spinField(opt.Spin)) },
-	}, "event.open", newEvent, func(e *Event) string {
-		if opt.Mode == 0 || mode == e.mode {
-			return ""
-		}
-		return fmt.Sprintf("it is %v, asked for %v", e.mode, mode)
-	})
+	}, "event.open", build, func(e *Event) string { return differs(e.mode) })
 }
 
 // EventAt opens the Event at an offset that another process got from the method Offset.
@@ -101,13 +112,15 @@ func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
 // eventModeOf is the mode of an Event, if the length of its body goes with one. The word mode tells an auto-reset
 // one from the others, which have zeros there.
 func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) {
-	if o.Size >= autoEventBytes(a) && arenakernel.At[autoEventWords](a, o.Body).mode.Load() == uint32(eventAuto) {
-		return eventAuto, nil
-	}
-	if o.Size == manualEventBytes {
-		mode := eventState(arenakernel.At[eventWords](a, o.Body).count.state.Load()).mode()
-		if mode == eventManual || mode == eventBidirectional {
-			return mode, nil
+	if o.Size >= manualEventBytes {
+		switch word := arenakernel.At[autoEventWords](a, o.Body).mode.Load(); {
+		case word == uint32(eventAuto) && o.Size == autoEventBytes(a):
+			return eventAuto, nil
+		case word == 0 && o.Size == manualEventBytes:
+			mode := eventState(arenakernel.At[eventWords](a, o.Body).count.state.Load()).mode()
+			if mode == eventManual || mode == eventBidirectional {
+				return mode, nil
+			}
 		}
 	}
 	return 0, &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its mode does not go with its size"}

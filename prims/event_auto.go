@@ -305,6 +305,8 @@ func (x *autoEvent) resolve(b *wakes) {
 		case s.place() == tokenTaken:
 			storeWord(&x.words.spare, 0)
 			x.swap(s, tokenSet)
+		case queued && x.lacksShareOf(w):
+			return // the check of the participant that waits hands the token out
 		case queued && s.place() == tokenHand:
 			x.grant(b, w, outcomeHand)
 		case queued && x.words.spare.Load() > 0:
@@ -348,17 +350,11 @@ func (x *autoEvent) account(w wait) {
 	} else if spare > 0 {
 		spare--
 	}
-	h := x.shareOf(owner.Slot())
-	if h == nil {
-		x.mon.account(w, nil) // a peer wrote the owner of the wait
-		return
-	}
-	if h.name.Load() != uint64(owner) {
-		x.mon.account(w, nil) // a peer wrote the name: a participant whose wait is queued has called inherit
-		return
-	}
 	var c change
-	c.set(&h.handed, h.handed.Load()+1)
+	// A participant whose wait is queued has called inherit. If the names differ, a peer wrote one of them.
+	if h := x.shareOf(owner.Slot()); h != nil && h.name.Load() == uint64(owner) {
+		c.set(&h.handed, h.handed.Load()+1)
+	}
 	if spare != x.words.spare.Load() {
 		c.set(&x.words.spare, spare)
 	}

@@ -95,6 +95,12 @@ func (x *autoEvent) shareOf(slot int) *eventRecord {
 	return nil
 }
 
+// lacksShareOf reports whether a peer has damaged the list of records, so that this handle cannot find the share of a
+// wait. It could not record that the wait was handed a token. The handle with which the wait was begun knows it.
+func (x *autoEvent) lacksShareOf(w wait) bool {
+	return x.shares().err != nil && x.shareOf(w.Owner().Slot()) == nil
+}
+
 // logged returns the word of a share, or of the base, that is at off, or nil if the redo log may not
 // name that word. The maker of the record may not have published its block yet, so there may be no
 // [arenakernel.At] of these words.

@@ -39,6 +39,22 @@ func (e *Event) Unseen() (n uint64) {
 	return n
 }
 
+// Ahead is how many tokens of e participants have acknowledged beyond those that they were handed.
+func (e *Event) Ahead() (n int64) {
+	for _, h := range e.auto.shares().all {
+		n += max(int64(h.acked.Load()-h.handed.Load()), 0)
+	}
+	return n
+}
+
+// SetSpare and Rename are what a peer can do: they change the number of tokens that came back from the dead, and the
+// name in the share of a slot.
+func (e *Event) SetSpare(n uint64) { e.auto.words.spare.Store(n) }
+
+func (e *Event) Rename(slot int, name uint64) (was uint64) {
+	return e.auto.shareOf(slot).name.Swap(name)
+}
+
 // Sleeping is how many waits of all processes sleep, or are parked, in the object at off:
 // the end of one of these has to wake its owner.
 func Sleeping(a *arena.Arena, off arena.Offset) (n int) {

@@ -134,6 +134,7 @@ const char *shmsync_strerror(int err)
 typedef struct shmi_geometry {
     uint64_t size, slots_off, death_record_off, dir_off, dir_count, chunks_off, blocks_off, heap_off, chunk_count;
     uint32_t slots;
+    int counted; /* objects have counters */
 } shmi_geometry;
 
 /* What a fork wipes: a child finds no name, and every fast path looks here first. */

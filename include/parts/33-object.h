@@ -208,7 +208,9 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
 
 /* Publishes a block that a dead participant had claimed, if the block is a slot record that the dead participant
  * had pushed. Returns 0 if it is not. The bytes of a claimed block may be anything: only the list of the object
- * says what the block is. The caller is the reaper of the dead participant, and holds handles. */
+ * says what the block is. The caller is the reaper of the dead participant, and holds handles. A list that a peer has
+ * damaged may have had the block, and handles remember their records: so a block that could be a record of that list
+ * is kept. */
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
     shmi_off object = shmi_ld64(shmi_u64(a, b->off + SHMI_recordObject));
@@ -223,10 +225,14 @@ SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
     if (shmi_locate(a, object, &now) && now.word == o.word && now.size == o.size && shmi_block_kind(shmi_ld32(o.word)) == SHMI_blockObject) {
         shmi_walk_records(a, &v, object, 0);
         while (!kept && shmi_next_record(a, &v))
-            if (v.b.off == b->off) {
-                kept = 1;
-                shmi_block_swap(b, w, shmi_record_word(v.slot));
-            }
+            kept = v.b.off == b->off;
+        if (v.bad) {
+            shmi_walk_records(a, &v, object, 0);
+            v.next = b->off;
+            kept = shmi_next_record(a, &v);
+        }
+        if (kept)
+            shmi_block_swap(b, w, shmi_record_word(v.slot));
     }
     shmi_unguard(a);
     return kept;

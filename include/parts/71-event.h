@@ -26,10 +26,9 @@ struct shmi_event {
 /* The counters of the queue lock follow an auto-reset Event in an arena whose objects count. */
 SHMI_FN uint64_t shmi_event_bytes(shmsync_arena *a, uint32_t mode)
 {
-    int counted = (shmi_ld64(shmi_u64(a, SHMI_hdrCompat)) & SHMI_compatCounted) != 0;
     if (mode != SHMI_eventAuto)
         return sizeof(shmi_event_words);
-    return counted ? sizeof(shmi_mutex_words) : sizeof(shmi_auto_event_words);
+    return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_auto_event_words);
 }
 
 /* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an array that it has
@@ -95,6 +94,20 @@ SHMI_FN shmi_event_record *shmi_event_share_of(struct shmi_event *e, uint32_t sl
             return h;
     return NULL;
 }
+/* Whether a peer has damaged the list of records, so that the share of a wait is not found here. The handle with which
+ * the wait was begun knows it. */
+SHMI_FN int shmi_event_lacks_share_of(struct shmi_event *e, struct shmi_wait w)
+{
+    uint32_t slot = shmi_id_slot(shmi_owner_of(w));
+    shmi_event_walk i;
+    if (shmi_event_share_of(e, slot) != NULL)
+        return 0;
+    if (e->known != NULL)
+        return shmi_ld32(&e->bad) != 0;
+    for (shmi_event_begin(e, &i); shmi_event_next(e, &i) != NULL;) {
+    }
+    return i.v.bad;
+}
 /* The word of a share, or of the base, that is at off, or NULL if the redo log may not name that word. The maker of the record may not
  * have published its block yet, so shmi_try_at may not find these words. */
 SHMI_FN uint64_t *shmi_event_logged(struct shmi_monitor *m, shmi_off off)
@@ -145,13 +158,11 @@ SHMI_FN void shmi_event_account(struct shmi_monitor *m, struct shmi_wait w)
     } else if (spare > 0) {
         spare--;
     }
-    h = shmi_event_share_of(e, shmi_id_slot(owner));
-    if (h == NULL || shmi_get(&h->name) != owner) {
-        shmi_mon_account(m, w, NULL); /* a peer wrote that: whose wait is queued has inherited */
-        return;
-    }
     c.n = 0;
-    shmi_change_set(&c, &h->handed, shmi_get(&h->handed) + 1);
+    /* A participant whose wait is queued has inherited. If the names differ, a peer wrote one of them. */
+    h = shmi_event_share_of(e, shmi_id_slot(owner));
+    if (h != NULL && shmi_get(&h->name) == owner)
+        shmi_change_set(&c, &h->handed, shmi_get(&h->handed) + 1);
     if (spare != had)
         shmi_change_set(&c, &e->w->spare, spare);
     shmi_mon_account(m, w, &c);
@@ -181,6 +192,8 @@ SHMI_FN void shmi_event_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
         if (place == SHMI_eventTaken) {
             shmi_put(&e->w->spare, 0);
             shmi_event_swap(e, s, SHMI_eventSet);
+        } else if (queued && shmi_event_lacks_share_of(e, w)) {
+            return; /* the check of the participant that waits hands the token out */
         } else if (queued && place == SHMI_eventHand) {
             shmi_event_grant(e, b, w, SHMI_outcomeHand);
         } else if (queued && shmi_get(&e->w->spare) > 0) {
@@ -491,10 +504,13 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
  * others, which have zeros there. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
-    if (o->size >= shmi_event_bytes(a, SHMI_eventAuto) &&
-        shmi_ld32(&((shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_auto_event_words), 8))->mode) == SHMI_eventAuto)
+    uint32_t word;
+    if (o->size < sizeof(shmi_event_words))
+        return -1;
+    word = shmi_ld32(&((shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_auto_event_words), 8))->mode);
+    if (word == SHMI_eventAuto && o->size == shmi_event_bytes(a, SHMI_eventAuto))
         return SHMI_eventAuto;
-    if (o->size == sizeof(shmi_event_words)) {
+    if (word == 0 && o->size == sizeof(shmi_event_words)) {
         uint64_t s = shmi_ld64(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->count.state);
         int mode = (int)((s & SHMI_EVENT_MODE_MASK) >> SHMI_EVENT_MODE_SHIFT);
         return mode == 0 || mode == SHMI_eventBidirectional ? mode : -1;
@@ -544,7 +560,7 @@ SHMI_FN void shmi_event_end(void *handle)
 {
     struct shmi_event *e = (struct shmi_event *)handle;
     if (e->known != NULL)
-        shmi_free_thing(e->known); /* a call that is under way may still read it */
+        shmi_free_thing(e->known); /* a call that is under way may still use it */
     shmi_free_thing(e);
 }
 
@@ -617,7 +633,7 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     shmi_spec spec;
     shmi_event_spec init;
     shmi_object o;
-    int err, created;
+    int err, created, is;
     memset(&init, 0, sizeof init);
     if (opts != NULL) {
         init.mode = (opts->auto_reset ? (uint32_t)SHMI_eventAuto : 0u) | (opts->bidirectional ? (uint32_t)SHMI_eventBidirectional : 0u);
@@ -639,12 +655,13 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     if (err != 0)
         return err;
     err = shmi_open_object(a, &spec, &o, &created);
-    if (err == 0)
-        err = shmi_handed_out(a, &o, created, shmi_event_handle(a, &o, out));
-    if (err == 0 && !created && (init.mode & ~out->impl->mode) != 0) {
-        shmsync_event_close(out);
+    is = err == 0 ? shmi_event_mode_of(a, &o) : -1;
+    if (is >= 0 && (init.mode & ~(uint32_t)is) != 0) { /* before this process gets a record */
+        shmi_close_object(a, o.off);
         err = shmi_fail(EINVAL, "event.open", name, "it is of another mode than was asked for");
     }
+    if (err == 0)
+        err = shmi_handed_out(a, &o, created, shmi_event_handle(a, &o, out));
     shmi_exit(a);
     return err;
 }

@@ -15,7 +15,7 @@ struct shmi_barrier {
 /* The counters follow in an arena whose objects count. */
 SHMI_FN uint64_t shmi_barrier_bytes(shmsync_arena *a)
 {
-    return sizeof(shmi_barrier_words) + ((shmi_ld64(shmi_u64(a, SHMI_hdrCompat)) & SHMI_compatCounted) != 0 ? 64 : 0);
+    return sizeof(shmi_barrier_words) + (a->geo.counted ? 64 : 0);
 }
 
 /* Indices of the words that a record changes. */

@@ -25,7 +25,7 @@ struct shmi_semaphore {
 /* The counters of the queue lock follow in an arena whose objects count. */
 SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a)
 {
-    return (shmi_ld64(shmi_u64(a, SHMI_hdrCompat)) & SHMI_compatCounted) != 0 ? sizeof(shmi_mutex_words) : sizeof(shmi_semaphore_words);
+    return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_semaphore_words);
 }
 
 /* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an array that it has

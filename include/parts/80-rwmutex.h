@@ -45,7 +45,7 @@ typedef struct shmi_rw_readers {
 /* The counters of the writers' mutex follow in an arena whose objects count. */
 SHMI_FN uint64_t shmi_rw_bytes(shmsync_arena *a)
 {
-    return (shmi_ld64(shmi_u64(a, SHMI_hdrCompat)) & SHMI_compatCounted) != 0 ? sizeof(shmi_mutex_words) : sizeof(shmi_rwmutex_words);
+    return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_rwmutex_words);
 }
 SHMI_FN uint64_t shmi_rw_reading(uint64_t w) { return w >> SHMI_READER_READING_SHIFT; }
 SHMI_FN uint64_t shmi_rw_waiting(uint64_t w) { return w >> SHMI_READER_WAITING_SHIFT & SHMI_READER_MOST; }

@@ -180,7 +180,7 @@ func (c *core) eachRecord(object Offset, size uint64, f func(b block, slot int) 
 }
 
 // recordAt finds the slot record of an object at off, which may have come from a peer. The maker of
-// the record may not have published its block yet.
+// the record may not have published its block yet. The slot is 0 if there is no record.
 func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
 	b, ok = c.locate(off)
 	if !ok || b.class == classNode {
@@ -190,8 +190,10 @@ func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
 	if slot < 1 || slot > c.geo.slots || c.peek64(off+recordObject) != uint64(object) {
 		return b, 0, false
 	}
-	w := b.load()
-	return b, slot, w == makeRecordWord(slot) || w.kind() == blockClaimed && w.participant().Slot() == slot
+	if w := b.load(); w != makeRecordWord(slot) && !(w.kind() == blockClaimed && w.participant().Slot() == slot) {
+		return b, 0, false
+	}
+	return b, slot, true
 }
 
 // isRecord reports whether b, whose word is w, is a slot record. The maker of a record that is on the list
@@ -223,7 +225,10 @@ func (c *core) listsRecord(object Offset, b block) (listed bool) {
 // only the list of the object says what the block is. The caller is the reaper of the dead
 // participant, and holds handles. If the block is no such record, and its word is still w after the
 // call, the dead participant has not pushed it, and nobody else changes the word.
-func (c *core) keepRecord(b block, w blockWord) (kept bool) {
+//
+// A list that a peer has damaged may have had the block, and handles remember their records. So a block that could be
+// a record of that list is kept.
+func (c *core) keepRecord(b block, w blockWord) bool {
 	object := Offset(c.peek64(b.off + recordObject))
 	o, ok := c.locate(object)
 	if !ok || o.size < objectHeader || o.load().kind() != blockObject {
@@ -236,14 +241,21 @@ func (c *core) keepRecord(b block, w blockWord) (kept bool) {
 	if now, ok := c.locate(object); !ok || now != o || o.load().kind() != blockObject {
 		return false
 	}
-	c.eachRecord(object, 0, func(r block, slot int) bool {
+	slot := 0
+	err := c.eachRecord(object, 0, func(r block, of int) bool {
 		if r == b {
-			kept = true
-			b.swap(w, makeRecordWord(slot))
+			slot = of
 		}
-		return !kept
+		return slot == 0
 	})
-	return kept
+	if err != nil {
+		_, slot, _ = c.recordAt(object, b.off)
+	}
+	if slot == 0 {
+		return false
+	}
+	b.swap(w, makeRecordWord(slot))
+	return true
 }
 
 // publishRecords publishes the slot records of an object that is about to be freed. The reapers of

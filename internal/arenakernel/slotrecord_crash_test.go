@@ -63,6 +63,28 @@ func TestMakerOfARecordIsStopped(t *testing.T) {
 	requireSound(t, a)
 }
 
+// A participant has died after it pushed its record, and a peer has damaged the list before that record. Handles may
+// remember the record, so its block is not used for anything else.
+func TestRecordBehindADamagedPlaceStays(t *testing.T) {
+	p := newNeighbours(3<<20, 8)
+	a, v := p.join(1), p.join(2)
+	o, _ := withSlotRecords(t, "x", a)
+	require.True(t, abandon("arena.slotrecord.pushed", 1, func() {
+		o, _, _ := v.OpenObject(spec("x"))
+		v.SlotRecord(o, 128)
+	}))
+	withSlotRecords(t, "x", p.join(3))
+	head := a.SlotRecords(o)
+	was := head.Swap(1)
+	p.kill(v.self)
+	p.reap(a, v.self)
+	require.Zero(t, a.Stats().Claimed)
+	head.Store(was)
+	require.Equal(t, []int{3, 2, 1}, slotsOfRecords(t, a, o))
+	require.EqualValues(t, 3, a.Stats().SlotRecords)
+	requireSound(t, a)
+}
+
 // A reaper that guards the object of a record keeps the records from being freed.
 func TestRecordsOfAGuardedObjectStay(t *testing.T) {
 	p := newNeighbours(3<<20, 8)

@@ -4,6 +4,7 @@ package cinterop
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -156,6 +157,50 @@ func TestKillSetterBesideClaimedRecord(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A C program is killed after it has put its record on the list. A peer has damaged the list before that record, and the
+// reaper, in C, keeps the block: handles may remember it.
+func TestKillRecordBehindADamagedPlace(t *testing.T) {
+	for kind, use := range recordUses {
+		t.Run(kind, func(t *testing.T) {
+			name := newArena(t)
+			x := newAgent(t, "c", name, "reaps")
+			off := x.do(t, strings.Fields(use.open)[0], "x", openArgs(use)...)
+			victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT_STOP=arena.slotrecord.pushed")
+			victim.mortal = true
+			victim.starts(use.open)
+			victim.awaitStop(t)
+			other := newAgent(t, "c", name, "has a record, too")
+			use.do(t, other, use.open)
+			f, err := os.OpenFile("/dev/shm/"+name, os.O_RDWR, 0)
+			require.NoError(t, err)
+			defer f.Close()
+			const objRecords = 56
+			var head [4]byte
+			_, err = f.ReadAt(head[:], int64(off)+objRecords)
+			require.NoError(t, err)
+			_, err = f.WriteAt([]byte{1, 0, 0, 0}, int64(off)+objRecords)
+			require.NoError(t, err)
+			victim.kill(t)
+			eventually(t, "the slot is free", name, func() bool { return x.do(t, "gone.slot", "x", 2) == 0 })
+			_, err = f.WriteAt(head[:], int64(off)+objRecords)
+			require.NoError(t, err)
+			sound(t, name)
+			a, err := arena.Attach(name, nil)
+			require.NoError(t, err)
+			defer a.Close()
+			require.EqualValues(t, 3, a.Stats().SlotRecords)
+		})
+	}
+}
+
+// openArgs are the arguments of the call that opens the object.
+func openArgs(u recordUse) (args []any) {
+	for _, arg := range strings.Fields(u.open)[2:] {
+		args = append(args, arg)
+	}
+	return args
 }
 
 // leaves has an agent close its arena and end.
