@@ -7759,8 +7759,6 @@ SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generatio
     shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotIdentitySum),
-              start == 0 || a->pid_ns == 0 ? 0 : shmi_identity_sum(generation, (uint32_t)getpid(), start, a->pid_ns, a->boot));
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), generation);
@@ -10676,6 +10674,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     if (!shmi_probe_threads(&a->proc_dev))
         a->proc_dev = 0;
     shmi_describe_self(a, i, shmi_id_gen(a->self), label, start);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotIdentitySum), shmi_identity_sum(shmi_id_gen(a->self), (uint32_t)getpid(), start, ns, boot));
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);

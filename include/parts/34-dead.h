@@ -481,8 +481,6 @@ SHMI_FN void shmi_describe_self(shmsync_arena *a, uint32_t i, uint32_t generatio
     shmi_st32(shmi_slot32(a, i, SHMI_slotAdmission), SHMI_admissionPending);
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), (uint32_t)getpid());
     shmi_st64(shmi_slot64(a, i, SHMI_slotStart), start);
-    shmi_st64(shmi_slot64(a, i, SHMI_slotIdentitySum),
-              start == 0 || a->pid_ns == 0 ? 0 : shmi_identity_sum(generation, (uint32_t)getpid(), start, a->pid_ns, a->boot));
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotDescribed), generation);

@@ -616,6 +616,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     if (!shmi_probe_threads(&a->proc_dev))
         a->proc_dev = 0;
     shmi_describe_self(a, i, shmi_id_gen(a->self), label, start);
+    shmi_st64(shmi_slot64(a, i, SHMI_slotIdentitySum), shmi_identity_sum(shmi_id_gen(a->self), (uint32_t)getpid(), start, ns, boot));
     shmi_st64(shmi_slot64(a, i, SHMI_slotReady), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);

@@ -152,7 +152,6 @@ func (a *Arena) describeSelf(i int, generation uint32, label string) {
 	a.u32(s + slotAdmission).Store(admissionPending)
 	a.u32(s + slotPID).Store(uint32(os.Getpid()))
 	a.u64(s + slotStart).Store(0)
-	a.u64(s + slotIdentitySum).Store(0)
 	a.putLabel(s+slotLabel, label)
 	a.u64(s + slotDied).Store(0)
 	// sync(arena.described): release
