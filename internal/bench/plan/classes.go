@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"math/bits"
 	"path"
 	"slices"
 
@@ -86,9 +87,24 @@ var choices = []struct {
 	set      func(*Options)
 }{
 	{"rw", []string{"c:rwlock", bench.Library + ":mutex", bench.Library + ":rwmutex"}, func(o *Options) { o.Read = []int{50, 90, 99} }},
-	{"multi", []string{bench.Library + ":multilock"}, func(o *Options) { o.Keys = []int{1, 16, 64} }},
+	{"multi", []string{bench.Library + ":multilock"}, stripes},
 	{"queue", []string{bench.Library + ":queue"}, func(o *Options) { o.Batch = []int{1, 16} }},
 	{"mem", []string{bench.Library + ":arena"}, func(o *Options) { o.Mem, o.Huge = []string{bench.FirstTouch}, []string{"none", "thp"} }},
+}
+
+// stripes are the keys of a table of locks for as many workers as the host has cores: the number of stripes that pays
+// depends on the number of workers.
+func stripes(o *Options) {
+	o.Keys = []int{1, 16, 64}
+	if len(o.classes()) == 0 || len(o.Places)+len(o.Procs)+len(o.Threads) > 0 {
+		return
+	}
+	counts := workerCounts(o.busiest(len(o.Topology.Groups(o.CPUs, topology.ByCore))))
+	if most := counts[len(counts)-1]; most[0]*most[1] > 2 {
+		each := 1 << bits.Len(uint(most[0]*most[1]-1)) // a power of two
+		o.Keys = []int{1, 4 * each, 16 * each}
+		o.Procs, o.Threads, o.Places = []int{most[0]}, []int{most[1]}, []string{bench.PlacePack}
+	}
 }
 
 // choiceCells are these cells, unless the user asked for other values.

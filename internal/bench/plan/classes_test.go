@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,4 +150,23 @@ func TestWorkerCounts(t *testing.T) {
 	require.Equal(t, [][2]int{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {16, 2}, {16, 4}, {16, 6}}, workerCounts(96))
 	require.Equal(t, [][2]int{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {16, 2}, {13, 4}}, workerCounts(52))
 	require.Equal(t, [][2]int{{1, 1}}, workerCounts(1))
+}
+
+// How many stripes pay depends on the number of workers, so a suite measures stripes with as many workers as the host
+// has cores, and with more keys for more workers.
+func TestStripesAreMeasuredWithAllCores(t *testing.T) {
+	for file, want := range map[string][]string{
+		"hosts/vm-2cpu.tree":     {"procs=2 threads=1 keys=1", "procs=2 threads=1 keys=16", "procs=2 threads=1 keys=64"},
+		"hosts/graviton3.tree":   {"procs=16 threads=4 keys=1", "procs=16 threads=4 keys=256", "procs=16 threads=4 keys=1024"},
+		"hosts/xeon6242-2p.tree": {"procs=16 threads=2 keys=1", "procs=16 threads=2 keys=128", "procs=16 threads=2 keys=512"},
+	} {
+		_, cells := defaultPlan(t, topotest.File(file))
+		var have []string
+		for _, c := range cells {
+			if c.Scenario.Name == "multi" && c.Subject.Name() == "shmsync:multilock" {
+				have = append(have, fmt.Sprintf("procs=%d threads=%d keys=%d", c.Procs, c.Threads, c.Keys))
+			}
+		}
+		require.Subset(t, have, want, file)
+	}
 }
