@@ -567,7 +567,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
             uint32_t w = shmi_slot_state(a, i), p = shmi_slot_phase(w);
             if (shmi_used_up(a, i, w))
                 continue;
-            vacating = vacating || p == SHMI_phaseFree || p == SHMI_phaseLeaving || p == SHMI_phaseDead || shmi_survey_dead(a, i, w);
+            vacating = vacating || p == SHMI_phaseFree || p == SHMI_phaseJoining || p == SHMI_phaseLeaving || p == SHMI_phaseDead || shmi_survey_dead(a, i, w);
         }
         if (!vacating || late)
             return shmi_fail_full(a, &renewal);

@@ -202,6 +202,28 @@ func joinerDies(t *testing.T, point string) {
 	s.leftovers(t)
 }
 
+// A joiner died, and nothing shows that until the kernel frees its byte lock. Another joiner that finds all slots taken
+// waits for that.
+func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
+	ta := newTestArena(t, 2)
+	s, j, n := ta.join(t, "survivor"), ta.start(t), ta.start(t)
+	j.must(t, order{Do: "arm to stop", Text: "arena.enter.joining"})
+	j.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+	j.AwaitStop(t)
+	end := j.KeepFile(t, ta.path())
+	j.Kill(t)
+	n.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+	for range 20 { // n gets some time
+		s.must(t, order{Do: "use", Text: "x"})
+	}
+	end()
+	var a answer
+	n.Recv(t, &a)
+	require.Empty(t, a.Err)
+	require.Equal(t, 2, a.Self.Slot())
+	n.must(t, order{Do: "use", Text: "x"})
+}
+
 // renewerDies: the joiner that renews slots dies or is stopped at the point, and the next joiner goes
 // on.
 func renewerDies(t *testing.T, point string) {
@@ -217,6 +239,7 @@ func renewerDies(t *testing.T, point string) {
 			a.leaveAt(1, one.last())
 		} else {
 			v.Kill(t) // the participant that inherits the slot is at the end of the window
+			ta.awaitUnlocked(t, 1)
 			a.u32(a.slot(1) + slotReclaimed).Store(one.last() - 2)
 			a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseLive, one.last()-1)))
 		}
@@ -225,6 +248,7 @@ func renewerDies(t *testing.T, point string) {
 		j.must(t, order{Do: "arm", Text: point})
 		j.die(order{Do: "open", Arena: ta.name})
 		j.WaitSignal(t, unix.SIGKILL)
+		ta.awaitUnlocked(t, 1)
 		if lap == 1 {
 			j = ta.start(t)
 			j.must(t, order{Do: "arm to stop", Text: "arena.renew.searched"})
@@ -347,6 +371,7 @@ func leaverDies(t *testing.T, point string) {
 	requireWithin(t, goOn(), begin, at, "the leaver's lock")
 	s.alone(t, 1)
 	requireWithin(t, goOn(), begin, shmsync.Monotonic(), "alone")
+	ta.awaitUnlocked(t, v.self.Slot())
 	n := ta.join(t, "newcomer")
 	require.Equal(t, v.self.Slot(), n.self.Slot())
 	n.must(t, order{Do: "use", Text: "x"})

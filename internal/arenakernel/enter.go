@@ -160,13 +160,14 @@ func (a *Arena) isStuck(i int, w slotWord) bool {
 	return next == 0 && (w.phase() == phaseDead || a.surveyDead(i, w))
 }
 
-// vacating reports whether a slot is about to become free.
+// vacating reports whether a slot may soon be free. A joiner may have died: nothing shows that before its byte lock is
+// free, which may take a while.
 func (a *Arena) vacating() bool {
 	for i := 1; i <= a.geo.slots; i++ {
 		w := a.slotState(i)
 		switch p := w.phase(); {
 		case a.usedUp(i, w):
-		case p == phaseFree, p == phaseLeaving, p == phaseDead, a.surveyDead(i, w):
+		case p == phaseFree, p == phaseJoining, p == phaseLeaving, p == phaseDead, a.surveyDead(i, w):
 			return true
 		}
 	}

@@ -11,3 +11,5 @@ func (p *Proc) awaitStop(t testing.TB) { t.Helper(); t.Fatal("proctest: AwaitSto
 func (p *Proc) resume() {}
 
 func (p *Proc) processState() string { return "unknown" }
+
+func (p *Proc) linger() {}
