@@ -16,7 +16,7 @@ import (
 // its waits, not all.
 func TestEventSpareEndsOneWait(t *testing.T) {
 	a := newArena(t, nil)
-	e, err := prims.OpenEvent(a, "e", autoEvent)
+	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
 	require.NoError(t, err)
 	x := sequencerActor(t, a, "waits")
 	first := x.queues(t, a, e.Offset(), eventWait)
@@ -37,7 +37,7 @@ func TestEventSpareEndsOneWait(t *testing.T) {
 // handed out by a process that can record it, so none is lost when the list is whole again.
 func TestEventTokenForAShareThatIsNotFound(t *testing.T) {
 	a := newArena(t, nil)
-	e, err := prims.OpenEvent(a, "e", autoEvent)
+	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
 	require.NoError(t, err)
 	x := sequencerActor(t, a, "waits")
 	id := x.queues(t, a, e.Offset(), eventWait)

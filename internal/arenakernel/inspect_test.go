@@ -41,6 +41,7 @@ func unfenced(t *testing.T, a *Arena, path string) []byte {
 	s := a.slot(a.mySlot)
 	clear(b[s+slotStart : s+slotJoined])
 	clear(b[s+slotBootID : s+slotLabel])
+	clear(b[s+slotIdentitySum:][:8])
 	return b
 }
 
