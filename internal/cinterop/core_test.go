@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
@@ -325,6 +326,29 @@ func TestShortLivesFreeTheSlotsOfTheDeadInC(t *testing.T) {
 	require.NoError(t, err)
 	defer i.Close()
 	require.Empty(t, i.Participants(), "after %d joins", joins)
+}
+
+// All slots are taken, one of them by a joiner that has died, which nothing shows before its byte lock is free. Another
+// joiner waits for that.
+func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
+	for _, lang := range []string{"c", "go"} {
+		t.Run(lang, func(t *testing.T) {
+			name := unusedName(t)
+			a, err := arena.Create(name, &arena.Options{Size: 1 << 20, MaxParticipants: 2})
+			require.NoError(t, err)
+			defer a.Close()
+			f, err := os.OpenFile("/dev/shm/"+name, os.O_RDWR, 0)
+			require.NoError(t, err)
+			defer f.Close()
+			const slot2, joining, capOFD = 4096 + 2048, 1 | 1<<3, 2
+			require.NoError(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: slot2, Len: 1}))
+			_, err = f.WriteAt([]byte{joining, 0, 0, 0, 0, 0, 0, 0, capOFD}, slot2)
+			require.NoError(t, err)
+			cAgent(t) // compiled before
+			time.AfterFunc(300*time.Millisecond, func() { f.Close() })
+			newAgent(t, lang, name, "joins").do(t, "mutex.open", "x", 1)
+		})
+	}
 }
 
 // A C program that was stopped while more participants died than the arena has records of learns
