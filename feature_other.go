@@ -53,8 +53,8 @@ func (l *RobustList) Free() error { return ErrNotSupported }
 // Detached is false on this system.
 func Detached(pid int, startTime uint64) bool { return false }
 
-// Reaped is false on this system.
-func Reaped(pid int) bool { return false }
+// NoProcess is false on this system.
+func NoProcess(pid int) bool { return false }
 
 // ThreadID is 0 on this system.
 func ThreadID() int { return 0 }

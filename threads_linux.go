@@ -24,7 +24,7 @@ import (
 // number is not detached.
 //
 // It is false if that cannot be told: without /proc, or with one of another pid namespace, or without
-// the permission to trace the process; and when the process has been waited for. [Reaped] tells of
+// the permission to trace the process; and when the process has been waited for. [NoProcess] tells of
 // the last case. Processes that share memory by clone(CLONE_VM) are several, and this is about one
 // of them.
 func Detached(pid int, startTime uint64) bool {
@@ -39,12 +39,12 @@ func Detached(pid int, startTime uint64) bool {
 	return d.device() == ownProc() && d.detached(strconv.Itoa(pid), startTime)
 }
 
-// Reaped reports whether no process of this process's pid namespace has that number. The number
+// NoProcess reports whether no process of this process's pid namespace has that number. The number
 // belongs to a process until all its threads have given up its memory and its parent has waited
 // for it, so a process that had the number is detached.
 //
 // It is false if [FeatureThreads] is missing.
-func Reaped(pid int) bool {
+func NoProcess(pid int) bool {
 	return pid > 0 && FeatureThreads.Have() && unix.Kill(pid, 0) == unix.ESRCH
 }
 

@@ -27,9 +27,9 @@ func (a *Arena) kernel() *arenakernel.Arena { return (*arenakernel.Arena)(a) }
 // error that Is [shmsync.ErrIncompatible].
 //
 // A file that is no arena, or one of another layout, is ErrIncompatible or
-// ErrCorrupt and is left as it was, unless Recreate says otherwise. No free slot is
-// ErrNoSpace, and after a second if one may soon be free: of a process that has died,
-// leaves or joins. In a program for a 32-bit or big-endian machine, and on another system than
+// ErrCorrupt and is left as it was, unless Recreate says otherwise. If no slot is free, Open
+// waits for one of a process that has died, leaves or joins, for a second at most; then the
+// error is ErrNoSpace. In a program for a 32-bit or big-endian machine, and on another system than
 // Linux, every call that joins an arena is an error that Is [shmsync.ErrNotSupported].
 //
 // Joining the same arena again in one process, by whatever name, gives another

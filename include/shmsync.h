@@ -628,9 +628,9 @@ int shmsync_waitgroup_close(shmsync_waitgroup *g);
  * counter would become negative, or too large. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
 /* Makes this process responsible for n of the units that other processes have added: if it dies before they are
- * done, waits fail. EINVAL: other processes have added less than n; first the call waits until it can be told of
- * every process that the kernel ends that it executes no instruction any more. If others do some of the work during such a
- * call, this process may have claimed a part of n, and stays responsible for that part. */
+ * done, waits fail. EINVAL: other processes have added less than n. If a process is just dying, the call first waits
+ * until its work can be claimed. If others do some of the work during such a call, this process may have claimed a
+ * part of n, and stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
 /* Takes one from the counter, as an add of -1. */
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
@@ -669,8 +669,8 @@ shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 /* Gives one opening of the Latch back. What this process holds or waits for stays as it is. */
 int shmsync_latch_close(shmsync_latch *l);
 /* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
- * claimed its part, waiters go on waiting. EINVAL: n is more than is left and not claimed by a living process; first
- * the call waits until it can be told of every process that the kernel ends that it executes no instruction any more. */
+ * claimed its part, waiters go on waiting. EINVAL: n is more than is left and not claimed by a living process. If a
+ * process is just dying, the call first waits until its part can be claimed. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);
@@ -7253,7 +7253,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
 
 /* Whether no process of this process's pid namespace has that number. The number belongs to a process until all its
  * threads have given up its memory and its parent has waited for it. */
-SHMI_FN int shmi_waited_for(uint32_t pid)
+SHMI_FN int shmi_no_process(uint32_t pid)
 {
     int before = errno, r = kill((pid_t)pid, 0) != 0 && errno == ESRCH;
     errno = before;
@@ -7407,9 +7407,9 @@ SHMI_FN uint64_t shmi_identity_sum(uint32_t generation, uint32_t pid, uint64_t s
 }
 /* Whether the parent of the dead participant in slot i, in state w, with that identity, has waited for it. The kernel
  * may still have its memory, and so its byte lock: see waitedFor in internal/arenakernel/gone.go. */
-SHMI_FN int shmi_reaped_by_parent(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t pid, uint64_t start)
+SHMI_FN int shmi_waited_for(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t pid, uint64_t start)
 {
-    if (shmi_ld64(shmi_slot64(a, i, SHMI_slotIdentitySum)) != shmi_identity_sum(shmi_slot_gen(w), pid, start, a->pid_ns, a->boot) || !shmi_waited_for(pid))
+    if (shmi_ld64(shmi_slot64(a, i, SHMI_slotIdentitySum)) != shmi_identity_sum(shmi_slot_gen(w), pid, start, a->pid_ns, a->boot) || !shmi_no_process(pid))
         return 0;
     shmi_load_fence(); /* what its threads have stored is read after this */
     return 1;
@@ -7445,7 +7445,7 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     if (shmi_ld32(shmi_slot32(a, i, SHMI_slotDescribed)) != shmi_slot_gen(w) || pid == 0 || pid > INT32_MAX || start == 0 || a->pid_ns == 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotPIDNS)) != a->pid_ns ||
         memcmp(boot, a->boot, 16) != 0 || memcmp(boot, none, 16) == 0)
         return 0;
-    if ((!shmi_detached(a->proc_dev, pid, start) && !shmi_reaped_by_parent(a, i, w, pid, start)) || shmi_slot_state(a, i) != w)
+    if ((!shmi_detached(a->proc_dev, pid, start) && !shmi_waited_for(a, i, w, pid, start)) || shmi_slot_state(a, i) != w)
         return 0;
     if (pthread_mutex_trylock(&a->endings) == 0) {
         shmi_ending(a, i, w)->detached = 1;
@@ -7485,14 +7485,11 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
            ((shmi_slot_caps(a, i) & SHMI_capNoKernelIO) != 0 || shmi_ended(a, i) || shmi_find_gone(a, i, w) || shmi_slot_state(a, i) != w);
 }
 /* Whether every participant that is dead is gone, too. */
-SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n);
 SHMI_FN int shmi_all_gone(shmsync_arena *a)
 {
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
-        if (shmi_seen_dead(a, i, w) && !shmi_dead(a, shmi_id_in(i, w)))
-            return 0; /* it cannot be told yet whether the process executes no instruction any more */
         if (shmi_slot_phase(w) == SHMI_phaseDead && !shmi_gone(a, shmi_id_in(i, w)))
             return 0;
     }
@@ -7661,6 +7658,29 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
     return !shmi_current(a, n);
+}
+
+/* Whether the kernel has ended a process whose threads may still execute instructions. Its participant is current. */
+SHMI_FN int shmi_any_dying(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (shmi_seen_dead(a, i, w) && !shmi_dead(a, shmi_id_in(i, w)))
+            return 1;
+    }
+    return 0;
+}
+/* Waits until there is no such process. The caller has entered. Returns 0 or EBADF. */
+SHMI_FN int shmi_await_none_dying(shmsync_arena *a, const char *op, const char *called)
+{
+    int64_t ask = 0;
+    while (shmi_any_dying(a)) {
+        if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
+            return shmi_fail(EBADF, op, called, "this process closed the arena");
+        shmi_nap(shmi_next_ask(&ask));
+    }
+    return 0;
 }
 
 /* Whether n is a participant that has neither died nor begun to leave. */
@@ -19017,7 +19037,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     }
     return err;
 }
-/* shmi_counter_claim_entered by what is known of deaths now. */
+/* shmi_counter_claim_entered without the wait for processes that are dying. */
 SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err = 0;
@@ -19054,7 +19074,7 @@ SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, con
 /* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has, and then, if from_others, of what other participants have. */
 SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
-    int err, settled = 0;
+    int err;
     if (k->from_others) {
         shmi_counter_reap_dead(t); /* the process that had it may be dead, and this one has come in its place */
         k->reaped = 1;
@@ -19062,10 +19082,8 @@ SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k,
     err = shmi_counter_try_claim(t, k, op, next);
     /* A caller that has waited for the end of a process expects its claims to be free. It may take a moment until it
      * can be told that all threads of the process have ended. */
-    while (err == 0 && *next == SHMI_counterNot && !settled) {
-        settled = shmi_all_gone(t->a);
-        if (!settled)
-            err = shmi_await_all_gone(t->a, op, shmi_called(&t->o));
+    if (err == 0 && *next == SHMI_counterNot) {
+        err = shmi_await_none_dying(t->a, op, shmi_called(&t->o));
         k->reaped = 0;
         if (err == 0)
             err = shmi_counter_try_claim(t, k, op, next);

@@ -17,19 +17,12 @@ func (t *counter) claim(n uint64, fromOthers bool) bool {
 	}
 	// A caller that has waited for the end of a process expects its claims to be free. It may take a moment until it
 	// can be told that all threads of the process have ended.
-	for settled := false; !settled; {
-		if settled = t.a.AllGone(); !settled {
-			t.must(t.awaitAllGone())
-		}
-		k.reaped = false
-		if t.tryClaim(&k) {
-			return true
-		}
-	}
-	return false
+	t.must(t.awaitUntil(func() bool { return !t.a.AnyDying() }))
+	k.reaped = false
+	return t.tryClaim(&k)
 }
 
-// tryClaim is claim by what is known of deaths now.
+// tryClaim is claim without the wait for processes that are dying.
 func (t *counter) tryClaim(k *claiming) bool {
 	for {
 		// The loop ends for the same reason as the loop of add.
@@ -215,8 +208,10 @@ func (t *counter) resetLogged(c counterWord) (r attempt, err error) {
 }
 
 // awaitAllGone waits until all dead participants are gone.
-func (t *counter) awaitAllGone() error {
-	if err := awaitAllGone(t.a, t.queue); err != errClosing {
+func (t *counter) awaitAllGone() error { return t.awaitUntil(t.a.AllGone) }
+
+func (t *counter) awaitUntil(done func() bool) error {
+	if err := awaitUntil(nil, t.queue, done); err != errClosing {
 		return err
 	}
 	return t.closed()

@@ -84,8 +84,8 @@ func newLatch(a *arenakernel.Arena, o arenakernel.Object) (*Latch, error) {
 // Claim says that this process will count down n: if it dies first, waits fail. CountDown of this
 // process then reduces its own claim first. Claim takes over the claims of dead processes before
 // others. It panics if n is negative or more than the part of the counter that no living process
-// has claimed. If the parent of a process has waited for its end, its claims are free: as long as nobody can tell yet that
-// a process which the kernel ends executes no instruction any more, Claim waits rather than panics.
+// has claimed. If a process is just dying, Claim first waits until what it had claimed is free: so
+// a parent may claim at once what its child had, when it has waited for the child's end.
 //
 // A Claim that takes over the claims of dead processes may take effect in several steps. If
 // others count down between the steps, so that less than n is left, Claim panics, and this

@@ -92,10 +92,10 @@ func (g *WaitGroup) Add(delta int) {
 // process dies before the work is done, waits fail; a death of the process that added the work no
 // longer has an effect. Claim first takes work that the dead left, and then work of the process
 // that has the most unclaimed work. It takes no work that another process claimed. The counter
-// does not change. Claim panics if n is negative or more than there is to claim. As long as nobody
-// can tell yet that a process which the kernel ends executes no instruction any more, Claim waits
-// rather than panics. If other processes do some of the work during such a call, this process may have claimed a part of n
-// when it panics, and stays responsible for that part.
+// does not change. Claim panics if n is negative or more than there is to claim. If a process is
+// just dying, Claim first waits until its work is free. If other processes do some of the work
+// during such a call, this process may have claimed a part of n when it panics, and stays
+// responsible for that part.
 func (g *WaitGroup) Claim(n int) {
 	if n < 0 || !g.counter.claim(uint64(n), true) {
 		panic(fmt.Sprintf("shmsync: Claim of %d of waitgroup %s: more than there is to claim", n, objectName(g.counter.object)))

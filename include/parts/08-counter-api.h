@@ -30,9 +30,9 @@ int shmsync_waitgroup_close(shmsync_waitgroup *g);
  * counter would become negative, or too large. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
 /* Makes this process responsible for n of the units that other processes have added: if it dies before they are
- * done, waits fail. EINVAL: other processes have added less than n; first the call waits until it can be told of
- * every process that the kernel ends that it executes no instruction any more. If others do some of the work during such a
- * call, this process may have claimed a part of n, and stays responsible for that part. */
+ * done, waits fail. EINVAL: other processes have added less than n. If a process is just dying, the call first waits
+ * until its work can be claimed. If others do some of the work during such a call, this process may have claimed a
+ * part of n, and stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
 /* Takes one from the counter, as an add of -1. */
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
@@ -71,8 +71,8 @@ shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
 /* Gives one opening of the Latch back. What this process holds or waits for stays as it is. */
 int shmsync_latch_close(shmsync_latch *l);
 /* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
- * claimed its part, waiters go on waiting. EINVAL: n is more than is left and not claimed by a living process; first
- * the call waits until it can be told of every process that the kernel ends that it executes no instruction any more. */
+ * claimed its part, waiters go on waiting. EINVAL: n is more than is left and not claimed by a living process. If a
+ * process is just dying, the call first waits until its part can be claimed. */
 int shmsync_latch_claim(shmsync_latch *l, int64_t n);
 /* Takes n from the counter. EINVAL, with nothing changed: less than n is left. */
 int shmsync_latch_count_down(shmsync_latch *l, int64_t n);

@@ -181,7 +181,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
 
 /* Whether no process of this process's pid namespace has that number. The number belongs to a process until all its
  * threads have given up its memory and its parent has waited for it. */
-SHMI_FN int shmi_waited_for(uint32_t pid)
+SHMI_FN int shmi_no_process(uint32_t pid)
 {
     int before = errno, r = kill((pid_t)pid, 0) != 0 && errno == ESRCH;
     errno = before;

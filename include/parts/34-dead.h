@@ -129,9 +129,9 @@ SHMI_FN uint64_t shmi_identity_sum(uint32_t generation, uint32_t pid, uint64_t s
 }
 /* Whether the parent of the dead participant in slot i, in state w, with that identity, has waited for it. The kernel
  * may still have its memory, and so its byte lock: see waitedFor in internal/arenakernel/gone.go. */
-SHMI_FN int shmi_reaped_by_parent(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t pid, uint64_t start)
+SHMI_FN int shmi_waited_for(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t pid, uint64_t start)
 {
-    if (shmi_ld64(shmi_slot64(a, i, SHMI_slotIdentitySum)) != shmi_identity_sum(shmi_slot_gen(w), pid, start, a->pid_ns, a->boot) || !shmi_waited_for(pid))
+    if (shmi_ld64(shmi_slot64(a, i, SHMI_slotIdentitySum)) != shmi_identity_sum(shmi_slot_gen(w), pid, start, a->pid_ns, a->boot) || !shmi_no_process(pid))
         return 0;
     shmi_load_fence(); /* what its threads have stored is read after this */
     return 1;
@@ -167,7 +167,7 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
     if (shmi_ld32(shmi_slot32(a, i, SHMI_slotDescribed)) != shmi_slot_gen(w) || pid == 0 || pid > INT32_MAX || start == 0 || a->pid_ns == 0 || shmi_ld64(shmi_slot64(a, i, SHMI_slotPIDNS)) != a->pid_ns ||
         memcmp(boot, a->boot, 16) != 0 || memcmp(boot, none, 16) == 0)
         return 0;
-    if ((!shmi_detached(a->proc_dev, pid, start) && !shmi_reaped_by_parent(a, i, w, pid, start)) || shmi_slot_state(a, i) != w)
+    if ((!shmi_detached(a->proc_dev, pid, start) && !shmi_waited_for(a, i, w, pid, start)) || shmi_slot_state(a, i) != w)
         return 0;
     if (pthread_mutex_trylock(&a->endings) == 0) {
         shmi_ending(a, i, w)->detached = 1;
@@ -207,14 +207,11 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
            ((shmi_slot_caps(a, i) & SHMI_capNoKernelIO) != 0 || shmi_ended(a, i) || shmi_find_gone(a, i, w) || shmi_slot_state(a, i) != w);
 }
 /* Whether every participant that is dead is gone, too. */
-SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n);
 SHMI_FN int shmi_all_gone(shmsync_arena *a)
 {
     uint32_t i;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t w = shmi_slot_state(a, i);
-        if (shmi_seen_dead(a, i, w) && !shmi_dead(a, shmi_id_in(i, w)))
-            return 0; /* it cannot be told yet whether the process executes no instruction any more */
         if (shmi_slot_phase(w) == SHMI_phaseDead && !shmi_gone(a, shmi_id_in(i, w)))
             return 0;
     }
@@ -383,6 +380,29 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
     return !shmi_current(a, n);
+}
+
+/* Whether the kernel has ended a process whose threads may still execute instructions. Its participant is current. */
+SHMI_FN int shmi_any_dying(shmsync_arena *a)
+{
+    uint32_t i;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (shmi_seen_dead(a, i, w) && !shmi_dead(a, shmi_id_in(i, w)))
+            return 1;
+    }
+    return 0;
+}
+/* Waits until there is no such process. The caller has entered. Returns 0 or EBADF. */
+SHMI_FN int shmi_await_none_dying(shmsync_arena *a, const char *op, const char *called)
+{
+    int64_t ask = 0;
+    while (shmi_any_dying(a)) {
+        if (__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST))
+            return shmi_fail(EBADF, op, called, "this process closed the arena");
+        shmi_nap(shmi_next_ask(&ask));
+    }
+    return 0;
 }
 
 /* Whether n is a participant that has neither died nor begun to leave. */

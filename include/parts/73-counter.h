@@ -672,7 +672,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     }
     return err;
 }
-/* shmi_counter_claim_entered by what is known of deaths now. */
+/* shmi_counter_claim_entered without the wait for processes that are dying. */
 SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err = 0;
@@ -709,7 +709,7 @@ SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, con
 /* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has, and then, if from_others, of what other participants have. */
 SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
-    int err, settled = 0;
+    int err;
     if (k->from_others) {
         shmi_counter_reap_dead(t); /* the process that had it may be dead, and this one has come in its place */
         k->reaped = 1;
@@ -717,10 +717,8 @@ SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k,
     err = shmi_counter_try_claim(t, k, op, next);
     /* A caller that has waited for the end of a process expects its claims to be free. It may take a moment until it
      * can be told that all threads of the process have ended. */
-    while (err == 0 && *next == SHMI_counterNot && !settled) {
-        settled = shmi_all_gone(t->a);
-        if (!settled)
-            err = shmi_await_all_gone(t->a, op, shmi_called(&t->o));
+    if (err == 0 && *next == SHMI_counterNot) {
+        err = shmi_await_none_dying(t->a, op, shmi_called(&t->o));
         k->reaped = 0;
         if (err == 0)
             err = shmi_counter_try_claim(t, k, op, next);

@@ -365,9 +365,12 @@ func (ta *testArena) awaitUnlocked(t testing.TB, slot int) {
 	f, err := os.OpenFile(ta.path(), os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
+	end := time.Now().Add(4 * bound())
 	pollUntil(func() bool {
 		locked, err := shmsync.ByteLocked(f, int64(headerSize+(slot-1)*slotStride))
-		return err != nil || !locked
+		require.NoError(t, err)
+		require.True(t, !locked || time.Now().Before(end), "not within %v\n%s", 4*bound(), dumpWords(ta.name))
+		return !locked
 	})
 }
 

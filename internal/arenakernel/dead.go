@@ -49,6 +49,20 @@ func (a *Arena) Dead(n ParticipantID) bool {
 	return !a.isCurrent(n)
 }
 
+// AnyDying reports whether the kernel has ended a process whose threads may still execute instructions. Its
+// participant is current, and Dead is false for it.
+func (a *Arena) AnyDying() bool {
+	if a.copied || a.killed.Load() {
+		return false
+	}
+	for i := 1; i <= a.geo.slots; i++ {
+		if w := a.slotState(i); a.seenDead(i, w) && !a.Dead(participantIn(i, w)) {
+			return true
+		}
+	}
+	return false
+}
+
 // reapSelfAfter is how long a participant that met a death leaves the reap to the death watchers.
 const reapSelfAfter = time.Millisecond
 

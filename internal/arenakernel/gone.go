@@ -131,20 +131,17 @@ func (a *Arena) detached(i int, w slotWord) bool {
 //
 // A pid that no process has is easy to make up. So the identity must have the sum that the participant has written.
 func (a *Arena) waitedFor(i int, w slotWord, pid uint32, id identity) bool {
-	if a.u64(a.slot(i)+slotIdentitySum).Load() != id.sum(w.generation(), pid) || !shmsync.Reaped(int(pid)) {
+	if a.u64(a.slot(i)+slotIdentitySum).Load() != id.sum(w.generation(), pid) || !shmsync.NoProcess(int(pid)) {
 		return false
 	}
 	asm.LoadFence() // what its threads have stored is read after this
 	return true
 }
 
-// AllGone reports whether every participant that died is gone. It is false, too, while it cannot be told yet whether a
-// process that the kernel has ended executes no instruction any more; [Arena.Dead] is false for that one.
+// AllGone reports whether every participant that died is gone.
 func (a *Arena) AllGone() bool {
 	for i := 1; i <= a.geo.slots; i++ {
-		w := a.slotState(i)
-		n := participantIn(i, w)
-		if a.seenDead(i, w) && !a.killed.Load() && !a.Dead(n) || w.phase() == phaseDead && !a.Gone(n) {
+		if w := a.slotState(i); w.phase() == phaseDead && !a.Gone(participantIn(i, w)) {
 			return false
 		}
 	}

@@ -35,9 +35,9 @@ type segmentID struct{ dev, ino uint64 }
 // error that Is [shmsync.ErrIncompatible].
 //
 // A file that is no arena, or one of another layout, is ErrIncompatible or ErrCorrupt, and Open
-// leaves the file unchanged unless Recreate says otherwise. If no slot is free, the error Is
-// ErrNoSpace, and after a second if one may soon be free: of a process that has died, leaves or
-// joins. In a program for a 32-bit or big-endian machine, and on systems other than Linux,
+// leaves the file unchanged unless Recreate says otherwise. If no slot is free, Open waits for one
+// of a process that has died, leaves or joins, for a second at most; then the error Is ErrNoSpace.
+// In a program for a 32-bit or big-endian machine, and on systems other than Linux,
 // every call that joins an arena returns an error that Is [shmsync.ErrNotSupported].
 //
 // Joining the same arena again in one process, by whatever name, gives another

@@ -22,10 +22,7 @@ func TestDeleteBeforeTheMakerOfARecordIsReaped(t *testing.T) {
 			a, v, d := p.join(1), p.join(2), p.join(3)
 			o, _ := withSlotRecords(t, "x", a)
 			a.CloseObject(o)
-			require.True(t, abandon("arena.slotrecord.pushed", 1, func() {
-				o, _, _ := v.OpenObject(spec("x"))
-				v.SlotRecord(o, 128)
-			}))
+			stopAfterPush(t, v)
 			require.EqualValues(t, 1, a.Stats().Claimed)
 			p.kill(v.self)
 			if stopped == "" {
@@ -48,15 +45,21 @@ func TestDeleteBeforeTheMakerOfARecordIsReaped(t *testing.T) {
 	}
 }
 
+// stopAfterPush leaves v in the middle of making its slot record of x: it has pushed the record.
+func stopAfterPush(t *testing.T, v *Arena) {
+	t.Helper()
+	require.True(t, abandon("arena.slotrecord.pushed", 1, func() {
+		o, _, _ := v.OpenObject(spec("x"))
+		v.SlotRecord(o, 128)
+	}))
+}
+
 // A participant that is stopped after it pushed its record delays nobody.
 func TestMakerOfARecordIsStopped(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
 	o, _ := withSlotRecords(t, "x", a)
-	require.True(t, abandon("arena.slotrecord.pushed", 1, func() {
-		o, _, _ := v.OpenObject(spec("x"))
-		v.SlotRecord(o, 128)
-	}))
+	stopAfterPush(t, v)
 	require.Equal(t, []int{2, 1}, slotsOfRecords(t, a, o))
 	withSlotRecords(t, "x", p.join(3))
 	require.Equal(t, []int{3, 2, 1}, slotsOfRecords(t, a, o))
@@ -69,10 +72,7 @@ func TestRecordBehindADamagedPlaceStays(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
 	o, _ := withSlotRecords(t, "x", a)
-	require.True(t, abandon("arena.slotrecord.pushed", 1, func() {
-		o, _, _ := v.OpenObject(spec("x"))
-		v.SlotRecord(o, 128)
-	}))
+	stopAfterPush(t, v)
 	withSlotRecords(t, "x", p.join(3))
 	head := a.SlotRecords(o)
 	was := head.Swap(1)

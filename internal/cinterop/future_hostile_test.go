@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
@@ -17,23 +15,18 @@ import (
 // as a peer can. f gets the state.
 func overwrite(t *testing.T, name string, off uint64, f func(state uint64) []uint64) {
 	t.Helper()
-	a, err := arena.Attach(name, nil)
-	require.NoError(t, err)
-	defer a.Close()
-	k := (*arenakernel.Arena)(a)
-	o, err := k.ObjectAt(arenakernel.Offset(off))
-	require.NoError(t, err)
-	defer k.CloseObject(o)
-	state := arena.At[atomic.Uint64](a, o.Body)
-	words := f(state.Load())
-	for i := range arenakernel.Offset(32) {
-		v := uint64(0)
-		if int(i)+1 < len(words) {
-			v = words[i+1]
+	asPeer(t, name, off, func(a *arena.Arena, o arenakernel.Object) {
+		state := arena.At[atomic.Uint64](a, o.Body)
+		words := f(state.Load())
+		for i := range arenakernel.Offset(32) {
+			v := uint64(0)
+			if int(i)+1 < len(words) {
+				v = words[i+1]
+			}
+			arena.At[atomic.Uint64](a, o.Body+128+8*i).Store(v)
 		}
-		arena.At[atomic.Uint64](a, o.Body+128+8*i).Store(v)
-	}
-	state.Store(words[0])
+		state.Store(words[0])
+	})
 }
 
 // A peer makes all words of a Future 0 while a process waits: that is no result.

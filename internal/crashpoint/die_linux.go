@@ -13,7 +13,7 @@ import (
 
 // dieHere kills the process and does not return.
 func dieHere() {
-	linger()
+	keepLocks()
 	signalSelf(unix.SIGKILL)
 	for {
 		time.Sleep(time.Hour) // not select {}: the runtime might report a deadlock before the signal kills the process

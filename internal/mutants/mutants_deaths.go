@@ -49,13 +49,13 @@ var deathMutants = []mutant{
 		file: "internal/arenakernel/gone.go",
 		old:  "a.u64(a.slot(i)+slotIdentitySum).Load() != id.sum(w.generation(), pid) || ",
 		new:  "",
-		pkg:  "internal/arenakernel", run: "TestReapedProcessIsGone",
+		pkg:  "internal/arenakernel", run: "TestWaitedForIsGone",
 	},
 	{
 		name: "a claim of what a dying process has fails at once",
 		file: "prims/counter_claim.go",
-		old:  "if settled = t.a.AllGone(); !settled {",
-		new:  "if settled = true; !settled {",
+		old:  "t.must(t.awaitUntil(func() bool { return !t.a.AnyDying() }))",
+		new:  "",
 		pkg:  "internal/cinterop", run: "TestClaimAwaitsADeath/go",
 	},
 	{

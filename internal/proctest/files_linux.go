@@ -3,13 +3,14 @@ package proctest
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/shmsync/shmsync/internal/linger"
 )
 
 // KeepFile takes copies of the process's descriptors of the file at path, as a child of fork would. So the locks of
@@ -17,7 +18,7 @@ import (
 // the copies; the end of the test does so, too.
 func (p *Proc) KeepFile(t testing.TB, path string) (close func()) {
 	t.Helper()
-	copies := p.copies(func(_, at string) bool { return at == path })
+	copies := p.copies(t, func(_, at string) bool { return at == path })
 	if len(copies) == 0 {
 		t.Fatalf("cannot copy a descriptor of %s from %v", path, p)
 	}
@@ -26,11 +27,16 @@ func (p *Proc) KeepFile(t testing.TB, path string) (close func()) {
 	return close
 }
 
-// copies are copies of those descriptors of the process that are wanted, by their number and file.
-func (p *Proc) copies(wanted func(fd, path string) bool) (copies []int) {
+// copies are copies of those descriptors of the process that are wanted, by their number and file. A process that has
+// ended has none.
+func (p *Proc) copies(t testing.TB, wanted func(fd, path string) bool) (copies []int) {
+	t.Helper()
 	of, err := unix.PidfdOpen(p.Pid(), 0)
-	if err != nil {
+	if err == unix.ESRCH {
 		return nil
+	}
+	if err != nil {
+		t.Fatalf("proctest: pidfd of %s: %v", p, err)
 	}
 	defer unix.Close(of)
 	fds := filepath.Join("/proc", strconv.Itoa(p.Pid()), "fd")
@@ -40,8 +46,13 @@ func (p *Proc) copies(wanted func(fd, path string) bool) (copies []int) {
 			continue // a descriptor of something else, or one that has just been closed
 		}
 		n, _ := strconv.Atoi(e.Name())
-		if fd, err := unix.PidfdGetfd(of, n, 0); err == nil {
+		fd, err := unix.PidfdGetfd(of, n, 0)
+		switch err {
+		case nil:
 			copies = append(copies, fd)
+		case unix.EBADF, unix.ESRCH: // it has been closed, or the process has ended
+		default:
+			t.Fatalf("proctest: descriptor %d of %s: %v", n, p, err)
 		}
 	}
 	return copies
@@ -53,20 +64,16 @@ func closeAll(fds []int) {
 	}
 }
 
-// byteLock is the line of fdinfo of a lock of one byte behind the header of an arena.
-var byteLock = regexp.MustCompile(`(?m)^lock:.* OFDLCK .* ([0-9]{4,}) [0-9]{4,}$`)
-
-// linger makes the byte lock of a process that is about to be killed stay after its end, for as long as
-// SHMSYNC_TEST_LINGER says. The kernel does so for up to 70 ms, since Linux 6.17 and with more than four CPUs: it keeps
-// the memory of a process that has started a thread shortly before, and the file that has the lock is mapped.
-func (p *Proc) linger() {
-	d, err := time.ParseDuration(os.Getenv("SHMSYNC_TEST_LINGER"))
-	if err != nil {
+// keepLocks keeps the byte locks of a process that is about to be killed for as long as package linger says.
+func (p *Proc) keepLocks(t testing.TB) {
+	t.Helper()
+	d := linger.Time()
+	if d == 0 {
 		return
 	}
-	copies := p.copies(func(fd, _ string) bool {
+	copies := p.copies(t, func(fd, _ string) bool {
 		b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.Pid()), "fdinfo", fd))
-		return byteLock.Match(b)
+		return linger.Locks(b)
 	})
 	go func() {
 		<-p.Done()

@@ -101,7 +101,7 @@ func (p *Proc) Send(v any) {
 func (p *Proc) Signal(t testing.TB, sig os.Signal) {
 	t.Helper()
 	if sig == os.Kill {
-		p.linger()
+		p.keepLocks(t)
 	}
 	if err := p.cmd.Process.Signal(sig); err != nil {
 		t.Fatalf("proctest: signal %v to %s: %v", sig, p, err)
@@ -112,7 +112,7 @@ func (p *Proc) Signal(t testing.TB, sig os.Signal) {
 // exit says otherwise if the child was faster.
 func (p *Proc) Kill(t testing.TB) Exit {
 	t.Helper()
-	p.linger()
+	p.keepLocks(t)
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatalf("proctest: kill %s: %v", p, err)
 	}

@@ -74,9 +74,10 @@ var layers = []layer{
 	{"internal/park", []string{"internal/arenakernel", ".", "asm", "internal/"}, true}, // between prims and arenakernel
 	{"internal/diagnose", []string{"internal/arenakernel", "."}, true},
 	{"internal/gosuite", []string{"shm", "arena", "prims", "internal/gosuite/"}, false}, // tests only, as cmd is on top
-	{"internal/crashpoint", nil, true},
+	{"internal/crashpoint", []string{"internal/linger"}, true},
+	{"internal/linger", nil, true},
 	{"internal/race", nil, true},
-	{"internal/proctest", []string{"internal/crashpoint", "internal/race"}, true}, // asks both whether they are built in, to know how long tests may take
+	{"internal/proctest", []string{"internal/crashpoint", "internal/linger", "internal/race"}, true}, // asks both whether they are built in, to know how long tests may take
 	{"internal/tidy", nil, true},
 	{"internal/bench", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false}, // rooms of cmd/shmbench
 	{"internal/torture", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},

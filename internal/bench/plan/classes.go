@@ -92,8 +92,8 @@ var choices = []struct {
 	{"mem", []string{bench.Library + ":arena"}, func(o *Options) { o.Mem, o.Huge = []string{bench.FirstTouch}, []string{"none", "thp"} }},
 }
 
-// stripes are the keys of a table of locks for as many workers as the host has cores: the number of stripes that pays
-// depends on the number of workers.
+// stripes chooses how many stripes to measure, with one worker for each core of the host: how many stripes pay depends
+// on the number of workers.
 func stripes(o *Options) {
 	o.Keys = []int{1, 16, 64}
 	if len(o.classes()) == 0 || len(o.Places)+len(o.Procs)+len(o.Threads) > 0 {

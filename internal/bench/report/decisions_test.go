@@ -194,6 +194,7 @@ func browser(t *testing.T) string {
 			return path
 		}
 	}
+	require.Empty(t, os.Getenv("SHMSYNC_NEED_CHROMIUM"))
 	t.Skip("needs chromium, to lay out the page")
 	return ""
 }

@@ -11,7 +11,7 @@ import (
 
 // A process that its parent has waited for is gone, even if the kernel keeps its memory, and so its byte lock. The
 // slot must say without a doubt which process that was: a word of the identity that a peer has changed proves nothing.
-func TestReapedProcessIsGone(t *testing.T) {
+func TestWaitedForIsGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)
