@@ -47,7 +47,10 @@ var abiStructs = map[string]reflect.Type{
 	"Waitable":                   reflect.TypeFor[waitableWords](),
 	"Hold of a waitable":         reflect.TypeFor[waitableHold](),
 
-	"Sequencer":        reflect.TypeFor[sequenceWords](),
+	"Sequencer": reflect.TypeFor[sequencerWords](),
+
+	"Cell of a Sequencer": reflect.TypeFor[tokenCellWords](),
+
 	"Event":            reflect.TypeFor[eventWords](),
 	"Auto-reset Event": reflect.TypeFor[autoEventWords](),
 
@@ -66,7 +69,7 @@ var abiStructs = map[string]reflect.Type{
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Auto-reset Event", "Slot record of an auto-reset Event",
+	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Slot record of an auto-reset Event",
 }
 
 // abiKinds are the kinds of the objects.

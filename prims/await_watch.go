@@ -99,7 +99,7 @@ func (p *Pending) watch(notify func()) (watcher, error) {
 	w := &pendingWatch{p, notify}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waitNode == nil && p.change == nil {
+	if p.waitNode == nil && p.source == nil {
 		notify()
 		return w, nil
 	}

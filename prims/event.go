@@ -136,7 +136,7 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 		e.auto, e.opening, e.spin, e.key = x, x.mon.opening, x.mon.words.spin, x.mon.key
 	} else {
 		e.manual = buildManualEvent(a, o, bare)
-		e.opening, e.spin, e.key = e.manual.opening, &e.manual.words.spin, e.manual.key
+		e.opening, e.spin, e.key = e.manual.opening, e.manual.words.spin, e.manual.key
 	}
 	return e, nil
 }

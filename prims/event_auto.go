@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -40,6 +41,12 @@ type autoEvent struct {
 	a       *arenakernel.Arena
 	object  arenakernel.Object
 }
+
+// nobody and anybody are values of the word next.
+const (
+	nobody  uint64 = 0
+	anybody uint64 = math.MaxUint64
+)
 
 // Where the token of a wait came from.
 const (

@@ -8,6 +8,15 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
+// The states of a node.
+const (
+	seqQIdle uint8 = iota
+	qQueued
+	qAsleep
+	qLeft
+	qResolved
+)
+
 // The words of the model of an Event with automatic reset. Each of the two waiters is a
 // participant. The stamps say which waits are queued; the monitor has the list.
 const (
@@ -532,4 +541,17 @@ func (m *eventModel) reap(x *model.Exec) {
 		}
 		m.goOn(x, vsIdle)
 	}
+}
+
+func set(x *model.Exec, w int, v uint8) { x.Update(w, func(uint8) uint8 { return v }) }
+
+// refence is the step of a waiter for a queue lock that thread owner holds: if that is
+// dying, its reaper fences it.
+func refence(x *model.Exec, owner int) {
+	if x.Process() != model.Threads-1 || x.LifeOf(owner) != model.Condemned {
+		x.Disable()
+		return
+	}
+	x.Say("fences the holder of the queue lock")
+	x.Membarrier()
 }

@@ -20,7 +20,7 @@ var (
 // it changes. No lock is involved, so a stopped process keeps nobody. docs/design/0042 has the
 // argument.
 type eventcount struct {
-	words   *eventcountWords
+	words   eventcountPlaces
 	list    park.WaitList
 	queue   *park.Queue // nil for a reaper's handle, which cannot wait
 	a       *arenakernel.Arena
@@ -38,26 +38,31 @@ type eventcount struct {
 
 // init prepares a handle. look is nil if there is nothing that a death or a stop can leave undone but a wake.
 func (e *eventcount) init(a *arenakernel.Arena, o arenakernel.Object, w *eventcountWords, op string, look func(), bare bool) {
-	dev, ino := a.Segment().ID()
 	wordSaysAll := look == nil
 	if wordSaysAll {
 		look = func() {}
 	}
-	*e = eventcount{
-		words: w, a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset)), counts: countsOf(a, &w.counts), op: op, look: look,
-		list: park.WaitList{Arena: a, Word: low(&w.state), Raw: wordPtr(low(&w.state)), Poller: &w.poller},
-	}
+	e.place(a, o, w.places(), op, look)
 	if bare {
 		return
 	}
 	e.opening = newOpening(a, o)
-	c := park.Config{WaitList: e.list, Object: o, Word: o.Body + eventcountStateOff, All: true, Check: e.check}
+	c := park.Config{WaitList: e.list, Object: o, Word: o.Body + e.words.stateOff, All: true, Check: e.check}
 	if wordSaysAll {
 		c.Rest = e.rest
 	}
 	e.queue = park.NewQueue(c)
 	e.opening.waitsIn(e.queue)
 	e.opening.end = func() { e.queue.Close() }
+}
+
+// place prepares an eventcount whose words are at w. It cannot wait yet.
+func (e *eventcount) place(a *arenakernel.Arena, o arenakernel.Object, w eventcountPlaces, op string, look func()) {
+	dev, ino := a.Segment().ID()
+	*e = eventcount{
+		words: w, a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset)), counts: countsOf(a, w.counts), op: op, look: look,
+		list: park.WaitList{Arena: a, Word: low(w.state), Raw: wordPtr(low(w.state)), Poller: w.poller},
+	}
 }
 
 func (e *eventcount) load() eventcountState { return eventcountState(e.words.state.Load()) }
@@ -157,7 +162,7 @@ func (e *eventcount) spin(seq uint32) bool {
 
 func (e *eventcount) tuning() park.Tuning {
 	w := e.words
-	return park.Tuning{Budget: &w.spin, Pays: &w.pays, LastCPU: &w.lastCPU, Slot: e.a.Self().Slot()}
+	return park.Tuning{Budget: w.spin, Pays: w.pays, LastCPU: w.lastCPU, Slot: e.a.Self().Slot()}
 }
 
 // noteCPU is called before a change if waiters may see it soon: they look for its maker there.
@@ -198,7 +203,7 @@ func (e *eventcount) check() {
 // that slept on an earlier one, and a process that changes it will find the announcement.
 func (e *eventcount) rest() (word *atomic.Uint64, value uint64, ok bool) {
 	s := e.load()
-	return &e.words.state, uint64(s), s.announced() && e.looked.Load() == uint64(s.sequence())+1
+	return e.words.state, uint64(s), s.announced() && e.looked.Load() == uint64(s.sequence())+1
 }
 
 // wakeDead makes up for a wake that a death swallowed. After a change the word does not say that

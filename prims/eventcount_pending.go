@@ -23,14 +23,14 @@ func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pen
 		p.end(err)
 		return p
 	}
-	p.change = &pendingChange{e: e, seq: seq, judge: judge}
-	p.listen()
+	c := &pendingChange{e: e, seq: seq, judge: judge}
+	p.source = c
+	c.told(p)
 	return p
 }
 
-// listen waits for the next wake, or ends the Pending and the call that it counts as.
-func (p *Pending) listen() { // guarded by: mu
-	c := p.change
+// told waits for the next wake, or ends the Pending and the call that it counts as.
+func (c *pendingChange) told(p *Pending) {
 	if c.watch != nil && !c.watch.Over() {
 		return // told too late: the wake was for a watch before this one
 	}
@@ -51,9 +51,8 @@ func (p *Pending) listen() { // guarded by: mu
 	c.e.leave()
 }
 
-// cancelChange is Cancel. A change that has come takes precedence.
-func (p *Pending) cancelChange() bool { // guarded by: mu
-	c := p.change
+// cancel ends the wait. A change that has come takes precedence.
+func (c *pendingChange) cancel(p *Pending) bool {
 	defer c.e.leave()
 	if c.watch != nil {
 		c.watch.Leave()

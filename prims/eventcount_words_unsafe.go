@@ -37,3 +37,15 @@ const (
 	eventcountStateOff = arenakernel.Offset(unsafe.Offsetof(eventcountWords{}.state))
 	eventcountSpinOff  = arenakernel.Offset(unsafe.Offsetof(eventcountWords{}.spin))
 )
+
+// eventcountPlaces says where the words of an eventcount are.
+type eventcountPlaces struct {
+	state, poller       *atomic.Uint64
+	lastCPU, spin, pays *atomic.Uint32
+	counts              *countWords
+	stateOff            arenakernel.Offset // of state in the body
+}
+
+func (w *eventcountWords) places() eventcountPlaces {
+	return eventcountPlaces{&w.state, &w.poller, &w.lastCPU, &w.spin, &w.pays, &w.counts, eventcountStateOff}
+}

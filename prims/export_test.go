@@ -392,7 +392,7 @@ func (m *Mutex) LeaveLog(state uint64, records []byte) {
 // Queueless reports whether the waiters of an object of ours sleep on a word, in no order.
 func Queueless(o arenakernel.Object) bool {
 	return o.Kind == waitGroupKind || o.Kind == latchKind || o.Kind == onceKind || o.Kind == queueKind || o.Kind == futureKind ||
-		o.Kind == futexKind || o.Kind == barrierKind || o.Kind == eventKind && o.Size == manualEventBytes
+		o.Kind == futexKind || o.Kind == barrierKind || o.Kind == sequencerKind || o.Kind == eventKind && o.Size == manualEventBytes
 }
 
 // QueueLock is the queue lock of an open handle of this process.
@@ -415,8 +415,6 @@ func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
 			if h.auto != nil {
 				return QueueLock{h.auto.mon}, true
 			}
-		case *Sequencer:
-			return QueueLock{h.mon}, true
 		case monitored: // a Waitable
 			return QueueLock{h.monitorOf()}, true
 		}

@@ -276,7 +276,7 @@ var features = map[string]feature{
 			came.Wait()
 		}
 	})},
-	// silk: waits of several processes end in the order of tokens.
+	// silk: waits of several processes end in the order of tokens, and none before its token is reached.
 	"sequencer order": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			s := must(prims.OpenSequencer(a, "s", nil))
@@ -284,22 +284,43 @@ var features = map[string]feature{
 			for {
 				var token uint64
 				c.Recv(&token)
-				s.WaitAsync(token)
+				p := s.WaitAsync(token)
+				go func() {
+					if err := p.Wait(); err != nil {
+						c.Fatal(err)
+					}
+					b.Made.Add(1)
+				}()
 				c.Ready()
 			}
 		},
 		test: func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
 			p.Await(t)
 			s := must(prims.OpenSequencer(a, "s", nil))
+			var here []*prims.Pending
 			for i, token := range []uint64{3, 1, 2, 3, 1, 2, 2, 1, 3} {
 				if i%2 == 0 {
-					s.WaitAsync(token)
+					here = append(here, s.WaitAsync(token)) // 3, 2, 1, 2, 3
 				} else {
-					p.Send(token)
+					p.Send(token) // 1, 3, 2, 1
 					p.Await(t)
 				}
 			}
-			require.Equal(t, []uint64{1, 1, 1, 2, 2, 2, 3, 3, 3}, s.Drain())
+			for v, ends := range []struct{ here, there int }{{0, 0}, {1, 2}, {3, 3}, {5, 4}} {
+				if v > 0 {
+					s.Increment()
+				}
+				eventually(t, "the waits of the peer end", s.String, func() bool { return b.Made.Load() == int64(ends.there) })
+				ended := 0
+				for _, p := range here {
+					select {
+					case <-p.Done():
+						ended++
+					default:
+					}
+				}
+				require.Equal(t, ends.here, ended)
+			}
 		},
 	},
 	// Chen: an event that is set from the start, for every process, until it is reset.

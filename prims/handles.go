@@ -79,7 +79,7 @@ func (f *FairMutex) opened() *opening      { return f.mon.opening }
 func (k *condCore) opened() *opening       { return k.mon.opening }
 func (s *Semaphore) opened() *opening      { return s.mon.opening }
 func (f *Futex) opened() *opening          { return f.opening }
-func (s *Sequencer) opened() *opening      { return s.mon.opening }
+func (s *Sequencer) opened() *opening      { return s.opening }
 func (e *Event) opened() *opening          { return e.opening }
 func (f *Future) opened() *opening         { return f.opening }
 func (g *WaitGroup) opened() *opening      { return g.counter.opening }

@@ -53,7 +53,7 @@ func init() {
 		if name == "cohortmutex" {
 			queueLocks = cohortNodes
 		}
-		addWorkload(workload{name: name, points: w.points, queueLocks: queueLocks, open: func(a *arena.Arena) (worker, error) {
+		addWorkload(workload{name: name, points: w.points, lists: queueLocks, open: func(a *arena.Arena) (worker, error) {
 			l, err := w.open(a)
 			if err != nil {
 				return nil, err

@@ -15,7 +15,7 @@ import (
 
 func init() {
 	addWorkload(workload{
-		name: "multilock", queueLocks: 1,
+		name: "multilock", lists: 1,
 		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*", "monitor.replay.*", "monitor.reap.*", "monitor.cleanup.*", "multilock.*", "park.waitnode.*"},
 		open: func(a *arena.Arena) (worker, error) {
 			// Few buckets, so that keys have no room in them.
@@ -32,7 +32,7 @@ func init() {
 		},
 	})
 	addWorkload(workload{
-		name: "multiquick", queueLocks: 10,
+		name: "multiquick", lists: 10,
 		points: []string{"multilock.lock.biased", "multilock.unlock.biased", "multilock.claim.*", "multilock.lock.taken", "multilock.grant.granted", "multilock.lock.accepted", "monitor.replay.*", "monitor.reap.*"},
 		open: func(a *arena.Arena) (worker, error) {
 			// About as many entries as there are keys.

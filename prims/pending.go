@@ -26,8 +26,17 @@ type Pending struct {
 
 	mu       sync.Mutex
 	waitNode *park.WaitNode             // guarded by: mu; nil once the wait has ended
-	change   *pendingChange             // guarded by: mu; instead of waitNode, a wait on an eventcount
+	source   pendingSource              // guarded by: mu; instead of waitNode, a wait without a node
 	watchers map[*pendingWatch]struct{} // guarded by: mu; the watchers to notify at the end
+}
+
+// pendingSource is a wait of a Pending that has no node in the arena. Its methods are called with the
+// mutex of the Pending held.
+type pendingSource interface {
+	// told is called when the wait may be over.
+	told(p *Pending)
+	// cancel ends the wait, and reports whether it was not over.
+	cancel(p *Pending) bool
 }
 
 // resolved is a Pending that had nothing to wait for.
@@ -77,8 +86,8 @@ func (p *Pending) told() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.change != nil:
-		p.listen()
+	case p.source != nil:
+		p.source.told(p)
 		return
 	case p.waitNode == nil:
 		return
@@ -117,7 +126,7 @@ func (p *Pending) resolved() { // guarded by: mu
 }
 
 func (p *Pending) end(err error) { // guarded by: mu
-	p.waitNode, p.change, p.err = nil, nil, err
+	p.waitNode, p.source, p.err = nil, nil, err
 	close(p.done)
 	for w := range p.watchers {
 		w.notify()
@@ -156,9 +165,9 @@ func (p *Pending) WaitContext(ctx context.Context) error {
 func (p *Pending) Cancel() bool {
 	p.mu.Lock()
 	switch {
-	case p.change != nil:
+	case p.source != nil:
 		defer p.mu.Unlock()
-		return p.cancelChange()
+		return p.source.cancel(p)
 	case p.waitNode == nil:
 		p.mu.Unlock()
 		return false

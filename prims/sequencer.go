@@ -3,30 +3,48 @@ package prims
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Sequencer is a counter between processes that goes up, and a queue of waiters. Each waiter
-// waits until the counter has reached a token of its own. When the counter reaches tokens,
-// exactly their waiters wake, in the order of the tokens. Waiters for the same token wake in the
-// order of arrival.
+var (
+	_ = crashpoint.Register("sequencer.cancel.marked")
+	_ = crashpoint.Register("sequencer.stop.marked")
+	_ = crashpoint.Register("sequencer.reset.stored")
+)
+
+// Sequencer is a counter between processes that goes up, with waiters. Each waiter waits until the
+// counter has reached a token of its own. When the counter reaches a token, its waiters wake. No
+// order is promised among waits that end by one call.
 //
 // Increment costs one atomic addition and one load unless it reaches a token, however many
-// goroutines wait.
+// goroutines wait. A count wakes those processes and threads that wait for the token, or for one that is a
+// multiple of 16 from it and was announced before.
 //
 // In the terminology of the Go memory model, and across processes: the Increment or Advance that
 // takes the counter to n, and all before it, synchronize before every Value that returns n or
 // more and every wait for n or less that ends without an error.
 //
-// No process holds a Sequencer. When a process dies, its counts stay, its waits are removed, and
-// its reaper wakes the waiters that it should have woken.
+// No process holds a Sequencer, and no call holds a lock: a process that is stopped keeps nobody.
+// When a process dies, its counts stay, and its reaper wakes the waiters that it should have woken.
 type Sequencer struct {
-	*sequence
+	words   *sequencerWords
+	a       *arenakernel.Arena
+	object  arenakernel.Object
+	key     race.Key
+	opening *opening
+	cells   [sequencerCells]atomic.Pointer[tokenCell]
+
+	mu   sync.Mutex
+	shut bool // guarded by: mu; the handle refuses waits
+	over bool // guarded by: mu; the handle has ended
 }
 
 // SequencerOptions says how a Sequencer is created. A nil *SequencerOptions means the
@@ -41,11 +59,11 @@ type SequencerOptions struct {
 
 var sequencerKind = arenakernel.KindOf("SEQR")
 
-const sequencerVersion = 1
+const sequencerVersion = 2
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: sequencerKind, Version: sequencerVersion, Repair: repairSequencer, Wake: wakeQueue, Check: checkSequencer, Inspect: inspectSequencer,
+		Kind: sequencerKind, Version: sequencerVersion, Wake: wakeSequencer, Inspect: inspectSequencer,
 	})
 }
 
@@ -57,12 +75,12 @@ func OpenSequencer(a *arena.Arena, name string, opts *SequencerOptions) (*Sequen
 
 func openSequencer(a *arenakernel.Arena, name string, opts *SequencerOptions, attach bool) (*Sequencer, error) {
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: sequencerKind, Version: sequencerVersion, Name: name, Size: sequenceBytes,
+		Existing: attach, Kind: sequencerKind, Version: sequencerVersion, Name: name, Size: sequencerBytes,
 		Init: func(body []byte) {
 			if opts != nil {
-				w := sequenceBody(body)
+				w := sequencerBody(body)
 				w.value.Store(opts.Initial)
-				w.mon.spin.Store(spinField(opts.Spin))
+				w.spin.Store(spinField(opts.Spin))
 			}
 		},
 	}, "sequencer.open", newSequencer, nil)
@@ -70,37 +88,38 @@ func openSequencer(a *arenakernel.Arena, name string, opts *SequencerOptions, at
 
 // SequencerAt opens the Sequencer at an offset that another process got from the method Offset.
 func SequencerAt(a *arena.Arena, off arena.Offset) (*Sequencer, error) {
-	return handleAt(a, off, "sequencer.open", sequencerKind, sequencerVersion, sequenceBytes, newSequencer)
+	return handleAt(a, off, "sequencer.open", sequencerKind, sequencerVersion, sequencerBytes, newSequencer)
 }
 
 func newSequencer(a *arenakernel.Arena, o arenakernel.Object) (*Sequencer, error) {
-	return buildSequencer(a, o, false), nil
-}
-
-func buildSequencer(a *arenakernel.Arena, o arenakernel.Object, bare bool) *Sequencer {
-	return &Sequencer{buildSequence(a, o, "sequencer.wait", bare)}
+	dev, ino := a.Segment().ID()
+	s := &Sequencer{
+		words: arenakernel.At[sequencerWords](a, o.Body), a: a, object: o, key: race.KeyOf(dev, ino, uint64(o.Offset)), opening: newOpening(a, o),
+	}
+	s.opening.refuse, s.opening.left, s.opening.end = s.refuse, func() bool { return park.Left(s.queues()...) }, s.end
+	return s, nil
 }
 
 // Value is the value of the counter.
 func (s *Sequencer) Value() uint64 {
-	s.mon.opening.use()
+	s.opening.use()
 	v := s.words.value.Load()
-	race.Acquire(s.mon.key)
+	race.Acquire(s.key)
 	return v
 }
 
 // Increment adds one to the counter, wakes the waiters for the new value, and returns it. It
 // makes no system call, and waits for no process, unless it reaches a token. The counter wraps
-// from MaxUint64 to 0. Like all methods that return no error, it panics with an *[shmsync.Error]
-// if a peer wrote an impossible value.
+// from MaxUint64 to 0.
 func (s *Sequencer) Increment() uint64 {
-	s.mon.opening.use()
-	race.ReleaseMerge(s.mon.key)
+	s.opening.use()
+	race.ReleaseMerge(s.key)
 	// sync(sequencer.count): release
 	// lin: Increment takes effect here.
 	v := s.words.value.Add(1)
-	if ^v <= s.words.next.Load() {
-		s.counted(v)
+	crashpoint.Hit("sequencer.count.counted")
+	if tokenCellState(s.words.cells[v%sequencerCells].state.Load()).due(v) {
+		s.wake(v, v, 1)
 	}
 	return v
 }
@@ -108,8 +127,8 @@ func (s *Sequencer) Increment() uint64 {
 // Advance raises the counter to v if it is lower, and reports whether it did. It wakes the
 // waiters for v or less.
 func (s *Sequencer) Advance(v uint64) bool {
-	s.mon.opening.use()
-	race.ReleaseMerge(s.mon.key)
+	s.opening.use()
+	race.ReleaseMerge(s.key)
 	for {
 		// The loop ends: whenever the CAS fails, another process has counted.
 		now := s.words.value.Load()
@@ -119,77 +138,149 @@ func (s *Sequencer) Advance(v uint64) bool {
 		// sync(sequencer.count): release
 		// lin: Advance takes effect here.
 		if s.words.value.CompareAndSwap(now, v) {
-			s.counted(v)
+			crashpoint.Hit("sequencer.count.counted")
+			s.jumped(v, v-now)
 			return true
 		}
 	}
 }
 
+// jumped wakes the waiters that have to look after the counter has become v, by a jump of so much.
+func (s *Sequencer) jumped(v, jump uint64) {
+	for back := range min(jump, sequencerCells) {
+		token := v - back
+		w := tokenCellState(s.words.cells[token%sequencerCells].state.Load())
+		if w.due(v) || w.announced() && jump > tokenFar {
+			s.wake(token, v, jump)
+		}
+	}
+}
+
+// wake is jumped for the cell of one token. Close waits for it, since it uses the words after the count.
+func (s *Sequencer) wake(token, v, jump uint64) {
+	c := s.cell(token)
+	if c == nil {
+		panic(s.opening.refusal)
+	}
+	defer s.opening.serve(c.queue).end()
+	c.hitIfDue(v, jump)
+}
+
 // Wait waits until the counter has reached token. It then returns nil, even after Stop. If the
-// Sequencer is stopped, or its waits are cancelled, before that, the error Is ErrCanceled. Other
-// errors are ErrNoSpace, ErrCorrupt and ErrClosed.
+// Sequencer is stopped or reset, or its waits are cancelled, before that, the error Is ErrCanceled.
+// The other error Is ErrClosed.
 func (s *Sequencer) Wait(token uint64) error { return s.WaitContext(nil, token) }
 
 // WaitContext is Wait that ends with ctx.Err() when ctx ends first. A token that is reached takes
 // precedence over a context that has ended.
 func (s *Sequencer) WaitContext(ctx context.Context, token uint64) error {
-	if err := s.mon.opening.error("sequencer.wait"); err != nil {
+	if err := s.opening.error("sequencer.wait"); err != nil {
 		return err
 	}
-	if s.reached(token) {
-		race.Acquire(s.mon.key)
+	// sync(sequencer.count): acquire
+	if s.words.value.Load() >= token {
+		race.Acquire(s.key)
 		return nil
 	}
-	return s.wait(ctx, token)
+	w := s.begin(token)
+	if over, err := s.judge(&w); over {
+		return err
+	}
+	if ctx != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return s.await(ctx, &w)
 }
 
 // WaitAsync begins a wait for token and returns at once. Any number of such waits may be pending;
 // no goroutine and no thread blocks in them. A wait that is cancelled ends with an error that Is
 // ErrCanceled.
 func (s *Sequencer) WaitAsync(token uint64) *Pending {
-	s.mon.opening.use()
+	s.opening.use()
 	return s.async(token)
 }
 
 // CancelWaiters ends every wait that began before the call with an error that Is ErrCanceled,
-// unless its token is reached. When it returns, these waits have ended. Later waits are not
+// unless its token is reached. It wakes the waiters of other processes, and does not wait for them:
+// a wait whose token is reached before it wakes may still end without an error. Later waits are not
 // affected.
-func (s *Sequencer) CancelWaiters() { s.cancelAll(false) }
+func (s *Sequencer) CancelWaiters() {
+	s.opening.use()
+	race.ReleaseMerge(s.key)
+	s.words.turns.Add(uint64(turnsOne))
+	crashpoint.Hit("sequencer.cancel.marked")
+	s.endWaits()
+}
 
 // Stop ends all waits as CancelWaiters does, and all later waits at once: from then on only waits
 // for tokens that are reached succeed. The counter can still change. Stop cannot be undone; a
 // second Stop does nothing.
 func (s *Sequencer) Stop() {
-	s.mon.opening.use()
-	if !s.Stopped() || s.overdue() {
-		s.cancelAll(true)
+	s.opening.use()
+	race.ReleaseMerge(s.key)
+	for {
+		// The loop ends: whenever the CAS fails, another process has ended the waits.
+		t := sequencerTurns(s.words.turns.Load())
+		if t.stopped() {
+			return
+		}
+		if s.words.turns.CompareAndSwap(uint64(t), uint64(t+turnsOne|turnsStopped)) {
+			crashpoint.Hit("sequencer.stop.marked")
+			s.endWaits()
+			return
+		}
+	}
+}
+
+// endWaits makes the waiters of all cells look.
+func (s *Sequencer) endWaits() {
+	for i := range uint64(sequencerCells) {
+		c := s.cell(i)
+		if c == nil {
+			panic(s.opening.refusal)
+		}
+		serves := s.opening.serve(c.queue)
+		c.makeLook()
+		serves.end()
 	}
 }
 
 // Stopped reports whether Stop was called.
 func (s *Sequencer) Stopped() bool {
-	s.mon.opening.use()
-	return s.words.stopped.Load() != 0
+	s.opening.use()
+	return sequencerTurns(s.words.turns.Load()).stopped()
 }
 
-// ResetTo sets the counter to v, which may be lower, and reports whether it did. It does nothing
-// while there are waiters. It does not undo a Stop.
-func (s *Sequencer) ResetTo(v uint64) bool { return s.reset(v) }
+// ResetTo ends all waits as CancelWaiters does, sets the counter to v, which may be lower, and
+// reports whether it had another value. It does not undo a Stop. If another process counts meanwhile, its
+// count may be lost.
+func (s *Sequencer) ResetTo(v uint64) bool {
+	s.opening.use()
+	race.ReleaseMerge(s.key)
+	s.words.turns.Add(uint64(turnsOne))
+	crashpoint.Hit("sequencer.cancel.marked")
+	// sync(sequencer.count): release
+	// lin: ResetTo takes effect here.
+	was := s.words.value.Swap(v)
+	crashpoint.Hit("sequencer.reset.stored")
+	s.endWaits()
+	return was != v
+}
 
 // SequencerState is the result of State.
 type SequencerState struct {
 	Value   uint64 // the counter
 	Stopped bool   // Stop was called
-	Waiting bool   // there are waiters
+	Waiting bool   // there are waiters; a call that is about to give up may count
 	Next    uint64 // a lower bound of the tokens that are waited for, if there are waiters
 }
 
 // State reads s without locking it. The answer may be out of date when it returns.
 func (s *Sequencer) State() SequencerState {
-	s.mon.opening.use()
-	st := SequencerState{Value: s.words.value.Load(), Stopped: s.Stopped(), Waiting: s.words.root.Load() != 0}
-	if st.Waiting {
-		st.Next = ^s.words.next.Load()
+	st := SequencerState{Value: s.Value(), Stopped: s.Stopped()}
+	ahead, announced := s.words.next(st.Value)
+	if st.Waiting = announced && len(s.a.WaitsOf(s.object)) > 0; st.Waiting {
+		st.Next = st.Value + ahead
 	}
 	return st
 }
@@ -214,14 +305,14 @@ func (st SequencerState) String() string {
 // SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
 // learn the bound from experience; if d is negative, they never spin.
 func (s *Sequencer) SetSpin(d time.Duration) {
-	s.mon.opening.use()
-	s.words.mon.spin.Store(spinField(d))
+	s.opening.use()
+	s.words.spin.Store(spinField(d))
 }
 
 // Spin is the value of the last SetSpin.
 func (s *Sequencer) Spin() time.Duration {
-	s.mon.opening.use()
-	return spinOf(s.words.mon.spin.Load())
+	s.opening.use()
+	return spinOf(s.words.spin.Load())
 }
 
 // Offset is the place of the Sequencer in its arena, for SequencerAt in another process.
@@ -229,31 +320,4 @@ func (s *Sequencer) Offset() arena.Offset { return s.object.Offset }
 
 // Close closes this handle on the Sequencer, and no other. Calls that wait through it end with an
 // error that Is ErrClosed. A second Close is an error that Is ErrClosed.
-func (s *Sequencer) Close() error {
-	return s.mon.opening.close("sequencer.close")
-}
-
-// What the reaper and tools call.
-
-func repairSequencer(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	if o.Size >= sequenceBytes {
-		repairMonitor(buildSequencer(a, o, true).mon, dead)
-	}
-}
-
-func checkSequencer(a *arenakernel.Arena, o arenakernel.Object) error {
-	if o.Size < sequenceBytes {
-		return wrongKind("sequencer.check", o, sequencerKind, sequencerVersion)
-	}
-	return checkSequence(buildSequence(a, o, "sequencer.check", true))
-}
-
-func checkSequence(q *sequence) error {
-	if err := checkMutexWords(q.object, &q.words.mon.queueLock); err != nil {
-		return err
-	}
-	if n := q.words.stopped.Load(); n > 1 {
-		return q.mon.fail(q.op, shmsync.ErrCorrupt, nil, fmt.Sprintf("its mark of a stop is %d", n))
-	}
-	return nil
-}
+func (s *Sequencer) Close() error { return s.opening.close("sequencer.close") }

@@ -103,6 +103,8 @@ func (s *sequencerStage) perform(o order, a *answer) error {
 		a.OK = q.Stopped()
 	case "reset":
 		a.OK = q.ResetTo(o.Token)
+	case "look":
+		prims.LookAt(s.a, q.Offset())
 	case "string":
 		a.Text = q.String()
 	default:

@@ -4,41 +4,43 @@ package prims
 
 import "testing"
 
-// Faults that a sequence could have.
+// Mistakes that a Sequencer could have.
 const (
-	sequenceNoSecondCheck bug = "a waiter does not look again after it has announced its token"
-	sequencePlainNext     bug = "a waiter announces its token by a plain store"
-	sequencePlainCount    bug = "a count is a plain store"
-	sequenceLooksFirst    bug = "who counts looks for a token, and then counts"
-	sequenceNextTooFar    bug = "who resolves forgets those who stay"
-	sequenceReapSilent    bug = "a reap does not resolve"
-	sequenceReapWakesNone bug = "a reap does not wake those whose wait is over"
+	mqNoSecondLook      bug = "a waiter does not look at the counter after its announcement"
+	mqSleepsAnyway      bug = "a waiter sleeps without a look at the word that it has announced"
+	mqOverwrites        bug = "a waiter replaces an announced token that is nearer"
+	mqNoHelp            bug = "a waiter announces over a word that is due"
+	mqLooksFirst        bug = "a process looks at the cell and then counts"
+	mqReachedOnly       bug = "a count is due only if it is the announced token"
+	mqJumpLikeAny       bug = "a jump beyond the field is looked at like any other"
+	mqHitGivesUp        bug = "a count whose CAS fails leaves the cell to others"
+	mqSilent            bug = "a count wakes nobody"
+	mqWokenIsDone       bug = "a waiter that is woken returns"
+	mqReapSilent        bug = "a reaper does not wake"
+	mqReapsTheSleeping  bug = "a reaper wakes, and does not change the word of one that is about to sleep"
+	mqNoCheck           bug = "waiters do not look by themselves"
+	mqCheckIsLazy       bug = "a check does not make a change that is due"
+	mqCheckForgetsTurns bug = "a check does not ask whether all waits were ended"
 )
 
-// Counts, waiters for different tokens, and waits that are given up.
-func TestModelSequence(t *testing.T) {
-	bugs := []bug{sequenceNoSecondCheck, sequencePlainNext, sequencePlainCount, sequenceLooksFirst}
-	one := sequenceModel{waiters: 1, counters: 1, tokens: 1}
-	two := sequenceModel{waiters: 2, counters: 1, tokens: 2}
-	quit := sequenceModel{waiters: 2, counters: 2, tokens: 2, giveUp: true}
-	three := sequenceModel{waiters: 3, counters: 1, tokens: 3}
+// Processes count, end all waits, and set the counter back; others wait for tokens of one cell. A process dies, or
+// stops for ever, at any step. Each wait that is over at some moment ends, and no other.
+func TestModelSequencer(t *testing.T) {
 	requireModels(t, []exploration{
-		{"one and one", small, one.explore, bugs},
-		{"two and one", small, two.explore, append(bugs, sequenceNextTooFar)},
-		{"two and two, giving up", medium, quit.explore, nil},
-		{"three and one", large, three.explore, nil},
-	})
-}
-
-// Deaths at each step of counters and of waiters.
-func TestModelSequenceDeath(t *testing.T) {
-	bugs := []bug{sequenceReapSilent, sequenceReapWakesNone}
-	one := sequenceModel{waiters: 1, counters: 1, tokens: 1, kills: 1}
-	two := sequenceModel{waiters: 2, counters: 1, tokens: 2, kills: 1, giveUp: true}
-	both := sequenceModel{waiters: 2, counters: 2, tokens: 2, kills: 2}
-	requireModels(t, []exploration{
-		{"one and one", small, one.explore, nil},
-		{"two and one", small, two.explore, bugs},
-		{"two and two, two deaths", large, both.explore, bugs},
+		{"a count, two tokens", small, sequencerModel{threads: []string{"1", "a", "c"}, cancel: true}.explore, []bug{
+			mqNoSecondLook, mqSleepsAnyway, mqOverwrites, mqLooksFirst, mqSilent, mqWokenIsDone,
+		}},
+		{"two count", small, sequencerModel{threads: []string{"11", "1", "c"}}.explore, []bug{mqLooksFirst, mqNoSecondLook}},
+		{"past a token", small, sequencerModel{threads: []string{"2", "a", "d"}}.explore, []bug{mqNoHelp}},
+		{"to a token and past one", small, sequencerModel{threads: []string{"2", "a", "b"}}.explore, []bug{mqHitGivesUp}},
+		{"the field wraps", small, sequencerModel{threads: []string{"131", "j", "l"}, first: 7}.explore, []bug{mqReachedOnly, mqSilent}},
+		{"a jump beyond the field", small, sequencerModel{threads: []string{"9", "b", "k"}}.explore, []bug{mqJumpLikeAny}},
+		{"the waits are ended", small, sequencerModel{threads: []string{"C1", "b", "c"}}.explore, []bug{mqSleepsAnyway}},
+		{"the counter is set back", small, sequencerModel{threads: []string{"1R1", "f", "a"}, first: 4}.explore, []bug{mqSleepsAnyway}},
+		{"a death", small, sequencerModel{threads: []string{"1", "1", "b"}, kills: 1}.explore, []bug{mqReapSilent, mqReapsTheSleeping}},
+		{"a stop", small, sequencerModel{threads: []string{"11", "1", "b"}, stops: true}.explore, []bug{mqNoCheck, mqCheckIsLazy}},
+		{"a stop in the end of the waits", small, sequencerModel{threads: []string{"C", "b", "c"}, stops: true}.explore, []bug{mqCheckForgetsTurns}},
+		{"a stop, and back", medium, sequencerModel{threads: []string{"1R", "2", "b"}, stops: true}.explore, []bug{mqNoCheck}},
+		{"a stop and a death", medium, sequencerModel{threads: []string{"12", "1", "c"}, stops: true, kills: 1}.explore, []bug{mqNoCheck}},
 	})
 }

@@ -5,7 +5,6 @@ package prims_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -122,7 +121,7 @@ func TestSequencerCrowd(t *testing.T) {
 	require.Equal(t, n/2, r.Waiting)
 	start := time.Now()
 	s.Advance(uint64(n / 2))
-	require.Equal(t, n/4, prims.Queued(a, s.Offset()), fmt.Sprint(s))
+	eventually(t, "a quarter has ended", s.String, func() bool { return prims.Queued(a, s.Offset()) == n/4 })
 	t.Logf("a quarter ended in %v", time.Since(start).Round(time.Millisecond))
 	for s.Value() < uint64(n) {
 		s.Increment()
@@ -133,8 +132,8 @@ func TestSequencerCrowd(t *testing.T) {
 	require.Equal(t, []int{n / 2, n / 2}, []int{r.Got, r.Canceled})
 	p.WaitExit(t)
 	alone(t, a, 1)
-	// Each process may have waited for the queue lock. Its poller node stays on the list.
+	// The process had a poller node for each cell. They stay on the lists.
 	require.Zero(t, ownNodes(a))
-	require.LessOrEqual(t, a.Stats().PollerNodes, uint64(2))
+	require.LessOrEqual(t, a.Stats().PollerNodes, uint64(16))
 	sound(t, a)
 }

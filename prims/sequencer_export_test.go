@@ -11,11 +11,17 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// Overdue reports whether waits of s are to be ended.
-func (s *Sequencer) Overdue() bool { return s.overdue() }
+// Announced reports whether a waiter has announced itself.
+func (s *Sequencer) Announced() bool {
+	_, announced := s.words.next(s.words.value.Load())
+	return announced
+}
 
-// LatchFree reports whether nobody holds the queue lock of s.
-func (s *Sequencer) LatchFree() bool { return s.words.mon.queueLock.owner.Load() == 0 }
+// Overdue reports whether waiters of s have to look.
+func (s *Sequencer) Overdue() bool {
+	ahead, announced := s.words.next(s.words.value.Load())
+	return announced && ahead == 0
+}
 
 // LatchFree reports whether nobody holds the queue lock of e.
 func (e *Event) LatchFree() bool {
@@ -101,95 +107,45 @@ func Scribble(a *arena.Arena, o arenakernel.Object, at uint64, b []byte) {
 	}
 }
 
-// Drain takes all waits of s off, and gives their tokens in the order in which they
-// would have ended.
-func (s *Sequencer) Drain() (tokens []uint64) {
-	if err := s.mon.enter(nil); err != nil {
-		panic(err)
-	}
-	defer s.mon.leave(nil)
-	last := uint64(0)
-	for w, ok := s.waits.first(); ok; w, ok = s.waits.first() {
-		t := w.Wanted().Load()
-		if n := len(tokens); n > 0 && tokens[n-1] == t && w.Stamp().Load() < last {
-			panic("not in order of arrival")
+// Look makes the periodic check of s.
+func (s *Sequencer) Look() {
+	for i := range s.cells {
+		if c := s.cells[i].Load(); c != nil {
+			c.check()
 		}
-		last = w.Stamp().Load()
-		tokens = append(tokens, t)
-		s.detach(w)
-		s.mon.releaseNode(w)
 	}
-	return tokens
 }
 
-// HeapWalk puts waits in and takes the first or any off, up to most at a time, and
-// compares with what a slice says. Ranks and links are checked after each step.
-func (s *Sequencer) HeapWalk(rounds, most int) error {
-	r := rand.New(rand.NewPCG(uint64(rounds), 1))
-	waits := map[*Pending]uint64{}
-	for round := range rounds {
-		switch n := r.IntN(10); {
-		case n < 5 && len(waits) < most:
-			t := s.Value() + 1 + r.Uint64N(50)
-			waits[s.WaitAsync(t)] = t
-		case n < 9:
-			for p := range waits { // any
-				if !p.Cancel() {
-					return fmt.Errorf("round %d: a wait for %d had ended at %d", round, waits[p], s.Value())
-				}
-				delete(waits, p)
-				break
-			}
-		default:
-			v := s.Value() + r.Uint64N(3)
-			s.Advance(v)
-			for p, t := range waits {
-				if t <= v {
-					if err := p.Wait(); err != nil {
-						return err
-					}
-					delete(waits, p)
-				}
-			}
-		}
-		if err := s.checkHeap(len(waits)); err != nil {
-			return fmt.Errorf("round %d: %w", round, err)
-		}
+// LookAt makes the periodic checks of all handles of this process on the Sequencer at off.
+func LookAt(a *arena.Arena, off arena.Offset) {
+	handles.Lock()
+	var all []*Sequencer
+	for _, h := range handles.of[(*arenakernel.Arena)(a).Segment()][off].open {
+		all = append(all, h.(*Sequencer))
 	}
-	for p := range waits {
-		p.Cancel()
+	handles.Unlock()
+	for _, s := range all {
+		s.Look()
 	}
-	return s.checkHeap(0)
 }
 
-func (s *Sequencer) checkHeap(want int) (err error) {
-	if err := s.mon.enter(nil); err != nil {
-		return err
-	}
-	defer s.mon.leave(nil)
-	n := 0
-	s.waits.each(func(w wait) bool {
-		n++
-		l := heapLinksOf(w)
-		r := heapRanksOf(w)
-		if r.left() < r.right() {
-			err = fmt.Errorf("ranks %d and %d", r.left(), r.right())
+// Heap checks the heaps of this process, and returns how many waits are in them.
+func (s *Sequencer) Heap() (n int, err error) {
+	for i := range s.cells {
+		c := s.cells[i].Load()
+		if c == nil {
+			continue
 		}
-		for off, rank := range map[arena.Offset]uint8{l.left(): r.left(), l.right(): r.right()} {
-			below, ok := s.mon.node(off)
-			if ok && (heapUp(below) != w.off || !before(w, below)) {
-				err = fmt.Errorf("%v below %v", below.off, w.off)
-			}
-			if l.left() != l.right() && rankOf(below) != rank {
-				err = fmt.Errorf("rank %d, and it is said to be %d", rankOf(below), rank)
+		c.mu.Lock()
+		for k, w := range c.waits {
+			if up := (k - 1) / 2; w.place != k || w.token%sequencerCells != uint64(i) || k > 0 && c.waits.Less(k, up) {
+				err = fmt.Errorf("cell %d: %+v at place %d", i, w, k)
 			}
 		}
-		return err == nil
-	})
-	if err == nil && (n != want || s.mon.broken.Load()) {
-		err = fmt.Errorf("%d waits, want %d; broken %v", n, want, s.mon.broken.Load())
+		n += len(c.waits)
+		c.mu.Unlock()
 	}
-	return err
+	return n, err
 }
 
 // QueuedWaits is Queued for s.
@@ -227,13 +183,10 @@ func ScribbleNodes(a *arena.Arena, o arenakernel.Object, r *rand.Rand) {
 
 // LookAll makes the periodic checks, which are otherwise made ten times a second.
 func LookAll(s *Sequencer, auto, gate *Event) {
-	s.check()
+	s.Look()
 	auto.auto.check()
 	gate.manual.check()
 }
-
-// Arrivals is how many waits were ever queued in s.
-func (s *Sequencer) Arrivals() uint64 { return s.mon.words.arrivals.Load() }
 
 // Arrivals is how many waits were ever queued in e.
 func (e *Event) Arrivals() uint64 { return e.auto.mon.words.arrivals.Load() }

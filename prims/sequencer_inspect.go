@@ -7,25 +7,35 @@ import (
 )
 
 func inspectSequencer(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
-	w, err := arenakernel.TryAt[sequenceWords](a, o.Body)
+	w, err := arenakernel.TryAt[sequencerWords](a, o.Body)
 	if err != nil {
 		return unreadable(a, o, err)
 	}
 	i := inspect(a, o)
-	i.State = fmt.Sprintf("counter %d", w.value.Load())
-	i.sequence(w)
-	i.waitsFor("token", nil)
-	return i.Inspection
-}
-
-// sequence adds the words of a sequence.
-func (i *inspection) sequence(w *sequenceWords) {
-	if w.stopped.Load() != 0 {
+	v, t := w.value.Load(), sequencerTurns(w.turns.Load())
+	i.State = fmt.Sprintf("counter %d", v)
+	if t.stopped() {
 		i.State += ", stopped"
 	}
-	i.word("value", w.value.Load(), "%d", w.value.Load())
-	if n := w.next.Load(); n != 0 {
-		i.word("next", n, "the smallest token waited for is %d, or more", ^n)
+	i.Counts, i.Spin = countsOf(a, &w.counts).tell(), spinText(w.spin.Load())
+	i.word("value", v, "%d", v)
+	if t != 0 {
+		i.word("turns", uint64(t), "waits were ended %d times", t/turnsOne)
 	}
-	i.monitor(w.mon.places())
+	if ahead, announced := w.next(v); announced {
+		i.State += fmt.Sprintf(", waited for %d or more", v+ahead)
+	}
+	for k := range w.cells {
+		s := tokenCellState(w.cells[k].state.Load())
+		if !s.announced() {
+			continue
+		}
+		i.word(fmt.Sprintf("cell %d", k), uint64(s), "%v", s)
+		if !s.due(v) {
+			at := w.places(k).stateOff
+			i.waits(waitsOn(at, at+tokenCellPollerOff), fmt.Sprintf("token %d or more", v+uint64(s.ahead(v))), nil)
+		}
+	}
+	i.waits(func(*arenakernel.Wait) bool { return true }, "token", nil)
+	return i.Inspection
 }

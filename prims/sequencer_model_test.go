@@ -3,435 +3,352 @@
 package prims
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a sequence. The heap is a set of waiters, a bit each, which
-// only the holder of the queue lock looks at; the truth behind it are the nodes.
 const (
-	qValue     = iota
-	seqQNext   // the word next: the complement of a token
-	qQueueLock // 0, or the number of the thread that holds it + 1
-	qHeap
-	qNode // the nodes, one word each from here on
+	mqThreads = 4
+	mqRange   = 8 // of the field next; the whole counter is larger
+	mqFar     = 2 // how far ahead a token can be announced
 )
 
-// The states of a node.
-const (
-	seqQIdle uint8 = iota
-	qQueued
-	qAsleep
-	qLeft
-	qResolved
-)
-
-// The registers of a thread.
-const (
-	rqToken   = iota
-	rqSeen    // the value that it has seen
-	rqWakes   // the waiters that it has to wake, one bit each
-	rqThen    // where it goes on with the queue lock
-	rqAfter   // where it goes on after the wakes
-	rqResolve // whether it resolves
-)
-
-// The steps of a thread.
-const (
-	qsIdle uint8 = iota
-	qsLook
-	qsLookNextFirst
-	qsEnter
-	qsReplayClear
-	qsReplayFill
-	qsCheckLocked
-	qsQueue
-	qsLink
-	qsAnnounce
-	qsSecondCheck
-	qsResolveLook
-	qsResolveOne
-	qsResolveNext
-	qsLeave
-	qsWake
-	qsSleep
-	qsGiveUp
-	qsUnlink
-	qsCount
-	qsLookNext
-	qsFence
-	qsReap
-	qsWakeAll
-	qsReaped
-)
-
-// sequenceModel is a sequence, its waiters, and its counters.
-type sequenceModel struct {
-	waiters, counters int
-	tokens            int // the greatest token
-	giveUp            bool
-	kills             int
-
-	bug bug
+// mqCell is a tokenCellState. All tokens are of one cell.
+type mqCell struct {
+	seq       uint8
+	announced bool
+	next      uint8
 }
 
-func (m sequenceModel) explore(b bug) model.Result {
+func (c mqCell) ahead(v uint8) uint8 { return (c.next - v) % mqRange }
+func (c mqCell) due(v uint8) bool    { return c.announced && (c.ahead(v) == 0 || c.ahead(v) > mqFar) }
+
+// mqThread is a goroutine in a process of its own, with the periodic check of that process.
+type mqThread struct {
+	pc     uint8
+	cell   mqCell // the word that it has read
+	value  uint8  // the counter that it has read, or made
+	jump   uint8  // by how much it has raised the counter
+	at     uint8  // how many operations it has done
+	turns  uint8  // when its wait began
+	token  uint8  // that it waits for
+	seq    uint8  // the sequence on which it sleeps
+	looked uint8  // the sequence at its last periodic check, plus 1
+	ended  uint8  // the turns at its last periodic check
+	checks bool   // a check is about to wake
+	dead   bool
+	over   bool // its wait was over at some moment
+}
+
+type mqState struct {
+	value, turns uint8
+	cell         mqCell
+	wrong        string
+	stopped      uint8 // thread + 1
+	kills        uint8
+	owes         bool // a process has died and was not reaped
+	thread       [mqThreads]mqThread
+}
+
+// The steps.
+const (
+	mqIdle uint8 = iota
+	mqEnded
+	mqCount    // the next operation
+	mqLook     // looks at the cell after a count
+	mqHit      // changes the word of the cell
+	mqWake     // wakes all
+	mqTurned   // has ended the waits, and sets the counter or makes all look
+	mqMakeLook // makes all look
+	mqTurnHit  // changes the word
+	mqTurnWake // wakes all
+	mqBegin    // begins a wait
+	mqRead     // reads the cell
+	mqValue    // reads the counter
+	mqHelp     // makes a change that is due
+	mqHelpWake // wakes all
+	mqAnnounce // announces its token
+	mqAgain    // looks at the counter once more
+	mqSleep    // goes to sleep
+	mqAsleep   // sleeps
+)
+
+// sequencerModel is a cell of a Sequencer. Each thread has a string of operations: a digit raises the counter by so
+// much, C ends all waits, and R ends them and makes the counter 0. A string of one small letter waits: a for the
+// counter 1, b for 2, and so on.
+type sequencerModel struct {
+	threads []string
+	first   uint8 // the counter at first
+	kills   uint8
+	stops   bool
+	cancel  bool
+	bug     bug
+}
+
+func (m sequencerModel) explore(b bug) model.Result {
 	m.bug = b
-	y := model.System{
-		Kills: m.kills, Spurious: true,
-		Check: m.check, MaySleep: m.maySleep, Show: m.show,
-		Done: func(s *model.Sys) bool { return !m.unreaped(s) },
+	var first []mqState
+	for _, old := range []mqCell{{}, {announced: true, next: (m.first + 1) % mqRange}, {announced: true, next: (m.first + mqRange - 1) % mqRange}} {
+		s := mqState{value: m.first, cell: old} // a wait that was given up may have announced a token
+		for i, ops := range m.threads {
+			t := &s.thread[i]
+			if t.pc = mqCount; ops[0] >= 'a' {
+				t.pc, t.token = mqBegin, ops[0]-'a'+1
+			}
+		}
+		first = append(first, s)
 	}
-	for i := range m.waiters {
-		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("W", i), Process: i, Run: m.wait, Mortal: m.kills > 0})
-	}
-	for i := range m.counters {
-		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("C", i), Process: m.waiters + i, Run: m.count, Mortal: m.kills > 0})
-	}
-	if m.kills > 0 {
-		y.Threads = append(y.Threads, model.ThreadSpec{Name: "reaper", Process: model.Threads - 1, Run: m.reap})
-	}
-	return y.Explore()
+	spec := model.Spec[mqState]{Init: first, Next: m.next, Check: m.check, Done: m.done, Show: m.show, Limit: 1 << 22}
+	return spec.Explore()
 }
 
-// complement is a token as the word next stores it: inverted, so that 0 means that nobody waits.
-func complement(token uint8) uint8 { return ^token }
+func (m *sequencerModel) show(s *mqState) string { return fmt.Sprintf("%+v", *s) }
 
-func (m *sequenceModel) check(s *model.Sys) error { return nil }
-
-// maySleep: its token has not come.
-func (m *sequenceModel) maySleep(s *model.Sys, i int) bool {
-	return s.Mem[qValue] < s.Thread[i].R[rqToken]
+func (m *sequencerModel) check(s *mqState) error {
+	if s.wrong != "" {
+		return errors.New(s.wrong)
+	}
+	return nil
 }
 
-func (m *sequenceModel) show(s *model.Sys) string {
-	return fmt.Sprintf("value %d, next %d, latch %d, heap %b, nodes %v", s.Mem[qValue], ^s.Mem[seqQNext], s.Mem[qQueueLock], s.Mem[qHeap], s.Mem[qNode:qNode+m.waiters])
-}
+// isOver reports whether the wait of t is over.
+func (s *mqState) isOver(t *mqThread) bool { return s.value >= t.token || s.turns != t.turns }
 
-func (m *sequenceModel) unreaped(s *model.Sys) bool {
-	for p, l := range s.Life {
-		if l != model.Alive && s.Ghost[0]&(1<<p) == 0 {
+// resets reports whether a thread is about to set the counter back: what others count meanwhile may be lost.
+func (m *sequencerModel) resets(s *mqState) bool {
+	for i, ops := range m.threads {
+		if t := &s.thread[i]; t.pc == mqTurned && ops[t.at-1] == 'R' {
 			return true
 		}
 	}
 	return false
 }
 
-func set(x *model.Exec, w int, v uint8) { x.Update(w, func(uint8) uint8 { return v }) }
-
-// locked are the steps that everybody has in common. It reports whether it did one.
-func (m *sequenceModel) locked(x *model.Exec) bool {
-	switch x.PC() {
-	case qsEnter:
-		x.Say("takes the queue lock")
-		switch owner := x.Load(qQueueLock); {
-		case owner == 0:
-			x.CAS(qQueueLock, 0, uint8(x.Me+1))
-			x.Goto(*x.R(rqThen))
-		case m.gone(x, owner):
-			x.Say("takes the queue lock after a death")
-			x.CAS(qQueueLock, owner, uint8(x.Me+1))
-			x.Goto(qsReplayClear)
+// done: each thread has ended, but for one that is stopped or dead, and a wait that was never over.
+func (m *sequencerModel) done(s *mqState) bool {
+	for i := range m.threads {
+		t := &s.thread[i]
+		switch {
+		case s.stopped == uint8(i+1), t.dead, t.pc == mqEnded:
+		case t.pc == mqAsleep && !t.over:
 		default:
-			refence(x, int(owner-1))
+			return false
 		}
-	case qsReplayClear:
-		x.Say("clears the heap")
-		set(x, qHeap, 0)
-		set(x, seqQNext, ^uint8(0))
-		x.Goto(qsReplayFill)
-	case qsReplayFill:
-		x.Say("fills the heap")
-		set(x, qHeap, m.there(x))
-		// The purpose of the caller comes after the resolve.
-		*x.R(rqResolve) = 1
-		x.Goto(*x.R(rqThen))
-	case qsResolveLook:
-		x.Say("resolves: reads the value")
-		*x.R(rqSeen) = x.Load(qValue)
-		x.Goto(qsResolveOne)
-	case qsResolveOne:
-		heap := x.Load(qHeap)
-		x.Goto(qsResolveNext)
-		for i := range m.waiters {
-			if heap&(1<<i) != 0 && x.Thread[i].R[rqToken] <= *x.R(rqSeen) {
-				x.Say(fmt.Sprintf("ends the wait of W%d", i))
-				set(x, qHeap, heap&^(1<<i))
-				node := x.Load(qNode + i)
-				if node == qAsleep {
-					*x.R(rqWakes) |= 1 << i
-				}
-				if node == qQueued || node == qAsleep {
-					set(x, qNode+i, qResolved)
-				}
-				x.Goto(qsResolveOne)
-				return true
-			}
-		}
-		x.Say("finds no more")
-	case qsResolveNext:
-		x.Say("stores next")
-		next := uint8(0)
-		for i := range m.waiters {
-			if x.Load(qHeap)&(1<<i) != 0 {
-				next = max(next, complement(x.Thread[i].R[rqToken]))
-			}
-		}
-		if m.bug == sequenceNextTooFar {
-			next = 0
-		}
-		set(x, seqQNext, next)
-		x.Goto(qsLeave)
-	case qsLeave:
-		if *x.R(rqResolve) != 0 {
-			x.Say("has replayed, and resolves")
-			*x.R(rqResolve) = 0
-			x.Goto(qsResolveLook)
-			break
-		}
-		x.Say("leaves the queue lock")
-		set(x, qQueueLock, 0)
-		x.Goto(qsWake)
-	case qsWake:
-		wakes := x.R(rqWakes)
-		x.Goto(*x.R(rqAfter))
-		for i := range m.waiters {
-			if *wakes&(1<<i) != 0 {
-				x.Say(fmt.Sprintf("wakes W%d", i))
-				*wakes &^= 1 << i
-				x.Wake(qNode+i, 1)
-				x.Goto(qsWake)
-				return true
-			}
-		}
-		x.Say("has nobody to wake")
-		m.atEnd(x)
-	default:
-		return false
 	}
 	return true
 }
 
-// refence is the step of a waiter for a queue lock that thread owner holds: if that is
-// dying, its reaper fences it.
-func refence(x *model.Exec, owner int) {
-	if x.Process() != model.Threads-1 || x.LifeOf(owner) != model.Condemned {
-		x.Disable()
-		return
+func (m *sequencerModel) next(s *mqState, emit func(model.Step[mqState])) {
+	emitNoted := func(to mqState, what, by string, optional bool) {
+		for i := range m.threads { // a wait that is over ends, even if the counter goes back
+			if t := &to.thread[i]; t.pc > mqBegin {
+				t.over = t.over || to.turns != t.turns || to.value >= t.token && !m.resets(&to)
+			}
+		}
+		emit(model.Step[mqState]{To: to, Label: what, By: by, Optional: optional})
 	}
-	x.Say("fences the holder of the queue lock")
-	x.Membarrier()
+	env := func(what string, optional bool, f func(to *mqState)) {
+		to := *s
+		f(&to)
+		emitNoted(to, what, "kernel", optional)
+	}
+	if s.owes {
+		env("reaps", false, func(to *mqState) {
+			to.owes = false
+			if m.bug != mqReapsTheSleeping {
+				to.cell = mqCell{seq: to.cell.seq + 1}
+			}
+			if m.bug != mqReapSilent {
+				m.wake(to)
+			}
+		})
+	}
+	for i := range m.threads {
+		t := &s.thread[i]
+		if s.stopped == uint8(i+1) || t.dead || t.pc == mqEnded {
+			continue
+		}
+		if s.kills < m.kills {
+			env(fmt.Sprintf("kills thread %d", i), true, func(to *mqState) {
+				to.kills++
+				to.owes, to.thread[i] = true, mqThread{dead: true}
+			})
+		}
+		if m.stops && s.stopped == 0 {
+			env(fmt.Sprintf("stops thread %d for ever", i), true, func(to *mqState) { to.stopped = uint8(i + 1) })
+		}
+		if m.cancel && t.pc == mqAsleep {
+			env(fmt.Sprintf("ends the context of thread %d", i), true, func(to *mqState) { to.thread[i] = mqThread{pc: mqEnded} })
+		}
+		do := func(what string, f func(to *mqState, t *mqThread)) {
+			to := *s
+			f(&to, &to.thread[i])
+			emitNoted(to, what, fmt.Sprint("thread ", i), false)
+		}
+		if t.pc != mqAsleep {
+			do("does", func(to *mqState, t *mqThread) { m.step(to, i, t) })
+		}
+		m.stepCheck(s, t, do)
+	}
 }
 
-// atEnd forgets what a thread that is idle need not know.
-func (m *sequenceModel) atEnd(x *model.Exec) {
-	if x.PC() == qsIdle {
-		m.idle(x)
+// stepCheck is a periodic check, where it does something. Without a stop nothing may rely on it.
+func (m *sequencerModel) stepCheck(s *mqState, t *mqThread, do func(string, func(*mqState, *mqThread))) {
+	switch {
+	case !m.stops || m.bug == mqNoCheck:
+	case t.checks:
+		do("wakes what its check has found", func(to *mqState, t *mqThread) {
+			t.checks = false
+			m.wake(to)
+		})
+	case t.pc != mqAsleep:
+	case s.cell.due(s.value) && m.bug != mqCheckIsLazy:
+		do("makes a change that is due", func(to *mqState, t *mqThread) {
+			to.cell = mqCell{seq: to.cell.seq + 1}
+			t.checks = true
+		})
+	case t.ended != s.turns && m.bug != mqCheckForgetsTurns, t.looked != s.cell.seq+1, !s.cell.announced:
+		do("checks", func(to *mqState, t *mqThread) { t.looked, t.ended, t.checks = to.cell.seq+1, to.turns, true })
 	}
 }
 
-func (m *sequenceModel) idle(x *model.Exec) {
-	for r := range model.Registers {
-		*x.R(r) = 0
-	}
-	x.Idle()
-}
-
-func (m *sequenceModel) gone(x *model.Exec, owner uint8) bool { return m.dead(x, int(owner-1)) }
-
-func (m *sequenceModel) dead(x *model.Exec, thread int) bool { return x.LifeOf(thread) == model.Gone }
-
-// there is the set of those whose nodes are on a queue.
-func (m *sequenceModel) there(x *model.Exec) (heap uint8) {
-	for i := range m.waiters {
-		switch x.Load(qNode + i) {
-		case qQueued, qAsleep, qLeft:
-			if !m.dead(x, i) {
-				heap |= 1 << i
+func (m *sequencerModel) wake(s *mqState) {
+	for i := range s.thread {
+		if t := &s.thread[i]; t.pc == mqAsleep {
+			if t.pc = mqRead; m.bug == mqWokenIsDone {
+				m.ends(s, t)
 			}
 		}
 	}
-	return heap
 }
 
-// wait is Wait.
-func (m *sequenceModel) wait(x *model.Exec) {
-	token, node := x.R(rqToken), qNode+x.Me
-	if m.locked(x) {
-		return
+// ends ends a wait.
+func (m *sequencerModel) ends(s *mqState, t *mqThread) {
+	if !s.isOver(t) {
+		s.wrong = "a wait has ended before it was over"
 	}
-	switch x.PC() {
-	case qsIdle:
-		x.Say("calls Wait")
-		*token = uint8(x.Choose(m.tokens) + 1)
-		x.Goto(qsLook)
-	case qsLook:
-		x.Say("looks at the value")
-		*x.R(rqThen), *x.R(rqAfter) = qsCheckLocked, qsSleep
-		x.Goto(qsEnter)
-		if x.Load(qValue) >= *token {
-			m.idle(x)
+	*t = mqThread{pc: mqEnded}
+}
+
+// hits is the change of the word of a cell that was read as c. It reports whether somebody has to be woken.
+func (m *sequencerModel) hits(s *mqState, c mqCell) (ok, wakes bool) {
+	if s.cell != c {
+		return false, false
+	}
+	s.cell = mqCell{seq: c.seq + 1}
+	return true, c.announced
+}
+
+func (m *sequencerModel) step(s *mqState, i int, t *mqThread) {
+	switch ops := m.threads[i]; t.pc {
+	case mqCount:
+		if int(t.at) == len(ops) {
+			*t = mqThread{pc: mqEnded}
+			return
 		}
-	case qsCheckLocked:
-		x.Say("looks again")
-		x.Goto(qsQueue)
-		if x.Load(qValue) >= *token {
-			*x.R(rqAfter) = qsIdle
-			x.Goto(qsLeave)
-		}
-	case qsQueue:
-		x.Say("marks its node")
-		set(x, node, qQueued)
-		x.Goto(qsLink)
-	case qsLink:
-		x.Say("links its node")
-		set(x, qHeap, x.Load(qHeap)|1<<x.Me)
-		x.Goto(qsAnnounce)
-	case qsAnnounce:
-		x.Say("announces its token")
-		next := max(x.Load(seqQNext), complement(*token))
-		if m.bug == sequencePlainNext {
-			x.Store(seqQNext, next)
-		} else {
-			set(x, seqQNext, next)
-		}
-		x.Goto(qsSecondCheck)
-		if m.bug == sequenceNoSecondCheck {
-			x.Goto(qsLeave)
-		}
-	case qsSecondCheck:
-		x.Say("looks a second time")
-		x.Goto(qsLeave)
-		if x.Load(qValue) >= *token {
-			x.Goto(qsResolveLook)
-		}
-	case qsSleep:
-		switch x.Load(node) {
-		case qResolved:
-			x.Say("comes back")
-			set(x, node, seqQIdle)
-			m.idle(x)
-		case qQueued:
-			x.Say("goes to sleep")
-			x.CAS(node, qQueued, qAsleep)
+		switch op := ops[t.at]; op {
+		case 'C', 'R':
+			s.turns++
+			t.pc = mqTurned
 		default:
-			x.Say("sleeps")
-			quit := uint8(0)
-			if m.giveUp {
-				quit = qsGiveUp
+			if m.bug == mqLooksFirst && t.jump == 0 {
+				t.cell, t.jump = s.cell, op-'0'
+				return
 			}
-			x.Sleep(qsSleep, quit, model.Wait{Word: node, Value: qAsleep})
+			t.jump = op - '0'
+			s.value += t.jump
+			t.value, t.pc = s.value, mqLook
 		}
-	case qsGiveUp:
-		x.Say("gives up")
-		x.Goto(qsSleep)
-		if x.CAS(node, qAsleep, qLeft) {
-			*x.R(rqThen), *x.R(rqAfter) = qsUnlink, qsIdle
-			x.Goto(qsEnter)
+		t.at++
+	case mqLook:
+		if m.bug != mqLooksFirst {
+			t.cell = s.cell
 		}
-	case qsUnlink:
-		x.Say("unlinks its node")
-		set(x, qHeap, x.Load(qHeap)&^(1<<x.Me))
-		set(x, node, seqQIdle)
-		x.Goto(qsResolveLook)
-	}
-}
-
-// count is Increment.
-func (m *sequenceModel) count(x *model.Exec) {
-	if m.locked(x) {
-		return
-	}
-	switch x.PC() {
-	case qsIdle:
-		x.Say("calls Increment")
-		if int(x.Load(qValue)) >= m.tokens {
-			x.Disable() // enough for every token
+		due := t.cell.due(t.value)
+		if m.bug == mqReachedOnly {
+			due = t.cell.announced && t.cell.next == t.value%mqRange
 		}
-		*x.R(rqThen), *x.R(rqAfter) = qsResolveLook, qsIdle
-		x.Goto(qsCount)
-		if m.bug == sequenceLooksFirst {
-			x.Goto(qsLookNextFirst)
+		if due || t.cell.announced && t.jump > mqFar && m.bug != mqJumpLikeAny {
+			t.pc = mqHit
+			return
 		}
-	case qsLookNextFirst:
-		x.Say("looks for a token")
-		*x.R(rqSeen) = x.Load(seqQNext)
-		x.Goto(qsCount)
-	case qsCount:
-		x.Say("counts")
-		if m.bug == sequencePlainCount {
-			v := x.Load(qValue) + 1
-			x.Store(qValue, v)
-		} else {
-			x.Update(qValue, func(v uint8) uint8 { return v + 1 })
+		*t = mqThread{pc: mqCount, at: t.at}
+	case mqHit:
+		ok, wakes := m.hits(s, t.cell)
+		switch {
+		case !ok && m.bug != mqLooksFirst && m.bug != mqHitGivesUp:
+			t.pc = mqLook
+		case ok && wakes && m.bug != mqSilent:
+			t.pc = mqWake
+		default:
+			*t = mqThread{pc: mqCount, at: t.at}
 		}
-		*x.R(rqToken) = x.Load(qValue)
-		x.Goto(qsLookNext)
-	case qsLookNext:
-		x.Say("looks for a token")
-		next := x.Load(seqQNext)
-		if m.bug == sequenceLooksFirst {
-			next = *x.R(rqSeen)
+	case mqWake, mqTurnWake:
+		m.wake(s)
+		*t = mqThread{pc: mqCount, at: t.at}
+	case mqTurned:
+		if ops[t.at-1] == 'R' {
+			s.value = 0
 		}
-		v := *x.R(rqToken)
-		*x.R(rqToken), *x.R(rqSeen) = 0, 0
-		x.Goto(qsEnter)
-		if ^v > next {
-			m.idle(x)
+		t.pc = mqMakeLook
+	case mqMakeLook:
+		t.cell, t.pc = s.cell, mqTurnHit
+	case mqTurnHit:
+		ok, wakes := m.hits(s, t.cell)
+		switch {
+		case !ok:
+			t.pc = mqMakeLook
+		case wakes:
+			t.pc = mqTurnWake
+		default:
+			*t = mqThread{pc: mqCount, at: t.at}
 		}
-	}
-}
-
-// reap reaps the dead.
-func (m *sequenceModel) reap(x *model.Exec) {
-	if m.locked(x) {
-		return
-	}
-	switch x.PC() {
-	case qsIdle:
-		if !m.unreaped(x.Sys) {
-			x.Disable()
+	case mqBegin:
+		t.turns, t.ended, t.pc = s.turns, s.turns, mqRead
+	case mqRead:
+		t.cell, t.pc = s.cell, mqValue
+	case mqValue:
+		t.value = s.value
+		switch {
+		case s.isOver(t):
+			m.ends(s, t)
+		case t.cell.due(t.value) && m.bug != mqNoHelp:
+			t.pc = mqHelp
+		default:
+			t.pc = mqAnnounce
 		}
-		x.Say("sees a death")
-		x.Require()
-		*x.R(rqThen), *x.R(rqAfter) = qsReap, qsWakeAll
-		x.Goto(qsFence)
-	case qsFence:
-		x.Say("fences the dying")
-		x.Membarrier()
-		x.Goto(qsEnter)
-		if m.bug == sequenceReapSilent {
-			x.Goto(qsWakeAll)
+	case mqHelp:
+		t.pc = mqRead
+		if _, wakes := m.hits(s, t.cell); wakes {
+			t.pc = mqHelpWake
 		}
-	case qsReap:
-		x.Say("drops the waits of the dead")
-		heap := x.Load(qHeap)
-		for i := range m.waiters {
-			if m.dead(x, i) {
-				heap &^= 1 << i
-			}
+	case mqHelpWake:
+		m.wake(s)
+		t.pc = mqRead
+	case mqAnnounce:
+		ahead := min(t.token-t.value, mqFar)
+		to := t.cell
+		if !to.announced || to.ahead(t.value) > ahead || m.bug == mqOverwrites {
+			to.announced, to.next = true, (t.value+ahead)%mqRange
 		}
-		set(x, qHeap, heap)
-		*x.R(rqResolve) = 0
-		x.Goto(qsResolveLook)
-	case qsWakeAll:
-		x.Say("wakes all whose wait is over")
-		if m.bug != sequenceReapWakesNone {
-			for i := range m.waiters {
-				if x.Load(qNode+i) == qResolved {
-					x.Wake(qNode+i, model.All)
-				}
-			}
+		if s.cell != t.cell {
+			t.pc = mqRead
+			return
 		}
-		x.Goto(qsReaped)
-	case qsReaped:
-		x.Say("has reaped it")
-		for p, l := range x.Life {
-			if l == model.Gone {
-				x.Ghost[0] |= 1 << p
-			}
+		s.cell = to
+		t.seq, t.value, t.cell, t.pc = to.seq, 0, mqCell{}, mqAgain
+		if m.bug == mqNoSecondLook {
+			t.pc = mqSleep
 		}
-		m.idle(x)
+	case mqAgain:
+		if t.pc = mqSleep; s.isOver(t) {
+			m.ends(s, t)
+		}
+	case mqSleep:
+		if t.pc = mqAsleep; s.cell.seq != t.seq && m.bug != mqSleepsAnyway {
+			t.pc = mqRead
+		}
 	}
 }

@@ -19,10 +19,9 @@ func init() {
 	addWorkload(workload{
 		name: "sequencer",
 		points: []string{
-			"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*",
-			"monitor.replay.*", "monitor.reap.*", "monitor.cleanup.*", "sequencer.count.counted", "sequencer.wait.announced",
-			"sequencer.cancel.marked", "sequencer.stop.marked", "park.waitnode.*", "mutex.unlock.before_release",
+			"sequencer.count.*", "sequencer.wait.*", "sequencer.cancel.marked", "sequencer.stop.marked",
 		},
+		lists: 3 * 15, // cells
 		open: func(a *arena.Arena) (worker, error) {
 			steps, err := prims.OpenSequencer(a, "steps", nil)
 			if err != nil {

@@ -4,8 +4,8 @@ package prims_test
 
 import (
 	"context"
-	"fmt"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -96,7 +96,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.counter.must(t, inc)
 			blocked, async := x.queued(t, "wait", 2), x.queued(t, "async", 3)
 			x.counter.must(t, order{Op: "stop", Object: "s"})
-			x.still(t, x.s.Offset(), 0) // when Stop returns
+			x.still(t, x.s.Offset(), 0)
 			x.waiter.isCanceled(t, blocked)
 			x.waiter.isCanceled(t, x.waiter.ended(async))
 			// After Stop, a wait for a reached token succeeds, and any other
@@ -118,11 +118,25 @@ func TestSequencerCatalogue(t *testing.T) {
 			require.EqualValues(t, 8, x.counter.must(t, inc).N)
 			x.waiter.ok(t, id)
 		},
-		"resetRefusesWaiters": func(t *testing.T, x *sequencerGroup) {
-			id := x.queued(t, "async", 5)
-			require.False(t, x.counter.must(t, order{Op: "reset", Object: "s"}).OK, "somebody waits")
-			require.True(t, x.waiter.must(t, order{Op: "pending.cancel", N: id}).OK)
+		"resetEndsWaits": func(t *testing.T, x *sequencerGroup) {
+			blocked, async := x.queued(t, "wait", 5), x.queued(t, "async", 6)
+			require.False(t, x.counter.must(t, order{Op: "reset", Object: "s"}).OK, "it was 0")
+			x.waiter.isCanceled(t, blocked)
+			x.waiter.isCanceled(t, x.waiter.ended(async))
 			require.True(t, x.counter.must(t, order{Op: "reset", Object: "s", Token: 50}).OK)
+			id := x.queued(t, "wait", 51)
+			x.counter.must(t, inc)
+			x.waiter.ok(t, id)
+			// Down again, by more than what is announced ahead of the counter.
+			require.True(t, x.counter.must(t, order{Op: "reset", Object: "s", Token: 1 << 40}).OK)
+			id = x.queued(t, "wait", 1<<40+3)
+			require.True(t, x.counter.must(t, order{Op: "reset", Object: "s", Token: 3}).OK)
+			x.waiter.isCanceled(t, id)
+			id = x.queued(t, "wait", 5)
+			x.counter.must(t, inc)
+			x.still(t, x.s.Offset(), 1)
+			x.counter.must(t, inc)
+			x.waiter.ok(t, id)
 		},
 		"cancelDirectly": func(t *testing.T, x *sequencerGroup) {
 			id := x.waiter.must(t, order{Op: "async", Object: "s", Token: 1}).ID
@@ -241,15 +255,29 @@ func TestSequencerCatalogue(t *testing.T) {
 	})
 }
 
-// Waits end in the order of their tokens, and in the order of arrival for equal
-// tokens.
+// The waits of a process that are not over by themselves are told in the order of the tokens, and in the order of
+// arrival for equal tokens.
 func TestSequencerOrder(t *testing.T) {
 	s := newSequencer(t, nil)
-	tokens := []uint64{3, 1, 2, 3, 1, 2, 2, 1, 3}
+	var waits []*prims.Pending
+	tokens := []uint64{33, 1, 17, 33, 1, 17, 17, 1, 33} // of one cell
 	for _, token := range tokens {
-		s.WaitAsync(token)
+		waits = append(waits, s.WaitAsync(token))
 	}
-	require.Equal(t, []uint64{1, 1, 1, 2, 2, 2, 3, 3, 3}, s.Drain())
+	for _, v := range []uint64{1, 17, 33} {
+		s.Advance(v)
+		for i, p := range waits {
+			select {
+			case <-p.Done():
+				require.LessOrEqual(t, tokens[i], v)
+			default:
+				require.Greater(t, tokens[i], v)
+			}
+		}
+		n, err := s.Heap()
+		require.NoError(t, err)
+		require.Equal(t, []int{6, 3, 0}[v/16], n)
+	}
 }
 
 // The object as others find it.
@@ -312,35 +340,34 @@ func TestSequencerArenaClose(t *testing.T) {
 	sound(t, a)
 }
 
-// If there is no room for a wait, the call returns an error, and nothing is
-// lost.
+// Waits take no memory of the arena but a node for each cell in which a process waits, and do without that if there is no room.
 func TestSequencerNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20})
 	s, err := prims.OpenSequencer(a, "", nil)
 	require.NoError(t, err)
-	var waits []*prims.Pending
 	for {
-		p := s.WaitAsync(uint64(len(waits) + 1))
-		select {
-		case <-p.Done():
-			require.ErrorIs(t, p.Wait(), shmsync.ErrNoSpace)
-			require.ErrorIs(t, s.Wait(1), shmsync.ErrNoSpace)
-		default:
-			waits = append(waits, p)
-			continue
+		if _, err := a.Alloc(64, 64); err != nil {
+			require.ErrorIs(t, err, shmsync.ErrNoSpace)
+			break
 		}
-		break
 	}
-	t.Logf("%d waits", len(waits))
-	s.Advance(uint64(len(waits)))
+	var waits []*prims.Pending
+	for i := range uint64(100) {
+		waits = append(waits, s.WaitAsync(i+1))
+	}
+	s.Advance(50)
+	for _, p := range waits[:50] {
+		require.NoError(t, p.Wait())
+	}
+	for range 50 {
+		s.Increment()
+	}
 	for _, p := range waits {
 		require.NoError(t, p.Wait())
 	}
-	require.NoError(t, s.Wait(1))
 	p := s.WaitAsync(math.MaxUint64)
 	require.True(t, p.Cancel())
 	require.Zero(t, prims.Queued(a, s.Offset()))
-	sound(t, a)
 }
 
 func TestSequencerAllocatesNothing(t *testing.T) {
@@ -380,13 +407,39 @@ func TestSequencerAllocatesNothing(t *testing.T) {
 
 // eventuallyQuiet returns when there is a waiter for token.
 func eventuallyQuiet(s *prims.Sequencer, token uint64) {
-	for st := s.State(); !st.Waiting; st = s.State() {
+	for !s.Announced() {
 	}
 }
 
-// After every insertion and removal the heap is valid.
+// After every insertion and removal the heaps are valid, and exactly the waits end whose tokens are reached.
 func TestSequencerHeap(t *testing.T) {
 	rounds := proctest.Rounds(2000, 20_000)
 	s := newSequencer(t, nil)
-	require.NoError(t, s.HeapWalk(rounds, 300), fmt.Sprint(s))
+	r := rand.New(rand.NewPCG(uint64(rounds), 1))
+	waits := map[*prims.Pending]uint64{}
+	for round := range rounds {
+		switch n := r.IntN(10); {
+		case n < 5 && len(waits) < 300:
+			token := s.Value() + 1 + r.Uint64N(50)
+			waits[s.WaitAsync(token)] = token
+		case n < 9:
+			for p := range waits { // any
+				require.True(t, p.Cancel(), "round %d: it is at %v", round, s)
+				delete(waits, p)
+				break
+			}
+		default:
+			v := s.Value() + r.Uint64N(3)
+			s.Advance(v)
+			for p, token := range waits {
+				if token <= v {
+					require.NoError(t, p.Wait())
+					delete(waits, p)
+				}
+			}
+		}
+		n, err := s.Heap()
+		require.NoError(t, err, "round %d", round)
+		require.Equal(t, len(waits), n, "round %d", round)
+	}
 }

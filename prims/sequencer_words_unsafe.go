@@ -4,71 +4,83 @@ import (
 	"structs"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// sequenceWords is the body of a Sequencer, 768 bytes. The
-// words that every count writes and reads have cache lines to themselves.
-type sequenceWords struct {
-	_   structs.HostLayout
-	mon monitorWords
-	// root is the heap of the waits, by token: the offset of its first node, 0 if it is empty.
-	//   writers: the holder of the queue lock
-	//   readers: the same, tools
-	//   order:   the queue lock's
-	//   futex:   none
-	//   crash:   rebuilt from the nodes
-	root atomic.Uint64
-	// doomed is the heap of the waits that were cancelled and have not ended yet.
-	//   writers: the holder of the queue lock
-	//   readers: the same, periodic checks
-	//   order:   the queue lock's
-	//   futex:   none
-	//   crash:   rebuilt from the nodes: those with a stamp up to canceled
-	doomed atomic.Uint64
-	// canceled is the stamp of the last wait that was cancelled. All waits before it were
-	// cancelled, too.
-	//   writers: the holder of the queue lock
-	//   readers: the same
-	//   order:   the queue lock's
-	//   futex:   none
-	//   crash:   one store
-	canceled atomic.Uint64
-	_        [104]byte
-	// value is the counter of a Sequencer, or the tokenState of an auto-reset Event.
-	//   writers: all participants, by atomic addition or CAS, without the queue lock
+// sequencerWords is the body of a Sequencer, 448 bytes. The counter has a cache line to itself.
+type sequencerWords struct {
+	_ structs.HostLayout
+	// value is the counter.
+	//   writers: all participants, by atomic addition, CAS or store
 	//   readers: all participants
-	//   order:   seq-cst, against next
+	//   order:   seq-cst, against the cells
 	//   futex:   none
-	//   crash:   a process that counted may not have ended the waits; see next
+	//   crash:   a process that counted may not have looked at the cell; see tokenCellState
 	value atomic.Uint64
-	_     [120]byte
-	// next tells a counting process whether its count may end a wait. It is the complement of the smallest
-	// token of a wait, or of a smaller number. 0 stands for no wait, or for the token MaxUint64. In an
-	// auto-reset Event it is 0 if there are no waiters.
-	//   writers: the holder of the queue lock
-	//   readers: counting processes, periodic checks
-	//   order:   seq-cst, against value
-	//   futex:   none
-	//   crash:   may stand for a smaller token, which costs one look
-	next    atomic.Uint64
-	stopped atomic.Uint32 // 1 after Stop; the holder of the queue lock writes it, all read it; never cleared
-	_       [116]byte
+	_     [56]byte
+	turns atomic.Uint64 // see sequencerTurns
+	// lastCPU and spin, pays are as in mutexWords.
+	lastCPU atomic.Uint32
+	spin    atomic.Uint32
+	pays    atomic.Uint32
+	_       [44]byte
+	cells   [sequencerCells]tokenCellWords
+	counts  countWords
+}
+
+// tokenCellWords are the words of a cell of a Sequencer.
+type tokenCellWords struct {
+	state  atomic.Uint64 // see tokenCellState
+	poller atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 }
 
 var (
-	_ = [1]struct{}{}[unsafe.Offsetof(sequenceWords{}.root)-384]
-	_ = [1]struct{}{}[unsafe.Offsetof(sequenceWords{}.doomed)-392]
-	_ = [1]struct{}{}[unsafe.Offsetof(sequenceWords{}.canceled)-400]
-	_ = [1]struct{}{}[unsafe.Offsetof(sequenceWords{}.value)-512]
-	_ = [1]struct{}{}[unsafe.Offsetof(sequenceWords{}.next)-640]
-	_ = [1]struct{}{}[unsafe.Offsetof(sequenceWords{}.stopped)-648]
-	_ = [1]struct{}{}[unsafe.Sizeof(sequenceWords{})-768]
+	_ = [1]struct{}{}[unsafe.Offsetof(sequencerWords{}.turns)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(sequencerWords{}.lastCPU)-72]
+	_ = [1]struct{}{}[unsafe.Offsetof(sequencerWords{}.spin)-76]
+	_ = [1]struct{}{}[unsafe.Offsetof(sequencerWords{}.pays)-80]
+	_ = [1]struct{}{}[unsafe.Offsetof(sequencerWords{}.cells)-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(sequencerWords{}.counts)-384]
+	_ = [1]struct{}{}[unsafe.Sizeof(tokenCellWords{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(sequencerWords{})-448]
 )
 
-const sequenceBytes = uint64(unsafe.Sizeof(sequenceWords{}))
+const (
+	sequencerBytes    = uint64(unsafe.Sizeof(sequencerWords{}))
+	sequencerCellsOff = arenakernel.Offset(unsafe.Offsetof(sequencerWords{}.cells))
+	tokenCellBytes    = arenakernel.Offset(unsafe.Sizeof(tokenCellWords{}))
 
-// sequenceBody views the private body of a Sequencer that is being made.
-func sequenceBody(b []byte) *sequenceWords {
-	_ = b[sequenceBytes-1]
-	return (*sequenceWords)(unsafe.Pointer(unsafe.SliceData(b)))
+	tokenCellPollerOff = arenakernel.Offset(unsafe.Offsetof(tokenCellWords{}.poller))
+)
+
+// places are the words of the eventcount of cell i.
+func (w *sequencerWords) places(i int) eventcountPlaces {
+	c := &w.cells[i]
+	return eventcountPlaces{
+		&c.state, &c.poller, &w.lastCPU, &w.spin, &w.pays, &w.counts, sequencerCellsOff + arenakernel.Offset(i)*tokenCellBytes,
+	}
+}
+
+// next is how far the smallest announced token is ahead of a counter at v, and whether one is announced.
+func (w *sequencerWords) next(v uint64) (ahead uint64, announced bool) {
+	for i := range w.cells {
+		s := tokenCellState(w.cells[i].state.Load())
+		switch {
+		case !s.announced():
+			continue
+		case s.due(v):
+			ahead = 0
+		case !announced || uint64(s.ahead(v)) < ahead:
+			ahead = uint64(s.ahead(v))
+		}
+		announced = true
+	}
+	return ahead, announced
+}
+
+// sequencerBody views the private body of a Sequencer that is being made.
+func sequencerBody(b []byte) *sequencerWords {
+	_ = b[sequencerBytes-1]
+	return (*sequencerWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }

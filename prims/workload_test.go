@@ -40,9 +40,9 @@ type workload struct {
 	without []string
 	// nodes is how many waits a goroutine has at a time, at most; 0 means 1.
 	nodes uint64
-	// queueLocks is how many queue locks its objects have besides one each: a process that
-	// waits for one has a poller node there.
-	queueLocks uint64
+	// lists is how many lists of poller nodes its objects have besides one each, as for further queue locks or cells:
+	// a process that has waited there has a poller node there.
+	lists uint64
 }
 
 type worker interface {
@@ -279,7 +279,7 @@ func (x *workerGroup) end() {
 	// on a busy machine. Measured were 0 to 27; a node for each turn would be thousands.
 	require.LessOrEqual(x.t, st.Nodes-st.PollerNodes, 10*max(x.w.nodes, 1)*workers, "nodes of waits, of this process alone")
 	// A poller node is taken again by the next comer, but for those of the last dead.
-	require.LessOrEqual(x.t, st.PollerNodes, (st.Objects+x.w.queueLocks)*workerGroupMost+2*workerGroupMost, "poller nodes")
+	require.LessOrEqual(x.t, st.PollerNodes, (st.Objects+x.w.lists)*workerGroupMost+2*workerGroupMost, "poller nodes")
 }
 
 // workerGroupMost is how many processes work at a time, with one whose reap is not over.

@@ -262,7 +262,7 @@ func TestEveryKindIsShown(t *testing.T) {
 	b.begins("wait event", "event")
 	add("event", "", "set")
 	b.begins("wait sequencer", "sequencer", 9)
-	add("sequencer", "", "token 9")
+	add("sequencer", "", "token 9 or more")
 	b.begins("wait futex", "futex", 4)
 	add("futex", "", "post")
 	b.begins("wait latch", "latch")

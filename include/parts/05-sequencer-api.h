@@ -3,7 +3,7 @@
 
 /* A handle on a Sequencer of an arena. A copy is the same handle. */
 typedef struct shmsync_sequencer {
-    struct shmi_sequence *impl;
+    struct shmi_sequencer *impl;
     uint64_t serial;
 } shmsync_sequencer;
 
@@ -29,23 +29,24 @@ shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
 int shmsync_sequencer_close(shmsync_sequencer *s);
 /* The value of the counter. */
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
-/* Adds one to the counter, and wakes the waiters for that value. value gets the new value; it may be NULL. EPROTO:
- * the counter was incremented, but the waiters to wake could not be found, because a peer has overwritten the
- * queue. */
+/* Adds one to the counter, and wakes the waiters for that value. value gets the new value; it may be NULL. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
 /* Makes the counter v if it is less. advanced, which may be NULL, says whether it was less. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
-/* Waits until the counter has reached token. ECANCELED: before that, the sequencer was stopped or its waits were
- * cancelled. ENOSPC: no room for a wait. */
+/* Waits until the counter has reached token. ECANCELED: before that, the sequencer was stopped or reset, or its waits
+ * were cancelled. */
 int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token);
 /* As shmsync_sequencer_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic);
-/* Ends every wait that began before with ECANCELED, unless its token is reached. */
+/* Ends every wait that began before with ECANCELED, unless its token is reached. It wakes the waiters of other
+ * processes, and does not wait for them: if a token is reached before its waiter wakes, that wait may still return
+ * 0. */
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);
 /* Ends all waits, present and later ones, with ECANCELED, unless their token is reached. The counter goes on. */
 int shmsync_sequencer_stop(shmsync_sequencer *s);
 /* Whether it was stopped: 1 or 0. */
 int shmsync_sequencer_stopped(const shmsync_sequencer *s);
-/* Makes the counter v, which may be less than it is. EBUSY: there are waiters. */
+/* Ends all waits as shmsync_sequencer_cancel_waiters does, and makes the counter v, which may be less than it is. If
+ * another process counts meanwhile, its count may be lost. It does not undo a stop. */
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v);

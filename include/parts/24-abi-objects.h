@@ -20,7 +20,7 @@
 #define SHMI_KIND_WAITABLE UINT32_C(0x54494157) /* WAIT */
 #define SHMI_VERSION_WAITABLE 3
 #define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
-#define SHMI_VERSION_SEQUENCER 1
+#define SHMI_VERSION_SEQUENCER 2
 #define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
 #define SHMI_VERSION_EVENT 3
 #define SHMI_KIND_WAIT_GROUP UINT32_C(0x50524757) /* WGRP */
@@ -63,6 +63,14 @@
 #define SHMI_SPIN_NAME_MASK UINT64_C(0x1fffffff)
 #define SHMI_SPIN_KIND_SHIFT 29
 #define SHMI_SPIN_KIND_MASK UINT64_C(0xe0000000)
+
+/* Cell of a Sequencer: fields of the word */
+#define SHMI_TOKEN_CELL_SEQUENCE_SHIFT 0
+#define SHMI_TOKEN_CELL_SEQUENCE_MASK UINT64_C(0xffffffff)
+#define SHMI_TOKEN_CELL_ANNOUNCED_SHIFT 32
+#define SHMI_TOKEN_CELL_ANNOUNCED_MASK UINT64_C(0x100000000)
+#define SHMI_TOKEN_CELL_NEXT_SHIFT 33
+#define SHMI_TOKEN_CELL_NEXT_MASK UINT64_C(0xfffffffe00000000)
 
 /* Event: fields of the word */
 #define SHMI_EVENT_MODE_SHIFT 33
@@ -231,27 +239,35 @@ SHMI_ASSERT(offsetof(shmi_semaphore_record, accounted) == 232, "semaphore_record
 SHMI_ASSERT(offsetof(shmi_semaphore_record, queue) == 240, "semaphore_record.queue");
 SHMI_ASSERT(sizeof(shmi_semaphore_record) == 256, "semaphore_record");
 
+/* Cell of a Sequencer */
+typedef struct shmi_token_cell_words {
+    uint64_t state;
+    uint64_t poller;
+} shmi_token_cell_words;
+SHMI_ASSERT(offsetof(shmi_token_cell_words, state) == 0, "token_cell_words.state");
+SHMI_ASSERT(offsetof(shmi_token_cell_words, poller) == 8, "token_cell_words.poller");
+SHMI_ASSERT(sizeof(shmi_token_cell_words) == 16, "token_cell_words");
+
 /* Sequencer */
-typedef struct shmi_sequence_words {
-    shmi_monitor_words mon;
-    uint64_t root;
-    uint64_t doomed;
-    uint64_t canceled;
-    uint8_t pad0_[104];
+typedef struct shmi_sequencer_words {
     uint64_t value;
-    uint8_t pad1_[120];
-    uint64_t next;
-    uint32_t stopped;
-    uint8_t pad2_[116];
-} shmi_sequence_words;
-SHMI_ASSERT(offsetof(shmi_sequence_words, mon) == 0, "sequence_words.mon");
-SHMI_ASSERT(offsetof(shmi_sequence_words, root) == 384, "sequence_words.root");
-SHMI_ASSERT(offsetof(shmi_sequence_words, doomed) == 392, "sequence_words.doomed");
-SHMI_ASSERT(offsetof(shmi_sequence_words, canceled) == 400, "sequence_words.canceled");
-SHMI_ASSERT(offsetof(shmi_sequence_words, value) == 512, "sequence_words.value");
-SHMI_ASSERT(offsetof(shmi_sequence_words, next) == 640, "sequence_words.next");
-SHMI_ASSERT(offsetof(shmi_sequence_words, stopped) == 648, "sequence_words.stopped");
-SHMI_ASSERT(sizeof(shmi_sequence_words) == 768, "sequence_words");
+    uint8_t pad0_[56];
+    uint64_t turns;
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint8_t pad1_[44];
+    shmi_token_cell_words cells[16];
+    uint64_t counts[8];
+} shmi_sequencer_words;
+SHMI_ASSERT(offsetof(shmi_sequencer_words, value) == 0, "sequencer_words.value");
+SHMI_ASSERT(offsetof(shmi_sequencer_words, turns) == 64, "sequencer_words.turns");
+SHMI_ASSERT(offsetof(shmi_sequencer_words, lastCPU) == 72, "sequencer_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_sequencer_words, spin) == 76, "sequencer_words.spin");
+SHMI_ASSERT(offsetof(shmi_sequencer_words, pays) == 80, "sequencer_words.pays");
+SHMI_ASSERT(offsetof(shmi_sequencer_words, cells) == 128, "sequencer_words.cells");
+SHMI_ASSERT(offsetof(shmi_sequencer_words, counts) == 384, "sequencer_words.counts");
+SHMI_ASSERT(sizeof(shmi_sequencer_words) == 448, "sequencer_words");
 
 /* An eventcount */
 typedef struct shmi_eventcount_words {

@@ -1,464 +1,234 @@
-/* Sequencers: a counter outside the queue lock, and waiters until it has reached a token, in a leftist heap. It is
- * prims/sequencer*.go in C. An auto-reset Event has the same word next. */
+/* Sequencers: a counter, and cells on whose words the waiters for its tokens sleep. It is prims/sequencer*.go in C. */
 
-/* A wait's place in the heap of the tokens. Links below are in next, the link above and the ranks in extra. */
-SHMI_FN uint64_t shmi_heap_up(struct shmi_wait w) { return (shmi_get(&w.n->extra) >> 32) * 64; }
-SHMI_FN void shmi_heap_set_up(struct shmi_wait w, uint64_t up)
+enum { SHMI_sequencerCells = 16 };
+#define SHMI_TOKEN_FAR (UINT32_C(1) << 29)
+#define SHMI_TOKEN_MASK (UINT32_MAX >> 1)
+/* The word turns. */
+#define SHMI_TURNS_STOPPED UINT64_C(1)
+#define SHMI_TURNS_ONE UINT64_C(2)
+
+/* This process's side of a cell. */
+typedef struct shmi_token_cell {
+    struct shmi_sequencer *s;
+    uint64_t *state;
+    shmi_wait_list line;
+    int64_t looked;
+    uint64_t seen, value, turns; /* at the last periodic check: the sequence plus 1, and the two words */
+} shmi_token_cell;
+struct shmi_sequencer {
+    shmsync_arena *a;
+    shmi_sequencer_words *w;
+    shmi_object o;
+    shmi_token_cell cells[SHMI_sequencerCells];
+};
+/* A wait for a token, which began when the word turns was that. */
+typedef struct shmi_token_wait {
+    shmi_token_cell *cell;
+    uint64_t token, turns;
+} shmi_token_wait;
+
+/* How far the next token of a cell is ahead of the counter at v. If it is not 1 to SHMI_TOKEN_FAR, it is reached. */
+SHMI_FN uint32_t shmi_token_ahead(uint64_t state, uint64_t v)
 {
-    shmi_put(&w.n->extra, (shmi_get(&w.n->extra) & UINT32_MAX) | up / 64 << 32);
+    return ((uint32_t)(state >> SHMI_TOKEN_CELL_NEXT_SHIFT) - (uint32_t)v) & SHMI_TOKEN_MASK;
 }
-SHMI_FN uint64_t shmi_heap_left(uint64_t l) { return (l & UINT32_MAX) * 64; }
-SHMI_FN uint64_t shmi_heap_right(uint64_t l) { return (l >> 32) * 64; }
-SHMI_FN uint32_t shmi_heap_rank_left(struct shmi_wait w) { return shmi_class_of(w) >> 8; }
-SHMI_FN uint32_t shmi_heap_rank_right(struct shmi_wait w) { return shmi_class_of(w) & 0xff; }
-/* The rank of w; 0 if there is no w. It is masked to one byte, since a peer may have written
-   impossible ranks. */
-SHMI_FN uint32_t shmi_heap_rank(struct shmi_wait w)
+/* Whether the waiters of a cell have to look. */
+SHMI_FN int shmi_token_due(uint64_t state, uint64_t v)
 {
-    return w.n == NULL ? 0 : (shmi_heap_rank_right(w) + 1) & 0xff;
+    return (state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) - 1 >= SHMI_TOKEN_FAR;
+}
+/* The word with token announced, which the counter, at v, has not reached. The word is not due. */
+SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v)
+{
+    uint64_t ahead = token - v;
+    if (ahead > SHMI_TOKEN_FAR)
+        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells; /* one of the same cell */
+    if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) <= ahead)
+        return state;
+    return (state & ~SHMI_TOKEN_CELL_NEXT_MASK) | SHMI_EVENTCOUNT_ANNOUNCED | ((v + ahead) & SHMI_TOKEN_MASK) << SHMI_TOKEN_CELL_NEXT_SHIFT;
 }
 
-/* Whether x's wait is to end before y's. */
-SHMI_FN int shmi_heap_before(struct shmi_wait x, struct shmi_wait y)
+SHMI_FN uint64_t shmi_sequencer_now(struct shmi_sequencer *s) { return shmi_ld64(&s->w->value); }
+SHMI_FN int shmi_token_over(const shmi_token_wait *w)
 {
-    uint64_t a = shmi_get(&x.n->wanted), b = shmi_get(&y.n->wanted);
-    return a != b ? a < b : shmi_stamp_of(x) < shmi_stamp_of(y);
+    struct shmi_sequencer *s = w->cell->s;
+    uint64_t turns = shmi_ld64(&s->w->turns);
+    return turns != w->turns || (turns & SHMI_TURNS_STOPPED) != 0 || shmi_sequencer_now(s) >= w->token;
+}
+/* How a wait has ended that is over. */
+SHMI_FN int shmi_token_judge(const shmi_token_wait *w) { return shmi_sequencer_now(w->cell->s) >= w->token ? 0 : ECANCELED; }
+SHMI_FN shmi_token_wait shmi_token_begin(struct shmi_sequencer *s, uint64_t token)
+{
+    shmi_token_wait w;
+    w.cell = &s->cells[token % SHMI_sequencerCells];
+    w.token = token;
+    w.turns = shmi_ld64(&s->w->turns);
+    return w;
 }
 
-SHMI_FN struct shmi_wait shmi_heap_first(struct shmi_monitor *m, uint64_t *root)
+SHMI_FN shmi_tuning shmi_sequencer_tuning(struct shmi_sequencer *s)
 {
-    return shmi_mon_node(m, shmi_get(root));
+    shmi_tuning t;
+    t.budget = &s->w->spin;
+    t.pays = &s->w->pays;
+    t.last_cpu = &s->w->lastCPU;
+    t.slot = s->a->my_slot;
+    return t;
 }
 
-SHMI_FN void shmi_heap_set_root(uint64_t *root, struct shmi_wait w)
+/* Makes all waiters of a cell look. 0: the word is no longer state, and nothing was done. */
+SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
 {
-    shmi_put(root, w.off);
-    if (w.n != NULL)
-        shmi_heap_set_up(w, 0);
-}
-
-/* Links two heaps with those ranks below w, the one with the greater to the left. */
-SHMI_FN void shmi_heap_lean(struct shmi_wait w, uint64_t left, uint64_t right, uint32_t left_rank, uint32_t right_rank)
-{
-    if (left_rank < right_rank) {
-        uint64_t o = left;
-        uint32_t r = left_rank;
-        left = right;
-        right = o;
-        left_rank = right_rank;
-        right_rank = r;
+    if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
+        shmi_tuning t = shmi_sequencer_tuning(c->s);
+        shmi_note_cpu(&t);
     }
-    shmi_put(&w.n->next, right / 64 << 32 | (uint32_t)(left / 64));
-    shmi_put(&w.n->extra, (shmi_get(&w.n->extra) & ~(UINT64_C(0xffff) << 16)) | (uint64_t)left_rank << 24 | (uint64_t)right_rank << 16);
-}
-
-#define SHMI_HEAP_DEEP 64 /* two ways of 32, for there are at most 2^32 nodes */
-
-/* Makes one heap of two, which may be empty. The link up of the result is for the caller to set. */
-SHMI_FN struct shmi_wait shmi_heap_meld(struct shmi_monitor *m, struct shmi_wait x, struct shmi_wait y)
-{
-    struct shmi_wait path[SHMI_HEAP_DEEP], below;
-    int n = 0;
-    while (x.n != NULL && y.n != NULL) {
-        if (n == SHMI_HEAP_DEEP) {
-            shmi_set_broken(m, 1); /* the rebuild finds the nodes on the path by their stamps */
-            return x;
-        }
-        if (shmi_heap_before(y, x)) {
-            struct shmi_wait t = x;
-            x = y;
-            y = t;
-        }
-        path[n++] = x;
-        x = shmi_mon_node(m, shmi_heap_right(shmi_get(&x.n->next)));
+    if (!shmi_cas64(c->state, state, shmi_eventcount_next(state)))
+        return 0;
+    if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
+        SHMSYNC_CRASHPOINT("sequencer.count.before_wake");
+        shmi_deliver_all(c->s->a, &c->line);
     }
-    below = x.n != NULL ? x : y;
-    while (n-- > 0) {
-        struct shmi_wait w = path[n];
-        shmi_heap_set_up(below, w.off);
-        shmi_heap_lean(w, shmi_heap_left(shmi_get(&w.n->next)), below.off, shmi_heap_rank_left(w), shmi_heap_rank(below));
-        below = w;
-    }
-    return below;
+    return 1;
 }
-
-SHMI_FN void shmi_heap_insert(struct shmi_monitor *m, uint64_t *root, struct shmi_wait w)
+/* Called after the counter has become v, by a jump of so much. */
+SHMI_FN void shmi_token_hit_if_due(shmi_token_cell *c, uint64_t v, uint64_t jump)
 {
-    shmi_put(&w.n->next, 0);
-    shmi_put(&w.n->extra, 0);
-    shmi_heap_set_root(root, shmi_heap_meld(m, shmi_heap_first(m, root), w));
-}
-
-/* Puts all of another heap in, which is empty afterwards. */
-SHMI_FN void shmi_heap_join(struct shmi_monitor *m, uint64_t *root, uint64_t *other)
-{
-    struct shmi_wait theirs = shmi_heap_first(m, other);
-    if (theirs.n == NULL)
-        return;
-    shmi_put(other, 0);
-    shmi_heap_set_root(root, shmi_heap_meld(m, shmi_heap_first(m, root), theirs));
-}
-
-SHMI_FN void shmi_heap_detach(struct shmi_monitor *m, uint64_t *root, struct shmi_wait w)
-{
-    uint64_t l = shmi_get(&w.n->next), up = shmi_heap_up(w), from = w.off;
-    struct shmi_wait left = shmi_mon_node(m, shmi_heap_left(l));
-    struct shmi_wait right = shmi_mon_node(m, shmi_heap_right(l));
-    struct shmi_wait below = shmi_heap_meld(m, left, right);
-    uint32_t rank;
-    int n;
-    if (up == 0) {
-        if (shmi_get(root) != w.off)
-            shmi_set_broken(m, 1);
-        else
-            shmi_heap_set_root(root, below);
-        return;
-    }
-    if (below.n != NULL)
-        shmi_heap_set_up(below, up);
-    rank = shmi_heap_rank(below);
-    /* The ranks above shrink, by ever more on the way, so that it is short. */
-    for (n = 0; up != 0; n++) {
-        struct shmi_wait above = shmi_mon_node(m, up);
-        uint64_t al;
-        uint32_t rl, rr;
-        if (above.n == NULL)
-            return; /* the heap is damaged, and is rebuilt */
-        al = shmi_get(&above.n->next);
-        rl = shmi_heap_rank_left(above);
-        rr = shmi_heap_rank_right(above);
-        if (n == SHMI_HEAP_DEEP) {
-            shmi_set_broken(m, 1);
+    for (;;) {
+        uint64_t state = shmi_ld64(c->state);
+        if (!shmi_token_due(state, v) && !((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && jump > SHMI_TOKEN_FAR))
             return;
-        }
-        if (from == shmi_heap_left(al))
-            shmi_heap_lean(above, below.off, shmi_heap_right(al), rank, rr);
-        else if (from == shmi_heap_right(al))
-            shmi_heap_lean(above, shmi_heap_left(al), below.off, rl, rank);
-        else {
-            shmi_set_broken(m, 1);
-            return;
-        }
-        rank = shmi_heap_rank(above);
-        if (rank == ((rr + 1) & 0xff))
-            return;
-        from = above.off;
-        below = above;
-        up = shmi_heap_up(above);
+        shmi_token_hit(c, state);
     }
 }
 
-/* The node after w in the order: node, left, right. */
-SHMI_FN struct shmi_wait shmi_heap_following(struct shmi_monitor *m, struct shmi_wait w)
+/* Makes up for what a stopped or dead process owes. */
+SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
 {
-    struct shmi_wait none;
-    uint64_t l = shmi_get(&w.n->next), most = m->a->size / 64, i;
-    uint64_t down = shmi_heap_left(l) != 0 ? shmi_heap_left(l) : shmi_heap_right(l);
-    none.off = 0;
-    none.n = NULL;
-    if (down != 0) {
-        struct shmi_wait below = shmi_mon_node(m, down);
-        if (below.n == NULL || shmi_heap_up(below) != w.off) {
-            shmi_set_broken(m, 1);
-            return none;
-        }
-        return below;
-    }
-    for (i = 0; i < most; i++) {
-        uint64_t up = shmi_heap_up(w), al;
-        struct shmi_wait above;
-        if (up == 0)
-            return none;
-        above = shmi_mon_node(m, up);
-        if (above.n == NULL)
-            return none;
-        al = shmi_get(&above.n->next);
-        if (shmi_heap_left(al) == w.off && shmi_heap_right(al) != 0 && shmi_heap_right(al) != w.off)
-            return shmi_mon_node(m, shmi_heap_right(al));
-        w = above;
-    }
-    shmi_set_broken(m, 1);
-    return none;
+    struct shmi_sequencer *s = c->s;
+    uint64_t v = shmi_sequencer_now(s), turns = shmi_ld64(&s->w->turns), state, now;
+    /* After such a jump the word of the cell says nothing of tokens, and never of turns. */
+    int all = v - shmi_xchg64(&c->value, v) > SHMI_TOKEN_FAR;
+    all = shmi_xchg64(&c->turns, turns) != turns || all;
+    shmi_token_hit_if_due(c, v, 0);
+    state = shmi_ld64(c->state);
+    now = (uint64_t)(uint32_t)state + 1;
+    if (shmi_xchg64(&c->seen, now) != now || (state & SHMI_EVENTCOUNT_ANNOUNCED) == 0 || all)
+        shmi_deliver_all(s->a, &c->line);
+}
+/* Calls shmi_token_make_up ten times a second at most. */
+SHMI_FN void shmi_token_check(void *cell)
+{
+    shmi_token_cell *c = (shmi_token_cell *)cell;
+    if (shmi_check_due(&c->looked))
+        shmi_token_make_up(c);
 }
 
-/* Takes off the waits of a heap that nobody is there for. They are noted first: what is below one moves when it is taken off. */
-SHMI_FN void shmi_heap_discard_dead(struct shmi_monitor *m, uint64_t *root)
+/* Makes sure that a wake comes when the counter reaches the token. 0: the wait is over. *word is what the waiter may
+ * sleep on. */
+SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
 {
-    uint64_t most = m->a->size / 64, seen = 0;
-    struct shmi_queued_wait few[16], *all = few, *more;
-    size_t n = 0, room = 16, i;
-    struct shmi_wait w = shmi_heap_first(m, root);
-    for (; w.n != NULL; w = shmi_heap_following(m, w)) {
-        if (++seen > most) {
-            shmi_set_broken(m, 1);
-            break;
-        }
-        if (shmi_mon_waiting(m, w))
+    shmi_token_cell *c = w->cell;
+    for (;;) {
+        uint64_t state = shmi_ld64(c->state), v = shmi_sequencer_now(c->s);
+        if (shmi_token_over(w) || v >= w->token)
+            return 0;
+        if (shmi_token_due(state, v)) {
+            shmi_token_hit(c, state);
             continue;
-        if (n == room) {
-            more = (struct shmi_queued_wait *)shmi_scratch(all != few ? all : NULL, room * sizeof *more, 4 * room * sizeof *more);
-            if (more == NULL) {
-                shmi_set_broken(m, 1); /* the rebuild drops the waits that are left over */
-                break;
-            }
-            if (all == few)
-                memcpy(more, few, sizeof few);
-            all = more;
-            room *= 4;
         }
-        all[n].w = w;
-        all[n++].stamp = shmi_stamp_of(w);
-    }
-    for (i = 0; i < n && !shmi_is_broken(m); i++)
-        if (shmi_stamp_of(all[i].w) == all[i].stamp)
-            shmi_mon_discard(m, all[i].w);
-    if (all != few)
-        shmi_end_scratch(all, room * sizeof *all);
-}
-
-/* The counter and its waits: a Sequencer, or the head of an Event with automatic reset. */
-struct shmi_sequence {
-    struct shmi_monitor m;
-    shmi_sequence_words *w;
-};
-
-#define SHMI_REACHED 0U
-#define SHMI_CANCELED 1U
-#define SHMI_RESOLVE_BATCH 64U
-/* Values of the word next: no count is looked at, every one is. */
-#define SHMI_NOBODY UINT64_C(0)
-#define SHMI_ANYBODY UINT64_MAX
-
-SHMI_FN int shmi_seq_reached(struct shmi_sequence *q, uint64_t token) { return shmi_ld64(&q->w->value) >= token; }
-
-/* Ends one wait, if its owner is there for it. */
-SHMI_FN void shmi_seq_finish_one(struct shmi_sequence *q, struct shmi_wakes *b, struct shmi_wait w, uint32_t result)
-{
-    if (!shmi_mon_waiting(&q->m, w))
-        shmi_mon_discard(&q->m, w);
-    else if (shmi_mon_end(&q->m, b, w, result, 0))
-        shmi_mon_account(&q->m, w, NULL);
-}
-
-/* Cancels all waits that are there, with the queue lock held; resolving ends them. */
-SHMI_FN void shmi_seq_condemn(struct shmi_sequence *q)
-{
-    if (shmi_get(&q->w->root) == 0)
-        return;
-    shmi_put(&q->w->canceled, shmi_get(q->m.w.arrivals));
-    SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
-    shmi_heap_join(&q->m, &q->w->doomed, &q->w->root);
-}
-
-/* Ends at most so many waits, and says whether there are more to end. */
-SHMI_FN int shmi_seq_resolve_some(struct shmi_sequence *q, struct shmi_wakes *b, uint32_t most)
-{
-    struct shmi_monitor *m = &q->m;
-    struct shmi_wait w;
-    uint64_t v, next = SHMI_NOBODY;
-    if (__atomic_load_n(&q->w->stopped, __ATOMIC_SEQ_CST) != 0)
-        shmi_seq_condemn(q);
-    v = shmi_ld64(&q->w->value);
-    /* First the cancelled waits: the canceller waits for their end. */
-    while (!shmi_is_broken(m) && (w = shmi_heap_first(m, &q->w->doomed)).n != NULL && !shmi_is_broken(m)) {
-        if (most-- == 0)
-            return 1;
-        shmi_seq_finish_one(q, b, w, shmi_get(&w.n->wanted) <= v ? SHMI_REACHED : SHMI_CANCELED);
-    }
-    while (!shmi_is_broken(m) && (w = shmi_heap_first(m, &q->w->root)).n != NULL && shmi_get(&w.n->wanted) <= v && !shmi_is_broken(m)) {
-        if (most-- == 0)
-            return 1; /* next stays low: a count, or a look, finds that there are more */
-        shmi_seq_finish_one(q, b, w, SHMI_REACHED);
-    }
-    if (shmi_is_broken(m))
-        return 0; /* it is rebuilt when the queue lock is left, and then every count looks */
-    w = shmi_heap_first(m, &q->w->root);
-    if (w.n != NULL)
-        next = ~shmi_get(&w.n->wanted);
-    if (!shmi_is_broken(m) && shmi_ld64(&q->w->next) != next)
-        __atomic_store_n(&q->w->next, next, __ATOMIC_SEQ_CST);
-    return 0;
-}
-
-/* The rules of a sequence. */
-
-SHMI_FN void shmi_seq_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
-{
-    (void)shmi_seq_resolve_some((struct shmi_sequence *)m, b, UINT32_MAX);
-}
-SHMI_FN void shmi_seq_account(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
-SHMI_FN void shmi_seq_clear(struct shmi_monitor *m)
-{
-    struct shmi_sequence *q = (struct shmi_sequence *)m;
-    shmi_put(&q->w->root, 0);
-    shmi_put(&q->w->doomed, 0);
-    __atomic_store_n(&q->w->next, SHMI_ANYBODY, __ATOMIC_SEQ_CST); /* every increment locks until the next resolve */
-}
-SHMI_FN void shmi_seq_requeue(struct shmi_monitor *m, struct shmi_wait w)
-{
-    struct shmi_sequence *q = (struct shmi_sequence *)m;
-    uint64_t next;
-    if (shmi_stamp_of(w) <= shmi_get(&q->w->canceled)) {
-        shmi_heap_insert(m, &q->w->doomed, w);
-        return;
-    }
-    shmi_heap_insert(m, &q->w->root, w);
-    next = ~shmi_get(&w.n->wanted);
-    if (next > shmi_ld64(&q->w->next))
-        __atomic_store_n(&q->w->next, next, __ATOMIC_SEQ_CST);
-}
-SHMI_FN void shmi_seq_detach(struct shmi_monitor *m, struct shmi_wait w)
-{
-    struct shmi_sequence *q = (struct shmi_sequence *)m;
-    shmi_heap_detach(m, shmi_get(&q->w->doomed) == w.off ? &q->w->doomed : &q->w->root, w);
-}
-SHMI_FN void shmi_seq_discard_dead(struct shmi_monitor *m)
-{
-    struct shmi_sequence *q = (struct shmi_sequence *)m;
-    shmi_heap_discard_dead(m, &q->w->root);
-    shmi_heap_discard_dead(m, &q->w->doomed);
-}
-SHMI_FN void shmi_seq_nothing(struct shmi_monitor *m) { (void)m; }
-
-/* Whether waits are to be ended: the process that counted is on its way to that, or stopped or dead. */
-SHMI_FN int shmi_seq_overdue(struct shmi_sequence *q)
-{
-    uint64_t next = shmi_ld64(&q->w->next);
-    return (next != SHMI_NOBODY && ~shmi_ld64(&q->w->value) <= next) || shmi_get(&q->w->doomed) != 0 ||
-           (__atomic_load_n(&q->w->stopped, __ATOMIC_SEQ_CST) != 0 && shmi_get(&q->w->root) != 0);
-}
-SHMI_FN void shmi_seq_check(struct shmi_monitor *m)
-{
-    struct shmi_sequence *q = (struct shmi_sequence *)m;
-    struct shmi_wakes b;
-    while (shmi_seq_overdue(q) && shmi_mon_try_enter(m)) {
-        int more;
-        shmi_wakes_init(&b);
-        more = shmi_seq_resolve_some(q, &b, SHMI_RESOLVE_BATCH);
-        shmi_mon_leave(m, &b);
-        if (!more)
-            return;
+        *word = shmi_token_announced(state, w->token, v);
+        if (*word != state && !shmi_cas64(c->state, state, *word))
+            continue;
+        SHMSYNC_CRASHPOINT("sequencer.wait.announced");
+        return !shmi_token_over(w); /* the count may have come before the announcement */
     }
 }
 
-static __attribute__((unused)) const struct shmi_rules shmi_seq_rules = {
-    shmi_seq_resolve, shmi_seq_account, shmi_seq_clear, shmi_seq_requeue, shmi_seq_detach,
-    shmi_seq_discard_dead, shmi_seq_nothing, shmi_seq_nothing, shmi_seq_check,
-};
-
-/* Ends what is to be ended, a batch at a time. */
-SHMI_FN int shmi_seq_finish(struct shmi_sequence *q)
+SHMI_FN int shmi_token_spun(void *wait) { return shmi_token_over((const shmi_token_wait *)wait); }
+/* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, EBADF, or what shmi_enter returns. */
+SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64_t deadline)
 {
-    struct shmi_wakes b;
-    int more;
-    do {
-        int err = shmi_mon_enter(&q->m, 0);
-        if (err != 0)
-            return err;
-        shmi_wakes_init(&b);
-        more = shmi_seq_resolve_some(q, &b, SHMI_RESOLVE_BATCH);
-        shmi_mon_leave(&q->m, &b);
-        SHMSYNC_CRASHPOINT("sequencer.resolve.batch");
-    } while (more);
-    return 0;
-}
-
-/* Called after the counter has become v: if a wait has that token or a smaller one, it resolves. */
-SHMI_FN int shmi_seq_counted(struct shmi_sequence *q, uint64_t v)
-{
-    if (~v > shmi_ld64(&q->w->next))
+    shmi_token_wait w;
+    shmi_tuning t;
+    int64_t since = 0;
+    int err = 0;
+    if (shmi_sequencer_now(s) >= token)
         return 0;
-    SHMSYNC_CRASHPOINT("sequencer.count.counted");
-    return shmi_seq_finish(q);
-}
-
-/* Begins a wait for token. No wait node: it is reached, or the error says why there is nothing to wait for. */
-SHMI_FN int shmi_seq_register(struct shmi_sequence *q, uint64_t token, int64_t abs, shmi_wait_node **out)
-{
-    struct shmi_monitor *m = &q->m;
-    shmi_wait_node *wait_node = NULL;
-    struct shmi_wakes b;
-    int err, again, more;
-    *out = NULL;
-    err = shmi_mon_enter(m, abs);
-    if (err != 0)
-        return shmi_seq_reached(q, token) ? 0 : err;
-    shmi_wakes_init(&b);
-    do {
-        int reached;
-        shmi_mon_reap_if_due(m, &b);
-        reached = shmi_seq_reached(q, token);
-        if (reached || shmi_ld32(&q->w->stopped) != 0) {
-            shmi_mon_leave(m, &b);
-            shmi_mon_return_node(m, wait_node);
-            return reached ? 0 : ECANCELED;
-        }
-        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
-        if (err != 0) {
-            shmi_mon_wake(m, &b);
-            return err;
-        }
-    } while (again);
-    shmi_mon_join(m, wait_node, 0, token);
-    SHMSYNC_CRASHPOINT("sequencer.wait.announced");
-    /* The second check: a count before it has not seen the token. */
-    more = shmi_seq_reached(q, token) && shmi_seq_resolve_some(q, &b, SHMI_RESOLVE_BATCH);
-    shmi_mon_leave(m, &b);
-    if (more) {
-        err = shmi_seq_finish(q); /* the wait itself may be among the others */
-        if (err != 0 && !shmi_wait_node_resolved(wait_node) && shmi_mon_give_up(m, wait_node))
-            return err;
-    }
-    *out = wait_node;
-    return 0;
-}
-
-/* Waits until the counter has reached token: 0, ECANCELED, ETIMEDOUT, or one of shmi_mon_enter or of a node. */
-SHMI_FN int shmi_seq_wait(struct shmi_sequence *q, uint64_t token, int64_t abs)
-{
-    shmi_wait_node *wait_node = NULL;
-    uint64_t outcome = 0;
-    int err;
-    if (shmi_seq_reached(q, token))
-        return 0;
-    err = shmi_mon_begin(&q->m);
+    w = shmi_token_begin(s, token);
+    if (shmi_token_over(&w))
+        return shmi_token_judge(&w);
+    err = shmi_enter(s->a, "sequencer.wait");
     if (err != 0)
         return err;
-    err = shmi_seq_register(q, token, abs, &wait_node);
-    if (err == 0 && wait_node != NULL) {
-        err = shmi_mon_await(&q->m, wait_node, abs, &outcome);
-        if (err != 0)
-            err = shmi_seq_reached(q, token) ? 0 : err;
-        else
-            err = shmi_outcome_result(outcome) == SHMI_REACHED ? 0 : ECANCELED;
+    t = shmi_sequencer_tuning(s);
+    if ((shmi_ld64(w.cell->state) & SHMI_EVENTCOUNT_ANNOUNCED) == 0)
+        (void)shmi_spin(&t, shmi_token_spun, &w);
+    while (err == 0 && !shmi_token_over(&w)) {
+        shmi_sleep_spec spec;
+        uint64_t word;
+        int ended;
+        if (!shmi_token_announce(&w, &word))
+            break;
+        memset(&spec, 0, sizeof spec);
+        spec.looked = &w.cell->looked;
+        spec.check = shmi_token_check;
+        spec.check_arg = w.cell;
+        spec.word = w.cell->line.word;
+        spec.val = (uint32_t)word;
+        spec.object = s->o.off;
+        spec.wanted = (uint32_t)word;
+        spec.deadline = deadline;
+        spec.since = &since;
+        ended = shmi_sleep(s->a, &spec);
+        if (ended == SHMI_AGAIN)
+            SHMSYNC_CRASHPOINT("sequencer.wait.woken");
+        else if (ended == SHMI_LOOK)
+            shmi_token_check(w.cell);
+        else if (!shmi_token_over(&w))
+            err = ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "sequencer.wait", shmi_called(&s->o))
+                                     : shmi_fail(EBADF, "sequencer.wait", shmi_called(&s->o), "this process closed the arena");
     }
-    shmi_mon_finish(&q->m);
+    if (err == 0)
+        err = shmi_token_judge(&w);
+    shmi_exit(s->a);
     return err;
 }
 
-/* Ends all waits that there are, and stops the sequence if stop is set. */
-SHMI_FN int shmi_seq_cancel_all(struct shmi_sequence *q, int stop)
+/* Wakes the waiters that have to look after the counter has become v, by a jump of so much. */
+SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64_t jump)
 {
-    int err = shmi_mon_enter(&q->m, 0);
-    if (err != 0)
-        return err;
-    if (stop) {
-        __atomic_store_n(&q->w->stopped, 1, __ATOMIC_SEQ_CST);
-        SHMSYNC_CRASHPOINT("sequencer.stop.marked");
-    }
-    shmi_seq_condemn(q);
-    shmi_mon_leave(&q->m, NULL);
-    return shmi_seq_finish(q);
+    uint64_t back;
+    SHMSYNC_CRASHPOINT("sequencer.count.counted");
+    for (back = 0; back < jump && back < SHMI_sequencerCells; back++)
+        shmi_token_hit_if_due(&s->cells[(v - back) % SHMI_sequencerCells], v, jump);
 }
-
-SHMI_FN void shmi_seq_init(struct shmi_sequence *q, shmsync_arena *a, const shmi_object *o)
+/* Makes the waiters of all cells look, also those that are about to announce. */
+SHMI_FN void shmi_sequencer_end_waits(struct shmi_sequencer *s)
 {
-    shmi_mon_init(&q->m, a, o, o->body, &shmi_seq_rules);
-    q->m.handlers = 1;
-    q->w = (shmi_sequence_words *)shmi_ptr(a, o->body, sizeof(shmi_sequence_words), 8);
+    int i;
+    for (i = 0; i < SHMI_sequencerCells; i++)
+        while (!shmi_token_hit(&s->cells[i], shmi_ld64(s->cells[i].state))) {
+        }
 }
 
 /* The handle's side. */
+
+SHMI_FN void shmi_sequencer_init(struct shmi_sequencer *s, shmsync_arena *a, const shmi_object *o, shmi_sequencer_words *w)
+{
+    int i;
+    memset(s, 0, sizeof *s);
+    s->a = a;
+    s->o = *o;
+    s->w = w;
+    for (i = 0; i < SHMI_sequencerCells; i++) {
+        shmi_token_cell *c = &s->cells[i];
+        c->s = s;
+        c->state = &w->cells[i].state;
+        c->line.word = (uint32_t *)(void *)c->state; /* the low half */
+        c->line.poller = &w->cells[i].poller;
+    }
+}
 
 typedef struct shmi_sequencer_spec {
     uint64_t initial;
@@ -467,24 +237,24 @@ typedef struct shmi_sequencer_spec {
 
 SHMI_FN void shmi_sequencer_fill(unsigned char *body, const void *arg)
 {
-    shmi_sequence_words *w = (shmi_sequence_words *)(void *)body;
+    shmi_sequencer_words *w = (shmi_sequencer_words *)(void *)body;
     const shmi_sequencer_spec *s = (const shmi_sequencer_spec *)arg;
     w->value = s->initial;
-    w->mon.spin = s->spin;
+    w->spin = s->spin;
 }
 
 SHMI_FN void *shmi_sequencer_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_sequence *q = (struct shmi_sequence *)shmi_new_thing(sizeof *q);
+    struct shmi_sequencer *s = (struct shmi_sequencer *)shmi_new_thing(sizeof *s);
     (void)arg;
-    if (q != NULL)
-        shmi_seq_init(q, a, o);
-    return q;
+    if (s != NULL)
+        shmi_sequencer_init(s, a, o, (shmi_sequencer_words *)shmi_ptr(a, o->body, sizeof(shmi_sequencer_words), 8));
+    return s;
 }
 
 SHMI_FN int shmi_sequencer_handle(shmsync_arena *a, const shmi_object *o, shmsync_sequencer *out)
 {
-    return SHMI_HAND_OUT(out, struct shmi_sequence *, shmi_share(a, o, shmi_sequencer_build, NULL));
+    return SHMI_HAND_OUT(out, struct shmi_sequencer *, shmi_share(a, o, shmi_sequencer_build, NULL));
 }
 
 SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name, const shmsync_sequencer_options *opts, shmsync_sequencer *out)
@@ -500,7 +270,7 @@ SHMI_FN int shmi_open_sequencer(int existing, shmsync_arena *a, const char *name
     spec.kind = SHMI_KIND_SEQUENCER;
     spec.version = SHMI_VERSION_SEQUENCER;
     spec.name = name;
-    spec.size = sizeof(shmi_sequence_words);
+    spec.size = sizeof(shmi_sequencer_words);
     spec.init = shmi_sequencer_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -528,7 +298,7 @@ int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer
 {
     SHMI_BEGIN();
     shmi_object o;
-    int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, sizeof(shmi_sequence_words), &o);
+    int err = shmi_object_at(a, off, "sequencer.open", SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, sizeof(shmi_sequencer_words), &o);
     out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_sequencer_handle(a, &o, out)));
 }
@@ -539,7 +309,7 @@ int shmsync_sequencer_close(shmsync_sequencer *s)
     int err;
     if (s->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_mon_free);
+    err = shmi_unshare(s->impl->a, s->impl->o.off, shmi_mon_free);
     if (err == 0)
         s->impl = NULL;
     return SHMI_TELL(err);
@@ -548,46 +318,48 @@ int shmsync_sequencer_close(shmsync_sequencer *s)
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s)
 {
     SHMI_OPENED_OR(s, 0);
-    return s->impl->m.o.off;
+    return s->impl->o.off;
 }
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s)
 {
     SHMI_OPENED_OR(s, 0);
-    return shmi_ld64(&s->impl->w->value);
+    return shmi_sequencer_now(s->impl);
 }
 int shmsync_sequencer_stopped(const shmsync_sequencer *s)
 {
     SHMI_OPENED_OR(s, 0);
-    return shmi_ld32(&s->impl->w->stopped) != 0;
+    return (shmi_ld64(&s->impl->w->turns) & SHMI_TURNS_STOPPED) != 0;
 }
 
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value)
 {
     SHMI_OPENED(s);
     uint64_t v;
-    int err = shmi_use(s->impl->m.a, "sequencer.increment");
+    int err = shmi_use(s->impl->a, "sequencer.increment");
     if (SHMI_UNLIKELY(err != 0))
         return SHMI_TELL(err);
     v = shmi_add64(&s->impl->w->value, 1) + 1;
     if (value != NULL)
         *value = v;
-    return SHMI_TELL(shmi_seq_counted(s->impl, v));
+    shmi_sequencer_counted(s->impl, v, 1);
+    return 0;
 }
 
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
 {
     SHMI_OPENED(s);
-    int err = shmi_use(s->impl->m.a, "sequencer.advance");
+    int err = shmi_use(s->impl->a, "sequencer.advance");
     uint64_t now;
     if (advanced != NULL)
         *advanced = 0;
     if (err != 0)
         return SHMI_TELL(err);
-    for (now = shmi_ld64(&s->impl->w->value); now < v; now = shmi_ld64(&s->impl->w->value))
+    for (now = shmi_sequencer_now(s->impl); now < v; now = shmi_sequencer_now(s->impl))
         if (shmi_cas64(&s->impl->w->value, now, v)) {
             if (advanced != NULL)
                 *advanced = 1;
-            return SHMI_TELL(shmi_seq_counted(s->impl, v));
+            shmi_sequencer_counted(s->impl, v, v - now);
+            return 0;
         }
     return 0;
 }
@@ -595,52 +367,72 @@ int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced)
 int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token)
 {
     SHMI_OPENED(s);
-    return SHMI_TELL(shmi_seq_wait(s->impl, token, 0));
+    return SHMI_TELL(shmi_sequencer_await(s->impl, token, 0));
 }
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic)
 {
     SHMI_OPENED(s);
     int64_t ns;
     int err = shmi_deadline(abs_monotonic, &ns);
-    return SHMI_TELL(err != 0 ? err : shmi_seq_wait(s->impl, token, ns));
+    return SHMI_TELL(err != 0 ? err : shmi_sequencer_await(s->impl, token, ns));
 }
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s)
 {
     SHMI_OPENED(s);
-    return SHMI_TELL(shmi_seq_cancel_all(s->impl, 0));
+    int err = shmi_use(s->impl->a, "sequencer.cancel_waiters");
+    if (err != 0)
+        return SHMI_TELL(err);
+    shmi_add64(&s->impl->w->turns, SHMI_TURNS_ONE);
+    SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
+    shmi_sequencer_end_waits(s->impl);
+    return 0;
 }
 int shmsync_sequencer_stop(shmsync_sequencer *s)
 {
     SHMI_OPENED(s);
-    if (shmsync_sequencer_stopped(s) && !shmi_seq_overdue(s->impl))
+    int err = shmi_use(s->impl->a, "sequencer.stop");
+    if (err != 0)
+        return SHMI_TELL(err);
+    for (;;) {
+        uint64_t turns = shmi_ld64(&s->impl->w->turns);
+        if ((turns & SHMI_TURNS_STOPPED) != 0)
+            return 0;
+        if (!shmi_cas64(&s->impl->w->turns, turns, (turns + SHMI_TURNS_ONE) | SHMI_TURNS_STOPPED))
+            continue;
+        SHMSYNC_CRASHPOINT("sequencer.stop.marked");
+        shmi_sequencer_end_waits(s->impl);
         return 0;
-    return SHMI_TELL(shmi_seq_cancel_all(s->impl, 1));
+    }
 }
 
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
 {
     SHMI_OPENED(s);
-    struct shmi_sequence *q = s->impl;
-    struct shmi_wakes b;
-    int idle, err = shmi_mon_enter(&q->m, 0);
+    int err = shmi_use(s->impl->a, "sequencer.reset");
     if (err != 0)
         return SHMI_TELL(err);
-    shmi_wakes_init(&b);
-    shmi_mon_reap(&q->m, &b);
-    idle = (shmi_get(&q->w->root) | shmi_get(&q->w->doomed)) == 0;
-    if (idle)
-        shmi_st64(&q->w->value, v);
-    shmi_mon_leave(&q->m, &b);
-    return SHMI_TELL(idle ? 0 : shmi_fail(EBUSY, "sequencer.reset", q->m.queueLock.called, "somebody waits"));
+    shmi_add64(&s->impl->w->turns, SHMI_TURNS_ONE);
+    SHMSYNC_CRASHPOINT("sequencer.cancel.marked");
+    shmi_xchg64(&s->impl->w->value, v);
+    SHMSYNC_CRASHPOINT("sequencer.reset.stored");
+    shmi_sequencer_end_waits(s->impl);
+    return 0;
 }
 
-/* The reaper's side. */
-
-SHMI_FN void shmi_repair_sequencer(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
+/* The reaper's side: makes up for wakes that a death swallowed. The dead process may have counted, or ended all waits,
+ * and not changed the word of a cell. So this changes it: a waiter may be about to sleep. */
+SHMI_FN void shmi_wake_sequencer(shmsync_arena *a, const shmi_object *o, int owed)
 {
-    struct shmi_sequence q;
-    if (o->size < sizeof(shmi_sequence_words))
-        return;
-    shmi_seq_init(&q, a, o);
-    shmi_mon_repair(&q.m, dead);
+    shmi_sequencer_words *w = (shmi_sequencer_words *)shmi_try_at(a, o->body, sizeof *w, 8);
+    int i;
+    for (i = 0; w != NULL && i < SHMI_sequencerCells; i++) {
+        uint64_t *state = &w->cells[i].state, was = shmi_ld64(state);
+        shmi_wait_list l;
+        while ((was & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && !shmi_cas64(state, was, shmi_eventcount_next(was)))
+            was = shmi_ld64(state);
+        l.word = (uint32_t *)(void *)state;
+        l.poller = &w->cells[i].poller;
+        if ((was & SHMI_EVENTCOUNT_ANNOUNCED) != 0 || owed != SHMI_OWED_ANNOUNCED || shmi_ld64(l.poller) != 0)
+            shmi_deliver_all(a, &l);
+    }
 }

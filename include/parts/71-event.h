@@ -2,6 +2,9 @@
  * token. It is prims/event*.go in C. */
 
 enum { SHMI_eventAuto = 1, SHMI_eventBidirectional = 2 };
+/* Values of the word next. */
+#define SHMI_NOBODY UINT64_C(0)
+#define SHMI_ANYBODY UINT64_MAX
 /* Where the token is. */
 enum { SHMI_eventUnset, SHMI_eventSet, SHMI_eventHand, SHMI_eventTaken };
 /* Where the token of a wait came from. */

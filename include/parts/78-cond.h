@@ -170,9 +170,11 @@ SHMI_FN void shmi_cond_check(struct shmi_monitor *m)
     }
 }
 
+SHMI_FN void shmi_cond_holders(struct shmi_monitor *m) { (void)m; } /* the reap finds the waits of the dead itself */
+
 static const struct shmi_rules shmi_cond_rules = {
     shmi_cond_resolve, shmi_cond_account, shmi_cond_clear, shmi_cond_requeue, shmi_cond_detach,
-    shmi_cond_discard_dead, shmi_cond_reap, shmi_seq_nothing, shmi_cond_check,
+    shmi_cond_discard_dead, shmi_cond_reap, shmi_cond_holders, shmi_cond_check,
 };
 
 SHMI_FN void shmi_cond_init(struct shmi_cond *k, shmsync_arena *a, const shmi_object *o)

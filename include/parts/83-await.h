@@ -7,11 +7,14 @@ typedef struct shmi_awaited {
     shmi_wait_node *wait_node;
     struct shmi_eventcount *e; /* instead of wait_node: it waits until the sequence is no longer seq */
     uint32_t seq;
+    shmi_token_wait wait; /* instead of both: if it has a cell, it waits for a token of a sequencer */
 } shmi_awaited;
 
-SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->wait_node != NULL || w->e != NULL; }
+SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->wait_node != NULL || w->e != NULL || w->wait.cell != NULL; }
 SHMI_FN int shmi_awaited_over(shmi_awaited *w)
 {
+    if (w->wait.cell != NULL)
+        return shmi_token_over(&w->wait);
     if (w->e == NULL)
         return shmi_wait_node_resolved(w->wait_node);
     shmi_eventcount_do_look(w->e);
@@ -24,7 +27,7 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
-        return shmi_seq_reached(x->sequencer->impl, x->token);
+        return shmi_sequencer_now(x->sequencer->impl) >= x->token;
     if (x->kind == SHMSYNC_AWAIT_EVENT) {
         struct shmi_event *e = x->event->impl;
         return e->mode & SHMI_eventAuto ? shmi_event_claim(e) : shmi_event_odd(e);
@@ -36,20 +39,15 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 /* Begins its wait. None has begun: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_awaited *w, int *err)
 {
-    int e;
     *err = 0;
-    w->m = NULL;
-    w->e = NULL;
-    w->token = NULL;
-    w->wait_node = NULL;
+    memset(w, 0, sizeof *w);
     if (x->kind == SHMSYNC_AWAIT_SEQUENCER) {
-        w->m = &x->sequencer->impl->m;
-        e = shmi_seq_register(x->sequencer->impl, x->token, abs, &w->wait_node);
-        if (e == ECANCELED) {
-            *err = e;
-            e = 0;
+        w->wait = shmi_token_begin(x->sequencer->impl, x->token);
+        if (shmi_token_over(&w->wait)) {
+            *err = shmi_token_judge(&w->wait);
+            w->wait.cell = NULL;
         }
-        return e;
+        return 0;
     }
     if (x->kind != SHMSYNC_AWAIT_FUTURE) {
         struct shmi_event *ev = x->event->impl;
@@ -80,17 +78,15 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_await
 /* How a wait ended that was resolved and is chosen. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, shmi_awaited *w)
 {
-    uint64_t outcome;
+    if (w->wait.cell != NULL)
+        return shmi_token_judge(&w->wait);
     if (w->e != NULL && x->kind != SHMSYNC_AWAIT_FUTURE)
         return 0;
     if (w->e != NULL)
         return shmi_future_judge(x->future->impl, w->seq >> 1, NULL);
-    outcome = shmi_mon_collect(w->m, w->wait_node);
+    shmi_mon_collect(w->m, w->wait_node);
     w->wait_node = NULL;
-    if (w->token != NULL)
-        shmi_event_ack(w->token);
-    else if (x->kind == SHMSYNC_AWAIT_SEQUENCER)
-        return shmi_outcome_result(outcome) == SHMI_REACHED ? 0 : ECANCELED;
+    shmi_event_ack(w->token);
     return 0;
 }
 /* Ends a wait that is not chosen. */
@@ -99,24 +95,33 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
     if (w->wait_node == NULL || shmi_mon_give_up(w->m, w->wait_node))
         return;
     shmi_mon_collect(w->m, w->wait_node);
-    if (w->token != NULL)
-        shmi_event_pass(w->token);
+    shmi_event_pass(w->token);
 }
 
 /* Sleeps until one of the waits is over, or until then, 100 ms at most. The call has lasted since that time. */
 SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
+    uint32_t *first = NULL;
     int records[SHMSYNC_AWAIT_MOST]; /* announce records, for tools: one per eventcount, and one for the first object */
     size_t i, k;
     for (i = 0; i < n; i++) {
         shmi_awaited *w = &at[i];
         records[i] = -1;
-        if (w->e != NULL) {
+        if (w->wait.cell != NULL) {
+            uint64_t word = shmi_ld64(w->wait.cell->state);
+            uint32_t *low = w->wait.cell->line.word;
+            records[i] = shmi_announce_sleep(a, w->wait.cell->s->o.off, shmi_off_of(a, low), (uint32_t)word, since);
+            if (!shmi_token_announce(&w->wait, &word))
+                break;
+            v[i] = shmi_waitv_of(low, (uint32_t)word);
+            first = i == 0 ? low : first;
+        } else if (w->e != NULL) {
             records[i] = shmi_announce_sleep(a, w->e->o.off, shmi_off_of(a, w->e->line.word), w->seq, since);
             if (!shmi_eventcount_announce(w->e, w->seq))
                 break;
             v[i] = shmi_waitv_of(w->e->line.word, w->seq);
+            first = i == 0 ? w->e->line.word : first;
         } else {
             shmi_node *node = w->wait_node->node;
             uint32_t word = shmi_node_load(node);
@@ -127,6 +132,7 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
             if (shmi_node_state(word) != SHMI_NodeAsleep)
                 break;
             v[i] = shmi_waitv_of(&node->word, word);
+            first = i == 0 ? &node->word : first;
         }
     }
     if (i == n && !__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
@@ -134,8 +140,7 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
             shmi_futex_sleepv(v, (unsigned)n, until);
         } else { /* one word at a time: the others are looked at more often */
             int64_t soon = shmi_now() + 2000000;
-            uint32_t *word = at[0].e != NULL ? at[0].e->line.word : &at[0].wait_node->node->word;
-            shmi_futex_sleep(word, (uint32_t)v[0].val, soon < until ? soon : until);
+            shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
         }
     }
     for (k = 0; k < n && k <= i; k++)
@@ -159,7 +164,7 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
             SHMI_OPENED(x->future);
         else
             SHMI_OPENED(x->event);
-        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->m.a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->e.a : x->event->impl->a;
+        *a = x->kind == SHMSYNC_AWAIT_SEQUENCER ? x->sequencer->impl->a : x->kind == SHMSYNC_AWAIT_FUTURE ? x->future->impl->e.a : x->event->impl->a;
         err = shmi_use(*a, op);
         if (err != 0)
             return err;
@@ -179,7 +184,9 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
         return ETIMEDOUT;
     shmi_await_sleep(a, at, n, since, abs != 0 && abs < until ? abs : until);
     for (i = 0; i < n; i++)
-        if (at[i].e != NULL)
+        if (at[i].wait.cell != NULL)
+            shmi_token_check(at[i].wait.cell);
+        else if (at[i].e != NULL)
             shmi_eventcount_check(at[i].e);
         else
             shmi_mutex_check(&at[i].m->queueLock);

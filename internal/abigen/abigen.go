@@ -30,7 +30,8 @@ var Structs = []Struct{
 	{"Semaphore", "semaphore_words"},
 	{"Share of a semaphore", "semaphore_share"},
 	{"Slot record of a Semaphore", "semaphore_record"},
-	{"Sequencer", "sequence_words"},
+	{"Cell of a Sequencer", "token_cell_words"},
+	{"Sequencer", "sequencer_words"},
 	{"An eventcount", "eventcount_words"},
 	{"Event", "event_words"},
 	{"Auto-reset Event", "auto_event_words"},
@@ -82,6 +83,7 @@ var parts = map[string]string{
 	"counts 64":     "uint64_t %s[8]",
 	"count 128":     "shmi_eventcount_words %s",
 	"results 256":   "uint64_t %s[32]",
+	"cells 256":     "shmi_token_cell_words %s[16]",
 }
 
 // offsets are the sections of regions that C reads by their offsets.
@@ -92,6 +94,7 @@ var bits = []Struct{
 	{"RWMutex gate", "GATE"},
 	{"Reader word", "READER"},
 	{"SpinLock", "SPIN"},
+	{"Cell of a Sequencer", "TOKEN_CELL"},
 	{"Event", "EVENT"},
 	{"Auto-reset Event", "AUTO_EVENT"},
 	{"Future", "FUTURE"},

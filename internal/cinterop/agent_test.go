@@ -162,8 +162,11 @@ func (x *goAgent) act(o order) (n uint64, err error) {
 		// A WaitGroup or Latch has no queue: the events are at 128 in it, the poller nodes at 152.
 		// The state of a Once is at 0, its poller nodes are at 24. The words of the two sides of a Queue are at 16
 		// and 40, their poller nodes at 32 and 56. The events of a Barrier are at 320, its poller nodes at 344.
-		for _, w := range (*arenakernel.Arena)(x.a).WaitsOf(arenakernel.Object{Offset: arena.Offset(o.arg(0))}) {
-			if w.Want == nil && slices.Contains([]arena.Offset{128, 152, 0, 24, 16, 40, 32, 56, 320, 344}, w.At) {
+		// The cells of a Sequencer, from 128 on, have both.
+		off := arena.Offset(o.arg(0))
+		for _, w := range (*arenakernel.Arena)(x.a).WaitsOf(arenakernel.Object{Offset: off}) {
+			in := slices.Contains([]arena.Offset{128, 152, 0, 24, 16, 40, 32, 56, 320, 344}, w.At)
+			if w.Want == nil && (in || x.isSequencer(off) && w.At >= 128) {
 				n += w.Count
 			}
 		}
@@ -175,6 +178,15 @@ func (x *goAgent) act(o order) (n uint64, err error) {
 		return 0, syscall.ENOSYS
 	}
 	return f(x, o)
+}
+
+func (x *goAgent) isSequencer(off arena.Offset) bool {
+	for o := range (*arenakernel.Arena)(x.a).Objects() {
+		if o.Offset == off {
+			return o.Kind == arenakernel.KindOf("SEQR")
+		}
+	}
+	return false
 }
 
 var verbs = map[string]func(x *goAgent, o order) (uint64, error){

@@ -13,7 +13,7 @@ var txImages = []string{"SHMSYNC_TEST_STEPKILLS=20", "SHMSYNC_TEST_SCENE=mutex r
 
 const withPoints = "crashpoint"
 
-var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants, closeMutants, eventcountMutants, queueMutants, adviceMutants)
+var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants, closeMutants, eventcountMutants, sequencerMutants, queueMutants, adviceMutants)
 
 var generalMutants = []mutant{
 	{
@@ -322,13 +322,6 @@ var generalMutants = []mutant{
 		old:  "if !passed && k.signal(",
 		new:  "if !passed && false && k.signal(",
 		pkg:  "prims", run: "TestCondSignalledThenDied",
-	},
-	{
-		name: "a reached counter ends no wait",
-		file: "prims/sequencer_sequence.go",
-		old:  "\tcrashpoint.Hit(\"sequencer.count.counted\")\n\tq.mustFinish()\n",
-		new:  "",
-		pkg:  "prims", run: "TestSequencerCrowd$", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "who leaves is not asked for again", // whether somebody tells it of a wait

@@ -82,7 +82,7 @@ func (q *Queue) unlink(me *waiter) { // guarded by: mu
 		me.next.prev = me.prev
 	}
 	me.prev, me.next, me.queued = nil, nil, false
-	q.count--
+	q.count -= 1 + me.others
 	oldest := int64(0)
 	if q.first != nil {
 		oldest = q.first.since

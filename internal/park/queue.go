@@ -64,6 +64,7 @@ type waiter struct {
 	prev, next *waiter
 	queued     bool
 	since      int64         // when the wait began, CLOCK_MONOTONIC ns, or 0
+	others     int           // how many waits it stands for, beside its own; tools count them
 	granted    bool          // Grant chose this waiter; written by the goroutine that took it off the queue
 	wake       chan struct{} // capacity 1
 	notify     func()        // called instead of a send on wake, for a Watch
@@ -261,9 +262,10 @@ func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 		return false
 	}
 	q.link(me)
-	if q.count++; q.count == 1 {
+	if q.count == 0 {
 		q.since = since
 	}
+	q.count += 1 + me.others
 	q.since = min(q.since, since)
 	q.tellPeople()
 	return true

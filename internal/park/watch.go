@@ -35,6 +35,17 @@ func (x *Watch) Over() bool {
 	return !x.me.queued
 }
 
+// StandFor says for how many waits the Watch is made, at least 1. Tools count them.
+func (x *Watch) StandFor(n int) {
+	x.q.mu.Lock()
+	defer x.q.mu.Unlock()
+	if x.me.queued {
+		x.q.count += n - 1 - x.me.others
+		x.me.others = n - 1
+		x.q.tellPeople()
+	}
+}
+
 // Leave ends the wait. notify may still run after Leave has returned.
 func (x *Watch) Leave() {
 	x.q.mu.Lock()

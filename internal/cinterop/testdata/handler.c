@@ -173,7 +173,6 @@ int main(int argc, char **argv)
         words("permits", &permits.impl->m);
         words("token", &token.impl->m);
         words("broad", &broad.impl->m);
-        words("count", &count.impl->m);
         CHECK(kill(child, SIGKILL), 0);
         CHECK(waitpid(child, &status, 0), child);
         return 2;

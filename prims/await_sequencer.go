@@ -1,0 +1,70 @@
+package prims
+
+// At returns the wait for a token as an Awaitable; see Wait. CancelWaiters, Stop and ResetTo end that
+// wait, as they end Wait.
+func (s *Sequencer) At(token uint64) Awaitable { return sequencerToken{s, token} }
+
+// sequencerToken is a token of a Sequencer as an Awaitable.
+type sequencerToken struct {
+	s     *Sequencer
+	token uint64
+}
+
+func (x sequencerToken) reached() (bool, error) {
+	s := x.s
+	if err := s.opening.error("sequencer.wait"); err != nil {
+		return true, err
+	}
+	w := s.begin(x.token)
+	return s.judge(&w)
+}
+
+func (x sequencerToken) watch(notify func()) (watcher, error) {
+	s := x.s
+	c := s.cell(x.token)
+	if c == nil {
+		return nil, s.opening.error("sequencer.wait")
+	}
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	w := &tokenWatch{c: c, wait: s.begin(x.token)}
+	w.wait.tell = notify
+	c.join(&w.wait)
+	return w, nil
+}
+
+// tokenWatch is a watcher on a token of a Sequencer.
+type tokenWatch struct {
+	c    *tokenCell
+	wait tokenWait
+	done bool
+	err  error
+}
+
+// reached ends the call once the result is known: a Close waits for the call, and the caller may go on
+// to wait for others.
+func (w *tokenWatch) reached() (bool, error) {
+	if w.done {
+		return true, w.err
+	}
+	over, err := w.c.s.judge(&w.wait)
+	if !over && w.c.queue.Closing() {
+		over, err = true, w.c.closed()
+	}
+	if over {
+		w.leave()
+		w.done, w.err = true, err
+	}
+	return over, err
+}
+
+// spent is always false: a wait that is over stays so.
+func (w *tokenWatch) spent() bool { return false }
+
+func (w *tokenWatch) leave() {
+	if !w.done {
+		w.c.remove(&w.wait)
+		w.c.leave()
+	}
+}

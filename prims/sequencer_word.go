@@ -1,0 +1,89 @@
+package prims
+
+import "fmt"
+
+// sequencerCells is how many cells a Sequencer has. The waits for a token are in cell token % sequencerCells. So a
+// count looks at one cell, and wakes no waits for the other tokens nearby.
+const sequencerCells = 16
+
+// tokenCellState is the word of a cell of a Sequencer. It is an eventcountState.
+//
+//	bits 0..31   sequence   counts the changes that make waiters look; they sleep on this half
+//	bit  32      announced  a waiter may sleep, or be on the way to it
+//	bits 33..63  next       the low 31 bits of the smallest token that was announced since the last change
+//
+// A waiter announces its token, or one of its cell at most tokenFar ahead of the counter, if its own is farther. It
+// looks at the counter once more, and sleeps while the sequence is what it was. A process that counts looks at the
+// cell afterwards. If next is announced and the counter has reached it, that process changes the sequence, which
+// ends the announcement, and wakes all waiters of the cell. Those that still have to wait announce again.
+//
+// So next may stand for a smaller token than any that is waited for, which costs one wake, and never for a greater
+// one. What is not 1 to tokenFar ahead of the counter counts as reached. So it does not matter that next has 31 bits.
+//
+//	writers: waiters, processes that count, cancel, stop or reset, and periodic checks, each by CAS
+//	readers: the same, tools
+//	order:   seq-cst, against value and turns
+//	futex:   WAIT on the low half by waiters; WAKE all by the process that changed the sequence, by reaping and
+//	         periodic checks
+//	crash:   each value is a whole state. A process that dies or stops when it has counted, or changed the sequence,
+//	         may owe a change or a wake: reaping and periodic checks make up for it
+type tokenCellState eventcountState
+
+const (
+	tokenNextShift = 33
+	tokenNextMask  = 1<<31 - 1
+	tokenFar       = 1 << 29
+)
+
+func (s tokenCellState) sequence() uint32 { return uint32(s) }
+func (s tokenCellState) announced() bool  { return eventcountState(s).announced() }
+
+// ahead is how far next is ahead of a counter at v. If it is not 1 to tokenFar, the counter has reached next.
+func (s tokenCellState) ahead(v uint64) uint32 {
+	return (uint32(s>>tokenNextShift) - uint32(v)) & tokenNextMask
+}
+
+// due reports whether the waiters of the cell have to look, with the counter at v.
+func (s tokenCellState) due(v uint64) bool { return s.announced() && s.ahead(v)-1 >= tokenFar }
+
+// announce is the word with token announced, which the counter, at v, has not reached. The word is not due.
+func (s tokenCellState) announce(token, v uint64) tokenCellState {
+	ahead := token - v
+	if ahead > tokenFar {
+		ahead = tokenFar - (v+tokenFar-token)%sequencerCells // one of the same cell
+	}
+	if s.announced() && uint64(s.ahead(v)) <= ahead {
+		return s
+	}
+	return s&(1<<tokenNextShift-1) | tokenCellState(eventcountAnnounced) | tokenCellState((v+ahead)&tokenNextMask)<<tokenNextShift
+}
+
+// String renders the state for messages.
+func (s tokenCellState) String() string {
+	if !s.announced() {
+		return fmt.Sprintf("nobody announced, sequence %d", s.sequence())
+	}
+	return fmt.Sprintf("a token with the low bits %#x announced, sequence %d", uint64(s>>tokenNextShift), s.sequence())
+}
+
+// sequencerTurns is the word that ends waits of a Sequencer which have not reached their tokens.
+//
+//	bit  0      stopped  Stop was called; never cleared
+//	bits 1..63  count    of the calls of CancelWaiters, Stop and ResetTo
+//
+// A wait remembers the word as it was when it began. It ends when the word is another one.
+//
+//	writers: CancelWaiters and ResetTo (addition), Stop (CAS)
+//	readers: waits, tools
+//	order:   seq-cst, against the cells
+//	futex:   none
+//	crash:   a process that dies or stops when it has changed it may not have woken the waiters: periodic checks and
+//	         reaping do
+type sequencerTurns uint64
+
+const (
+	turnsStopped sequencerTurns = 1
+	turnsOne     sequencerTurns = 2
+)
+
+func (t sequencerTurns) stopped() bool { return t&turnsStopped != 0 }
