@@ -24,8 +24,8 @@ var (
 // autoEvent is an Event with automatic reset. A Set makes a token, unless there is one, and one
 // wait takes the token.
 //
-// A Set and a waiter that begins to wait form a store-load pair (Dekker), as in a sequence: next
-// is not 0 while a wait is queued.
+// A Set and a waiter that begins to wait form a store-load pair (Dekker): next is not 0 while a
+// wait is queued.
 type autoEvent struct {
 	mon   *monitor
 	words *autoEventWords

@@ -25,8 +25,8 @@ var (
 // order is promised among waits that end by one call.
 //
 // Increment costs one atomic addition and one load unless it reaches a token, however many
-// goroutines wait. A count wakes those processes and threads that wait for the token, or for one that is a
-// multiple of 16 from it and was announced before.
+// goroutines wait. A call that wakes waiters may also wake, in vain, processes that wait for a value
+// which is 16, 32 and so on further on.
 //
 // In the terminology of the Go memory model, and across processes: the Increment or Advance that
 // takes the counter to n, and all before it, synchronize before every Value that returns n or

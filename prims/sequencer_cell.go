@@ -17,8 +17,8 @@ var (
 )
 
 // tokenCell is one handle's side of a cell of a Sequencer. The waits of the process for tokens of the cell are in a
-// heap in its own memory. One watch stands for all of them, and a few waits sleep on the word themselves. No lock of
-// the arena is involved, so a stopped process keeps nobody. docs/design/0054 has the argument.
+// token heap, in its own memory. One watch stands for all of them, and a few waits sleep on the word themselves. No lock
+// of the arena is involved, so a stopped process keeps nobody. docs/design/0054 has the argument.
 //
 //	a waiter                               a process that counts
 //	cell: not due; token announced         value := value + 1
@@ -146,7 +146,9 @@ func (c *tokenCell) check() {
 		c.wakeAll() // after such a jump the word says nothing of tokens, and never of turns
 	}
 	c.eventcount.check()
-	c.serve()
+	if c.anyOver(v, sequencerTurns(t)) {
+		c.serve()
+	}
 }
 
 // announce makes sure that a wake comes when the counter reaches token. It reports false if the wait is over. The

@@ -24,8 +24,8 @@ var sequencerMutants = []mutant{
 		pkg:  "prims", run: "TestSequencerNoSyscalls",
 	},
 	{
-		name: "the process forgets to announce the waits in the heap that go on",
-		file: "prims/sequencer_wait.go",
+		name: "the process forgets to announce the waits in the token heap that go on",
+		file: "prims/sequencer_heap.go",
 		old:  "\t\tarmed := c.arm(first, waits)\n",
 		new:  "\t\tarmed := len(over) > 0 || c.arm(first, waits)\n\t\tc.again = c.again && len(over) == 0\n",
 		pkg:  "prims", run: "TestSequencerOrder",
@@ -38,8 +38,8 @@ var sequencerMutants = []mutant{
 		pkg:  "prims", run: "TestSequencerEndOfWaitsIsLeft/cancel", tags: withPoints,
 	},
 	{
-		name: "a wait in the heap outlives the end of all waits",
-		file: "prims/sequencer_wait.go",
+		name: "a wait in the token heap outlives the end of all waits",
+		file: "prims/sequencer_heap.go",
 		old:  "\t\tif w.turns == turns && !turns.stopped() {\n",
 		new:  "\t\tif w.turns == turns || !turns.stopped() {\n",
 		pkg:  "prims", run: "TestSequencerCatalogue/cancelWaiters",

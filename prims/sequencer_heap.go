@@ -1,0 +1,155 @@
+package prims
+
+import "container/heap"
+
+// tokenWait is a wait of this process for a token of a Sequencer.
+type tokenWait struct {
+	token   uint64
+	turns   sequencerTurns // when the wait began
+	arrival uint64         // guarded by: mu of the cell
+	place   int            // guarded by: mu of the cell; in the token heap
+	// tell is called once, when the wait is over and off the token heap. It does not block.
+	tell func()
+}
+
+// tokenHeap has the waits that are not over, by token, and those for one token by arrival.
+type tokenHeap []*tokenWait
+
+func (h tokenHeap) Len() int { return len(h) }
+func (h tokenHeap) Less(i, j int) bool {
+	return h[i].token < h[j].token || h[i].token == h[j].token && h[i].arrival < h[j].arrival
+}
+func (h tokenHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+func (h *tokenHeap) Push(w any) {
+	w.(*tokenWait).place = len(*h)
+	*h = append(*h, w.(*tokenWait))
+}
+func (h *tokenHeap) Pop() any {
+	last := len(*h) - 1
+	w := (*h)[last]
+	(*h)[last], w.place = nil, off
+	*h = (*h)[:last]
+	return w
+}
+
+// off is the place of a wait that is off its token heap.
+const off = -1
+
+// join puts a wait into the token heap. The caller has entered, and stays until the wait is off the token heap.
+func (c *tokenCell) join(w *tokenWait) {
+	c.mu.Lock()
+	c.arrivals++
+	w.arrival = c.arrivals
+	c.sweep = c.sweep || w.turns != c.turns
+	heap.Push(&c.waits, w)
+	c.mu.Unlock()
+	c.serve()
+}
+
+// remove takes a wait off the token heap. It reports false if the wait is off already, and tell was or will be called.
+func (c *tokenCell) remove(w *tokenWait) bool {
+	c.mu.Lock()
+	on := w.place != off
+	if on {
+		heap.Remove(&c.waits, w.place)
+	}
+	c.mu.Unlock()
+	if on {
+		c.serve()
+	}
+	return on
+}
+
+// serve tells the waits in the token heap that are over, and makes sure that a wake comes for the others. One goroutine at a
+// time does so, without the mutex while it tells or wakes: both may lead here again.
+func (c *tokenCell) serve() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.again = true
+	if c.serving {
+		return
+	}
+	c.serving = true
+	defer func() { c.serving = false }()
+	for c.again {
+		// The loop ends: each turn follows a change by another call.
+		c.again = false
+		over := c.takeOver()
+		var first *tokenWait
+		waits := len(c.waits)
+		if waits > 0 {
+			first = c.waits[0]
+		}
+		c.mu.Unlock()
+		for _, w := range over {
+			w.tell()
+		}
+		armed := c.arm(first, waits)
+		c.mu.Lock()
+		c.again = c.again || !armed
+	}
+}
+
+// anyOver reports whether waits in the token heap are over, with the counter at v.
+func (c *tokenCell) anyOver(v uint64, turns sequencerTurns) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waits) > 0 && (c.waits[0].token <= v || turns != c.turns)
+}
+
+// takeOver takes the waits that are over off the token heap: in the order of the tokens, if the counter has reached them.
+func (c *tokenCell) takeOver() (over []*tokenWait) { // guarded by: mu
+	v, turns := c.s.words.value.Load(), sequencerTurns(c.s.words.turns.Load())
+	for len(c.waits) > 0 && (c.waits[0].token <= v || c.queue.Closing()) {
+		over = append(over, heap.Pop(&c.waits).(*tokenWait))
+	}
+	if turns == c.turns && !c.sweep {
+		return over
+	}
+	c.turns, c.sweep = turns, false
+	kept := c.waits[:0]
+	for _, w := range c.waits {
+		if w.turns == turns && !turns.stopped() {
+			w.place = len(kept)
+			kept = append(kept, w)
+			continue
+		}
+		w.place = off
+		over = append(over, w)
+	}
+	clear(c.waits[len(kept):])
+	c.waits = kept
+	heap.Init(&c.waits)
+	return over
+}
+
+// arm makes sure that a wake comes for the waits in the token heap, of which first is the first. It reports false if some
+// may be over. It is called by the goroutine in serve.
+func (c *tokenCell) arm(first *tokenWait, waits int) bool {
+	if first == nil {
+		if c.watch != nil {
+			c.watch.Leave()
+			c.watch = nil
+		}
+		return true
+	}
+	for {
+		// The loop ends: each turn follows a change by another call.
+		s, ok := c.announce(first)
+		if !ok || c.queue.Closing() {
+			return false
+		}
+		if c.watch == nil || c.watch.Over() {
+			w := c.queue.Watch(s.sequence(), c.watch, c.serve)
+			if w == nil {
+				continue
+			}
+			c.watch = w
+		}
+		c.watch.StandFor(waits)
+		return true
+	}
+}

@@ -1,0 +1,54 @@
+package prims
+
+import "github.com/shmsync/shmsync"
+
+// pendingToken is the wait of a Pending for a token.
+type pendingToken struct {
+	c    *tokenCell
+	wait tokenWait
+}
+
+// async is WaitAsync.
+func (s *Sequencer) async(token uint64) *Pending {
+	wait := s.begin(token)
+	if over, err := s.judge(&wait); over {
+		return resolved(err)
+	}
+	c := s.cell(token)
+	if c == nil {
+		return resolved(s.opening.error("sequencer.wait"))
+	}
+	if err := c.enter(); err != nil {
+		return resolved(err)
+	}
+	x := &pendingToken{c, wait}
+	p := &Pending{op: "sequencer.wait", done: make(chan struct{}), source: x}
+	x.wait.tell = p.told
+	c.join(&x.wait)
+	return p
+}
+
+// told ends the Pending: the wait is off the token heap.
+func (x *pendingToken) told(p *Pending) {
+	over, err := x.c.s.judge(&x.wait)
+	if !over {
+		err = x.c.closed()
+	}
+	p.end(err)
+	x.c.leave()
+}
+
+// cancel ends the wait. A token that is reached takes precedence.
+func (x *pendingToken) cancel(p *Pending) bool {
+	if !x.c.remove(&x.wait) {
+		x.told(p)
+		return false
+	}
+	defer x.c.leave()
+	if over, err := x.c.s.judge(&x.wait); over {
+		p.end(err)
+		return false
+	}
+	p.end(failed(x.c.a, x.c.object, p.op, shmsync.ErrCanceled, nil, "it was cancelled"))
+	return true
+}
