@@ -103,7 +103,9 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 				early = len(closed) != 0
 			})
 			defer crashpoint.Disarm()
-			require.ErrorIs(t, mine.Wait(t.Context()), shmsync.ErrClosed)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout()) // if the call does not come to the point
+			defer cancel()
+			require.ErrorIs(t, mine.Wait(ctx), shmsync.ErrClosed, words(a))
 			require.NoError(t, <-closed)
 			require.False(t, early, "Close has returned while the call used the words")
 			require.Equal(t, before+1, crashpoint.HitCount(point))
