@@ -49,8 +49,8 @@ func (w *tokenWatch) reached() (bool, error) {
 		return true, w.err
 	}
 	over, err := w.c.s.judge(&w.wait)
-	if !over && w.c.queue.Closing() {
-		over, err = true, w.c.closed()
+	if !over && w.c.isOff(&w.wait) { // notify is not called again
+		over, err = true, w.c.outcome(&w.wait)
 	}
 	if over {
 		w.leave()
@@ -59,7 +59,7 @@ func (w *tokenWatch) reached() (bool, error) {
 	return over, err
 }
 
-// spent is always false: a wait that is over stays so.
+// spent is always false: once notify has been called, reached says how the wait ended.
 func (w *tokenWatch) spent() bool { return false }
 
 func (w *tokenWatch) leave() {

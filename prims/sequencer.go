@@ -253,7 +253,7 @@ func (s *Sequencer) Stopped() bool {
 
 // ResetTo ends all waits as CancelWaiters does, sets the counter to v, which may be lower, and
 // reports whether it had another value. It does not undo a Stop. If another process counts meanwhile, its
-// count may be lost.
+// count may be lost, and a wait for that count may end with ErrCanceled.
 func (s *Sequencer) ResetTo(v uint64) bool {
 	s.opening.use()
 	race.ReleaseMerge(s.key)

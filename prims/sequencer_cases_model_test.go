@@ -20,6 +20,7 @@ const (
 	mqReapsTheSleeping  bug = "a reaper wakes, and does not change the word of one that is about to sleep"
 	mqNoCheck           bug = "waiters do not look by themselves"
 	mqCheckIsLazy       bug = "a check does not make a change that is due"
+	mqCheckWakesOnly    bug = "a check that finds other turns wakes, and does not change the word of one that is about to sleep"
 	mqCheckForgetsTurns bug = "a check does not ask whether all waits were ended"
 )
 
@@ -39,7 +40,7 @@ func TestModelSequencer(t *testing.T) {
 		{"the counter is set back", small, sequencerModel{threads: []string{"1R1", "f", "a"}, first: 4}.explore, []bug{mqSleepsAnyway}},
 		{"a death", small, sequencerModel{threads: []string{"1", "1", "b"}, kills: 1}.explore, []bug{mqReapSilent, mqReapsTheSleeping}},
 		{"a stop", small, sequencerModel{threads: []string{"11", "1", "b"}, stops: true}.explore, []bug{mqNoCheck, mqCheckIsLazy}},
-		{"a stop in the end of the waits", small, sequencerModel{threads: []string{"C", "b", "c"}, stops: true}.explore, []bug{mqCheckForgetsTurns}},
+		{"a stop in the end of the waits", small, sequencerModel{threads: []string{"C", "b", "c"}, stops: true}.explore, []bug{mqCheckForgetsTurns, mqCheckWakesOnly}},
 		{"a stop, and back", medium, sequencerModel{threads: []string{"1R", "2", "b"}, stops: true}.explore, []bug{mqNoCheck}},
 		{"a stop and a death", medium, sequencerModel{threads: []string{"12", "1", "c"}, stops: true, kills: 1}.explore, []bug{mqNoCheck}},
 	})

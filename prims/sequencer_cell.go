@@ -13,6 +13,7 @@ var (
 	_ = crashpoint.Register("sequencer.count.counted")
 	_ = crashpoint.Register("sequencer.count.before_wake")
 	_ = crashpoint.Register("sequencer.wait.announced")
+	_ = crashpoint.Register("sequencer.wait.looked")
 	_ = crashpoint.Register("sequencer.wait.woken")
 )
 
@@ -143,7 +144,9 @@ func (c *tokenCell) look() { c.hitIfDue(c.s.words.value.Load(), 0) }
 func (c *tokenCell) check() {
 	v, t := c.s.words.value.Load(), c.s.words.turns.Load()
 	if v-c.lookedAt.Swap(v) > tokenFar || c.lookedTurns.Swap(t) != t {
-		c.wakeAll() // after such a jump the word says nothing of tokens, and never of turns
+		// After such a jump the word says nothing of tokens, and it never says anything of turns. So this changes it: a
+		// waiter may be about to sleep.
+		c.makeLook()
 	}
 	c.eventcount.check()
 	if c.anyOver(v, sequencerTurns(t)) {

@@ -107,6 +107,18 @@ func Scribble(a *arena.Arena, o arenakernel.Object, at uint64, b []byte) {
 	}
 }
 
+// MarkCanceled is the first step of CancelWaiters.
+func (s *Sequencer) MarkCanceled() { s.words.turns.Add(uint64(turnsOne)) }
+
+// WatchFor begins a wait for a token as WaitAny does. reached and leave are those of its watcher.
+func (s *Sequencer) WatchFor(token uint64) (reached func() (bool, error), leave func(), err error) {
+	w, err := s.At(token).watch(func() {})
+	if err != nil {
+		return nil, nil, err
+	}
+	return w.reached, w.leave, nil
+}
+
 // Look makes the periodic check of s.
 func (s *Sequencer) Look() {
 	for i := range s.cells {

@@ -49,6 +49,24 @@ func (c *tokenCell) join(w *tokenWait) {
 	c.serve()
 }
 
+// isOff reports whether a wait is off the token heap.
+func (c *tokenCell) isOff(w *tokenWait) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return w.place == off
+}
+
+// outcome is the result of a wait that is over or, if the handle is being closed, off the token heap.
+func (c *tokenCell) outcome(w *tokenWait) error {
+	switch over, err := c.s.judge(w); {
+	case over:
+		return err
+	case c.queue.Closing():
+		return c.closed()
+	}
+	return c.s.canceled() // a ResetTo under way has set the counter back since the wait was over
+}
+
 // remove takes a wait off the token heap. It reports false if the wait is off already, and tell was or will be called.
 func (c *tokenCell) remove(w *tokenWait) bool {
 	c.mu.Lock()
@@ -78,16 +96,16 @@ func (c *tokenCell) serve() {
 		// The loop ends: each turn follows a change by another call.
 		c.again = false
 		over := c.takeOver()
-		var first *tokenWait
+		var first tokenWait // a copy: the wait may be removed, and used again, at any time
 		waits := len(c.waits)
 		if waits > 0 {
-			first = c.waits[0]
+			first = *c.waits[0]
 		}
 		c.mu.Unlock()
 		for _, w := range over {
 			w.tell()
 		}
-		armed := c.arm(first, waits)
+		armed := c.arm(&first, waits)
 		c.mu.Lock()
 		c.again = c.again || !armed
 	}
@@ -106,7 +124,7 @@ func (c *tokenCell) takeOver() (over []*tokenWait) { // guarded by: mu
 	for len(c.waits) > 0 && (c.waits[0].token <= v || c.queue.Closing()) {
 		over = append(over, heap.Pop(&c.waits).(*tokenWait))
 	}
-	if turns == c.turns && !c.sweep {
+	if turns == c.turns && !c.sweep && !turns.stopped() {
 		return over
 	}
 	c.turns, c.sweep = turns, false
@@ -129,7 +147,7 @@ func (c *tokenCell) takeOver() (over []*tokenWait) { // guarded by: mu
 // arm makes sure that a wake comes for the waits in the token heap, of which first is the first. It reports false if some
 // may be over. It is called by the goroutine in serve.
 func (c *tokenCell) arm(first *tokenWait, waits int) bool {
-	if first == nil {
+	if waits == 0 {
 		if c.watch != nil {
 			c.watch.Leave()
 			c.watch = nil

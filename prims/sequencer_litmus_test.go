@@ -402,6 +402,26 @@ func TestSequencerCounterStopped(t *testing.T) {
 	}
 }
 
+// A process is stopped when it has ended all waits and has woken nobody. A waiter of another process has looked before
+// that, and sleeps after the periodic check that finds it.
+func TestSequencerCheckBeforeTheSleep(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	s := newSequencer(t, nil)
+	s.SetSpin(-1)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout())
+	defer cancel()
+	crashpoint.ArmFunc("sequencer.wait.looked", 1, func() {
+		s.Look() // the first check wakes in any case
+		s.MarkCanceled()
+		s.Look()
+	})
+	defer crashpoint.Disarm()
+	require.ErrorIs(t, s.WaitContext(ctx, 1), shmsync.ErrCanceled)
+	require.NoError(t, ctx.Err(), "only the end of the context woke the waiter")
+}
+
 // A process dies, or stops for ever, when it has ended the waits of a Sequencer and has woken nobody, or when it has
 // counted past tokens. The waits end all the same.
 func TestSequencerEndOfWaitsIsLeft(t *testing.T) {

@@ -203,14 +203,21 @@ func (m *sequencerModel) stepCheck(s *mqState, t *mqThread, do func(string, func
 			t.checks = false
 			m.wake(to)
 		})
-	case t.pc != mqAsleep:
+	case t.pc < mqRead: // it does not wait; a check may come at any moment of a wait
 	case s.cell.due(s.value) && m.bug != mqCheckIsLazy:
 		do("makes a change that is due", func(to *mqState, t *mqThread) {
 			to.cell = mqCell{seq: to.cell.seq + 1}
 			t.checks = true
 		})
-	case t.ended != s.turns && m.bug != mqCheckForgetsTurns, t.looked != s.cell.seq+1, !s.cell.announced:
-		do("checks", func(to *mqState, t *mqThread) { t.looked, t.ended, t.checks = to.cell.seq+1, to.turns, true })
+	case t.ended != s.turns && m.bug != mqCheckForgetsTurns:
+		do("finds other turns", func(to *mqState, t *mqThread) {
+			if m.bug != mqCheckWakesOnly {
+				to.cell = mqCell{seq: to.cell.seq + 1}
+			}
+			t.ended, t.checks = to.turns, true
+		})
+	case t.pc == mqAsleep && (t.looked != s.cell.seq+1 || !s.cell.announced):
+		do("checks", func(to *mqState, t *mqThread) { t.looked, t.checks = to.cell.seq+1, true })
 	}
 }
 

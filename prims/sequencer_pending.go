@@ -30,11 +30,7 @@ func (s *Sequencer) async(token uint64) *Pending {
 
 // told ends the Pending: the wait is off the token heap.
 func (x *pendingToken) told(p *Pending) {
-	over, err := x.c.s.judge(&x.wait)
-	if !over {
-		err = x.c.closed()
-	}
-	p.end(err)
+	p.end(x.c.outcome(&x.wait))
 	x.c.leave()
 }
 

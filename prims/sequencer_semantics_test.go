@@ -14,6 +14,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -253,6 +254,74 @@ func TestSequencerCatalogue(t *testing.T) {
 			require.Zero(t, x.counter.must(t, inc).N, "after the last comes the first")
 		},
 	})
+}
+
+// WaitAny may begin to wait for a Sequencer that was stopped since it looked.
+func TestSequencerWatchAfterStop(t *testing.T) {
+	s := newSequencer(t, nil)
+	s.Stop()
+	for range 3 {
+		reached, leave, err := s.WatchFor(1)
+		require.NoError(t, err)
+		over, err := reached()
+		require.True(t, over)
+		require.ErrorIs(t, err, shmsync.ErrCanceled)
+		leave()
+	}
+}
+
+// A ResetTo is under way: it has ended all waits, and sets the counter back when others have begun and reached their
+// tokens. These end, too, and by no error but ErrCanceled.
+func TestSequencerWaitsDuringReset(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	s := newSequencer(t, nil)
+	var reached func() (bool, error)
+	var leave func()
+	var pending *prims.Pending
+	crashpoint.ArmFunc("sequencer.cancel.marked", 1, func() {
+		var err error
+		reached, leave, err = s.WatchFor(5)
+		require.NoError(t, err)
+		pending = s.WaitAsync(5)
+		s.Advance(5)
+	})
+	defer crashpoint.Disarm()
+	require.True(t, s.ResetTo(0))
+	require.NoError(t, pending.Wait(), "it has ended before the counter went back")
+	over, err := reached()
+	require.True(t, over, "nobody tells it again")
+	require.ErrorIs(t, err, shmsync.ErrCanceled)
+	leave()
+}
+
+// Goroutines in the token heaps give up, and others take their places, while the process serves the heaps.
+func TestSequencerHeapGivesUp(t *testing.T) {
+	s := newSequencer(t, nil)
+	end := time.Now().Add(proctest.Rounds(proctest.Scale(time.Second)/5, proctest.Scale(time.Second)))
+	var wg sync.WaitGroup
+	for g := range 64 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 6))
+			for time.Now().Before(end) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(50))*time.Microsecond)
+				token := s.Value() + r.Uint64N(64)
+				if err := s.WaitContext(ctx, token); err == nil && s.Value() < token || err != nil && err != ctx.Err() {
+					t.Errorf("token %d: %v at %v", token, err, s)
+				}
+				cancel()
+				if r.IntN(4) == 0 {
+					s.Increment()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	n, err := s.Heap()
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.Zero(t, s.QueuedWaits())
 }
 
 // The waits of a process that are not over by themselves are told in the order of the tokens, and in the order of

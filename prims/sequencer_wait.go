@@ -15,7 +15,8 @@ func (s *Sequencer) begin(token uint64) tokenWait {
 	return tokenWait{token: token, turns: sequencerTurns(s.words.turns.Load()), place: off}
 }
 
-// isOver reports whether a wait is over, with the counter at v. Once it is over, it stays so.
+// isOver reports whether a wait is over, with the counter at v. Once a wait is over, it stays so, unless it began
+// during a ResetTo that then sets the counter back.
 func (s *Sequencer) isOver(w *tokenWait, v uint64) bool {
 	t := sequencerTurns(s.words.turns.Load())
 	return v >= w.token || t != w.turns || t.stopped()
@@ -82,6 +83,7 @@ func (c *tokenCell) awaitOnWord(w *tokenWait, cancel *park.Cancel) error {
 		word, ok := c.announce(w)
 		ended := park.Again
 		if ok {
+			crashpoint.Hit("sequencer.wait.looked")
 			ended = c.queue.Sleep(word.sequence(), park.SleepSpec{}, cancel)
 			crashpoint.Hit("sequencer.wait.woken")
 		}
@@ -134,5 +136,5 @@ func (c *tokenCell) awaitInHeap(ctx context.Context, w *tokenWait) error {
 	case ended:
 		return ctx.Err()
 	}
-	return c.closed()
+	return c.outcome(w)
 }

@@ -18,7 +18,7 @@ const sequencerCells = 16
 // ends the announcement, and wakes all waiters of the cell. Those that still have to wait announce again.
 //
 // So next may stand for a smaller token than any that is waited for, which costs one wake, and never for a greater
-// one. What is not 1 to tokenFar ahead of the counter counts as reached. So it does not matter that next has 31 bits.
+// one. The counter has reached every next that is not 1 to tokenFar ahead of it. So 31 bits are enough for next.
 //
 //	writers: waiters, processes that count, cancel, stop or reset, and periodic checks, each by CAS
 //	readers: the same, tools

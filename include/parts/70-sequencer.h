@@ -107,13 +107,16 @@ SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
 {
     struct shmi_sequencer *s = c->s;
     uint64_t v = shmi_sequencer_now(s), turns = shmi_ld64(&s->w->turns), state, now;
-    /* After such a jump the word of the cell says nothing of tokens, and never of turns. */
     int all = v - shmi_xchg64(&c->value, v) > SHMI_TOKEN_FAR;
     all = shmi_xchg64(&c->turns, turns) != turns || all;
+    /* After such a jump the word of the cell says nothing of tokens, and it never says anything of turns. So this
+     * changes it: a waiter may be about to sleep. */
+    while (all && !shmi_token_hit(c, shmi_ld64(c->state))) {
+    }
     shmi_token_hit_if_due(c, v, 0);
     state = shmi_ld64(c->state);
     now = (uint64_t)(uint32_t)state + 1;
-    if (shmi_xchg64(&c->seen, now) != now || (state & SHMI_EVENTCOUNT_ANNOUNCED) == 0 || all)
+    if (shmi_xchg64(&c->seen, now) != now || (state & SHMI_EVENTCOUNT_ANNOUNCED) == 0)
         shmi_deliver_all(s->a, &c->line);
 }
 /* Calls shmi_token_make_up ten times a second at most. */
@@ -170,6 +173,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
         int ended;
         if (!shmi_token_announce(&w, &word))
             break;
+        SHMSYNC_CRASHPOINT("sequencer.wait.looked");
         memset(&spec, 0, sizeof spec);
         spec.looked = &w.cell->looked;
         spec.check = shmi_token_check;

@@ -26,8 +26,8 @@ var sequencerMutants = []mutant{
 	{
 		name: "the process forgets to announce the waits in the token heap that go on",
 		file: "prims/sequencer_heap.go",
-		old:  "\t\tarmed := c.arm(first, waits)\n",
-		new:  "\t\tarmed := len(over) > 0 || c.arm(first, waits)\n\t\tc.again = c.again && len(over) == 0\n",
+		old:  "\t\tarmed := c.arm(&first, waits)\n",
+		new:  "\t\tarmed := len(over) > 0 || c.arm(&first, waits)\n\t\tc.again = c.again && len(over) == 0\n",
 		pkg:  "prims", run: "TestSequencerOrder",
 	},
 	{
@@ -36,6 +36,13 @@ var sequencerMutants = []mutant{
 		old:  "|| c.lookedTurns.Swap(t) != t {",
 		new:  "|| c.lookedTurns.Swap(t) != t && false {",
 		pkg:  "prims", run: "TestSequencerEndOfWaitsIsLeft/cancel", tags: withPoints,
+	},
+	{
+		name: "a check that finds the end of all waits does not change the word",
+		file: "prims/sequencer_cell.go",
+		old:  "\t\tc.makeLook()\n\t}\n\tc.eventcount.check()\n",
+		new:  "\t\tc.wakeAll()\n\t}\n\tc.eventcount.check()\n",
+		pkg:  "prims", run: "TestSequencerCheckBeforeTheSleep", tags: withPoints,
 	},
 	{
 		name: "a wait in the token heap outlives the end of all waits",
