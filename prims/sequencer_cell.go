@@ -127,13 +127,13 @@ func (c *tokenCell) makeLook() {
 // hitIfDue is called after the counter has become v, by a jump of so much.
 func (c *tokenCell) hitIfDue(v, jump uint64) {
 	for {
-		// The loop ends: whenever the CAS fails, another call has changed the word.
+		// The loop ends: whenever the CAS fails, another call has changed the word. One that succeeds suffices: a later
+		// announcement follows a look at the counter.
 		// sync(sequencer.announce): acquire
 		s := c.load()
-		if !s.due(v) && !(s.announced() && jump > tokenFar) {
+		if !s.due(v) && !(s.announced() && jump > tokenFar) || c.hit(s) {
 			return
 		}
-		c.hit(s)
 	}
 }
 

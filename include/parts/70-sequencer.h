@@ -98,7 +98,8 @@ SHMI_FN void shmi_token_hit_if_due(shmi_token_cell *c, uint64_t v, uint64_t jump
         uint64_t state = shmi_ld64(c->state);
         if (!shmi_token_due(state, v) && !((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && jump > SHMI_TOKEN_FAR))
             return;
-        shmi_token_hit(c, state);
+        if (shmi_token_hit(c, state)) /* suffices: a later announcement follows a look at the counter */
+            return;
     }
 }
 
