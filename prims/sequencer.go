@@ -110,7 +110,7 @@ func (s *Sequencer) Value() uint64 {
 
 // Increment adds one to the counter, wakes the waiters for the new value, and returns it. It
 // makes no system call, and waits for no process, unless it reaches a token. The counter wraps
-// from MaxUint64 to 0.
+// from MaxUint64 to 0; waits whose tokens it passes meanwhile may go on, or end with ErrCanceled.
 func (s *Sequencer) Increment() uint64 {
 	s.opening.use()
 	race.ReleaseMerge(s.key)

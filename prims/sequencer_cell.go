@@ -2,7 +2,6 @@ package prims
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
@@ -12,6 +11,7 @@ import (
 var (
 	_ = crashpoint.Register("sequencer.count.counted")
 	_ = crashpoint.Register("sequencer.count.before_wake")
+	_ = crashpoint.Register("sequencer.wait.read")
 	_ = crashpoint.Register("sequencer.wait.announced")
 	_ = crashpoint.Register("sequencer.wait.looked")
 	_ = crashpoint.Register("sequencer.wait.woken")
@@ -29,19 +29,17 @@ var (
 // Either the waiter sees the count, or the process that counts finds the announcement.
 type tokenCell struct {
 	eventcount
-	s      *Sequencer
-	onWord atomic.Int32 // how many waits sleep on the word themselves
-	// lookedAt and lookedTurns are the counter and the turns at the last periodic check.
-	lookedAt, lookedTurns atomic.Uint64
+	s *Sequencer
 
 	mu       sync.Mutex
-	waits    tokenHeap      // guarded by: mu
-	arrivals uint64         // guarded by: mu
-	turns    sequencerTurns // guarded by: mu; those of the waits, unless sweep is set
-	sweep    bool           // guarded by: mu; a wait may have begun with other turns
-	serving  bool           // guarded by: mu; a goroutine is in serve
-	again    bool           // guarded by: mu; that goroutine has to look once more
-	watch    *park.Watch    // of the goroutine in serve
+	onWord   [mostOnWord]wordWait // guarded by: mu
+	waits    tokenHeap            // guarded by: mu
+	arrivals uint64               // guarded by: mu
+	turns    sequencerTurns       // guarded by: mu; those of the waits, unless sweep is set
+	sweep    bool                 // guarded by: mu; a wait may have begun with other turns
+	serving  bool                 // guarded by: mu; a goroutine is in serve
+	again    bool                 // guarded by: mu; that goroutine has to look once more
+	watch    *park.Watch          // of the goroutine in serve
 }
 
 // cell returns this process's side of the cell of a token, or nil after the end of the handle.
@@ -137,19 +135,18 @@ func (c *tokenCell) hitIfDue(v, jump uint64) {
 	}
 }
 
-// look makes up for a process that has counted and is stopped, or dead.
-func (c *tokenCell) look() { c.hitIfDue(c.s.words.value.Load(), 0) }
+// look makes up for a process that has counted, or ended all waits, and is stopped or dead. It wakes in vain a waiter that
+// is about to sleep, but the next check comes.
+func (c *tokenCell) look() {
+	if c.anyOnWordOver() {
+		c.wakeAll()
+	}
+}
 
 // check is called ten times a second while a goroutine of this process waits in the cell.
 func (c *tokenCell) check() {
-	v, t := c.s.words.value.Load(), c.s.words.turns.Load()
-	if v-c.lookedAt.Swap(v) > tokenFar || c.lookedTurns.Swap(t) != t {
-		// After such a jump the word says nothing of tokens, and it never says anything of turns. So this changes it: a
-		// waiter may be about to sleep.
-		c.makeLook()
-	}
 	c.eventcount.check()
-	if c.anyOver(v, sequencerTurns(t)) {
+	if c.anyInHeapOver() {
 		c.serve()
 	}
 }
@@ -167,13 +164,22 @@ func (c *tokenCell) announce(w *tokenWait) (s tokenCellState, ok bool) {
 			c.hit(s)
 			continue
 		}
+		crashpoint.Hit("sequencer.wait.read")
 		to := s.announce(w.token, v)
 		if to != s && !c.swap(s, to) {
 			continue
 		}
 		crashpoint.Hit("sequencer.wait.announced")
-		// The count that reaches the token may have come before the announcement.
-		return to, !c.s.isOver(w, c.s.words.value.Load())
+		// The count that reaches the token, or the nearer one that stands for it, may have come before the announcement.
+		now := c.s.words.value.Load()
+		switch {
+		case c.s.isOver(w, now):
+			return to, false
+		case now-v >= uint64(to.ahead(v)): // or the counter was set back
+			c.hit(to)
+			continue
+		}
+		return to, true
 	}
 }
 

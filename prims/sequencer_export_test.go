@@ -5,6 +5,7 @@ package prims
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -106,6 +107,17 @@ func Scribble(a *arena.Arena, o arenakernel.Object, at uint64, b []byte) {
 		}
 	}
 }
+
+// Cell is the word of the cell of a token.
+func (s *Sequencer) Cell(token uint64) *atomic.Uint64 {
+	return &s.words.cells[token%sequencerCells].state
+}
+
+// Counter is the counter of s.
+func (s *Sequencer) Counter() *atomic.Uint64 { return &s.words.value }
+
+// Empty reports whether Close would wait for no call in the cell of a token.
+func (s *Sequencer) Empty(token uint64) bool { return s.cell(token).queue.Empty() }
 
 // MarkCanceled is the first step of CancelWaiters.
 func (s *Sequencer) MarkCanceled() { s.words.turns.Add(uint64(turnsOne)) }

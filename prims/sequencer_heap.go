@@ -86,12 +86,19 @@ func (c *tokenCell) remove(w *tokenWait) bool {
 func (c *tokenCell) serve() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.again = true
-	if c.serving {
+	if c.again = true; c.serving {
 		return
 	}
+	if len(c.waits) == 0 && c.watch == nil {
+		return // a late wake; the object may be gone
+	}
+	// A wait in the token heap, or the call that has just removed the last one, keeps the object open so far.
+	c.queue.EnterEnding()
 	c.serving = true
-	defer func() { c.serving = false }()
+	defer func() {
+		c.serving = false
+		c.queue.Exit()
+	}()
 	for c.again {
 		// The loop ends: each turn follows a change by another call.
 		c.again = false
@@ -111,8 +118,9 @@ func (c *tokenCell) serve() {
 	}
 }
 
-// anyOver reports whether waits in the token heap are over, with the counter at v.
-func (c *tokenCell) anyOver(v uint64, turns sequencerTurns) bool {
+// anyInHeapOver reports whether waits in the token heap are over.
+func (c *tokenCell) anyInHeapOver() bool {
+	v, turns := c.s.words.value.Load(), sequencerTurns(c.s.words.turns.Load())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.waits) > 0 && (c.waits[0].token <= v || turns != c.turns)

@@ -402,24 +402,117 @@ func TestSequencerCounterStopped(t *testing.T) {
 	}
 }
 
-// A process is stopped when it has ended all waits and has woken nobody. A waiter of another process has looked before
-// that, and sleeps after the periodic check that finds it.
+// A wait is over, and nobody wakes the waiter. It has looked before that, and sleeps after the periodic check that finds
+// it.
 func TestSequencerCheckBeforeTheSleep(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
 	}
-	s := newSequencer(t, nil)
-	s.SetSpin(-1)
-	ctx, cancel := context.WithTimeout(t.Context(), timeout())
-	defer cancel()
-	crashpoint.ArmFunc("sequencer.wait.looked", 1, func() {
-		s.Look() // the first check wakes in any case
-		s.MarkCanceled()
-		s.Look()
+	const much = 1 << 31
+	for _, c := range []struct {
+		what  string
+		first uint64
+		leave func(s *prims.Sequencer)
+		want  error
+	}{
+		{"the waits are ended", 0, (*prims.Sequencer).MarkCanceled, shmsync.ErrCanceled},
+		{"the counter has made the greatest jump", much, func(s *prims.Sequencer) { s.Counter().Store(much) }, nil},
+		{"a peer has set next further on", 0, func(s *prims.Sequencer) {
+			s.Cell(5).Add(1 << 28 << 33)
+			s.Counter().Store(5)
+		}, nil},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := newSequencer(t, &prims.SequencerOptions{Initial: c.first, Spin: -1})
+			require.True(t, s.WaitAsync(much+5).Cancel())
+			s.Look()
+			s.MarkCanceled() // a ResetTo
+			s.Look()
+			s.Counter().Store(0)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout())
+			defer cancel()
+			crashpoint.ArmFunc("sequencer.wait.looked", 1, func() {
+				c.leave(s)
+				s.Look()
+			})
+			defer crashpoint.Disarm()
+			require.ErrorIs(t, s.WaitContext(ctx, 5), c.want)
+			require.NoError(t, ctx.Err(), "only the end of the context woke the waiter")
+		})
+	}
+}
+
+// A waiter for a token that is far has read the counter. Before it announces a nearer one, the counter passes that.
+func TestSequencerPassedBeforeTheAnnouncement(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	const far = 1 << 29
+	s := newSequencer(t, &prims.SequencerOptions{Spin: -1})
+	crashpoint.ArmFunc("sequencer.wait.read", 1, func() {
+		s.Advance(3 * far)
+		crashpoint.Disarm()
+		crashpoint.ArmFunc("sequencer.wait.looked", 1, func() {
+			s.Advance(4 * far)
+			require.False(t, s.Announced(), "the last count does not find the announcement: %v", s)
+		})
 	})
 	defer crashpoint.Disarm()
-	require.ErrorIs(t, s.WaitContext(ctx, 1), shmsync.ErrCanceled)
-	require.NoError(t, ctx.Err(), "only the end of the context woke the waiter")
+	require.NoError(t, s.Wait(4*far))
+}
+
+// A count changes the word of a cell once, although the process that counts announces its other waits again.
+func TestSequencerCountChangesTheWordOnce(t *testing.T) {
+	changes := func(s *prims.Sequencer, token uint64) uint32 { return uint32(s.Cell(token).Load()) }
+	t.Run("jump", func(t *testing.T) {
+		for range 100 {
+			s := newSequencer(t, nil)
+			p := s.WaitAsync(1 << 40)
+			s.Advance(1 << 30)
+			require.EqualValues(t, 1, changes(s, 0))
+			require.True(t, p.Cancel())
+		}
+	})
+	t.Run("others count meanwhile", func(t *testing.T) {
+		if !crashpoint.Enabled {
+			t.Skip("needs the build tag crashpoint")
+		}
+		s := newSequencer(t, nil)
+		far, near := s.WaitAsync(1<<40+1), s.WaitAsync(1)
+		crashpoint.ArmFunc("sequencer.count.counted", 1, func() { s.Counter().Add(100) })
+		defer crashpoint.Disarm()
+		s.Increment()
+		require.NoError(t, near.Wait())
+		require.EqualValues(t, 1, changes(s, 1))
+		require.True(t, far.Cancel())
+	})
+}
+
+// The goroutine that serves the token heap keeps the handle open, also when all waits have left.
+func TestSequencerServesBeforeClose(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	s := newSequencer(t, nil)
+	other := s.WaitAsync(16 + 5)
+	in, out, ended := make(chan bool), make(chan bool), make(chan error)
+	crashpoint.ArmFunc("sequencer.wait.read", 1, func() {
+		s.Counter().Store(5) // a count of a process that is stopped
+		crashpoint.Disarm()
+		crashpoint.ArmFunc("sequencer.wait.read", 1, func() { // the wait for 5 has been told, and other is announced
+			close(in)
+			<-out
+		})
+	})
+	defer crashpoint.Disarm()
+	go func() { ended <- s.WaitAsync(5).Wait() }()
+	<-in
+	require.True(t, other.Cancel())
+	require.False(t, s.Empty(5), "Close would not wait for a goroutine that is about to change the word")
+	close(out)
+	require.NoError(t, <-ended)
+	require.True(t, s.Empty(5))
+	require.NoError(t, s.Close())
 }
 
 // A process dies, or stops for ever, when it has ended the waits of a Sequencer and has woken nobody, or when it has

@@ -36,7 +36,6 @@ type mqThread struct {
 	token  uint8  // that it waits for
 	seq    uint8  // the sequence on which it sleeps
 	looked uint8  // the sequence at its last periodic check, plus 1
-	ended  uint8  // the turns at its last periodic check
 	checks bool   // a check is about to wake
 	dead   bool
 	over   bool // its wait was over at some moment
@@ -203,20 +202,10 @@ func (m *sequencerModel) stepCheck(s *mqState, t *mqThread, do func(string, func
 			t.checks = false
 			m.wake(to)
 		})
-	case t.pc < mqRead: // it does not wait; a check may come at any moment of a wait
-	case s.cell.due(s.value) && m.bug != mqCheckIsLazy:
-		do("makes a change that is due", func(to *mqState, t *mqThread) {
-			to.cell = mqCell{seq: to.cell.seq + 1}
-			t.checks = true
-		})
-	case t.ended != s.turns && m.bug != mqCheckForgetsTurns:
-		do("finds other turns", func(to *mqState, t *mqThread) {
-			if m.bug != mqCheckWakesOnly {
-				to.cell = mqCell{seq: to.cell.seq + 1}
-			}
-			t.ended, t.checks = to.turns, true
-		})
-	case t.pc == mqAsleep && (t.looked != s.cell.seq+1 || !s.cell.announced):
+	case t.pc != mqAsleep: // a check wakes in vain, and comes again
+	case s.isOver(t) && (s.value >= t.token || m.bug != mqCheckForgetsTurns) && m.bug != mqCheckTrustsTheWord:
+		do("finds that its wait is over", func(to *mqState, t *mqThread) { t.checks = true })
+	case (t.looked != s.cell.seq+1 || !s.cell.announced):
 		do("checks", func(to *mqState, t *mqThread) { t.looked, t.checks = to.cell.seq+1, true })
 	}
 }
@@ -313,7 +302,7 @@ func (m *sequencerModel) step(s *mqState, i int, t *mqThread) {
 			*t = mqThread{pc: mqCount, at: t.at}
 		}
 	case mqBegin:
-		t.turns, t.ended, t.pc = s.turns, s.turns, mqRead
+		t.turns, t.pc = s.turns, mqRead
 	case mqRead:
 		t.cell, t.pc = s.cell, mqValue
 	case mqValue:
@@ -345,14 +334,21 @@ func (m *sequencerModel) step(s *mqState, i int, t *mqThread) {
 			return
 		}
 		s.cell = to
-		t.seq, t.value, t.cell, t.pc = to.seq, 0, mqCell{}, mqAgain
+		t.seq, t.cell, t.pc = to.seq, to, mqAgain
 		if m.bug == mqNoSecondLook {
 			t.pc = mqSleep
 		}
 	case mqAgain:
-		if t.pc = mqSleep; s.isOver(t) {
+		passed := s.value-t.value >= t.cell.ahead(t.value) && m.bug != mqForgetsTheNearer
+		switch t.pc = mqSleep; {
+		case s.isOver(t):
 			m.ends(s, t)
+			return
+		case passed:
+			t.pc = mqHelp
+			return
 		}
+		t.value, t.cell = 0, mqCell{}
 	case mqSleep:
 		if t.pc = mqAsleep; s.cell.seq != t.seq && m.bug != mqSleepsAnyway {
 			t.pc = mqRead

@@ -2,6 +2,7 @@ package prims
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/shmsync/shmsync"
@@ -68,12 +69,46 @@ func (s *Sequencer) await(ctx context.Context, w *tokenWait) error {
 	c.counts.add(countSleep)
 	cancel := park.CancelBy(ctx)
 	defer cancel.Stop()
-	if c.onWord.Add(1) <= mostOnWord {
-		defer c.onWord.Add(-1)
+	if i := c.takeWord(w); i >= 0 {
+		defer c.leaveWord(i)
 		return c.awaitOnWord(w, &cancel)
 	}
-	c.onWord.Add(-1)
 	return c.awaitInHeap(ctx, w)
+}
+
+// wordWait is a wait that sleeps on the word itself. A periodic check looks whether it is over: the word is of no help
+// if its next was passed by a jump of a process that is stopped, or a peer has overwritten it.
+type wordWait struct {
+	used  bool
+	token uint64
+	turns sequencerTurns
+}
+
+// takeWord returns a place of the cell for a wait that sleeps on the word, or -1 if there is none.
+func (c *tokenCell) takeWord(w *tokenWait) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.onWord {
+		if !c.onWord[i].used {
+			c.onWord[i] = wordWait{true, w.token, w.turns}
+			return i
+		}
+	}
+	return -1
+}
+
+func (c *tokenCell) leaveWord(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onWord[i] = wordWait{}
+}
+
+// anyOnWordOver reports whether waits that sleep on the word are over.
+func (c *tokenCell) anyOnWordOver() bool {
+	v, turns := c.s.words.value.Load(), sequencerTurns(c.s.words.turns.Load())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.onWord[:], func(w wordWait) bool { return w.used && (w.token <= v || w.turns != turns) })
 }
 
 // awaitOnWord is await for a goroutine that sleeps on the word.

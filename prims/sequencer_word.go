@@ -13,8 +13,8 @@ const sequencerCells = 16
 //	bits 33..63  next       the low 31 bits of the smallest token that was announced since the last change
 //
 // A waiter announces its token, or one of its cell at most tokenFar ahead of the counter, if its own is farther. It
-// looks at the counter once more, and sleeps while the sequence is what it was. A process that counts looks at the
-// cell afterwards. If next is announced and the counter has reached it, that process changes the sequence, which
+// looks at the counter once more: has it reached the token, or passed next? If not, it sleeps while the sequence is
+// what it was. A process that counts looks at the cell afterwards. If next is announced and the counter has reached it, that process changes the sequence, which
 // ends the announcement, and wakes all waiters of the cell. Those that still have to wait announce again.
 //
 // So next may stand for a smaller token than any that is waited for, which costs one wake, and never for a greater

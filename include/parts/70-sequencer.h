@@ -141,11 +141,17 @@ SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
             shmi_token_hit(c, state);
             continue;
         }
+        SHMSYNC_CRASHPOINT("sequencer.wait.read");
         *word = shmi_token_announced(state, w->token, v);
         if (*word != state && !shmi_cas64(c->state, state, *word))
             continue;
         SHMSYNC_CRASHPOINT("sequencer.wait.announced");
-        return !shmi_token_over(w); /* the count may have come before the announcement */
+        /* The count to the token, or to the nearer one that stands for it, may have come before the announcement. */
+        if (shmi_token_over(w))
+            return 0;
+        if (shmi_sequencer_now(c->s) - v < shmi_token_ahead(*word, v))
+            return 1;
+        shmi_token_hit(c, *word); /* or the counter was set back */
     }
 }
 
