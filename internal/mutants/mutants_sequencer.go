@@ -34,7 +34,7 @@ var sequencerMutants = []mutant{
 		name: "a check does not ask whether all waits of a Sequencer were ended",
 		file: "prims/sequencer_wait.go",
 		old:  "(w.token <= v || w.turns != turns)",
-		new:  "w.token <= v",
+		new:  "(w.token <= v || w.turns > turns)",
 		pkg:  "prims", run: "TestSequencerCheckBeforeTheSleep", tags: withPoints,
 	},
 	{
