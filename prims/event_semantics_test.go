@@ -302,7 +302,9 @@ func TestEventFirstTokenIsNotedLate(t *testing.T) {
 			a := newArena(t, nil)
 			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
 			require.NoError(t, err)
-			waiter := sequencerActor(t, a, "waiter")
+			// A periodic check of the waiter must not hand out the token before the setter does, on a busy machine. But
+			// the test needs one after that.
+			waiter := sequencerActor(t, a, "waiter", proctest.Env("SHMSYNC_CHECK_EVERY=1s"))
 			setter := sequencerActor(t, a, "setter", proctest.Env("SHMSYNC_CRASHPOINT_STOP=monitor.resolve.resolved"))
 			id := waiter.queues(t, a, e.Offset(), eventWait)
 			set := setter.start(eventSet)
