@@ -23,11 +23,11 @@ func TestModelBarrier(t *testing.T) {
 	two := [barProcs]uint8{2, 2, 0}
 	requireModels(t, []exploration{
 		{"two parties", small, barModel{parties: 2, turns: two}.explore, []bug{barSleepsAnyway, barWakeFirst, barBlind}},
-		{"three processes, two parties", medium, barModel{parties: 2, turns: [barProcs]uint8{2, 2, 2}}.explore, []bug{barStateFirst}},
+		{"three processes, two parties", large, barModel{parties: 2, turns: [barProcs]uint8{2, 2, 2}}.explore, []bug{barStateFirst}},
 		{"a completion", small, barModel{parties: 2, turns: two, completion: true}.explore, []bug{barBlind}},
-		{"a death", medium, barModel{parties: 2, turns: two, kills: true, completion: true}.explore, []bug{barNoReap, barNoCheck}},
-		{"a death, and two that reset", medium, barModel{parties: 3, turns: [barProcs]uint8{1, 2, 2}, kills: true}.explore, []bug{barBreakLast}},
-		{"an ID that comes back", medium, barModel{parties: 3, turns: [barProcs]uint8{1, 2, 2}, kills: true, comesBack: true}.explore, nil},
-		{"a stop", medium, barModel{parties: 2, turns: [barProcs]uint8{1, 2, 0}, stops: true}.explore, []bug{barNoCheck, barTellOnce}},
+		{"a death", large, barModel{parties: 2, turns: two, kills: true, completion: true}.explore, []bug{barNoReap, barNoCheck}},
+		{"a death, and two that reset", large, barModel{parties: 3, turns: [barProcs]uint8{1, 2, 2}, kills: true}.explore, []bug{barBreakLast}},
+		{"an ID that comes back", large, barModel{parties: 3, turns: [barProcs]uint8{1, 2, 2}, kills: true, comesBack: true}.explore, nil},
+		{"a stop", large, barModel{parties: 2, turns: [barProcs]uint8{1, 2, 0}, stops: true}.explore, []bug{barNoCheck, barTellOnce}},
 	})
 }

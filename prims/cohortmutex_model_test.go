@@ -386,11 +386,11 @@ func TestModelCohort(t *testing.T) {
 	crowd := cohortModel{nodes: []int{0, 0, 1, 1}, kills: 1, stops: 1, policy: PolicyReport}
 	patientCrowd := cohortModel{nodes: []int{0, 0, 1, 1}, patient: true, policy: PolicyRelease}
 	requireModels(t, []exploration{
-		{"3, cancel", medium, plain.explore, []bug{cohortKeepsLocalLock, cohortIgnoresLocalLock, cohortInherits}},
-		{"3, death, PolicyReport", medium, dying.explore, []bug{cohortKeepsLocalLock, cohortNoReap, cohortInherits}},
+		{"3, cancel", large, plain.explore, []bug{cohortKeepsLocalLock, cohortIgnoresLocalLock, cohortInherits}},
+		{"3, death, PolicyReport", large, dying.explore, []bug{cohortKeepsLocalLock, cohortNoReap, cohortInherits}},
 		{"3, death, stop", small, stopping.explore, []bug{cohortNoTimeout, cohortDefersAlways, cohortIgnoresLocalLock, cohortNoReap}},
 		{"3, preference", small, patient.explore, []bug{cohortNoBound, cohortAnew, cohortFastBarges, cohortIgnoresLocalLock}},
-		{"4, preference", medium, patientCrowd.explore, []bug{cohortNoBound}},
+		{"4, preference", large, patientCrowd.explore, []bug{cohortNoBound}},
 		{"4, death, stop, PolicyReport", large, crowd.explore, []bug{cohortNoTimeout, cohortDefersAlways}},
 	})
 }

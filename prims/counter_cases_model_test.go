@@ -27,11 +27,11 @@ func TestModelCounter(t *testing.T) {
 	inherits := ctrModel{goroutines: 1, calls: 2, kills: true, claims: true}
 	requireModels(t, []exploration{
 		{"one goroutine each, two calls", small, two.explore, []bug{ctrNoHelp}},
-		{"one goroutine each, three calls", medium, alone.explore, []bug{ctrNoHelp, ctrNoRecheck, ctrNoPeriod, ctrShort, ctrHeadLast, ctrNoHead}},
+		{"one goroutine each, three calls", large, alone.explore, []bug{ctrNoHelp, ctrNoRecheck, ctrNoPeriod, ctrShort, ctrHeadLast, ctrNoHead}},
 		{"deaths and Reset", small, dies.explore, []bug{ctrReapFirst}},
 		{"Claim", small, claims.explore, []bug{ctrNoHelp}},
-		{"deaths and Claim", medium, inherits.explore, []bug{ctrReapFirst}},
-		{"two goroutines each, deaths", medium, four.explore, []bug{ctrNoLock}},
+		{"deaths and Claim", large, inherits.explore, []bug{ctrReapFirst}},
+		{"two goroutines each, deaths", large, four.explore, []bug{ctrNoLock}},
 	})
 }
 
@@ -54,7 +54,7 @@ func TestModelCounterWaits(t *testing.T) {
 	stops := cwModel{calls: []uint8{3, 2}, waiters: 1, stops: true}
 	requireModels(t, []exploration{
 		{"two processes change it", small, two.explore, []bug{cwNoTell, cwLateRead, cwWakeFirst, cwNoTicket, cwPlain}},
-		{"two waiters", medium, both.explore, []bug{cwSameAgain}},
+		{"two waiters", large, both.explore, []bug{cwSameAgain}},
 		{"one process stops for ever", small, stops.explore, []bug{cwNoTell}},
 	})
 }

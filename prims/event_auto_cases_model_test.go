@@ -20,7 +20,7 @@ func TestModelAutoEvent(t *testing.T) {
 	all := eventModel{setters: 2, sets: 3, giveUp: true}
 	requireModels(t, []exploration{
 		{"two and one", small, one.explore, bugs},
-		{"two and two", medium, two.explore, bugs},
+		{"two and two", large, two.explore, bugs},
 		{"two and two, giving up", large, all.explore, nil},
 	})
 }
@@ -32,6 +32,6 @@ func TestModelAutoEventDeath(t *testing.T) {
 	two := eventModel{setters: 1, sets: 2, kills: 2}
 	requireModels(t, []exploration{
 		{"two and one", small, one.explore, bugs},
-		{"two and one, two deaths", medium, two.explore, nil},
+		{"two and one, two deaths", large, two.explore, nil},
 	})
 }

@@ -26,7 +26,7 @@ func TestModelEvent(t *testing.T) {
 		{"two turn it", small, meModel{threads: []string{"SR", "RS", "s"}}.explore, lives},
 		{"a death", small, meModel{threads: []string{"SR", "s", "r"}, kills: 1}.explore, []bug{meReapSilent, meWokenIsDone, meParity}},
 		{"a stop", small, meModel{threads: []string{"SRS", "R", "s"}, stops: true}.explore, []bug{meNoCheck}},
-		{"a stop, two waiters", medium, meModel{threads: []string{"SR", "RS", "s", "s"}, stops: true}.explore, []bug{meNoCheck, meChecksAnnounced}},
-		{"a stop and a death", medium, meModel{threads: []string{"SR", "R", "s", "r"}, stops: true, kills: 1}.explore, []bug{meNoCheck}},
+		{"a stop, two waiters", large, meModel{threads: []string{"SR", "RS", "s", "s"}, stops: true}.explore, []bug{meNoCheck, meChecksAnnounced}},
+		{"a stop and a death", large, meModel{threads: []string{"SR", "R", "s", "r"}, stops: true, kills: 1}.explore, []bug{meNoCheck}},
 	})
 }

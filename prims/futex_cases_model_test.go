@@ -25,7 +25,7 @@ func TestModelFutex(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two and one", small, two.explore, bugs},
 		{"two and two, stop", small, stop.explore, append(bugs, stopDoesNotWakeAll)},
-		{"three and two, stop", medium, three.explore, nil},
+		{"three and two, stop", large, three.explore, nil},
 	})
 }
 

@@ -27,10 +27,10 @@ func TestModelFuture(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two set, one waits", small, fuModel{claim: true, set: true, waits: true}.explore, []bug{fuSleepsAnyway, fuWakesFirst, fuStores, fuForgets}},
 		{"a death", small, fuModel{claim: true, waits: true, kills: 1}.explore, []bug{fuReapSilent, fuSleepsAnyway}},
-		{"a death, and rounds", medium, fuModel{claim: true, rounds: 1, kills: 1, again: true}.explore, []bug{fuReapByID, fuResetsBeside, fuReapedAnyways}},
-		{"a stop, and rounds", medium, fuModel{set: true, waits: true, rounds: 2, stops: true}.explore, []bug{fuNoCheck, fuLookOnce}},
-		{"two set, and rounds", medium, fuModel{claim: true, set: true, rounds: 2}.explore, []bug{fuNoRecheck, fuStores}},
-		{"a stop and a death", medium, fuModel{claim: true, set: true, waits: true, kills: 1, stops: true}.explore, []bug{fuNoCheck, fuStores}},
+		{"a death, and rounds", large, fuModel{claim: true, rounds: 1, kills: 1, again: true}.explore, []bug{fuReapByID, fuResetsBeside, fuReapedAnyways}},
+		{"a stop, and rounds", large, fuModel{set: true, waits: true, rounds: 2, stops: true}.explore, []bug{fuNoCheck, fuLookOnce}},
+		{"two set, and rounds", large, fuModel{claim: true, set: true, rounds: 2}.explore, []bug{fuNoRecheck, fuStores}},
+		{"a stop and a death", large, fuModel{claim: true, set: true, waits: true, kills: 1, stops: true}.explore, []bug{fuNoCheck, fuStores}},
 	})
 }
 

@@ -3,7 +3,6 @@
 package prims
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,16 +15,12 @@ import (
 // bug is a mistake in a protocol that its model must find: a mutant.
 type bug string
 
-// deep makes the test explore the largest models, too. They differ from the others only in size.
-var deep = flag.Bool("model.deep", false, "explore the largest models too, for minutes")
-
 // size says when a model is explored.
 type size int
 
 const (
-	small  size = iota // always
-	medium             // with SHMSYNC_TEST_LONG=1
-	large              // runs with -model.deep only
+	small size = iota // always
+	large             // with SHMSYNC_TEST_LONG=1
 )
 
 // exploration is a model at a size.
@@ -48,8 +43,8 @@ func requireModels(t *testing.T, all []exploration) {
 			if i > 0 && testing.Short() {
 				t.Skip("-short: the first exploration of each model only")
 			}
-			if e.size == medium && !proctest.Long() || e.size == large && !*deep {
-				t.Skip("a medium model needs SHMSYNC_TEST_LONG=1, a large one -model.deep")
+			if e.size == large && !proctest.Long() {
+				t.Skip("a large model needs SHMSYNC_TEST_LONG=1")
 			}
 			r := e.explore("")
 			if r.Violation != nil {

@@ -20,7 +20,7 @@ func TestModelMonitor(t *testing.T) {
 		{"two, both die", small, both.explore, bugs},
 		{"two, a reap that finds the queue lock taken", small, tries.explore, []bug{monReclaimsBlindly, monForgetsOrphans}},
 		{"two, with waits elsewhere", small, elsewhere.explore, []bug{monReclaimsAnyUse, monLogNamesStamp, monReapsAnyUse}},
-		{"three", medium, three.explore, []bug{monGrantsLeft, monDoesNotCleanUp}},
+		{"three", large, three.explore, []bug{monGrantsLeft, monDoesNotCleanUp}},
 		{"three, one dies", large, dies.explore, nil},
 	})
 }

@@ -17,10 +17,10 @@ func TestModelMultiLock(t *testing.T) {
 	waits := multiModel{threads: []int{0, 1, 2}, wants: [][]uint8{one, one, one}, calls: []uint8{1, 1, 1}, kills: 1, mortal: 1}
 	requireModels(t, []exploration{
 		{"two processes", small, two.explore, []bug{mkClaimStore, mkUnlock, mkNoClaim}},
-		{"two threads of a process, and one of another", medium, threads.explore, []bug{mkNoStamp, mkKeyFirst, mkNoRaise, mkClaimStore, mkUnlock}},
+		{"two threads of a process, and one of another", large, threads.explore, []bug{mkNoStamp, mkKeyFirst, mkNoRaise, mkClaimStore, mkUnlock}},
 		{"a queue", small, queue.explore, []bug{mkUnlock, mkNoClaim}},
 		{"the process that has it dies", small, mortal.explore, []bug{mkForgets, mkUnlock}},
-		{"who claims dies", medium, replays.explore, []bug{mkReplayRaise}},
-		{"who waits dies", medium, waits.explore, []bug{mkUnlock, mkNoAccept, mkDoubt, mkGrantAgain}},
+		{"who claims dies", large, replays.explore, []bug{mkReplayRaise}},
+		{"who waits dies", large, waits.explore, []bug{mkUnlock, mkNoAccept, mkDoubt, mkGrantAgain}},
 	})
 }

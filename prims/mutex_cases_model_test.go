@@ -47,9 +47,9 @@ func TestModelMutexHandOff(t *testing.T) {
 	one := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, cancel: true, handoffs: true}
 	requireModels(t, []exploration{
 		{"two", small, two.explore, bugs},
-		{"three", medium, three.explore, append(bugs, wakeOneStarver)},
+		{"three", large, three.explore, append(bugs, wakeOneStarver)},
 		{"three, some biased", large, mixed.explore, nil},
-		{"two of one process", medium, one.explore, append(bugs, wakeOneStarver)},
+		{"two of one process", large, one.explore, append(bugs, wakeOneStarver)},
 	})
 }
 
@@ -66,9 +66,9 @@ func TestModelMutexDeath(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two, report and recover", small, two.explore, bugs},
 		{"two, release", small, release.explore, bugs},
-		{"three, release", medium, three.explore, bugs},
-		{"three, two deaths", medium, both.explore, bugs},
-		{"four", medium, told.explore, []bug{toldOnesKeepIt}},
+		{"three, release", large, three.explore, bugs},
+		{"three, two deaths", large, both.explore, bugs},
+		{"four", large, told.explore, []bug{toldOnesKeepIt}},
 		{"four, two deaths", large, toldTwice.explore, nil},
 	})
 }
@@ -80,7 +80,7 @@ func TestModelMutexHandOffDeath(t *testing.T) {
 	canceled := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, cancel: true, handoffs: true, kills: 1, policy: PolicyRelease}
 	requireModels(t, []exploration{
 		{"two", small, two.explore, []bug{reapDoesNotWake, noFenceBeforeRepair}},
-		{"three", medium, three.explore, []bug{reapDoesNotWake, nobodyLooks}},
+		{"three", large, three.explore, []bug{reapDoesNotWake, nobodyLooks}},
 		{"three, canceled", large, canceled.explore, nil},
 	})
 }
@@ -89,7 +89,7 @@ func TestModelMutexHandOffDeath(t *testing.T) {
 // a bit that is set once more has been announced once more.
 func TestModelMutexBit(t *testing.T) {
 	m := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, cancel: true, bitOnly: true}
-	requireModels(t, []exploration{{"three", medium, m.explore, nil}})
+	requireModels(t, []exploration{{"three", large, m.explore, nil}})
 }
 
 // Each state that the search leaves out for symmetry is the mirror image of a state that it

@@ -318,7 +318,7 @@ func TestModelMutexPoller(t *testing.T) {
 	mixed := mutexModel{threads: []int{0, 1}, modes: anyHold, cancel: true, poller: true}
 	handoff := mutexModel{threads: []int{0, 1}, modes: noBiased, cancel: true, handoffs: true, poller: true}
 	requireModels(t, []exploration{
-		{"two and one", medium, few.explore, bugs},
+		{"two and one", large, few.explore, bugs},
 		{"two and one, canceled", large, canceled.explore, bugs},
 		{"one and one, some biased", small, mixed.explore, nil},
 		{"hand-off", small, handoff.explore, []bug{parkedUnserved, wakeToNobody}},
@@ -331,7 +331,7 @@ func TestModelMutexPollerClose(t *testing.T) {
 	handoff := mutexModel{threads: []int{0, 1}, modes: noBiased, cancel: true, handoffs: true, poller: true, closes: true}
 	two := mutexModel{threads: []int{0, 1, 1}, modes: noBiased, poller: true, closes: true}
 	requireModels(t, []exploration{
-		{"one and one, hand-off", medium, handoff.explore, bugs},
+		{"one and one, hand-off", large, handoff.explore, bugs},
 		{"one and two", large, two.explore, bugs},
 	})
 }
@@ -342,6 +342,6 @@ func TestModelMutexPollerDeath(t *testing.T) {
 	successor := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, poller: true, successor: true}
 	requireModels(t, []exploration{
 		{"one and one", small, two.explore, []bug{pollersUnrung}},
-		{"after a death", medium, successor.explore, []bug{readyForEver}},
+		{"after a death", large, successor.explore, []bug{readyForEver}},
 	})
 }

@@ -23,7 +23,7 @@ func TestModelQueueRing(t *testing.T) {
 		{"two Puts, a Get", small, race.explore, []bug{ringKeepsSlot}},
 		{"a death", small, dies.explore, []bug{ringReapsPut, ringReapsNothing}},
 		{"leases, a death", small, lease.explore, []bug{ringReadsBack, ringClearsBlind, ringTellsNobody, ringCountsNothing, ringDeviatesLate}},
-		{"a Put that is passed by", medium, laps.explore, []bug{ringNarrowLaps}},
+		{"a Put that is passed by", large, laps.explore, []bug{ringNarrowLaps}},
 		{"two leases", small, leases.explore, []bug{ringNoCount}},
 	})
 }
@@ -61,7 +61,7 @@ func TestModelQueueWaits(t *testing.T) {
 		}},
 		{"two Puts, three Gets", small, many.explore, []bug{lineNoPass, linePassBlind}},
 		{"contexts end", small, ends.explore, []bug{lineLeaves}},
-		{"three Gets, contexts end", medium, more.explore, []bug{lineLeaves}},
+		{"three Gets, contexts end", large, more.explore, []bug{lineLeaves}},
 		{"a death", small, dies.explore, []bug{lineReapSilent}},
 		{"a stop", small, stops.explore, []bug{lineNoCheck}},
 		{"a Shutdown", small, shut.explore, []bug{lineShutsSilent}},

@@ -299,7 +299,7 @@ func TestModelRWMutex(t *testing.T) {
 		{"one reads, two write", small, three.explore, append(bugs, rwOpenFirst)},
 		{"two read, one writes", small, readers.explore, []bug{rwSilentBackOut, rwNoRecheck}},
 		{"two of one process read, one writes", small, one.explore, []bug{rwNoRecheck, rwSilentReader}},
-		{"three", medium, all.explore, bugs},
+		{"three", large, all.explore, bugs},
 		{"two of one process read, two write", large, shared.explore, nil},
 	})
 }
@@ -316,7 +316,7 @@ func TestModelRWMutexCancel(t *testing.T) {
 		{"two", small, two.explore, []bug{rwDropGrant}},
 		{"one reads, two write", small, three.explore, []bug{rwDropGrant, rwNoRecheck, rwLateGrant}},
 		{"two read, one writes", small, readers.explore, bugs},
-		{"two of one process read, one writes", medium, one.explore, bugs},
+		{"two of one process read, one writes", large, one.explore, bugs},
 		{"two of one process read, two write", large, shared.explore, nil},
 	})
 }
@@ -330,7 +330,7 @@ func TestModelRWMutexStopped(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, two.explore, bugs},
 		{"two read, one writes", large, readers.explore, bugs},
-		{"one reads, two write", medium, writers.explore, append(bugs, rwTakesDown)},
+		{"one reads, two write", large, writers.explore, append(bugs, rwTakesDown)},
 	})
 }
 
@@ -344,8 +344,8 @@ func TestModelRWMutexDeath(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two, report and recover", small, report.explore, []bug{rwSilentReap, rwDeadReads, rwOneKind, rwUnguarded}},
 		{"two, release", small, release.explore, []bug{rwSilentReap, rwDeadReads, rwNoFence}},
-		{"two read, one writes", medium, three.explore, []bug{rwSilentReap, rwDeadReads, rwOneKind}},
-		{"one reads, two write", medium, writers.explore, []bug{rwSilentReap, rwDeadReads, rwOneKind, rwReaperGrants, rwNoFence}},
+		{"two read, one writes", large, three.explore, []bug{rwSilentReap, rwDeadReads, rwOneKind}},
+		{"one reads, two write", large, writers.explore, []bug{rwSilentReap, rwDeadReads, rwOneKind, rwReaperGrants, rwNoFence}},
 		{"two deaths, contexts", large, twice.explore, nil},
 	})
 }
@@ -367,9 +367,9 @@ func TestModelRWMutexUpgrade(t *testing.T) {
 	requireModels(t, []exploration{
 		{"one upgrades, one reads and writes", small, two.explore, append(bugs, rwReadLate)},
 		{"two upgrade", small, both.explore, nil},
-		{"two of one process read, one upgrades", medium, readers.explore, bugs},
-		{"one upgrades, one reads, one writes", medium, reader.explore, append(bugs, rwReadLate, rwDropsTurn, rwSilentReader)},
-		{"two upgrade, one reads", medium, upgraders.explore, append(bugs, rwDropsTurn)},
+		{"two of one process read, one upgrades", large, readers.explore, bugs},
+		{"one upgrades, one reads, one writes", large, reader.explore, append(bugs, rwReadLate, rwDropsTurn, rwSilentReader)},
+		{"two upgrade, one reads", large, upgraders.explore, append(bugs, rwDropsTurn)},
 		{"stops", small, stops.explore, []bug{rwRevokeSilent, rwRevokeBlind}},
 		{"stops, one upgrades, one reads, one writes", large, stopped.explore, []bug{rwRevokeSilent, rwRevokeBlind}},
 		{"deaths, report and recover", small, report.explore, []bug{rwSilentReap, rwDeadReads, rwOneKind, rwUnguarded}},

@@ -16,10 +16,10 @@ func TestModelRWSpinLock(t *testing.T) {
 	readers := rwSpinModel{wants: [][]uint8{{vRead}, {vRead}, {vWrite}}}
 	requireModels(t, []exploration{
 		{"two", small, two.explore, []bug{rwLookFirst, rwExitSilent, rwNoRescan, rwGiveUpSilent, rwUpgradeResets}},
-		{"three", medium, three.explore, []bug{rwLookFirst, rwReleaseFirst, rwExitSilent}},
-		{"three, some give up", medium, cancel.explore, []bug{rwLookFirst, rwReleaseFirst, rwExitSilent}},
+		{"three", large, three.explore, []bug{rwLookFirst, rwReleaseFirst, rwExitSilent}},
+		{"three, some give up", large, cancel.explore, []bug{rwLookFirst, rwReleaseFirst, rwExitSilent}},
 		{"three, one of every kind, some give up", large, every.explore, []bug{rwLookFirst, rwReleaseFirst, rwExitSilent}},
-		{"three that exclude each other", medium, writers.explore, []bug{rwTookSilent, rwLeaveSilent}},
+		{"three that exclude each other", large, writers.explore, []bug{rwTookSilent, rwLeaveSilent}},
 		{"readers", small, readers.explore, []bug{rwGateOne, rwExitSilent, rwLookFirst}},
 	})
 }
@@ -30,15 +30,14 @@ func TestModelRWSpinLockDeath(t *testing.T) {
 	var all []exploration
 	// The policy concerns the exclusive hold only. The holds of dead readers come back with every
 	// policy.
-	readersAre := map[Policy]size{PolicyReport: large, PolicyRelease: medium}
-	for p, two := range map[Policy]size{PolicyReport: small, PolicyRelease: medium} {
+	for p, two := range map[Policy]size{PolicyReport: small, PolicyRelease: large} {
 		pair := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true, kills: 1, policy: p}
 		three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}, kills: 1, policy: p}
 		readers := rwSpinModel{wants: [][]uint8{{vRead}, {vRead}, {vWrite}}, kills: 1, policy: p}
 		all = append(all,
 			exploration{"two, " + p.String(), two, pair.explore, []bug{rwCountsOfDead, rwSpinNoFence, rwLookFirst}},
 			exploration{"three, " + p.String(), large, three.explore, []bug{rwReapSilent, rwExitSilent}},
-			exploration{"readers, " + p.String(), readersAre[p], readers.explore, []bug{rwReapSilent, rwCountsOfDead}})
+			exploration{"readers, " + p.String(), large, readers.explore, []bug{rwReapSilent, rwCountsOfDead}})
 	}
 	requireModels(t, all)
 }

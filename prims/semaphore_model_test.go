@@ -520,7 +520,7 @@ func TestModelSemaphoreFast(t *testing.T) {
 		{"two for one permit", small, scarce.explore, bugs},
 		{"two for two permits", small, mixed.explore, []bug{fastSpareTwice}},
 		{"two, one dies", small, dies.explore, nil},
-		{"two, two deaths", medium, both.explore, deaths},
-		{"three", medium, three.explore, nil},
+		{"two, two deaths", large, both.explore, deaths},
+		{"three", large, three.explore, nil},
 	})
 }

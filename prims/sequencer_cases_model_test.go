@@ -42,8 +42,8 @@ func TestModelSequencer(t *testing.T) {
 		{"a death", small, sequencerModel{threads: []string{"1", "1", "b"}, kills: 1}.explore, []bug{mqReapSilent, mqReapsTheSleeping}},
 		{"a stop", small, sequencerModel{threads: []string{"11", "1", "b"}, stops: true}.explore, []bug{mqNoCheck, mqCheckTrustsTheWord}},
 		{"a stop in the end of the waits", small, sequencerModel{threads: []string{"C", "b", "c"}, stops: true}.explore, []bug{mqCheckForgetsTurns}},
-		{"a stop, and back", medium, sequencerModel{threads: []string{"1R", "2", "b"}, stops: true}.explore, []bug{mqNoCheck}},
-		{"a stop, back, and beyond the field", medium, sequencerModel{threads: []string{"R8", "8", "a"}, first: 2, stops: true}.explore, []bug{mqCheckTrustsTheWord}},
-		{"a stop and a death", medium, sequencerModel{threads: []string{"12", "1", "c"}, stops: true, kills: 1}.explore, []bug{mqNoCheck}},
+		{"a stop, and back", large, sequencerModel{threads: []string{"1R", "2", "b"}, stops: true}.explore, []bug{mqNoCheck}},
+		{"a stop, back, and beyond the field", large, sequencerModel{threads: []string{"R8", "8", "a"}, first: 2, stops: true}.explore, []bug{mqCheckTrustsTheWord}},
+		{"a stop and a death", large, sequencerModel{threads: []string{"12", "1", "c"}, stops: true, kills: 1}.explore, []bug{mqNoCheck}},
 	})
 }

@@ -54,7 +54,7 @@ func TestModelSignalPermits(t *testing.T) {
 	most := signalModel{workers: 3, producers: 2, items: 1, release: 2, cancel: true}
 	requireModels(t, []exploration{
 		{"two take two", small, two.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
-		{"three and one", medium, three.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
+		{"three and one", large, three.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
 		{"three and two", large, most.explore, []bug{takeWithoutPass, sleepWithoutCompare}},
 	})
 }
@@ -65,7 +65,7 @@ func TestModelSignalLeave(t *testing.T) {
 	stop := signalModel{workers: 2, producers: 1, queues: 2, items: 2, stop: true}
 	requireModels(t, []exploration{
 		{"one gives up", small, quit.explore, []bug{quitKeepsWake, dropBlindly}},
-		{"one is stopped", medium, stop.explore, []bug{nobodyElseWoken, noLastCheck}},
+		{"one is stopped", large, stop.explore, []bug{nobodyElseWoken, noLastCheck}},
 	})
 }
 
@@ -76,7 +76,7 @@ func TestModelSignalDeath(t *testing.T) {
 	two := signalModel{workers: 2, producers: 1, queues: 2, items: 2, kills: 1}
 	both := signalModel{workers: 2, producers: 1, queues: 1, items: 1, kills: 2}
 	requireModels(t, []exploration{
-		{"an item", medium, single.explore, []bug{reapNothing, reapSkipsBit, reapSkipsSummary, reapSkipsExecutor, reapSkipsPermits}},
+		{"an item", large, single.explore, []bug{reapNothing, reapSkipsBit, reapSkipsSummary, reapSkipsExecutor, reapSkipsPermits}},
 		{"two items", large, one.explore, []bug{dropBlindly}},
 		{"two queues", large, two.explore, []bug{reapSkipsBit, reapSkipsExecutor}},
 		{"two deaths", large, both.explore, []bug{reapSkipsExecutor}},

@@ -15,7 +15,7 @@ func TestModelTurns(t *testing.T) {
 	requireModels(t, []exploration{
 		{"three goroutines of a process", small, alone.explore, []bug{turnsAppendLate, turnsCancelKeeps, turnsNoEnd}},
 		{"two goroutines, and one of another process", small, two.explore, []bug{turnsAppendLate, turnsCancelKeeps, turnsNoEnd}},
-		{"two goroutines of each of two processes", medium, pairs.explore, []bug{turnsAppendLate, turnsCancelKeeps, turnsNoEnd}},
+		{"two goroutines of each of two processes", large, pairs.explore, []bug{turnsAppendLate, turnsCancelKeeps, turnsNoEnd}},
 		{"the process that has the turn dies", small, killed.explore, nil},
 		{"the other process dies", small, left.explore, []bug{turnsAppendLate}},
 	})
