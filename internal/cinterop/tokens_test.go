@@ -1,0 +1,22 @@
+//go:build linux
+
+package cinterop
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/arena"
+)
+
+// A thread waits for a token so far ahead that it announces a nearer one, and the counter passes that before or after.
+func TestFarTokensInC(t *testing.T) {
+	name := unusedName(t)
+	a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 4})
+	require.NoError(t, err)
+	defer a.Close()
+	out, err := exec.Command(program(t, "tokens.c"), name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
