@@ -119,15 +119,41 @@ func (s *Sequencer) Increment() uint64 {
 	v := s.words.value.Add(1)
 	crashpoint.Hit("sequencer.count.counted")
 	if tokenCellState(s.words.cells[v%sequencerCells].state.Load()).due(v) {
-		s.wake(v, v, 1)
+		s.counted(v)
 	}
 	return v
+}
+
+// counted wakes the waiters that have to look after a count to v. A waiter may have seen the count, and have closed the
+// handle: then its end wakes the others.
+func (s *Sequencer) counted(v uint64) {
+	c := s.cell(v)
+	if c == nil {
+		return
+	}
+	if serves, ok := s.opening.tryServe(c.queue); ok {
+		c.hitIfDue(v, 1)
+		serves.end()
+	}
+}
+
+// serve begins a call that lets waiters go, and still uses the words after that: such a waiter may close the handle.
+func (s *Sequencer) serve() served {
+	c := s.cell(0)
+	if c == nil {
+		panic(s.opening.refusal)
+	}
+	return s.opening.serve(c.queue)
 }
 
 // Advance raises the counter to v if it is lower, and reports whether it did. It wakes the
 // waiters for v or less.
 func (s *Sequencer) Advance(v uint64) bool {
 	s.opening.use()
+	if s.words.value.Load() >= v {
+		return false
+	}
+	defer s.serve().end()
 	race.ReleaseMerge(s.key)
 	for {
 		// The loop ends: whenever the CAS fails, another process has counted.
@@ -145,25 +171,15 @@ func (s *Sequencer) Advance(v uint64) bool {
 	}
 }
 
-// jumped wakes the waiters that have to look after the counter has become v, by a jump of so much.
+// jumped wakes the waiters that have to look after the counter has become v, by a jump of so much. The caller serves.
 func (s *Sequencer) jumped(v, jump uint64) {
 	for back := range min(jump, sequencerCells) {
 		token := v - back
 		w := tokenCellState(s.words.cells[token%sequencerCells].state.Load())
 		if w.due(v) || w.announced() && jump > tokenFar {
-			s.wake(token, v, jump)
+			s.cell(token).hitIfDue(v, jump)
 		}
 	}
-}
-
-// wake is jumped for the cell of one token. Close waits for it, since it uses the words after the count.
-func (s *Sequencer) wake(token, v, jump uint64) {
-	c := s.cell(token)
-	if c == nil {
-		panic(s.opening.refusal)
-	}
-	defer s.opening.serve(c.queue).end()
-	c.hitIfDue(v, jump)
 }
 
 // Wait waits until the counter has reached token. It then returns nil, even after Stop. If the
@@ -206,6 +222,7 @@ func (s *Sequencer) WaitAsync(token uint64) *Pending {
 // affected.
 func (s *Sequencer) CancelWaiters() {
 	s.opening.use()
+	defer s.serve().end()
 	race.ReleaseMerge(s.key)
 	s.words.turns.Add(uint64(turnsOne))
 	crashpoint.Hit("sequencer.cancel.marked")
@@ -217,6 +234,7 @@ func (s *Sequencer) CancelWaiters() {
 // second Stop does nothing.
 func (s *Sequencer) Stop() {
 	s.opening.use()
+	defer s.serve().end()
 	race.ReleaseMerge(s.key)
 	for {
 		// The loop ends: whenever the CAS fails, another process has ended the waits.
@@ -232,16 +250,10 @@ func (s *Sequencer) Stop() {
 	}
 }
 
-// endWaits makes the waiters of all cells look.
+// endWaits makes the waiters of all cells look. The caller serves.
 func (s *Sequencer) endWaits() {
 	for i := range uint64(sequencerCells) {
-		c := s.cell(i)
-		if c == nil {
-			panic(s.opening.refusal)
-		}
-		serves := s.opening.serve(c.queue)
-		c.makeLook()
-		serves.end()
+		s.cell(i).makeLook()
 	}
 }
 
@@ -256,6 +268,7 @@ func (s *Sequencer) Stopped() bool {
 // count may be lost, and a wait for that count may end with ErrCanceled.
 func (s *Sequencer) ResetTo(v uint64) bool {
 	s.opening.use()
+	defer s.serve().end()
 	race.ReleaseMerge(s.key)
 	s.words.turns.Add(uint64(turnsOne))
 	crashpoint.Hit("sequencer.cancel.marked")

@@ -82,11 +82,24 @@ func (s *Sequencer) refuse() {
 	park.Refuse(s.queues()...)
 }
 
-// end takes the words away.
+// end takes the words away. A call of Increment may be between its count and its look, and finds the handle ended. So this
+// wakes the waiters of other processes and handles for it.
 func (s *Sequencer) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
+	v := s.words.value.Load()
+	for i := range s.words.cells {
+		var e eventcount
+		e.place(s.a, s.object, s.words.places(i), "sequencer.wait", nil)
+		for w := e.load(); tokenCellState(w).due(v); w = e.load() {
+			// The loop ends: whenever the CAS fails, another process has changed the word.
+			if e.swap(w, w.next()) {
+				e.list.DeliverAll()
+				break
+			}
+		}
+	}
 	for _, q := range s.queues() {
 		q.Close()
 	}

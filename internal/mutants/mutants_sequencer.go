@@ -65,4 +65,18 @@ var sequencerMutants = []mutant{
 		new:  "\t\tif w.turns == turns || !turns.stopped() {\n",
 		pkg:  "prims", run: "TestSequencerCatalogue/cancelWaiters",
 	},
+	{
+		name: "a call that ends the waits of a Sequencer does not keep the handle open between two cells",
+		file: "prims/sequencer.go",
+		old:  "func (s *Sequencer) CancelWaiters() {\n\ts.opening.use()\n\tdefer s.serve().end()\n",
+		new:  "func (s *Sequencer) CancelWaiters() {\n\ts.opening.use()\n\ts.serve().end()\n",
+		pkg:  "prims", run: "TestSequencerCloseByTheFirstOfManyWaiters", tags: withPoints,
+	},
+	{
+		name: "the end of a handle forgets the waiters of a count that was not looked at",
+		file: "prims/sequencer_cell.go",
+		old:  "for w := e.load(); tokenCellState(w).due(v); w = e.load() {",
+		new:  "for w := e.load(); tokenCellState(w).due(v) && !s.shut; w = e.load() {",
+		pkg:  "prims", run: "TestSequencerCloseBeforeTheCountIsLookedAt", tags: withPoints,
+	},
 }

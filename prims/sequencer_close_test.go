@@ -1,0 +1,86 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A waiter that a call has let go may close the handle while the call wakes the waiters of other cells.
+func TestSequencerCloseByTheFirstOfManyWaiters(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for _, c := range []struct {
+		name string
+		call func(s *prims.Sequencer)
+		err  error
+	}{
+		{"stop", (*prims.Sequencer).Stop, shmsync.ErrCanceled},
+		{"cancel", (*prims.Sequencer).CancelWaiters, shmsync.ErrCanceled},
+		{"reset", func(s *prims.Sequencer) { s.ResetTo(1) }, shmsync.ErrCanceled},
+		{"advance", func(s *prims.Sequencer) { s.Advance(40) }, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSequencer(t, nil)
+			waits := make([]*prims.Pending, 16)
+			for i := range waits {
+				waits[i] = s.WaitAsync(uint64(25 + i))
+			}
+			woken, kept := 0, false
+			var hook func()
+			hook = func() { // before the waiters of the next cell wake
+				crashpoint.Disarm()
+				if woken++; woken < len(waits) {
+					crashpoint.ArmFunc("sequencer.count.before_wake", 1, hook)
+					return
+				}
+				const first = 32 // its token is in cell 0
+				require.ErrorIs(t, waits[first-25].Wait(), c.err)
+				kept = !s.Empty(first)
+			}
+			crashpoint.ArmFunc("sequencer.count.before_wake", 1, hook)
+			defer crashpoint.Disarm()
+			c.call(s)
+			require.Equal(t, len(waits), woken)
+			require.True(t, kept, "Close would not wait for a call that is about to wake others")
+			for _, p := range waits {
+				require.ErrorIs(t, p.Wait(), c.err)
+			}
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// The waiter of a count sees it by itself, and closes the handle, before the call looks at the cell. The call does not
+// panic, and the waiters of other handles wake.
+func TestSequencerCloseBeforeTheCountIsLookedAt(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	a := newArena(t, nil)
+	s, err := prims.OpenSequencer(a, "s", nil)
+	require.NoError(t, err)
+	other, err := prims.OpenSequencer(a, "s", nil)
+	require.NoError(t, err)
+	near, far := s.WaitAsync(1), other.WaitAsync(1)
+	closed := false
+	crashpoint.ArmFunc("sequencer.count.counted", 1, func() {
+		s.Look() // the check that comes ten times a second
+		require.NoError(t, near.Wait())
+		require.NoError(t, s.Close())
+		closed = true
+		require.Positive(t, uint32(other.Cell(1).Load()), "a process would wake for the next check only")
+	})
+	defer crashpoint.Disarm()
+	require.NotPanics(t, func() { s.Increment() })
+	require.True(t, closed)
+	require.NoError(t, far.Wait())
+	require.NoError(t, other.Close())
+}
