@@ -5,7 +5,7 @@ var sequencerMutants = []mutant{
 	{
 		name: "a count that reaches a token wakes nobody",
 		file: "prims/sequencer.go",
-		old:  "\t\ts.wake(v, v, 1)\n",
+		old:  "\t\ts.counted(v)\n",
 		new:  "",
 		pkg:  "prims", run: "TestSequencerCatalogue/differentTokens", tags: withPoints, env: noLooks,
 	},
