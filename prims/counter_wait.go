@@ -38,6 +38,11 @@ func (t *counter) wait(ctx context.Context) error {
 		return err
 	}
 	defer t.leave()
+	return t.waitEntered(ctx)
+}
+
+// waitEntered is the rest of wait. The call has entered.
+func (t *counter) waitEntered(ctx context.Context) error {
 	// Any zero from here on ends the wait.
 	began := counterEvents(t.words.events.Load()).ticket()
 	cancel := park.CancelBy(ctx)

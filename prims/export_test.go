@@ -304,6 +304,27 @@ func (s *Synchronized[T]) Closing() bool { return s.lock.opening.closing.Load() 
 // Closing reports whether Close was called.
 func (x *Barrier) Closing() bool { return x.queue.Closing() }
 
+// Closing reports whether l is being closed.
+func (l *Latch) Closing() bool { return l.counter.opening.closing.Load() }
+
+// Calls is how many calls Close would wait for.
+func (l *Latch) Calls() int { return l.counter.queue.Waiting() }
+
+// Closing reports whether m is being closed.
+func (m *RWMutex) Closing() bool { return m.opening.closing.Load() }
+
+// Closing reports whether x is being closed.
+func (x *MultiLock) Closing() bool { return x.opening.closing.Load() }
+
+// Kept reports whether Close waits for a call.
+func (x *MultiLock) Kept() bool { return !x.opening.left() }
+
+// Closing reports whether f is being closed.
+func (f *Future) Closing() bool { return f.opening.closing.Load() }
+
+// Kept reports whether Close waits for a call.
+func (f *Future) Kept() bool { return !f.opening.left() }
+
 // AwaitsGone reports whether a call of this process may wait until a dead holder is gone.
 func (m *RWMutex) AwaitsGone() bool { return m.Kept() && m.writers.queue.Waiting() > 0 }
 

@@ -248,8 +248,10 @@ func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 			call.end()
 		}
 	}()
+	for _, f := range futures {
+		calls = append(calls, f.serve()) // of all, since a waiter of the first may close the others
+	}
 	for i, f := range futures {
-		calls = append(calls, f.serve())
 		var done bool
 		if done, owes[i] = f.set(errno); done {
 			set++

@@ -149,17 +149,24 @@ func (l *Latch) WaitContext(ctx context.Context) error {
 
 // ArriveAndWait is CountDown and then Wait.
 func (l *Latch) ArriveAndWait(n int64) {
-	l.CountDown(n)
-	l.Wait()
+	if err := l.ArriveAndWaitContext(nil, n); err != nil {
+		panic(err)
+	}
 }
 
 // ArriveAndWaitContext is CountDown and then WaitContext. It has counted down even if it returns
 // an error, except ErrCorrupt and ErrClosed.
 func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
+	// Another waiter may close the handle as soon as the counter is 0. Close waits for this call.
+	t := l.counter
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.leave()
 	if err := l.countDown(n); err != nil {
 		return err
 	}
-	return l.WaitContext(ctx)
+	return t.waitEntered(ctx)
 }
 
 // Reset forgets what the dead had claimed and not counted down, and reports whether there was

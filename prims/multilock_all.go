@@ -59,6 +59,14 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 // Unlock unlocks all the keys, the last one first. It panics as Hold.Unlock does at the first key
 // that this process no longer holds.
 func (h Holds) Unlock() {
+	// A waiter that has got a key may close the handle. Close waits until the others are unlocked.
+	var of *MultiLock
+	for i := len(h) - 2; i >= 0; i-- {
+		if k := h[i].in; k != nil && k.of != of && k.mon.begin() == nil {
+			of = k.of
+			defer k.mon.finish()
+		}
+	}
 	for i := len(h) - 1; i >= 0; i-- {
 		h[i].Unlock()
 	}

@@ -236,7 +236,7 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 	}
 	m.known.Store(readReaderWords(a, o))
 	m.registry = common[readerRegistry](m.opening)
-	m.opening.refuse, m.opening.left, m.opening.end = m.refuse, m.callsLeft, m.end
+	m.opening.refuse, m.opening.left, m.opening.drain, m.opening.end = m.refuse, m.callsLeft, m.awaitUnlock, m.end
 	// The Repair is for words that were never initialized, in which the policy of the writers'
 	// mutex reads as PolicyReport. The gate says what a death has left, so the Repair has nothing
 	// to do.
@@ -337,6 +337,7 @@ func (m *RWMutex) queues() []*park.Queue {
 
 // end takes the words away from the fast paths, as Mutex.end does.
 func (m *RWMutex) end() {
+	m.left() // a reader that has left finds that the handle has ended
 	for _, q := range m.queues() {
 		q.Close()
 	}

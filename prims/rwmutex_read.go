@@ -80,6 +80,9 @@ func (m *RWMutex) TryRLock() bool {
 			return true
 		}
 		m.takeBack()
+		if m.opening.ended.Load() {
+			return false // the writer that waited for this try has closed the handle
+		}
 	}
 }
 
@@ -96,14 +99,21 @@ func (m *RWMutex) runlockHooks() {
 
 // runlockSlow ends RUnlock, after which the reader word is left.
 func (m *RWMutex) runlockSlow(left uint64) {
-	m.opening.use()
 	w := readerWord(left)
+	crashpoint.Hit("rwmutex.runlock.left")
+	if m.opening.ended.Load() {
+		if w.generation() == 0 { // closedReader
+			panic(m.opening.refusal)
+		}
+		// The writer that waited for this reader has seen that it has left, and has closed the handle. The end of the handle
+		// wakes other writers.
+		return
+	}
 	if w.reading() == readerMost {
 		m.mine.Add(uint64(readerOne))
 		m.left() // a writer may have seen the wrong count
 		panic("shmsync: RUnlock of rwmutex " + objectName(m.object) + ", which this process does not hold for reading")
 	}
-	crashpoint.Hit("rwmutex.runlock.left")
 	if w.reading() == 0 {
 		m.left()
 	}

@@ -49,6 +49,7 @@ var (
 const (
 	sequencerBytes    = uint64(unsafe.Sizeof(sequencerWords{}))
 	sequencerCellsOff = arenakernel.Offset(unsafe.Offsetof(sequencerWords{}.cells))
+	sequencerSpinOff  = arenakernel.Offset(unsafe.Offsetof(sequencerWords{}.spin))
 	tokenCellBytes    = arenakernel.Offset(unsafe.Sizeof(tokenCellWords{}))
 
 	tokenCellPollerOff = arenakernel.Offset(unsafe.Offsetof(tokenCellWords{}.poller))

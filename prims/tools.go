@@ -80,7 +80,9 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 			return []arenakernel.Offset{autoEventSpinOff}
 		}
 		return []arenakernel.Offset{eventcountSpinOff}
-	case fairMutexKind, condKind, sequencerKind, waitableKind:
+	case sequencerKind:
+		return []arenakernel.Offset{sequencerSpinOff}
+	case fairMutexKind, condKind, waitableKind:
 		return []arenakernel.Offset{monitorSpinOff}
 	}
 	return nil

@@ -110,7 +110,7 @@ func futexBody(b []byte) *futexWords {
 }
 
 // The fast paths of a closed handle use these words: they are no free lock, no hold of a
-// participant, and no open gate.
+// participant, no open gate, and a reader word of nobody.
 var (
 	closedOwner  uint32 = 1<<32 - 1
 	closedWake   uint32
