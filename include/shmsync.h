@@ -494,13 +494,13 @@ int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
 /* Gives one opening of the Event back. What this process holds or waits for stays as it is. */
 int shmsync_event_close(shmsync_event *e);
-/* Sets the Event and lets waiters go: all of them, or with auto_reset the first, or the next to come. */
+/* Sets the Event and lets waiters go: all of them, or with auto_reset one of them, or else the next to come. */
 int shmsync_event_set(shmsync_event *e);
 /* Makes the Event not set. */
 int shmsync_event_reset(shmsync_event *e);
 /* Whether the Event is set: 1 or 0. */
 int shmsync_event_is_set(const shmsync_event *e);
-/* Waits until the Event is set; with auto_reset the call takes the token. ENOSPC: no room for a wait, with auto_reset. */
+/* Waits until the Event is set; with auto_reset the call takes the token. */
 int shmsync_event_wait(shmsync_event *e);
 /* As shmsync_event_wait, but it does not wait. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);
@@ -2368,7 +2368,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
 #define SHMI_VERSION_SEQUENCER 2
 #define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
-#define SHMI_VERSION_EVENT 3
+#define SHMI_VERSION_EVENT 4
 #define SHMI_KIND_WAIT_GROUP UINT32_C(0x50524757) /* WGRP */
 #define SHMI_VERSION_WAIT_GROUP 3
 #define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
@@ -2423,10 +2423,14 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_EVENT_MODE_MASK UINT64_C(0x600000000)
 
 /* Auto-reset Event: fields of the word */
-#define SHMI_AUTO_EVENT_PLACE_SHIFT 0
-#define SHMI_AUTO_EVENT_PLACE_MASK UINT64_C(0x3)
-#define SHMI_AUTO_EVENT_CHANGES_SHIFT 2
-#define SHMI_AUTO_EVENT_CHANGES_MASK UINT64_C(0xfffffffffffffffc)
+#define SHMI_AUTO_EVENT_VERSION_SHIFT 0
+#define SHMI_AUTO_EVENT_VERSION_MASK UINT64_C(0xffffffff)
+#define SHMI_AUTO_EVENT_ANNOUNCED_SHIFT 32
+#define SHMI_AUTO_EVENT_ANNOUNCED_MASK UINT64_C(0x100000000)
+#define SHMI_AUTO_EVENT_TOKENS_SHIFT 33
+#define SHMI_AUTO_EVENT_TOKENS_MASK UINT64_C(0x1ffffe00000000)
+#define SHMI_AUTO_EVENT_SLOT_SHIFT 53
+#define SHMI_AUTO_EVENT_SLOT_MASK UINT64_C(0xffe0000000000000)
 
 /* Future: fields of the word */
 #define SHMI_FUTURE_ABANDONED_SHIFT 33
@@ -2643,50 +2647,34 @@ SHMI_ASSERT(sizeof(shmi_event_words) == 128, "event_words");
 
 /* Auto-reset Event */
 typedef struct shmi_auto_event_words {
-    uint32_t owner;
+    uint64_t state;
     uint32_t lastCPU;
-    uint64_t value;
     uint32_t spin;
-    uint32_t mode;
-    uint64_t next;
-    uint64_t spare;
-    uint64_t redone;
     uint32_t pays;
-    uint8_t pad0_[12];
-    uint32_t mutex[16];
+    uint32_t mode;
+    uint64_t poller;
+    uint8_t pad0_[32];
+    uint64_t counts[8];
 } shmi_auto_event_words;
-SHMI_ASSERT(offsetof(shmi_auto_event_words, owner) == 0, "auto_event_words.owner");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, lastCPU) == 4, "auto_event_words.lastCPU");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, value) == 8, "auto_event_words.value");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, spin) == 16, "auto_event_words.spin");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, state) == 0, "auto_event_words.state");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, lastCPU) == 8, "auto_event_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, spin) == 12, "auto_event_words.spin");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, pays) == 16, "auto_event_words.pays");
 SHMI_ASSERT(offsetof(shmi_auto_event_words, mode) == 20, "auto_event_words.mode");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, next) == 24, "auto_event_words.next");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, spare) == 32, "auto_event_words.spare");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, redone) == 40, "auto_event_words.redone");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, pays) == 48, "auto_event_words.pays");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, mutex) == 64, "auto_event_words.mutex");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, poller) == 24, "auto_event_words.poller");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, counts) == 64, "auto_event_words.counts");
 SHMI_ASSERT(sizeof(shmi_auto_event_words) == 128, "auto_event_words");
 
-/* Slot record of an auto-reset Event */
+/* Share of an auto-reset Event */
 typedef struct shmi_event_record {
     uint8_t pad0_[64];
     uint64_t name;
-    uint64_t handed;
-    uint64_t acked;
-    uint8_t pad1_[40];
-    shmi_redo_entry redo[6];
-    uint64_t arrivals;
-    uint64_t accounted;
-    shmi_list_words queue;
+    uint64_t waits;
+    uint8_t pad1_[48];
 } shmi_event_record;
 SHMI_ASSERT(offsetof(shmi_event_record, name) == 64, "event_record.name");
-SHMI_ASSERT(offsetof(shmi_event_record, handed) == 72, "event_record.handed");
-SHMI_ASSERT(offsetof(shmi_event_record, acked) == 80, "event_record.acked");
-SHMI_ASSERT(offsetof(shmi_event_record, redo) == 128, "event_record.redo");
-SHMI_ASSERT(offsetof(shmi_event_record, arrivals) == 224, "event_record.arrivals");
-SHMI_ASSERT(offsetof(shmi_event_record, accounted) == 232, "event_record.accounted");
-SHMI_ASSERT(offsetof(shmi_event_record, queue) == 240, "event_record.queue");
-SHMI_ASSERT(sizeof(shmi_event_record) == 256, "event_record");
+SHMI_ASSERT(offsetof(shmi_event_record, waits) == 72, "event_record.waits");
+SHMI_ASSERT(sizeof(shmi_event_record) == 128, "event_record");
 
 /* Side of a queue */
 typedef struct shmi_queue_side_words {
@@ -16168,474 +16156,401 @@ SHMI_FN void shmi_wake_sequencer(shmsync_arena *a, const shmi_object *o, int owe
             shmi_deliver_all(a, &l);
     }
 }
-/* Events: a manual-reset Event is an eventcount, whose sequence is odd while it is set; an auto-reset Event has a
- * token. It is prims/event*.go in C. */
+/* Events: a manual-reset Event is an eventcount, whose sequence is odd while it is set; an auto-reset Event has
+ * tokens, and counts the waits of each participant in a share. It is prims/event*.go in C. */
 
 enum { SHMI_eventAuto = 1, SHMI_eventBidirectional = 2 };
-/* Values of the word next. */
-#define SHMI_NOBODY UINT64_C(0)
-#define SHMI_ANYBODY UINT64_MAX
-/* Where the token is. */
-enum { SHMI_eventUnset, SHMI_eventSet, SHMI_eventHand, SHMI_eventTaken };
-/* Where the token of a wait came from. */
-enum { SHMI_outcomeHand, SHMI_outcomeSpare };
 
 struct shmi_event {
-    struct shmi_monitor m; /* for automatic reset; must be first, because its rules get a pointer to it */
-    shmi_auto_event_words *w;
-    shmi_event_record *own;    /* this process's share; NULL in the view of a reaper */
-    shmi_list_words *queue;    /* in the base */
-    shmi_off base;             /* of the oldest slot record, which is the base */
-    shmi_event_record **known; /* the shares by slot, from slot 1; NULL in the view of a reaper, which walks the records. Atomic. */
-    uint32_t known_head;       /* the latest slot record in known, as objRecords names it. Atomic. */
-    uint32_t bad;              /* the list of records was corrupt. Atomic. */
-    uint32_t slots;
+    struct shmi_eventcount count; /* with automatic reset its state is another, see below */
+    shmi_event_record *own;       /* with automatic reset: this process's share */
+    shmi_event_record **known;    /* the shares by slot, from slot 1. Atomic. */
+    uint32_t known_head;          /* the latest slot record in known, as objRecords names it. Atomic. */
+    uint32_t most;                /* the greatest slot in known. Atomic. */
+    uint32_t bad;                 /* the list of records was corrupt. Atomic. */
+    uint32_t turns;               /* counts the wakes, which go to the kernel's queue and the pollers by turns. Atomic. */
     uint32_t mode;
-    struct shmi_eventcount count; /* without automatic reset */
     shmsync_arena *a;
     shmi_object o;
 };
 
-/* The counters of the queue lock follow an auto-reset Event in an arena whose objects count. */
-SHMI_FN uint64_t shmi_event_bytes(shmsync_arena *a, uint32_t mode)
+/* ---- Automatic reset ----
+ *
+ * The word has tokens, each of which ends a wait, and a version, which counts its changes. The share of a participant
+ * counts the waits of all of its threads.
+ *
+ *     a wait                                   a set
+ *     share: waits + 1                         word: tokens, version
+ *     word: announced, version + 1             shares: are there as many waits?
+ *     word: no token?                          word: tokens + 1, version + 1
+ *     sleep while the version is the same      if announced, wake one
+ *
+ * No lock is involved, so a signal handler may set the Event. */
+
+/* How long a wait that has not slept leaves the tokens to those that began before it, in ns. The process of one of
+ * those may be stopped. */
+#define SHMI_EVENT_YIELD INT64_C(1000000)
+/* The greatest number of tokens. A set that would make more does nothing. */
+#define SHMI_EVENT_TOKENS_MOST (SHMI_AUTO_EVENT_TOKENS_MASK >> SHMI_AUTO_EVENT_TOKENS_SHIFT)
+
+SHMI_FN uint64_t shmi_event_tokens(uint64_t s) { return (s & SHMI_AUTO_EVENT_TOKENS_MASK) >> SHMI_AUTO_EVENT_TOKENS_SHIFT; }
+SHMI_FN int shmi_event_announced(uint64_t s) { return (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) != 0; }
+/* The word after a change that ends no wait, with so many tokens. */
+SHMI_FN uint64_t shmi_event_with(uint64_t s, uint64_t tokens)
 {
-    if (mode != SHMI_eventAuto)
-        return sizeof(shmi_event_words);
-    return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_auto_event_words);
+    return (uint64_t)(uint32_t)(s + 1) | (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) | tokens << SHMI_AUTO_EVENT_TOKENS_SHIFT;
+}
+SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_eventcount_load(&e->count); }
+/* Changes the word. The caller has called shmi_event_count_off for it. */
+SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t from, uint64_t to) { return shmi_cas64(&e->count.w->state, from, to); }
+
+/* A share: how many waits have begun and are not counted off, and the version that the word had when the last wait
+ * ended that is counted off. */
+SHMI_FN uint32_t shmi_event_share_waits(uint64_t h) { return (uint32_t)h; }
+SHMI_FN uint32_t shmi_event_share_ended(uint64_t h) { return (uint32_t)(h >> 32); }
+/* The share after a wait that ended with that version is counted off. */
+SHMI_FN uint64_t shmi_event_share_less(uint64_t h, uint32_t version)
+{
+    uint32_t waits = shmi_event_share_waits(h);
+    return (uint64_t)version << 32 | (waits > 0 ? waits - 1 : 0);
 }
 
-/* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an array that it has
- * from the start: a signal handler may get here. A participant has its record on the list before it takes the queue lock. */
-SHMI_FN shmi_event_record *shmi_event_share_in(struct shmi_event *e, const shmi_record_walk *v)
-{
-    return (shmi_event_record *)shmi_ptr(e->a, v->b.off, sizeof(shmi_event_record), 8);
-}
+/* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an
+ * array that it has from the start: a signal handler may get here. A participant puts its record on the list when it
+ * opens the Event, before its first wait, and a wait that begins changes the word. So a change of the word that
+ * succeeds has seen the shares of all waits. */
 SHMI_FN void shmi_event_learn(struct shmi_event *e)
 {
-    uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords));
+    uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords)), most;
     shmi_record_walk v;
     if (SHMI_LIKELY(shmi_ld32(&e->known_head) == head))
         return;
     shmi_walk_records(e->a, &v, e->o.off, sizeof(shmi_event_record));
     v.next = (shmi_off)head * SHMI_blockMin;
-    while (shmi_next_record(e->a, &v))
+    while (shmi_next_record(e->a, &v)) {
         if (__atomic_load_n(&e->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a share that is known stays known, whatever a peer makes of the list */
-            __atomic_store_n(&e->known[v.slot - 1], shmi_event_share_in(e, &v), __ATOMIC_RELEASE);
+            __atomic_store_n(&e->known[v.slot - 1], (shmi_event_record *)shmi_ptr(e->a, v.b.off, sizeof(shmi_event_record), 8), __ATOMIC_RELEASE);
+        for (most = shmi_ld32(&e->most); most < v.slot && !shmi_cas32(&e->most, most, v.slot); most = shmi_ld32(&e->most)) {
+        }
+    }
     shmi_st32(&e->bad, v.bad != 0);
     shmi_st32(&e->known_head, head);
-}
-/* A walk over the shares. */
-typedef struct shmi_event_walk {
-    shmi_record_walk v;
-    uint32_t slot;
-} shmi_event_walk;
-SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_walk *i)
-{
-    i->slot = 0;
-    if (e->known != NULL)
-        shmi_event_learn(e);
-    else
-        shmi_walk_records(e->a, &i->v, e->o.off, sizeof(shmi_event_record));
-}
-SHMI_FN shmi_event_record *shmi_event_next(struct shmi_event *e, shmi_event_walk *i)
-{
-    shmi_event_record *h;
-    if (e->known == NULL) {
-        if (!shmi_next_record(e->a, &i->v))
-            return NULL;
-        i->slot = i->v.slot;
-        return shmi_event_share_in(e, &i->v);
-    }
-    while (i->slot < e->slots)
-        if ((h = __atomic_load_n(&e->known[i->slot++], __ATOMIC_ACQUIRE)) != NULL)
-            return h;
-    return NULL;
 }
 /* The share of a slot, or NULL. */
 SHMI_FN shmi_event_record *shmi_event_share_of(struct shmi_event *e, uint32_t slot)
 {
-    shmi_event_record *h;
-    shmi_event_walk i;
-    if (slot < 1 || slot > e->slots)
+    if (slot < 1 || slot > e->a->geo.slots)
         return NULL;
-    if (e->known != NULL) {
-        shmi_event_learn(e);
-        return __atomic_load_n(&e->known[slot - 1], __ATOMIC_ACQUIRE);
-    }
-    for (shmi_event_begin(e, &i); (h = shmi_event_next(e, &i)) != NULL;)
-        if (i.slot == slot)
-            return h;
-    return NULL;
+    shmi_event_learn(e);
+    return __atomic_load_n(&e->known[slot - 1], __ATOMIC_ACQUIRE);
 }
-/* Whether a peer has damaged the list of records, so that the share of a wait is not found here. The handle with which
- * the wait was begun knows it. */
-SHMI_FN int shmi_event_lacks_share_of(struct shmi_event *e, struct shmi_wait w)
+/* 0 unless the list of records is corrupt. */
+SHMI_FN int shmi_event_check_shares(struct shmi_event *e)
 {
-    uint32_t slot = shmi_id_slot(shmi_owner_of(w));
-    shmi_event_walk i;
-    if (shmi_event_share_of(e, slot) != NULL)
+    shmi_event_learn(e);
+    return shmi_ld32(&e->bad) == 0 ? 0 : shmi_fail(EPROTO, "event.wait", shmi_called(&e->o), "its list of slot records");
+}
+
+/* How many waits are counted, for the word s. It stops counting when it has found more than most. */
+SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t most)
+{
+    uint64_t n = 0;
+    uint32_t i, slots;
+    if (!shmi_event_announced(s))
         return 0;
-    if (e->known != NULL)
-        return shmi_ld32(&e->bad) != 0;
-    for (shmi_event_begin(e, &i); shmi_event_next(e, &i) != NULL;) {
+    shmi_event_learn(e);
+    slots = shmi_ld32(&e->most);
+    for (i = 0; i < slots && n <= most; i++) {
+        shmi_event_record *h = __atomic_load_n(&e->known[i], __ATOMIC_ACQUIRE);
+        if (h == NULL || shmi_event_share_waits(shmi_ld64(&h->waits)) == 0)
+            continue;
+        /* The name is read before the number: a participant that inherits a share sets the name last. */
+        if (shmi_current(e->a, (shmi_participant_id)(shmi_ld64(&h->name) & SHMI_NAME_MASK)))
+            n += shmi_event_share_waits(shmi_ld64(&h->waits));
     }
-    return i.v.bad;
+    return n;
 }
-/* The word of a share, or of the base, that is at off, or NULL if the redo log may not name that word. The maker of the record may not
- * have published its block yet, so shmi_try_at may not find these words. */
-SHMI_FN uint64_t *shmi_event_logged(struct shmi_monitor *m, shmi_off off)
+
+/* Counts the wait off that ended by the change to s, unless that was done. A call that changes s calls this before. So a
+ * change that succeeds has seen all ends of waits in the shares. */
+SHMI_FN void shmi_event_count_off(struct shmi_event *e, uint64_t s)
 {
-    struct shmi_event *e = (struct shmi_event *)m;
+    uint32_t slot = (uint32_t)((s & SHMI_AUTO_EVENT_SLOT_MASK) >> SHMI_AUTO_EVENT_SLOT_SHIFT);
     shmi_event_record *h;
-    shmi_event_walk i;
-    if (off == e->base + offsetof(shmi_event_record, accounted))
-        return m->w.accounted;
-    for (shmi_event_begin(e, &i); (h = shmi_event_next(e, &i)) != NULL;) {
-        shmi_off at = m->at + (uint64_t)((uintptr_t)h - (uintptr_t)m->w.queueLock);
-        if (off == at + offsetof(shmi_event_record, name))
-            return &h->name;
-        if (off == at + offsetof(shmi_event_record, handed))
-            return &h->handed;
+    if (slot == 0)
+        return;
+    h = shmi_event_share_of(e, slot);
+    if (h == NULL)
+        return; /* a peer overwrote the word or the list of records */
+    for (;;) {
+        /* While the word is s, the share has either not been changed for it, or the version of s. */
+        uint64_t was = shmi_ld64(&h->waits);
+        if (shmi_event_share_ended(was) == (uint32_t)s || shmi_event_load(e) != s || shmi_cas64(&h->waits, was, shmi_event_share_less(was, (uint32_t)s)))
+            return;
     }
-    return NULL;
 }
 
-SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_ld64(&e->w->value); }
-SHMI_FN uint32_t shmi_event_place(uint64_t s) { return (uint32_t)(s & SHMI_AUTO_EVENT_PLACE_MASK); }
-SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t s, uint32_t place)
+/* Gives the share of its slot to this participant. The waits of the one before it do not count. The caller holds
+ * handles_of: all handles of this process on the Event have one share. */
+SHMI_FN void shmi_event_inherit(struct shmi_event *e)
 {
-    return shmi_cas64(&e->w->value, s, ((s + SHMI_AUTO_EVENT_PLACE_MASK + 1) & ~SHMI_AUTO_EVENT_PLACE_MASK) | place);
+    shmi_event_record *h = e->own;
+    uint64_t was;
+    if (shmi_ld64(&h->name) == e->a->self)
+        return;
+    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the one before */
+    do /* another process may count that wait off */
+        was = shmi_ld64(&h->waits);
+    while (!shmi_cas64(&h->waits, was, was & ~(uint64_t)UINT32_MAX));
+    shmi_st64(&h->name, e->a->self);
 }
 
-/* How many tokens were handed to the participant and not seen by it, as far as a peer's bytes can claim. */
-SHMI_FN uint64_t shmi_event_unknown(shmi_event_record *h)
+/* Wakes one wait. */
+SHMI_FN void shmi_event_wake_one(struct shmi_event *e)
 {
-    int64_t n = (int64_t)(shmi_get(&h->handed) - shmi_get(&h->acked));
-    return n <= 0 ? 0 : n > INT64_C(1) << 32 ? UINT64_C(1) << 32 : (uint64_t)n;
+    uint32_t turn = __atomic_add_fetch(&e->turns, 1, __ATOMIC_RELAXED);
+    shmi_deliver_one(e->a, &e->count.line, turn);
 }
 
-/* Takes the token of a wait that has ended from where it was, and notes whom it was handed to. */
-SHMI_FN void shmi_event_account(struct shmi_monitor *m, struct shmi_wait w)
+/* The word, and in *waits how many waits were counted while the word was that. It may count only those that have tokens,
+ * and one more. */
+SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
 {
-    struct shmi_event *e = (struct shmi_event *)m;
-    shmi_participant_id owner = shmi_owner_of(w);
-    uint64_t had = shmi_get(&e->w->spare), spare = had;
-    shmi_event_record *h;
-    struct shmi_change c;
-    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_outcomeHand) {
+    for (;;) {
         uint64_t s = shmi_event_load(e);
-        if (shmi_event_place(s) == SHMI_eventHand) {
-            shmi_event_swap(e, s, SHMI_eventUnset);
-            SHMSYNC_CRASHPOINT("event.hand.given");
-        }
-    } else if (spare > 0) {
-        spare--;
+        shmi_event_count_off(e, s);
+        *waits = 0;
+        if (shmi_event_tokens(s) == 0)
+            return s;
+        *waits = shmi_event_waits(e, s, shmi_event_tokens(s));
+        if (shmi_event_load(e) == s)
+            return s;
     }
-    c.n = 0;
-    /* A participant whose wait is queued has inherited. If the names differ, a peer wrote one of them. */
-    h = shmi_event_share_of(e, shmi_id_slot(owner));
-    if (h != NULL && shmi_get(&h->name) == owner)
-        shmi_change_set(&c, &h->handed, shmi_get(&h->handed) + 1);
-    if (spare != had)
-        shmi_change_set(&c, &e->w->spare, spare);
-    shmi_mon_account(m, w, &c);
 }
 
-SHMI_FN void shmi_event_grant(struct shmi_event *e, struct shmi_wakes *b, struct shmi_wait w, uint32_t from)
+/* Sets it while there may be waits. */
+SHMI_FN int shmi_event_set_and_wake(struct shmi_event *e)
 {
-    if (shmi_mon_end(&e->m, b, w, from, 0))
-        shmi_event_account(&e->m, w);
-}
-
-/* Hands tokens out while there are any and a wait is queued, and otherwise leaves one, at most, where it can be claimed. */
-SHMI_FN void shmi_event_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
-{
-    struct shmi_event *e = (struct shmi_event *)m;
-    while (!shmi_is_broken(m)) {
-        struct shmi_wait w = shmi_fifo_head(m, e->queue);
-        int queued = w.n != NULL;
-        uint64_t s;
-        uint32_t place;
-        if (queued && !shmi_mon_waiting(m, w)) {
-            shmi_mon_discard(m, w);
+    for (;;) {
+        uint64_t waits, s = shmi_event_look(e, &waits), tokens = shmi_event_tokens(s);
+        if (tokens > waits || tokens == SHMI_EVENT_TOKENS_MOST) {
+            shmi_full_fence(); /* see fence in prims/event_auto.go */
+            if (shmi_event_load(e) == s)
+                return 0; /* it is set */
             continue;
         }
-        s = shmi_event_load(e);
-        place = shmi_event_place(s);
-        if (place == SHMI_eventTaken) {
-            shmi_put(&e->w->spare, 0);
-            shmi_event_swap(e, s, SHMI_eventSet);
-        } else if (queued && shmi_event_lacks_share_of(e, w)) {
-            return; /* the check of the participant that waits hands the token out */
-        } else if (queued && place == SHMI_eventHand) {
-            shmi_event_grant(e, b, w, SHMI_outcomeHand);
-        } else if (queued && shmi_get(&e->w->spare) > 0) {
-            shmi_event_grant(e, b, w, SHMI_outcomeSpare);
-        } else if (queued && place == SHMI_eventSet) {
-            shmi_event_swap(e, s, SHMI_eventHand);
-            SHMSYNC_CRASHPOINT("event.hand.taken");
-        } else if (queued) {
-            return;
-        } else if (place == SHMI_eventHand) {
-            shmi_event_swap(e, s, SHMI_eventSet);
-        } else if (shmi_get(&e->w->spare) > 0) {
-            shmi_event_swap(e, s, SHMI_eventTaken);
-            SHMSYNC_CRASHPOINT("event.spare.taken");
-        } else {
-            if (shmi_ld64(&e->w->next) != SHMI_NOBODY)
-                shmi_st64(&e->w->next, SHMI_NOBODY);
-            return;
+        shmi_eventcount_note_cpu(&e->count, s);
+        if (!shmi_event_swap(e, s, shmi_event_with(s, tokens + 1)))
+            continue;
+        if (shmi_event_announced(s)) {
+            SHMSYNC_CRASHPOINT("event.set.before_wake");
+            shmi_event_wake_one(e);
         }
+        return 0;
     }
 }
-
-SHMI_FN void shmi_event_clear(struct shmi_monitor *m)
-{
-    struct shmi_event *e = (struct shmi_event *)m;
-    shmi_fifo_clear(e->queue);
-    shmi_st64(&e->w->next, SHMI_ANYBODY); /* until the next resolve every set looks for waits */
-}
-SHMI_FN void shmi_event_requeue(struct shmi_monitor *m, struct shmi_wait w)
-{
-    struct shmi_event *e = (struct shmi_event *)m;
-    shmi_fifo_requeue(m, e->queue, w);
-    if (shmi_ld64(&e->w->next) == SHMI_NOBODY)
-        shmi_st64(&e->w->next, SHMI_ANYBODY);
-}
-SHMI_FN void shmi_event_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, ((struct shmi_event *)m)->queue, w); }
-SHMI_FN void shmi_event_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, ((struct shmi_event *)m)->queue); }
-
-/* Takes back the tokens that the gone did not get to know of. */
-SHMI_FN void shmi_event_reap(struct shmi_monitor *m)
-{
-    struct shmi_event *e = (struct shmi_event *)m;
-    shmi_event_record *h;
-    shmi_event_walk i;
-    for (shmi_event_begin(e, &i); (h = shmi_event_next(e, &i)) != NULL;) {
-        uint64_t n = shmi_event_unknown(h);
-        if (n > 0 && shmi_mon_gone(m, (shmi_participant_id)(shmi_get(&h->name) & SHMI_NAME_MASK))) {
-            struct shmi_change c;
-            c.n = 0;
-            shmi_change_set(&c, &h->handed, shmi_get(&h->acked));
-            shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + n);
-            shmi_mon_commit(m, &c);
-        }
-    }
-}
-SHMI_FN void shmi_event_holders(struct shmi_monitor *m)
-{
-    struct shmi_event *e = (struct shmi_event *)m;
-    shmi_event_record *h;
-    shmi_event_walk i;
-    for (shmi_event_begin(e, &i); (h = shmi_event_next(e, &i)) != NULL;)
-        if (shmi_event_unknown(h) > 0)
-            shmi_mon_heed(m, (shmi_participant_id)(shmi_get(&h->name) & SHMI_NAME_MASK));
-}
-SHMI_FN void shmi_event_check(struct shmi_monitor *m)
-{
-    struct shmi_event *e = (struct shmi_event *)m;
-    if ((shmi_event_place(shmi_event_load(e)) != SHMI_eventUnset || shmi_get(&e->w->spare) > 0) &&
-        shmi_ld64(&e->w->next) != SHMI_NOBODY && shmi_mon_try_enter(m)) {
-        struct shmi_wakes b;
-        shmi_wakes_init(&b);
-        shmi_event_resolve(m, &b);
-        shmi_mon_leave(m, &b);
-    }
-}
-
-static __attribute__((unused)) const struct shmi_rules shmi_event_rules = {
-    shmi_event_resolve, shmi_event_account, shmi_event_clear, shmi_event_requeue, shmi_event_detach,
-    shmi_event_discard_dead, shmi_event_reap, shmi_event_holders, shmi_event_check,
-};
-
-/* Takes the token if it is there and nobody is queued for it. */
-SHMI_FN int shmi_event_claim(struct shmi_event *e)
-{
-    uint64_t s = shmi_event_load(e);
-    return shmi_event_place(s) == SHMI_eventSet && shmi_ld64(&e->w->next) == SHMI_NOBODY && shmi_event_swap(e, s, SHMI_eventUnset);
-}
-
+/* A signal handler may call it. */
 SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
 {
-    struct shmi_wakes b;
-    uint64_t s = shmi_event_load(e);
-    int err, done = 0;
-    if (shmi_event_place(s) == SHMI_eventSet) {
-        if (shmi_ld64(&e->w->next) == SHMI_NOBODY && shmi_event_load(e) == s)
-            return 0;
-    } else if (shmi_event_place(s) == SHMI_eventUnset) {
-        done = shmi_event_swap(e, s, SHMI_eventSet);
-        if (done && shmi_ld64(&e->w->next) == SHMI_NOBODY)
-            return 0;
-    }
-    if (done)
-        SHMSYNC_CRASHPOINT("event.set.stored");
-    err = shmi_mon_enter(&e->m, 0);
-    if (err != 0)
-        return err;
-    shmi_wakes_init(&b);
     for (;;) {
-        shmi_event_resolve(&e->m, &b);
-        /* Now there is no token, or nobody is queued. */
-        s = shmi_event_load(e);
-        if (done || shmi_event_place(s) == SHMI_eventSet || shmi_is_broken(&e->m))
-            break;
-        done = shmi_event_swap(e, s, SHMI_eventSet);
+        uint64_t s = shmi_event_load(e);
+        if (shmi_event_announced(s))
+            return shmi_event_set_and_wake(e);
+        if (shmi_event_tokens(s) > 0) {
+            shmi_full_fence();
+            if (shmi_event_load(e) == s)
+                return 0; /* nobody waits, and it is set */
+            continue;
+        }
+        shmi_event_count_off(e, s);
+        if (shmi_event_swap(e, s, shmi_event_with(s, 1)))
+            return 0;
     }
-    shmi_mon_leave(&e->m, &b);
-    return 0;
-}
-
-SHMI_FN int shmi_event_reset_auto(struct shmi_event *e)
-{
-    struct shmi_wakes b;
-    uint64_t s = shmi_event_load(e);
-    int err;
-    if (shmi_event_place(s) == SHMI_eventUnset ||
-        (shmi_event_place(s) == SHMI_eventSet && shmi_ld64(&e->w->next) == SHMI_NOBODY && shmi_event_swap(e, s, SHMI_eventUnset)))
-        return 0;
-    err = shmi_mon_enter(&e->m, 0);
-    if (err != 0)
-        return err;
-    shmi_wakes_init(&b);
-    shmi_event_resolve(&e->m, &b);
-    for (s = shmi_event_load(e); shmi_event_place(s) == SHMI_eventSet && !shmi_event_swap(e, s, SHMI_eventUnset); s = shmi_event_load(e)) {
-    }
-    shmi_mon_leave(&e->m, &b);
-    return 0;
 }
 
 SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
 {
-    uint64_t s = shmi_event_load(e);
-    if (shmi_event_place(s) == SHMI_eventSet && !(shmi_ld64(&e->w->next) == SHMI_NOBODY && shmi_event_load(e) == s) && shmi_mon_try_enter(&e->m)) {
-        /* The token may be handed to a waiter; or no waiter is there for it any more. */
-        struct shmi_wakes b;
-        shmi_wakes_init(&b);
-        shmi_event_resolve(&e->m, &b);
-        s = shmi_event_load(e);
-        shmi_mon_leave(&e->m, &b);
+    uint64_t waits, s = shmi_event_look(e, &waits);
+    return shmi_event_tokens(s) > waits;
+}
+
+/* A reset, or a wait that need not begin: takes what no wait will take; 0: there is nothing. Mostly that is one token. It
+ * is more if participants have died that waited, or if waits were given up. */
+SHMI_FN int shmi_event_claim(struct shmi_event *e)
+{
+    for (;;) {
+        uint64_t waits, s = shmi_event_look(e, &waits);
+        if (shmi_event_tokens(s) <= waits)
+            return 0;
+        if (shmi_event_swap(e, s, shmi_event_with(s, waits)))
+            return 1;
     }
-    return shmi_event_place(s) == SHMI_eventSet;
 }
 
-SHMI_FN int shmi_event_try_auto(struct shmi_event *e)
+/* A wait that is counted. It is over when it has ended the wait by a change of the word. */
+typedef struct shmi_event_wait {
+    struct shmi_event *e;
+    int announced, slept;
+    uint64_t word; /* it may sleep while the version is that of this */
+} shmi_event_wait;
+
+/* Counts a wait. The call has entered. */
+SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_wait *w)
 {
-    struct shmi_wakes b;
-    int ok;
-    if (shmi_event_claim(e))
+    shmi_add64(&e->own->waits, 1);
+    SHMSYNC_CRASHPOINT("event.wait.counted");
+    memset(w, 0, sizeof *w);
+    w->e = e;
+}
+/* Ends the wait, and leaves so many tokens, or one if nobody else waits. 0: the word is no longer s. */
+SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
+{
+    struct shmi_event *e = w->e;
+    int others = shmi_event_waits(e, s | SHMI_AUTO_EVENT_ANNOUNCED_MASK, 1) > 1;
+    uint64_t to;
+    if (!others && tokens > 1)
+        tokens = 1;
+    to = shmi_event_with(s, tokens) | (uint64_t)e->a->my_slot << SHMI_AUTO_EVENT_SLOT_SHIFT;
+    if (!others)
+        to &= ~SHMI_AUTO_EVENT_ANNOUNCED_MASK;
+    if (shmi_event_share_ended(shmi_ld64(&e->own->waits)) == (uint32_t)to) {
+        /* The last wait of this participant ended 2^32 changes ago. This one would seem to be counted off. */
+        shmi_event_swap(e, s, shmi_event_with(s, shmi_event_tokens(s)));
         return 0;
-    if (shmi_event_place(shmi_event_load(e)) == SHMI_eventUnset || !shmi_mon_try_enter(&e->m))
-        return EBUSY;
-    shmi_wakes_init(&b);
-    shmi_mon_reap_if_due(&e->m, &b);
-    shmi_event_resolve(&e->m, &b);
-    ok = shmi_event_claim(e);
-    shmi_mon_leave(&e->m, &b);
-    return ok ? 0 : EBUSY;
+    }
+    if (!shmi_event_swap(e, s, to))
+        return 0;
+    SHMSYNC_CRASHPOINT("event.wait.ended");
+    shmi_event_count_off(e, to);
+    if (others && tokens > 0) {
+        SHMSYNC_CRASHPOINT("event.wait.before_pass");
+        shmi_event_wake_one(e);
+    }
+    return 1;
 }
-
-/* Makes the share of this process's slot its own, with the queue lock held, before it waits. */
-SHMI_FN void shmi_event_inherit(struct shmi_event *e)
+/* Takes a token if there is one for this wait. 0: there is none, and w->word is the word to sleep on. A wait that has
+ * not slept leaves the tokens to those that have announced themselves before it. */
+SHMI_FN int shmi_event_take(shmi_event_wait *w)
 {
-    shmi_event_record *h = e->own;
-    struct shmi_change c;
-    if (shmi_get(&h->name) == e->a->self)
-        return;
-    c.n = 0;
-    shmi_change_set(&c, &h->name, e->a->self);
-    shmi_change_set(&c, &h->handed, shmi_get(&h->acked));
-    shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + shmi_event_unknown(h));
-    shmi_mon_commit(&e->m, &c);
-}
-
-/* Begins a wait. If it gives no wait node, the token was claimed, or the error says why there is nothing to wait
- * for. If take is 0, a token that is there is not claimed but handed to the wait, which can pass it on. */
-SHMI_FN int shmi_event_register(struct shmi_event *e, int take, int64_t abs, shmi_wait_node **out)
-{
-    struct shmi_monitor *m = &e->m;
-    shmi_wait_node *wait_node = NULL;
-    struct shmi_wakes b;
-    int err, again;
-    *out = NULL;
-    err = shmi_mon_enter(m, abs);
-    if (err != 0)
-        return err;
-    shmi_wakes_init(&b);
-    do {
-        shmi_mon_reap_if_due(m, &b);
-        shmi_event_resolve(m, &b);
-        shmi_event_learn(e);
-        if (shmi_ld32(&e->bad) != 0) {
-            shmi_mon_leave(m, &b);
-            shmi_mon_return_node(m, wait_node);
-            return shmi_fail(EPROTO, "event.wait", shmi_called(&e->o), "its list of slot records");
+    struct shmi_event *e = w->e;
+    for (;;) {
+        uint64_t s = shmi_event_load(e), tokens = shmi_event_tokens(s), to;
+        shmi_event_count_off(e, s);
+        if (tokens > 0 && (w->slept || !shmi_event_announced(s) || shmi_event_waits(e, s, tokens) <= tokens)) {
+            if (shmi_event_end_wait(w, s, tokens - 1))
+                return 1;
+            continue;
         }
-        if (take && shmi_event_claim(e)) {
-            shmi_mon_leave(m, &b);
-            shmi_mon_return_node(m, wait_node);
+        w->word = s;
+        if (w->announced)
+            return 0;
+        to = shmi_event_with(s, tokens) | SHMI_AUTO_EVENT_ANNOUNCED_MASK;
+        if (shmi_event_swap(e, s, to)) {
+            w->announced = 1;
+            w->word = to;
+            SHMSYNC_CRASHPOINT("event.wait.announced");
             return 0;
         }
-        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
-        if (err != 0) {
-            shmi_mon_wake(m, &b);
-            return err;
-        }
-    } while (again);
-    shmi_event_inherit(e);
-    shmi_mon_join(m, wait_node, 0, 0);
-    SHMSYNC_CRASHPOINT("event.wait.announced");
-    /* The second check: a set before it has not seen that this wait is queued. */
-    shmi_event_resolve(m, &b);
-    shmi_mon_leave(m, &b);
-    *out = wait_node;
-    return 0;
-}
-/* Says that this process knows of a token that was handed to it. */
-SHMI_FN void shmi_event_ack(struct shmi_event *e)
-{
-    shmi_add64(&e->own->acked, 1);
-    SHMSYNC_CRASHPOINT("event.wait.acked");
-}
-/* Gives a token back that was handed to a wait of this process, which has collected it and not acked. */
-SHMI_FN void shmi_event_pass(struct shmi_event *e)
-{
-    shmi_event_record *h = e->own;
-    struct shmi_wakes b;
-    if (shmi_mon_enter(&e->m, 0) != 0)
-        return; /* this process leaves, and is reaped; or all is corrupt */
-    shmi_wakes_init(&b);
-    shmi_event_resolve(&e->m, &b); /* what is spare in state taken is void, so that has to be over */
-    if (shmi_event_unknown(h) > 0 && shmi_get(&h->name) == e->a->self) {
-        struct shmi_change c;
-        c.n = 0;
-        shmi_change_set(&c, &h->handed, shmi_get(&h->handed) - 1);
-        shmi_change_set(&c, &e->w->spare, shmi_get(&e->w->spare) + 1);
-        shmi_mon_commit(&e->m, &c);
-        SHMSYNC_CRASHPOINT("event.pass.passed");
-        shmi_event_resolve(&e->m, &b);
     }
-    shmi_mon_leave(&e->m, &b);
+}
+/* Ends the wait. If unless is set, it takes a token instead if there is one, and returns 1. */
+SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
+{
+    for (;;) {
+        uint64_t s = shmi_event_load(w->e), tokens = shmi_event_tokens(s);
+        int took = unless && tokens > 0;
+        shmi_event_count_off(w->e, s);
+        if (shmi_event_end_wait(w, s, took ? tokens - 1 : tokens))
+            return took;
+    }
+}
+/* How long a wait may sleep on its word at most, in ns; 0: until it is woken. */
+SHMI_FN int64_t shmi_event_bound(const shmi_event_wait *w) { return shmi_event_tokens(w->word) > 0 ? SHMI_EVENT_YIELD : 0; }
+
+/* Looks after the Event, ten times a second at most while a thread of this process waits. A wake may have gone to a
+ * process that is stopped, or have to come from one that was stopped before it. */
+SHMI_FN void shmi_event_check(void *event)
+{
+    struct shmi_event *e = (struct shmi_event *)event;
+    uint64_t s, now;
+    int moved;
+    if (!shmi_check_due(&e->count.looked))
+        return;
+    s = shmi_event_load(e);
+    now = (uint64_t)(uint32_t)s + 1;
+    moved = shmi_xchg64(&e->count.seen, now) != now;
+    if (shmi_event_tokens(s) == 0)
+        return;
+    if (moved)
+        shmi_event_wake_one(e);
+    else
+        shmi_eventcount_wake_all(&e->count);
+}
+
+SHMI_FN int shmi_event_spun(void *event) { return shmi_event_tokens(shmi_event_load((struct shmi_event *)event)) > 0; }
+/* Waits for a token after a claim that failed. The call has entered. */
+SHMI_FN int shmi_event_await_token(struct shmi_event *e, int64_t deadline)
+{
+    shmi_tuning t = shmi_eventcount_tuning(&e->count);
+    shmi_event_wait w;
+    int64_t since = 0;
+    int err;
+    if (deadline != 0 && shmi_now() >= deadline)
+        return shmi_brief(ETIMEDOUT, "event.wait", shmi_called(&e->o));
+    err = shmi_event_check_shares(e);
+    if (err != 0)
+        return err;
+    if (!shmi_event_announced(shmi_event_load(e)) && shmi_spin(&t, shmi_event_spun, e) && shmi_event_claim(e))
+        return 0;
+    shmi_event_begin(e, &w);
+    while (!shmi_event_take(&w)) {
+        shmi_sleep_spec spec;
+        int ended;
+        memset(&spec, 0, sizeof spec);
+        spec.looked = &e->count.looked;
+        spec.check = shmi_event_check;
+        spec.check_arg = e;
+        spec.word = e->count.line.word;
+        spec.val = (uint32_t)w.word;
+        spec.object = e->o.off;
+        spec.wanted = (uint32_t)w.word;
+        spec.deadline = deadline;
+        spec.since = &since;
+        spec.bounded = shmi_event_bound(&w);
+        ended = shmi_sleep(e->a, &spec);
+        switch (ended) {
+        case SHMI_AGAIN:
+            SHMSYNC_CRASHPOINT("event.wait.woken");
+            w.slept = 1;
+            break;
+        case SHMI_LOOK:
+            shmi_event_check(e);
+            w.slept = since != 0; /* a check that is due comes before the first sleep */
+            break;
+        case SHMI_LATE:
+        case SHMI_CLOSED: /* a token that is there takes precedence over the end of the wait */
+            if (shmi_event_give_up(&w, 1))
+                return 0;
+            return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "event.wait", shmi_called(&e->o))
+                                      : shmi_fail(EBADF, "event.wait", shmi_called(&e->o), "this process closed the arena");
+        }
+    }
+    return 0;
 }
 SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 {
-    shmi_wait_node *wait_node = NULL;
-    uint64_t outcome = 0;
     int err;
     if (shmi_event_claim(e))
         return 0;
-    err = shmi_mon_begin(&e->m);
+    err = shmi_enter(e->a, "event.wait");
     if (err != 0)
         return err;
-    err = shmi_event_register(e, 1, abs, &wait_node);
-    if (err == 0 && wait_node != NULL) {
-        err = shmi_mon_await(&e->m, wait_node, abs, &outcome);
-        if (err == 0)
-            shmi_event_ack(e);
-    }
-    shmi_mon_finish(&e->m);
+    err = shmi_event_await_token(e, abs);
+    shmi_exit(e->a);
     return err;
 }
+
+/* ---- Reset by hand ---- */
 
 /* An Event that is reset by hand: whether it is set. */
 SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
@@ -16645,8 +16560,12 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
 {
     for (;;) {
         uint64_t s = shmi_eventcount_load(&e->count);
-        if ((s & 1) == set)
-            return 0;
+        if ((s & 1) == set) {
+            shmi_full_fence();
+            if (shmi_eventcount_load(&e->count) == s)
+                return 0;
+            continue;
+        }
         shmi_eventcount_note_cpu(&e->count, s);
         if (!shmi_cas64(&e->count.w->state, s, shmi_eventcount_next(s)))
             continue;
@@ -16673,62 +16592,27 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
     return err;
 }
 
-/* The mode of an Event, or -1 if the length of its body fits no mode. The word mode tells an auto-reset Event from the
- * others, which have zeros there. */
+/* ---- The handle's side ---- */
+
+/* The mode of an Event, or -1 if it is none. The word mode tells an auto-reset Event from the others, which have
+ * zeros there. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
     uint32_t word;
-    if (o->size < sizeof(shmi_event_words))
+    uint64_t s;
+    int mode;
+    if (o->size != sizeof(shmi_event_words))
         return -1;
     word = shmi_ld32(&((shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_auto_event_words), 8))->mode);
-    if (word == SHMI_eventAuto && o->size == shmi_event_bytes(a, SHMI_eventAuto))
+    if (word == SHMI_eventAuto)
         return SHMI_eventAuto;
-    if (word == 0 && o->size == sizeof(shmi_event_words)) {
-        uint64_t s = shmi_ld64(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->count.state);
-        int mode = (int)((s & SHMI_EVENT_MODE_MASK) >> SHMI_EVENT_MODE_SHIFT);
-        return mode == 0 || mode == SHMI_eventBidirectional ? mode : -1;
-    }
-    return -1;
+    if (word != 0)
+        return -1;
+    s = shmi_ld64(&((shmi_event_words *)shmi_ptr(a, o->body, sizeof(shmi_event_words), 8))->count.state);
+    mode = (int)((s & SHMI_EVENT_MODE_MASK) >> SHMI_EVENT_MODE_SHIFT);
+    return mode == 0 || mode == SHMI_eventBidirectional ? mode : -1;
 }
 
-/* Makes the view of a reaper, or the common part of a handle; 0: an auto-reset Event has no record, or a corrupt list of them. */
-SHMI_FN int shmi_event_build(struct shmi_event *e, shmsync_arena *a, const shmi_object *o, uint32_t mode)
-{
-    shmi_event_record *base;
-    struct shmi_mon_places at;
-    shmi_record_walk v;
-    e->a = a;
-    e->o = *o;
-    e->mode = mode;
-    e->own = NULL;
-    e->known = NULL;
-    e->known_head = e->bad = 0;
-    e->slots = a->geo.slots;
-    e->base = 0;
-    if (mode != SHMI_eventAuto) {
-        shmi_eventcount_init(&e->count, a, o, "event.wait", NULL);
-        return 1;
-    }
-    for (shmi_walk_records(a, &v, o->off, sizeof *base); shmi_next_record(a, &v);)
-        e->base = v.b.off; /* at last the oldest */
-    if (v.bad || e->base == 0)
-        return 0;
-    base = (shmi_event_record *)shmi_ptr(a, e->base, sizeof *base, 8);
-    e->w = (shmi_auto_event_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for it is smaller */
-    e->queue = &base->queue;
-    at.queueLock = (shmi_mutex_words *)(void *)e->w;
-    at.arrivals = &base->arrivals;
-    at.redone = &e->w->redone;
-    at.accounted = &base->accounted;
-    at.redo = base->redo;
-    at.lastCPU = &e->w->lastCPU;
-    at.spin = &e->w->spin;
-    at.pays = &e->w->pays;
-    shmi_mon_init_at(&e->m, a, o, o->body, &at, &shmi_event_rules);
-    e->m.handlers = 1;
-    e->m.logged = shmi_event_logged;
-    return 1;
-}
 SHMI_FN void shmi_event_end(void *handle)
 {
     struct shmi_event *e = (struct shmi_event *)handle;
@@ -16745,44 +16629,53 @@ typedef struct shmi_event_spec {
 SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
 {
     const shmi_event_spec *s = (const shmi_event_spec *)arg;
-    uint64_t first = s->set != 0; /* set, in each mode */
     if (s->mode == SHMI_eventAuto) {
         shmi_auto_event_words *w = (shmi_auto_event_words *)(void *)body;
         w->mode = s->mode;
-        w->value = first;
         w->spin = s->spin;
+        w->state = s->set ? shmi_event_with(0, 1) : 0;
     } else {
         shmi_event_words *w = (shmi_event_words *)(void *)body;
-        w->count.state = first | (uint64_t)s->mode << SHMI_EVENT_MODE_SHIFT;
+        w->count.state = (uint64_t)(s->set != 0) | (uint64_t)s->mode << SHMI_EVENT_MODE_SHIFT;
         w->count.spin = s->spin;
     }
 }
 
-SHMI_FN void *shmi_event_new(shmsync_arena *a, const shmi_object *o, const void *arg)
+/* Finds the share of this process, and those of the others. 0, or why that cannot be. */
+SHMI_FN int shmi_event_build_shares(struct shmi_event *e)
 {
-    uint32_t mode = *(const uint32_t *)arg;
-    struct shmi_event *e;
     shmi_off record = 0;
     size_t cap = 16;
-    if (mode == SHMI_eventAuto && shmi_slot_record(a, o, sizeof(shmi_event_record), &record) != 0)
-        return NULL;
-    e = (struct shmi_event *)shmi_new_thing(sizeof *e);
-    if (e == NULL)
-        return NULL;
-    if (!shmi_event_build(e, a, o, mode)) {
-        shmi_free_thing(e);
-        shmi_fail(EPROTO, "event.open", shmi_called(o), "its list of slot records");
-        return NULL;
-    }
-    if (mode != SHMI_eventAuto)
-        return e;
-    e->own = (shmi_event_record *)shmi_ptr(a, record, sizeof(shmi_event_record), 8);
-    while (cap < e->slots)
+    int err = shmi_slot_record(e->a, &e->o, sizeof(shmi_event_record), &record);
+    if (err != 0)
+        return err;
+    e->own = (shmi_event_record *)shmi_ptr(e->a, record, sizeof(shmi_event_record), 8);
+    while (cap < e->a->geo.slots)
         cap *= 2; /* few sizes, since each has its own spare ones */
     e->known = (shmi_event_record **)shmi_new_thing(cap * sizeof *e->known);
-    if (e->known == NULL) {
-        shmi_free_thing(e);
-        shmi_fail(ENOMEM, "event.open", shmi_called(o), "%s", "");
+    if (e->known == NULL)
+        return shmi_fail(ENOMEM, "event.open", shmi_called(&e->o), "%s", "");
+    e->known[e->a->my_slot - 1] = e->own;
+    e->most = e->a->my_slot;
+    shmi_event_learn(e);
+    if (e->bad)
+        return shmi_fail(EPROTO, "event.open", shmi_called(&e->o), "its list of slot records");
+    shmi_event_inherit(e);
+    return 0;
+}
+SHMI_FN void *shmi_event_new(shmsync_arena *a, const shmi_object *o, const void *arg)
+{
+    struct shmi_event *e = (struct shmi_event *)shmi_new_thing(sizeof *e);
+    if (e == NULL)
+        return NULL;
+    shmi_eventcount_init(&e->count, a, o, "event.wait", NULL);
+    e->a = a;
+    e->o = *o;
+    e->mode = *(const uint32_t *)arg;
+    if (e->mode != SHMI_eventAuto)
+        return e;
+    if (shmi_event_build_shares(e) != 0) {
+        shmi_event_end(e);
         return NULL;
     }
     shmi_built_ends_with(a, o->off, shmi_event_end);
@@ -16795,7 +16688,7 @@ SHMI_FN int shmi_event_handle(shmsync_arena *a, const shmi_object *o, shmsync_ev
     uint32_t mode = (uint32_t)is;
     if (is < 0) {
         shmi_close_object(a, o->off);
-        return shmi_fail(EPROTO, "event.open", shmi_called(o), "its mode does not go with its size");
+        return shmi_fail(EPROTO, "event.open", shmi_called(o), "its mode is none");
     }
     return SHMI_HAND_OUT(out, struct shmi_event *, shmi_share(a, o, shmi_event_new, &mode));
 }
@@ -16819,8 +16712,7 @@ SHMI_FN int shmi_open_event(int existing, shmsync_arena *a, const char *name, co
     spec.kind = SHMI_KIND_EVENT;
     spec.version = SHMI_VERSION_EVENT;
     spec.name = name;
-    spec.size = shmi_event_bytes(a, init.mode);
-    spec.any_size = 1;
+    spec.size = sizeof(shmi_event_words);
     spec.init = shmi_event_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -16853,7 +16745,7 @@ int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out)
 {
     SHMI_BEGIN();
     shmi_object o;
-    int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_event_bytes(a, 0), &o);
+    int err = shmi_object_at(a, off, "event.open", SHMI_KIND_EVENT, SHMI_VERSION_EVENT, sizeof(shmi_event_words), &o);
     out->impl = NULL;
     return SHMI_TELL(err != 0 ? err : shmi_exit_with(a, shmi_event_handle(a, &o, out)));
 }
@@ -16890,7 +16782,11 @@ int shmsync_event_reset(shmsync_event *e)
     int err = shmi_use(e->impl->a, "event");
     if (err != 0)
         return SHMI_TELL(err);
-    return SHMI_TELL(e->impl->mode & SHMI_eventAuto ? shmi_event_reset_auto(e->impl) : shmi_event_turn(e->impl, 0));
+    if (e->impl->mode & SHMI_eventAuto) {
+        shmi_event_claim(e->impl);
+        return 0;
+    }
+    return SHMI_TELL(shmi_event_turn(e->impl, 0));
 }
 int shmsync_event_is_set(const shmsync_event *e)
 {
@@ -16926,7 +16822,7 @@ int shmsync_event_trywait(shmsync_event *e)
     if (err != 0)
         return SHMI_TELL(err);
     if (e->impl->mode & SHMI_eventAuto)
-        return SHMI_TELL(shmi_event_try_auto(e->impl));
+        return SHMI_TELL(shmi_event_claim(e->impl) ? 0 : EBUSY);
     return SHMI_TELL(shmi_event_odd(e->impl) ? 0 : EBUSY);
 }
 SHMI_FN int shmi_event_await_reset(shmsync_event *e, int64_t abs)
@@ -16951,26 +16847,18 @@ int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_m
     return SHMI_TELL(err != 0 ? err : shmi_event_await_reset(e, ns));
 }
 
-/* The reaper's side. An Event that is reset by hand has nothing to repair. */
-SHMI_FN void shmi_repair_event(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
-{
-    struct shmi_event e;
-    if (shmi_event_mode_of(a, o) != SHMI_eventAuto)
-        return;
-    /* Without a record the dead participant has not used it: see semaphoreToRepair in Go. */
-    if (shmi_event_build(&e, a, o, SHMI_eventAuto))
-        shmi_mon_repair(&e.m, dead);
-}
+/* The reaper's side: makes up for wakes that a death swallowed. */
 SHMI_FN void shmi_wake_event(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_eventcount e;
     int mode = shmi_event_mode_of(a, o);
-    if (mode == SHMI_eventAuto) {
-        shmi_mon_wake_object(a, o, owed);
-    } else if (mode >= 0) {
-        shmi_eventcount_init(&e, a, o, "event.wait", NULL);
+    if (mode < 0)
+        return;
+    shmi_eventcount_init(&e, a, o, "event.wait", NULL);
+    if (mode != SHMI_eventAuto)
         shmi_eventcount_wake_dead(&e, owed);
-    }
+    else if (shmi_event_tokens(shmi_eventcount_load(&e)) > 0)
+        shmi_eventcount_wake_all(&e);
 }
 /* Queues: bounded queues of items of one size. It is prims/queue*.go in C. Items are in slots, and a ring of cells
  * gives their order. Slots and cells are the whole state, and no lock guards them. A call that waits sleeps until
@@ -24985,22 +24873,22 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- WaitAny and WaitAll: prims/await*.go in C. The words of all waits are slept on at once. ---- */
 
+/* One wait. It is of the kind whose field is not NULL; if none is, it has not begun, or has ended. */
 typedef struct shmi_awaited {
-    struct shmi_monitor *m;
-    struct shmi_event *token; /* an event with automatic reset */
-    shmi_wait_node *wait_node;
-    struct shmi_eventcount *e; /* instead of wait_node: it waits until the sequence is no longer seq */
+    struct shmi_eventcount *e; /* it waits until the sequence is no longer seq */
     uint32_t seq;
-    shmi_token_wait wait; /* instead of both: if it has a cell, it waits for a token of a sequencer */
+    shmi_token_wait wait;  /* with a cell: it waits for a token of a sequencer */
+    shmi_event_wait token; /* with an event: it waits for the token of one with automatic reset */
 } shmi_awaited;
 
-SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->wait_node != NULL || w->e != NULL || w->wait.cell != NULL; }
+SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->token.e != NULL || w->e != NULL || w->wait.cell != NULL; }
+/* Whether it is over. One that is over for an auto-reset event has taken the token then. */
 SHMI_FN int shmi_awaited_over(shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
         return shmi_token_over(&w->wait);
-    if (w->e == NULL)
-        return shmi_wait_node_resolved(w->wait_node);
+    if (w->token.e != NULL)
+        return shmi_event_take(&w->token);
     shmi_eventcount_do_look(w->e);
     return (uint32_t)shmi_eventcount_load(w->e) != w->seq;
 }
@@ -25021,7 +24909,7 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
     return shmi_future_reached(x->future->impl, err);
 }
 /* Begins its wait. None has begun: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
-SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_awaited *w, int *err)
+SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, shmi_awaited *w, int *err)
 {
     *err = 0;
     memset(w, 0, sizeof *w);
@@ -25037,9 +24925,10 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_await
         struct shmi_event *ev = x->event->impl;
         uint64_t s;
         if ((ev->mode & SHMI_eventAuto) != 0) {
-            w->m = &ev->m;
-            w->token = ev;
-            return shmi_event_register(ev, 0, abs, &w->wait_node);
+            int failed = shmi_event_check_shares(ev);
+            if (failed == 0)
+                shmi_event_begin(ev, &w->token);
+            return failed;
         }
         s = shmi_eventcount_load(&ev->count);
         if ((s & 1) != (x->kind == SHMSYNC_AWAIT_EVENT)) {
@@ -25059,27 +24948,20 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_await
         return 0;
     }
 }
-/* How a wait ended that was resolved and is chosen. */
+/* How a wait ended that is over and is chosen. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
         return shmi_token_judge(&w->wait);
-    if (w->e != NULL && x->kind != SHMSYNC_AWAIT_FUTURE)
-        return 0;
-    if (w->e != NULL)
+    if (x->kind == SHMSYNC_AWAIT_FUTURE)
         return shmi_future_judge(x->future->impl, w->seq >> 1, NULL);
-    shmi_mon_collect(w->m, w->wait_node);
-    w->wait_node = NULL;
-    shmi_event_ack(w->token);
     return 0;
 }
-/* Ends a wait that is not chosen. */
+/* Ends a wait that is not over. */
 SHMI_FN void shmi_await_leave(shmi_awaited *w)
 {
-    if (w->wait_node == NULL || shmi_mon_give_up(w->m, w->wait_node))
-        return;
-    shmi_mon_collect(w->m, w->wait_node);
-    shmi_event_pass(w->token);
+    if (w->token.e != NULL)
+        shmi_event_give_up(&w->token, 0);
 }
 
 /* Sleeps until one of the waits is over, or until then, 100 ms at most. The call has lasted since that time. */
@@ -25087,7 +24969,7 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
     uint32_t *first = NULL;
-    int records[SHMSYNC_AWAIT_MOST]; /* announce records, for tools: one per eventcount, and one for the first object */
+    int records[SHMSYNC_AWAIT_MOST]; /* announce records */
     size_t i, k;
     for (i = 0; i < n; i++) {
         shmi_awaited *w = &at[i];
@@ -25107,16 +24989,14 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
             v[i] = shmi_waitv_of(w->e->line.word, w->seq);
             first = i == 0 ? w->e->line.word : first;
         } else {
-            shmi_node *node = w->wait_node->node;
-            uint32_t word = shmi_node_load(node);
-            if (i == 0)
-                records[i] = shmi_announce_sleep(a, w->m->o.off, w->wait_node->off, 0, since);
-            if (shmi_node_state(word) == SHMI_NodeQueued && shmi_node_swap(node, word, shmi_node_with(word, SHMI_NodeAsleep)))
-                word = shmi_node_with(word, SHMI_NodeAsleep);
-            if (shmi_node_state(word) != SHMI_NodeAsleep)
-                break;
-            v[i] = shmi_waitv_of(&node->word, word);
-            first = i == 0 ? &node->word : first;
+            struct shmi_event *ev = w->token.e;
+            uint32_t version = (uint32_t)w->token.word;
+            int64_t bound = w->token.slept ? 0 : shmi_event_bound(&w->token), now = shmi_now();
+            records[i] = shmi_announce_sleep(a, ev->o.off, shmi_off_of(a, ev->count.line.word), version, since);
+            v[i] = shmi_waitv_of(ev->count.line.word, version);
+            first = i == 0 ? ev->count.line.word : first;
+            if (bound != 0 && now + bound < until)
+                until = now + bound;
         }
     }
     if (i == n && !__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
@@ -25172,8 +25052,10 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
             shmi_token_check(at[i].wait.cell);
         else if (at[i].e != NULL)
             shmi_eventcount_check(at[i].e);
-        else
-            shmi_mutex_check(&at[i].m->queueLock);
+        else {
+            shmi_event_check(at[i].token.e);
+            at[i].token.slept = 1;
+        }
     return 0;
 }
 
@@ -25203,7 +25085,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
         return SHMI_TELL(err);
     since = shmi_now();
     for (begun = 0; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
-        err = shmi_await_begin(&list[begun], abs, &at[begun], &result);
+        err = shmi_await_begin(&list[begun], &at[begun], &result);
         if (err != 0)
             break;
         if (!shmi_awaited_begun(&at[begun]))
@@ -25251,7 +25133,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
         if (err != 0)
             return SHMI_TELL(err);
         for (i = 0; i < todo && err == 0; i++) {
-            err = shmi_await_begin(&list[of[i]], abs, &at[begun], &errs[of[i]]);
+            err = shmi_await_begin(&list[of[i]], &at[begun], &errs[of[i]]);
             if (err == 0 && shmi_awaited_begun(&at[begun]))
                 of[begun++] = of[i];
         }
@@ -28319,7 +28201,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_MUTEX_KIND, SHMI_mutexVersion, shmi_mutex_kind_repair, shmi_mutex_kind_wake, shmi_mutex_kind_unfinished},
     {SHMI_FUTEX_KIND, SHMI_futexVersion, NULL, shmi_futex_kind_wake, NULL},
     {SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, NULL, shmi_wake_sequencer, NULL},
-    {SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_repair_event, shmi_wake_event, NULL},
+    {SHMI_KIND_EVENT, SHMI_VERSION_EVENT, NULL, shmi_wake_event, NULL},
     {SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, shmi_repair_queue, shmi_wake_queue, NULL},
     {SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL},
     {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_repair_counter, shmi_wake_counter, NULL},

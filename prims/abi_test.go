@@ -54,7 +54,7 @@ var abiStructs = map[string]reflect.Type{
 	"Event":            reflect.TypeFor[eventWords](),
 	"Auto-reset Event": reflect.TypeFor[autoEventWords](),
 
-	"Slot record of an auto-reset Event": reflect.TypeFor[eventRecord](),
+	"Share of an auto-reset Event": reflect.TypeFor[eventRecord](),
 
 	"FairMutex":       reflect.TypeFor[fairMutexWords](),
 	"MultiLock":       reflect.TypeFor[multiLockHead](),
@@ -69,7 +69,7 @@ var abiStructs = map[string]reflect.Type{
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Slot record of an auto-reset Event",
+	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Share of an auto-reset Event",
 }
 
 // abiKinds are the kinds of the objects.
@@ -174,11 +174,14 @@ func TestABIBits(t *testing.T) {
 		"Undo log": {
 			"tail": 1<<32 - 1, "name": arenakernel.ParticipantIDMask << logNameShift, "phase": 7 << logPhaseShift,
 		},
-		"Wake word":        {"announced": 1, "sequence": 1<<32 - 2},
-		"Event":            {"mode": uint64(eventModeMask)},
-		"Auto-reset Event": {"place": uint64(tokenPlaceMask), "changes": ^uint64(tokenPlaceMask)},
-		"SpinLock":         {"name": arenakernel.ParticipantIDMask, "kind": 7 << spinKindShift},
-		"Futex":            {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
+		"Wake word": {"announced": 1, "sequence": 1<<32 - 2},
+		"Event":     {"mode": uint64(eventModeMask)},
+		"Auto-reset Event": {
+			"version": uint64(tokenVersion), "announced": uint64(tokenAnnounced), "tokens": uint64(tokenCountMask), "slot": 1<<64 - 1<<tokenSlotShift,
+		},
+		"Share of an auto-reset Event": {"waits": 1<<32 - 1, "ended": (1<<32 - 1) << 32},
+		"SpinLock":                     {"name": arenakernel.ParticipantIDMask, "kind": 7 << spinKindShift},
+		"Futex":                        {"announced": uint64(futexAnnounced), "stopped": uint64(futexStopped), "counter": maxToken << futexShift},
 		"Once": {
 			"announced": uint64(onceAnnounced), "done": uint64(onceDone), "runner": uint64(onceIDs), "turn": uint64(1<<32-1) << 32,
 		},

@@ -29,9 +29,6 @@ type watcher interface {
 	// reached is as Awaitable's, for a wait that began when the watcher was made. An event that
 	// has come since then counts, even if it is gone by now, unless waits take such events.
 	reached() (done bool, err error)
-	// spent reports whether notify has been called, or is about to be called, for the last time.
-	// A spent watcher that has not reached its event has to be replaced.
-	spent() bool
 	// leave ends the wait. It is called once, even if the wait is over.
 	leave()
 }
@@ -41,12 +38,10 @@ type watcher interface {
 // or ErrOwnerDead from a Future whose producer died, for example. WaitAny takes nothing from the
 // others. The list may have the same element more than once.
 //
-// For an auto-reset Event it waits in the queue like Wait. If it was handed a token and chooses
-// another element, the token goes to the next waiter in the queue, or back to the Event. Until
-// WaitAny has chosen, the token is on its way: IsSet does not see it, and another Set makes one
-// more. If this process dies before WaitAny has chosen, the token passes to the next waiter.
+// At an auto-reset Event it counts as a waiter, so a Set makes a token for it, and IsSet does not see
+// that. It takes the token only if it chooses the Event. Otherwise the token is there for others.
 //
-// An index of -1 comes with an error of the waiting itself: ErrNoSpace, ErrCorrupt or ErrClosed.
+// An index of -1 comes with an error of the waiting itself: ErrCorrupt or ErrClosed.
 // WaitAny of an empty list returns -1 and nil at once.
 //
 // The return of WaitAny synchronizes with the same events as the wait for the element that it
@@ -154,16 +149,11 @@ func (t *together) wait() error {
 	}
 }
 
-// watch makes a watcher for each element that has not come and has no watcher that will still
-// notify.
+// watch makes a watcher for each element that has not come and has none.
 func (t *together) watch() error {
 	for i, x := range t.list {
-		switch {
-		case t.ended[i] || t.at[i] != nil && !t.at[i].spent():
+		if t.ended[i] || t.at[i] != nil {
 			continue
-		case t.at[i] != nil:
-			t.at[i].leave()
-			t.at[i] = nil
 		}
 		w, err := x.watch(t.notify)
 		if err != nil {

@@ -5,7 +5,7 @@ func (e *Event) reached() (bool, error) {
 		return true, err
 	}
 	if e.auto != nil {
-		return e.auto.tryWait(), nil
+		return e.auto.claim(), nil
 	}
 	_, set := e.manual.reached(true)
 	return set, nil

@@ -59,9 +59,6 @@ func (w *tokenWatch) reached() (bool, error) {
 	return over, err
 }
 
-// spent is always false: once notify has been called, reached says how the wait ended.
-func (w *tokenWatch) spent() bool { return false }
-
 func (w *tokenWatch) leave() {
 	if !w.done {
 		w.c.remove(&w.wait)

@@ -8,77 +8,16 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// waitNodeWatch is a watcher on a wait in a monitor.
-type waitNodeWatch struct {
-	m        *monitor
-	waitNode *park.WaitNode // nil once the wait has ended
-	what     abandoned
-	judge    func(outcome) (bool, error) // judge says how a resolved wait ended
-	pass     func()                      // gives back what the wait was granted if it is not chosen; may be nil
-	done     bool
-	err      error
-}
+// endedWait is a watcher of a wait that was over when it began.
+type endedWait struct{ err error }
 
-// watch makes a watcher of a wait node that has joined a queue. The caller has left the queue
-// lock. If the wait is resolved and chosen, judge says how it ended. If it is resolved and not
-// chosen, pass gives back what the grant has taken.
-func (m *monitor) watch(s *park.WaitNode, notify func(), judge func(outcome) (bool, error), pass func()) (*waitNodeWatch, error) {
-	w := &waitNodeWatch{m: m, waitNode: s, what: waitOf(s), judge: judge, pass: pass}
-	if err := m.begin(); err != nil {
-		if m.refuse(s) == nil { // gives back what the wait was granted
-			m.collect(s)
-			if pass != nil {
-				pass()
-			}
-		}
-		return nil, err
-	}
-	s.Watch(m.queueLock.queue, notify)
-	return w, nil
-}
-
-// ended is a watcher of a wait that is over at once.
-func ended(err error, notify func()) *waitNodeWatch {
+func ended(err error, notify func()) endedWait {
 	notify()
-	return &waitNodeWatch{done: true, err: err}
+	return endedWait{err}
 }
 
-func (w *waitNodeWatch) reached() (bool, error) {
-	switch {
-	case w.waitNode == nil:
-	case w.waitNode.Resolved():
-		end := w.m.collect(w.waitNode)
-		w.end()
-		w.done, w.err = w.judge(end)
-	case w.m.queueLock.queue.Closing() && w.waitNode.Abandon():
-		w.m.cleanUp(w.what)
-		w.end()
-		w.done, w.err = true, w.m.closed()
-	}
-	return w.done, w.err
-}
-
-func (w *waitNodeWatch) end() {
-	w.waitNode = nil
-	w.m.finish()
-}
-
-func (w *waitNodeWatch) spent() bool { return w.waitNode == nil }
-
-func (w *waitNodeWatch) leave() {
-	if w.waitNode == nil {
-		return
-	}
-	if w.waitNode.Abandon() {
-		w.m.cleanUp(w.what)
-	} else {
-		w.m.collect(w.waitNode)
-		if w.pass != nil {
-			w.pass()
-		}
-	}
-	w.end()
-}
+func (w endedWait) reached() (bool, error) { return true, w.err }
+func (w endedWait) leave()                 {}
 
 // pendingWatch is a watcher on a Pending.
 type pendingWatch struct {
@@ -111,7 +50,6 @@ func (p *Pending) watch(notify func()) (watcher, error) {
 }
 
 func (w *pendingWatch) reached() (bool, error) { return w.p.reached() }
-func (w *pendingWatch) spent() bool            { return false } // a Pending ends only once
 
 func (w *pendingWatch) leave() {
 	w.p.mu.Lock()
@@ -208,9 +146,6 @@ func (w *futexWatch) reached() (bool, error) {
 	}
 	return true, w.err
 }
-
-// spent is always false: reached goes on with the wait.
-func (w *futexWatch) spent() bool { return false }
 
 func (w *futexWatch) end() {
 	if w.w != nil {

@@ -18,18 +18,18 @@ import (
 // it, even if a Reset follows at once: no waiter misses a pulse. In a bidirectional Event
 // goroutines can also wait for the reset, by the same rule.
 //
-// An auto-reset Event has a token instead. A Set hands the token to the goroutine that has
-// waited longest, or leaves it for the next caller of Wait if there are no waiters. A Set
-// while the token is there has no effect. A new caller never overtakes a waiter.
+// An auto-reset Event has a token instead. A Set makes a token for one of the goroutines that wait, or
+// for the next caller of Wait if each of them has one. A Set while that token is there has no effect. No
+// order is promised among waiters. IsSet, TryWait and Reset do not count the tokens for waiters. A new
+// caller of Wait leaves these to earlier waiters, for about a millisecond: the process of such a waiter may
+// be stopped.
 //
 // In the terminology of the Go memory model, and across processes: a Set synchronizes
 // before the return of each Wait that it lets go, and before each IsSet that is true
 // because of it. In a bidirectional Event, a Reset does likewise.
 //
-// When a process dies, the Event stays as it was, and the waits of the process are gone. If
-// the process was handed a token and dies before Wait returns, or before the Pending of
-// WaitAsync ends, the token passes to the next waiter. A token that Wait took without
-// waiting does not come back.
+// When a process dies, the Event stays as it was, and the waits of the process are gone. A token
+// that none of them has taken is there for others.
 type Event struct {
 	manual  *manualEvent // one of manual and auto is set
 	auto    *autoEvent
@@ -54,12 +54,12 @@ type EventOptions struct {
 
 var eventKind = arenakernel.KindOf("EVNT")
 
-const eventVersion = 3
+const eventVersion = 4
 
 // OpenEvent finds the Event of that name in the arena or creates it. An empty name makes
-// a fresh anonymous one. It takes 256 bytes in an arena for up to 511 participants, and 384 if it is
-// auto-reset and the arena counts, see [arena.Options]. An auto-reset Event takes 256 bytes more for each slot whose participants have opened it. These are allocated
-// when a participant of the slot opens it for the first time: without enough room the error Is
+// a fresh anonymous one. It takes 256 bytes in an arena for up to 511 participants. An auto-reset Event
+// takes 128 bytes more for each slot whose participants have opened it. These are allocated when a
+// participant of the slot opens it for the first time: without enough room the error Is
 // [shmsync.ErrNoSpace]. It panics if opts.Mode is not a valid EventMode.
 func OpenEvent(a *arena.Arena, name string, opts *EventOptions) (*Event, error) {
 	return openEvent((*arenakernel.Arena)(a), name, opts, false)
@@ -91,14 +91,14 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 		return buildEvent(a, o, is, false)
 	}
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes(a, mode), AnySize: true,
+		Existing: attach, Kind: eventKind, Version: eventVersion, Name: name, Size: eventBytes,
 		Init: func(body []byte) { initEvent(body, mode, opt.InitiallySet, spinField(opt.Spin)) },
 	}, "event.open", build, func(e *Event) string { return differs(e.mode) })
 }
 
 // EventAt opens the Event at an offset that another process got from the method Offset.
 func EventAt(a *arena.Arena, off arena.Offset) (*Event, error) {
-	return handleAt(a, off, "event.open", eventKind, eventVersion, manualEventBytes, newEvent)
+	return handleAt(a, off, "event.open", eventKind, eventVersion, eventBytes, newEvent)
 }
 
 func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
@@ -109,21 +109,20 @@ func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
 	return buildEvent(a, o, mode, false)
 }
 
-// eventModeOf is the mode of an Event, if the length of its body goes with one. The word mode tells an auto-reset
-// one from the others, which have zeros there.
+// eventModeOf is the mode of an Event. The word mode tells an auto-reset one from the others, which have zeros there.
 func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) {
-	if o.Size >= manualEventBytes {
-		switch word := arenakernel.At[autoEventWords](a, o.Body).mode.Load(); {
-		case word == uint32(eventAuto) && o.Size == autoEventBytes(a):
+	if o.Size == eventBytes {
+		switch arenakernel.At[autoEventWords](a, o.Body).mode.Load() {
+		case uint32(eventAuto):
 			return eventAuto, nil
-		case word == 0 && o.Size == manualEventBytes:
+		case 0:
 			mode := eventState(arenakernel.At[eventWords](a, o.Body).count.state.Load()).mode()
 			if mode == eventManual || mode == eventBidirectional {
 				return mode, nil
 			}
 		}
 	}
-	return 0, &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its mode does not go with its size"}
+	return 0, &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its mode is none"}
 }
 
 func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare bool) (*Event, error) {
@@ -133,7 +132,7 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 		if err != nil {
 			return nil, err
 		}
-		e.auto, e.opening, e.spin, e.key = x, x.mon.opening, x.mon.words.spin, x.mon.key
+		e.auto, e.opening, e.spin, e.key = x, x.opening, x.words.spin, x.key
 	} else {
 		e.manual = buildManualEvent(a, o, bare)
 		e.opening, e.spin, e.key = e.manual.opening, e.manual.words.spin, e.manual.key
@@ -142,29 +141,22 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 }
 
 // Set sets e and ends the waits for the set: all of them, or one if e is auto-reset. If e is set
-// already, Set costs only a load. Like all methods that return no error, it panics with an
-// *[shmsync.Error] if a peer wrote an impossible value.
+// already, Set changes nothing, and what was done before it is visible after the calls that find e set.
 func (e *Event) Set() {
 	e.opening.use()
 	if e.auto != nil {
-		if err := e.auto.set(); err != nil {
-			panic(err)
-		}
+		e.auto.set()
 		return
 	}
 	e.manual.turn(true)
 }
 
 // Reset makes e not set, and reports whether it was set. If e is auto-reset, it takes the
-// token away.
+// token away, and leaves those that were made for waiters.
 func (e *Event) Reset() bool {
 	e.opening.use()
 	if e.auto != nil {
-		did, err := e.auto.reset()
-		if err != nil {
-			panic(err)
-		}
-		return did
+		return e.auto.claim()
 	}
 	return e.manual.turn(false)
 }
@@ -193,7 +185,7 @@ func (e *Event) Wait() {
 }
 
 // WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
-// ErrClosed or, with EventAutoReset, ErrNoSpace or ErrCorrupt. An Event that is set takes
+// ErrClosed or, with EventAutoReset, ErrCorrupt. An Event that is set takes
 // precedence over a context that has ended.
 func (e *Event) WaitContext(ctx context.Context) error {
 	if err := e.opening.error("event.wait"); err != nil {
@@ -212,7 +204,7 @@ func (e *Event) WaitContext(ctx context.Context) error {
 func (e *Event) TryWait() bool {
 	e.opening.use()
 	if e.auto != nil {
-		return e.auto.tryWait()
+		return e.auto.claim()
 	}
 	return e.IsSet()
 }
@@ -270,7 +262,7 @@ func (e *Event) State() EventState {
 	e.opening.use()
 	st := EventState{Mode: e.mode.public()}
 	if e.auto != nil {
-		st.Set, st.Waiting = e.auto.load().place() == tokenSet, !e.auto.fifo.empty()
+		st.Set, st.Waiting = e.auto.state()
 	} else {
 		s := e.manual.load()
 		st.Set, st.Waiting = s.set(), s.announced()

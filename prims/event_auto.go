@@ -2,8 +2,8 @@ package prims
 
 import (
 	"context"
-	"math"
 	"sync/atomic"
+	"time"
 
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
@@ -12,431 +12,345 @@ import (
 )
 
 var (
-	_ = crashpoint.Register("event.set.stored")
-	_ = crashpoint.Register("event.hand.taken")
-	_ = crashpoint.Register("event.hand.given")
-	_ = crashpoint.Register("event.spare.taken")
+	_ = crashpoint.Register("event.set.before_wake")
+	_ = crashpoint.Register("event.wait.counted")
 	_ = crashpoint.Register("event.wait.announced")
-	_ = crashpoint.Register("event.wait.acked")
-	_ = crashpoint.Register("event.pass.passed")
+	_ = crashpoint.Register("event.wait.woken")
+	_ = crashpoint.Register("event.wait.ended")
+	_ = crashpoint.Register("event.wait.before_pass")
 )
 
-// autoEvent is an Event with automatic reset. A Set makes a token, unless there is one, and one
-// wait takes the token.
+// autoEvent is an Event with automatic reset. A Set makes a token, and a wait takes one. No lock of the arena is involved,
+// and nothing is handed to a wait, so a process that is stopped keeps nobody. docs/design/0055 has the argument.
 //
-// A Set and a waiter that begins to wait form a store-load pair (Dekker): next is not 0 while a
-// wait is queued.
+//	a wait                                   Set
+//	share: waits + 1                         word: tokens, version
+//	word: announced, version + 1             shares: are there as many waits?
+//	word: no token?                          word: tokens + 1, version + 1
+//	sleep while the version is the same      if announced, wake one
+//
+// Either the wait sees the token, or the version has changed when it goes to sleep, or Set wakes one that sleeps.
 type autoEvent struct {
-	mon   *monitor
-	words *autoEventWords
-	state *atomic.Uint64
-	next  *atomic.Uint64
-	fifo  fifo
-	own   *eventRecord // the share of this process; nil in the handle of a reaper
-	known atomic.Pointer[eventShares]
-	// records is the latest slot record; each has a share.
-	records *atomic.Uint32
-	baseOff arenakernel.Offset // of the record that is the base; 0 if there is none
-	name    arenakernel.ParticipantID
-	a       *arenakernel.Arena
-	object  arenakernel.Object
+	eventcount
+	own     *eventRecord // the share of this process; nil in the handle of a reaper or a tool
+	slot    int
+	known   atomic.Pointer[eventShares]
+	records *atomic.Uint32 // names the latest slot record
+	turns   atomic.Uint32  // counts the wakes of this handle, which go to the kernel's queue and the pollers by turns
 }
 
-// nobody and anybody are values of the word next.
-const (
-	nobody  uint64 = 0
-	anybody uint64 = math.MaxUint64
-)
-
-// Where the token of a wait came from.
-const (
-	outcomeHand uint32 = iota
-	outcomeSpare
-)
-
-func (x *autoEvent) load() tokenState { return tokenState(x.state.Load()) }
-
-func (x *autoEvent) swap(s tokenState, place tokenState) bool {
-	return x.state.CompareAndSwap(uint64(s), uint64(s.to(place)))
+// buildAutoEvent makes a handle. One of a reaper or a tool is bare: it has no share, and cannot wait.
+func buildAutoEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*autoEvent, error) {
+	x := &autoEvent{slot: a.Self().Slot(), records: a.SlotRecords(o)}
+	x.place(a, o, arenakernel.At[autoEventWords](a, o.Body).places(), "event.wait", nil)
+	if bare {
+		x.known.Store(readEventShares(a, o))
+		return x, nil
+	}
+	record, err := a.SlotRecord(o, eventRecordBytes)
+	if err != nil {
+		return nil, err
+	}
+	x.own = arenakernel.SlotRecordAt[eventRecord](a, record)
+	x.known.Store(readEventShares(a, o))
+	if err := x.known.Load().err; err != nil {
+		return nil, err
+	}
+	x.inherit()
+	x.opening = newOpening(a, o)
+	x.queue = park.NewQueue(park.Config{
+		WaitList: x.list, Object: o, Word: o.Body + x.words.stateOff, Check: x.check, Rest: x.rest,
+	})
+	x.opening.waitsIn(x.queue)
+	x.opening.end = func() { x.queue.Close() }
+	return x, nil
 }
 
-// alone reports whether the state was s at a moment when no wait was queued.
-func (x *autoEvent) alone(s tokenState) bool {
-	// sync(event.announce): acquire
-	return x.next.Load() == nobody && x.load() == s
+func (x *autoEvent) load() tokenState {
+	// sync(event.set): acquire
+	return tokenState(x.eventcount.load())
+}
+
+// swap changes the word. The caller has called countOff for it.
+func (x *autoEvent) swap(from, to tokenState) bool {
+	// sync(event.set): release
+	// lin: Set, Reset, TryWait and the end of a wait take effect here.
+	return x.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
 // set is Set.
-func (x *autoEvent) set() error {
-	race.ReleaseMerge(x.mon.key)
-	done := false
-	switch s := x.load(); s.place() {
-	case tokenSet:
-		if x.alone(s) {
-			return nil // lin: at the check for queued waits; the Event was set before and after it
-		}
-	case tokenUnset:
-		// sync(event.set): release
-		// lin: here if nobody is queued.
-		if done = x.swap(s, tokenSet); done && x.next.Load() == nobody {
-			return nil
-		}
-	}
-	if done {
-		crashpoint.Hit("event.set.stored")
-	}
-	return x.setSlow(done)
-}
-
-// setSlow is set while a wait is queued or the token is on its way. done says that the Event is
-// set already and the token only has to be handed out.
-func (x *autoEvent) setSlow(done bool) error {
-	if err := x.mon.enter(nil); err != nil {
-		return err
-	}
-	b := takeWakes()
+func (x *autoEvent) set() {
+	race.ReleaseMerge(x.key)
 	for {
-		x.resolve(b)
-		// Now there is no token, or no wait is queued.
+		// The loop ends: whenever the CAS fails, another call has changed the word.
 		s := x.load()
-		if done || s.place() == tokenSet || x.mon.broken.Load() {
-			break
+		if s.announced() {
+			x.setAndWake()
+			return
 		}
-		done = x.swap(s, tokenSet)
+		if s.tokens() > 0 {
+			if fence(); x.load() == s {
+				return // lin: nobody waits, and it is set.
+			}
+			continue
+		}
+		x.countOff(s)
+		if x.swap(s, s.with(1)) {
+			return
+		}
 	}
-	x.mon.leave(b)
-	return nil
 }
 
-// reset is Reset.
-func (x *autoEvent) reset() (did bool, err error) {
-	s := x.load()
-	if s.place() == tokenUnset {
-		return false, nil
+// setAndWake is set while there may be waits. Close waits for it: it uses the words after the change.
+func (x *autoEvent) setAndWake() {
+	defer x.serve().end()
+	for {
+		// The loop ends: whenever the CAS fails, or the word is no longer s, another call has changed it.
+		s, waits := x.look()
+		if s.tokens() > waits || s.tokens() == tokensMost {
+			if fence(); x.load() == s {
+				return // lin: it was set when the word was s.
+			}
+			continue
+		}
+		x.noteCPU(eventcountState(s))
+		if x.swap(s, s.with(s.tokens()+1)) {
+			if s.announced() {
+				crashpoint.Hit("event.set.before_wake")
+				x.wakeOne()
+			}
+			return
+		}
 	}
-	if s.place() == tokenSet && x.next.Load() == nobody && x.swap(s, tokenUnset) {
-		return true, nil
+}
+
+// look returns the word, and how many waits were counted while the word was that. It may count only those that have
+// tokens, and one more.
+func (x *autoEvent) look() (s tokenState, waits uint64) {
+	for {
+		// The loop ends: whenever the word is no longer s, another call has changed it.
+		s = x.load()
+		x.countOff(s)
+		if s.tokens() == 0 {
+			return s, 0
+		}
+		if waits = x.waits(s, s.tokens()); x.load() == s {
+			return s, waits
+		}
 	}
-	if err := x.mon.enter(nil); err != nil {
-		return false, err
+}
+
+// claim is Reset and TryWait: it takes what no wait will take, and reports whether there was anything. Mostly that is one
+// token. It is more if participants have died that waited, or if waits were given up.
+func (x *autoEvent) claim() bool {
+	for {
+		// The loop ends: whenever the CAS fails, another call has changed the word.
+		s, waits := x.look()
+		if s.tokens() <= waits {
+			return false
+		}
+		if x.swap(s, s.with(waits)) {
+			race.Acquire(x.key)
+			return true
+		}
 	}
-	b := takeWakes()
-	x.resolve(b)
-	for s := x.load(); s.place() == tokenSet && !did; s = x.load() {
-		did = x.swap(s, tokenUnset)
-	}
-	x.mon.leave(b)
-	return did, nil
 }
 
 // isSet is IsSet.
 func (x *autoEvent) isSet() bool {
-	s := x.load()
-	if s.place() == tokenSet && !x.alone(s) && x.mon.tryEnter() {
-		// The token may be on its way to a waiter, or the last waiter for it may have left.
-		b := takeWakes()
-		x.resolve(b)
-		s = x.load()
-		x.mon.leave(b)
-	}
-	return s.place() == tokenSet
+	s, waits := x.look()
+	return s.tokens() > waits
 }
 
-// claim takes the token if it is there and no wait is queued for it.
-func (x *autoEvent) claim() bool {
-	s := x.load()
-	// sync(event.set): acquire
-	if s.place() != tokenSet || x.next.Load() != nobody || !x.swap(s, tokenUnset) {
+// state is what State tells: whether a token is there for the next caller, and whether there are waits.
+func (x *autoEvent) state() (set, waiting bool) {
+	s, waits := x.look()
+	return s.tokens() > waits, x.waits(s, 0) > 0
+}
+
+// eventWait is a wait that is counted. It is over when it has ended the wait by a change of the word.
+type eventWait struct {
+	x         *autoEvent
+	announced bool
+	slept     bool
+}
+
+// begin counts a wait. The call has entered.
+func (x *autoEvent) begin() *eventWait {
+	// sync(event.announce): release
+	x.own.waits.Add(1)
+	crashpoint.Hit("event.wait.counted")
+	return &eventWait{x: x}
+}
+
+// take takes a token if there is one for this wait. Otherwise it returns the word to sleep on.
+//
+// A wait that has not slept leaves the tokens to those that have announced themselves before it.
+func (w *eventWait) take() (s tokenState, ok bool) {
+	x := w.x
+	for {
+		// The loop ends: whenever the CAS fails, another call has changed the word.
+		s = x.load()
+		x.countOff(s)
+		switch {
+		case s.tokens() > 0 && (w.slept || !s.announced() || x.waits(s, s.tokens()) <= s.tokens()):
+			if w.end(s, s.tokens()-1) {
+				x.took()
+				return s, true
+			}
+		case w.announced:
+			return s, false
+		default:
+			to := s.with(s.tokens()) | tokenAnnounced
+			if x.swap(s, to) {
+				w.announced = true
+				crashpoint.Hit("event.wait.announced")
+				return to, false
+			}
+		}
+	}
+}
+
+// end ends the wait, and leaves so many tokens, or one if nobody else waits. It reports false if the word is no longer s.
+func (w *eventWait) end(s tokenState, tokens uint64) bool {
+	x := w.x
+	others := x.waits(s|tokenAnnounced, 1) > 1
+	if !others {
+		tokens = min(tokens, 1)
+	}
+	to := s.ended(x.slot, tokens).alone(others)
+	if waitShare(x.own.waits.Load()).ended() == to.version() {
+		// The last wait of the participant ended 2^32 changes ago. This one would seem to be counted off.
+		x.swap(s, s.with(s.tokens()))
 		return false
 	}
-	race.Acquire(x.mon.key)
+	if !x.swap(s, to) {
+		return false
+	}
+	crashpoint.Hit("event.wait.ended")
+	x.countOff(to)
+	if others && tokens > 0 {
+		crashpoint.Hit("event.wait.before_pass")
+		x.pass()
+	}
 	return true
 }
 
-// tryWait is TryWait.
-func (x *autoEvent) tryWait() bool {
-	if x.claim() {
-		return true
+// giveUp ends the wait. If unless is set, it takes a token instead if there is one, and reports true.
+func (w *eventWait) giveUp(unless bool) bool {
+	for {
+		// The loop ends: whenever the CAS fails, another call has changed the word.
+		s := w.x.load()
+		w.x.countOff(s)
+		tokens := s.tokens()
+		took := unless && tokens > 0
+		if took {
+			tokens--
+		}
+		if w.end(s, tokens) {
+			if took {
+				w.x.took()
+			}
+			return took
+		}
 	}
-	if x.load().place() == tokenUnset || !x.mon.tryEnter() {
-		return false
-	}
-	b := takeWakes()
-	x.mon.reapIfDue(b)
-	x.resolve(b)
-	ok := x.claim()
-	x.mon.leave(b)
-	return ok
 }
 
-// register begins a wait. The call keeps the handle open already. If it returns no wait node, there is nothing
-// to wait for, and err says why. If take is false, register does not claim a token that is there: the wait is
-// handed the token, and can pass it on.
-func (x *autoEvent) register(ctx context.Context, take bool) (waitNode *park.WaitNode, err error) {
-	if ctx != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	m := x.mon
-	if err := m.enter(ctx); err != nil {
-		return nil, err
-	}
-	b := takeWakes()
-	for {
-		m.reapIfDue(b)
-		x.resolve(b)
-		if x.shares().err != nil {
-			m.leave(b)
-			if waitNode != nil {
-				waitNode.Return()
-			}
-			return nil, x.corruptShares()
-		}
-		if take && x.claim() {
-			m.leave(b)
-			if waitNode != nil {
-				waitNode.Return()
-			}
-			return nil, nil
-		}
-		var again bool
-		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
-			m.wake(b)
-			return nil, err
-		}
-		if !again {
-			break
-		}
-	}
-	x.inherit()
-	m.join(waitNode, 0, 0)
-	crashpoint.Hit("event.wait.announced")
-	// Check a second time: a Set before this has not seen that the wait is queued.
-	x.resolve(b)
-	m.leave(b)
-	return waitNode, nil
+// took is called when a wait has taken a token.
+func (x *autoEvent) took() {
+	race.Acquire(x.key)
+	x.counts.took()
 }
+
+// eventYield bounds how long a wait that has not slept leaves the tokens to those that began before it: the process of
+// one of those may be stopped.
+const eventYield = time.Millisecond
 
 // wait is Wait after a failed claim.
 func (x *autoEvent) wait(ctx context.Context) error {
-	if err := x.mon.begin(); err != nil {
+	if err := x.enter(); err != nil {
 		return err
 	}
-	defer x.mon.finish()
-	waitNode, err := x.register(ctx, true)
-	if waitNode == nil {
-		return err
+	defer x.leave()
+	if ctx != nil && ctx.Err() != nil {
+		return ctx.Err()
 	}
-	if _, err = x.mon.await(ctx, waitNode); err == nil {
-		x.ack()
+	if x.shares().err != nil {
+		return x.corruptShares()
 	}
-	return err
-}
-
-// async is WaitAsync.
-func (x *autoEvent) async() *Pending {
-	if x.claim() {
-		return resolved(nil)
-	}
-	if err := x.mon.begin(); err != nil {
-		return resolved(err)
-	}
-	defer x.mon.finish() // when it runs, the wait node keeps the handle open
-	waitNode, err := x.register(nil, true)
-	if waitNode == nil {
-		return resolved(err)
-	}
-	return x.mon.pend("event.wait", waitNode, func(outcome) error {
-		x.ack()
+	x.counts.add(countContended)
+	if !x.load().announced() && x.tuning().Spin(func() bool { return x.load().tokens() > 0 }) && x.claim() {
+		x.counts.add(countSpin)
+		x.counts.took()
 		return nil
-	})
-}
-
-// ack records that this process has seen a token that was handed to it.
-func (x *autoEvent) ack() {
-	x.own.acked.Add(1)
-	crashpoint.Hit("event.wait.acked")
-}
-
-// watch begins a wait for WaitAny and the like. The wait is in the queue, and passes its token on
-// unless it is chosen.
-func (x *autoEvent) watch(notify func()) (watcher, error) {
-	if err := x.mon.begin(); err != nil {
-		return nil, err
 	}
-	defer x.mon.finish() // when it runs, the wait node keeps the handle open
-	waitNode, err := x.register(nil, false)
-	if err != nil {
-		return nil, err
-	}
-	w, err := x.mon.watch(waitNode, notify, func(outcome) (bool, error) {
-		x.ack()
-		return true, nil
-	}, x.pass)
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
-// pass gives back a token that was handed to a wait of this process. The wait has ended, and the
-// token was not acked. If this process dies before pass, the reap gives the token back.
-func (x *autoEvent) pass() {
-	if x.mon.enter(nil) != nil {
-		return // this process leaves, and will be reaped, or the Event is corrupt
-	}
-	b := takeWakes()
-	x.resolve(b) // in state taken spare has no meaning, so that state must end first
-	if h := x.own; h.unknown() > 0 && h.name.Load() == uint64(x.name) {
-		var c change
-		c.set(&h.handed, h.handed.Load()-1)
-		c.set(&x.words.spare, x.words.spare.Load()+1)
-		x.mon.commit(&c)
-		crashpoint.Hit("event.pass.passed")
-		x.resolve(b)
-	}
-	x.mon.leave(b)
-}
-
-// resolve hands out tokens while there are tokens and queued waits. If tokens are left, it leaves
-// one where it can be claimed.
-func (x *autoEvent) resolve(b *wakes) {
-	for !x.mon.broken.Load() {
-		w, queued := x.fifo.head()
-		if queued && !x.mon.waiting(w) {
-			x.detach(w)
-			x.mon.releaseNode(w)
-			continue
+	cancel := park.CancelBy(ctx)
+	defer cancel.Stop()
+	w := x.begin()
+	for {
+		// The loop ends: each turn follows a wake, or a change by another call.
+		s, ok := w.take()
+		if ok {
+			return nil
 		}
-		s := x.load()
-		switch {
-		case s.place() == tokenTaken:
-			storeWord(&x.words.spare, 0)
-			x.swap(s, tokenSet)
-		case queued && x.lacksShareOf(w):
-			return // the check of the participant that waits hands the token out
-		case queued && s.place() == tokenHand:
-			x.grant(b, w, outcomeHand)
-		case queued && x.words.spare.Load() > 0:
-			x.grant(b, w, outcomeSpare)
-		case queued && s.place() == tokenSet:
-			x.swap(s, tokenHand)
-			crashpoint.Hit("event.hand.taken")
-		case queued:
-			return
-		case s.place() == tokenHand:
-			x.swap(s, tokenSet)
-		case x.words.spare.Load() > 0:
-			x.swap(s, tokenTaken)
-			crashpoint.Hit("event.spare.taken")
-		default:
-			if x.next.Load() != nobody {
-				x.next.Store(nobody)
+		var spec park.SleepSpec
+		if s.tokens() > 0 {
+			spec.Bounded = int64(eventYield)
+		}
+		x.counts.add(countSleep)
+		switch ended := x.queue.Sleep(s.version(), spec, &cancel); ended {
+		case park.Again:
+			crashpoint.Hit("event.wait.woken")
+			w.slept = true
+		case park.Canceled, park.Closed:
+			switch {
+			case w.giveUp(true):
+				return nil
+			case ended == park.Closed:
+				return x.closed()
 			}
-			return
+			return cancel.Err()
 		}
 	}
 }
 
-func (x *autoEvent) grant(b *wakes, w wait, from uint32) {
-	if x.mon.end(b, w, from, 0) {
-		x.account(w)
-	}
+// wakeOne wakes one wait.
+func (x *autoEvent) wakeOne() {
+	x.counts.add(countWake)
+	x.queue.DeliverOneAsOne(x.turns.Add(1))
 }
 
-// account records that the token was handed to the participant of a wait that has ended, and
-// removes the token from its place. If this is a replay after a death, the token in hand may
-// already be removed.
-func (x *autoEvent) account(w wait) {
-	owner := w.Owner()
-	spare := x.words.spare.Load()
-	if outcome(w.Extra().Load()).result() == outcomeHand {
-		if s := x.load(); s.place() == tokenHand {
-			x.swap(s, tokenUnset)
-			crashpoint.Hit("event.hand.given")
-		}
-	} else if spare > 0 {
-		spare--
-	}
-	var c change
-	// A participant whose wait is queued has called inherit. If the names differ, a peer wrote one of them.
-	if h := x.shareOf(owner.Slot()); h != nil && h.name.Load() == uint64(owner) {
-		c.set(&h.handed, h.handed.Load()+1)
-	}
-	if spare != x.words.spare.Load() {
-		c.set(&x.words.spare, spare)
-	}
-	x.mon.account(w, &c)
+// pass wakes one more wait. The caller may itself have been called by a wake, so this leaves the goroutines of this
+// process to the poller.
+func (x *autoEvent) pass() {
+	x.counts.add(countWake)
+	x.list.DeliverOne(x.turns.Add(1))
 }
 
-// inherit gives the share of its slot to this participant before it waits, because it may ack a token
-// before account has counted the token. The queue lock is held.
-func (x *autoEvent) inherit() {
-	h := x.own
-	if h.name.Load() == uint64(x.name) {
-		return
-	}
-	var c change
-	c.set(&h.name, uint64(x.name))
-	c.set(&h.handed, h.acked.Load())
-	c.set(&x.words.spare, x.words.spare.Load()+h.unknown())
-	x.mon.commit(&c)
-}
-
-// unknown is how many tokens were handed to the participant and not acked by it.
-func (h *eventRecord) unknown() uint64 {
-	if n := int64(h.handed.Load() - h.acked.Load()); n > 0 {
-		return min(uint64(n), unknownMost)
-	}
-	return 0 // a peer wrote the counters
-}
-
-// unknownMost bounds the number, which a peer may have written.
-const unknownMost = 1 << 32
-
-// clear empties the queue. Until the next resolve every Set looks for queued waits.
-func (x *autoEvent) clear() {
-	x.fifo.clear()
-	x.next.Store(anybody)
-}
-
-func (x *autoEvent) requeue(w wait) {
-	x.fifo.requeue(w)
-	if x.next.Load() == nobody {
-		// sync(event.announce): release
-		x.next.Store(anybody)
-	}
-}
-
-func (x *autoEvent) detach(w wait)          { x.fifo.detach(w) }
-func (x *autoEvent) each(f func(wait) bool) { x.fifo.each(f) }
-
-// reap takes back the tokens that participants did not ack before they were gone.
-func (x *autoEvent) reap(dead func(arenakernel.ParticipantID) bool) {
-	for _, h := range x.shares().all {
-		n, of := h.unknown(), arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)
-		if n > 0 && dead(of) && x.mon.ended(of) {
-			var c change
-			c.set(&h.handed, h.acked.Load())
-			c.set(&x.words.spare, x.words.spare.Load()+n)
-			x.mon.commit(&c)
-		}
-	}
-}
-
-func (x *autoEvent) holders(f func(arenakernel.ParticipantID)) {
-	for _, h := range x.shares().all {
-		if h.unknown() > 0 {
-			f(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask))
-		}
-	}
-}
-
-// check is called ten times a second while a goroutine of this process waits.
+// check is called ten times a second while a goroutine of this process waits. A wake may have gone to a process that is
+// stopped, or come from one that was stopped before it.
 func (x *autoEvent) check() {
-	x.mon.check()
-	if p := x.load().place(); (p != tokenUnset || x.words.spare.Load() > 0) && x.next.Load() != nobody && x.mon.tryEnter() {
-		b := takeWakes()
-		x.resolve(b)
-		x.mon.leave(b)
+	s := x.load()
+	now := uint64(s.version()) + 1
+	before := x.looked.Swap(now)
+	switch {
+	case s.tokens() == 0:
+	case before == now:
+		x.queue.DeliverAllAsOne()
+	default:
+		x.wakeOne()
+	}
+}
+
+// rest says how long the periodic checks find nothing: until a Set changes the word.
+func (x *autoEvent) rest() (word *atomic.Uint64, value uint64, ok bool) {
+	s := x.load()
+	return x.words.state, uint64(s), s.announced() && s.tokens() == 0
+}
+
+// wakeDead makes up for wakes that a death swallowed.
+func (x *autoEvent) wakeDead() {
+	if x.load().tokens() > 0 {
+		x.list.DeliverAll()
 	}
 }

@@ -3,555 +3,965 @@
 package prims
 
 import (
+	"errors"
 	"fmt"
+	"math/bits"
+	"strings"
 
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The states of a node.
 const (
-	seqQIdle uint8 = iota
-	qQueued
-	qAsleep
-	qLeft
-	qResolved
+	aeThreads = 5
+	aeSlots   = 4 // the slots of the participants; each has a share
 )
 
-// The words of the model of an Event with automatic reset. Each of the two waiters is a
-// participant. The stamps say which waits are queued; the monitor has the list.
-const (
-	vState = iota // an tokenState
-	vNext         // 0 if nobody is queued
-	vLatch        // 0, or 1 plus the thread that holds it
-	vSpare
-	vNode   // state of the node of each waiter
-	vStamp  = vNode + eventModelWaiters
-	vHanded = vStamp + eventModelWaiters
-	vAcked  = vHanded + eventModelWaiters
-)
-
-const eventModelWaiters = 2
-
-// The states of a node are those of the model of a sequence, and these.
-const (
-	vResolvedHand = qResolved + iota
-	vResolvedSpare
-)
-
-// A stamp says that a node is queued, or that its wait is over, and whether that is accounted
-// for.
-const (
-	vStamped   = 1
-	vAccounted = 2
-)
-
-// The registers of a thread.
-const (
-	rvSeen  = iota // the state that it has seen
-	rvWakes        // the waiters that it has to wake, one bit each
-	rvThen         // the step after it has got the queue lock
-	rvAfter        // the step after resolving
-	rvLast         // the step after the wakes
-	rvWho          // 1 plus the waiter whose wait it ends
-)
-
-// Ghost counters, which no thread reads.
-const (
-	gvReaped = iota
-	gvMade   // tokens that were made
-	gvTaken
-	gvDropped // sets without effect, because there was a token already
-)
-
-// The steps of a thread.
-const (
-	vsIdle uint8 = iota
-	vsClaimNext
-	vsClaimSwap
-	vsEnter
-	vsReplay
-	vsResolve
-	vsForget
-	vsGive
-	vsAccount
-	vsDrop
-	vsResolved
-	vsWake
-	vsClaimLocked
-	vsQueue
-	vsAnnounce
-	vsSleep
-	vsGiveUp
-	vsUnlink
-	vsBack
-	vsSetSwap
-	vsSetNext
-	vsAloneNext
-	vsAloneState
-	vsSetLocked
-	vsFence
-	vsReap
-	vsWakeAll
-	vsReaped
-	vsLeave
-)
-
-// eventModel is an Event, two waiters, and its setters.
-type eventModel struct {
-	setters int
-	sets    uint8 // number of tokens that are made
-	giveUp  bool
-	kills   int
-
-	bug bug
+// aeWord is a tokenState. The slot is that of the participant plus 1, or 0.
+type aeWord struct {
+	version, tokens, slot uint8
+	announced             bool
 }
 
-func (m eventModel) explore(b bug) model.Result {
+func (w aeWord) with(tokens uint8) aeWord {
+	return aeWord{version: w.version + 1, tokens: tokens, announced: w.announced}
+}
+
+// aeShare is a waitShare with the name of its participant, which is a generation.
+type aeShare struct{ waits, ended, name uint8 }
+
+// aeThread is a goroutine.
+type aeThread struct {
+	pc    uint8
+	then  uint8 // the step after a subroutine
+	at    uint8 // how many operations it has done
+	s     aeWord
+	share aeShare // that it has read
+	n     uint8   // how many waits it has counted
+	most  uint8   // it stops counting when it has found more
+	i     uint8   // the share that it reads
+
+	counted, announced, slept bool
+	others                    bool  // it has seen that others wait
+	took                      bool  // the change that it is about to make takes a token
+	gives                     uint8 // it gives up
+	saw                       bool  // at some moment of the call a no-op was right
+}
+
+const (
+	aeGivesUp uint8 = 1 + iota // its context has ended, or it is canceled
+	aeLeaves                   // WaitAny has chosen another element
+)
+
+// aeSlot is what a process has beside its goroutines.
+type aeSlot struct {
+	share     aeShare
+	life      uint8
+	gone      bool  // the participant is no longer current
+	ready     bool  // its poller node is ready
+	poller    uint8 // what its poller does
+	check     uint8 // what its periodic check does
+	looked    uint8 // the version at the last check
+	rests     aeWord
+	deadWaits uint8 // waits of the dead goroutines that count until the participant is gone
+}
+
+const (
+	aeAlive   uint8 = iota
+	aeKilled        // nobody has reaped it yet
+	aeReaping       // the reaper has seen tokens
+	aeReaped
+)
+
+type aeState struct {
+	word    aeWord
+	wrong   string
+	stopped uint8 // slot + 1
+	kills   uint8
+	excess  uint8 // tokens that waits of the dead, and those that gave up, may have left behind
+	account uint8 // tokens that returned calls have made, less those that they have taken or removed
+	slot    [aeSlots]aeSlot
+	thread  [aeThreads]aeThread
+}
+
+// The steps.
+const (
+	aeIdle uint8 = iota // waits for its slot
+	aeDead
+	aeCorpse // a dead goroutine that still gets a wake
+	aeEnded
+	aeInherit     // reads the word
+	aeInheritRead // reads its share
+	aeInheritSwap // clears its share
+	aeInheritName // sets the name
+	aeSetLoad     // Set reads the word
+	aeSetSwap     // Set changes the word that is not announced
+	aeLookLoad    // reads the word
+	aeLookAgain   // reads the word again after the count
+	aeSwap        // changes the word
+	aeWakeFirst   // a mistake: wakes before the change
+	aeWake        // wakes one
+	aeOffRead     // reads the share of a wait that has ended
+	aeOffWord     // reads the word
+	aeOffSwap     // counts the wait off
+	aeCount       // reads how many waits a share has
+	aeCountName   // reads its name
+	aeCountAgain  // reads how many waits it has
+	aeBegin       // counts its wait
+	aeTakeLoad    // reads the word
+	aeAnnounce    // announces itself
+	aeEnlist      // its process is about to park it
+	aeSleep       // goes to sleep
+	aeAsleep
+	aeGiveLoad // gives up: reads the word
+	aeEndSwap  // ends its wait
+
+	// What follows a subroutine.
+	aeThenSet
+	aeThenLooked
+	aeThenDecide
+	aeThenTake
+	aeThenPolite
+	aeThenGive
+	aeThenOthers
+	aeThenInherit
+	aeThenPass
+)
+
+// autoEventModel is an Event with automatic reset. A thread is written as the number of its slot, a letter that is
+// k if it sleeps in the kernel and p if it parks, and its operations. A large letter K or P says that its first
+// operation is a wait that sleeps already.
+//
+//	S  Set
+//	R  Reset
+//	T  TryWait
+//	w  a wait
+//	c  a wait whose context may end
+//	a  WaitAsync, which may be canceled
+//	o  WaitAny, which may choose another element
+//	I  opens the Event in a slot whose participant has died
+type autoEventModel struct {
+	threads []string
+	first   uint8 // tokens at first
+	kills   uint8
+	stops   bool
+	checks  bool // the periodic checks run, as they do if stops is set
+	bug     bug
+}
+
+// op is the operation that a thread does, or 0.
+func (m autoEventModel) op(t *aeThread, i int) byte {
+	if ops := m.threads[i][2:]; int(t.at) < len(ops) {
+		return ops[t.at]
+	}
+	return 0
+}
+
+func (m autoEventModel) slotOf(i int) int   { return int(m.threads[i][0] - '0') }
+func (m autoEventModel) parked(i int) bool  { return m.threads[i][1]|' ' == 'p' }
+func (m autoEventModel) sleeps(i int) bool  { return m.threads[i][1]&' ' == 0 }
+func (m autoEventModel) watch(op byte) bool { return op == 'a' || op == 'o' }
+
+func (m autoEventModel) explore(b bug) model.Result {
 	m.bug = b
-	y := model.System{
-		Kills: m.kills, Check: m.check, Show: m.show,
-		MaySleep: func(s *model.Sys, i int) bool { return vPlace(s) == tokenUnset && s.Mem[vSpare] == 0 },
-		Done:     m.conserved,
+	first := aeState{word: aeWord{version: 1, tokens: m.first}, account: m.first}
+	for i := range m.threads {
+		if first.thread[i].pc = aeIdle; m.threads[i][2] != 'I' {
+			m.begin(&first, i)
+		}
+		if m.sleeps(i) {
+			t := &first.thread[i]
+			t.pc, t.counted, t.announced = aeAsleep, true, true
+			first.word.announced = true
+			first.slot[m.slotOf(i)].share.waits++
+		}
 	}
-	for i := range eventModelWaiters {
-		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("W", i), Process: i, Run: m.wait, Mortal: m.kills > 0})
+	for i := len(m.threads); i < aeThreads; i++ {
+		first.thread[i].pc = aeEnded
 	}
-	for i := range m.setters {
-		y.Threads = append(y.Threads, model.ThreadSpec{Name: fmt.Sprint("S", i), Process: eventModelWaiters + i, Run: m.set, Mortal: m.kills > 0})
-	}
-	if m.kills > 0 {
-		y.Threads = append(y.Threads, model.ThreadSpec{Name: "reaper", Process: model.Threads - 1, Run: m.reap})
-	}
-	return y.Explore()
+	m.note(&first)
+	spec := model.Spec[aeState]{Init: []aeState{first}, Next: m.next, Check: m.right, Done: m.done, Show: m.show, Limit: 1 << 22}
+	return spec.Explore()
 }
 
-func vPlace(s *model.Sys) tokenState { return tokenState(s.Mem[vState]).place() }
+func (m *autoEventModel) show(s *aeState) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "word %+v stopped %d", s.word, s.stopped)
+	for i, p := range s.slot {
+		if p != (aeSlot{}) {
+			fmt.Fprintf(&b, " slot%d %+v", i, p)
+		}
+	}
+	for i := range m.threads {
+		fmt.Fprintf(&b, " T%d %+v", i, s.thread[i])
+	}
+	return b.String()
+}
 
-// check: no token is taken that was not made.
-func (m *eventModel) check(s *model.Sys) error {
-	if s.Ghost[gvTaken]+s.Ghost[gvDropped] > s.Ghost[gvMade] {
-		return fmt.Errorf("%d tokens made, %d taken, %d dropped", s.Ghost[gvMade], s.Ghost[gvTaken], s.Ghost[gvDropped])
+// begin begins the next operation of a thread.
+func (m *autoEventModel) begin(s *aeState, i int) {
+	t := &s.thread[i]
+	*t = aeThread{at: t.at}
+	switch m.op(t, i) {
+	case 0:
+		*t = aeThread{pc: aeEnded}
+	case 'S':
+		t.pc = aeSetLoad
+	case 'R', 'T':
+		t.pc = aeLookLoad
+	case 'I':
+		t.pc = aeInherit
+	default:
+		t.pc = aeBegin
+	}
+}
+
+func (m *autoEventModel) finish(s *aeState, i int) {
+	s.thread[i].at++
+	m.begin(s, i)
+}
+
+// waits is how many waits of processes that live have announced themselves, and how many waits have begun.
+func (m *autoEventModel) waits(s *aeState) (announced, begun uint8) {
+	for i := range m.threads {
+		if t := &s.thread[i]; t.counted {
+			begun++
+			if t.announced {
+				announced++
+			}
+		}
+	}
+	for p := range s.slot {
+		begun += s.slot[p].deadWaits
+	}
+	return announced, begun
+}
+
+// note notes for each call whether it would be right now to do nothing.
+func (m *autoEventModel) note(s *aeState) {
+	announced, begun := m.waits(s)
+	for i := range m.threads {
+		switch t := &s.thread[i]; t.pc {
+		case aeEnded, aeDead, aeCorpse, aeIdle:
+		default:
+			switch m.op(t, i) {
+			case 'S':
+				t.saw = t.saw || s.word.tokens > announced
+			case 'R', 'T':
+				t.saw = t.saw || s.word.tokens <= begun
+			}
+		}
+	}
+}
+
+// canon renames the versions, so that states that differ by their values only are one. Versions are only compared.
+func (m *autoEventModel) canon(s *aeState) {
+	used := uint64(1)
+	each := func(f func(*uint8)) {
+		f(&s.word.version)
+		for p := range s.slot {
+			f(&s.slot[p].share.ended)
+			f(&s.slot[p].looked)
+			f(&s.slot[p].rests.version)
+		}
+		for i := range m.threads {
+			f(&s.thread[i].s.version)
+			f(&s.thread[i].share.ended)
+		}
+	}
+	each(func(v *uint8) { used |= 1 << *v })
+	each(func(v *uint8) { *v = uint8(bits.OnesCount64(used & (1<<*v - 1))) })
+}
+
+// right is the invariant.
+func (m *autoEventModel) right(s *aeState) error {
+	if s.wrong != "" {
+		return errors.New(s.wrong)
+	}
+	var begun [aeSlots]uint8
+	for i := range m.threads {
+		if t := &s.thread[i]; t.counted {
+			begun[m.slotOf(i)]++
+		}
+	}
+	for p := range s.slot {
+		h := s.slot[p].share
+		if s.slot[p].life != aeAlive {
+			continue
+		}
+		if int(s.word.slot) == p+1 && h.ended != s.word.version {
+			h.waits--
+		}
+		if h.waits != begun[p] && !m.inherits(s, p) {
+			return fmt.Errorf("the share of slot %d counts %d waits, and there are %d", p, h.waits, begun[p])
+		}
+	}
+	if s.kills == 0 && s.stopped == 0 && m.done(s) && s.account != s.word.tokens {
+		return fmt.Errorf("there are %d tokens, and the calls that have returned know of %d", s.word.tokens, s.account)
+	}
+	if _, begun := m.waits(s); s.word.tokens > begun+1+s.excess {
+		return fmt.Errorf("%d tokens, %d waits", s.word.tokens, begun)
 	}
 	return nil
 }
 
-// conserved: when nothing happens any more, each token was taken, or is there.
-func (m *eventModel) conserved(s *model.Sys) bool {
-	there := uint8(0)
-	if vPlace(s) == tokenSet {
-		there = 1
-	}
-	return !m.unreaped(s) && s.Ghost[gvMade] == s.Ghost[gvTaken]+s.Ghost[gvDropped]+there && s.Mem[vSpare] == 0
-}
-
-func (m *eventModel) unreaped(s *model.Sys) bool {
-	for p, l := range s.Life {
-		if l != model.Alive && s.Ghost[gvReaped]&(1<<p) == 0 {
+// inherits reports whether a participant has not yet cleared the share of its slot.
+func (m *autoEventModel) inherits(s *aeState, p int) bool {
+	for i := range m.threads {
+		if pc := s.thread[i].pc; m.slotOf(i) == p && m.op(&s.thread[i], i) == 'I' && pc != aeIdle && pc != aeInheritName {
 			return true
 		}
 	}
 	return false
 }
 
-func (m *eventModel) show(s *model.Sys) string {
-	return fmt.Sprintf("%v, next %d, latch %d, spare %d, nodes %v, stamps %v, handed %v, acked %v, ghosts %v", tokenState(s.Mem[vState]), s.Mem[vNext], s.Mem[vLatch],
-		s.Mem[vSpare], s.Mem[vNode:vStamp], s.Mem[vStamp:vHanded], s.Mem[vHanded:vAcked], s.Mem[vAcked:vAcked+2], s.Ghost)
-}
-
-// swap is the CAS of the state.
-func (m *eventModel) swap(x *model.Exec, seen uint8, place tokenState) bool {
-	return x.CAS(vState, seen, uint8(tokenState(seen).to(place)))
-}
-
-func (m *eventModel) gone(x *model.Exec, thread int) bool { return x.LifeOf(thread) == model.Gone }
-
-// first is the first queued waiter that is alive.
-func (m *eventModel) first(x *model.Exec) (who int, ok bool) {
-	for i := range eventModelWaiters {
-		if x.Load(vStamp+i) == vStamped && !m.gone(x, i) {
-			switch x.Load(vNode + i) {
-			case qQueued, qAsleep:
-				return i, true
+// done: each thread has ended, but for those that are dead or stopped, and those that sleep and have no token.
+func (m *autoEventModel) done(s *aeState) bool {
+	for i := range m.threads {
+		switch t := &s.thread[i]; t.pc {
+		case aeEnded, aeDead, aeCorpse, aeIdle:
+		case aeAsleep:
+			if s.word.tokens > 0 && !m.halted(s, m.slotOf(i)) {
+				return false
+			}
+		default:
+			if !m.halted(s, m.slotOf(i)) {
+				return false
 			}
 		}
 	}
-	return 0, false
-}
-
-// locked carries out the steps that all threads share. It reports whether it took one.
-func (m *eventModel) locked(x *model.Exec) bool {
-	who := int(*x.R(rvWho)) - 1
-	switch x.PC() {
-	case vsEnter:
-		x.Say("takes the queue lock")
-		switch owner := x.Load(vLatch); {
-		case owner == 0:
-			x.CAS(vLatch, 0, uint8(x.Me+1))
-			x.Goto(*x.R(rvThen))
-		case m.gone(x, int(owner-1)):
-			x.Say("takes the queue lock after a death")
-			x.CAS(vLatch, owner, uint8(x.Me+1))
-			set(x, vNext, 1)
-			x.Goto(vsReplay)
-		default:
-			refence(x, int(owner-1))
+	for p := range s.slot {
+		q := &s.slot[p]
+		if q.life == aeKilled || q.life == aeReaping || q.life == aeReaped && !q.gone ||
+			!m.halted(s, p) && (q.ready || q.poller != 0 || q.check != 0) {
+			return false
 		}
-	case vsReplay:
-		x.Say("replays")
-		for i := range eventModelWaiters {
-			switch over := x.Load(vNode+i) >= vResolvedHand; {
-			case x.Load(vStamp+i) == vAccounted, x.Load(vStamp+i) != 0 && m.gone(x, i) && !over:
-				set(x, vStamp+i, 0)
-			case x.Load(vStamp+i) == vStamped && over:
-				*x.R(rvWho) = uint8(i + 1)
-				if *x.R(rvThen) != vsResolve {
-					*x.R(rvAfter) = *x.R(rvThen)
-				}
-				x.Goto(vsGive)
-				return true
-			}
-		}
-		x.Goto(*x.R(rvThen))
-	case vsResolve:
-		m.resolve(x)
-	case vsForget:
-		x.Say("forgets the spare ones")
-		if s := x.Load(vState); tokenState(s).place() == tokenTaken {
-			m.swap(x, s, tokenSet)
-		}
-		x.Goto(vsResolve)
-	case vsGive:
-		x.Say("takes the token out of the hand")
-		from := tokenHand
-		if m.bug == eventHandsUntaken {
-			from = tokenSet
-		}
-		if s := x.Load(vState); x.Load(vNode+who) == vResolvedHand && tokenState(s).place() == from {
-			m.swap(x, s, tokenUnset)
-		}
-		x.Goto(vsAccount)
-	case vsAccount:
-		x.Say("attributes it")
-		if m.bug != eventUnattributed {
-			set(x, vHanded+who, x.Load(vHanded+who)+1)
-		}
-		if x.Load(vNode+who) == vResolvedSpare {
-			set(x, vSpare, x.Load(vSpare)-1)
-		}
-		set(x, vStamp+who, vAccounted)
-		x.Goto(vsDrop)
-	case vsDrop:
-		x.Say("drops the stamp")
-		set(x, vStamp+who, 0)
-		*x.R(rvWho) = 0
-		x.Goto(vsResolve)
-	case vsLeave:
-		x.Say("leaves the queue lock")
-		set(x, vLatch, 0)
-		x.Goto(vsWake)
-	case vsWake:
-		wakes := x.R(rvWakes)
-		for i := range eventModelWaiters {
-			if *wakes&(1<<i) != 0 {
-				x.Say(fmt.Sprintf("wakes W%d", i))
-				*wakes &^= 1 << i
-				x.Wake(vNode+i, 1)
-				return true
-			}
-		}
-		x.Say("has nobody to wake")
-		m.goOn(x, *x.R(rvLast))
-	default:
-		return false
 	}
 	return true
 }
 
-// resolve is one round of resolving.
-func (m *eventModel) resolve(x *model.Exec) {
-	s := x.Load(vState)
-	place := tokenState(s).place()
-	who, queued := m.first(x)
-	spare := x.Load(vSpare)
-	grant := func(result uint8) {
-		x.Say(fmt.Sprintf("ends the wait of W%d", who))
-		if x.Load(vNode+who) == qAsleep {
-			*x.R(rvWakes) |= 1 << who
+// halted reports whether a process is stopped or dead.
+func (m *autoEventModel) halted(s *aeState, p int) bool {
+	return int(s.stopped) == p+1 || s.slot[p].life != aeAlive
+}
+
+func (m *autoEventModel) next(s *aeState, emit func(model.Step[aeState])) {
+	send := func(to aeState, by, what string, optional bool) {
+		m.note(&to)
+		m.canon(&to)
+		if to != *s {
+			emit(model.Step[aeState]{To: to, Label: what, By: by, Optional: optional})
 		}
-		set(x, vNode+who, result)
-		*x.R(rvWho) = uint8(who + 1)
-		x.Goto(vsGive)
 	}
-	x.Say("resolves")
-	switch {
-	case place == tokenTaken:
-		set(x, vSpare, 0)
-		x.Goto(vsForget)
-	case queued && place == tokenHand:
-		grant(vResolvedHand)
-	case queued && spare > 0:
-		grant(vResolvedSpare)
-	case queued && place == tokenSet:
-		if m.bug == eventHandsUntaken {
-			grant(vResolvedHand)
-			return
-		}
-		m.swap(x, s, tokenHand)
-	case queued:
-		x.Goto(*x.R(rvAfter))
-	case place == tokenHand:
-		m.swap(x, s, tokenSet)
-	case spare > 0:
-		if m.swap(x, s, tokenTaken) {
-			x.Ghost[gvDropped] += spare - 1
-			if place == tokenSet {
-				x.Ghost[gvDropped]++
-			}
-		}
-	default:
-		set(x, vNext, 0)
-		x.Goto(*x.R(rvAfter))
+	for p := range s.slot {
+		m.nextOfSlot(s, p, send)
+	}
+	for i := range m.threads {
+		m.nextOfThread(s, i, send)
 	}
 }
 
-// goOn goes to a step. If the thread becomes idle, goOn clears its registers.
-func (m *eventModel) goOn(x *model.Exec, pc uint8) {
-	x.Goto(pc)
-	if pc == vsIdle {
-		for r := range model.Registers {
-			*x.R(r) = 0
-		}
-		x.Idle()
-	}
-}
+type aeSend func(to aeState, by, what string, optional bool)
 
-// wait is Wait.
-func (m *eventModel) wait(x *model.Exec) {
-	if m.locked(x) {
-		return
+// nextOfSlot emits what a process does beside its goroutines, and what befalls it.
+func (m *autoEventModel) nextOfSlot(s *aeState, p int, send aeSend) {
+	q, by := &s.slot[p], fmt.Sprint("process ", p)
+	one := func(what string, optional bool, f func(to *aeState, q *aeSlot)) {
+		to := *s
+		f(&to, &to.slot[p])
+		send(to, by, what, optional)
 	}
-	seen, node := x.R(rvSeen), vNode+x.Me
-	slow := func() {
-		*seen = 0
-		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsResolve, vsClaimLocked, vsSleep
-		x.Goto(vsEnter)
+	used, asleep, enlists := false, false, false
+	for i := range m.threads {
+		if m.slotOf(i) == p {
+			pc := s.thread[i].pc
+			used = used || pc > aeEnded
+			asleep = asleep || pc == aeAsleep
+			enlists = enlists || pc == aeSleep && m.parked(i)
+		}
 	}
-	claimed := func() {
-		x.Ghost[gvTaken]++
+	if used && !m.halted(s, p) {
+		if s.kills < m.kills {
+			one("is killed", true, func(to *aeState, q *aeSlot) { m.kill(to, p) })
+		}
+		if m.stops && s.stopped == 0 {
+			one("is stopped for ever", true, func(to *aeState, q *aeSlot) { to.stopped = uint8(p + 1) })
+		}
 	}
-	switch x.PC() {
-	case vsIdle:
-		x.Say("calls Wait")
-		*seen = x.Load(vState)
-		x.Goto(vsClaimNext)
-		if tokenState(*seen).place() != tokenSet {
-			slow()
+	if q.life != aeAlive {
+		if !q.gone {
+			one("is no longer current", false, func(to *aeState, q *aeSlot) {
+				q.gone, q.deadWaits = true, 0
+				to.excess += s.slot[p].deadWaits
+				for i := range m.threads {
+					to.thread[i].saw = to.thread[i].saw || to.thread[i].pc > aeEnded // the death comes during the call
+				}
+			})
 		}
-	case vsClaimNext:
-		x.Say("looks whether somebody is queued")
-		x.Goto(vsClaimSwap)
-		if x.Load(vNext) != 0 {
-			slow()
-		}
-	case vsClaimSwap:
-		x.Say("takes the token")
-		if m.swap(x, *seen, tokenUnset) {
-			claimed()
-			m.goOn(x, vsIdle)
-			return
-		}
-		slow()
-	case vsClaimLocked:
-		x.Say("looks again")
-		x.Goto(vsQueue)
-		if s := x.Load(vState); tokenState(s).place() == tokenSet && x.Load(vNext) == 0 && m.swap(x, s, tokenUnset) {
-			claimed()
-			*x.R(rvLast) = vsIdle
-			x.Goto(vsLeave)
-		}
-	case vsQueue:
-		x.Say("queues")
-		set(x, node, qQueued)
-		set(x, vStamp+x.Me, vStamped)
-		x.Goto(vsAnnounce)
-	case vsAnnounce:
-		x.Say("announces itself")
-		set(x, vNext, 1)
-		*x.R(rvAfter) = vsLeave
-		x.Goto(vsResolve)
-		if m.bug == eventNoSecondCheck {
-			x.Goto(vsLeave)
-		}
-	case vsSleep:
-		switch x.Load(node) {
-		case vResolvedHand, vResolvedSpare:
-			x.Say("knows that it has the token")
-			set(x, vAcked+x.Me, x.Load(vAcked+x.Me)+1)
-			claimed()
-			x.Goto(vsBack)
-		case qQueued:
-			x.Say("goes to sleep")
-			x.CAS(node, qQueued, qAsleep)
-		default:
-			x.Say("sleeps")
-			quit := uint8(0)
-			if m.giveUp {
-				quit = vsGiveUp
-			}
-			x.Sleep(vsSleep, quit, model.Wait{Word: node, Value: qAsleep})
-		}
-	case vsBack:
-		x.Say("keeps its node")
-		if x.Load(vStamp+x.Me) != 0 {
-			x.Disable() // this thread would take a second token
-			return
-		}
-		set(x, node, qIdle)
-		m.goOn(x, vsIdle)
-	case vsGiveUp:
-		x.Say("gives up")
-		x.Goto(vsSleep)
-		if x.CAS(node, qAsleep, qLeft) {
-			*x.R(rvThen), *x.R(rvLast) = vsUnlink, vsIdle
-			x.Goto(vsEnter)
-		}
-	case vsUnlink:
-		x.Say("unlinks its node")
-		set(x, vStamp+x.Me, 0)
-		set(x, node, qIdle)
-		*x.R(rvAfter) = vsLeave
-		x.Goto(vsResolve)
-	}
-}
-
-// set is Set.
-func (m *eventModel) set(x *model.Exec) {
-	if m.locked(x) {
-		return
-	}
-	seen := x.R(rvSeen)
-	slow := func(after uint8) {
-		*seen = 0
-		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsResolve, after, vsIdle
-		x.Goto(vsEnter)
-	}
-	switch x.PC() {
-	case vsIdle:
-		x.Say("calls Set")
-		if x.Ghost[gvMade] >= m.sets {
-			x.Disable()
-		}
-		*seen = x.Load(vState)
-		switch tokenState(*seen).place() {
-		case tokenSet:
-			x.Goto(vsAloneNext)
-		case tokenUnset:
-			x.Goto(vsSetSwap)
-		default:
-			slow(vsSetLocked)
-		}
-	case vsSetSwap:
-		x.Say("sets")
-		if m.swap(x, *seen, tokenSet) {
-			x.Ghost[gvMade]++
-			*seen = 0
-			x.Goto(vsSetNext)
-			return
-		}
-		slow(vsSetLocked)
-	case vsSetNext:
-		x.Say("looks whether somebody is queued")
-		if x.Load(vNext) == 0 {
-			m.goOn(x, vsIdle)
-			return
-		}
-		slow(vsLeave)
-	case vsAloneNext:
-		x.Say("looks whether somebody is queued")
-		x.Goto(vsAloneState)
-		if x.Load(vNext) != 0 {
-			slow(vsSetLocked)
-		}
-	case vsAloneState:
-		x.Say("looks whether it is set still")
-		if x.Load(vState) == *seen {
-			m.goOn(x, vsIdle)
-			return
-		}
-		slow(vsSetLocked)
-	case vsSetLocked:
-		x.Say("sets, with the queue lock")
-		s := x.Load(vState)
-		*x.R(rvAfter) = vsLeave
-		x.Goto(vsResolve)
 		switch {
-		case tokenState(s).place() == tokenSet:
-			x.Goto(vsLeave)
-		case m.swap(x, s, tokenSet):
-			x.Ghost[gvMade]++
+		case q.life == aeKilled:
+			one("is reaped", false, func(to *aeState, q *aeSlot) {
+				for i := range m.threads {
+					if t := &to.thread[i]; t.pc == aeCorpse && m.slotOf(i) == p {
+						t.pc = aeDead
+					}
+				}
+				q.ready = false
+				if q.life = aeReaped; to.word.tokens > 0 && m.bug != aeReapSilent {
+					q.life = aeReaping
+				}
+			})
+		case q.life == aeReaping:
+			one("has its reaper wake all", false, func(to *aeState, q *aeSlot) {
+				q.life = aeReaped
+				m.wakeAll(to)
+			})
+		case q.gone:
+			for i := range m.threads {
+				if s.thread[i].pc == aeIdle && m.slotOf(i) == p {
+					one("is followed by another", false, func(to *aeState, q *aeSlot) {
+						q.life, q.gone = aeAlive, false
+						m.begin(to, i)
+					})
+				}
+			}
+		}
+	}
+	if m.halted(s, p) {
+		return
+	}
+	switch {
+	case q.poller == 1:
+		one("looks whether there is a token for others", false, func(to *aeState, q *aeSlot) {
+			if q.poller = 0; to.word.tokens > 0 && m.bug != aeMissSilent {
+				q.poller = 2
+			}
+		})
+	case q.poller == 2:
+		to := *s
+		to.slot[p].poller = 0
+		m.wakeOne(&to, -1, func(to aeState, what string) { send(to, by, "passes the wake on: "+what, false) })
+	case q.ready && !enlists:
+		missed := true
+		for i := range m.threads {
+			if m.slotOf(i) == p && m.parked(i) && s.thread[i].pc == aeAsleep {
+				missed = false
+				one(fmt.Sprint("delivers to T", i), false, func(to *aeState, q *aeSlot) {
+					q.ready = false
+					m.woken(to, i)
+				})
+			}
+		}
+		if missed {
+			one("delivers to nobody", false, func(to *aeState, q *aeSlot) { q.ready, q.poller = false, 1 })
+		}
+	}
+	if m.checks || m.stops {
+		m.nextOfCheck(s, p, asleep, send, one)
+	}
+}
+
+// nextOfCheck emits what the periodic check of a process does.
+func (m *autoEventModel) nextOfCheck(s *aeState, p int, asleep bool, send aeSend, one func(string, bool, func(*aeState, *aeSlot))) {
+	rest := func(to *aeState, q *aeSlot) {
+		if q.rests = (aeWord{}); to.word.announced && (to.word.tokens == 0 || m.bug == aeRestsAnyway) {
+			q.rests = to.word
+		}
+	}
+	switch q := &s.slot[p]; {
+	case m.bug == aeNoCheck:
+	case q.check == 1:
+		to := *s
+		to.slot[p].check = 0
+		m.wakeOne(&to, p, func(to aeState, what string) {
+			rest(&to, &to.slot[p])
+			send(to, "check", what, false)
+		})
+	case q.check == 2:
+		one("checks, and wakes all", false, func(to *aeState, q *aeSlot) {
+			q.check = 0
+			m.wakeAll(to)
+			for i := range m.threads {
+				if to.thread[i].pc == aeAsleep && m.slotOf(i) == p {
+					m.woken(to, i)
+				}
+			}
+			rest(to, q)
+		})
+	case asleep && q.rests != s.word:
+		one("checks", false, func(to *aeState, q *aeSlot) {
+			before := q.looked
+			q.looked = to.word.version
+			switch {
+			case to.word.tokens == 0:
+				rest(to, q)
+			case before == q.looked:
+				q.check = 2
+			default:
+				q.check = 1
+			}
+		})
+	}
+}
+
+// kill ends a process.
+func (m *autoEventModel) kill(s *aeState, p int) {
+	s.kills++
+	q := &s.slot[p]
+	q.life, q.poller, q.check = aeKilled, 0, 0
+	for i := range m.threads {
+		if t := &s.thread[i]; m.slotOf(i) == p && t.pc != aeIdle && t.pc != aeEnded {
+			pc := aeDead
+			if t.pc == aeAsleep {
+				pc = aeCorpse
+			}
+			if t.counted {
+				q.deadWaits++
+			}
+			*t = aeThread{pc: pc}
 		}
 	}
 }
 
-// reap reaps the dead.
-func (m *eventModel) reap(x *model.Exec) {
-	if m.locked(x) {
-		return
-	}
-	switch x.PC() {
-	case vsIdle:
-		if !m.unreaped(x.Sys) {
-			x.Disable()
-		}
-		x.Say("sees a death")
-		x.Require()
-		*x.R(rvThen), *x.R(rvAfter), *x.R(rvLast) = vsReap, vsReap, vsWakeAll
-		x.Goto(vsFence)
-	case vsFence:
-		x.Say("fences the dying")
-		x.Membarrier()
-		x.Goto(vsEnter)
-	case vsReap:
-		x.Say("takes back what the dead do not know")
-		for i := range eventModelWaiters {
-			if n := x.Load(vHanded+i) - x.Load(vAcked+i); n > 0 && m.gone(x, i) {
-				set(x, vHanded+i, x.Load(vAcked+i))
-				set(x, vSpare, x.Load(vSpare)+n)
-			}
-			if m.gone(x, i) {
-				set(x, vStamp+i, 0)
-			}
-		}
-		*x.R(rvAfter) = vsLeave
-		x.Goto(vsResolve)
-	case vsWakeAll:
-		x.Say("wakes all whose wait is over")
-		for i := range eventModelWaiters {
-			if x.Load(vNode+i) >= vResolvedHand {
-				x.Wake(vNode+i, model.All)
-			}
-		}
-		x.Goto(vsReaped)
-	case vsReaped:
-		x.Say("has reaped it")
-		for p, l := range x.Life {
-			if l == model.Gone {
-				x.Ghost[gvReaped] |= 1 << p
-			}
-		}
-		m.goOn(x, vsIdle)
+// woken wakes a thread.
+func (m *autoEventModel) woken(s *aeState, i int) {
+	switch t := &s.thread[i]; t.pc {
+	case aeAsleep:
+		t.pc, t.slept, t.s = aeTakeLoad, true, aeWord{}
+	case aeCorpse:
+		t.pc = aeDead
 	}
 }
 
-func set(x *model.Exec, w int, v uint8) { x.Update(w, func(uint8) uint8 { return v }) }
+// wakeOne emits the states after a wake for one. own is the process that wakes if it has a queue, or -1.
+func (m *autoEventModel) wakeOne(s *aeState, own int, emit func(to aeState, what string)) {
+	nobody := true
+	for i := range m.threads {
+		pc, p := s.thread[i].pc, m.slotOf(i)
+		switch {
+		case !m.parked(i) && (pc == aeAsleep || pc == aeCorpse), m.parked(i) && pc == aeAsleep && p == own:
+			nobody = false
+			to := *s
+			m.woken(&to, i)
+			emit(to, fmt.Sprint("wakes T", i))
+		}
+		if m.parked(i) && (pc == aeAsleep || pc == aeCorpse || pc == aeSleep) && !s.slot[p].ready {
+			nobody = false
+			to := *s
+			to.slot[p].ready = true
+			emit(to, fmt.Sprint("makes the node of process ", p, " ready"))
+		}
+	}
+	if nobody {
+		emit(*s, "wakes nobody")
+	}
+}
 
-// refence is the step of a waiter for a queue lock that thread owner holds: if that is
-// dying, its reaper fences it.
-func refence(x *model.Exec, owner int) {
-	if x.Process() != model.Threads-1 || x.LifeOf(owner) != model.Condemned {
-		x.Disable()
+// wakeAll wakes all threads in the kernel, and makes all nodes ready.
+func (m *autoEventModel) wakeAll(s *aeState) {
+	for i := range m.threads {
+		switch pc := s.thread[i].pc; {
+		case !m.parked(i):
+			m.woken(s, i)
+		case pc == aeAsleep || pc == aeCorpse || pc == aeSleep:
+			s.slot[m.slotOf(i)].ready = true
+		}
+	}
+}
+
+// nextOfThread emits the steps of a goroutine.
+func (m *autoEventModel) nextOfThread(s *aeState, i int, send aeSend) {
+	t, by, p := &s.thread[i], fmt.Sprint("T", i), m.slotOf(i)
+	if t.pc <= aeEnded || m.halted(s, p) {
 		return
 	}
-	x.Say("fences the holder of the queue lock")
-	x.Membarrier()
+	one := func(what string, optional bool, f func(to *aeState, t *aeThread)) {
+		to := *s
+		f(&to, &to.thread[i])
+		send(to, by, what, optional)
+	}
+	op := m.op(t, i)
+	// A wait may give up while it sleeps, or when it has been woken.
+	if t.counted && t.gives == 0 && (t.pc == aeAsleep || t.pc == aeTakeLoad && (t.slept || op == 'o')) {
+		switch op {
+		case 'c', 'a':
+			one("its context ends", true, func(to *aeState, t *aeThread) { t.pc, t.gives, t.s = aeGiveLoad, aeGivesUp, aeWord{} })
+		case 'o':
+			one("chooses another element", true, func(to *aeState, t *aeThread) { t.pc, t.gives, t.s = aeGiveLoad, aeLeaves, aeWord{} })
+		}
+	}
+	switch t.pc {
+	case aeAsleep:
+		if op == 'o' && s.word.tokens > 0 {
+			one("is told by another element", true, func(to *aeState, t *aeThread) { m.woken(to, i) })
+		}
+		if t.s.tokens > 0 && m.bug != aeUnbounded && (!m.watch(op) || m.bug != aeWatchUnbounded) {
+			one("has been polite", false, func(to *aeState, t *aeThread) { m.woken(to, i) })
+		}
+	case aeWake, aeWakeFirst:
+		to := *s
+		own := p
+		if t.pc == aeWakeFirst {
+			to.thread[i].pc = aeSwap
+		} else {
+			m.finish(&to, i)
+		}
+		m.wakeOne(&to, own, func(to aeState, what string) { send(to, by, what, false) })
+	default:
+		one(aeNames[t.pc], false, func(to *aeState, t *aeThread) { m.step(to, i, t) })
+	}
+}
+
+// after goes on after a subroutine.
+func (m *autoEventModel) after(s *aeState, i int, then uint8) {
+	t := &s.thread[i]
+	t.then, t.share = 0, aeShare{}
+	others := t.n
+	switch then {
+	case aeThenSet:
+		t.pc = aeSetSwap
+	case aeThenLooked:
+		if t.n = 0; t.s.tokens == 0 {
+			m.decide(s, i)
+			return
+		}
+		m.count(s, i, t.s.announced, t.s.tokens, aeThenDecide)
+	case aeThenDecide:
+		if t.pc = aeLookAgain; m.bug == aeNoLookAgain {
+			m.decide(s, i)
+		}
+	case aeThenTake:
+		switch {
+		case t.s.tokens > 0 && (t.slept || m.bug == aeBarges):
+			m.end(s, i, true)
+		case t.s.tokens > 0:
+			m.count(s, i, true, t.s.tokens, aeThenPolite)
+		default:
+			m.wait(s, i)
+		}
+	case aeThenPolite:
+		if t.n = 0; others <= t.s.tokens {
+			m.end(s, i, true)
+			return
+		}
+		m.wait(s, i)
+	case aeThenGive:
+		m.end(s, i, t.gives == aeGivesUp && t.s.tokens > 0 && m.bug != aeGiveUpLeavesToken)
+	case aeThenOthers:
+		t.n, t.others, t.pc = 0, others > 1, aeEndSwap
+	case aeThenInherit:
+		t.pc = aeInheritRead
+	case aeThenPass:
+		pass := t.others && t.s.tokens > 0
+		switch {
+		case m.bug == aeTakeSilent && t.gives == 0, m.bug == aeGiveUpSilent && t.gives != 0:
+			pass = false
+		}
+		if pass {
+			t.pc = aeWake
+			return
+		}
+		m.finish(s, i)
+	}
+}
+
+// countOff begins to count the wait off that the word t.s names.
+func (m *autoEventModel) countOff(s *aeState, i int, then uint8) {
+	t := &s.thread[i]
+	skip := false
+	switch m.bug {
+	case aeSetNoCountOff:
+		skip = then == aeThenSet || then == aeThenLooked
+	case aeWaitNoCountOff:
+		skip = then == aeThenTake
+	case aeGiveUpNoCountOff:
+		skip = then == aeThenGive
+	case aeEndNoCountOff:
+		skip = then == aeThenPass
+	case aeInheritNoCountOff:
+		skip = then == aeThenInherit
+	}
+	if t.s.slot == 0 || skip {
+		m.after(s, i, then)
+		return
+	}
+	t.then, t.pc = then, aeOffRead
+}
+
+// count begins to count the waits.
+func (m *autoEventModel) count(s *aeState, i int, announced bool, most, then uint8) {
+	t := &s.thread[i]
+	t.n = 0
+	if !announced {
+		m.after(s, i, then)
+		return
+	}
+	t.then, t.most, t.i, t.pc = then, most, 0, aeCount
+}
+
+// countNext adds what a share has, and goes on with the next one.
+func (m *autoEventModel) countNext(s *aeState, i int, n uint8) {
+	t := &s.thread[i]
+	t.n += n
+	t.i++
+	if t.pc = aeCount; t.n > t.most || int(t.i) == m.slots() {
+		then := t.then
+		t.i, t.most = 0, 0
+		m.after(s, i, then)
+	}
+}
+
+// slots is how many slots have waits.
+func (m *autoEventModel) slots() (n int) {
+	for i, ops := range m.threads {
+		if strings.ContainsAny(ops[2:], "wcao") {
+			n = max(n, m.slotOf(i)+1)
+		}
+	}
+	return n
+}
+
+// decide goes on when the word and the number of waits are known.
+func (m *autoEventModel) decide(s *aeState, i int) {
+	t := &s.thread[i]
+	op := m.op(t, i)
+	t.pc = aeSwap
+	if enough := t.s.tokens > t.n; enough == (op == 'S') {
+		if !t.saw {
+			s.wrong = fmt.Sprintf("%c does nothing, and that was never right", op)
+		}
+		m.finish(s, i)
+		return
+	}
+	if m.bug == aeWakesFirst && op == 'S' && t.s.announced {
+		t.pc = aeWakeFirst
+	}
+}
+
+// end begins to end a wait.
+func (m *autoEventModel) end(s *aeState, i int, took bool) {
+	t := &s.thread[i]
+	t.took = took
+	m.count(s, i, true, 1, aeThenOthers)
+}
+
+// wait goes to sleep, or announces the wait before.
+func (m *autoEventModel) wait(s *aeState, i int) {
+	t := &s.thread[i]
+	if t.pc = aeAnnounce; t.announced || m.bug == aeBeginsSilently && t.s.announced {
+		t.announced = true
+		m.sleep(i, t)
+	}
+}
+
+func (m *autoEventModel) sleep(i int, t *aeThread) {
+	if t.pc = aeSleep; m.parked(i) {
+		t.pc = aeEnlist
+	}
+}
+
+// step is one step of a goroutine.
+func (m *autoEventModel) step(s *aeState, i int, t *aeThread) {
+	own := &s.slot[m.slotOf(i)]
+	read := &s.slot[t.i].share
+	off := &own.share
+	if t.s.slot != 0 {
+		off = &s.slot[t.s.slot-1].share
+	}
+	swap := func(to aeWord) bool {
+		if s.word != t.s {
+			t.s = aeWord{}
+			return false
+		}
+		s.word = to
+		return true
+	}
+	switch t.pc {
+	case aeInherit:
+		t.s = s.word
+		m.countOff(s, i, aeThenInherit)
+	case aeInheritRead:
+		t.share, t.pc, t.s = own.share, aeInheritSwap, aeWord{}
+	case aeInheritSwap:
+		if t.pc = aeInheritRead; own.share == t.share {
+			own.share.waits, t.pc = 0, aeInheritName
+			if m.bug == aeInheritNewShare {
+				own.share.ended = 0
+			}
+		}
+		t.share = aeShare{}
+	case aeInheritName:
+		own.share.name++
+		m.finish(s, i)
+
+	case aeSetLoad:
+		switch t.s = s.word; {
+		case t.s.announced:
+			t.s, t.pc = aeWord{}, aeLookLoad
+		case t.s.tokens > 0:
+			if !t.saw {
+				s.wrong = "Set does nothing, and that was never right"
+			}
+			m.finish(s, i)
+		default:
+			m.countOff(s, i, aeThenSet)
+		}
+	case aeSetSwap:
+		if t.pc = aeSetLoad; swap(t.s.with(1)) {
+			s.account++
+			m.finish(s, i)
+		}
+	case aeLookLoad:
+		t.s = s.word
+		m.countOff(s, i, aeThenLooked)
+	case aeLookAgain:
+		if s.word != t.s {
+			t.s, t.n, t.pc = aeWord{}, 0, aeLookLoad
+			return
+		}
+		m.decide(s, i)
+	case aeSwap:
+		op, n, wakes := m.op(t, i), t.n, t.s.announced
+		tokens := t.s.tokens + 1
+		if op != 'S' {
+			tokens = n
+		}
+		had := t.s.tokens
+		if t.n = 0; !swap(t.s.with(tokens)) {
+			t.pc = aeLookLoad
+			return
+		}
+		if op != 'S' && had-tokens > 1+s.excess {
+			s.wrong = "a call takes more than one token"
+		}
+		s.account += tokens - had
+		switch {
+		case op == 'S' && wakes && m.bug != aeWakesFirst && m.bug != aeSetSilent:
+			t.pc, t.s = aeWake, aeWord{}
+		default:
+			m.finish(s, i)
+		}
+
+	case aeOffRead:
+		if t.share = *off; t.share.ended == t.s.version {
+			m.after(s, i, t.then)
+			return
+		}
+		if t.pc = aeOffWord; m.bug == aeNoWordCheck {
+			t.pc = aeOffSwap
+		}
+	case aeOffWord:
+		if t.pc = aeOffSwap; s.word != t.s {
+			m.after(s, i, t.then)
+		}
+	case aeOffSwap:
+		if off.waits != t.share.waits || off.ended != t.share.ended {
+			t.pc, t.share = aeOffRead, aeShare{}
+			return
+		}
+		if off.ended = t.s.version; off.waits > 0 {
+			off.waits--
+		}
+		m.after(s, i, t.then)
+
+	case aeCount:
+		if t.pc = aeCountName; read.waits == 0 {
+			m.countNext(s, i, 0)
+		} else if m.bug == aeCountsOnce {
+			t.share.waits = read.waits
+		}
+	case aeCountName:
+		// The name is current if its participant is.
+		switch q := &s.slot[t.i]; {
+		case (q.gone || q.share.name != m.generation(s, int(t.i))) && m.bug != aeCountsDead:
+			t.share = aeShare{}
+			m.countNext(s, i, 0)
+		case m.bug == aeCountsOnce:
+			n := t.share.waits
+			t.share = aeShare{}
+			m.countNext(s, i, n)
+		default:
+			t.pc = aeCountAgain
+		}
+	case aeCountAgain:
+		m.countNext(s, i, read.waits)
+
+	case aeBegin:
+		own.share.waits++
+		t.counted, t.pc = true, aeTakeLoad
+	case aeTakeLoad:
+		t.s = s.word
+		m.countOff(s, i, aeThenTake)
+	case aeAnnounce:
+		to := t.s.with(t.s.tokens)
+		to.announced = true
+		if t.pc = aeTakeLoad; swap(to) {
+			t.announced, t.s = true, to
+			m.sleep(i, t)
+		}
+	case aeEnlist:
+		t.pc = aeSleep
+	case aeSleep:
+		if s.word.version == t.s.version {
+			t.pc = aeAsleep
+			t.s = aeWord{tokens: min(t.s.tokens, 1)}
+			return
+		}
+		t.slept = t.slept || !m.watch(m.op(t, i)) // a watch notes only that it was woken
+		t.pc, t.s = aeTakeLoad, aeWord{}
+	case aeGiveLoad:
+		t.s = s.word
+		m.countOff(s, i, aeThenGive)
+	case aeEndSwap:
+		tokens, spare := t.s.tokens, uint8(0)
+		if t.took {
+			tokens--
+		}
+		if !t.others && tokens > 1 {
+			tokens, spare = 1, tokens-1
+		}
+		to := t.s.with(tokens)
+		to.slot = uint8(m.slotOf(i) + 1)
+		if !t.others || m.bug == aeEndClears {
+			to.announced = false
+		}
+		if !swap(to) {
+			t.others, t.took = false, false
+			if t.pc = aeTakeLoad; t.gives != 0 {
+				t.pc = aeGiveLoad
+			}
+			return
+		}
+		t.s, t.counted, t.announced = to, false, false
+		if t.took {
+			s.account--
+		} else {
+			s.excess++
+			if t.gives == aeGivesUp && tokens > 0 {
+				s.wrong = "a wait has given up, and left a token"
+			}
+		}
+		if s.account -= spare; spare > s.excess {
+			s.wrong = "the end of a wait takes tokens away"
+		}
+		m.countOff(s, i, aeThenPass)
+	}
+}
+
+// generation is the name of the participant of a slot.
+func (m *autoEventModel) generation(s *aeState, p int) uint8 {
+	for i := range m.threads {
+		if m.slotOf(i) == p && m.threads[i][2] == 'I' && s.thread[i].pc != aeIdle {
+			return 1
+		}
+	}
+	return 0
+}
+
+var aeNames = [...]string{
+	aeInherit: "opens", aeInheritRead: "reads its share", aeInheritSwap: "clears its share", aeInheritName: "sets its name",
+	aeSetLoad: "Set reads the word", aeSetSwap: "Set changes the word", aeLookLoad: "reads the word", aeLookAgain: "reads the word again",
+	aeSwap: "changes the word", aeOffRead: "reads the share of an ended wait", aeOffWord: "reads the word, to count off",
+	aeOffSwap: "counts off", aeCount: "reads a share", aeCountName: "reads its name", aeCountAgain: "reads the share again",
+	aeBegin: "counts its wait", aeTakeLoad: "reads the word, to take", aeAnnounce: "announces itself", aeEnlist: "is about to park",
+	aeSleep: "goes to sleep", aeGiveLoad: "reads the word, to give up", aeEndSwap: "ends its wait",
 }

@@ -2,51 +2,94 @@ package prims
 
 import "fmt"
 
-// tokenState is the word of an Event with automatic reset. It says where the token is. There is
-// at most one token, apart from spare ones.
+// tokenState is the word of an Event with automatic reset. Every change of it is one compare-and-swap.
 //
-//	bits 0..1   place
-//	bits 2..63  changes, so that no value comes back
+//	bits 0..31   version    counts the changes, so that no value comes back soon; waiters sleep on this half
+//	bit  32      announced  a wait may be counted in a share
+//	bits 33..52  tokens     how many waits may end
+//	bits 53..63  slot       the last change ended a wait of this slot, which its share may still count; 0: none
 //
-//	place  meaning                                          left by
-//	unset  there is no token (also all-zero memory)         a waiter, or the granter that handed it out; Reset
-//	set    it is there for the next caller of Wait          Set
-//	hand   the holder of the queue lock hands it out        the holder of the queue lock
-//	taken  set, and the spare tokens will be forgotten      the holder of the queue lock
+// Each wait is counted in the share of its participant, see waitShare. The Event has as many tokens as waits are counted,
+// and one more, at most:
 //
-// unset and set change without the queue lock. Set changes unset to set. A caller of Wait, or
-// Reset, changes it back. Both check first that no wait is queued, so that no waiter is
-// overtaken. When the holder of the queue lock has taken the token in hand, the word changes only
-// under the queue lock. So the replay after a death knows that the token was not given to any
-// waiter yet.
+//	tokens               meaning                                             left by
+//	0                    it is not set                                       the wait that takes the last token; Reset
+//	up to the waits      it is not set; so many of the waits are about to end Set
+//	more than the waits  it is set; one token is there for the next caller   Set
 //
-//	writers: Set, Reset, Wait by CAS; the holder of the queue lock
-//	readers: the same, IsSet
-//	order:   seq-cst, against next
-//	futex:   none
-//	crash:   set while a wait is queued: the dead setter did not hand the token out, and
-//	         reaps and periodic checks do so; hand, taken: the next holder of the queue lock
-//	         goes on
+// A participant that is dead or has left has no waits. So a token that it was about to take is there for others.
+//
+// announced may be set with nobody waiting, which costs a wake. It is not cleared while another wait is counted: a wait
+// that begins changes the word after it is counted, and so makes a change fail that has not seen it.
+//
+//	writers: Set, Reset, TryWait; waits when they begin and end
+//	readers: the same, IsSet, periodic checks, tools
+//	order:   release by a Set, acquire by the wait that takes the token
+//	futex:   WAIT on the low half by waits; WAKE 1 by Set, by a wait that leaves tokens behind, by periodic checks;
+//	         WAKE all by reaping
+//	crash:   each value is a whole state. The next change counts the wait off that slot names
 type tokenState uint64
 
 const (
-	tokenUnset tokenState = iota
-	tokenSet
-	tokenHand
-	tokenTaken
+	tokenVersion   tokenState = 1<<32 - 1
+	tokenAnnounced tokenState = 1 << 32
 
-	tokenPlaceMask tokenState = 3
-	tokenChange    tokenState = 4
+	tokenCountShift            = 33
+	tokenSlotShift             = 53
+	tokenCountMask  tokenState = 1<<tokenSlotShift - 1<<tokenCountShift
+
+	// tokensMost is the greatest number of tokens. A Set that would make more does nothing.
+	tokensMost = uint64(tokenCountMask >> tokenCountShift)
 )
 
-func (s tokenState) place() tokenState { return s & tokenPlaceMask }
+func (s tokenState) version() uint32 { return uint32(s) }
+func (s tokenState) announced() bool { return s&tokenAnnounced != 0 }
+func (s tokenState) tokens() uint64  { return uint64(s & tokenCountMask >> tokenCountShift) }
+func (s tokenState) slot() int       { return int(s >> tokenSlotShift) }
 
-// to returns the word after the token has moved to place.
-func (s tokenState) to(place tokenState) tokenState {
-	return (s+tokenChange)&^tokenPlaceMask | place
+// with is the next word, with so many tokens, after a change that ends no wait.
+func (s tokenState) with(tokens uint64) tokenState {
+	return tokenState(s.version()+1) | s&tokenAnnounced | tokenState(tokens)<<tokenCountShift
+}
+
+// ended is with after a change that ends a wait of a slot.
+func (s tokenState) ended(slot int, tokens uint64) tokenState {
+	return s.with(tokens) | tokenState(slot)<<tokenSlotShift
+}
+
+// alone is the word with announced cleared unless others wait.
+func (s tokenState) alone(others bool) tokenState {
+	if others {
+		return s
+	}
+	return s &^ tokenAnnounced
 }
 
 // String renders the state for messages.
 func (s tokenState) String() string {
-	return fmt.Sprintf("%s, %d changes", [...]string{"unset", "set", "in hand", "taken"}[s.place()], uint64(s)/uint64(tokenChange))
+	return fmt.Sprintf("tokens %d, announced %v, version %d", s.tokens(), s.announced(), s.version())
+}
+
+// waitShare is the word of a share that counts the waits of a participant.
+//
+//	bits 0..31   waits  how many waits have begun and are not counted off
+//	bits 32..63  ended  version of the Event's word when the last wait ended that is counted off
+//
+// A wait ends when the word of the Event names its slot. Then everybody who will change that word counts the wait off
+// first, unless ended is the version: one of them does so, by a compare-and-swap of the whole share. A process that was
+// stopped before it fails, because ended has changed, and never has an earlier version again before 2^32 changes.
+//
+//	writers: the participant; everybody who counts a wait off
+//	readers: Set, Reset, IsSet, TryWait, waits that end, tools
+//	order:   release when a wait begins, acquire by a Set
+//	futex:   none
+//	crash:   each value is a whole state; void if the name in the share is not current
+type waitShare uint64
+
+func (h waitShare) waits() uint64 { return uint64(uint32(h)) }
+func (h waitShare) ended() uint32 { return uint32(h >> 32) }
+
+// less is the share after a wait that ended with that version is counted off.
+func (h waitShare) less(version uint32) waitShare {
+	return waitShare(version)<<32 | waitShare(h.waits()-min(h.waits(), 1))
 }

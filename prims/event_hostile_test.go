@@ -12,30 +12,58 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A peer changes the name in the share of a participant that waits. A token that came back from the dead ends one of
-// its waits, not all.
-func TestEventSpareEndsOneWait(t *testing.T) {
+// A peer changes the share of a participant that waits: its name, or the number of its waits. No call crashes or loops,
+// a Set ends a wait, and when the waits have ended the share is right again but for what the peer has added.
+func TestEventShareIsOverwritten(t *testing.T) {
+	for what, change := range map[string]func(e *prims.Event){
+		"another name":   func(e *prims.Event) { e.Rename(2, 12345) },
+		"no waits":       func(e *prims.Event) { e.SetCounted(2, 0) },
+		"too many waits": func(e *prims.Event) { e.SetCounted(2, 1<<32-1) },
+		"another end":    func(e *prims.Event) { e.SetCounted(2, 1<<64-1) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			a := newArena(t, nil)
+			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
+			require.NoError(t, err)
+			x := sequencerActor(t, a, "waits")
+			first, second := x.queues(t, a, e.Offset(), eventWait), x.queues(t, a, e.Offset(), eventWait)
+			change(e)
+			e.Set()
+			eventually(t, "one goes on", e.String, func() bool { return prims.Queued(a, e.Offset()) == 1 })
+			e.Reset()
+			e.TryWait()
+			for prims.Queued(a, e.Offset()) > 0 {
+				e.Set()
+			}
+			x.ok(t, first)
+			x.ok(t, second)
+			require.NotPanics(t, func() { _ = e.State() })
+		})
+	}
+}
+
+// A peer writes any word. No call crashes or loops.
+func TestEventStateIsOverwritten(t *testing.T) {
 	a := newArena(t, nil)
 	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
 	require.NoError(t, err)
-	x := sequencerActor(t, a, "waits")
-	first := x.queues(t, a, e.Offset(), eventWait)
-	second := x.queues(t, a, e.Offset(), eventWait)
-	x.queues(t, a, e.Offset(), eventWait)
-	was := e.Rename(2, 12345)
-	e.SetSpare(1)
-	x.ok(t, first)
-	eventually(t, "the token is used up", e.String, func() bool { return e.Spare() == 0 })
-	require.Equal(t, 2, prims.Queued(a, e.Offset()))
-	e.Rename(2, was)
-	e.Set()
-	x.ok(t, second)
-	require.Equal(t, 1, prims.Queued(a, e.Offset()))
+	other, err := prims.OpenEvent(a, "e", nil)
+	require.NoError(t, err)
+	for i, s := range []uint64{0, 1<<64 - 1, 1 << 63, 1 << 32, 1<<53 - 1, 1 << 33, 1<<53 | 1<<33, 5<<53 | 1<<32} {
+		p := other.WaitAsync()
+		e.SetState(s)
+		e.Set()
+		_, _, _, _ = e.IsSet(), e.TryWait(), e.Reset(), e.State()
+		e.SetState(1 << 33) // a token
+		other.LookAgain()
+		require.NoError(t, p.Wait(), "word %d", i)
+		e.SetCounted(1, 0)
+	}
 }
 
-// A peer damages the list of records before this process has seen the record of a participant that waits. The token is
-// handed out by a process that can record it, so none is lost when the list is whole again.
-func TestEventTokenForAShareThatIsNotFound(t *testing.T) {
+// A peer damages the list of records before this process has seen the record of a participant that waits. The wait
+// ends all the same. Later waits that cannot find all shares are refused.
+func TestEventListOfSharesIsDamaged(t *testing.T) {
 	a := newArena(t, nil)
 	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
 	require.NoError(t, err)
@@ -44,28 +72,31 @@ func TestEventTokenForAShareThatIsNotFound(t *testing.T) {
 	undo := damageRecords(t, a, e.Object())
 	e.Set()
 	x.ok(t, id)
+	require.ErrorIs(t, e.WaitContext(t.Context()), shmsync.ErrCorrupt)
+	require.ErrorIs(t, e.WaitAsync().Wait(), shmsync.ErrCorrupt)
+	_, err = prims.WaitAny(e)
+	require.ErrorIs(t, err, shmsync.ErrCorrupt)
 	undo()
 	require.False(t, e.IsSet())
-	eventually(t, "the token is accounted for", e.String, func() bool { return e.Unseen()+e.Spare() == 0 && prims.Queued(a, e.Offset()) == 0 })
-	require.Zero(t, e.Ahead())
+	eventually(t, "all is counted off", e.String, func() bool { return e.Counted() == 0 })
+	id = x.queues(t, a, e.Offset(), eventWait)
+	e.Set()
+	x.ok(t, id)
 	sound(t, a)
 }
 
-// The word that says that an Event is auto-reset has to go with its size.
-func TestEventModeGoesWithTheSize(t *testing.T) {
+// A word of the mode that a peer overwrote is an error, unless it is that of another mode.
+func TestEventModeIsOverwritten(t *testing.T) {
 	for what, c := range map[string]struct {
-		counted bool
-		mode    prims.EventMode
-		word    uint32
+		mode prims.EventMode
+		word uint32
 	}{
-		"manual, marked as auto":    {true, prims.EventManualReset, 1},
-		"auto, marked as manual":    {true, prims.EventAutoReset, 0},
-		"manual, an unknown mark":   {false, prims.EventManualReset, 7},
-		"an unknown bidirectional":  {false, prims.EventBidirectional, 2},
-		"auto, with an unknown bit": {false, prims.EventAutoReset, 3},
+		"manual, an unknown mark":   {prims.EventManualReset, 7},
+		"an unknown bidirectional":  {prims.EventBidirectional, 2},
+		"auto, with an unknown bit": {prims.EventAutoReset, 3},
 	} {
 		t.Run(what, func(t *testing.T) {
-			a := newArena(t, &arena.Options{Size: 4 << 20, Counted: c.counted})
+			a := newArena(t, nil)
 			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: c.mode})
 			require.NoError(t, err)
 			off := e.Offset()
@@ -85,11 +116,7 @@ func TestEventOfAnotherModeGetsNoRecord(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
 	x := sequencerActor(t, a, "makes it")
 	x.must(t, order{Op: "e.auto", Object: "e"})
-	for {
-		if _, err := a.Alloc(256, 0); err != nil {
-			break
-		}
-	}
+	fill(t, a)
 	before := a.Stats()
 	_, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventBidirectional})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)

@@ -18,10 +18,11 @@ func inspectEvent(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspec
 		if err != nil {
 			return unreadable(a, o, err)
 		}
-		set = x.load().place() == tokenSet
-		i.word("value", x.state.Load(), "%v", x.load())
-		i.monitor(x.mon.words)
-		i.waits(inQueue, what, nil)
+		s := x.load()
+		set, _ = x.state()
+		i.eventcount(&x.eventcount)
+		i.word("state", uint64(s), "%v", s)
+		i.waits(func(*arenakernel.Wait) bool { return true }, what, nil)
 	} else {
 		m := buildManualEvent(a, o, true)
 		s := m.load()

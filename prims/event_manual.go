@@ -41,7 +41,9 @@ func (m *manualEvent) turn(set bool) bool {
 		// The loop ends: a CAS fails when another process has turned the Event or announced a waiter.
 		switch s := m.load(); {
 		case s.set() == set:
-			return false
+			if fence(); m.load() == s {
+				return false
+			}
 		case s.announced():
 			return m.turnAndWake(set)
 		case m.swap(s):
@@ -58,7 +60,10 @@ func (m *manualEvent) turnAndWake(set bool) bool {
 		// The loop ends: a CAS fails when another process has turned the Event or announced a waiter.
 		s := m.load()
 		if s.set() == set {
-			return false
+			if fence(); m.load() == s {
+				return false
+			}
+			continue
 		}
 		m.noteCPU(eventcountState(s))
 		if m.swap(s) {

@@ -19,9 +19,7 @@ func init() {
 	addWorkload(workload{
 		name: "event",
 		points: []string{
-			"monitor.queue.*", "monitor.resolve.*", "monitor.commit.*", "monitor.account.*", "monitor.released", "monitor.leave.*",
-			"monitor.await.*", "monitor.replay.*", "monitor.reap.*", "monitor.cleanup.*", "event.set.stored", "event.hand.*",
-			"event.wait.*", "event.pass.passed", "event.turn.before_wake", "eventcount.wait.*", "park.waitnode.*", "mutex.unlock.before_release",
+			"event.set.before_wake", "event.wait.*", "event.turn.before_wake", "eventcount.wait.*",
 		},
 		open: func(a *arena.Arena) (worker, error) {
 			gate, err := prims.OpenEvent(a, "gate", &prims.EventOptions{Mode: prims.EventBidirectional})
@@ -141,7 +139,7 @@ func (w *eventWorker) async(g int, r *rand.Rand) error {
 
 func (w *eventWorker) rest() error {
 	// The word may say that a process waits although the last waiter gave up.
-	if w.baton.State().Waiting || w.baton.Spare() != 0 || w.baton.Unseen() != 0 {
+	if w.baton.State().Waiting || w.baton.Counted() != 0 {
 		return fmt.Errorf("%w: %v", errLeft, w.baton)
 	}
 	// The token exists or is lost. One set makes exactly one wait possible.

@@ -164,7 +164,7 @@ func TestEventBidirectional(t *testing.T) {
 	})
 }
 
-// Each set ends one wait, in order. A set without a waiter is kept, once.
+// Each set ends one wait. A set without a waiter is kept, once.
 func TestEventAutoReset(t *testing.T) {
 	sequencerTests(t, &prims.EventOptions{Mode: prims.EventAutoReset}, map[string]func(*testing.T, *sequencerGroup){
 		"setsCollapse": func(t *testing.T, x *sequencerGroup) {
@@ -179,21 +179,48 @@ func TestEventAutoReset(t *testing.T) {
 			x.counter.must(t, eventReset)
 			require.False(t, x.waiter.must(t, eventTryWait).OK)
 		},
-		"oneAtATimeInOrder": func(t *testing.T, x *sequencerGroup) {
+		"oneAtATime": func(t *testing.T, x *sequencerGroup) {
 			var ids []int
 			for i := range 12 {
-				ids = append(ids, x.queued(t, []string{"e.wait", "e.wait.ctx", "e.async"}[i%3], 0))
-			}
-			for i, id := range ids {
-				x.counter.must(t, eventSet)
-				x.still(t, x.e.Offset(), 11-i)
+				id := x.queued(t, []string{"e.wait", "e.wait.ctx", "e.async"}[i%3], 0)
 				if i%3 == 2 {
 					id = x.waiter.ended(id)
 				}
-				x.waiter.ok(t, id)
-				require.False(t, x.e.IsSet(), "it was handed over")
+				ids = append(ids, id)
 			}
-			require.Zero(t, x.e.Unseen())
+			for i := range ids {
+				x.counter.must(t, eventSet)
+				x.still(t, x.e.Offset(), 11-i)
+				require.False(t, x.e.IsSet(), "a wait takes it")
+			}
+			for _, id := range ids {
+				x.waiter.ok(t, id)
+			}
+			require.Zero(t, x.e.Counted())
+		},
+		"asManyAsSets": func(t *testing.T, x *sequencerGroup) {
+			var ids []int
+			for range 5 {
+				ids = append(ids, x.queued(t, "e.wait", 0))
+			}
+			x.counter.must(t, order{Op: "e.set", Object: "e", N: 6})
+			for _, id := range ids {
+				x.waiter.ok(t, id)
+			}
+			require.True(t, x.counter.must(t, eventTryWait).OK)
+			require.False(t, x.counter.must(t, eventTryWait).OK)
+		},
+		"resetLeavesThoseOfWaits": func(t *testing.T, x *sequencerGroup) {
+			victim := sequencerActor(t, x.a, "is stopped")
+			id := victim.queues(t, x.a, x.e.Offset(), eventWait)
+			victim.proc.Stop(t)
+			x.counter.must(t, eventSet)
+			require.False(t, x.e.Reset(), "it was for the wait")
+			x.counter.must(t, eventSet)
+			require.True(t, x.e.Reset())
+			victim.proc.Cont(t)
+			victim.ok(t, id)
+			require.False(t, x.e.IsSet())
 		},
 		"noneIsPassedBy": func(t *testing.T, x *sequencerGroup) {
 			first, second := x.queued(t, "e.wait", 0), x.queued(t, "e.wait", 0)
@@ -217,115 +244,68 @@ func TestEventAutoReset(t *testing.T) {
 			victim.proc.Kill(t)
 			x.counter.must(t, eventSet)
 			x.waiter.ok(t, stays)
+			alone(t, x.a, map[bool]int{true: 2, false: 3}[x.waiter == x.counter])
 			require.False(t, x.e.IsSet())
 		},
 	})
 }
 
-// A token was handed to a process that dies before it has seen it. The token passes to the next
-// waiter, or is kept for the next call.
+// A process dies while it waits, when it is woken, or when it has ended its wait. In the first cases the token is there
+// for the next waiter, or for the next call. A token that it has taken is gone.
 func TestEventTokenOfTheDead(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
 	}
-	for _, next := range []bool{true, false} {
-		t.Run(fmt.Sprintf("next %v", next), func(t *testing.T) {
-			sequencerTests(t, &prims.EventOptions{Mode: prims.EventAutoReset}, map[string]func(*testing.T, *sequencerGroup){
-				"": func(t *testing.T, x *sequencerGroup) {
-					victim := sequencerActor(t, x.a, "victim", proctest.Env("SHMSYNC_CRASHPOINT=monitor.await.resolved"))
-					victim.queues(t, x.a, x.e.Offset(), eventWait)
-					id := 0
-					if next {
-						id = x.queued(t, "e.wait", 0)
-					}
-					x.counter.must(t, eventSet)
+	for _, point := range []string{"event.wait.counted", "event.wait.announced", "event.wait.woken", "event.wait.ended", "event.wait.before_pass"} {
+		for _, next := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, next %v", point, next), func(t *testing.T) {
+				a := newArena(t, nil)
+				e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
+				require.NoError(t, err)
+				victim, x := sequencerActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+point)), sequencerActor(t, a, "x")
+				sets := 1
+				switch {
+				case point == "event.wait.before_pass" && !next:
+					t.Skip("there is nobody to pass it to")
+				case point == "event.wait.before_pass":
+					sets = 2
+				}
+				id := 0
+				if next {
+					id = x.queues(t, a, e.Offset(), eventWait)
+					x.proc.Stop(t) // so that the victim gets the token
+				}
+				if point == "event.wait.counted" || point == "event.wait.announced" {
+					victim.start(eventWait)
 					victim.proc.WaitSignal(t, syscall.SIGKILL)
-					if next {
-						x.waiter.ok(t, id)
-					} else {
-						alone(t, x.a, map[bool]int{true: 2, false: 3}[x.waiter == x.counter])
-						require.True(t, x.e.IsSet())
-						x.waiter.must(t, eventWait)
+					e.Set()
+				} else {
+					victim.queues(t, a, e.Offset(), eventWait)
+					for range sets {
+						e.Set()
 					}
-					require.False(t, x.e.IsSet())
-					// The granter accounts for the token after the token's next owner has seen
-					// it.
-					eventually(t, "the token is accounted for", x.e.String, func() bool { return x.e.Unseen()+x.e.Spare() == 0 })
-				},
+					victim.proc.WaitSignal(t, syscall.SIGKILL)
+				}
+				if next {
+					x.proc.Cont(t)
+				}
+				if point == "event.wait.ended" {
+					alone(t, a, 2)
+					require.False(t, e.IsSet())
+					e.Set()
+				}
+				if next {
+					x.ok(t, id)
+				} else {
+					alone(t, a, 2)
+					eventually(t, "the token is there", e.String, e.IsSet)
+					x.must(t, eventWait)
+				}
+				require.False(t, e.IsSet())
+				eventually(t, "all is counted off", e.String, func() bool { return e.Counted() == 0 })
+				sound(t, a)
 			})
-		})
-	}
-}
-
-// A reaper dies while it takes back a token: the token is there exactly once.
-func TestEventSpareOfTheDead(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
-	a := newArena(t, nil)
-	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
-	require.NoError(t, err)
-	died, begun := 0, time.Now()
-	for round := 0; died < 2; round++ {
-		require.False(t, round >= 60 && time.Since(begun) > timeout(), "the reaper never comes first")
-		// If this process reaps first, it dies.
-		reaper := sequencerActor(t, a, "reaper", proctest.Env("SHMSYNC_CRASHPOINT=event.spare.taken"))
-		reaper.must(t, eventIsSet)
-		victim := sequencerActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT=monitor.await.resolved"))
-		victim.queues(t, a, e.Offset(), eventWait)
-		e.Set()
-		victim.proc.WaitSignal(t, syscall.SIGKILL)
-		eventually(t, "the token is back", e.String, func() bool { return e.IsSet() })
-		require.True(t, e.TryWait())
-		require.False(t, e.TryWait(), "round %d", round)
-		select {
-		case <-reaper.proc.Done():
-			died++
-		default:
-			reaper.proc.Kill(t)
 		}
-		alone(t, a, 1)
-		require.False(t, e.TryWait())
-		require.Zero(t, e.Unseen()+e.Spare())
-	}
-	sound(t, a)
-}
-
-// The process that hands another one its first token is stopped, or dies, before it has recorded
-// that, and the other goes on. When the other dies, the token does not come back.
-func TestEventFirstTokenIsNotedLate(t *testing.T) {
-	if !crashpoint.Enabled {
-		t.Skip("needs the build tag crashpoint")
-	}
-	for _, dies := range []bool{false, true} {
-		t.Run(fmt.Sprintf("dies %v", dies), func(t *testing.T) {
-			a := newArena(t, nil)
-			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
-			require.NoError(t, err)
-			// A periodic check of the waiter must not hand out the token before the setter does, on a busy machine. But
-			// the test needs one after that.
-			waiter := sequencerActor(t, a, "waiter", proctest.Env("SHMSYNC_CHECK_EVERY=1s"))
-			setter := sequencerActor(t, a, "setter", proctest.Env("SHMSYNC_CRASHPOINT_STOP=monitor.resolve.resolved"))
-			id := waiter.queues(t, a, e.Offset(), eventWait)
-			set := setter.start(eventSet)
-			setter.proc.AwaitStop(t)
-			waiter.ok(t, id)
-			if dies {
-				setter.proc.Kill(t)
-			} else {
-				setter.proc.Cont(t)
-				setter.ok(t, set)
-			}
-			eventually(t, "it is noted", e.String, func() bool { return !e.State().Waiting && !e.IsSet() && prims.Queued(a, e.Offset()) == 0 })
-			require.Zero(t, e.Unseen()+e.Spare())
-			waiter.proc.Kill(t)
-			if !dies {
-				setter.proc.Kill(t)
-			}
-			alone(t, a, 1)
-			require.False(t, e.TryWait(), "a token from nowhere: %v", e)
-			sound(t, a)
-		})
 	}
 }
 
@@ -375,49 +355,148 @@ func TestEventOpen(t *testing.T) {
 	require.NoError(t, a.Delete("e"))
 }
 
-// A setter is stopped before it hands the token out: no new caller overtakes the queued waiter, a
-// second set does not collapse with the first, and IsSet does not report a token that was handed
-// out.
+// A setter is stopped, or dies, before it wakes anybody: no new caller overtakes the waiter, a second set does not
+// collapse with the first, and IsSet does not report a token that a wait will take.
 func TestEventSetterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
 	}
 	for name, then := range map[string]func(t *testing.T, e *prims.Event){
-		"try": func(t *testing.T, e *prims.Event) { require.False(t, e.TryWait()) },
-		"set": func(t *testing.T, e *prims.Event) { e.Set() },
-		"reset": func(t *testing.T, e *prims.Event) {
-			e.Reset()
-			e.Set()
-		},
+		"try":     func(t *testing.T, e *prims.Event) { require.False(t, e.TryWait()) },
+		"set":     func(t *testing.T, e *prims.Event) { e.Set() },
+		"reset":   func(t *testing.T, e *prims.Event) { require.False(t, e.Reset()) },
 		"isset":   func(t *testing.T, e *prims.Event) { require.False(t, e.IsSet()) },
 		"nothing": func(t *testing.T, e *prims.Event) {},
+	} {
+		for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				a := newArena(t, nil)
+				e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
+				require.NoError(t, err)
+				here := sequencerActor(t, a, "waiter")
+				ids := []int{here.queues(t, a, e.Offset(), eventWait), here.queues(t, a, e.Offset(), eventWait)}
+				here.proc.Stop(t)
+				setter := sequencerActor(t, a, "setter", proctest.Env(how+"=event.set.before_wake"))
+				id := setter.start(eventSet)
+				if how == "SHMSYNC_CRASHPOINT" {
+					setter.proc.WaitSignal(t, syscall.SIGKILL)
+				} else {
+					setter.proc.AwaitStop(t)
+				}
+				then(t, e)
+				here.proc.Cont(t)
+				if name == "set" {
+					here.ok(t, ids[0])
+					here.ok(t, ids[1])
+				} else {
+					eventually(t, "one goes on", e.String, func() bool { return prims.Queued(a, e.Offset()) == 1 })
+				}
+				if how != "SHMSYNC_CRASHPOINT" {
+					setter.proc.Cont(t)
+					setter.ok(t, id)
+				}
+				if name != "set" {
+					require.Equal(t, 1, prims.Queued(a, e.Offset()))
+					e.Set()
+					here.ok(t, ids[0])
+					here.ok(t, ids[1])
+				}
+				require.False(t, e.IsSet())
+				eventually(t, "all is counted off", e.String, func() bool { return e.Counted() == 0 })
+				sound(t, a)
+			})
+		}
+	}
+}
+
+// A participant waits in a process that is stopped, and a Set was for it. A later wait takes the token, without a
+// periodic check.
+func TestEventWaitBehindOneThatIsStopped(t *testing.T) {
+	for _, op := range []string{"e.wait", "e.wait.ctx", "e.async"} {
+		t.Run(op, func(t *testing.T) {
+			a := newArena(t, nil)
+			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
+			require.NoError(t, err)
+			stopped, x := sequencerActor(t, a, "stopped"), sequencerActor(t, a, "x", proctest.Env("SHMSYNC_CHECK_EVERY=1h"))
+			id := stopped.queues(t, a, e.Offset(), eventWait)
+			stopped.proc.Stop(t)
+			e.Set()
+			require.False(t, e.TryWait())
+			o := order{Op: op, Object: "e"}
+			if later := x.start(o); op == "e.async" {
+				x.ok(t, later)
+				x.ok(t, x.ended(later))
+			} else {
+				x.ok(t, later)
+			}
+			require.Zero(t, e.Tokens())
+			e.Set()
+			stopped.proc.Cont(t)
+			stopped.ok(t, id)
+		})
+	}
+}
+
+// A process is stopped when it has ended a wait, before it counts it off. Others change the word meanwhile: one of them
+// has counted the wait off.
+func TestEventWaitEndsInAStoppedProcess(t *testing.T) {
+	if !crashpoint.Enabled {
+		t.Skip("needs the build tag crashpoint")
+	}
+	for name, change := range map[string]func(e *prims.Event){
+		"set":  func(e *prims.Event) { e.Set() },
+		"wait": func(e *prims.Event) { e.WaitAsync().Cancel() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newArena(t, nil)
 			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
 			require.NoError(t, err)
-			here := sequencerActor(t, a, "waiter")
-			setter := sequencerActor(t, a, "setter", proctest.Env("SHMSYNC_CRASHPOINT_STOP=event.set.stored"))
-			first, second := here.queues(t, a, e.Offset(), eventWait), here.queues(t, a, e.Offset(), eventWait)
-			id := setter.start(eventSet)
-			setter.proc.AwaitStop(t)
-			then(t, e)
-			here.ok(t, first)
-			if name == "set" || name == "reset" {
-				here.ok(t, second)
-			}
-			setter.proc.Cont(t)
-			setter.ok(t, id)
-			if name != "set" && name != "reset" {
-				require.Equal(t, 1, prims.Queued(a, e.Offset()))
-				e.Set()
-				here.ok(t, second)
-			}
-			require.False(t, e.IsSet())
-			require.Zero(t, e.Unseen()+e.Spare())
-			sound(t, a)
+			x := sequencerActor(t, a, "x", proctest.Env("SHMSYNC_CRASHPOINT_STOP=event.wait.ended:1"))
+			id := x.queues(t, a, e.Offset(), eventWait)
+			e.Set()
+			x.proc.AwaitStop(t)
+			change(e)
+			require.Zero(t, e.Counted())
+			x.proc.Cont(t)
+			x.ok(t, id)
+			require.Zero(t, e.Counted())
 		})
 	}
+}
+
+// A token that is there takes precedence over the end of a wait, even if nobody was woken for it.
+func TestEventTokenBeforeTheEndOfAWait(t *testing.T) {
+	e := newEvent(t, &prims.EventOptions{Mode: prims.EventAutoReset})
+	p := e.WaitAsync()
+	e.AddToken()
+	require.False(t, p.Cancel())
+	require.NoError(t, p.Wait())
+	require.Zero(t, e.Tokens())
+	require.Zero(t, e.Counted())
+}
+
+// Two tokens are there, and one wake has come: the wait that takes a token passes the wake on.
+func TestEventWaitPassesTheWakeOn(t *testing.T) {
+	e := newEvent(t, &prims.EventOptions{Mode: prims.EventAutoReset})
+	first, second := e.WaitAsync(), e.WaitAsync()
+	e.AddToken()
+	e.Set()
+	require.NoError(t, first.Wait())
+	require.NoError(t, second.Wait())
+	require.Zero(t, e.Tokens())
+}
+
+// The version of an end is that of the participant's last one, after 2^32 changes. It is counted off all the same.
+func TestEventEndsWithTheVersionOfTheLastEnd(t *testing.T) {
+	e := newEvent(t, &prims.EventOptions{Mode: prims.EventAutoReset})
+	p := e.WaitAsync()
+	e.Set()
+	require.NoError(t, p.Wait())
+	require.Zero(t, e.Counted())
+	p = e.WaitAsync()
+	e.SetCounted(1, uint64(e.Version()+1)<<32|1)
+	require.True(t, p.Cancel())
+	require.Zero(t, e.Counted())
 }
 
 // The mode is in the word that Set and Reset change.

@@ -2,7 +2,6 @@ package prims
 
 import (
 	"slices"
-	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
@@ -21,55 +20,23 @@ type eventShares struct {
 type eventShare struct {
 	*eventRecord
 	slot int
-	off  arenakernel.Offset
 }
 
 // readEventShares reads the list of the slot records of o.
 func readEventShares(a *arenakernel.Arena, o arenakernel.Object) *eventShares {
 	r := &eventShares{head: a.SlotRecords(o).Load()}
 	r.err = a.EachSlotRecord(o, eventRecordBytes, func(off arenakernel.Offset, slot int) bool {
-		r.all = append(r.all, eventShare{arenakernel.SlotRecordAt[eventRecord](a, off), slot, off})
+		r.all = append(r.all, eventShare{arenakernel.SlotRecordAt[eventRecord](a, off), slot})
 		return true
 	})
 	slices.Reverse(r.all)
 	return r
 }
 
-// buildAutoEvent makes a handle. That of a reaper is bare: it has no share, and cannot wait.
-func buildAutoEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*autoEvent, error) {
-	w, queueLock := autoEventAt(a, o)
-	x := &autoEvent{
-		words: w, state: &w.value, next: &w.next, records: a.SlotRecords(o), name: a.Self(), a: a, object: o,
-	}
-	if !bare {
-		record, err := a.SlotRecord(o, eventRecordBytes)
-		if err != nil {
-			return nil, err
-		}
-		x.own = arenakernel.SlotRecordAt[eventRecord](a, record)
-	}
-	shares := readEventShares(a, o)
-	if shares.err != nil {
-		return nil, shares.err
-	}
-	x.known.Store(shares)
-	// An object without records has never been used. A tool that reads it gets an empty base that nobody
-	// else sees.
-	base := new(eventRecord)
-	if len(shares.all) > 0 {
-		base, x.baseOff = shares.all[0].eventRecord, shares.all[0].off // the oldest record
-	}
-	x.mon = buildMonitorAt(a, o, o.Body, w.places(queueLock, base), x, bare)
-	x.mon.logged = x.logged
-	x.mon.queueLock.alsoCheck = x.check
-	x.fifo = fifo{x.mon, &base.queue}
-	return x, nil
-}
-
 // shares returns all shares of x. A share that is known stays known, whatever a peer makes of the list.
 //
-// A participant puts its record on the list when it opens x, before it takes the queue lock for the
-// first time. So the holder of the queue lock finds each share that has, or may get, a token.
+// A participant puts its record on the list when it opens x, before its first wait. A wait that begins changes the word
+// of x. So a change of the word that succeeds has seen the shares of all waits.
 func (x *autoEvent) shares() *eventShares {
 	for {
 		known := x.known.Load()
@@ -87,6 +54,9 @@ func (x *autoEvent) shares() *eventShares {
 
 // shareOf is the share of a slot, or nil.
 func (x *autoEvent) shareOf(slot int) *eventRecord {
+	if x.own != nil && slot == x.slot {
+		return x.own
+	}
 	for _, h := range x.shares().all {
 		if h.slot == slot {
 			return h.eventRecord
@@ -95,31 +65,65 @@ func (x *autoEvent) shareOf(slot int) *eventRecord {
 	return nil
 }
 
-// lacksShareOf reports whether a peer has damaged the list of records, so that this handle cannot find the share of a
-// wait. It could not record that the wait was handed a token. The handle with which the wait was begun knows it.
-func (x *autoEvent) lacksShareOf(w wait) bool {
-	return x.shares().err != nil && x.shareOf(w.Owner().Slot()) == nil
-}
-
-// logged returns the word of a share, or of the base, that is at off, or nil if the redo log may not
-// name that word. The maker of the record may not have published its block yet, so there may be no
-// [arenakernel.At] of these words.
-func (x *autoEvent) logged(off arenakernel.Offset) *atomic.Uint64 {
-	if off == x.baseOff+eventAccountedOff {
-		return x.mon.words.accounted
+// inherit gives the share of its slot to this participant. The waits of the one before it do not count.
+func (x *autoEvent) inherit() {
+	// All handles of this process on x have one share.
+	private := &recordPrivate[x.object.Offset/64%64]
+	private.Lock()
+	defer private.Unlock()
+	if x.own.name.Load() == uint64(x.a.Self()) {
+		return
 	}
-	for _, h := range x.shares().all {
-		switch off {
-		case h.off + eventNameOff:
-			return &h.name
-		case h.off + eventHandedOff:
-			return &h.handed
+	x.countOff(x.load()) // the last wait of the one before
+	for {
+		// The loop ends: a CAS fails if another process has counted that wait off.
+		h := waitShare(x.own.waits.Load())
+		if x.own.waits.CompareAndSwap(uint64(h), uint64(h&^waitShare(1<<32-1))) {
+			break
 		}
 	}
-	return nil
+	x.own.name.Store(uint64(x.a.Self()))
+}
+
+// waits is how many waits are counted, for the word s. It stops counting when it has found more than most.
+func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
+	// sync(event.announce): acquire
+	if !s.announced() {
+		return 0
+	}
+	for _, h := range x.shares().all {
+		if waitShare(h.waits.Load()).waits() == 0 || !x.a.Current(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
+			continue
+		}
+		// The name is read before: a participant that inherits a share sets the name last.
+		if n += waitShare(h.waits.Load()).waits(); n > most {
+			break
+		}
+	}
+	return n
+}
+
+// countOff counts the wait off that ended by the change to s, unless that was done. A call that changes s calls it
+// before. So a change that succeeds has seen all ends of waits in the shares.
+func (x *autoEvent) countOff(s tokenState) {
+	if s.slot() == 0 {
+		return
+	}
+	h := x.shareOf(s.slot())
+	if h == nil {
+		return // a peer overwrote the word or the list of records
+	}
+	for {
+		// The loop ends: a CAS fails if a wait has begun, or if another process has counted the wait off.
+		was := waitShare(h.waits.Load())
+		// While the word is s, the share has either not been changed for it, or the version of s.
+		if was.ended() == s.version() || x.load() != s || h.waits.CompareAndSwap(uint64(was), uint64(was.less(s.version()))) {
+			return
+		}
+	}
 }
 
 // corruptShares is the error of an Event whose shares cannot be found.
 func (x *autoEvent) corruptShares() error {
-	return x.mon.fail("event.wait", shmsync.ErrCorrupt, nil, "its list of slot records")
+	return x.fail(shmsync.ErrCorrupt, nil, "its list of slot records")
 }

@@ -119,9 +119,6 @@ func (w *changeWatch) end() {
 	w.e.leave()
 }
 
-// spent is always false: reached goes on with the wait, so that no change is missed.
-func (w *changeWatch) spent() bool { return false }
-
 func (w *changeWatch) leave() {
 	if !w.done {
 		w.end()

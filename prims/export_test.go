@@ -149,15 +149,6 @@ func BeginRepairOfSemaphore(a *arena.Arena, o arenakernel.Object) (goOn func()) 
 	return func() { repairMonitor(s.mon, 0) }
 }
 
-// BeginRepairOfEvent is BeginRepairOfSemaphore for the auto-reset Event o.
-func BeginRepairOfEvent(a *arena.Arena, o arenakernel.Object) (goOn func()) {
-	x := eventToRepair((*arenakernel.Arena)(a), o)
-	if x == nil {
-		return func() {}
-	}
-	return func() { repairMonitor(x.mon, 0) }
-}
-
 // Redo carries out a redo log that makes n permits of s free, as the next holder of the queue lock does after
 // a death.
 func (s *Semaphore) Redo(n uint64) error {
@@ -413,7 +404,7 @@ func (m *Mutex) LeaveLog(state uint64, records []byte) {
 // Queueless reports whether the waiters of an object of ours sleep on a word, in no order.
 func Queueless(o arenakernel.Object) bool {
 	return o.Kind == waitGroupKind || o.Kind == latchKind || o.Kind == onceKind || o.Kind == queueKind || o.Kind == futureKind ||
-		o.Kind == futexKind || o.Kind == barrierKind || o.Kind == sequencerKind || o.Kind == eventKind && o.Size == manualEventBytes
+		o.Kind == futexKind || o.Kind == barrierKind || o.Kind == sequencerKind || o.Kind == eventKind
 }
 
 // QueueLock is the queue lock of an open handle of this process.
@@ -432,10 +423,6 @@ func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
 			return QueueLock{h.bucket(1).mon}, true
 		case *Semaphore:
 			return QueueLock{h.mon}, true
-		case *Event:
-			if h.auto != nil {
-				return QueueLock{h.auto.mon}, true
-			}
 		case monitored: // a Waitable
 			return QueueLock{h.monitorOf()}, true
 		}

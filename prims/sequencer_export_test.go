@@ -24,43 +24,52 @@ func (s *Sequencer) Overdue() bool {
 	return announced && ahead == 0
 }
 
-// LatchFree reports whether nobody holds the queue lock of e.
-func (e *Event) LatchFree() bool {
-	return e.auto == nil || e.auto.mon.words.queueLock.owner.Load() == 0
-}
-
 // Object is the object under s.
 func (s *Sequencer) Object() arenakernel.Object { return s.object }
 
 // Object is the object under e.
 func (e *Event) Object() arenakernel.Object { return e.object }
 
-// Spare is how many tokens of e came back from the dead and are not handed out.
-func (e *Event) Spare() uint64 { return e.auto.words.spare.Load() }
+// Tokens is how many tokens e has, for waits and for the next caller.
+func (e *Event) Tokens() uint64 { return e.auto.load().tokens() }
 
-// Unseen is how many tokens of e were handed to participants that have not acknowledged them.
-func (e *Event) Unseen() (n uint64) {
-	for _, h := range e.auto.shares().all {
-		n += h.unknown()
+// Counted is how many waits the shares of e count, after all that have ended are counted off.
+func (e *Event) Counted() (n uint64) {
+	for {
+		s := e.auto.load()
+		e.auto.countOff(s)
+		if n = e.auto.waits(s|tokenAnnounced, 1<<62); e.auto.load() == s {
+			return n
+		}
 	}
-	return n
 }
 
-// Ahead is how many tokens of e participants have acknowledged beyond those that they were handed.
-func (e *Event) Ahead() (n int64) {
-	for _, h := range e.auto.shares().all {
-		n += max(int64(h.acked.Load()-h.handed.Load()), 0)
-	}
-	return n
+// AddToken is a Set that wakes nobody.
+func (e *Event) AddToken() {
+	s := e.auto.load()
+	e.auto.countOff(s)
+	e.auto.swap(s, s.with(s.tokens()+1))
 }
 
-// SetSpare and Rename are what a peer can do: they change the number of tokens that came back from the dead, and the
-// name in the share of a slot.
-func (e *Event) SetSpare(n uint64) { e.auto.words.spare.Store(n) }
+// Version is how often the word of e has changed.
+func (e *Event) Version() uint32 { return e.auto.load().version() }
 
+// Announced reports whether e says that there may be waits.
+func (e *Event) Announced() bool { return e.auto.load().announced() }
+
+// SetCounted is what a peer can do: it changes the number of waits in the share of a slot.
+func (e *Event) SetCounted(slot int, n uint64) { e.auto.shareOf(slot).waits.Store(n) }
+
+// SetState is what a peer can do.
+func (e *Event) SetState(s uint64) { e.auto.words.state.Store(s) }
+
+// Rename is what a peer can do: it changes the name in the share of a slot.
 func (e *Event) Rename(slot int, name uint64) (was uint64) {
 	return e.auto.shareOf(slot).name.Swap(name)
 }
+
+// LookAgain makes the periodic check of e.
+func (e *Event) LookAgain() { e.auto.check() }
 
 // Sleeping is how many waits of all processes sleep, or are parked, in the object at off:
 // the end of one of these has to wake its owner.
@@ -175,11 +184,6 @@ func (s *Sequencer) Heap() (n int, err error) {
 // QueuedWaits is Queued for s.
 func (s *Sequencer) QueuedWaits() int { return Queued((*arena.Arena)(s.a), s.object.Offset) }
 
-// Overdue reports whether waits of e are to be ended.
-func (e *Event) Overdue() bool {
-	return e.auto != nil && e.auto.load().place() != tokenUnset && e.auto.next.Load() != nobody
-}
-
 // MonitorBytes is where the words of an object begin that follow those of its monitor.
 const MonitorBytes = uint64(monitorBytes)
 
@@ -211,6 +215,3 @@ func LookAll(s *Sequencer, auto, gate *Event) {
 	auto.auto.check()
 	gate.manual.check()
 }
-
-// Arrivals is how many waits were ever queued in e.
-func (e *Event) Arrivals() uint64 { return e.auto.mon.words.arrivals.Load() }

@@ -94,13 +94,11 @@ func openLitmus(a *arena.Arena) (x *litmusSide, err error) {
 	return x, err
 }
 
-func (x *litmusSide) overdue() bool { return x.s.Overdue() || x.auto.Overdue() || x.gate.Overdue() }
-
-// forgotten reports whether waits are overdue and nobody is about to end them. A process that
-// queues a wait looks again with the queue lock held, so the lock is free at each of many looks.
+// forgotten reports whether waits of the Sequencer are overdue and nobody is about to end them: the words say so at each of
+// many looks.
 func (x *litmusSide) forgotten() bool {
 	for range 100 {
-		if !x.overdue() || !x.auto.LatchFree() || !x.gate.LatchFree() {
+		if !x.s.Overdue() {
 			return false
 		}
 		runtime.Gosched()
@@ -259,9 +257,9 @@ func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n
 	// Nothing is left over.
 	alone(t, a, 1)
 	require.Zero(t, prims.Queued(a, x.s.Offset())+prims.Queued(a, x.auto.Offset())+prims.Queued(a, x.gate.Offset()))
-	require.False(t, x.s.State().Waiting || x.overdue(), "%s", words(a))
+	require.False(t, x.s.State().Waiting || x.s.Overdue(), "%s", words(a))
 	require.False(t, x.auto.TryWait(), "a token more than there were sets")
-	require.Zero(t, x.auto.Unseen()+x.auto.Spare())
+	require.Zero(t, x.auto.Counted())
 	require.Zero(t, ownNodes(a))
 	require.LessOrEqual(t, a.Stats().PollerNodes, uint64(2*(16+2)), "each process may have waited in each cell, and for each Event")
 	sound(t, a)

@@ -61,11 +61,14 @@ func (g *Gate) Schedule() bool {
 		// The loop ends: whenever the CAS fails, another call has succeeded, and of such calls
 		// only the end of an execution leaves the queue unscheduled.
 		s := signalGateWord(gate.word.Load())
-		if s.scheduled() {
-			return false
-		}
 		if race.Enabled {
 			race.ReleaseMerge(g.key())
+		}
+		if s.scheduled() {
+			if fence(); signalGateWord(gate.word.Load()) == s {
+				return false
+			}
+			continue
 		}
 		// sync(signal.schedule): release
 		// lin: Schedule takes effect here.

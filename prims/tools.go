@@ -54,7 +54,7 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		return []arenakernel.Offset{onceSpinOff}
 	case queueKind:
 		return []arenakernel.Offset{queueSpinOff}
-	case futureKind:
+	case futureKind, eventKind:
 		return []arenakernel.Offset{eventcountSpinOff}
 	case barrierKind:
 		return []arenakernel.Offset{barrierEventsOff + eventcountSpinOff}
@@ -72,14 +72,6 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 			all = append(all, multiBucketAt(o, i)-o.Body+monitorSpinOff)
 		}
 		return all
-	case eventKind:
-		switch mode, err := eventModeOf(a, o); {
-		case err != nil:
-			return nil
-		case mode == eventAuto:
-			return []arenakernel.Offset{autoEventSpinOff}
-		}
-		return []arenakernel.Offset{eventcountSpinOff}
 	case sequencerKind:
 		return []arenakernel.Offset{sequencerSpinOff}
 	case fairMutexKind, condKind, waitableKind:

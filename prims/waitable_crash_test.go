@@ -75,3 +75,32 @@ func TestWaitableWaitReturnsWithItsClaimInTheState(t *testing.T) {
 	require.Equal(t, stock{0, 1}, <-seen)
 	sound(t, a)
 }
+
+// A process dies in the middle of a claim or a release, which changes the state and its hold. Both are changed, or neither
+// is. So the state is right when the hold has been taken back.
+func TestWaitableDiesInTheMiddleOfAChange(t *testing.T) {
+	for _, point := range []string{"monitor.commit.logged", "monitor.commit.begun:1", "monitor.commit.begun:2"} {
+		for _, op := range []string{"try", "release"} {
+			t.Run(point+"/"+op, func(t *testing.T) {
+				a := newArena(t, nil)
+				k, err := openStocked(a)
+				require.NoError(t, err)
+				k.x.Update(func(s *stock) { s.Free = 1 })
+				at := map[string]string{"monitor.commit.logged": "monitor.commit.logged:2", "monitor.commit.begun:1": "monitor.commit.begun:5", "monitor.commit.begun:2": "monitor.commit.begun:6"}[point]
+				if op == "try" {
+					at = point
+				}
+				victim := newStockist(t, a, proctest.Env("SHMSYNC_CRASHPOINT="+at))
+				if op == "release" {
+					require.True(t, victim.do(t, "try", fine).OK)
+				}
+				victim.begin(op, fine)
+				victim.WaitSignal(t, syscall.SIGKILL)
+				alone(t, a, 1)
+				require.True(t, k.x.TryWait(fine))
+				require.Equal(t, stock{Free: 0, Taken: 1}, k.x.State())
+				sound(t, a)
+			})
+		}
+	}
+}

@@ -28,13 +28,13 @@ int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
 /* Gives one opening of the Event back. What this process holds or waits for stays as it is. */
 int shmsync_event_close(shmsync_event *e);
-/* Sets the Event and lets waiters go: all of them, or with auto_reset the first, or the next to come. */
+/* Sets the Event and lets waiters go: all of them, or with auto_reset one of them, or else the next to come. */
 int shmsync_event_set(shmsync_event *e);
 /* Makes the Event not set. */
 int shmsync_event_reset(shmsync_event *e);
 /* Whether the Event is set: 1 or 0. */
 int shmsync_event_is_set(const shmsync_event *e);
-/* Waits until the Event is set; with auto_reset the call takes the token. ENOSPC: no room for a wait, with auto_reset. */
+/* Waits until the Event is set; with auto_reset the call takes the token. */
 int shmsync_event_wait(shmsync_event *e);
 /* As shmsync_event_wait, but it does not wait. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);

@@ -22,7 +22,7 @@
 #define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
 #define SHMI_VERSION_SEQUENCER 2
 #define SHMI_KIND_EVENT UINT32_C(0x544e5645) /* EVNT */
-#define SHMI_VERSION_EVENT 3
+#define SHMI_VERSION_EVENT 4
 #define SHMI_KIND_WAIT_GROUP UINT32_C(0x50524757) /* WGRP */
 #define SHMI_VERSION_WAIT_GROUP 3
 #define SHMI_KIND_LATCH UINT32_C(0x4843544c) /* LTCH */
@@ -77,10 +77,14 @@
 #define SHMI_EVENT_MODE_MASK UINT64_C(0x600000000)
 
 /* Auto-reset Event: fields of the word */
-#define SHMI_AUTO_EVENT_PLACE_SHIFT 0
-#define SHMI_AUTO_EVENT_PLACE_MASK UINT64_C(0x3)
-#define SHMI_AUTO_EVENT_CHANGES_SHIFT 2
-#define SHMI_AUTO_EVENT_CHANGES_MASK UINT64_C(0xfffffffffffffffc)
+#define SHMI_AUTO_EVENT_VERSION_SHIFT 0
+#define SHMI_AUTO_EVENT_VERSION_MASK UINT64_C(0xffffffff)
+#define SHMI_AUTO_EVENT_ANNOUNCED_SHIFT 32
+#define SHMI_AUTO_EVENT_ANNOUNCED_MASK UINT64_C(0x100000000)
+#define SHMI_AUTO_EVENT_TOKENS_SHIFT 33
+#define SHMI_AUTO_EVENT_TOKENS_MASK UINT64_C(0x1ffffe00000000)
+#define SHMI_AUTO_EVENT_SLOT_SHIFT 53
+#define SHMI_AUTO_EVENT_SLOT_MASK UINT64_C(0xffe0000000000000)
 
 /* Future: fields of the word */
 #define SHMI_FUTURE_ABANDONED_SHIFT 33
@@ -297,50 +301,34 @@ SHMI_ASSERT(sizeof(shmi_event_words) == 128, "event_words");
 
 /* Auto-reset Event */
 typedef struct shmi_auto_event_words {
-    uint32_t owner;
+    uint64_t state;
     uint32_t lastCPU;
-    uint64_t value;
     uint32_t spin;
-    uint32_t mode;
-    uint64_t next;
-    uint64_t spare;
-    uint64_t redone;
     uint32_t pays;
-    uint8_t pad0_[12];
-    uint32_t mutex[16];
+    uint32_t mode;
+    uint64_t poller;
+    uint8_t pad0_[32];
+    uint64_t counts[8];
 } shmi_auto_event_words;
-SHMI_ASSERT(offsetof(shmi_auto_event_words, owner) == 0, "auto_event_words.owner");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, lastCPU) == 4, "auto_event_words.lastCPU");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, value) == 8, "auto_event_words.value");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, spin) == 16, "auto_event_words.spin");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, state) == 0, "auto_event_words.state");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, lastCPU) == 8, "auto_event_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, spin) == 12, "auto_event_words.spin");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, pays) == 16, "auto_event_words.pays");
 SHMI_ASSERT(offsetof(shmi_auto_event_words, mode) == 20, "auto_event_words.mode");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, next) == 24, "auto_event_words.next");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, spare) == 32, "auto_event_words.spare");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, redone) == 40, "auto_event_words.redone");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, pays) == 48, "auto_event_words.pays");
-SHMI_ASSERT(offsetof(shmi_auto_event_words, mutex) == 64, "auto_event_words.mutex");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, poller) == 24, "auto_event_words.poller");
+SHMI_ASSERT(offsetof(shmi_auto_event_words, counts) == 64, "auto_event_words.counts");
 SHMI_ASSERT(sizeof(shmi_auto_event_words) == 128, "auto_event_words");
 
-/* Slot record of an auto-reset Event */
+/* Share of an auto-reset Event */
 typedef struct shmi_event_record {
     uint8_t pad0_[64];
     uint64_t name;
-    uint64_t handed;
-    uint64_t acked;
-    uint8_t pad1_[40];
-    shmi_redo_entry redo[6];
-    uint64_t arrivals;
-    uint64_t accounted;
-    shmi_list_words queue;
+    uint64_t waits;
+    uint8_t pad1_[48];
 } shmi_event_record;
 SHMI_ASSERT(offsetof(shmi_event_record, name) == 64, "event_record.name");
-SHMI_ASSERT(offsetof(shmi_event_record, handed) == 72, "event_record.handed");
-SHMI_ASSERT(offsetof(shmi_event_record, acked) == 80, "event_record.acked");
-SHMI_ASSERT(offsetof(shmi_event_record, redo) == 128, "event_record.redo");
-SHMI_ASSERT(offsetof(shmi_event_record, arrivals) == 224, "event_record.arrivals");
-SHMI_ASSERT(offsetof(shmi_event_record, accounted) == 232, "event_record.accounted");
-SHMI_ASSERT(offsetof(shmi_event_record, queue) == 240, "event_record.queue");
-SHMI_ASSERT(sizeof(shmi_event_record) == 256, "event_record");
+SHMI_ASSERT(offsetof(shmi_event_record, waits) == 72, "event_record.waits");
+SHMI_ASSERT(sizeof(shmi_event_record) == 128, "event_record");
 
 /* Side of a queue */
 typedef struct shmi_queue_side_words {

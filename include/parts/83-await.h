@@ -1,22 +1,22 @@
 
 /* ---- WaitAny and WaitAll: prims/await*.go in C. The words of all waits are slept on at once. ---- */
 
+/* One wait. It is of the kind whose field is not NULL; if none is, it has not begun, or has ended. */
 typedef struct shmi_awaited {
-    struct shmi_monitor *m;
-    struct shmi_event *token; /* an event with automatic reset */
-    shmi_wait_node *wait_node;
-    struct shmi_eventcount *e; /* instead of wait_node: it waits until the sequence is no longer seq */
+    struct shmi_eventcount *e; /* it waits until the sequence is no longer seq */
     uint32_t seq;
-    shmi_token_wait wait; /* instead of both: if it has a cell, it waits for a token of a sequencer */
+    shmi_token_wait wait;  /* with a cell: it waits for a token of a sequencer */
+    shmi_event_wait token; /* with an event: it waits for the token of one with automatic reset */
 } shmi_awaited;
 
-SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->wait_node != NULL || w->e != NULL || w->wait.cell != NULL; }
+SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->token.e != NULL || w->e != NULL || w->wait.cell != NULL; }
+/* Whether it is over. One that is over for an auto-reset event has taken the token then. */
 SHMI_FN int shmi_awaited_over(shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
         return shmi_token_over(&w->wait);
-    if (w->e == NULL)
-        return shmi_wait_node_resolved(w->wait_node);
+    if (w->token.e != NULL)
+        return shmi_event_take(&w->token);
     shmi_eventcount_do_look(w->e);
     return (uint32_t)shmi_eventcount_load(w->e) != w->seq;
 }
@@ -37,7 +37,7 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
     return shmi_future_reached(x->future->impl, err);
 }
 /* Begins its wait. None has begun: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
-SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_awaited *w, int *err)
+SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, shmi_awaited *w, int *err)
 {
     *err = 0;
     memset(w, 0, sizeof *w);
@@ -53,9 +53,10 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_await
         struct shmi_event *ev = x->event->impl;
         uint64_t s;
         if ((ev->mode & SHMI_eventAuto) != 0) {
-            w->m = &ev->m;
-            w->token = ev;
-            return shmi_event_register(ev, 0, abs, &w->wait_node);
+            int failed = shmi_event_check_shares(ev);
+            if (failed == 0)
+                shmi_event_begin(ev, &w->token);
+            return failed;
         }
         s = shmi_eventcount_load(&ev->count);
         if ((s & 1) != (x->kind == SHMSYNC_AWAIT_EVENT)) {
@@ -75,27 +76,20 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, int64_t abs, shmi_await
         return 0;
     }
 }
-/* How a wait ended that was resolved and is chosen. */
+/* How a wait ended that is over and is chosen. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
         return shmi_token_judge(&w->wait);
-    if (w->e != NULL && x->kind != SHMSYNC_AWAIT_FUTURE)
-        return 0;
-    if (w->e != NULL)
+    if (x->kind == SHMSYNC_AWAIT_FUTURE)
         return shmi_future_judge(x->future->impl, w->seq >> 1, NULL);
-    shmi_mon_collect(w->m, w->wait_node);
-    w->wait_node = NULL;
-    shmi_event_ack(w->token);
     return 0;
 }
-/* Ends a wait that is not chosen. */
+/* Ends a wait that is not over. */
 SHMI_FN void shmi_await_leave(shmi_awaited *w)
 {
-    if (w->wait_node == NULL || shmi_mon_give_up(w->m, w->wait_node))
-        return;
-    shmi_mon_collect(w->m, w->wait_node);
-    shmi_event_pass(w->token);
+    if (w->token.e != NULL)
+        shmi_event_give_up(&w->token, 0);
 }
 
 /* Sleeps until one of the waits is over, or until then, 100 ms at most. The call has lasted since that time. */
@@ -103,7 +97,7 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
     uint32_t *first = NULL;
-    int records[SHMSYNC_AWAIT_MOST]; /* announce records, for tools: one per eventcount, and one for the first object */
+    int records[SHMSYNC_AWAIT_MOST]; /* announce records */
     size_t i, k;
     for (i = 0; i < n; i++) {
         shmi_awaited *w = &at[i];
@@ -123,16 +117,14 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
             v[i] = shmi_waitv_of(w->e->line.word, w->seq);
             first = i == 0 ? w->e->line.word : first;
         } else {
-            shmi_node *node = w->wait_node->node;
-            uint32_t word = shmi_node_load(node);
-            if (i == 0)
-                records[i] = shmi_announce_sleep(a, w->m->o.off, w->wait_node->off, 0, since);
-            if (shmi_node_state(word) == SHMI_NodeQueued && shmi_node_swap(node, word, shmi_node_with(word, SHMI_NodeAsleep)))
-                word = shmi_node_with(word, SHMI_NodeAsleep);
-            if (shmi_node_state(word) != SHMI_NodeAsleep)
-                break;
-            v[i] = shmi_waitv_of(&node->word, word);
-            first = i == 0 ? &node->word : first;
+            struct shmi_event *ev = w->token.e;
+            uint32_t version = (uint32_t)w->token.word;
+            int64_t bound = w->token.slept ? 0 : shmi_event_bound(&w->token), now = shmi_now();
+            records[i] = shmi_announce_sleep(a, ev->o.off, shmi_off_of(a, ev->count.line.word), version, since);
+            v[i] = shmi_waitv_of(ev->count.line.word, version);
+            first = i == 0 ? ev->count.line.word : first;
+            if (bound != 0 && now + bound < until)
+                until = now + bound;
         }
     }
     if (i == n && !__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
@@ -188,8 +180,10 @@ SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, 
             shmi_token_check(at[i].wait.cell);
         else if (at[i].e != NULL)
             shmi_eventcount_check(at[i].e);
-        else
-            shmi_mutex_check(&at[i].m->queueLock);
+        else {
+            shmi_event_check(at[i].token.e);
+            at[i].token.slept = 1;
+        }
     return 0;
 }
 
@@ -219,7 +213,7 @@ int shmsync_wait_any(const shmsync_awaitable *list, size_t n, const struct times
         return SHMI_TELL(err);
     since = shmi_now();
     for (begun = 0; begun < n && chosen == SIZE_MAX && err == 0; begun++) {
-        err = shmi_await_begin(&list[begun], abs, &at[begun], &result);
+        err = shmi_await_begin(&list[begun], &at[begun], &result);
         if (err != 0)
             break;
         if (!shmi_awaited_begun(&at[begun]))
@@ -267,7 +261,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
         if (err != 0)
             return SHMI_TELL(err);
         for (i = 0; i < todo && err == 0; i++) {
-            err = shmi_await_begin(&list[of[i]], abs, &at[begun], &errs[of[i]]);
+            err = shmi_await_begin(&list[of[i]], &at[begun], &errs[of[i]]);
             if (err == 0 && shmi_awaited_begun(&at[begun]))
                 of[begun++] = of[i];
         }

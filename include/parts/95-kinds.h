@@ -6,7 +6,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_MUTEX_KIND, SHMI_mutexVersion, shmi_mutex_kind_repair, shmi_mutex_kind_wake, shmi_mutex_kind_unfinished},
     {SHMI_FUTEX_KIND, SHMI_futexVersion, NULL, shmi_futex_kind_wake, NULL},
     {SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, NULL, shmi_wake_sequencer, NULL},
-    {SHMI_KIND_EVENT, SHMI_VERSION_EVENT, shmi_repair_event, shmi_wake_event, NULL},
+    {SHMI_KIND_EVENT, SHMI_VERSION_EVENT, NULL, shmi_wake_event, NULL},
     {SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, shmi_repair_queue, shmi_wake_queue, NULL},
     {SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL},
     {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_repair_counter, shmi_wake_counter, NULL},

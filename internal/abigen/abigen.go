@@ -35,7 +35,7 @@ var Structs = []Struct{
 	{"An eventcount", "eventcount_words"},
 	{"Event", "event_words"},
 	{"Auto-reset Event", "auto_event_words"},
-	{"Slot record of an auto-reset Event", "event_record"},
+	{"Share of an auto-reset Event", "event_record"},
 	{"Side of a queue", "queue_side_words"},
 	{"Queue", "queue_words"},
 	{"Cond", "cond_words"},

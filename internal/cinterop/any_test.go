@@ -101,8 +101,8 @@ func TestWaitAll(t *testing.T) {
 	})
 }
 
-// A process that waits for all is killed with the token of an Event: it passes on, unless the
-// wait had taken it.
+// A process that waits for all is killed, and had not taken the token of an Event that was for it: that is there for
+// others.
 func TestWaitAllKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		e, r := s.b.do(t, "event.open", "x-e", 1), s.b.do(t, "event.open", "x-r", 2)
@@ -110,9 +110,11 @@ func TestWaitAllKilledWaiter(t *testing.T) {
 		s.a.blocked(t, r, 1, "all.wait", "x")
 		s.a.stop(t)
 		s.b.do(t, "event.set", "x-e")
-		w := s.c.blocked(t, e, 1, "event.wait", "x-e")
+		s.c.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // it is for the wait
 		s.a.kill(t)
-		w.must(t)
+		s.c.do(t, "event.wait", "x-e")
+		s.c.start(t, "event.try", "x-e").fails(t, syscall.EBUSY)
+		s.none(t, e)
 		s.none(t, r)
 	})
 }
@@ -139,14 +141,14 @@ func TestWaitAny(t *testing.T) {
 		}
 		s.a.do(t, "seq.reset", "x-s", 0)
 
-		// The one that is killed gives a token back that it has not seen.
+		// A token for the one that is killed, which has not seen it, is there for others.
 		a := newAgent(t, s.a.lang, s.arena, "victim")
 		a.blocked(t, e, 1, "any.wait", "x")
 		a.stop(t)
 		s.b.do(t, "event.set", "x-e")
-		w = s.b.blocked(t, e, 1, "any.wait", "x")
+		s.b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // it is for the wait
 		a.kill(t)
-		if i := w.must(t); i != 2 {
+		if i := s.b.do(t, "any.wait", "x"); i != 2 {
 			t.Fatalf("number %d", i)
 		}
 
@@ -159,27 +161,31 @@ func TestWaitAny(t *testing.T) {
 	})
 }
 
-// A process that is woken for two things at once takes the first, and passes the token of the
-// other on; if it dies over that, the token passes on all the same.
+// A process that is woken for two things at once takes the first, and leaves the token of the other to a wait in another
+// process; if it dies over that, the token is there for that wait all the same.
 func TestWaitAnyPasses(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
-		for _, env := range []string{"", "SHMSYNC_CRASHPOINT=event.pass.passed"} {
+		for _, env := range []string{"", "SHMSYNC_CRASHPOINT=event.wait.before_pass"} {
 			t.Run(lang+"-"+env, func(t *testing.T) {
 				name := newArena(t)
-				a, b := newAgent(t, "c", name, "a", env), newAgent(t, lang, name, "b")
+				a, b, c := newAgent(t, "c", name, "a", env), newAgent(t, lang, name, "b"), newAgent(t, lang, name, "c")
 				b.do(t, "future.open", "x-f")
 				e := b.do(t, "event.open", "x-e", 1)
 				w := a.blocked(t, e, 1, "any.wait", "x")
+				next := c.start(t, "event.wait", "x-e")
+				eventually(t, "both wait", name, func() bool { return b.do(t, "waiters", "-", e) == 2 })
 				a.stop(t)
+				c.stop(t) // or it would take the token
 				b.do(t, "event.set", "x-e")
 				b.do(t, "future.set", "x-f", 0)
-				next := b.blocked(t, e, 1, "event.wait", "x-e")
 				require.NoError(t, a.cmd.Process.Signal(syscall.SIGCONT))
 				if env == "" {
 					require.Zero(t, w.must(t), "the future is the first")
 				} else {
 					a.ends(t)
 				}
+				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // it is for the wait
+				require.NoError(t, c.cmd.Process.Signal(syscall.SIGCONT))
 				next.must(t)
 				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY)
 			})

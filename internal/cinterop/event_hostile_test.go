@@ -15,9 +15,9 @@ import (
 
 // Words of an auto-reset Event: offsets in its body, and in the record of a slot.
 const (
-	eventModeAt       = 20
-	eventSpareAt      = 32
-	eventRecordNameAt = 64
+	eventModeAt        = 20
+	eventRecordNameAt  = 64
+	eventRecordWaitsAt = 72
 )
 
 // asPeer calls f with the arena and the object at off, as another participant.
@@ -33,16 +33,17 @@ func asPeer(t *testing.T, name string, off uint64, f func(a *arena.Arena, o aren
 	f(a, o)
 }
 
-// A peer changes the name in the share of a participant that waits. A token that came back from the dead ends one of
-// its waits, not all.
-func TestEventSpareEndsOneWaitInC(t *testing.T) {
+// A peer changes the name in the share of a participant that waits, so its waits do not count. Each set ends one of them
+// all the same, and no more.
+func TestEventWaitsOfAChangedNameInC(t *testing.T) {
 	name := newArena(t)
-	x, y := newAgent(t, "c", name, "waits"), newAgent(t, "c", name, "counts")
+	x, y := newAgent(t, "c", name, "waits"), newAgent(t, "c", name, "sets")
 	off := x.do(t, "event.open", "x", 1)
+	y.do(t, "event.open", "x", 1)
 	var waits []pending
 	for n := range uint64(3) {
 		waits = append(waits, x.start(t, "event.wait", "x"))
-		eventually(t, "it is queued", name, func() bool { return y.do(t, "waiters", "-", off) == n+1 })
+		eventually(t, "it waits", name, func() bool { return y.do(t, "waiters", "-", off) == n+1 })
 	}
 	asPeer(t, name, off, func(a *arena.Arena, o arenakernel.Object) {
 		require.NoError(t, (*arenakernel.Arena)(a).EachSlotRecord(o, 0, func(r arenakernel.Offset, slot int) bool {
@@ -51,16 +52,28 @@ func TestEventSpareEndsOneWaitInC(t *testing.T) {
 			}
 			return true
 		}))
-		spare := arena.At[atomic.Uint64](a, o.Body+eventSpareAt)
-		spare.Store(1)
-		waits[0].must(t) // before this process closes the object, and looks after it
-		eventually(t, "the token is used up", name, func() bool { return spare.Load() == 0 })
 	})
-	require.EqualValues(t, 2, y.do(t, "waiters", "-", off))
+	ended := 0
+	for n := range len(waits) {
+		y.do(t, "event.set", "x")
+		eventually(t, "one of them ends", name, func() bool {
+			for _, w := range waits {
+				select {
+				case a := <-w.c:
+					require.Zero(t, a.err)
+					ended++
+				default:
+				}
+			}
+			return ended > n
+		})
+		require.Equal(t, n+1, ended)
+		require.Zero(t, y.do(t, "event.isset", "x"), "the token is used up")
+	}
 }
 
-// A peer damages the list of records before the process that sets the Event has seen the record of one that waits. The
-// token is handed out by a process that can record it.
+// A peer damages the list of records before the process that sets the Event has seen the record of one that waits. That
+// wait ends, and is counted off by a process that knows the record.
 func TestEventTokenForAShareThatIsNotFoundInC(t *testing.T) {
 	name := newArena(t)
 	sets, y := newAgent(t, "c", name, "sets"), newAgent(t, "c", name, "counts")
@@ -68,7 +81,7 @@ func TestEventTokenForAShareThatIsNotFoundInC(t *testing.T) {
 	x := newAgent(t, "c", name, "waits")
 	x.do(t, "event.open", "x", 1)
 	w := x.start(t, "event.wait", "x")
-	eventually(t, "it is queued", name, func() bool { return y.do(t, "waiters", "-", off) == 1 })
+	eventually(t, "it waits", name, func() bool { return y.do(t, "waiters", "-", off) == 1 })
 	var records []arenakernel.Offset
 	var was uint32
 	asPeer(t, name, off, func(a *arena.Arena, o arenakernel.Object) {
@@ -83,15 +96,16 @@ func TestEventTokenForAShareThatIsNotFoundInC(t *testing.T) {
 	w.must(t)
 	asPeer(t, name, off, func(a *arena.Arena, o arenakernel.Object) {
 		(*arenakernel.Arena)(a).SlotRecords(o).Store(was)
-		share := arena.At[[3]uint64](a, records[0]+eventRecordNameAt)
-		eventually(t, "what is handed is what is acknowledged", name, func() bool {
-			return atomic.LoadUint64(&share[1]) == 1 && atomic.LoadUint64(&share[2]) == 1
-		})
+		share := arena.At[atomic.Uint64](a, records[0]+eventRecordWaitsAt)
+		require.Zero(t, uint32(share.Load()), "the wait is counted off")
+		require.NotZero(t, share.Load()>>32, "by the version in which it ended")
 	})
+	sets.do(t, "event.set", "x")
+	sets.do(t, "event.try", "x")
 	sound(t, name)
 }
 
-// The word that says that an Event is auto-reset has to go with its size.
+// The word that says that an Event is auto-reset has to be 1, or 0 as that of the others.
 func TestEventModeGoesWithTheSizeInC(t *testing.T) {
 	for _, word := range []uint32{2, 7} {
 		name := newArena(t)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,7 +41,7 @@ var recordUses = map[string]recordUse{
 
 // A C program is killed while it makes the record of its slot in an object, or while it frees those of a
 // deleted one. Another participant uses and deletes the object, and no block is left. The record may be
-// the first one of the object, which of a Semaphore or an auto-reset Event is the base.
+// the first one of the object, which of a Semaphore is the base.
 func TestKillRecord(t *testing.T) {
 	for _, point := range points(t) {
 		if elsewhere[prefixOf(point)] != "TestKillRecord" {
@@ -128,12 +129,54 @@ func TestKillGranterBesideClaimedRecord(t *testing.T) {
 	}
 }
 
-// The same for an auto-reset Event: a C program dies at each step of a grant.
-func TestKillSetterBesideClaimedRecord(t *testing.T) {
+// A C program dies after it has set an auto-reset Event, and before it has woken a wait, or at each step of a wait. The
+// program that opened the Event first is stopped before the block of its record is a record.
+func TestKillEventBesideClaimedRecord(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
-		for _, point := range []string{
-			"event.set.stored", "event.hand.taken", "monitor.resolve.resolved", "event.hand.given",
-			"monitor.commit.logged", "monitor.commit.begun", "monitor.account.committed", "monitor.released",
+		for point, dies := range map[string]func(t *testing.T, victim, waits *agent, off uint64) (left int){
+			"event.set.before_wake": func(t *testing.T, victim, waits *agent, off uint64) int {
+				w := waits.asleep(t, off, 1, "event.wait", "x")
+				victim.starts("event.set x")
+				victim.ends(t)
+				w.must(t)
+				return 0
+			},
+			"event.wait.counted":   dieWaiting,
+			"event.wait.announced": dieWaiting,
+			"event.wait.woken": func(t *testing.T, victim, waits *agent, off uint64) int {
+				victim.asleep(t, off, 1, "event.wait", "x")
+				w := waits.asleep(t, off, 2, "event.wait", "x")
+				waits.do(t, "event.set", "x")
+				waits.do(t, "event.set", "x")
+				victim.ends(t)
+				w.must(t)
+				return 1
+			},
+			"event.wait.ended": func(t *testing.T, victim, waits *agent, off uint64) int {
+				w := waits.asleep(t, off, 1, "event.wait", "x")
+				waits.stop(t) // the victim leaves the token to its wait for a while, and then takes it
+				victim.do(t, "event.set", "x")
+				victim.starts("event.wait x")
+				victim.ends(t)
+				require.NoError(t, waits.cmd.Process.Signal(syscall.SIGCONT))
+				waits.do(t, "event.set", "x")
+				w.must(t)
+				return 0
+			},
+			"event.wait.before_pass": func(t *testing.T, victim, waits *agent, off uint64) int {
+				victim.asleep(t, off, 1, "event.wait", "x")
+				w := waits.asleep(t, off, 2, "event.wait", "x")
+				sets := newAgent(t, "c", victim.arena, "sets")
+				victim.stop(t)
+				waits.stop(t) // or it would take one of the tokens
+				sets.do(t, "event.set", "x")
+				sets.do(t, "event.set", "x")
+				require.NoError(t, victim.cmd.Process.Signal(syscall.SIGCONT))
+				victim.ends(t)
+				require.NoError(t, waits.cmd.Process.Signal(syscall.SIGCONT))
+				w.must(t)
+				return 0
+			},
 		} {
 			t.Run(point+"/"+lang, func(t *testing.T) {
 				name := newArena(t)
@@ -146,10 +189,11 @@ func TestKillSetterBesideClaimedRecord(t *testing.T) {
 				victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT="+point)
 				victim.mortal = true
 				victim.do(t, "event.open", "x", 1)
-				w := waits.asleep(t, off, 1, "event.wait", "x")
-				victim.starts("event.set x")
-				victim.ends(t)
-				w.must(t)
+				left := dies(t, victim, waits, off)
+				for range left {
+					eventually(t, "a token of the dead is there for others", name, func() bool { return waits.start(t, "event.try", "x").wait(t).err == 0 })
+				}
+				waits.start(t, "event.try", "x").fails(t, syscall.EBUSY)
 				waits.do(t, "event.set", "x")
 				waits.do(t, "event.wait", "x")
 				stops.kill(t)
@@ -157,6 +201,16 @@ func TestKillSetterBesideClaimedRecord(t *testing.T) {
 			})
 		}
 	}
+}
+
+// dieWaiting has the victim die in a wait that has taken nothing.
+func dieWaiting(t *testing.T, victim, waits *agent, off uint64) (left int) {
+	w := waits.asleep(t, off, 1, "event.wait", "x")
+	victim.starts("event.wait x")
+	victim.ends(t)
+	waits.do(t, "event.set", "x")
+	w.must(t)
+	return 0
 }
 
 // A C program is killed after it has put its record on the list. A peer has damaged the list before that record, and the

@@ -13,7 +13,7 @@ var txImages = []string{"SHMSYNC_TEST_STEPKILLS=20", "SHMSYNC_TEST_SCENE=mutex r
 
 const withPoints = "crashpoint"
 
-var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants, closeMutants, eventcountMutants, sequencerMutants, queueMutants, adviceMutants)
+var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants, closeMutants, eventcountMutants, eventMutants, sequencerMutants, queueMutants, adviceMutants)
 
 var generalMutants = []mutant{
 	{
@@ -70,7 +70,7 @@ var generalMutants = []mutant{
 		file: "prims/monitor_redo.go",
 		old:  "\t\tr.redone.Store(uint64(c.n))\n",
 		new:  "",
-		pkg:  "prims", run: "TestWaitAnyEventPassesOn", tags: withPoints,
+		pkg:  "prims", run: "TestWaitableDiesInTheMiddleOfAChange", tags: withPoints,
 	},
 	{
 		name: "wake nobody after a monitor",
@@ -127,27 +127,6 @@ var generalMutants = []mutant{
 		old:  "\tall := append(make([]R, 0, max(len(known), len(read))), known...)\n",
 		new:  "\tclear(has)\n\tvar all []R\n",
 		pkg:  "prims", run: "TestSemaphoreRemembersItsShares",
-	},
-	{
-		name: "a reaper takes an Event without records for one that nobody uses later",
-		file: "prims/event_repair.go",
-		old:  "\tif err != nil || x.baseOff == 0 {\n",
-		new:  "\tif err != nil {\n",
-		pkg:  "prims", run: "TestEventReaperWithoutBase", tags: withPoints,
-	},
-	{
-		name: "a replay does not find the share of an Event",
-		file: "prims/event_shares.go",
-		old:  "\t\tcase h.off + eventHandedOff:\n",
-		new:  "\t\tcase h.off + eventHandedOff + 8:\n",
-		pkg:  "prims", run: "TestEventRedoLogNamesAClaimedRecord", tags: withPoints,
-	},
-	{
-		name: "a token that was handed out dies with its receiver",
-		file: "prims/event_auto.go",
-		old:  "\t\t\tc.set(&x.words.spare, x.words.spare.Load()+n)\n",
-		new:  "",
-		pkg:  "prims", run: "TestEventTokenOfTheDead|TestEventSpareOfTheDead", tags: withPoints,
 	},
 	{
 		name: "the runner of a Once wakes nobody",

@@ -73,20 +73,6 @@ var deathMutants = []mutant{
 		pkg:  "internal/arenakernel", run: "TestRecordBehindADamagedPlaceStays", tags: withPoints,
 	},
 	{
-		name: "a token is not removed if a peer wrote whose it is",
-		file: "prims/event_auto.go",
-		old:  "\tif spare != x.words.spare.Load() {",
-		new:  "\tif c.n > 0 && spare != x.words.spare.Load() {",
-		pkg:  "prims", run: "TestEventSpareEndsOneWait",
-	},
-	{
-		name: "a token is handed out to a share that is not found",
-		file: "prims/event_auto.go",
-		old:  "case queued && x.lacksShareOf(w):",
-		new:  "case queued && x.lacksShareOf(w) && false:",
-		pkg:  "prims", run: "TestEventTokenForAShareThatIsNotFound",
-	},
-	{
 		name: "a PID of another pid namespace is looked up",
 		file: "internal/arenakernel/gone.go",
 		old:  "id.pidNS == 0 || id.pidNS != self.pidNS || ",

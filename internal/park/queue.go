@@ -376,11 +376,13 @@ func (q *Queue) DeliverAllAsOne() {
 // the poller, so nobody has to ring the doorbell of this process.
 func (q *Queue) ReleaseAsOne(b *WakeWord) {
 	if b.Announced() {
-		b.release(q.deliverOneAsOne)
+		b.release(q.DeliverOneAsOne)
 	}
 }
 
-func (q *Queue) deliverOneAsOne(turn uint32) {
+// DeliverOneAsOne is DeliverOne for wakes of this process: it wakes a goroutine of this queue directly, without the
+// poller.
+func (q *Queue) DeliverOneAsOne(turn uint32) {
 	if turn&1 == 0 && q.wakeOne(turn) > 0 || q.deliverHere(turn>>1) || q.readyOne(turn) {
 		return
 	}

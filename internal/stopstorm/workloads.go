@@ -58,7 +58,7 @@ var workloads = append([]prim{
 	{"semaphore", waitersLocked, openSemaphore},
 	{"sequencer", "", openSequencer},
 	{"event", "", openEvent},
-	{"event-auto", waitersLocked, openAutoEvent},
+	{"event-auto", "", openAutoEvent},
 	{"futex", "", openFutex},
 	{"future", "", openFuture},
 	{"waitany", "", openWaitAny},

@@ -51,7 +51,7 @@ static void at_point(const char *name)
     if (current == NULL || !__atomic_load_n(&armed, __ATOMIC_SEQ_CST) || !pthread_equal(pthread_self(), caller))
         return;
     if (strcmp(name, "monitor.queue.linked") == 0 || strcmp(name, "counter.wait.watched") == 0 || strcmp(name, "queue.wait.announced") == 0 ||
-        strcmp(name, "eventcount.wait.announced") == 0 || strcmp(name, "sequencer.wait.announced") == 0)
+        strcmp(name, "eventcount.wait.announced") == 0 || strcmp(name, "sequencer.wait.announced") == 0 || strcmp(name, "event.wait.announced") == 0)
         sem_post(&queued);
     if (strcmp(name, current->point) != 0)
         return;
@@ -256,9 +256,10 @@ static int upgrade_call(void)
 static const struct scene scenes[] = {
     {"sequencer", "sequencer.wait.announced", seq_begin, seq_call, NULL, EBADF},
     {"sequencer", "sequencer.wait.announced", seq_begin, seq_call, seq_release, 0},
-    {"event", QUEUED, event_begin, event_call, NULL, EBADF},
-    {"event", RESOLVED, event_begin, event_call, event_release, 0},
-    {"event", "event.wait.acked", event_begin, event_call, event_release, 0},
+    {"event", "event.wait.counted", event_begin, event_call, NULL, EBADF},
+    {"event", "event.wait.announced", event_begin, event_call, NULL, EBADF},
+    {"event", "event.wait.announced", event_begin, event_call, event_release, 0},
+    {"event", "event.wait.ended", event_begin, event_call, event_release, 0},
     {"event, manual", "eventcount.wait.announced", manual_begin, event_call, NULL, EBADF},
     {"event, manual", "eventcount.wait.announced", manual_begin, event_call, event_release, 0},
     {"queue, empty", "queue.wait.announced", get_begin, get_call, NULL, EBADF},

@@ -151,6 +151,11 @@ static void words(const char *what, struct shmi_monitor *m)
     fprintf(stderr, "%s: queue lock %#x, wake word %#x, arrivals %llu\n", what, shmi_ld32(&m->w.queueLock->owner), shmi_ld32(&m->w.queueLock->wake),
             (unsigned long long)shmi_ld64(m->w.arrivals));
 }
+/* What the word of an eventcount is. */
+static void state(const char *what, struct shmi_eventcount *e)
+{
+    fprintf(stderr, "%s: state %#llx\n", what, (unsigned long long)shmi_eventcount_load(e));
+}
 
 int main(int argc, char **argv)
 {
@@ -171,8 +176,8 @@ int main(int argc, char **argv)
     if (sigtimedwait(&set, NULL, &timeout) < 0) {
         fprintf(stderr, "the child hangs\n");
         words("permits", &permits.impl->m);
-        words("token", &token.impl->m);
-        words("broad", &broad.impl->m);
+        state("token", &token.impl->count);
+        state("broad", &broad.impl->count);
         CHECK(kill(child, SIGKILL), 0);
         CHECK(waitpid(child, &status, 0), child);
         return 2;

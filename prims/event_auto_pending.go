@@ -1,0 +1,154 @@
+package prims
+
+import (
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/park"
+)
+
+// eventWatch is a wait for a token in which no goroutine blocks.
+type eventWatch struct {
+	*eventWait
+	notify func()
+	watch  *park.Watch // nil before the first look
+}
+
+// beginWatch counts such a wait. The call has entered, and leaves when the wait has ended.
+func (x *autoEvent) beginWatch(notify func()) *eventWatch {
+	return &eventWatch{eventWait: x.begin(), notify: notify}
+}
+
+// look takes a token if there is one. Otherwise notify is called when there may be one. It reports false, and does
+// neither, if the handle is being closed.
+func (w *eventWatch) look() (took, ok bool) {
+	if w.watch != nil && !w.watch.Over() {
+		if w.x.load().tokens() == 0 {
+			return false, true
+		}
+		w.watch.Leave()
+	}
+	for {
+		// The loop ends: each turn follows a change by another call.
+		if w.watch != nil {
+			w.slept = true
+		}
+		s, took := w.take()
+		if took {
+			return true, true
+		}
+		if w.x.queue.Closing() {
+			return false, false
+		}
+		if watch := w.x.queue.Watch(s.version(), w.watch, w.notify); watch != nil {
+			w.watch = watch
+			if s.tokens() > 0 {
+				time.AfterFunc(eventYield, w.notify)
+			}
+			return false, true
+		}
+	}
+}
+
+// stop ends the wait as giveUp does.
+func (w *eventWatch) stop(unless bool) (took bool) {
+	if w.watch != nil {
+		w.watch.Leave()
+	}
+	return w.giveUp(unless)
+}
+
+// async is WaitAsync.
+func (x *autoEvent) async() *Pending {
+	if x.claim() {
+		return resolved(nil)
+	}
+	if err := x.enter(); err != nil {
+		return resolved(err)
+	}
+	if x.shares().err != nil {
+		x.leave()
+		return resolved(x.corruptShares())
+	}
+	p := &Pending{op: x.op, done: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := eventPending{x.beginWatch(p.told)}
+	p.source = w
+	w.told(p)
+	return p
+}
+
+// eventPending is the wait of a Pending for a token.
+type eventPending struct{ *eventWatch }
+
+func (w eventPending) told(p *Pending) {
+	switch took, ok := w.look(); {
+	case took:
+		p.end(nil)
+	case ok:
+		return
+	case w.stop(true):
+		p.end(nil)
+	default:
+		p.end(w.x.closed())
+	}
+	w.x.leave()
+}
+
+func (w eventPending) cancel(p *Pending) bool {
+	defer w.x.leave()
+	if w.stop(true) {
+		p.end(nil)
+		return false
+	}
+	p.end(w.x.fail(shmsync.ErrCanceled, nil, "it was cancelled"))
+	return true
+}
+
+// watch begins a wait for WaitAny and the like. It takes a token when it is asked whether it is over.
+func (x *autoEvent) watch(notify func()) (watcher, error) {
+	if err := x.enter(); err != nil {
+		return nil, err
+	}
+	if x.shares().err != nil {
+		x.leave()
+		return nil, x.corruptShares()
+	}
+	w := &eventWatcher{eventWatch: x.beginWatch(notify)}
+	notify() // the first look
+	return w, nil
+}
+
+// eventWatcher is a watcher on the token of an auto-reset Event.
+type eventWatcher struct {
+	*eventWatch
+	done bool
+	err  error
+}
+
+func (w *eventWatcher) reached() (bool, error) {
+	if w.done {
+		return true, w.err
+	}
+	switch took, ok := w.look(); {
+	case took:
+		w.done = true
+	case ok:
+		return false, nil
+	default:
+		if w.done = true; !w.stop(true) {
+			w.err = w.x.closed()
+		}
+	}
+	w.x.leave()
+	return true, w.err
+}
+
+// leave ends a wait that takes nothing.
+func (w *eventWatcher) leave() {
+	if !w.done {
+		w.stop(false)
+		w.x.leave()
+	}
+}

@@ -1,0 +1,78 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// A call that changes nothing, because the last one has not been answered, is for the call that answers: that one sees what
+// was written before. If it does not, the call has changed something after all. Without a fence this fails within a
+// few hundred rounds.
+func TestCallThatChangesNothing(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the test has a data race")
+	}
+	auto, manual := newEvent(t, &prims.EventOptions{Mode: prims.EventAutoReset}), newEvent(t, nil)
+	w, err := prims.OpenSignalWaker(newArena(t, nil), "", &prims.SignalWakerOptions{Signals: 1})
+	require.NoError(t, err)
+	producer, executor := w.Gate(0), w.Gate(0)
+	for name, x := range map[string]struct {
+		call    func()
+		answers func() bool
+		owed    func() bool // an answer has to come
+	}{
+		"auto-reset Event": {auto.Set, auto.TryWait, auto.IsSet},
+		"Event":            {manual.Set, manual.Reset, manual.IsSet},
+		"Gate": {func() { producer.Schedule() }, func() bool {
+			if !executor.Begin() {
+				return false
+			}
+			executor.Finish()
+			return true
+		}, func() bool { return producer.State().Scheduled }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var data, seen struct {
+				value uint32
+				_     [124]byte
+			}
+			var begin, end atomic.Uint32
+			rounds := uint32(200_000)
+			if testing.Short() {
+				rounds /= 10
+			}
+			go func() {
+				for n := uint32(1); n <= rounds; n++ {
+					for begin.Load() != n {
+						runtime.Gosched()
+					}
+					if x.answers() {
+						seen.value = data.value
+					}
+					end.Store(n)
+				}
+			}()
+			for n := uint32(1); n <= rounds; n++ {
+				x.call()
+				begin.Store(n)
+				for range n % 64 {
+					_ = end.Load()
+				}
+				data.value = n
+				x.call()
+				for end.Load() != n {
+					runtime.Gosched()
+				}
+				require.True(t, seen.value == n || x.owed(), "round %d", n)
+			}
+		})
+	}
+}
