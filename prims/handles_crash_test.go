@@ -79,6 +79,8 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 		switch {
 		case kind == "future", kind == "event", kind == "barrier":
 			point = "eventcount.wait.announced"
+		case kind == "auto-reset event":
+			point = "event.wait.announced"
 		case strings.HasPrefix(kind, "sequencer"):
 			point = "sequencer.wait.announced"
 		case waitlessKinds[kind]:
@@ -128,6 +130,8 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 			points = []string{"future.set.decided", "future.end.before_wake"}
 		case "event":
 			points = []string{"event.turn.before_wake"}
+		case "auto-reset event":
+			points = []string{"event.set.before_wake"}
 		case "sequencer", "sequencer, with others", "sequencer, pending":
 			points = []string{"sequencer.count.before_wake"}
 		case "barrier":
@@ -158,7 +162,7 @@ func TestCloseWaitsForTheWakeAfterTheQueueLock(t *testing.T) {
 				require.NoError(t, err)
 				q, ok := prims.QueueLockOf(a, o.Offset)
 				if !ok {
-					require.True(t, waitlessKinds[kind] || kind == "cond" || kind == "future" || kind == "event" || kind == "barrier" || strings.HasPrefix(kind, "sequencer"), "it has no queue lock") // a Cond is not reached here
+					require.True(t, waitlessKinds[kind] || kind == "cond" || kind == "future" || kind == "event" || kind == "auto-reset event" || kind == "barrier" || strings.HasPrefix(kind, "sequencer"), "it has no queue lock") // a Cond is not reached here
 					return
 				}
 				closed := make(chan error, 1)
