@@ -16334,7 +16334,7 @@ SHMI_FN int shmi_event_set_and_wake(struct shmi_event *e)
     for (;;) {
         uint64_t waits, s = shmi_event_look(e, &waits), tokens = shmi_event_tokens(s);
         if (tokens > waits || tokens == SHMI_EVENT_TOKENS_MOST) {
-            shmi_full_fence(); /* see fence in prims/event_auto.go */
+            shmi_full_fence(); /* see prims/fence.go */
             if (shmi_event_load(e) == s)
                 return 0; /* it is set */
             continue;

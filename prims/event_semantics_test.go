@@ -258,16 +258,16 @@ func TestEventTokenOfTheDead(t *testing.T) {
 	}
 	for _, point := range []string{"event.wait.counted", "event.wait.announced", "event.wait.woken", "event.wait.ended", "event.wait.before_pass"} {
 		for _, next := range []bool{true, false} {
+			if point == "event.wait.before_pass" && !next {
+				continue // a wait passes nothing on if nobody else waits
+			}
 			t.Run(fmt.Sprintf("%s, next %v", point, next), func(t *testing.T) {
 				a := newArena(t, nil)
 				e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
 				require.NoError(t, err)
 				victim, x := sequencerActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+point)), sequencerActor(t, a, "x")
 				sets := 1
-				switch {
-				case point == "event.wait.before_pass" && !next:
-					t.Skip("there is nobody to pass it to")
-				case point == "event.wait.before_pass":
+				if point == "event.wait.before_pass" {
 					sets = 2
 				}
 				id := 0

@@ -3,8 +3,8 @@ package prims
 import "sync/atomic"
 
 // fence orders what this goroutine has written before what it reads from now on, for all processes. A call that finds that
-// it has nothing to change needs it, such as a Set of an Event that is set: whoever changes the word afterwards has to see
-// what was written before the call. The call makes a fence, and changes nothing if the word is still the same.
+// it has nothing to change needs it, such as a Set of an Event that is set: the process that changes the word afterwards has
+// to see all stores before the call. The call makes a fence, and changes nothing if the word is still the same.
 //
 //	Set                     a call that takes the token
 //	data: written           token: taken

@@ -337,13 +337,13 @@ func (m *RWMutex) queues() []*park.Queue {
 
 // end takes the words away from the fast paths, as Mutex.end does.
 func (m *RWMutex) end() {
-	m.left() // a reader that has left finds that the handle has ended
 	for _, q := range m.queues() {
 		q.Close()
 	}
 	takeWords(&m.writers.own, &m.writers.wake)
 	redirect(&m.shut, &closedGate)
 	redirect(&m.own, &closedReader)
+	m.left() // a reader that has left before that finds that the handle has ended
 }
 
 // Policy says what happens to m when its writer dies.
