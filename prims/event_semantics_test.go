@@ -266,10 +266,6 @@ func TestEventTokenOfTheDead(t *testing.T) {
 				e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
 				require.NoError(t, err)
 				victim, x := sequencerActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+point)), sequencerActor(t, a, "x")
-				sets := 1
-				if point == "event.wait.before_pass" {
-					sets = 2
-				}
 				id := 0
 				if next {
 					id = x.queues(t, a, e.Offset(), eventWait)
@@ -281,9 +277,10 @@ func TestEventTokenOfTheDead(t *testing.T) {
 					e.Set()
 				} else {
 					victim.queues(t, a, e.Offset(), eventWait)
-					for range sets {
-						e.Set()
+					if point == "event.wait.before_pass" {
+						e.AddToken() // before the victim wakes, so that it leaves a token behind
 					}
+					e.Set()
 					victim.proc.WaitSignal(t, syscall.SIGKILL)
 				}
 				if next {
