@@ -292,7 +292,8 @@ func TestWaitAnyEventSetterDies(t *testing.T) {
 	y.must(t, task{Op: "event.set", Name: "auto2"})
 	y.proc.Kill(t)
 	alone(t, a, 2)
-	require.Equal(t, 1, prims.Queued(a, auto.Offset()))
+	// The death makes it look: for a moment it is not parked.
+	eventually(t, "it goes on waiting", auto.String, func() bool { return prims.Queued(a, auto.Offset()) == 1 })
 	here.must(t, task{Op: "event.set", Name: "auto"})
 	require.Equal(t, "2", x.wait(t, id).Text)
 	require.False(t, auto.IsSet())

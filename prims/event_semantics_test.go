@@ -393,7 +393,7 @@ func TestEventSetterStopped(t *testing.T) {
 					setter.ok(t, id)
 				}
 				if name != "set" {
-					require.Equal(t, 1, prims.Queued(a, e.Offset()))
+					eventually(t, "the other goes on waiting", e.String, func() bool { return prims.Queued(a, e.Offset()) == 1 })
 					e.Set()
 					here.ok(t, ids[0])
 					here.ok(t, ids[1])
