@@ -8,14 +8,7 @@ static void at_point(const char *name);
 
 #include <sys/wait.h>
 
-#define CHECK(got, want)                                                                                     \
-    do {                                                                                                     \
-        long long got_ = (long long)(got), want_ = (long long)(want);                                       \
-        if (got_ != want_) {                                                                                 \
-            fprintf(stderr, "line %d: %s is %lld, not %lld: %s\n", __LINE__, #got, got_, want_, shmsync_error()); \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
+#include "check.h"
 
 static const char *point;
 static void (*act)(void);

@@ -6,14 +6,7 @@ static void at_point(const char *name);
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
-#define CHECK(got, want)                                                                                     \
-    do {                                                                                                     \
-        long long got_ = (long long)(got), want_ = (long long)(want);                                       \
-        if (got_ != want_) {                                                                                 \
-            fprintf(stderr, "line %d: %s is %lld, not %lld: %s\n", __LINE__, #got, got_, want_, shmsync_error()); \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
+#include "check.h"
 
 enum { RECORDS = 40 };
 static shmi_block records[RECORDS];

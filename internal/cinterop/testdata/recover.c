@@ -14,14 +14,7 @@ static void *reallocate(void *p, size_t n) { return memory == 0 || (memory > 0 &
 
 #include <sys/wait.h>
 
-#define CHECK(got, want)                                                                                     \
-    do {                                                                                                     \
-        long long got_ = (long long)(got), want_ = (long long)(want);                                       \
-        if (got_ != want_) {                                                                                 \
-            fprintf(stderr, "line %d: %s is %lld, not %lld: %s\n", __LINE__, #got, got_, want_, shmsync_error()); \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
+#include "check.h"
 
 static int points, die_at, counting; /* the points since counting was set */
 

@@ -6,14 +6,7 @@ static void at_point(const char *name);
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
-#define CHECK(got, want)                                                                                     \
-    do {                                                                                                     \
-        long long got_ = (long long)(got), want_ = (long long)(want);                                       \
-        if (got_ != want_) {                                                                                 \
-            fprintf(stderr, "line %d: %s is %lld, not %lld: %s\n", __LINE__, #got, got_, want_, shmsync_error()); \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
+#include "check.h"
 
 /* Participants that never were, so that they are gone. */
 enum { GONE = 1 << 11 | 9, OTHER = 1 << 11 | 10 };

@@ -18,14 +18,7 @@ static void note_free(void *p)
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
-#define CHECK(got, want)                                                                                            \
-    do {                                                                                                            \
-        long long got_ = (long long)(got), want_ = (long long)(want);                                              \
-        if (got_ != want_) {                                                                                        \
-            fprintf(stderr, "line %d: %s is %lld, not %lld: %s\n", __LINE__, #got, got_, want_, shmsync_error());   \
-            exit(1);                                                                                                \
-        }                                                                                                           \
-    } while (0)
+#include "check.h"
 
 enum { OTHER = 7 };
 static shmsync_semaphore *closing;

@@ -14,14 +14,7 @@ static long in_use(void)
 static long in_use(void) { return 0; } /* other C libraries do not tell */
 #endif
 
-#define CHECK(got, want)                                                                                            \
-    do {                                                                                                            \
-        long long got_ = (long long)(got), want_ = (long long)(want);                                              \
-        if (got_ != want_) {                                                                                        \
-            fprintf(stderr, "line %d: %s is %lld, not %lld: %s\n", __LINE__, #got, got_, want_, shmsync_error());   \
-            exit(1);                                                                                                \
-        }                                                                                                           \
-    } while (0)
+#include "check.h"
 
 /* A closed arena stays for SHMI_SPARES further closes, and so does a handle after that. */
 #define ROUNDS (2 * SHMI_SPARES + 20)
