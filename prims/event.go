@@ -122,7 +122,7 @@ func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) 
 			}
 		}
 	}
-	return 0, &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its mode is none"}
+	return 0, &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its mode is unknown"}
 }
 
 func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare bool) (*Event, error) {
