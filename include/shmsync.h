@@ -16688,7 +16688,7 @@ SHMI_FN int shmi_event_handle(shmsync_arena *a, const shmi_object *o, shmsync_ev
     uint32_t mode = (uint32_t)is;
     if (is < 0) {
         shmi_close_object(a, o->off);
-        return shmi_fail(EPROTO, "event.open", shmi_called(o), "its mode is none");
+        return shmi_fail(EPROTO, "event.open", shmi_called(o), "its mode is unknown");
     }
     return SHMI_HAND_OUT(out, struct shmi_event *, shmi_share(a, o, shmi_event_new, &mode));
 }
