@@ -82,7 +82,7 @@
 /* The version of the arena layout that this header was made for. An open of an arena with another layout version
  * fails with EPROTONOSUPPORT. */
 #ifndef SHMSYNC_LAYOUT_VERSION
-#define SHMSYNC_LAYOUT_VERSION 5 /* as arena.LayoutVersion of the Go side */
+#define SHMSYNC_LAYOUT_VERSION 6 /* as arena.LayoutVersion of the Go side */
 #endif
 
 /* Tells the implementation which layout version, and which size of a pointer, the program that includes the header
@@ -3462,10 +3462,18 @@ SHMI_FN int shmi_covers(shmi_participant_id n, shmi_participant_id o)
     return o != 0 && shmi_id_slot(o) == shmi_id_slot(n) && shmi_id_gen(o) <= shmi_id_gen(n);
 }
 
+/* Parts of the state of a slot and of its capabilities: docs/abi.md. */
+enum { SHMI_heldByte = 1 << 21, SHMI_capsBits = 14 };
 SHMI_FN uint32_t shmi_slot_phase(uint32_t w) { return w & 7; }
 SHMI_FN uint32_t shmi_slot_gen(uint32_t w) { return w >> 3 & SHMI_maxGeneration; }
 SHMI_FN uint32_t shmi_slot_word(uint32_t phase, uint32_t gen) { return phase | gen << 3; }
-SHMI_FN uint32_t shmi_slot_with(uint32_t w, uint32_t phase) { return shmi_slot_word(phase, shmi_slot_gen(w)); }
+/* Whether the participant holds the byte lock of the slot for as long as its process exists. */
+SHMI_FN int shmi_slot_has_byte(uint32_t w) { return (w & SHMI_heldByte) != 0; }
+/* The word of the same participant in another phase. */
+SHMI_FN uint32_t shmi_slot_with(uint32_t w, uint32_t phase)
+{
+    return shmi_slot_word(phase, shmi_slot_gen(w)) | (phase != SHMI_phaseFree ? w & SHMI_heldByte : 0);
+}
 SHMI_FN int shmi_slot_present(uint32_t w)
 {
     uint32_t p = shmi_slot_phase(w);
@@ -3488,7 +3496,29 @@ SHMI_FN int shmi_cas_slot(const shmsync_arena *a, uint32_t i, uint32_t from, uin
 {
     return shmi_cas32(shmi_slot32(a, i, SHMI_slotState), from, to);
 }
-SHMI_FN uint32_t shmi_slot_caps(const shmsync_arena *a, uint32_t i) { return shmi_ld32(shmi_slot32(a, i, SHMI_slotCaps)); }
+/* The capabilities of the participant in slot i. The word has those of another participant if its generation is not
+ * that of the slot. */
+SHMI_FN uint32_t shmi_slot_caps(const shmsync_arena *a, uint32_t i)
+{
+    uint32_t c = shmi_ld32(shmi_slot32(a, i, SHMI_slotCaps));
+    return c >> SHMI_capsBits == shmi_slot_gen(shmi_slot_state(a, i)) ? c & ((UINT32_C(1) << SHMI_capsBits) - 1) : 0;
+}
+/* The word of the slot of this participant in a phase. */
+SHMI_FN uint32_t shmi_own_slot_word(const shmsync_arena *a, uint32_t phase, uint32_t gen)
+{
+    return shmi_slot_word(phase, gen) | ((a->caps & SHMI_capOFD) != 0 ? (uint32_t)SHMI_heldByte : 0);
+}
+/* Writes the capabilities of this participant into its slot, which is in state w. 0: the slot was taken away. */
+SHMI_FN int shmi_publish_caps(const shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint32_t *word = shmi_slot32(a, i, SHMI_slotCaps), was;
+    do {
+        was = shmi_ld32(word);
+        if (shmi_slot_state(a, i) != w)
+            return 0;
+    } while (!shmi_cas32(word, was, a->caps | shmi_slot_gen(w) << SHMI_capsBits));
+    return 1;
+}
 SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned word)
 {
     return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);
@@ -7291,21 +7321,12 @@ SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
 #define SHMI_ASK_WAITER INT64_C(1000000)
 #define SHMI_LOOK_FIRST INT64_C(30000)
 
-/* Whether nobody holds the byte lock of slot i any more; not for one that never had it. */
-SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
+/* Whether nobody holds the byte lock of slot i, in state w, any more; not for a participant that never had it. */
+SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t caps;
     int fds[2], k;
-    if (a->lock_fd < 0 || i == a->my_slot)
+    if (a->lock_fd < 0 || i == a->my_slot || !shmi_slot_has_byte(w))
         return 0;
-    caps = shmi_slot_caps(a, i);
-    if ((caps & SHMI_capOFD) == 0) {
-        /* A slot without any capability belongs to a joiner without a byte lock. Or its reaper died after it wiped
-         * the slot and before it freed it. */
-        uint32_t p = shmi_slot_phase(shmi_slot_state(a, i));
-        if (caps != 0 || (p != SHMI_phaseLeaving && p != SHMI_phaseDead))
-            return 0;
-    }
     /* A descriptor that was closed by mistake elsewhere in this program may name another
      * file by now, whose bytes nobody has locked. */
     fds[0] = a->lock_fd;
@@ -7336,7 +7357,7 @@ SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
         return shmi_slot_state(a, i) == w;
     if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0)
         return 0;
-    return shmi_byte_free(a, i) && shmi_slot_state(a, i) == w;
+    return shmi_byte_free(a, i, w) && shmi_slot_state(a, i) == w;
 }
 /* slotGone says of whom a process has found that it is gone: see foundGone in internal/arenakernel/gone.go. */
 SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
@@ -7352,15 +7373,15 @@ SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
     uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), mark = shmi_gone_mark(a, i, w), before = shmi_ld32(word);
     if (a->lock_fd < 0)
         return 1;
-    if (!shmi_byte_free(a, i))
-        return (shmi_slot_caps(a, i) & SHMI_capOFD) == 0;
+    if (!shmi_byte_free(a, i, w))
+        return !shmi_slot_has_byte(w);
     return shmi_slot_state(a, i) == w && (before == mark || shmi_cas32(word, before, mark));
 }
 /* As shmi_seen_dead, for a survey. A survey also asks for the byte locks of participants that the kernel would
  * mark, because in a copied file the kernel marks no participant. */
 SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i)) && shmi_slot_state(a, i) == w));
+    return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w)) && shmi_slot_state(a, i) == w));
 }
 
 /* Whether the process that is dead in slot i has ended, so that its byte lock is free. The kernel frees the lock
@@ -7368,14 +7389,13 @@ SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
  * marked, which is a weaker proof. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
-    uint32_t caps;
-    if (shmi_byte_free(a, i))
+    uint32_t w = shmi_slot_state(a, i);
+    if (shmi_byte_free(a, i, w))
         return 1;
-    caps = shmi_slot_caps(a, i);
-    if (a->lock_fd >= 0 && (caps & SHMI_capOFD) != 0)
+    if (a->lock_fd >= 0 && shmi_slot_has_byte(w))
         return 0;
     /* A joiner without a byte lock that died before it was live: the kernel will never mark its alive words. */
-    if ((caps & (SHMI_capOFD | SHMI_capRobust)) == 0 && shmi_slot_phase(shmi_slot_state(a, i)) == SHMI_phaseDead)
+    if (!shmi_slot_has_byte(w) && (shmi_slot_caps(a, i) & SHMI_capRobust) == 0 && shmi_slot_phase(w) == SHMI_phaseDead)
         return 1;
     return shmi_marked_by_kernel(a, i, 1);
 }
@@ -7595,7 +7615,7 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
         return 1;
-    return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_found_gone(a, i, w) || shmi_byte_free(a, i) || shmi_threads_ended(a, i, w);
+    return a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w) || shmi_threads_ended(a, i, w);
 }
 
 /* Leaves the rest of the reap in slot i for later. The watcher goes on with it. */
@@ -7625,7 +7645,7 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
-    int blind = shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0, marked;
+    int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w), marked;
     SHMSYNC_CRASHPOINT("arena.reap.seen");
     shmi_begin_act(a, &act, shmi_id_in(i, w)); /* none for a joiner, which has the byte lock of the slot */
     /* Once more, now that no participant can get the ID: another one may have got it before. */
@@ -8413,7 +8433,6 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
     if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a reaper that is late must not take the next participant's away */
         shmi_full_fence();
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
-    shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseFree));
@@ -9763,7 +9782,7 @@ SHMI_FN void shmi_prompt_thread(void)
 /* The helper thread's part of joining. */
 SHMI_FN int shmi_become_live(shmsync_arena *a)
 {
-    uint32_t i = a->my_slot, joining = shmi_slot_word(SHMI_phaseJoining, shmi_id_gen(a->self));
+    uint32_t i = a->my_slot, joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self));
     uint32_t tid = (uint32_t)syscall(SYS_gettid);
     unsigned k;
     if (shmi_have.robust && shmi_robust_register(a))
@@ -9773,8 +9792,9 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
         return shmi_fail(ENOTSUP, "arena.open", a->label, "neither robust lists nor byte locks work here, so nobody could tell this process's death");
     if (shmi_have.waitv)
         a->caps |= SHMI_capWaitV;
+    if (!shmi_publish_caps(a, i, joining))
+        return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
     shmi_st32(shmi_slot32(a, i, SHMI_slotTID), tid);
-    shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), a->caps);
     for (k = 0; k < SHMI_aliveWords; k++)
         /* FUTEX_WAITERS always: without it the kernel marks but does not wake. */
         shmi_st32(shmi_alive_word(a, i, k), (tid & SHMI_TID_MASK) | SHMI_WAITERS);
@@ -9883,7 +9903,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
-        if (shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 && shmi_notice_left_of_joiner(a, i, w) == 0) {
+        if (shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && shmi_notice_left_of_joiner(a, i, w) == 0) {
             shmi_reap(a, i, w);
             if (shmi_slot_state(a, i) != w)
                 return 0;
@@ -10502,12 +10522,9 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
 /* Makes slot i, free or dead in state w, joining with a generation of the window raw. */
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
-    uint32_t *caps = shmi_slot32(a, i, SHMI_slotCaps), joining = shmi_slot_word(SHMI_phaseJoining, next);
+    uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, next);
     uint32_t *reclaimed = shmi_slot32(a, i, SHMI_slotReclaimed);
     int enters = shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1;
-    if (a->lock_fd >= 0)
-        /* A peer that examines a joining slot reads here whether to ask for its byte. */
-        shmi_st32(caps, a->caps);
     /* All participants before the first one of a window are reaped, and their generations say nothing about those
      * of this window. The swap fails if other participants have entered the window since w was read. */
     if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
@@ -10522,7 +10539,8 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
         shmi_cas_slot(a, i, joining, w);
         return 0;
     }
-    shmi_st32(caps, a->caps);
+    if (!shmi_publish_caps(a, i, joining))
+        return 0;
     shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now()); /* watchers tell two joiners of one generation apart */
     if (shmi_slot_phase(w) == SHMI_phaseFree) /* else the words describe the dead participant, until its death is recorded */
         shmi_describe_nobody(a, i);
@@ -10536,28 +10554,25 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper), next;
     uint64_t raw;
-    int had_byte = (shmi_slot_caps(a, i) & SHMI_capOFD) != 0;
     shmi_participant_id u;
     int64_t end;
     next = shmi_next_generation(a, i, w, 1, &raw);
     if (next == 0)
         return 0;
     if (shmi_slot_present(w)) {
-        if ((a->lock_fd < 0 || !had_byte) && !shmi_seen_dead(a, i, w))
+        if ((a->lock_fd < 0 || !shmi_slot_has_byte(w)) && !shmi_seen_dead(a, i, w))
             return 0; /* alive, as far as anybody can tell */
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
     /* Its system calls may still write, and only its ID tells that. A participant without either capability never
      * became live, so it has made no such call. */
-    if ((shmi_slot_caps(a, i) & (SHMI_capOFD | SHMI_capRobust)) != 0 && !shmi_ended(a, i))
+    if ((shmi_slot_has_byte(w) || (shmi_slot_caps(a, i) & SHMI_capRobust) != 0) && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
     if (shmi_current(a, u) || !shmi_cas32(reaper, u, shmi_make_participant_id(i, next)))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.reaper");
-    if (a->lock_fd < 0)
-        shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0); /* not those of the dead: a survey would believe us dead without a byte */
     if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
@@ -10565,12 +10580,12 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) { /* the slot goes back as it was: the reaper may record the death after that, and it has one record */
-            shmi_cas_slot(a, i, shmi_slot_word(SHMI_phaseJoining, next), w);
+            shmi_cas_slot(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), w);
             return 0;
         }
         shmi_nap(1000000);
     }
-    shmi_record_deaths(a, i, shmi_slot_word(SHMI_phaseJoining, next), shmi_slot_gen(w));
+    shmi_record_deaths(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), shmi_slot_gen(w));
     shmi_describe_self(a, i, next, "", 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
@@ -10737,7 +10752,7 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
     shmi_reclaim_memory(a, a->self);
     if (shmi_ld32(shmi_slot32(a, mine, SHMI_slotReclaimed)) != g)
         return 0;
-    shmi_free_slot(a, mine, shmi_slot_word(SHMI_phaseJoining, g), 0);
+    shmi_free_slot(a, mine, shmi_own_slot_word(a, SHMI_phaseJoining, g), 0);
     SHMSYNC_CRASHPOINT("arena.renew.stepped_back");
     shmi_unlock_slot(a, mine);
     a->my_slot = 0;
@@ -10840,7 +10855,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_start_watcher(a);
     if (err != 0) {
-        uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_id_gen(name));
+        uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(name));
         shmi_describe_nobody(a, a->my_slot);
         shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
         shmi_drop_lock(a);
@@ -11491,7 +11506,7 @@ SHMI_FN void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, 
 
 SHMI_FN void shmi_leave(shmsync_arena *a)
 {
-    uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
+    uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
     int unknown;
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());

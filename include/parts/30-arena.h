@@ -379,10 +379,18 @@ SHMI_FN int shmi_covers(shmi_participant_id n, shmi_participant_id o)
     return o != 0 && shmi_id_slot(o) == shmi_id_slot(n) && shmi_id_gen(o) <= shmi_id_gen(n);
 }
 
+/* Parts of the state of a slot and of its capabilities: docs/abi.md. */
+enum { SHMI_heldByte = 1 << 21, SHMI_capsBits = 14 };
 SHMI_FN uint32_t shmi_slot_phase(uint32_t w) { return w & 7; }
 SHMI_FN uint32_t shmi_slot_gen(uint32_t w) { return w >> 3 & SHMI_maxGeneration; }
 SHMI_FN uint32_t shmi_slot_word(uint32_t phase, uint32_t gen) { return phase | gen << 3; }
-SHMI_FN uint32_t shmi_slot_with(uint32_t w, uint32_t phase) { return shmi_slot_word(phase, shmi_slot_gen(w)); }
+/* Whether the participant holds the byte lock of the slot for as long as its process exists. */
+SHMI_FN int shmi_slot_has_byte(uint32_t w) { return (w & SHMI_heldByte) != 0; }
+/* The word of the same participant in another phase. */
+SHMI_FN uint32_t shmi_slot_with(uint32_t w, uint32_t phase)
+{
+    return shmi_slot_word(phase, shmi_slot_gen(w)) | (phase != SHMI_phaseFree ? w & SHMI_heldByte : 0);
+}
 SHMI_FN int shmi_slot_present(uint32_t w)
 {
     uint32_t p = shmi_slot_phase(w);
@@ -405,7 +413,29 @@ SHMI_FN int shmi_cas_slot(const shmsync_arena *a, uint32_t i, uint32_t from, uin
 {
     return shmi_cas32(shmi_slot32(a, i, SHMI_slotState), from, to);
 }
-SHMI_FN uint32_t shmi_slot_caps(const shmsync_arena *a, uint32_t i) { return shmi_ld32(shmi_slot32(a, i, SHMI_slotCaps)); }
+/* The capabilities of the participant in slot i. The word has those of another participant if its generation is not
+ * that of the slot. */
+SHMI_FN uint32_t shmi_slot_caps(const shmsync_arena *a, uint32_t i)
+{
+    uint32_t c = shmi_ld32(shmi_slot32(a, i, SHMI_slotCaps));
+    return c >> SHMI_capsBits == shmi_slot_gen(shmi_slot_state(a, i)) ? c & ((UINT32_C(1) << SHMI_capsBits) - 1) : 0;
+}
+/* The word of the slot of this participant in a phase. */
+SHMI_FN uint32_t shmi_own_slot_word(const shmsync_arena *a, uint32_t phase, uint32_t gen)
+{
+    return shmi_slot_word(phase, gen) | ((a->caps & SHMI_capOFD) != 0 ? (uint32_t)SHMI_heldByte : 0);
+}
+/* Writes the capabilities of this participant into its slot, which is in state w. 0: the slot was taken away. */
+SHMI_FN int shmi_publish_caps(const shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    uint32_t *word = shmi_slot32(a, i, SHMI_slotCaps), was;
+    do {
+        was = shmi_ld32(word);
+        if (shmi_slot_state(a, i) != w)
+            return 0;
+    } while (!shmi_cas32(word, was, a->caps | shmi_slot_gen(w) << SHMI_capsBits));
+    return 1;
+}
 SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned word)
 {
     return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);

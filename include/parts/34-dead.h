@@ -8,21 +8,12 @@
 #define SHMI_ASK_WAITER INT64_C(1000000)
 #define SHMI_LOOK_FIRST INT64_C(30000)
 
-/* Whether nobody holds the byte lock of slot i any more; not for one that never had it. */
-SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i)
+/* Whether nobody holds the byte lock of slot i, in state w, any more; not for a participant that never had it. */
+SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t caps;
     int fds[2], k;
-    if (a->lock_fd < 0 || i == a->my_slot)
+    if (a->lock_fd < 0 || i == a->my_slot || !shmi_slot_has_byte(w))
         return 0;
-    caps = shmi_slot_caps(a, i);
-    if ((caps & SHMI_capOFD) == 0) {
-        /* A slot without any capability belongs to a joiner without a byte lock. Or its reaper died after it wiped
-         * the slot and before it freed it. */
-        uint32_t p = shmi_slot_phase(shmi_slot_state(a, i));
-        if (caps != 0 || (p != SHMI_phaseLeaving && p != SHMI_phaseDead))
-            return 0;
-    }
     /* A descriptor that was closed by mistake elsewhere in this program may name another
      * file by now, whose bytes nobody has locked. */
     fds[0] = a->lock_fd;
@@ -53,7 +44,7 @@ SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
         return shmi_slot_state(a, i) == w;
     if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0)
         return 0;
-    return shmi_byte_free(a, i) && shmi_slot_state(a, i) == w;
+    return shmi_byte_free(a, i, w) && shmi_slot_state(a, i) == w;
 }
 /* slotGone says of whom a process has found that it is gone: see foundGone in internal/arenakernel/gone.go. */
 SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
@@ -69,15 +60,15 @@ SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
     uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), mark = shmi_gone_mark(a, i, w), before = shmi_ld32(word);
     if (a->lock_fd < 0)
         return 1;
-    if (!shmi_byte_free(a, i))
-        return (shmi_slot_caps(a, i) & SHMI_capOFD) == 0;
+    if (!shmi_byte_free(a, i, w))
+        return !shmi_slot_has_byte(w);
     return shmi_slot_state(a, i) == w && (before == mark || shmi_cas32(word, before, mark));
 }
 /* As shmi_seen_dead, for a survey. A survey also asks for the byte locks of participants that the kernel would
  * mark, because in a copied file the kernel marks no participant. */
 SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i)) && shmi_slot_state(a, i) == w));
+    return shmi_slot_present(w) && (shmi_seen_dead(a, i, w) || ((shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w)) && shmi_slot_state(a, i) == w));
 }
 
 /* Whether the process that is dead in slot i has ended, so that its byte lock is free. The kernel frees the lock
@@ -85,14 +76,13 @@ SHMI_FN int shmi_survey_dead(shmsync_arena *a, uint32_t i, uint32_t w)
  * marked, which is a weaker proof. */
 SHMI_FN int shmi_ended(shmsync_arena *a, uint32_t i)
 {
-    uint32_t caps;
-    if (shmi_byte_free(a, i))
+    uint32_t w = shmi_slot_state(a, i);
+    if (shmi_byte_free(a, i, w))
         return 1;
-    caps = shmi_slot_caps(a, i);
-    if (a->lock_fd >= 0 && (caps & SHMI_capOFD) != 0)
+    if (a->lock_fd >= 0 && shmi_slot_has_byte(w))
         return 0;
     /* A joiner without a byte lock that died before it was live: the kernel will never mark its alive words. */
-    if ((caps & (SHMI_capOFD | SHMI_capRobust)) == 0 && shmi_slot_phase(shmi_slot_state(a, i)) == SHMI_phaseDead)
+    if (!shmi_slot_has_byte(w) && (shmi_slot_caps(a, i) & SHMI_capRobust) == 0 && shmi_slot_phase(w) == SHMI_phaseDead)
         return 1;
     return shmi_marked_by_kernel(a, i, 1);
 }
@@ -312,7 +302,7 @@ SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
         return 1;
-    return a->lock_fd < 0 || (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 || shmi_found_gone(a, i, w) || shmi_byte_free(a, i) || shmi_threads_ended(a, i, w);
+    return a->lock_fd < 0 || !shmi_slot_has_byte(w) || shmi_found_gone(a, i, w) || shmi_byte_free(a, i, w) || shmi_threads_ended(a, i, w);
 }
 
 /* Leaves the rest of the reap in slot i for later. The watcher goes on with it. */
@@ -342,7 +332,7 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
-    int blind = shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0, marked;
+    int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w), marked;
     SHMSYNC_CRASHPOINT("arena.reap.seen");
     shmi_begin_act(a, &act, shmi_id_in(i, w)); /* none for a joiner, which has the byte lock of the slot */
     /* Once more, now that no participant can get the ID: another one may have got it before. */

@@ -235,7 +235,6 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
     if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a reaper that is late must not take the next participant's away */
         shmi_full_fence();
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
-    shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), 0);
     shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseFree));

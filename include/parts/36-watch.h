@@ -84,7 +84,7 @@ SHMI_FN void shmi_prompt_thread(void)
 /* The helper thread's part of joining. */
 SHMI_FN int shmi_become_live(shmsync_arena *a)
 {
-    uint32_t i = a->my_slot, joining = shmi_slot_word(SHMI_phaseJoining, shmi_id_gen(a->self));
+    uint32_t i = a->my_slot, joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self));
     uint32_t tid = (uint32_t)syscall(SYS_gettid);
     unsigned k;
     if (shmi_have.robust && shmi_robust_register(a))
@@ -94,8 +94,9 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
         return shmi_fail(ENOTSUP, "arena.open", a->label, "neither robust lists nor byte locks work here, so nobody could tell this process's death");
     if (shmi_have.waitv)
         a->caps |= SHMI_capWaitV;
+    if (!shmi_publish_caps(a, i, joining))
+        return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
     shmi_st32(shmi_slot32(a, i, SHMI_slotTID), tid);
-    shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), a->caps);
     for (k = 0; k < SHMI_aliveWords; k++)
         /* FUTEX_WAITERS always: without it the kernel marks but does not wake. */
         shmi_st32(shmi_alive_word(a, i, k), (tid & SHMI_TID_MASK) | SHMI_WAITERS);
@@ -204,7 +205,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
             SHMI_TURN_IN(SHMI_POLL_MOST);
         else if (!robust)
             SHMI_WITHIN(SHMI_POLL_MOST);
-        if (shmi_slot_phase(w) == SHMI_phaseJoining && (shmi_slot_caps(a, i) & SHMI_capOFD) == 0 && shmi_notice_left_of_joiner(a, i, w) == 0) {
+        if (shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w) && shmi_notice_left_of_joiner(a, i, w) == 0) {
             shmi_reap(a, i, w);
             if (shmi_slot_state(a, i) != w)
                 return 0;

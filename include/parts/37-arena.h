@@ -419,12 +419,9 @@ SHMI_FN void shmi_unlock_slot(shmsync_arena *a, uint32_t i)
 /* Makes slot i, free or dead in state w, joining with a generation of the window raw. */
 SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t next, uint64_t raw)
 {
-    uint32_t *caps = shmi_slot32(a, i, SHMI_slotCaps), joining = shmi_slot_word(SHMI_phaseJoining, next);
+    uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, next);
     uint32_t *reclaimed = shmi_slot32(a, i, SHMI_slotReclaimed);
     int enters = shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1;
-    if (a->lock_fd >= 0)
-        /* A peer that examines a joining slot reads here whether to ask for its byte. */
-        shmi_st32(caps, a->caps);
     /* All participants before the first one of a window are reaped, and their generations say nothing about those
      * of this window. The swap fails if other participants have entered the window since w was read. */
     if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
@@ -439,7 +436,8 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
         shmi_cas_slot(a, i, joining, w);
         return 0;
     }
-    shmi_st32(caps, a->caps);
+    if (!shmi_publish_caps(a, i, joining))
+        return 0;
     shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now()); /* watchers tell two joiners of one generation apart */
     if (shmi_slot_phase(w) == SHMI_phaseFree) /* else the words describe the dead participant, until its death is recorded */
         shmi_describe_nobody(a, i);
@@ -453,28 +451,25 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     uint32_t *reaper = shmi_slot32(a, i, SHMI_slotReaper), next;
     uint64_t raw;
-    int had_byte = (shmi_slot_caps(a, i) & SHMI_capOFD) != 0;
     shmi_participant_id u;
     int64_t end;
     next = shmi_next_generation(a, i, w, 1, &raw);
     if (next == 0)
         return 0;
     if (shmi_slot_present(w)) {
-        if ((a->lock_fd < 0 || !had_byte) && !shmi_seen_dead(a, i, w))
+        if ((a->lock_fd < 0 || !shmi_slot_has_byte(w)) && !shmi_seen_dead(a, i, w))
             return 0; /* alive, as far as anybody can tell */
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
     /* Its system calls may still write, and only its ID tells that. A participant without either capability never
      * became live, so it has made no such call. */
-    if ((shmi_slot_caps(a, i) & (SHMI_capOFD | SHMI_capRobust)) != 0 && !shmi_ended(a, i))
+    if ((shmi_slot_has_byte(w) || (shmi_slot_caps(a, i) & SHMI_capRobust) != 0) && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
     if (shmi_current(a, u) || !shmi_cas32(reaper, u, shmi_make_participant_id(i, next)))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.reaper");
-    if (a->lock_fd < 0)
-        shmi_st32(shmi_slot32(a, i, SHMI_slotCaps), 0); /* not those of the dead: a survey would believe us dead without a byte */
     if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
@@ -482,12 +477,12 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) { /* the slot goes back as it was: the reaper may record the death after that, and it has one record */
-            shmi_cas_slot(a, i, shmi_slot_word(SHMI_phaseJoining, next), w);
+            shmi_cas_slot(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), w);
             return 0;
         }
         shmi_nap(1000000);
     }
-    shmi_record_deaths(a, i, shmi_slot_word(SHMI_phaseJoining, next), shmi_slot_gen(w));
+    shmi_record_deaths(a, i, shmi_own_slot_word(a, SHMI_phaseJoining, next), shmi_slot_gen(w));
     shmi_describe_self(a, i, next, "", 0);
     SHMSYNC_CRASHPOINT("arena.inherit.recorded");
     shmi_ring_told(a);
@@ -654,7 +649,7 @@ SHMI_FN int shmi_step_back(shmsync_arena *a)
     shmi_reclaim_memory(a, a->self);
     if (shmi_ld32(shmi_slot32(a, mine, SHMI_slotReclaimed)) != g)
         return 0;
-    shmi_free_slot(a, mine, shmi_slot_word(SHMI_phaseJoining, g), 0);
+    shmi_free_slot(a, mine, shmi_own_slot_word(a, SHMI_phaseJoining, g), 0);
     SHMSYNC_CRASHPOINT("arena.renew.stepped_back");
     shmi_unlock_slot(a, mine);
     a->my_slot = 0;
@@ -757,7 +752,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_start_watcher(a);
     if (err != 0) {
-        uint32_t joining = shmi_slot_word(SHMI_phaseJoining, shmi_id_gen(name));
+        uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(name));
         shmi_describe_nobody(a, a->my_slot);
         shmi_cas_slot(a, a->my_slot, joining, shmi_slot_with(joining, SHMI_phaseFree));
         shmi_drop_lock(a);
@@ -1408,7 +1403,7 @@ SHMI_FN void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, 
 
 SHMI_FN void shmi_leave(shmsync_arena *a)
 {
-    uint32_t i = a->my_slot, live = shmi_slot_word(SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
+    uint32_t i = a->my_slot, live = shmi_own_slot_word(a, SHMI_phaseLive, shmi_id_gen(a->self)), leaving = shmi_slot_with(live, SHMI_phaseLeaving), k;
     shmi_concern concern;
     int unknown;
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());

@@ -235,7 +235,7 @@ func requireValues(t *testing.T, heading string, want map[string]uint64) {
 func TestABIBits(t *testing.T) {
 	all := ^uint64(0)
 	for section, want := range map[string]map[string]uint64{
-		"Bits of a slot's state": {"phase": uint64(makeSlotWord(7, 0)), "generation": uint64(makeSlotWord(0, maxGeneration))},
+		"Bits of a slot's state": {"phase": uint64(makeSlotWord(7, 0)), "generation": uint64(makeSlotWord(0, maxGeneration)), "byte": uint64(heldByte)},
 		"Windows of generations": {
 			"first": uint64(makeWindow(maxGeneration, 0, 0)), "last": uint64(makeWindow(0, maxGeneration, 0)), "number": uint64(makeWindow(0, 0, 1<<28-1)),
 		},

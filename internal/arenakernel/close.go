@@ -122,7 +122,7 @@ func (a *Arena) leave() error {
 	if a.killed.Load() {
 		return a.leaveKilled()
 	}
-	i, live := a.mySlot, makeSlotWord(phaseLive, a.self.Generation())
+	i, live := a.mySlot, a.ownWord(phaseLive, a.self.Generation())
 	leaving := live.with(phaseLeaving)
 	a.u64(a.slot(i) + slotDied).Store(uint64(time.Now().UnixNano()))
 	a.casSlot(i, live, leaving)

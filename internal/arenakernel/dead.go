@@ -89,7 +89,10 @@ func (a *Arena) AliveWord(n ParticipantID) (word *uint32, alive uint32, ok bool)
 	return wordPtr(w), w.Load(), true
 }
 
-func (a *Arena) slotCaps(i int) uint32 { return a.u32(a.slot(i) + slotCaps).Load() }
+// slotCaps is the capabilities of the participant in slot i.
+func (a *Arena) slotCaps(i int) uint32 {
+	return capsOf(a.u32(a.slot(i)+slotCaps).Load(), a.slotState(i))
+}
 
 // seenDead reports whether the participant in slot i, in state w, is dead and not yet marked as
 // dead.
@@ -110,13 +113,13 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 	if w.phase() == phaseLive && a.slotCaps(i)&capRobust != 0 {
 		return false
 	}
-	return a.byteFree(i) && a.slotState(i) == w
+	return a.byteFree(i, w) && a.slotState(i) == w
 }
 
 // surveyDead is seenDead for a survey. It also asks for the byte locks of participants that the
 // kernel would mark: in a copied file, or after a loss of power, the kernel has marked no word.
 func (a *Arena) surveyDead(i int, w slotWord) bool {
-	return w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i)) && a.slotState(i) == w)
+	return w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i, w)) && a.slotState(i) == w)
 }
 
 // foundDead is surveyDead, at most once in askEvery. It finds a dead participant whose robust
@@ -130,18 +133,10 @@ func (a *Arena) foundDead(i int, w slotWord) bool {
 // that the kernel marks at its death, in nanoseconds.
 const askEvery = 1e9
 
-// byteFree reports whether the byte lock of slot i is free. It is false for a participant
-// that never had it.
-func (a *Arena) byteFree(i int) bool {
-	if a.lock == nil || i == a.mySlot {
+// byteFree reports whether the byte lock of slot i, in state w, is free. It is false for a participant that never had it.
+func (a *Arena) byteFree(i int, w slotWord) bool {
+	if a.lock == nil || i == a.mySlot || !w.hasByte() {
 		return false
-	}
-	if caps := a.slotCaps(i); caps&capOFD == 0 {
-		// No capabilities at all means a joiner without a byte lock, or a slot that its reaper
-		// had wiped and not yet freed when the reaper died.
-		if p := a.slotState(i).phase(); caps != 0 || p != phaseLeaving && p != phaseDead {
-			return false
-		}
 	}
 	// If other code of this program closed a descriptor by mistake, the number may name another
 	// file by now, in which no process has locked the byte. So two descriptors are asked.
@@ -156,16 +151,16 @@ func (a *Arena) byteFree(i int) bool {
 // ended reports whether the kernel has finished writing for the process in slot i, including the
 // slot's alive words.
 func (a *Arena) ended(i int) bool {
-	if a.byteFree(i) {
+	w := a.slotState(i)
+	if a.byteFree(i, w) {
 		return true
 	}
-	caps := a.slotCaps(i)
-	if a.lock != nil && caps&capOFD != 0 {
+	if a.lock != nil && w.hasByte() {
 		return false
 	}
 	// A joiner without a byte lock that died before it was live has made no system call that writes to the arena, and
 	// its ID is in no alive word. The kernel will never mark these words.
-	if caps&(capOFD|capRobust) == 0 && a.slotState(i).phase() == phaseDead {
+	if !w.hasByte() && a.slotCaps(i)&capRobust == 0 && w.phase() == phaseDead {
 		return true
 	}
 	for k := range aliveWords {
@@ -185,7 +180,7 @@ func (a *Arena) mark(i int, w slotWord) bool {
 	defer a.beginAct(participantIn(i, w)).end()
 	// Look once more, now that no participant can get the ID: another participant may have got it
 	// between the first look and the mark.
-	if blind := w.phase() == phaseJoining && a.slotCaps(i)&capOFD == 0; !blind && !a.surveyDead(i, w) {
+	if blind := w.phase() == phaseJoining && !w.hasByte(); !blind && !a.surveyDead(i, w) {
 		return false
 	}
 	return a.declareDead(i, w)
@@ -225,5 +220,5 @@ func (a *Arena) fenceDying(i int, w slotWord) bool {
 	// A thread without memory executes no store. The kernel drops the byte lock after it has
 	// freed the memory, which takes 30 ms for each GiB. Without a byte lock there is no better
 	// sign than the mark.
-	return a.lock == nil || a.slotCaps(i)&capOFD == 0 || a.foundGone(i, w) || a.byteFree(i) || a.detached(i, w)
+	return a.lock == nil || !w.hasByte() || a.foundGone(i, w) || a.byteFree(i, w) || a.detached(i, w)
 }

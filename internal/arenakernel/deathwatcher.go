@@ -334,7 +334,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 		switch w.phase() {
 		case phaseJoining: // it holds nothing yet
 			turnIn(pollMost)
-			if joined := a.u64(a.slot(i) + slotJoined).Load(); a.slotCaps(i)&capOFD == 0 && seen.leftOfJoiner(i, w, window, joined) == 0 {
+			if joined := a.u64(a.slot(i) + slotJoined).Load(); !w.hasByte() && seen.leftOfJoiner(i, w, window, joined) == 0 {
 				a.reap(i, w)
 				if a.slotState(i) != w {
 					return nil, 0, 0

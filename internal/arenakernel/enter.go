@@ -59,7 +59,7 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 	watcher.hire(a)
 	a.live.await(false)
 	if err := a.notLive; err != nil {
-		joining := makeSlotWord(phaseJoining, name.Generation())
+		joining := a.ownWord(phaseJoining, name.Generation())
 		a.describeNobody(i)
 		a.casSlot(i, joining, joining.with(phaseFree))
 		a.dropLock()
@@ -215,12 +215,6 @@ func (a *Arena) unlockSlot(i int) {
 // take moves slot i, which is free or dead in state w, to the phase joining, with a generation of
 // the window raw.
 func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
-	caps := a.u32(a.slot(i) + slotCaps)
-	if a.lock != nil {
-		// A peer that examines a joining slot reads here whether to ask for its byte lock. While
-		// we hold the byte lock, no other process is in the slot.
-		caps.Store(a.caps)
-	}
 	reclaimed := a.u32(a.slot(i) + slotReclaimed)
 	enters := w.phase() == phaseFree && next != w.generation()+1
 	// The first generation of a window: all participants before it are cleaned up, and their
@@ -229,7 +223,7 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	if enters && !reclaimed.CompareAndSwap(w.generation(), next-1) && reclaimed.Load() != next-1 {
 		return false
 	}
-	joining := makeSlotWord(phaseJoining, next)
+	joining := a.ownWord(phaseJoining, next)
 	if !a.casSlot(i, w, joining) {
 		return false
 	}
@@ -242,7 +236,9 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 		a.casSlot(i, joining, w)
 		return false
 	}
-	caps.Store(a.caps)
+	if !a.publishCaps(i, joining) {
+		return false
+	}
 	a.u64(a.slot(i) + slotJoined).Store(uint64(time.Now().UnixNano())) // watchers tell two joiners of one generation apart
 	if w.phase() == phaseFree {                                        // otherwise the words describe the dead participant, until its death is recorded
 		a.describeNobody(i)
@@ -258,9 +254,8 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	if next == 0 {
 		return 0
 	}
-	hadByte := a.slotCaps(i)&capOFD != 0
 	if w.present() {
-		if (a.lock == nil || !hadByte) && !a.seenDead(i, w) {
+		if (a.lock == nil || !w.hasByte()) && !a.seenDead(i, w) {
 			return 0 // alive, as far as anybody can tell
 		}
 		a.mark(i, w)
@@ -268,7 +263,7 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	w = w.with(phaseDead)
 	// The system calls of the dead participant may still write, and peers know so by its ID. A
 	// participant that has neither bit never became live, so it has made no such call.
-	if a.slotCaps(i)&(capOFD|capRobust) != 0 && !a.ended(i) {
+	if (w.hasByte() || a.slotCaps(i)&capRobust != 0) && !a.ended(i) {
 		return 0
 	}
 	reaper := a.u32(a.slot(i) + slotReaper)
@@ -277,11 +272,6 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		return 0
 	}
 	crashpoint.Hit("arena.inherit.reaper")
-	if a.lock == nil {
-		// The bits of the dead participant must go: a survey would find our byte unlocked and
-		// believe us dead.
-		a.u32(a.slot(i) + slotCaps).Store(0)
-	}
 	if !a.take(i, w, next, raw) {
 		return 0
 	}
@@ -292,12 +282,12 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	end := shmsync.Monotonic() + takeTimeout
 	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
 		if shmsync.Monotonic() > end {
-			a.casSlot(i, makeSlotWord(phaseJoining, next), w)
+			a.casSlot(i, a.ownWord(phaseJoining, next), w)
 			return 0
 		}
 		time.Sleep(time.Millisecond)
 	}
-	a.recordDeaths(i, makeSlotWord(phaseJoining, next), w.generation())
+	a.recordDeaths(i, a.ownWord(phaseJoining, next), w.generation())
 	a.describeSelf(i, next, "")
 	crashpoint.Hit("arena.inherit.recorded")
 	a.ringTold()
@@ -388,15 +378,17 @@ func (a *Arena) becomeLive(list *shmsync.RobustList) error {
 		a.caps |= capWaitV
 	}
 	s := a.slot(i)
+	joining := a.ownWord(phaseJoining, a.self.Generation())
+	if !a.publishCaps(i, joining) {
+		return a.fail("arena.open", shmsync.ErrCorrupt, "a peer took the slot away")
+	}
 	a.u32(s + slotTID).Store(tid)
-	a.u32(s + slotCaps).Store(a.caps)
 	for k := range aliveWords {
 		// FUTEX_WAITERS is always set: without the bit the kernel marks the word but does not
 		// wake.
 		a.u32(a.aliveWord(i, k)).Store(tid&shmsync.RobustTIDMask | shmsync.RobustWaiters)
 	}
 	crashpoint.Hit("arena.enter.before_live")
-	joining := makeSlotWord(phaseJoining, a.self.Generation())
 	if !a.casSlot(i, joining, joining.with(phaseLive)) {
 		return a.fail("arena.open", shmsync.ErrCorrupt, "a peer took the slot away")
 	}

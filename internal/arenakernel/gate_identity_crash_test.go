@@ -114,9 +114,8 @@ func TestDeathOfAJoinerBeforeItsDescriptionLeavesACleanArena(t *testing.T) {
 	i, g := before.self.Slot(), before.self.Generation()
 	before.close(t)
 	p := ta.peek(t)
-	p.u32(p.slot(i) + slotCaps).Store(capOFD)
 	require.EqualValues(t, admissionIn, p.u32(p.slot(i)+slotAdmission).Load())
-	require.True(t, p.casSlot(i, makeSlotWord(phaseFree, g), makeSlotWord(phaseJoining, g+1)))
+	require.True(t, p.casSlot(i, makeSlotWord(phaseFree, g), makeSlotWord(phaseJoining, g+1)|heldByte))
 	require.NoError(t, beginWith(t, ta, true, "").Close())
 }
 

@@ -259,8 +259,7 @@ func TestClaimThatGivesUpKeepsAClaimedEpoch(t *testing.T) {
 	c.geo, err = validate(seg.Bytes()[:headerSize], uint64(seg.Size()), ta.name)
 	require.NoError(t, err)
 	c.u64(hdrEpoch).Store(uint64(word))
-	c.u32(c.slot(1) + slotState).Store(uint32(makeSlotWord(phaseDead, 1)))
-	c.u32(c.slot(1) + slotCaps).Store(capOFD)
+	c.u32(c.slot(1) + slotState).Store(uint32(makeSlotWord(phaseDead, 1) | heldByte))
 	locked, err := shmsync.LockByte(seg.File(), int64(c.slot(1))) // the process has not ended
 	require.NoError(t, err)
 	require.True(t, locked)

@@ -88,8 +88,8 @@ func (a *Arena) noteByteFree(i int, w slotWord) bool {
 	}
 	word, mark := a.u32(a.slot(i)+slotGone), a.goneMark(i, w)
 	before := word.Load()
-	if !a.byteFree(i) {
-		return a.slotCaps(i)&capOFD == 0
+	if !a.byteFree(i, w) {
+		return !w.hasByte()
 	}
 	return a.slotState(i) == w && (before == mark || word.CompareAndSwap(before, mark))
 }
@@ -238,7 +238,7 @@ func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 		if w.phase() != phaseDead || w.generation() != m.of.generation() {
 			continue
 		}
-		if m.free == 0 || int(n) == len(frees) || a.slotCaps(i)&capOFD == 0 {
+		if m.free == 0 || int(n) == len(frees) || !w.hasByte() {
 			return n, false
 		}
 		f := free{slot: i, of: w, died: m.when, at: m.free}

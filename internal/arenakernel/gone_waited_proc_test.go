@@ -50,9 +50,9 @@ func TestWaitedForIsGone(t *testing.T) {
 	}
 	pollFor(t, a, detached) // it may be the turn of this process's death watcher to look
 	require.False(t, a.Gone(m.Name), "asynchronous")
-	require.False(t, a.byteFree(i))
+	require.False(t, a.byteFree(i, a.slotState(i)))
 	a.u32(s + slotCaps).And(^uint32(capAsyncIO))
 	pollFor(t, a, func() bool { return a.Gone(m.Name) })
 	require.Equal(t, a.goneMark(i, w), a.u32(s+slotGone).Load())
-	require.False(t, a.byteFree(i))
+	require.False(t, a.byteFree(i, a.slotState(i)))
 }

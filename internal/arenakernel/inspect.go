@@ -212,8 +212,8 @@ func (i *Inspector) Participants() (all []Witness) {
 // a process has as long as it exists.
 func (i *Inspector) life(slot int) string {
 	a := i.a
-	caps := a.slotCaps(slot)
-	if a.slotState(slot).phase() == phaseDead {
+	caps, w := a.slotCaps(slot), a.slotState(slot)
+	if w.phase() == phaseDead {
 		return LifeDead
 	}
 	if caps&capRobust != 0 {
@@ -223,7 +223,7 @@ func (i *Inspector) life(slot int) string {
 			}
 		}
 	}
-	if caps&capOFD != 0 {
+	if w.hasByte() {
 		if locked, err := shmsync.ByteLocked(i.img.File(), a.lockByte(slot)); err == nil {
 			if locked {
 				return LifeAlive
@@ -343,7 +343,7 @@ func (i *Inspector) checkSlots() (errs []error) {
 		}
 		w := a.slotState(slot)
 		switch {
-		case w.phase() > phaseDead || w>>21 != 0:
+		case w.phase() > phaseDead || w>>22 != 0 || w.phase() == phaseFree && w.hasByte():
 			bad("has the impossible state %#x", uint32(w))
 		case w.taken() && w.generation() == 0:
 			bad("is %v, but was never taken", w)

@@ -9,7 +9,7 @@ package arenakernel
 const (
 	// LayoutVersion is the version of the layout that this package reads and writes. A change of
 	// the meaning of any byte increments it, unless a feature bit covers the change.
-	LayoutVersion = 5
+	LayoutVersion = 6
 
 	magic     = "shmsync\x00"
 	orderMark = 0x01020304

@@ -452,22 +452,27 @@ func TestDeathOfAJoinerWithoutByteIsOver(t *testing.T) {
 		p.u32(p.aliveWord(3, k)).Store(4711) // what an earlier participant may have left
 	}
 	require.True(t, p.ended(3))
-	p.u32(p.slot(3) + slotCaps).Store(capRobust)
+	p.u32(p.slot(3) + slotCaps).Store(makeCaps(capRobust, 4))
+	require.True(t, p.ended(3), "those of an earlier participant")
+	p.u32(p.slot(3) + slotCaps).Store(makeCaps(capRobust, 5))
 	require.False(t, p.ended(3), "the kernel marks a participant that was live")
 }
 
-// A late reaper may clear the capabilities of the slot's next participant, which has not become
-// live. The slot is not lost if that participant dies.
+// A late reaper leaves the slot's next participant alone, which has not become live. The slot is not lost if that
+// participant dies.
 func TestLateReaperLosesNoSlot(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	dead := makeSlotWord(phaseDead, 5)
 	a.u32(a.slot(3) + slotState).Store(uint32(dead))
 	require.True(t, a.take(3, dead, 6, 0))
-	require.NotZero(t, a.slotCaps(3))
+	caps := a.slotCaps(3)
+	require.NotZero(t, caps)
 	a.freeSlot(3, dead, false) // called by a participant that has seen it dead
 	joining := a.slotState(3)
-	require.Equal(t, makeSlotWord(phaseJoining, 6), joining, "it does not change hands")
-	require.Zero(t, a.slotCaps(3), "the capabilities are wiped: as if it had no byte lock")
+	require.True(t, joining.is(phaseJoining, 6), "it does not change hands")
+	require.Equal(t, caps, a.slotCaps(3))
+	require.True(t, joining.hasByte())
+	require.True(t, a.surveyDead(3, joining), "nobody holds the byte")
 	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
 	a.watchEntries(wordPtr(doorbell), doorbell.Load(), []int{3}, notices{3: {of: joining, when: shmsync.Monotonic() - joinTimeout - 1, joined: a.u64(a.slot(3) + slotJoined).Load()}}, map[int]slotWord{})
 	require.NotEqual(t, joining, a.slotState(3))

@@ -67,7 +67,7 @@ func (a *Arena) participant(i int) (p Participant, ok bool) {
 	p.UID, p.TID = int(a.u32(s+slotUID).Load()), int(a.u32(s+slotTID).Load())
 	p.StartTime, p.PIDNS = a.u64(s+slotStart).Load(), a.u64(s+slotPIDNS).Load()
 	p.Joined = unixTime(a.u64(s + slotJoined).Load())
-	caps := a.u32(s + slotCaps).Load()
+	caps := capsOf(a.u32(s+slotCaps).Load(), w)
 	p.Fenced = caps&capFence != 0
 	copyBytes(p.BootID[:], a.slice(s+slotBootID, 16))
 	if caps&capRobust != 0 {

@@ -279,7 +279,7 @@ func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	a.mySlot = 0 // this process has no slot yet
 	live := makeSlotWord(phaseLive, 5)
 	a.u32(a.slot(3) + slotState).Store(uint32(live))
-	a.u32(a.slot(3) + slotCaps).Store(capRobust)
+	a.u32(a.slot(3) + slotCaps).Store(makeCaps(capRobust, a.slotState(3).generation()))
 	a.u32(a.aliveWord(3, 0)).Store(shmsync.RobustOwnerDied)
 	require.Zero(t, a.inherit(3, live))
 	require.Equal(t, live.with(phaseDead), a.slotState(3))

@@ -100,7 +100,7 @@ func (a *Arena) newQuietWatch() *quietWatch {
 		lock:        a.lock.Fd(),
 		slots:       a.geo.slots,
 		mine:        a.mySlot,
-		own:         makeSlotWord(phaseLive, a.self.Generation()),
+		own:         a.ownWord(phaseLive, a.self.Generation()),
 		closing:     &a.closing,
 		unfinished:  &a.unfinished.Uint32,
 		announceMap: &a.announceMap,
@@ -259,7 +259,7 @@ func (q *quietWatch) look() int {
 		alive := q.word(i, slotAlive+Offset(present)*aliveStride)
 		q.add(q.n, alive)
 		caps := atomic.LoadUint32(q.word(i, slotCaps))
-		if caps&(capRobust|capOFD) != capRobust|capOFD && p != phaseJoining || caps&capOFD == 0 {
+		if !w.hasByte() || p != phaseJoining && capsOf(caps, w)&capRobust == 0 {
 			return quietAct
 		}
 		if p != phaseJoining && q.marked(i) {

@@ -344,7 +344,6 @@ func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 		described.CompareAndSwap(g, 0)
 	}
 	a.u32(s + slotPID).Store(0)
-	a.u32(s + slotCaps).Store(0)
 	a.putLabel(s+slotLabel, "")
 	a.u64(s + slotDied).Store(0)
 	a.casSlot(i, w, w.with(phaseFree))

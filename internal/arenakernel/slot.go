@@ -47,6 +47,7 @@ const (
 //
 //	bits 0..2   phase
 //	bits 3..20  generation: another one each time that the slot is taken
+//	bit  21     byte: the participant holds the byte lock of the slot for as long as its process exists
 //
 //	phase    meaning                              becomes
 //	free     not in use                           joining with the next generation, by a joiner that holds the byte lock
@@ -68,6 +69,10 @@ const (
 //	crash:   a death may leave any phase; a free byte lock or a marked alive
 //	         word proves the death, and any process then moves the word to dead
 type slotWord uint32
+
+// heldByte is in the word, and not in the capabilities, so that the CAS that takes the slot sets it: nobody may believe that
+// a participant is dead because it does not hold a byte lock that another joiner has, or had.
+const heldByte slotWord = 1 << 21
 
 type phase uint32
 
@@ -101,9 +106,65 @@ func makeSlotWord(p phase, generation uint32) slotWord {
 
 func (w slotWord) phase() phase                { return phase(w & 7) }
 func (w slotWord) generation() uint32          { return uint32(w>>3) & maxGeneration }
-func (w slotWord) with(p phase) slotWord       { return makeSlotWord(p, w.generation()) }
-func (w slotWord) is(p phase, gen uint32) bool { return w == makeSlotWord(p, gen) }
+func (w slotWord) hasByte() bool               { return w&heldByte != 0 }
+func (w slotWord) is(p phase, gen uint32) bool { return w&^heldByte == makeSlotWord(p, gen) }
 func (w slotWord) String() string              { return fmt.Sprintf("%s.%d", w.phase(), w.generation()) }
+
+// with is the word of the same participant in another phase.
+func (w slotWord) with(p phase) slotWord {
+	v := makeSlotWord(p, w.generation())
+	if p != phaseFree {
+		v |= w & heldByte
+	}
+	return v
+}
+
+// ownWord is the word of the slot of this participant in a phase.
+func (a *membership) ownWord(p phase, generation uint32) slotWord {
+	w := makeSlotWord(p, generation)
+	if a.caps&capOFD != 0 {
+		w |= heldByte
+	}
+	return w
+}
+
+// makeCaps is the word of a slot that holds the capabilities of a participant.
+//
+//	bits 0..13   capabilities
+//	bits 14..31  generation of the participant; those of another one mean none
+//
+//	writers: the participant
+//	readers: every process that examines the participant
+//	order:   release, acquire
+//	futex:   none
+//	crash:   without meaning when the slot has another generation
+func makeCaps(caps, generation uint32) uint32 { return caps | generation<<capsBits }
+
+const capsBits = 14
+
+// capsOf is the capabilities in the word c of the participant in a slot in state w.
+func capsOf(c uint32, w slotWord) uint32 {
+	if c>>capsBits != w.generation() {
+		return 0
+	}
+	return c & (1<<capsBits - 1)
+}
+
+// publishCaps writes the capabilities of this participant into its slot, which is in state w. It reports false if the slot
+// has been taken away.
+func (a *membership) publishCaps(i int, w slotWord) bool {
+	word := a.u32(a.slot(i) + slotCaps)
+	for {
+		// The loop ends: a CAS fails if a participant of the slot has written its own.
+		was := word.Load()
+		if a.slotState(i) != w {
+			return false
+		}
+		if word.CompareAndSwap(was, makeCaps(a.caps, w.generation())) {
+			return true
+		}
+	}
+}
 
 // present reports whether a participant that has not been reaped is in the slot.
 func (w slotWord) present() bool {

@@ -323,7 +323,7 @@ func (a *Arena) anyUsedUp() bool {
 // is in the arena. The joiner has cleaned up after the slot's dead participant. The slot can then
 // be renewed, which is impossible while there is something to clean up.
 func (a *Arena) stepBack() bool {
-	i, w := a.mySlot, makeSlotWord(phaseJoining, a.self.Generation())
+	i, w := a.mySlot, a.ownWord(phaseJoining, a.self.Generation())
 	if win, _ := a.windowOf(i); !win.has(w.generation()) || win.last()-w.generation() > win.heirs() || !a.alone(i) {
 		return false
 	}
