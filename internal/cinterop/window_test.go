@@ -27,7 +27,8 @@ type slotWords []byte
 
 const (
 	lastGeneration = 1<<18 - 1
-	liveSlot       = 2 // the phase
+	liveSlot       = 2       // the phase
+	heldByte       = 1 << 21 // the participant has the byte lock
 )
 
 func slotIn(t *testing.T, name string, slot int) slotWords {
@@ -37,7 +38,7 @@ func slotIn(t *testing.T, name string, slot int) slotWords {
 	return slotWords(seg.Bytes()[4096+2048*(slot-1):])
 }
 
-func (s slotWords) generation() uint32 { return binary.LittleEndian.Uint32(s) >> 3 }
+func (s slotWords) generation() uint32 { return binary.LittleEndian.Uint32(s) >> 3 & lastGeneration }
 func (s slotWords) isFree() bool       { return binary.LittleEndian.Uint32(s)&7 == 0 }
 
 // window gives the first and the last generation of the slot's window, and its number.
@@ -164,8 +165,7 @@ func windowsAfterJoins(t *testing.T, open func(*testing.T, string) (string, bool
 		s.set(uint32(s.window()[1]))
 	}
 	binary.LittleEndian.PutUint64(slots[0][248:], 2|lastGeneration<<18|7<<36)
-	binary.LittleEndian.PutUint32(slots[0], (lastGeneration-5)<<3|liveSlot)
-	binary.LittleEndian.PutUint32(slots[0][8:], 2) // a slot with a byte lock
+	binary.LittleEndian.PutUint32(slots[0], (lastGeneration-5)<<3|liveSlot|heldByte)
 	says, ok = open(t, name)
 	require.True(t, ok, says)
 	note()
@@ -254,8 +254,7 @@ func TestKillRenewing(t *testing.T) {
 				slot.set(last)
 				if lap == 1 || point == "arena.renew.stepped_back" { // its last participant died
 					slot.set(last - 1)
-					binary.LittleEndian.PutUint32(slot, (last-1)<<3|liveSlot)
-					binary.LittleEndian.PutUint32(slot[8:], 2) // a slot with a byte lock
+					binary.LittleEndian.PutUint32(slot, (last-1)<<3|liveSlot|heldByte)
 				}
 				killCore(t, point, core, "open", name)
 				says, ok := openCore(t, name)

@@ -173,7 +173,7 @@ var generalMutants = []mutant{
 	{
 		name: "a copied arena keeps its phantoms",
 		file: "internal/arenakernel/dead.go",
-		old:  "\treturn w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i)) && a.slotState(i) == w)\n",
+		old:  "\treturn w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i, w)) && a.slotState(i) == w)\n",
 		new:  "\treturn w.present() && a.seenDead(i, w)\n",
 		pkg:  "internal/stepkill", run: "TestStepImages/mutex_report/lock$", env: images,
 	},
