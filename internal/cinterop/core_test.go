@@ -340,9 +340,9 @@ func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 			f, err := os.OpenFile("/dev/shm/"+name, os.O_RDWR, 0)
 			require.NoError(t, err)
 			defer f.Close()
-			const slot2, joining, capOFD = 4096 + 2048, 1 | 1<<3, 2
+			const slot2, joining, heldByte = 4096 + 2048, 1 | 1<<3, 1 << (21 - 16)
 			require.NoError(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: slot2, Len: 1}))
-			_, err = f.WriteAt([]byte{joining, 0, 0, 0, 0, 0, 0, 0, capOFD}, slot2)
+			_, err = f.WriteAt([]byte{joining, 0, heldByte, 0}, slot2)
 			require.NoError(t, err)
 			cAgent(t) // compiled before
 			time.AfterFunc(300*time.Millisecond, func() { f.Close() })
