@@ -1692,11 +1692,11 @@ enum { /* slot */
     SHMI_slotReclaimed = 220,
     SHMI_slotOpening = 224,
     SHMI_slotWalking = 232,
-    SHMI_slotGone = 244,
     SHMI_slotWindow = 248, /* see 35-window.h */
     SHMI_slotAnnounce = 256,
     SHMI_slotDescribed = 1824,
-    SHMI_slotIdentitySum = 1832
+    SHMI_slotIdentitySum = 1832,
+    SHMI_slotGone = 1840
 };
 
 enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16, SHMI_capTold = 32, SHMI_capAsyncIO = 64 };
@@ -3507,6 +3507,11 @@ SHMI_FN uint32_t shmi_slot_caps(const shmsync_arena *a, uint32_t i)
 SHMI_FN uint32_t shmi_own_slot_word(const shmsync_arena *a, uint32_t phase, uint32_t gen)
 {
     return shmi_slot_word(phase, gen) | ((a->caps & SHMI_capOFD) != 0 ? (uint32_t)SHMI_heldByte : 0);
+}
+/* Whether the participant in slot i, in state w, has written its capabilities. */
+SHMI_FN int shmi_has_caps(const shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    return shmi_ld32(shmi_slot32(a, i, SHMI_slotCaps)) >> SHMI_capsBits == shmi_slot_gen(w);
 }
 /* Writes the capabilities of this participant into its slot, which is in state w. 0: the slot was taken away. */
 SHMI_FN int shmi_publish_caps(const shmsync_arena *a, uint32_t i, uint32_t w)
@@ -7364,18 +7369,29 @@ SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_slot_gen(w) | (uint32_t)(shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) >> 36) << 18;
 }
-SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w) { return shmi_ld32(shmi_slot32(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w); }
+SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    return (uint32_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w);
+}
+/* Writes into slotGone, which was before, that the participant of that mark is gone. */
+SHMI_FN int shmi_note_gone(shmsync_arena *a, uint32_t i, uint64_t before, uint32_t mark)
+{
+    return shmi_cas64(shmi_slot64(a, i, SHMI_slotGone), before, (before & ~(uint64_t)UINT32_MAX) | mark);
+}
 /* Records that the participant in slot i, in state w, is gone, if its byte lock is free. A joiner does so before it
  * takes that lock. Otherwise, if it is stopped with the lock, others could not learn whether the dead participant
  * is gone. Returns 0 if the joiner cannot get the lock now. */
 SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), mark = shmi_gone_mark(a, i, w), before = shmi_ld32(word);
+    uint64_t before = shmi_ld64(shmi_slot64(a, i, SHMI_slotGone));
+    uint32_t mark = shmi_gone_mark(a, i, w);
     if (a->lock_fd < 0)
         return 1;
+    SHMSYNC_CRASHPOINT("arena.enter.looking");
     if (!shmi_byte_free(a, i, w))
         return !shmi_slot_has_byte(w);
-    return shmi_slot_state(a, i) == w && (before == mark || shmi_cas32(word, before, mark));
+    SHMSYNC_CRASHPOINT("arena.enter.unlocked");
+    return shmi_slot_state(a, i) == w && ((uint32_t)before == mark || shmi_note_gone(a, i, before, mark));
 }
 /* As shmi_seen_dead, for a survey. A survey also asks for the byte locks of participants that the kernel would
  * mark, because in a copied file the kernel marks no participant. */
@@ -7483,12 +7499,13 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
  * threads have given up its memory and it had declared no asynchronous system calls. */
 SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), before = shmi_ld32(word), mark = shmi_gone_mark(a, i, w);
-    if (before == mark)
+    uint64_t before = shmi_ld64(shmi_slot64(a, i, SHMI_slotGone));
+    uint32_t mark = shmi_gone_mark(a, i, w);
+    if ((uint32_t)before == mark)
         return 1;
     if ((shmi_slot_caps(a, i) & SHMI_capAsyncIO) != 0 || !shmi_threads_ended(a, i, w))
         return 0;
-    shmi_cas32(word, before, mark);
+    shmi_note_gone(a, i, before, mark);
     return 1;
 }
 
@@ -10510,6 +10527,8 @@ SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
         return 1;
     if (shmi_lock_byte(a->lock_fd, shmi_slot(a, i)) != 0)
         return 0;
+    /* A peer that has found the byte unlocked before this does not say so of the joiner: see foundGone in Go. */
+    shmi_add64(shmi_slot64(a, i, SHMI_slotGone), UINT64_C(1) << 32);
     SHMSYNC_CRASHPOINT("arena.enter.locked");
     return 1;
 }
@@ -10539,13 +10558,25 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
         shmi_cas_slot(a, i, joining, w);
         return 0;
     }
+    /* Watchers tell two joiners of one generation apart by it. It is there before the capabilities: see shmi_given_up. */
+    shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
     if (!shmi_publish_caps(a, i, joining))
         return 0;
-    shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now()); /* watchers tell two joiners of one generation apart */
     if (shmi_slot_phase(w) == SHMI_phaseFree) /* else the words describe the dead participant, until its death is recorded */
         shmi_describe_nobody(a, i);
     SHMSYNC_CRASHPOINT("arena.enter.joining");
     return 1;
+}
+
+/* Whether a joiner in slot i, in state w, has no byte lock and has not become live for so long that another joiner may
+ * take its slot. Participants give it up themselves, but there may be none. */
+SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    int64_t age;
+    if (shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_has_byte(w) || !shmi_has_caps(a, i, w))
+        return 0; /* before it has written its capabilities, slotJoined may be that of an earlier participant */
+    age = shmi_unix_now() - (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotJoined));
+    return (age > SHMI_JOIN_TIMEOUT || age < -SHMI_JOIN_TIMEOUT) && shmi_slot_state(a, i) == w;
 }
 
 /* Takes slot i over from a dead participant that no living process is cleaning up after. Returns our generation, or
@@ -10560,7 +10591,7 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     if (next == 0)
         return 0;
     if (shmi_slot_present(w)) {
-        if ((a->lock_fd < 0 || !shmi_slot_has_byte(w)) && !shmi_seen_dead(a, i, w))
+        if ((a->lock_fd < 0 || !shmi_slot_has_byte(w)) && !shmi_seen_dead(a, i, w) && !shmi_given_up(a, i, w))
             return 0; /* alive, as far as anybody can tell */
         shmi_mark(a, i, w);
     }
@@ -10719,7 +10750,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotTelling), 0);
-    shmi_st32(shmi_slot32(a, i, SHMI_slotGone), 0);
+    shmi_and64(shmi_slot64(a, i, SHMI_slotGone), ~(uint64_t)UINT32_MAX);
     for (k = 0; k < SHMI_announceCount; k++)
         shmi_st64(shmi_u64(a, s + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord), 0);
 }

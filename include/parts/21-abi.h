@@ -96,11 +96,11 @@ enum { /* slot */
     SHMI_slotReclaimed = 220,
     SHMI_slotOpening = 224,
     SHMI_slotWalking = 232,
-    SHMI_slotGone = 244,
     SHMI_slotWindow = 248, /* see 35-window.h */
     SHMI_slotAnnounce = 256,
     SHMI_slotDescribed = 1824,
-    SHMI_slotIdentitySum = 1832
+    SHMI_slotIdentitySum = 1832,
+    SHMI_slotGone = 1840
 };
 
 enum { SHMI_capRobust = 1, SHMI_capOFD = 2, SHMI_capNoKernelIO = 4, SHMI_capFence = 8, SHMI_capWaitV = 16, SHMI_capTold = 32, SHMI_capAsyncIO = 64 };

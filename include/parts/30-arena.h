@@ -425,6 +425,11 @@ SHMI_FN uint32_t shmi_own_slot_word(const shmsync_arena *a, uint32_t phase, uint
 {
     return shmi_slot_word(phase, gen) | ((a->caps & SHMI_capOFD) != 0 ? (uint32_t)SHMI_heldByte : 0);
 }
+/* Whether the participant in slot i, in state w, has written its capabilities. */
+SHMI_FN int shmi_has_caps(const shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    return shmi_ld32(shmi_slot32(a, i, SHMI_slotCaps)) >> SHMI_capsBits == shmi_slot_gen(w);
+}
 /* Writes the capabilities of this participant into its slot, which is in state w. 0: the slot was taken away. */
 SHMI_FN int shmi_publish_caps(const shmsync_arena *a, uint32_t i, uint32_t w)
 {

@@ -51,18 +51,29 @@ SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_slot_gen(w) | (uint32_t)(shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) >> 36) << 18;
 }
-SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w) { return shmi_ld32(shmi_slot32(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w); }
+SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    return (uint32_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w);
+}
+/* Writes into slotGone, which was before, that the participant of that mark is gone. */
+SHMI_FN int shmi_note_gone(shmsync_arena *a, uint32_t i, uint64_t before, uint32_t mark)
+{
+    return shmi_cas64(shmi_slot64(a, i, SHMI_slotGone), before, (before & ~(uint64_t)UINT32_MAX) | mark);
+}
 /* Records that the participant in slot i, in state w, is gone, if its byte lock is free. A joiner does so before it
  * takes that lock. Otherwise, if it is stopped with the lock, others could not learn whether the dead participant
  * is gone. Returns 0 if the joiner cannot get the lock now. */
 SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), mark = shmi_gone_mark(a, i, w), before = shmi_ld32(word);
+    uint64_t before = shmi_ld64(shmi_slot64(a, i, SHMI_slotGone));
+    uint32_t mark = shmi_gone_mark(a, i, w);
     if (a->lock_fd < 0)
         return 1;
+    SHMSYNC_CRASHPOINT("arena.enter.looking");
     if (!shmi_byte_free(a, i, w))
         return !shmi_slot_has_byte(w);
-    return shmi_slot_state(a, i) == w && (before == mark || shmi_cas32(word, before, mark));
+    SHMSYNC_CRASHPOINT("arena.enter.unlocked");
+    return shmi_slot_state(a, i) == w && ((uint32_t)before == mark || shmi_note_gone(a, i, before, mark));
 }
 /* As shmi_seen_dead, for a survey. A survey also asks for the byte locks of participants that the kernel would
  * mark, because in a copied file the kernel marks no participant. */
@@ -170,12 +181,13 @@ SHMI_FN int shmi_threads_ended(shmsync_arena *a, uint32_t i, uint32_t w)
  * threads have given up its memory and it had declared no asynchronous system calls. */
 SHMI_FN int shmi_find_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
-    uint32_t *word = shmi_slot32(a, i, SHMI_slotGone), before = shmi_ld32(word), mark = shmi_gone_mark(a, i, w);
-    if (before == mark)
+    uint64_t before = shmi_ld64(shmi_slot64(a, i, SHMI_slotGone));
+    uint32_t mark = shmi_gone_mark(a, i, w);
+    if ((uint32_t)before == mark)
         return 1;
     if ((shmi_slot_caps(a, i) & SHMI_capAsyncIO) != 0 || !shmi_threads_ended(a, i, w))
         return 0;
-    shmi_cas32(word, before, mark);
+    shmi_note_gone(a, i, before, mark);
     return 1;
 }
 

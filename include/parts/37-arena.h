@@ -407,6 +407,8 @@ SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
         return 1;
     if (shmi_lock_byte(a->lock_fd, shmi_slot(a, i)) != 0)
         return 0;
+    /* A peer that has found the byte unlocked before this does not say so of the joiner: see foundGone in Go. */
+    shmi_add64(shmi_slot64(a, i, SHMI_slotGone), UINT64_C(1) << 32);
     SHMSYNC_CRASHPOINT("arena.enter.locked");
     return 1;
 }
@@ -436,13 +438,25 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
         shmi_cas_slot(a, i, joining, w);
         return 0;
     }
+    /* Watchers tell two joiners of one generation apart by it. It is there before the capabilities: see shmi_given_up. */
+    shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
     if (!shmi_publish_caps(a, i, joining))
         return 0;
-    shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now()); /* watchers tell two joiners of one generation apart */
     if (shmi_slot_phase(w) == SHMI_phaseFree) /* else the words describe the dead participant, until its death is recorded */
         shmi_describe_nobody(a, i);
     SHMSYNC_CRASHPOINT("arena.enter.joining");
     return 1;
+}
+
+/* Whether a joiner in slot i, in state w, has no byte lock and has not become live for so long that another joiner may
+ * take its slot. Participants give it up themselves, but there may be none. */
+SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
+{
+    int64_t age;
+    if (shmi_slot_phase(w) != SHMI_phaseJoining || shmi_slot_has_byte(w) || !shmi_has_caps(a, i, w))
+        return 0; /* before it has written its capabilities, slotJoined may be that of an earlier participant */
+    age = shmi_unix_now() - (int64_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotJoined));
+    return (age > SHMI_JOIN_TIMEOUT || age < -SHMI_JOIN_TIMEOUT) && shmi_slot_state(a, i) == w;
 }
 
 /* Takes slot i over from a dead participant that no living process is cleaning up after. Returns our generation, or
@@ -457,7 +471,7 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     if (next == 0)
         return 0;
     if (shmi_slot_present(w)) {
-        if ((a->lock_fd < 0 || !shmi_slot_has_byte(w)) && !shmi_seen_dead(a, i, w))
+        if ((a->lock_fd < 0 || !shmi_slot_has_byte(w)) && !shmi_seen_dead(a, i, w) && !shmi_given_up(a, i, w))
             return 0; /* alive, as far as anybody can tell */
         shmi_mark(a, i, w);
     }
@@ -616,7 +630,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     shmi_st64(shmi_slot64(a, i, SHMI_slotOpening), 0);
     shmi_st64(shmi_slot64(a, i, SHMI_slotWalking), 0);
     shmi_st32(shmi_slot32(a, i, SHMI_slotTelling), 0);
-    shmi_st32(shmi_slot32(a, i, SHMI_slotGone), 0);
+    shmi_and64(shmi_slot64(a, i, SHMI_slotGone), ~(uint64_t)UINT32_MAX);
     for (k = 0; k < SHMI_announceCount; k++)
         shmi_st64(shmi_u64(a, s + SHMI_slotAnnounce + k * SHMI_announceStride + SHMI_announceWord), 0);
 }

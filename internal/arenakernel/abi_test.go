@@ -43,7 +43,7 @@ var abiFields = map[string]map[string]field{
 		"slotPIDNS": {slotPIDNS, 8}, "slotJoined": {slotJoined, 8}, "slotBootID": {slotBootID, 16},
 		"slotLabel": {slotLabel, 1 + labelBytes}, "slotAlive": {slotAlive, aliveWords * aliveStride},
 		"slotDoorbell": {slotDoorbell, 4}, "slotAdmission": {slotAdmission, 4}, "slotReady": {slotReady, 8}, "slotDied": {slotDied, 8},
-		"slotWatchDoorbell": {slotWatchDoorbell, 4}, "slotReclaimed": {slotReclaimed, 4}, "slotOpening": {uint64(slotOpening), 8}, "slotWalking": {uint64(slotWalking), 8}, "slotTelling": {slotTelling, 4}, "slotGone": {slotGone, 4},
+		"slotWatchDoorbell": {slotWatchDoorbell, 4}, "slotReclaimed": {slotReclaimed, 4}, "slotOpening": {uint64(slotOpening), 8}, "slotWalking": {uint64(slotWalking), 8}, "slotTelling": {slotTelling, 4}, "slotGone": {slotGone, 8},
 		"slotAnnounce": {slotAnnounce, announceCount * announceStride}, "slotTouched": {uint64(slotTouched), touchedWords * 8}, "slotWindow": {slotWindow, 8}, "slotActs": {uint64(slotActs), actWords * 4}, "slotDescribed": {uint64(slotDescribed), 4}, "slotIdentitySum": {uint64(slotIdentitySum), 8},
 	},
 	"Announce record": {

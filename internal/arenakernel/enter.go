@@ -201,6 +201,7 @@ func (a *Arena) lockSlot(i int) bool {
 	}
 	locked, err := shmsync.LockByte(a.lock, a.lockByte(i))
 	if err == nil && locked {
+		a.noteLocked(i)
 		crashpoint.Hit("arena.enter.locked")
 	}
 	return err == nil && locked
@@ -236,11 +237,12 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 		a.casSlot(i, joining, w)
 		return false
 	}
+	// Watchers tell two joiners of one generation apart by it. It is there before the capabilities: see givenUp.
+	a.u64(a.slot(i) + slotJoined).Store(uint64(time.Now().UnixNano()))
 	if !a.publishCaps(i, joining) {
 		return false
 	}
-	a.u64(a.slot(i) + slotJoined).Store(uint64(time.Now().UnixNano())) // watchers tell two joiners of one generation apart
-	if w.phase() == phaseFree {                                        // otherwise the words describe the dead participant, until its death is recorded
+	if w.phase() == phaseFree { // otherwise the words describe the dead participant, until its death is recorded
 		a.describeNobody(i)
 	}
 	crashpoint.Hit("arena.enter.joining")
@@ -255,7 +257,7 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		return 0
 	}
 	if w.present() {
-		if (a.lock == nil || !w.hasByte()) && !a.seenDead(i, w) {
+		if (a.lock == nil || !w.hasByte()) && !a.seenDead(i, w) && !a.givenUp(i, w) {
 			return 0 // alive, as far as anybody can tell
 		}
 		a.mark(i, w)
@@ -340,7 +342,7 @@ func (a *Arena) fillSlot(i int, label string) {
 	a.u64(s + slotOpening).Store(0)
 	a.u64(s + slotWalking).Store(0)
 	a.u32(s + slotTelling).Store(0)
-	a.u32(s + slotGone).Store(0)
+	a.forgetGone(i)
 	for k := range announceCount {
 		r := s + slotAnnounce + Offset(k*announceStride)
 		a.u64(r + announceWord).Store(0)

@@ -2,9 +2,16 @@ package arenakernel
 
 import (
 	"sync"
+	"time"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/asm"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+var (
+	_ = crashpoint.Register("arena.enter.looking")
+	_ = crashpoint.Register("arena.enter.unlocked")
 )
 
 // Gone reports whether nothing can write into the arena for n any more, not even a system call of
@@ -43,9 +50,10 @@ func (a *Arena) Gone(n ParticipantID) bool {
 //
 //	bits 0..17   generation, never 0
 //	bits 18..31  number of the window of the slot, its low 14 bits
+//	bits 32..63  how often a joiner has locked the byte of the slot
 //
-//	writers: any participant that found it; a joiner that is about to take the byte lock; a joiner
-//	         that has the slot, which makes it 0
+//	writers: any participant that found it; a joiner, before and after it locks the byte; a joiner
+//	         that has the slot, which clears bits 0..31
 //	readers: every process that asks whether a dead one is gone
 //	order:   acq_rel
 //	futex:   none
@@ -55,9 +63,25 @@ func (a *Arena) Gone(n ParticipantID) bool {
 // participant. That earlier one had another generation, or another window, and the next participant
 // that looks writes the right value. The number of a window comes again after 16,384 windows. Each
 // window serves 16 joins or more, and usually 262,143.
+//
+// Two joiners have the same generation if the first one gives the slot of a dead participant back as it found it. So a
+// joiner that has locked the byte changes bits 32..63, before it takes the slot. Then the swap of a participant that has
+// found the byte unlocked before that fails.
 func (a *Arena) foundGone(i int, w slotWord) bool {
-	return a.u32(a.slot(i)+slotGone).Load() == a.goneMark(i, w)
+	return goneOf(a.u64(a.slot(i)+slotGone).Load()) == a.goneMark(i, w)
 }
+
+// goneOf is whom the word slotGone names.
+func goneOf(word uint64) uint32 { return uint32(word) }
+
+// withGone is the word with another mark.
+func withGone(word uint64, mark uint32) uint64 { return word&^(1<<32-1) | uint64(mark) }
+
+// forgetGone clears the mark in the slot of this joiner.
+func (a *Arena) forgetGone(i int) { a.u64(a.slot(i) + slotGone).And(^uint64(1<<32 - 1)) }
+
+// noteLocked records that this joiner has locked the byte of slot i.
+func (a *Arena) noteLocked(i int) { a.u64(a.slot(i) + slotGone).Add(1 << 32) }
 
 // goneMark is the value of slotGone that says that the participant in slot i, in state w, is gone.
 func (c *core) goneMark(i int, w slotWord) uint32 {
@@ -70,12 +94,12 @@ func (c *core) goneMark(i int, w slotWord) uint32 {
 // calls that the kernel continues without its threads. If the process had much memory, this is
 // true long before its byte lock is free.
 func (a *Arena) findGone(i int, w slotWord) bool {
-	word, mark := a.u32(a.slot(i)+slotGone), a.goneMark(i, w)
+	word, mark := a.u64(a.slot(i)+slotGone), a.goneMark(i, w)
 	before := word.Load()
 	if a.slotCaps(i)&capAsyncIO != 0 || !a.detached(i, w) {
 		return false
 	}
-	word.CompareAndSwap(before, mark)
+	word.CompareAndSwap(before, withGone(before, mark))
 	return true
 }
 
@@ -86,12 +110,25 @@ func (a *Arena) noteByteFree(i int, w slotWord) bool {
 	if a.lock == nil {
 		return true
 	}
-	word, mark := a.u32(a.slot(i)+slotGone), a.goneMark(i, w)
+	word, mark := a.u64(a.slot(i)+slotGone), a.goneMark(i, w)
 	before := word.Load()
+	crashpoint.Hit("arena.enter.looking")
 	if !a.byteFree(i, w) {
 		return !w.hasByte()
 	}
-	return a.slotState(i) == w && (before == mark || word.CompareAndSwap(before, mark))
+	crashpoint.Hit("arena.enter.unlocked")
+	return a.slotState(i) == w && (goneOf(before) == mark || word.CompareAndSwap(before, withGone(before, mark)))
+}
+
+// givenUp reports whether a joiner in slot i, in state w, has no byte lock and has not become live for so long that another
+// joiner may take its slot. Participants give it up themselves, but there may be none. The time is that of the clock: a
+// joiner whose clock was changed is given up too early, and then its Open fails.
+func (a *Arena) givenUp(i int, w slotWord) bool {
+	if w.phase() != phaseJoining || w.hasByte() || !a.hasCaps(i, w) {
+		return false // before it has written its capabilities, slotJoined may be that of an earlier participant
+	}
+	age := time.Now().UnixNano() - int64(a.u64(a.slot(i)+slotJoined).Load())
+	return (age > joinTimeout || age < -joinTimeout) && a.slotState(i) == w
 }
 
 // detached reports whether all threads of the process in slot i, in state w, have given up its

@@ -208,14 +208,14 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		}
 		word.Store(was)
 	}
-	pollFor(t, a, detached)                            // it may be the turn of this process's death watcher to look
-	a.u32(s + slotGone).Store(m.Name.Generation() + 1) // recorded for another participant
+	pollFor(t, a, detached)                                    // it may be the turn of this process's death watcher to look
+	a.u64(s + slotGone).Store(uint64(m.Name.Generation() + 1)) // recorded for another participant
 	require.False(t, a.Gone(m.Name), "asynchronous")
-	a.u32(s + slotGone).Store(m.Name.Generation() | 1<<generationBits) // recorded in another window
+	a.u64(s + slotGone).Store(uint64(m.Name.Generation() | 1<<generationBits)) // recorded in another window
 	require.False(t, a.Gone(m.Name), "another window")
 	a.u32(s + slotCaps).And(^uint32(capAsyncIO))
 	pollFor(t, a, func() bool { return a.Gone(m.Name) })
-	require.Equal(t, a.goneMark(i, w), a.u32(s+slotGone).Load())
+	require.Equal(t, a.goneMark(i, w), goneOf(a.u64(s+slotGone).Load()))
 	_, err = unix.Wait4(m.TID, nil, unix.WALL, nil)
 	require.NoError(t, err)
 	require.NoError(t, unix.PtraceDetach(m.TID))
@@ -242,10 +242,10 @@ func TestGoneIsForgottenByTheNextInTheSlot(t *testing.T) {
 	require.NoError(t, err)
 	defer a.Close()
 	for i := 2; i <= 4; i++ {
-		a.u32(a.slot(i) + slotGone).Store(1)
+		a.u64(a.slot(i) + slotGone).Store(1)
 	}
 	v, m := startMany(t, ta, manyThreads{Threads: 1})
-	require.Zero(t, a.u32(a.slot(m.Name.Slot())+slotGone).Load())
+	require.Zero(t, goneOf(a.u64(a.slot(m.Name.Slot())+slotGone).Load()))
 	v.Signal(t, os.Kill)
 	v.Wait(t)
 }

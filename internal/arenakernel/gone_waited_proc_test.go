@@ -53,6 +53,6 @@ func TestWaitedForIsGone(t *testing.T) {
 	require.False(t, a.byteFree(i, a.slotState(i)))
 	a.u32(s + slotCaps).And(^uint32(capAsyncIO))
 	pollFor(t, a, func() bool { return a.Gone(m.Name) })
-	require.Equal(t, a.goneMark(i, w), a.u32(s+slotGone).Load())
+	require.Equal(t, a.goneMark(i, w), goneOf(a.u64(s+slotGone).Load()))
 	require.False(t, a.byteFree(i, a.slotState(i)))
 }

@@ -4,8 +4,10 @@ package arenakernel
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/shmsync/shmsync/internal/proctest"
 )
@@ -81,4 +83,79 @@ func TestLateHeirLeavesTheCapabilitiesAlone(t *testing.T) {
 	heir.Recv(t, &a)
 	require.Equal(t, caps, p.slotCaps(2)&^capFence)
 	survivor.Cont(t)
+}
+
+// Two joiners have the same generation, one after the other, because the first one gives the slot of a dead participant
+// back. A third one has found that nobody has locked the byte of the slot when it was that of the first one, and goes on
+// when it is that of the second one. It does not say that the second one is gone.
+func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
+	ta := newTestArena(t, 3)
+	survivor, victim, reaper := ta.join(t, "survivor"), ta.join(t, "victim"), ta.join(t, "reaper")
+	p := ta.peek(t)
+	survivor.Stop(t)
+	reaper.Stop(t)
+	victim.Kill(t)
+	ta.awaitUnlocked(t, 2)
+	open := func(r *remote) { r.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts}) }
+
+	first := ta.start(t)
+	first.must(t, order{Do: "arm to stop", Text: "arena.inherit.reaper"})
+	first.must(t, order{Do: "arm to stop", Text: "arena.inherit.taken"})
+	open(first)
+	first.AwaitStop(t)
+	dead := p.slotState(2)
+	p.u32(p.slot(2) + slotReaper).Store(uint32(reaper.self)) // as if it had become the reaper in between
+	first.Cont(t)
+	first.AwaitStop(t)
+	joining := p.slotState(2)
+	require.Equal(t, phaseJoining, joining.phase())
+
+	late := ta.start(t)
+	late.must(t, order{Do: "arm to stop", Text: "arena.enter.looking", N: 2})
+	late.must(t, order{Do: "arm to stop", Text: "arena.enter.unlocked", N: 1})
+	open(late)
+	late.AwaitStop(t)
+	first.Cont(t)
+	var a answer
+	first.Recv(t, &a)
+	require.NotEmpty(t, a.Err, "the reaper is stopped")
+	require.Equal(t, dead, p.slotState(2))
+	late.Cont(t)
+	late.AwaitStop(t)
+
+	p.u32(p.slot(2) + slotReaper).Store(0)
+	second := ta.start(t)
+	second.must(t, order{Do: "arm to stop", Text: "arena.inherit.recorded"})
+	open(second)
+	second.AwaitStop(t)
+	require.Equal(t, joining, p.slotState(2), "it has the generation of the first one")
+	late.Cont(t)
+	late.Recv(t, &a)
+	require.NotEmpty(t, a.Err, "all slots are taken")
+	require.False(t, p.foundGone(2, joining), "it is alive")
+}
+
+// A joiner without a byte lock dies in the only slot of an arena. After a while the next joiner takes the slot.
+func TestJoinerWithoutByteDiesInTheOnlySlot(t *testing.T) {
+	for _, with := range []string{"", "ofd"} {
+		ta := newTestArena(t, 1)
+		ta.join(t, "first").close(t)
+		victim := ta.start(t, without("ofd"))
+		victim.must(t, order{Do: "arm", Text: "arena.enter.joining"})
+		victim.die(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
+		victim.WaitSignal(t, unix.SIGKILL)
+		p := ta.peek(t)
+		w := p.slotState(1)
+		require.Equal(t, phaseJoining, w.phase())
+		next := ta.start(t, without(with))
+		require.NotEmpty(t, next.try(t, order{Do: "open", Arena: ta.name, Opts: &ta.opts}).Err, "it may be alive")
+		p.u64(p.slot(1) + slotJoined).Store(uint64(time.Now().Add(-joinTimeout - time.Second).UnixNano()))
+		caps := p.u32(p.slot(1) + slotCaps)
+		was := caps.Swap(makeCaps(0, w.generation()-1))
+		require.NotEmpty(t, next.try(t, order{Do: "open", Arena: ta.name, Opts: &ta.opts}).Err, "the date is that of an earlier one")
+		caps.Store(was)
+		require.Empty(t, next.try(t, order{Do: "open", Arena: ta.name, Opts: &ta.opts}).Err)
+		require.True(t, p.slotState(1).is(phaseLive, w.generation()+1))
+		next.close(t)
+	}
 }

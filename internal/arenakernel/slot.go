@@ -23,10 +23,10 @@ const (
 	slotWatchDoorbell = 216
 	slotReclaimed     = 220
 	slotTelling       = 240
-	slotGone          = 244
 	slotAnnounce      = 256
 	slotDescribed     = 1824
 	slotIdentitySum   = 1832
+	slotGone          = 1840
 
 	aliveStride    = 8
 	announceStride = 32
@@ -148,6 +148,11 @@ func capsOf(c uint32, w slotWord) uint32 {
 		return 0
 	}
 	return c & (1<<capsBits - 1)
+}
+
+// hasCaps reports whether the participant in slot i, in state w, has written its capabilities.
+func (a *membership) hasCaps(i int, w slotWord) bool {
+	return a.u32(a.slot(i)+slotCaps).Load()>>capsBits == w.generation()
 }
 
 // publishCaps writes the capabilities of this participant into its slot, which is in state w. It reports false if the slot

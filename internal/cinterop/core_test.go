@@ -351,6 +351,27 @@ func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 	}
 }
 
+// The only slot is that of a joiner without a byte lock. Another joiner takes the slot if that one has joined long ago.
+func TestJoinerGivesUpAnotherWithoutByteLock(t *testing.T) {
+	for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {
+		for ago, joins := range map[time.Duration]bool{0: false, time.Minute: true, -time.Hour: true} {
+			t.Run(fmt.Sprintf("%s/%v", lang, ago), func(t *testing.T) {
+				name := unusedName(t)
+				a, err := arena.Create(name, &arena.Options{Size: 1 << 20, MaxParticipants: 1})
+				require.NoError(t, err)
+				require.NoError(t, a.Close())
+				s := slotIn(t, name, 1)
+				const joining, generation = 1, 2
+				binary.LittleEndian.PutUint64(s[40:], uint64(time.Now().Add(-ago).UnixNano()))
+				binary.LittleEndian.PutUint32(s[8:], generation<<14) // it has no capabilities
+				binary.LittleEndian.PutUint32(s, joining|generation<<3)
+				says, joined := open(t, name)
+				require.Equal(t, joins, joined, says)
+			})
+		}
+	}
+}
+
 // A C program that was stopped while more participants died than the arena has records of learns
 // how many deaths it missed.
 func TestMissedDeathsAreCountedInC(t *testing.T) {

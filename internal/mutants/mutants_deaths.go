@@ -96,7 +96,7 @@ var deathMutants = []mutant{
 	{
 		name: "a participant inherits that its predecessor is gone",
 		file: "internal/arenakernel/enter.go",
-		old:  "\ta.u32(s + slotGone).Store(0)\n",
+		old:  "\ta.forgetGone(i)\n",
 		new:  "",
 		pkg:  "internal/arenakernel", run: "TestGoneIsForgottenByTheNextInTheSlot",
 	},
