@@ -69,10 +69,10 @@ SHMI_FN int shmi_note_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
     uint32_t mark = shmi_gone_mark(a, i, w);
     if (a->lock_fd < 0)
         return 1;
-    SHMSYNC_CRASHPOINT("arena.enter.looking");
+    SHMSYNC_CRASHPOINT("arena.inherit.looking");
     if (!shmi_byte_free(a, i, w))
         return !shmi_slot_has_byte(w);
-    SHMSYNC_CRASHPOINT("arena.enter.unlocked");
+    SHMSYNC_CRASHPOINT("arena.inherit.unlocked");
     return shmi_slot_state(a, i) == w && ((uint32_t)before == mark || shmi_note_gone(a, i, before, mark));
 }
 /* As shmi_seen_dead, for a survey. A survey also asks for the byte locks of participants that the kernel would

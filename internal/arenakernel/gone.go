@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	_ = crashpoint.Register("arena.enter.looking")
-	_ = crashpoint.Register("arena.enter.unlocked")
+	_ = crashpoint.Register("arena.inherit.looking")
+	_ = crashpoint.Register("arena.inherit.unlocked")
 )
 
 // Gone reports whether nothing can write into the arena for n any more, not even a system call of
@@ -112,11 +112,11 @@ func (a *Arena) noteByteFree(i int, w slotWord) bool {
 	}
 	word, mark := a.u64(a.slot(i)+slotGone), a.goneMark(i, w)
 	before := word.Load()
-	crashpoint.Hit("arena.enter.looking")
+	crashpoint.Hit("arena.inherit.looking")
 	if !a.byteFree(i, w) {
 		return !w.hasByte()
 	}
-	crashpoint.Hit("arena.enter.unlocked")
+	crashpoint.Hit("arena.inherit.unlocked")
 	return a.slotState(i) == w && (goneOf(before) == mark || word.CompareAndSwap(before, withGone(before, mark)))
 }
 

@@ -111,8 +111,8 @@ func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 	require.Equal(t, phaseJoining, joining.phase())
 
 	late := ta.start(t)
-	late.must(t, order{Do: "arm to stop", Text: "arena.enter.looking", N: 2})
-	late.must(t, order{Do: "arm to stop", Text: "arena.enter.unlocked", N: 1})
+	late.must(t, order{Do: "arm to stop", Text: "arena.inherit.looking", N: 2})
+	late.must(t, order{Do: "arm to stop", Text: "arena.inherit.unlocked", N: 1})
 	open(late)
 	late.AwaitStop(t)
 	first.Cont(t)
