@@ -5,6 +5,7 @@ package park
 import (
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,7 +30,7 @@ type rig struct {
 var testKind = arenakernel.KindOf("PARK")
 
 func newNodePool(t testing.TB) *rig {
-	name := fmt.Sprintf("shmsync-park-%d-%s", os.Getpid(), t.Name())
+	name := fmt.Sprintf("shmsync-park-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "."))
 	a, err := arenakernel.Create(name, &arenakernel.Options{Size: 4 << 20})
 	require.NoError(t, err)
 	t.Cleanup(func() {

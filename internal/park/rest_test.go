@@ -3,6 +3,7 @@
 package park
 
 import (
+	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -103,6 +104,33 @@ func TestRestingQueuesAreCheckedByTurns(t *testing.T) {
 		checks = 0
 		queues = by.check(queues)
 		require.LessOrEqual(t, checks, 8)
+	}
+}
+
+// If very many queues rest, a tick looks at some of them. Each is looked at once in a lap.
+func TestManyRestingQueuesAreLookedAtByTurns(t *testing.T) {
+	for _, n := range []int{lookMost - 1, 3 * lookMost, 9 * lookMost} {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			c := newCalm(t)
+			c.ticks(1)
+			require.Len(t, c.by.resting, 1)
+			var word atomic.Uint64
+			var node atomic.Uint32
+			for i := range n {
+				c.by.resting = append(c.by.resting, resting{word: &word, node: &node, until: c.by.tick + 1<<20, phase: uint32(i)})
+			}
+			lap := min(n/lookMost+1, lapMost)
+			c.by.resting[0].until = c.by.tick + 2*uint32(lap)
+			require.Equal(t, 1, c.ticks(3*lap), "its rest is over")
+			require.Zero(t, c.ticks((restTicks-1)*lap), "it rests as many looks as others")
+			c.ticks(2 * restTicks * lap)
+			c.word.Add(1)
+			require.Equal(t, 1, c.ticks(lap), "its word has changed")
+			c.mark()
+			require.Positive(t, c.ticks(nodeTicks*lap), "its node is ready")
+			require.Positive(t, c.ticks(1), "twice in a row, it takes a node that stays ready")
+			<-c.me.wake
+		})
 	}
 }
 
