@@ -57,8 +57,9 @@ func (m *mapping) makePrivate(f *os.File) error {
 	page := os.Getpagesize()
 	return eachExtent(f, int64(len(m.bytes)), func(from, to int64) {
 		for at := int(from); at < int(to); at += page {
-			// SAFETY: at is the begin of a page of the mapping. The addition changes nothing but
-			// gives the page to this mapping alone, also if a goroutine writes there meanwhile.
+			// SAFETY: at is the begin of a page of the mapping. The addition changes no byte, but it
+			// makes the kernel copy the page for this mapping. It is atomic, since a goroutine may
+			// write there meanwhile.
 			(*atomic.Uint64)(unsafe.Pointer(&m.bytes[at])).Add(0)
 		}
 	})

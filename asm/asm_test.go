@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// variant is one implementation of the package: what this build exports, which
-// the tags decide, and the portable twin.
+// variant is one implementation of the functions of the package: the one that this build exports,
+// which depends on the build tags, or the portable twin.
 type variant struct {
 	name           string
 	pause          func(uint32)

@@ -259,8 +259,8 @@ func (r barrierBreak) dead() arenakernel.ParticipantID {
 }
 func (r barrierBreak) lost() uint64 { return uint64(r >> barrierLostShift & barrierLostMost) }
 
-// laps is how many laps after phase p the record was written, for a p at its place. ok is false if there is
-// no record.
+// laps is how many laps the phase of the record is after phase p, whose record would be at the same place. ok is
+// false if there is no record.
 func (r barrierBreak) laps(p uint64) (after int32, ok bool) {
 	d := (uint32(r>>barrierLapShift) - uint32(p>>barrierLapOfPhase)) << 3 // 29 bits, with their sign
 	return int32(d) >> 3, r&barrierRecorded != 0

@@ -1,9 +1,10 @@
 package prims
 
-// claim takes over n of the outstanding work for this participant: first what the dead owe, then
-// what is nobody's, and then, if fromOthers is set, what other participants have. It reports
-// false if there is less than n. If others did some of the work between two of its changes, this
-// participant keeps what it has claimed by then, so that its death is reported.
+// claim makes this participant answer for n units of the outstanding work. It takes first the
+// units that dead participants owe, then units for which nobody answers, and then, if fromOthers
+// is set, units of other participants. It reports false if there are fewer than n. A claim may
+// take several changes. If others did some of the work between two of them, this participant
+// keeps the units that it has claimed so far, so that its death is reported.
 func (t *counter) claim(n uint64, fromOthers bool) bool {
 	defer t.serve().end()
 	k := claiming{n: n, rest: n, fromOthers: fromOthers}

@@ -315,8 +315,8 @@ func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 // Is ErrCorrupt if the words name a dead producer that lives.
 func (f *Future) Reset() bool { return f.reset(false) }
 
-// reset is Reset, for RecoverAll of a Future whose producer died only: another process may have reset the Future, and
-// its new result must stay.
+// reset is Reset. With abandonedOnly it resets the Future only if its producer died. RecoverAll needs that: another
+// process may have reset the Future meanwhile, and its new result must stay.
 func (f *Future) reset(abandonedOnly bool) bool {
 	defer f.serve().end()
 	for {

@@ -12,7 +12,7 @@ import (
 )
 
 // closeHandles closes the handles that were opened through an opening of an arena, which is being
-// closed. It returns when they are closed, those included that another goroutine is closing.
+// closed. It also waits for the handles that another goroutine is closing.
 func closeHandles(a *arenakernel.Arena) {
 	handles.Lock()
 	var mine, others []*opening

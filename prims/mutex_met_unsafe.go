@@ -105,8 +105,8 @@ func (m *metWords) dateOf(owner, wake *atomic.Uint32) int64 {
 	return int64(since)
 }
 
-// dateMutex adds to the given holds when they began or, if no process has counted that, a date at
-// which they had begun.
+// dateMutex adds to the given holds the time when they began. If no process has counted that, it adds
+// a time at which a waiter met them, so they began earlier.
 func (i *inspection) dateMutex(holds []int, a *arenakernel.Arena, w *mutexWords) {
 	i.date(holds, countsOf(a, &w.counts))
 	for _, h := range holds {

@@ -200,8 +200,8 @@ func TestQueueAllocatesNothing(t *testing.T) {
 	require.Less(t, testing.AllocsPerRun(200, waits), 0.5)
 }
 
-// The words that say where the slots are, and are never written again, are looked at
-// before they are believed.
+// Two words say where the slots are, and are written only when the Queue is made. An opening
+// checks them before it uses them.
 func TestQueueHostileShape(t *testing.T) {
 	for off, values := range map[arena.Offset][]uint64{
 		64: {0, 1 << 20, 1 << 40, ^uint64(0)},              // capacity

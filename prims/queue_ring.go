@@ -154,8 +154,8 @@ func (x *queueCore) frontSlow() (f queueFront, ok bool) {
 	return f, ok
 }
 
-// distance is how far position p is after position q. Positions that differ by 2^32 laps are the same: a heal forgets
-// those laps.
+// distance is how far position p is after position q. Positions that differ by 2^32 laps are the same, since heal does
+// not know how many times 2^32 laps have passed.
 func (x *queueCore) distance(p, q uint64) int64 {
 	return int64((p-q)<<(32-x.shift)) >> (32 - x.shift)
 }

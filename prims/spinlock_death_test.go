@@ -172,9 +172,9 @@ func TestRWSpinLockLastReaderDies(t *testing.T) {
 	require.Zero(t, writer.op(t, "bits", "rw").N)
 }
 
-// The death of a writer that waits for readers is told to nobody, since it has never been
-// in, and readers get in at once. A process that dies in an upgrade had its hold for
-// upgrade.
+// The death of a writer that waits for readers is reported to nobody, since the writer did not
+// hold the lock yet. Readers get the lock at once. A process that dies during an upgrade had an
+// upgradable hold, so the policy decides.
 func TestRWSpinLockDrainerDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {

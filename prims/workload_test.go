@@ -350,7 +350,7 @@ func TestWorkerGroupSurvives(t *testing.T) {
 	})
 }
 
-// A stopped process holds others up only in what it holds; it goes on when it is
+// A stopped process delays others only where they need what it holds. It goes on when it is
 // continued.
 func TestWorkerGroupSurvivesStop(t *testing.T) {
 	stops := 5

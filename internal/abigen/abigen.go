@@ -311,8 +311,8 @@ func (g *generator) fieldsOfWords() error {
 	return nil
 }
 
-// eachValue calls f for the values of the tables that the header has by hand, or of the
-// others.
+// eachValue calls f for each row of some tables of values: with hand, of those whose constants are
+// written by hand in the header, otherwise of those whose constants are generated.
 func (g *generator) eachValue(hand bool, f func(column, prefix, name, value string)) error {
 	for _, v := range values {
 		if v.hand != hand {

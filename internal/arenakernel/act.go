@@ -50,8 +50,8 @@ type act struct {
 	inUse *atomic.Bool
 }
 
-// beginAct publishes n, and end clears it. Between the two the caller reads the word that it
-// changes again, and does not wait.
+// beginAct publishes n, and end clears it. Between the two the caller reads once more the word that
+// it is going to change, and does not wait.
 func (c *core) beginAct(n ParticipantID) act {
 	crashpoint.Hit("arena.act.begun")
 	for {

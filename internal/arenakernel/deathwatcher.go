@@ -251,8 +251,9 @@ func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 	return max(0, n[i].when+delay-now)
 }
 
-// leftOfJoiner is left for the joiner in slot i, which has no byte lock and began to join at that time. A joiner may give
-// the slot of a dead participant back as it found it, so another one gets the same generation. It begins its own time.
+// leftOfJoiner is left for the joiner in slot i, which has no byte lock and began to join at the time joined. A joiner
+// may give the slot of a dead participant back as it found it. The next joiner then gets the same generation, and its
+// delay begins anew.
 func (n notices) leftOfJoiner(i int, w slotWord, window, joined uint64) int64 {
 	if n[i].joined != joined {
 		n[i] = notice{of: w, when: shmsync.Monotonic(), window: window, joined: joined}

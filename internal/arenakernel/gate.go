@@ -156,8 +156,8 @@ func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 // leads to another file. It is that of ctx if ctx ends before another process has finished its
 // OnFirst.
 //
-// A stop of this process delays nobody unless it has the gate, and it takes the gate only when it
-// found no participant that is in, and has reaped the dead. If a participant comes in before this process has
+// A stop of this process delays nobody unless it has the gate. It takes the gate only after it has
+// reaped the dead and has found no participant that is in. If a participant comes in before this process has
 // claimed, later joiners end the claim and need no gate.
 func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	if a.lock == nil {

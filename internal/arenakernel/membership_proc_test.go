@@ -106,8 +106,8 @@ func TestDeathsAreToldOnce(t *testing.T) {
 	}
 }
 
-// Many deaths happen at once. If each were reported twice, there would be more than a ring of
-// death records holds. None is lost.
+// Many deaths happen at once, and none is lost. If each had two death records, the ring would not
+// have room for them.
 func TestManyDeathsAreToldOnce(t *testing.T) {
 	rounds, each := 8, 4
 	if testing.Short() {

@@ -260,8 +260,8 @@ func TestWaitNodeIsKept(t *testing.T) {
 	require.Zero(t, b.Stats().Nodes)
 }
 
-// A check that saw that a wait was over does not disturb the next one in the wait node: a
-// watcher would take it for the end of the arena.
+// A check may see that a wait is over when the next wait uses the wait node already. It does not
+// notify the next wait: a Pending would take that for the end of the arena.
 func TestCheckLeavesTheNextWaitAlone(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()

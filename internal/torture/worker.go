@@ -82,8 +82,8 @@ type job struct {
 }
 
 type jobWorker interface {
-	// turn does something once. Its error is a broken promise. Every turn ends as
-	// long as goroutine 0 of some resident takes turns.
+	// turn does one operation. An error says that the library has broken a promise. Every turn
+	// ends as long as goroutine 0 of some resident takes turns.
 	turn(g int, r *rand.Rand) error
 	// rest is called when nobody takes turns and the dead are reaped. It returns an error if the
 	// objects are not as they would be without deaths.

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The work that the first process gives the other, as its argument: run the plan, or just
-// say what machine this is, where the kernel's command line has SHMSYNC_VM=facts.
+// The first process starts another one, and these arguments say what that one does: run the plan,
+// or, if the kernel's command line has SHMSYNC_VM=facts, only print what machine this is.
 const (
 	runPlan   = "run"
 	tellFacts = "facts"
