@@ -1135,10 +1135,10 @@ int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_uplock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
-/* Gives a hold for upgrade back. EPERM: this process has none. */
+/* Gives an upgradable hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l);
-/* Turns the hold for upgrade into a write hold, and waits for the readers to leave. If it returns an error, the
- * hold is still one for upgrade. EPERM: this process has no hold for upgrade. */
+/* Turns the upgradable hold into a write hold, and waits for the readers to leave. If it returns an error, the
+ * hold is still upgradable. EPERM: this process has no upgradable hold. */
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_upgrade, but it does not wait. EBUSY: a reader is in. */
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
@@ -1147,9 +1147,9 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Makes a read hold of the write hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
-/* Makes a read hold of the hold for upgrade. EPERM: this process has none. */
+/* Turns the upgradable hold into a read hold. EPERM: this process has none. */
 int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l);
-/* Makes a hold for upgrade of the write hold. EPERM: this process has no write hold. */
+/* Turns the write hold into an upgradable hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l);
 /* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
  * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
@@ -16420,8 +16420,8 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
     return shmi_event_tokens(s) > waits;
 }
 
-/* A reset, or a wait that need not begin: takes what no wait will take; 0: there is nothing. Mostly that is one token. It
- * is more if participants have died that waited, or if waits were given up. */
+/* Takes all tokens that no wait will take: for a reset, or for a wait that need not begin. Returns 0 if there is none.
+ * Mostly there is one. There are more if waiting participants have died, or if waits were given up. */
 SHMI_FN int shmi_event_claim(struct shmi_event *e)
 {
     for (;;) {
@@ -20235,9 +20235,10 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_be(b->impl, 0));
 }
 
-/* Makes one attempt to end this phase, if it is broken, and to begin another one. It does not while a dead participant is not gone: that one may
- * still write. The question comes after the load of c, so it concerns each death that c has taken into account. The record is written before
- * the phase ends, and says what the state says at c. A process that was stopped before its CAS of the record fails: see prims/barrier_breaks.go. */
+/* Makes one attempt to end this phase, if it is broken, and to begin another one. While a dead participant is not gone,
+ * it ends nothing: that participant may still write. It asks after the load of c, so the answer covers each death that
+ * c has taken into account. It writes the record before it ends the phase, and the record says what the state says at
+ * c. If this process is stopped before the CAS of the record, the CAS may fail: see prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
     uint64_t c = shmi_ld64(&x->w->commit), *record, was, remembered;

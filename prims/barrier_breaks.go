@@ -8,9 +8,10 @@ import (
 )
 
 // begin makes one attempt to end this phase, if it is broken, and to begin another one with that many
-// parties, or with those that are alive if parties is 0. It reports whether it did. It does not while a dead
-// participant is not gone: in the next phase other processes write data into which the dead may still write. The
-// question comes after the load of the commit word, so it concerns each death that c has taken into account.
+// parties, or with those that are alive if parties is 0. It reports whether it has begun one. While a dead
+// participant is not gone, it does not: in the next phase other processes write data into which the dead may
+// still write. It asks after the load of the commit word, so the answer covers each death that c has taken into
+// account.
 //
 //	Reset                                      another Reset, of the same phase
 //	state: the phase is broken, at c           the same
@@ -19,8 +20,8 @@ import (
 //	CAS of the commit word from c              CAS of the commit word
 //
 // The record is written before the phase ends, and says what the state says at c: a death that comes later
-// changes the commit word. A process that was stopped before its CAS of the record fails: nobody ends the
-// phase before the record has another value.
+// changes the commit word. If a process is stopped before its CAS of the record and another one ends the phase
+// meanwhile, the CAS fails: the phase ends only after the record has another value.
 func (x *Barrier) begin(parties uint64) (done bool, err error) {
 	x.private.Lock()
 	defer x.private.Unlock()

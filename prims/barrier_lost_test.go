@@ -134,8 +134,8 @@ func TestBarrierResetAfterSeveralDeaths(t *testing.T) {
 	require.ErrorContains(t, b.WaitContext(t.Context(), 0), "4 parties were lost")
 }
 
-// Register makes a process more of the parties, beside the one that it is because it has arrived. So one death of
-// such a process loses both, and Reset goes on with the others.
+// A process is one party because it has arrived, and Register makes it one more. So the death of the process loses
+// both parties, and Reset goes on with the others.
 func TestBarrierLosesEveryPartyOfAProcess(t *testing.T) {
 	for what, steps := range map[string][]order{
 		"arrives, registers":            {{Op: "barrier.arrive", N: 1}, {Op: "barrier.join", N: 1}},

@@ -274,8 +274,8 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			id := x.blocked(t, order{Op: "lock", Object: "m"})
 			eventually(t, "it has its local lock", c.String, func() bool { return c.LocalLock(1) != 0 })
 			x.proc.Stop(t)
-			// More waiters than can sleep in the kernel, with and without a context, on its node
-			// and on another.
+			// The node of x gets more waiters than can sleep in the kernel, and another node gets
+			// some, too.
 			here := localActor(a)
 			here.local.(*stage).mutexes["m"] = cohortActor{c}
 			far := remoteActor(t, a, "far", cohortOn(2)...)

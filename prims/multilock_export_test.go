@@ -2,8 +2,8 @@
 
 package prims
 
-// HoldWord is the hold in the entry that a key has or had, or of a spilled key, without
-// a claim.
+// HoldWord describes the hold of a key, as its entry or, if the key has spilled, its node says. It
+// claims nothing.
 func (x *MultiLock) HoldWord(key uint64) string {
 	k := x.bucket(key)
 	for i := range k.words.entries {

@@ -54,9 +54,9 @@ func inTime(t *testing.T, attempt func(d *delays)) {
 	t.Fatalf("late in each of %d attempts, the last time by %v", attempts, d.late)
 }
 
-// The holder dies while others wait, on threads of their own and behind the
-// poller, in several processes. By the policy of the lock all are told, or the
-// next gets it.
+// The holder dies while goroutines of several processes wait, some on threads of their own and
+// others behind the poller. With PolicyReport all of them get the error; with PolicyRelease each
+// holds the lock in turn.
 func TestMutexHolderDies(t *testing.T) { holderDies(t, nil) }
 
 func holderDies(t *testing.T, env []string) {

@@ -70,8 +70,8 @@ func filesOf(name string) (files []*os.File, err error) {
 	return files, nil
 }
 
-// A goroutine that waits for a dead owner to be gone may be handed the lock like any other.
-// The hand-over is over when it looks: another one would be refused every reservation.
+// A goroutine that waits for a dead owner to be gone may be handed the lock like any other. It
+// notices that it was chosen, and ends the hand-over: otherwise every later hand-over would fail.
 func TestMutexHandsOverToWhoWaitsForTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Repair: func() error { return nil }})

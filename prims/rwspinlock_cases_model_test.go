@@ -24,8 +24,8 @@ func TestModelRWSpinLock(t *testing.T) {
 	})
 }
 
-// Deaths at every step: of readers, of the waiters for them, of the exclusive holder, of
-// one that was woken, and of one that has freed it and not woken yet.
+// A thread dies at every step: a reader, a waiter for readers, the exclusive holder, a waiter that
+// was woken, and a holder that has freed the lock and has not woken anybody yet.
 func TestModelRWSpinLockDeath(t *testing.T) {
 	var all []exploration
 	// The policy concerns the exclusive hold only. The holds of dead readers come back with every

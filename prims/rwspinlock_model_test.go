@@ -48,7 +48,7 @@ const (
 	gCanceled              // its context has ended
 	gArmed                 // it has announced that it waits for readers
 	gRecord                // it has an announce record
-	gUpgrades              // it waits for readers with a hold for upgrade
+	gUpgrades              // it waits for readers with an upgradable hold
 )
 
 const gIn = gRead | gWrite | gUpgrade

@@ -165,7 +165,7 @@ func TestRWSpinLockModes(t *testing.T) {
 	})
 }
 
-// An upgrade that ends with its context is still a hold for upgrade; a Lock that
+// An upgrade that ends with its context is still an upgradable hold; a Lock that
 // does lets the readers in that it has kept out.
 func TestRWSpinLockGivesUpDraining(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {

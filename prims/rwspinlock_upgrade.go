@@ -46,14 +46,14 @@ func (l *RWSpinLock) lockUpgradable(ctx context.Context) error {
 	return err
 }
 
-// UnlockUpgradable unlocks l, which this process holds for upgrade. It panics as
+// UnlockUpgradable gives up the upgradable hold of this process on l. It panics as
 // Unlock does.
 func (l *RWSpinLock) UnlockUpgradable() {
 	l.core.opening.use()
 	l.core.release("UnlockUpgradable", spinUpgrade, spinFree)
 }
 
-// Upgrade turns a hold for upgrade into one for writing, and waits until the readers have left.
+// Upgrade turns an upgradable hold into one for writing, and waits until the readers have left.
 // It panics if this process does not hold l for upgrade, and with an *[shmsync.Error] if this
 // process closes the arena meanwhile.
 func (l *RWSpinLock) Upgrade() {
@@ -79,7 +79,7 @@ func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
 	return nil
 }
 
-// TryUpgrade turns a hold for upgrade into one for writing if no reader is in, and reports
+// TryUpgrade turns an upgradable hold into one for writing if no reader is in, and reports
 // whether it did. Otherwise the hold remains one for upgrade. A reader that has just come and has
 // not seen yet that it must wait counts as one that is in. TryUpgrade panics if this process does
 // not hold l for upgrade.
@@ -103,7 +103,7 @@ func (l *RWSpinLock) Downgrade() {
 	l.becomeReader("Downgrade", spinHeld)
 }
 
-// DowngradeToRead turns a hold for upgrade into one for reading, and lets other readers in.
+// DowngradeToRead turns an upgradable hold into one for reading, and lets other readers in.
 // It panics as UnlockUpgradable does.
 func (l *RWSpinLock) DowngradeToRead() {
 	l.core.opening.use()

@@ -109,8 +109,9 @@ func futexBody(b []byte) *futexWords {
 	return (*futexWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// The fast paths of a closed handle use these words: they are no free lock, no hold of a
-// participant, no open gate, and a reader word of nobody.
+// The fast paths of a closed handle use these words. Their values make every fast path fail: they
+// are no free lock, no hold of a participant, and no open gate, and the reader word belongs to
+// nobody.
 var (
 	closedOwner  uint32 = 1<<32 - 1
 	closedWake   uint32

@@ -50,8 +50,9 @@ func TestWorkerGroupHostile(t *testing.T) {
 	})
 }
 
-// scribble writes into words of objects and of nodes on queues. Latches, which are at
-// the beginning, may be left as they are: nobody comes further if they are corrupt.
+// scribble writes into words of objects and of nodes on queues. If queueLocks is false, it leaves
+// the queue locks alone, which are at the beginning of the bodies: while they are corrupt, each
+// call fails before it reads the other words.
 func scribble(a *arena.Arena, r *rand.Rand, queueLocks bool) {
 	word := func() uint64 {
 		switch r.IntN(4) {

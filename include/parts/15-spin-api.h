@@ -89,10 +89,10 @@ int shmsync_rwspinlock_tryuplock(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_uplock, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_rwspinlock_timeduplock(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
-/* Gives a hold for upgrade back. EPERM: this process has none. */
+/* Gives an upgradable hold back. EPERM: this process has none. */
 int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l);
-/* Turns the hold for upgrade into a write hold, and waits for the readers to leave. If it returns an error, the
- * hold is still one for upgrade. EPERM: this process has no hold for upgrade. */
+/* Turns the upgradable hold into a write hold, and waits for the readers to leave. If it returns an error, the
+ * hold is still upgradable. EPERM: this process has no upgradable hold. */
 int shmsync_rwspinlock_upgrade(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_upgrade, but it does not wait. EBUSY: a reader is in. */
 int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
@@ -101,9 +101,9 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
 /* Makes a read hold of the write hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
-/* Makes a read hold of the hold for upgrade. EPERM: this process has none. */
+/* Turns the upgradable hold into a read hold. EPERM: this process has none. */
 int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l);
-/* Makes a hold for upgrade of the write hold. EPERM: this process has no write hold. */
+/* Turns the write hold into an upgradable hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade_to_upgradable(shmsync_rwspinlock *l);
 /* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
  * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */

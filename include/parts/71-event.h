@@ -216,8 +216,8 @@ SHMI_FN int shmi_event_is_set_auto(struct shmi_event *e)
     return shmi_event_tokens(s) > waits;
 }
 
-/* A reset, or a wait that need not begin: takes what no wait will take; 0: there is nothing. Mostly that is one token. It
- * is more if participants have died that waited, or if waits were given up. */
+/* Takes all tokens that no wait will take: for a reset, or for a wait that need not begin. Returns 0 if there is none.
+ * Mostly there is one. There are more if waiting participants have died, or if waits were given up. */
 SHMI_FN int shmi_event_claim(struct shmi_event *e)
 {
     for (;;) {

@@ -782,9 +782,10 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_be(b->impl, 0));
 }
 
-/* Makes one attempt to end this phase, if it is broken, and to begin another one. It does not while a dead participant is not gone: that one may
- * still write. The question comes after the load of c, so it concerns each death that c has taken into account. The record is written before
- * the phase ends, and says what the state says at c. A process that was stopped before its CAS of the record fails: see prims/barrier_breaks.go. */
+/* Makes one attempt to end this phase, if it is broken, and to begin another one. While a dead participant is not gone,
+ * it ends nothing: that participant may still write. It asks after the load of c, so the answer covers each death that
+ * c has taken into account. It writes the record before it ends the phase, and the record says what the state says at
+ * c. If this process is stopped before the CAS of the record, the CAS may fail: see prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
     uint64_t c = shmi_ld64(&x->w->commit), *record, was, remembered;

@@ -188,7 +188,8 @@ const lateCalls = 5 * time.Second
 func (a *Arena) OnClose(key any, f func()) { a.onClose.Store(key, f) }
 
 // OnEnd makes the arena call f when this opening is closed. f closes the handles that were opened
-// through the opening. It runs twice: again after the calls under way have ended, one of which may have
-// called OnEnd when the functions had run. If the opening is the last one, f runs before the functions of OnClose. A second
-// call with the same key replaces the first.
+// through the opening. The arena calls f once at the beginning of Close, and once more after the calls
+// under way have ended, since such a call may have made a handle, or called OnEnd, in the meantime. If
+// the opening is the last one, f runs before the functions of OnClose. A second call with the same key
+// replaces the first.
 func (a *Arena) OnEnd(key any, f func()) { a.onEnd.Store(key, f) }

@@ -149,8 +149,8 @@ func (c *crowd) sum(t testing.TB, ask string) (n int64) {
 }
 
 // A return of a death watcher from its sleep wakes threads of the Go runtime, and costs more than
-// everything else about an event. A join and a leave make no watcher return. A death makes one of
-// the three watchers return that are woken.
+// everything else about an event. A join and a leave make no watcher return. A death wakes three
+// watchers, and only one of them returns.
 func TestWatchersSleepOn(t *testing.T) {
 	if !quietBuild {
 		t.Skip("needs linux/amd64 or linux/arm64 and no race detector: other watchers return for each event")

@@ -51,10 +51,10 @@ func (a *Arena) recordLeave() {
 // slot over. A peer's bytes may claim more.
 const mostHeirs = 256
 
-// recordDeaths records the deaths of the participants of slot i, in state w, up to the generation last, unless they have
-// records: of the one that the slot describes, and of those after it, which died before they described themselves. It
-// returns false if the state changed. A reaper that dies while it writes leaves an entry without its number, which
-// readers skip. The next reaper writes another entry.
+// recordDeaths records the deaths of participants of slot i, in state w, unless they have records. The first is the
+// participant that the slot describes. The others, up to the generation last, died before they described themselves.
+// recordDeaths returns false if the state changed. A reaper that dies while it writes leaves an entry without its
+// number, which readers skip. The next reaper writes another entry.
 func (a *Arena) recordDeaths(i int, w slotWord, last uint32) bool {
 	d := a.describe(i)
 	g := last

@@ -231,8 +231,8 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 	defer c.handles.Unlock()
 	defer c.unguard()
 	told := c.awaitTold()
-	// Nodes that were resolved after the line above: a granter may still be telling a participant
-	// that is leaving.
+	// A node may be resolved after the line above, if its owner is leaving. The granter may not
+	// have told the owner yet.
 	untold := func(n *Node) bool { return n.State() == NodeResolved && !(told && c.allTold()) }
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	var orphans []orphan

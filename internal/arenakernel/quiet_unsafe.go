@@ -352,7 +352,7 @@ func (q *quietWatch) add(n uint, word *uint32) {
 	q.entries[n%(1+watchTargets)] = shmsync.NewWaitVEntry(word, atomic.LoadUint32(word))
 }
 
-// by makes the sleep end at the time at, if not earlier.
+// by makes the sleep end at the time at, or earlier.
 //
 //go:nosplit
 //go:nocheckptr

@@ -93,11 +93,11 @@ func renameToPrivate(own os.FileInfo, path, private string) error {
 	return nil
 }
 
-// placeholder is what the symbolic link says that a remover of that file puts at the private name.
+// placeholder is the text of the symbolic link that a remover of that file puts at the private name.
 func placeholder(own os.FileInfo) string { return fmt.Sprint("removal of inode ", inode(own)) }
 
-// leftByRemover reports whether a remover of the file, which died, has left what is at the private name: another name of
-// the file, or its placeholder. There is no living one, since this process has the gate.
+// leftByRemover reports whether what is at the private name was left by a remover of the file: another name of the
+// file, or the placeholder. That remover is dead, since this process has the gate.
 func leftByRemover(own os.FileInfo, private string) bool {
 	if there, err := os.Lstat(private); err == nil && os.SameFile(own, there) {
 		return true

@@ -2,9 +2,9 @@ package arenakernel
 
 import "encoding/binary"
 
-// restoreReservations makes sure that every part that the arena believes to have memory behind it
-// has. In a copy of the file, pages of zeros may be holes. Touching a hole when memory is full
-// ends the process.
+// restoreReservations makes sure that there is memory behind every part that the words of the arena
+// say is backed. In a copy of the file, pages of zeros may be holes. Touching a hole when memory is
+// full ends the process.
 //
 // The check compares counts of pages. Outside the parts that the arena believes to be backed, the
 // file holds only zeros. So a copy with holes has fewer pages than the arena believes. A file

@@ -292,9 +292,10 @@ func (h hand) wordsBeforeData(t *testing.T, lang string) {
 	sound(t, name)
 }
 
-// A process that makes no system call which writes into the arena is gone when it is dead, and one
-// that makes none without a thread of its own is gone when its threads are. Neither waits for the byte
-// lock: a child of the victim keeps it.
+// A process that has declared that no system call of it writes into the arena is gone when it is dead.
+// A process that has declared that each such call belongs to one of its threads is gone when its
+// threads are gone. In both cases survivors do not wait for the byte lock, which a child of the victim
+// keeps.
 func TestDataPassesOnBeforeTheByteLockIsFree(t *testing.T) {
 	for declared, env := range map[string]string{"none": noKernelIO, "synchronous": synchronousIO} {
 		for _, h := range hands() {

@@ -473,8 +473,8 @@ func TestBarrierEveryBrokenPhase(t *testing.T) {
 	})
 }
 
-// If others have arrived in place of a process, the parties of that process are theirs: while the completion
-// runs, and after the death of the process that ran it.
+// If others have arrived in place of a process, they are the parties, and that process no longer is. This holds
+// while the completion runs, and after the death of the process that ran it.
 func TestBarrierReplacedParties(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		lost := func(name string, n uint64) {

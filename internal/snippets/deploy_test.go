@@ -54,8 +54,8 @@ func TestUnits(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, units)
 	const program = "/usr/local/bin/jobs"
-	// verify gives what systemd says about a unit. It succeeds although a setting is unknown, and
-	// may say something about units of this host.
+	// verify returns the lines that systemd prints about a unit. The exit status does not count: it
+	// is 0 although a setting is unknown. Lines about other units of this host are left out.
 	verify := func(text string) (said []string) {
 		const unit = "jobs@1.service" // an instance, where the unit is a template
 		name := filepath.Join(t.TempDir(), unit)

@@ -572,8 +572,8 @@ func addCounters() {
 				return part{}, err
 			}
 			down := func() {
-				// The next holder of the queue lock does what the dead one had logged: this
-				// one.
+				// CountDown carries out a change that the dead process had begun. The count may
+				// be 0 then, and CountDown panics.
 				defer func() {
 					if r := recover(); r != nil && l.State().Count != 0 {
 						panic(r)
