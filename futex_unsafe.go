@@ -97,8 +97,8 @@ func futexWaitV(ws []WaitVEntry, deadline int64) (int, unix.Errno) {
 type RobustList struct {
 	head *robustHead
 	page []byte
-	// before is the list that the thread had when it registered this one: of a
-	// C library, which links its robust mutexes there, or 0.
+	// before is the list that was registered for the thread before this one, or 0.
+	// A C library registers one for its robust mutexes.
 	before uintptr
 }
 

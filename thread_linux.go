@@ -18,11 +18,11 @@ func Yield() int64 {
 const promptSlice = 1e5
 
 // PromptThread asks the scheduler to run the calling thread soon after each wake, even
-// on a CPU that another thread has: one whose slice is shorter may come first, once it
-// has waited longer than its share. Its share of the CPU stays the same. Linux knows
-// such slices since 6.12, for threads of the ordinary policy; elsewhere, and for
-// others, nothing happens. The calling goroutine must be locked to its thread. undo
-// gives the thread its former slice.
+// on a CPU that another thread has. It gives the calling thread a shorter slice: the
+// scheduler prefers a thread with a shorter slice if the thread has had less than its
+// share of the CPU. The share stays the same. Linux has such slices since 6.12, for
+// threads of the ordinary policy; otherwise nothing happens. The calling goroutine must
+// be locked to its thread. undo gives the thread its former slice.
 func PromptThread() (undo func()) {
 	attr, err := unix.SchedGetAttr(0, 0)
 	if err != nil || attr.Policy != unix.SCHED_NORMAL || attr.Runtime <= promptSlice {

@@ -62,8 +62,8 @@ func (a *Arena) Object(off Offset) (Object, error) {
 // Delete removes the successor first, also if there is nothing else: the next Upgrade brings nothing back.
 func (a *Arena) Delete(name string) error { return a.kernel().Delete(name) }
 
-// DeleteObject removes an object that may have no name, as Delete does one that has a name. If a program made
-// the object while an interrupted [Upgrade] had the contents of the one before, these stay for the next Upgrade.
+// DeleteObject is Delete for an object that may have no name. If an interrupted [Upgrade] keeps the contents of an
+// earlier object of the same name, these stay for the next Upgrade.
 func (a *Arena) DeleteObject(o Object) error {
 	return a.kernel().DeleteObject(arenakernel.Object(o))
 }

@@ -1540,8 +1540,8 @@ uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
 
 #if defined(__has_attribute) && !defined(SHMSYNC_IMPLEMENTATION)
 #if __has_attribute(noplt)
-/* A program calls these through the address that the loader has found, without the stub between them, which costs a
- * third of a lock and unlock. */
+/* A program calls these functions through the address that the loader has found. Without this attribute each call goes
+ * through a stub (PLT), which costs a third of a lock and unlock. */
 #define SHMSYNC_NEAR(function) extern __typeof__(function) function __attribute__((noplt))
 SHMSYNC_NEAR(shmsync_mutex_lock);
 SHMSYNC_NEAR(shmsync_mutex_trylock);
@@ -3868,7 +3868,7 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     SHMSYNC_CRASHPOINT("arena.act.verified");
     return 1;
 }
-/* Replaces old, which names n, by to, unless n is current. gone: or unless n is not gone yet. Every change of a
+/* Replaces old, which names n, by to, unless n is current or, if gone is set, not gone yet. Every change of a
  * word that is made because the participant that it names died goes through this function, unless a lock that the
  * caller holds keeps the word as it is. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
@@ -8213,9 +8213,9 @@ SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
     return MAP_FAILED;
 }
 
-/* ---- Reap: several processes may do each step at once, and another may repeat a step over which one died. Each
- * process repairs twice: when it finds a dead participant, and again when that one is gone. The functions of the
- * kinds ask themselves which of the two it is. ---- */
+/* ---- Reap: several processes may do each step at once, and if one dies in a step, another repeats the step. Each
+ * process repairs twice: when it finds a dead participant, and again when that participant is gone. The functions of
+ * the kinds find out which of the two it is. ---- */
 
 #define SHMI_RECLAIM_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
 /* How long this process waits before it ends a reap if the arena has objects of a kind that it does not know.
@@ -10797,12 +10797,12 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
     shmi_concern concern;
     shmi_forget_acts(a);
     if (before != 0) {
-        /* If the dead participant may owe a wake to any participant, this one declares the same of itself until it
-         * has made up for that. If it dies meanwhile, its reaper then checks every object. */
+        /* If the dead participant may owe a wake to any participant, this one declares that it may, too, until it has
+         * sent the wakes. If it dies meanwhile, its reaper then checks every object. */
         int all = shmi_owes_anybody(a, before), unknown;
         if (all)
             shmi_rest_guard(a, SHMI_WALK_OWED);
-        /* Or what the dead one was telling would count as ours. */
+        /* Otherwise it would seem that this participant is ending a wait, not the dead one. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         unknown = shmi_repair_all(a, before, all, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
@@ -11880,8 +11880,8 @@ SHMI_FN int64_t shmi_thread_time(void)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
-/* The watcher's part: looks after the objects of the crowd if it is time, and gives when to look again; 0: when it is
- * rung. */
+/* The death watcher calls this. It checks the objects of the crowd if it is time, and returns when to check again. 0:
+ * only when the watcher's doorbell rings. */
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
 {
     shmi_crowd *c;
@@ -12006,8 +12006,8 @@ typedef struct shmi_sleep_spec {
     int own;           /* no other thread sleeps on word */
 } shmi_sleep_spec;
 
-/* Makes the thread that is about to sleep one of the crowd, if many threads sleep and its wait has lasted; NULL: it is
- * none. *until is moved on. */
+/* If many threads sleep and the wait of this thread has lasted, makes the thread, which is about to sleep, one of the
+ * crowd, and sets *until to a later time. Otherwise returns NULL. */
 SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
 {
     shmi_sleeper *s;
@@ -15163,17 +15163,17 @@ SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
 
 /*
  * Counts a call that may wait: until shmi_mon_finish the arena stays mapped, for what the call
- * does before, in and after its wait. It comes before the queue lock is taken. A call that were
- * refused with the queue lock could not give it back, since the arena may be gone. The lock would stay
- * until the close has ended, and a function that the close waits for may need it.
+ * does before, in and after its wait. The caller does not have the queue lock yet. If the call were
+ * refused with the queue lock held, it could not give the lock back, since the arena may be gone. The
+ * lock would stay until the close has ended, and a function that the close waits for may need it.
  */
 SHMI_FN int shmi_mon_begin(struct shmi_monitor *m) { return shmi_enter(m->a, "monitor.wait"); }
 SHMI_FN void shmi_mon_finish(struct shmi_monitor *m) { shmi_exit(m->a); }
 
 /*
- * Gives a wait node to wait in, with the queue lock held. If it sets again, the queue lock had to be
- * left for that meanwhile, so the caller looks at the state once more. On an error the
- * queue lock has been left, and there is no wait node.
+ * Gives a wait node to wait in, with the queue lock held. *again says that the call had to release the
+ * queue lock meanwhile, so the caller looks at the state once more. On an error the queue lock has been
+ * released, and there is no wait node.
  */
 SHMI_FN int shmi_mon_wait_node(struct shmi_monitor *m, int64_t abs, shmi_wait_node **wait_node, int *again)
 {
@@ -16358,8 +16358,8 @@ SHMI_FN void shmi_event_wake_one(struct shmi_event *e)
     shmi_deliver_one(e->a, &e->count.line, turn);
 }
 
-/* The word, and in *waits how many waits were counted while the word was that. It may count only those that have tokens,
- * and one more. */
+/* Returns the word, and in *waits the number of waits that the shares counted while the word had that value. It stops
+ * counting when it has found more waits than tokens. If there are no tokens, it counts nothing: *waits is 0. */
 SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
 {
     for (;;) {
@@ -16513,8 +16513,8 @@ SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 /* How long a wait may sleep on its word at most, in ns; 0: until it is woken. */
 SHMI_FN int64_t shmi_event_bound(const shmi_event_wait *w) { return shmi_event_tokens(w->word) > 0 ? SHMI_EVENT_YIELD : 0; }
 
-/* Looks after the Event, ten times a second at most while a thread of this process waits. A wake may have gone to a
- * process that is stopped, or have to come from one that was stopped before it. */
+/* The periodic check of an Event, at most ten times a second while a thread of this process waits. A wake may have gone
+ * to a process that is stopped, or a process may have been stopped before it sent the wake. */
 SHMI_FN void shmi_event_check(void *event)
 {
     struct shmi_event *e = (struct shmi_event *)event;

@@ -26,8 +26,9 @@ type Awaitable interface {
 
 // watcher is a wait of an Awaitable. Its methods are called by one goroutine.
 type watcher interface {
-	// reached is as Awaitable's, for a wait that began when the watcher was made. An event that
-	// has come since then counts, even if it is gone by now, unless waits take such events.
+	// reached is like Awaitable.reached, for a wait that began when the watcher was made. An event
+	// counts if it has come since then, even if a reset has followed. At an auto-reset Event only a
+	// token that is still there counts.
 	reached() (done bool, err error)
 	// leave ends the wait. It is called once, even if the wait is over.
 	leave()

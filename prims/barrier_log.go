@@ -175,8 +175,8 @@ func (ch *recordChange) differ(index uint32, from, to uint64) {
 //	                       CAS of e: the sequence,
 //	                       no announcement; wake
 //
-// The state is read after e, so it is at least as late. A process that was stopped before its CAS fails,
-// unless 2^31 phases have passed.
+// The state is read after e, so it is at least as late. If a process is stopped before its CAS, the CAS
+// fails once the events have changed, unless 2^31 phases have passed.
 func (x *Barrier) tell() error {
 	for {
 		// The loop ends: each failure of the CAS is a change of the events by another process.
@@ -251,7 +251,7 @@ func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
 // the death. From then on only living participants change the share of the dead one: they make its parties
 // lost, or take the slot, which does the same.
 //
-// A process that has no slot record cannot make a change. Those that wait, and the next call, make it.
+// A process that has no slot record cannot make a change. The processes that wait make it, or the next call.
 func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 	deaths := x.a.Deaths()
 	if x.slotOf(x.slot) == nil {

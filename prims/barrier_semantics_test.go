@@ -229,8 +229,8 @@ func TestBarrierDeath(t *testing.T) {
 	}
 }
 
-// Deaths that break nothing: of a process that has left, of a process for which a whole phase
-// passed without it, and of a process that never came.
+// The death of a process breaks nothing if the process has left, if a whole phase has passed without
+// it, or if it never came.
 func TestBarrierDeathOfStrangers(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 2, nil)
@@ -253,8 +253,8 @@ func TestBarrierDeathOfStrangers(t *testing.T) {
 	require.Equal(t, prims.BarrierPhase(4), b.State().Phase)
 }
 
-// A process has as many parties as arrived in the last phase. Others took the place of its second
-// party, so its death breaks only what it still has.
+// A process has as many parties as it had arrivals in the last phase. Others have arrived in place of
+// its second party, so its death concerns the remaining party only.
 func TestBarrierFewerParties(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)

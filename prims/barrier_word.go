@@ -129,8 +129,9 @@ func (s *barrierState) breakBy(phase uint64, dead arenakernel.ParticipantID) {
 	}
 }
 
-// full reports whether all arrivals of this phase have come. Other processes made those that a share has
-// left, and have these parties now. A broken phase of which that is true had a completion.
+// full reports whether all arrivals of this phase have come. If a share still has arrivals left, other
+// processes made these arrivals, and have the parties now. If a broken phase is full, its completion has
+// run or was running.
 func (s *barrierState) full() bool {
 	return s.completer != 0 || s.isBroken() && s.pending == 0 && s.expected > 0
 }

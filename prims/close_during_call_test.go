@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A goroutine whose wait a call has ended closes the handle while the call goes on. The call does neither panic nor
-// fail, and does all that it has to do.
+// A call ends the wait of a goroutine, and the goroutine closes the handle while the call goes on. The call neither
+// panics nor fails, and does all that it has to do.
 func TestCloseDuringTheCall(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, a *arena.Arena){
 		"latch.arriveandwait": func(t *testing.T, a *arena.Arena) {

@@ -331,8 +331,8 @@ func (m *cohortModel) count(s *cohortState, node int) {
 	s.run++
 }
 
-// cohortRunMost is 64 passes as few counts them, and one more for each thread of the node, which
-// may have decided before to take the lock.
+// cohortRunMost bounds a run: 2 passes, which stand for 64 in the model, and one more for each
+// thread of the NUMA node, which may have decided before to take the lock.
 const cohortRunMost = 2 + 2
 
 func (m *cohortModel) check(s *cohortState) error {

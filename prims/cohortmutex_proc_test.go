@@ -156,8 +156,8 @@ func TestCohortMutexYields(t *testing.T) {
 	c.Unlock()
 }
 
-// A waiter that was woken lets the node go first whose turn it is, as a newcomer does. And a
-// waiter of that node spins although others sleep.
+// A waiter that was woken lets waiters of the NUMA node that has the turn go first, as a newcomer
+// does. And a waiter of that NUMA node spins although others sleep.
 func TestCohortMutexWokenYields(t *testing.T) {
 	forEver := int64(proctest.Scale(time.Hour))
 	deferred := fmt.Sprintf("%s=%d", cohortDeferVar, forEver)

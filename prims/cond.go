@@ -155,10 +155,12 @@ func (c *Cond) Wait() {
 //
 // If it returns nil, c.L is held again, and a Signal or Broadcast was used. If c.L cannot be
 // locked again, the error is that of the lock, such as ErrOwnerDead, and c.L is not held. Other
-// errors are ErrNoSpace, ErrCorrupt and ErrClosed; then c.L is held. If an ErrClosed may concern
-// either, as after a Close of the arena, the Op of the *[shmsync.Error] tells: it is "cond.wait",
-// and c.L is held, or it is that of the lock. A WaitContext that returns an error has used up no Signal. If ctx has already ended at the call, c.L is not unlocked at
-// all.
+// errors are ErrNoSpace, ErrCorrupt and ErrClosed; then c.L is held. A Close of the arena ends both
+// the wait and the lock, so an ErrClosed may be of either. The Op of the *[shmsync.Error] tells them
+// apart: if it is "cond.wait", c.L is held; otherwise it is an Op of the lock, and c.L is not held.
+//
+// A WaitContext that returns an error has used up no Signal. If ctx has already ended at the call,
+// c.L is not unlocked at all.
 func (c *Cond) WaitContext(ctx context.Context) error { return c.wait(ctx) }
 
 func (c *Cond) wait(ctx context.Context) error {

@@ -124,8 +124,8 @@ func (x *autoEvent) setAndWake() {
 	}
 }
 
-// look returns the word, and how many waits were counted while the word was that. It may count only those that have
-// tokens, and one more.
+// look returns the word, and the number of waits that the shares counted while the word had that value. It stops
+// counting when it has found more waits than tokens. If there are no tokens, it counts nothing: waits is 0.
 func (x *autoEvent) look() (s tokenState, waits uint64) {
 	for {
 		// The loop ends: whenever the word is no longer s, another call has changed it.
@@ -140,8 +140,8 @@ func (x *autoEvent) look() (s tokenState, waits uint64) {
 	}
 }
 
-// claim is Reset and TryWait: it takes what no wait will take, and reports whether there was anything. Mostly that is one
-// token. It is more if participants have died that waited, or if waits were given up.
+// claim is Reset and TryWait: it takes all tokens that no wait will take, and reports whether there was one. Mostly
+// there is one. There are more if waiting participants have died, or if waits were given up.
 func (x *autoEvent) claim() bool {
 	for {
 		// The loop ends: whenever the CAS fails, another call has changed the word.

@@ -76,8 +76,9 @@ func (s tokenState) String() string {
 //	bits 32..63  ended  version of the Event's word when the last wait ended that is counted off
 //
 // A wait ends when the word of the Event names its slot. Then everybody who will change that word counts the wait off
-// first, unless ended is the version: one of them does so, by a compare-and-swap of the whole share. A process that was
-// stopped before it fails, because ended has changed, and never has an earlier version again before 2^32 changes.
+// first, unless ended is the version: one of them does so, by a compare-and-swap of the whole share. If a process is
+// stopped before its compare-and-swap, that fails, because ended has changed meanwhile. ended has an earlier value
+// again after 2^32 changes at the earliest.
 //
 //	writers: the participant; everybody who counts a wait off
 //	readers: Set, Reset, IsSet, TryWait, waits that end, tools

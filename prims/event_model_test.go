@@ -92,8 +92,8 @@ func (m *meModel) check(s *meState) error {
 	return nil
 }
 
-// done: each thread has ended, but for one that is stopped or dead, and a wait since whose begin
-// nobody has turned the Event.
+// done reports whether each thread has ended. A thread that is stopped or dead need not, nor a wait
+// during which nobody has turned the Event.
 func (m *meModel) done(s *meState) bool {
 	for i := range m.threads {
 		t := &s.thread[i]

@@ -46,8 +46,8 @@ func (w *eventWorker) turn(g int, r *rand.Rand) error {
 		return w.any(g, r)
 	}
 	if g == 0 {
-		// A process that dies with the baton leaves none, so this process sets one more each
-		// time: sets collapse.
+		// If a process dies with the baton, there is none left. So this goroutine sets the Event
+		// each time. One Set too many does no harm: the Event is still set once.
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Microsecond)
 		defer cancel()
 		err := w.baton.WaitContext(ctx)

@@ -434,8 +434,8 @@ func TestEventWaitBehindOneThatIsStopped(t *testing.T) {
 	}
 }
 
-// A process is stopped when it has ended a wait, before it counts it off. Others change the word meanwhile: one of them
-// has counted the wait off.
+// A process is stopped after it has ended a wait and before it counts the wait off. Another process changes the word
+// meanwhile, and counts the wait off before that.
 func TestEventWaitEndsInAStoppedProcess(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

@@ -98,7 +98,8 @@ func (e *eventcount) fail(err error, who *shmsync.Identity, detail string) error
 //	word: announced, by CAS                if so, wake all
 //	sleep while the sequence is seq
 //
-// A CAS of the one either fails, and it looks again, or the other finds what it wrote.
+// Both change one word. So if a CAS of one of them succeeds, the other finds the change; if it fails,
+// the process looks again.
 func (e *eventcount) wait(ctx context.Context, seq uint32) error {
 	cancel := park.CancelBy(ctx)
 	defer cancel.Stop()
@@ -199,8 +200,9 @@ func (e *eventcount) check() {
 	}
 }
 
-// rest says how long the periodic checks find nothing: while the sequence is that of the last check, which woke all
-// that slept on an earlier one, and a process that changes it will find the announcement.
+// rest returns the value of the word at which periodic checks find nothing. ok says that the last check saw the present
+// sequence, and so has woken all waiters of earlier ones, and that the announcement is set, so that a process that
+// changes the sequence wakes.
 func (e *eventcount) rest() (word *atomic.Uint64, value uint64, ok bool) {
 	s := e.load()
 	return e.words.state, uint64(s), s.announced() && e.looked.Load() == uint64(s.sequence())+1

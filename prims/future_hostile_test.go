@@ -41,8 +41,8 @@ func TestFutureZeroedUnderWaiters(t *testing.T) {
 	}
 }
 
-// A word that says that the producer died, although that lives, is corrupt. Reset does not wait until
-// that process ends.
+// The word of the Future is corrupt if it says that the producer died although the producer lives.
+// Reset does not wait until that process ends.
 func TestFutureAbandonedByTheLiving(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "x")

@@ -139,8 +139,8 @@ func (m *fuModel) check(s *fuState) error {
 	return nil
 }
 
-// done: each thread has ended, but for one that is stopped, and one that waits for a result that
-// nobody gives.
+// done reports whether each thread has ended. A thread that is stopped need not, nor one that waits
+// for a result that nobody sets.
 func (m *fuModel) done(s *fuState) bool {
 	decided := s.results[s.w.round()%fuKept].of(s.w.round()) || s.w.over()
 	for i := range s.thread {

@@ -69,8 +69,8 @@ func (s *scribbler) scribble() {
 func (s *scribbler) put(off uint64) {
 	v := s.value()
 	if off == 0 {
-		// Not this process's ID in the queue lock: this process would hold the lock, and wait for
-		// itself for ever.
+		// The queue lock must not get the ID of this process: this process would hold the lock,
+		// and wait for itself for ever.
 		v = s.r.Uint64() | 1<<31
 	}
 	s.word(off).Store(v)

@@ -110,8 +110,8 @@ func TestMultiLockBiasedEvicted(t *testing.T) {
 	held.Unlock()
 }
 
-// The state in which other processes find a bucket after a participant died, or left, that had
-// locked keys by CAS.
+// A participant that has locked keys by CAS dies or leaves. The test compares in which state other
+// processes find the bucket.
 func TestMultiLockBiasedDeath(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {

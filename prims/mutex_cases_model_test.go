@@ -53,8 +53,8 @@ func TestModelMutexHandOff(t *testing.T) {
 	})
 }
 
-// Deaths at every step: of the holder, of a waiter, of one that was woken, of one that has
-// unlocked and not woken yet, and of a process that deals with a death.
+// A thread dies at every step: the holder, a waiter, a waiter that was woken, a process that has
+// unlocked and has not woken anybody yet, and a process that deals with a death.
 func TestModelMutexDeath(t *testing.T) {
 	bugs := []bug{noFenceBeforeRepair, silentReaper, reapDoesNotWake, wakeByRecordOnly, wakeByAnnouncementOnly, notRegistered}
 	two := mutexModel{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: PolicyReport, recoverers: 1}

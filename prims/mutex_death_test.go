@@ -229,8 +229,8 @@ func TestMutexReaped(t *testing.T) {
 	}
 }
 
-// A waiter that sleeps through both is in time: what it waited for beats the end
-// of its context.
+// If a waiter wakes up when the event has happened and its context has ended, the event takes
+// precedence.
 func TestEventBeatsDeadline(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := openActorMutex(a, "m", nil)
@@ -696,8 +696,8 @@ func TestMutexFallbacks(t *testing.T) {
 	}
 }
 
-// Looks make up for wakes that a stopped process took along. Here there are
-// none, so that a wake which is lost for another reason is a hang.
+// Periodic checks make up for wakes that a stopped process took along. Here there are
+// none, so a wake that is lost for another reason is a hang.
 func TestWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

@@ -69,9 +69,9 @@ func TestMutexHandsOverInsideAProcess(t *testing.T) {
 }
 
 // TestMutexWakesAnyWaiterAtEveryOtherRelease has goroutines of this process starve. Every
-// other release wakes a waiter of whatever process, which may be one that sleeps in the
-// kernel. It leaves the announcement, or no release would see those that park before the
-// one that was woken has run.
+// second release wakes a waiter of any process, perhaps one that sleeps in the kernel. It keeps
+// the announcement: otherwise no release would see the goroutines that park before the woken
+// waiter has run.
 func TestMutexWakesAnyWaiterAtEveryOtherRelease(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one P: no other goroutine runs between a release and the check after it
 	a := newArena(t, nil)

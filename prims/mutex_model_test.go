@@ -169,8 +169,8 @@ func (m *mutexModel) canon(s *model.Sys) {
 	}
 }
 
-// canonEqual makes what was seen of a sequence that is at now 1 if it is still
-// the same, and 0 if not.
+// canonEqual replaces seen, a value of a sequence that a thread has read, by 1 if
+// the sequence still has it (now), and by 0 if not.
 func canonEqual(seen *uint8, now uint8) {
 	if *seen != 0 && *seen == now {
 		*seen = 1

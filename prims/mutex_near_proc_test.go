@@ -172,7 +172,7 @@ func TestMutexNearWaiterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// TestMutexNearWithoutChecks: no wake is lost, for there are no looks that would make
+// TestMutexNearWithoutChecks: no wake is lost, for there are no periodic checks that would make
 // up for one.
 func TestMutexNearWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {

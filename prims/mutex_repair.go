@@ -214,8 +214,8 @@ func (m *Mutex) check() {
 	m.reserved.Store(0)
 }
 
-// repair runs the Repair of this process's options for the owner-dead word o. It has taken the
-// lock, or has failed, or found the word changed.
+// repair runs the Repair of this process's options for the owner-dead word o. took says that the
+// waiter has the lock now. If there is neither a lock nor an error, the word has changed.
 func (w *waiter) repair(o ownerWord) (took bool, err error) {
 	took, err = w.m.inherit(o)
 	if took {

@@ -382,8 +382,8 @@ func hammerElsewhere(t *testing.T, procs int, goroutines uint64, each int, opts 
 	sound(t, a)
 }
 
-// The first process that closes the arena tells its own waiters, of all sorts,
-// and leaves what it held as dead.
+// A process closes the arena. Its own waiters of every sort are told, and the locks that it held are
+// owner-dead.
 func TestMutexArenaClose(t *testing.T) {
 	for _, waiters := range []int{1, 3, 30} {
 		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
@@ -479,8 +479,8 @@ func handOffOnce(t *testing.T, waiters int, opts ...proctest.Option) (lost uint6
 	return lost
 }
 
-// Within a process, too: the one that has lost for long is not robbed of its
-// hand-off by the goroutine that takes the lock again at once.
+// Within a process, too, a waiter that has lost for long gets the handed-off lock. The goroutine
+// that unlocks, and locks again at once, does not take it away.
 func TestMutexHandOffWithin(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, poller := range []bool{false, true} {

@@ -206,8 +206,8 @@ func (m *mutexModel) unlock(x *model.Exec) {
 			m.unset(x, fInside)
 			x.Goto(sLookWake)
 		case m.handoffs && x.Load(wStarving) != 0 && x.Choose(2) == 0:
-			// By the slow path, which a hold takes that is not biased but could
-			// have been. Others free the lock and look then.
+			// The slow path. A hold that is not biased, but could have been, takes
+			// it. Other holds free the lock first and then look at starving.
 			x.Say("sees that somebody starves")
 			*x.R(rOwner) = x.Load(wStarving)
 			x.Goto(sReserve)

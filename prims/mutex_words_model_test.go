@@ -37,8 +37,8 @@ const (
 	fPollerFirst             // the wake that it is at goes to pollers first
 )
 
-// The steps of a thread. They are those of the code, with what is thought
-// between two accesses of shared memory put together.
+// The steps of a thread. Each is one access of shared memory in the code, with the
+// private work up to the next access.
 const (
 	sIdle uint8 = iota
 	sTry

@@ -10,8 +10,8 @@ import (
 
 var _ = crashpoint.Register("once.reap.left")
 
-// reap takes the turn from a runner for which dead is true, once that is gone, and wakes the
-// waiters. The next call runs its function.
+// reap takes the turn from a runner for which dead is true, once the runner is gone, and wakes the
+// waiters. The next call runs its own function.
 func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
 	for {
 		// The loop ends: each failure is a change by another process, which took the turn or

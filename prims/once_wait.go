@@ -22,7 +22,8 @@ var (
 //	state: announced, by CAS               if so, wake all
 //	sleep while the low half is unchanged
 //
-// A CAS of the one either fails, and it looks again, or the other finds what it wrote.
+// Both change one word. So if a CAS of one of them succeeds, the other finds the change; if it fails,
+// the process looks again.
 func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) {
 	if !o.queue.Enter() {
 		return 0, false, o.closed()

@@ -93,8 +93,8 @@ func (x *queueCore) refuse() {
 // overwrote the slots.
 const callsMost = time.Second
 
-// awaitCalls waits until the calls of this process have left that are in the middle of their work with a slot. Calls that
-// do not wait are not counted: it would double what they cost.
+// awaitCalls waits until the calls of this process that are in the middle of their work with a slot have left. Calls
+// that do not wait are not counted: counting would double their cost.
 func (x *queueCore) awaitCalls() {
 	var until time.Time
 	x.each(func(i uint32, s *queueSlot, was queueState) {

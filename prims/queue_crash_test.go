@@ -102,8 +102,9 @@ func TestQueueCrash(t *testing.T) {
 	}
 }
 
-// A reap that dies over what it brings back is ended by another: nothing is there twice.
-// This process would reap too; it stays before its first step until the other one has died.
+// A reaper dies while it gives the leased items of a dead process back, and another reaper goes on:
+// no item is there twice. This process would reap, too, so it waits before its first step until the
+// other one has died.
 func TestQueueCrashInReap(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
@@ -132,7 +133,8 @@ func TestQueueCrashInReap(t *testing.T) {
 	sound(t, a)
 }
 
-// A reap that dies after it has freed one of the slots of a dead process is ended by another: all room is there again.
+// A reaper dies after it has freed one of the slots of a dead process, and another reaper goes on: all room is there
+// again.
 func TestQueueCrashInReapOfPuts(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)

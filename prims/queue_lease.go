@@ -59,8 +59,8 @@ func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
 	return q.leased(t), true
 }
 
-// takeLease is take for a lease. Puts must know before that the positions will not tell any more
-// how many items there are.
+// takeLease is take for a lease. From then on the positions do not tell how many items there are, and
+// Puts must know that before.
 func (x *queueCore) takeLease() (t queueItemTaken, ok bool) {
 	x.deviate()
 	return x.take(queueLeased)

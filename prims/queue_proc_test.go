@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// queueTicket is an item of the workload: the number of a ticket, and sums by which one
-// that is torn or mixed with another shows.
+// queueTicket is an item of the workload: the number of a ticket, and sums that show whether the
+// item is torn or mixed with another one.
 type queueTicket struct {
 	ID  uint64
 	Sum [5]uint64

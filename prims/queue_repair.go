@@ -23,8 +23,8 @@ func repairQueue(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Pa
 	}
 }
 
-// reap takes back what participants have that are dead and gone, and what this process has if it
-// is leaving.
+// reap takes back the items and slots of participants that are dead and gone, and those of this
+// process if it is leaving.
 func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	if leaving != x.name {
 		leaving = 0

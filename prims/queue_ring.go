@@ -42,8 +42,8 @@ const (
 )
 
 // walk calls step with positions, from the hint on, until step returns false as its second result.
-// The first result is the next position, or 0 if the ring is not what it can be. walk reports
-// false if a peer overwrote the ring.
+// The first result is the next position, or 0 if the ring is in a state that no correct process
+// makes. walk reports false if a peer overwrote the ring.
 func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, more bool)) bool {
 	for walks := 0; walks < queueWalks; walks++ {
 		tail, head := x.words.tail.Load(), x.words.head.Load()
@@ -145,8 +145,8 @@ func (x *queueCore) frontSlow() (f queueFront, ok bool) {
 			}
 			return p + 1, true
 		case d > 0:
-			// A later position has this cell. So the items of all positions before the one that
-			// is a lap earlier than that were taken.
+			// The cell is that of a later position, q = p + d laps. So the items of all positions
+			// up to q - 1 lap were taken.
 			return p + uint64(d-1)<<x.shift + 1, true
 		}
 		return 0, true

@@ -331,8 +331,8 @@ func queueCrowd(a *arena.Arena, how string, waitNode int) error {
 	}
 }
 
-// Each item wakes one of those that wait, in all processes, and each Get that makes room one of those that
-// wait for room. A call that arrives meanwhile may go first. Then the waiter waits on.
+// Each item wakes one waiter of all processes, and each Get that makes room wakes one waiter for room. A call that
+// arrives meanwhile may go first. Then the woken waiter waits again.
 func TestQueueWaitersGoOn(t *testing.T) {
 	a, q, p := queueTest(t, 3)
 	ctx := context.Background()

@@ -91,10 +91,10 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	return i.Inspection
 }
 
-// dateReaders adds to the holds of readers, and to that of participant n, which lets no reader in, a
-// date at which they had begun: the time when n began to wait for readers, in the waits that at
-// describes. Only the participant that lets no reader in waits there. The wait is looked at after the
-// holds: an earlier look may have seen a wait that is over, and the holds would seem too old.
+// dateReaders adds a date to the given holds: those of readers, and that of participant n, which lets
+// no reader in. The date is the time when n began to wait for the readers, so the holds are at least
+// as old. at selects the waits for readers; only n waits there. The wait is read after the holds: an
+// earlier look might see a wait that is over, and the holds would seem too old.
 func (i *inspection) dateReaders(holds []int, at func(*arenakernel.Wait) bool, n arenakernel.ParticipantID) {
 	waits := i.a.WaitsOf(i.o)
 	for k := range waits {

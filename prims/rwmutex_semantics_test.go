@@ -197,8 +197,8 @@ func TestRWMutexWriterBound(t *testing.T) {
 	})
 }
 
-// A writer that gives up, as the last that waits, lets the readers in that it has
-// kept out; as one of two it does not, for long.
+// If the only waiting writer gives up, the readers that it has kept out get in. If another writer
+// waits, they get in a little later.
 func TestRWMutexWriterGivesUp(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)

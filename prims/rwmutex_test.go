@@ -24,8 +24,8 @@ func newRWMutex(t testing.TB, a *arena.Arena, opts *prims.RWMutexOptions) *prims
 	return m
 }
 
-// It does what sync.RWMutex does, whose own test this is in kind: never a reader
-// beside a writer, never two writers.
+// This test is like the one of sync.RWMutex: there is never a reader beside a writer, and there are
+// never two writers.
 func TestRWMutexHammer(t *testing.T) {
 	for _, n := range []int{1, 3, 10, 40} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

@@ -45,8 +45,8 @@ func init() {
 	})
 }
 
-// leftByTheGone is an RWMutex with an undo log, and a call that leaves it as a process leaves it that dies
-// in an Update after it has changed From from 3 to 5.
+// leftByTheGone returns an RWMutex with an undo log, and a function that puts it in the state that a process leaves
+// if it dies in an Update after it has changed From from 3 to 5.
 func leftByTheGone(t *testing.T, a *arena.Arena) (m *prims.RWMutex, l *ledger, leave func()) {
 	m, l = newRWRollback(t, a, 0)
 	l.From = 3
@@ -119,8 +119,8 @@ func TestRWMutexLeaveRollsBackBeforeTheMutexIsFree(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A process dies with the writers' mutex, before it has rolled back for another dead process. The reapers of that
-// one found the mutex held, and do not come back. The reaper of the mutex's holder rolls back for both.
+// A process dies with the writers' mutex, before it has rolled back for another dead process. The reapers of that other
+// process have found the mutex held, and do not try again. The reaper of the mutex's holder rolls back for both.
 func TestRWMutexReaperRollsBackForAnotherWriter(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)

@@ -165,8 +165,8 @@ func TestRWSpinLockModes(t *testing.T) {
 	})
 }
 
-// An upgrade that ends with its context is still an upgradable hold; a Lock that
-// does lets the readers in that it has kept out.
+// After an upgrade that ends with its context, the process still has its upgradable hold. A Lock that
+// ends with its context lets in the readers that it has kept out.
 func TestRWSpinLockGivesUpDraining(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		holder.must(t, "rlock", "rw")

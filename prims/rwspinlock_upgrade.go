@@ -80,7 +80,7 @@ func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
 }
 
 // TryUpgrade turns an upgradable hold into one for writing if no reader is in, and reports
-// whether it did. Otherwise the hold remains one for upgrade. A reader that has just come and has
+// whether it did. Otherwise the hold remains upgradable. A reader that has just come and has
 // not seen yet that it must wait counts as one that is in. TryUpgrade panics if this process does
 // not hold l for upgrade.
 func (l *RWSpinLock) TryUpgrade() bool {

@@ -99,8 +99,8 @@ func init() {
 	})
 }
 
-// A hundred thousand waits for as many tokens in one process: few threads, and exactly
-// those that are reached end.
+// A process waits for a hundred thousand tokens at once. That takes few threads, and exactly the
+// waits whose tokens are reached end.
 func TestSequencerCrowd(t *testing.T) {
 	n := crowdSize() / 4 * 4
 	a := newArena(t, &arena.Options{Size: 64 << 20, Label: "counter"})

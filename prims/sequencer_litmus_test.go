@@ -208,9 +208,9 @@ func init() {
 	})
 }
 
-// litmus plays rounds: the other process begins one, this one does its part, and then
-// the other one's wait must end. Nothing else happens that would repair a loss but the
-// looks, ten times a second: a wait that is overdue long before is counted as lost.
+// litmus plays rounds: the other process begins a round, this one does its part, and then
+// the wait of the other process must end. Only the periodic checks, ten times a second, would
+// repair a loss, so a wait that is overdue long before the next check is counted as lost.
 func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n uint64, r *rand.Rand), opts ...proctest.Option) {
 	a := newArena(t, nil)
 	x, err := openLitmus(a)

@@ -37,8 +37,9 @@ func init() {
 	})
 }
 
-// sequencerWorker counts steps, and waits for the next ones; every wait for more is
-// cancelled by another goroutine. Stops are those of its own.
+// sequencerWorker counts the Sequencer steps up, and waits for the next values. A wait for the
+// Sequencer far, which is not counted up, is cancelled by another goroutine. Only the worker itself
+// stops ends.
 type sequencerWorker struct {
 	a                *arena.Arena
 	steps, far, ends *prims.Sequencer

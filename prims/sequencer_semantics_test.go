@@ -270,8 +270,8 @@ func TestSequencerWatchAfterStop(t *testing.T) {
 	}
 }
 
-// A ResetTo is under way: it has ended all waits, and sets the counter back when others have begun and reached their
-// tokens. These end, too, and by no error but ErrCanceled.
+// A ResetTo has ended all waits and has not set the counter back yet. Meanwhile other waits begin, and their tokens are
+// reached. These waits end, too, without an error or with ErrCanceled.
 func TestSequencerWaitsDuringReset(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

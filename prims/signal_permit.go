@@ -40,7 +40,7 @@ func (w *SignalWaker) Release(n int) {
 // release issues n permits, n > 0.
 func (v *signalView) release(n int) {
 	// sync(signal.permit): release
-	// lin: PolicyRelease takes effect here.
+	// lin: Release takes effect here.
 	v.head.permits.Add(uint64(n))
 	crashpoint.Hit("signal.release.permitted")
 	v.rouse(n)

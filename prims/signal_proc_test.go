@@ -292,8 +292,8 @@ func TestSignalDeadSleepers(t *testing.T) {
 	w.Release(16) // at once: the dying are counted, and may be woken
 	x.proc.Wait(t)
 	alone(t, a, 2)
-	// Permits that the dead took with them are not there any more: permits are hints. The
-	// living ones are not kept from those that are.
+	// The permits that dead processes have taken are lost: permits are hints. But the living
+	// processes get the permits that are left.
 	eventually(t, "no permit is left beside a sleeper", func() string { return words(a) }, func() bool {
 		return w.Permits() == 0 || w.Sleepers() == 0
 	})

@@ -33,12 +33,12 @@ type signalHead struct {
 	_       [120]byte
 
 	// permits is the number of permits.
-	//   writers: PolicyRelease, each 0 -> 1 of a bit of summary or status, reaps (add); Acquire
+	//   writers: Release, each 0 -> 1 of a bit of summary or status, reaps (add); Acquire
 	//            (takes one by CAS)
 	//   readers: the same, Permits
 	//   order:   acq-rel; seq-cst against wake
 	//   futex:   none; waiters sleep on wake
-	//   crash:   the reap issues a permit that the dead had taken, or had not issued yet
+	//   crash:   the reap issues a permit again that the dead process had taken, and one that it had not issued yet
 	permits atomic.Uint64
 	_       [120]byte
 

@@ -29,8 +29,8 @@ import (
 // beside two processes that stay, the test and its partner. Those go on, each of
 // their goroutines, and nothing is left behind.
 
-// spinKills are the points that a process passes beside others; the rest of those
-// of spin locks follow a death, and a reaper passes them.
+// spinKills are the crash points of spin locks that a process passes while others use the lock. The
+// other points come after a death, and a reaper passes them.
 var spinKills = []string{
 	"spinlock.lock.acquired", "spinlock.lock.announced", "spinlock.lock.woken", "spinlock.lock.leaving",
 	"spinlock.unlock.before_release", "spinlock.unlock.before_wake",
@@ -42,8 +42,8 @@ var spinReaps = []string{
 	"spinlock.owner_dead.marked", "spinlock.recover.taken", "spinlock.recover.repaired", "spinlock.recover.before_wake",
 }
 
-// spinCanary is what holders of a lock leave there: W is that of an exclusive holder, U
-// that of a holder for writing or for upgrade.
+// spinCanary has words that holders of a lock set while they hold it: an exclusive holder sets W,
+// and a holder for writing or for upgrade sets U.
 type spinCanary struct {
 	W, U atomic.Uint64
 	_    [112]byte
@@ -103,7 +103,7 @@ func (s *spinSite) upgrades(k int) {
 	s.reads(k)
 }
 
-// spinTurns are ways to use lock k once. Each reports what kept it from that.
+// turn uses lock k once, in one of several ways. It returns the error that prevented that.
 func (s *spinSite) turn(k int, ctx context.Context) error {
 	if k%2 == 0 {
 		l := s.spins[k/2]

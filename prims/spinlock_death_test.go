@@ -118,8 +118,9 @@ func (x *spinActor) poll(t testing.TB, id int) (answer, bool) {
 	return a, ok
 }
 
-// A dead reader is taken back exactly: a writer that waits gets in once the living readers
-// have left, however many died beside them. Its successor in the slot has nothing of it.
+// Exactly the holds of dead readers are taken back: a waiting writer gets the lock once the living
+// readers have left, however many other readers died. The next participant in the slot of a dead
+// reader has none of its holds.
 func TestRWSpinLockReaderDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {

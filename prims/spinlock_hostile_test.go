@@ -253,8 +253,8 @@ func arenaCheck(a *arena.Arena) error {
 	return err
 }
 
-// A count that this process cannot have ends a try for reading, and the last one of a
-// call whose context has ended.
+// The reader count of this process has a value that it cannot have. A TryRLock ends all the same, and
+// an RLockContext fails.
 func TestRWSpinLockTriesWithAnImpossibleCount(t *testing.T) {
 	a := newArena(t, nil)
 	l := newRWSpin(t, a, nil)

@@ -179,8 +179,7 @@ func TestSpinLockExcludes(t *testing.T) {
 	})
 }
 
-// A waiter behind a holder that is stopped costs next to nothing, and takes nothing away
-// from it.
+// While a holder is stopped, a waiter takes hardly any CPU time, and the holder keeps its hold.
 func TestSpinLockHolderStopped(t *testing.T) {
 	for _, c := range []struct {
 		object, hold, give string

@@ -16,10 +16,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// forbid makes the kernel kill this process at the next call of membarrier or
-// futex_waitv, and of futex on a word of the arena, that the calling goroutine makes.
-// It stays on its thread, the only one that is watched: the arena's own goroutines
-// may be on their way to sleep. The runtime's own futexes are elsewhere.
+// forbid makes the kernel kill this process when the calling goroutine next calls membarrier,
+// futex_waitv, or futex on a word of the arena. It locks the goroutine to its thread, and the filter
+// is for this thread only: the arena's own goroutines may be on their way to sleep. The futexes of
+// the Go runtime are not in the arena.
 func forbid(a *arena.Arena) error {
 	const (
 		load      = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS

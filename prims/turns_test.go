@@ -173,8 +173,8 @@ func TestFairMutexStoppedWithTheTurn(t *testing.T) {
 	f.Unlock()
 }
 
-// A wait that gives up passes the turn on, at whatever place it is, and so does one that
-// the close of its handle ends.
+// A wait that gives up passes the turn on, whatever its place in the queue. So does a wait that the
+// close of its handle ends.
 func TestFairMutexTurnPassesOn(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFairMutex(a, "f", nil)

@@ -199,7 +199,7 @@ func (b *txBank) read(f *os.File) error {
 	})
 }
 
-// whole says what of the data is torn.
+// whole returns an error that says which part of the data is torn, if any.
 //
 // Preconditions: the caller holds the lock.
 func (b *txBank) whole() error {
@@ -314,8 +314,8 @@ func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
 				}
 			}
 			if k == atOnce-1 {
-				// A kill that comes as soon as it is seen with the lock finds it there, mostly. On a single
-				// busy CPU it would otherwise not come to run between its start and its death.
+				// The kill comes as soon as the victim is seen with the lock, so mostly the victim dies with
+				// it. On a single busy CPU the victim might otherwise not run at all before its death.
 				eventually(t, "the victim has the lock", func() string { return words(a) }, func() bool {
 					return txHeldBy(b.m, v.Pid())
 				})

@@ -323,8 +323,8 @@ func (a stockAnswer) orLost() stockAnswer {
 	return a
 }
 
-// Recover gives a Waitable whose rule failed a state, and everybody may use it again: what the dead had claimed
-// meanwhile comes back then, and the living may release what they had.
+// After a rule has failed, Recover gives the Waitable a state, and everybody may use it again. The claims of processes
+// that died meanwhile come back then, and living processes may release their claims.
 func TestWaitableRecoverBringsBackAfterARuleFailed(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)

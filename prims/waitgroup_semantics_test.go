@@ -200,8 +200,9 @@ func TestWaitGroupDeath(t *testing.T) {
 	}
 }
 
-// The death of a process that owes nothing has no effect: one that has done what it had
-// added, one that was done for others, and one whose work others have taken over.
+// The death of a process that owes nothing has no effect. Here the first has done the work that it
+// had added, the second has done work of others only, and the third has handed its work over:
+// another process adds it, and the third is done.
 func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

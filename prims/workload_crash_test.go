@@ -60,8 +60,8 @@ func pointsOf(t *testing.T, w workload) (points []string) {
 // some points that takes a hundred deaths at times.
 func reapLimit() time.Duration { return 5 * timeout() }
 
-// crashAt makes a process die at the n'th passing of a point. For points that only a
-// process passes which deals with a death, others die before, while the victim works.
+// crashAt makes a process die when it passes a point for the n'th time. Some points are passed
+// only by a process that deals with a death; for these, other processes die while the victim works.
 func (x *workerGroup) crashAt(point string, n int) {
 	x.t.Helper()
 	what := fmt.Sprintf("%s:%d", point, n)

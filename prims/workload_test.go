@@ -25,9 +25,9 @@ import (
 )
 
 // A workload is what several processes do with the objects of one primitive, turn
-// after turn, while one of them after the other is killed. It is written so that
-// every turn ends unless a wake, a hold or a wait is lost, also when one dies: those that
-// stay have to go on, each goroutine, and at the end nothing may be left over.
+// after turn, while the processes are killed one after another. It is written so that
+// every turn ends unless a wake, a hold or a wait is lost, even if a process dies. Each
+// goroutine of the surviving processes has to go on, and at the end nothing may be left over.
 type workload struct {
 	name string
 	// open opens the objects in one process.
@@ -40,8 +40,8 @@ type workload struct {
 	without []string
 	// nodes is how many waits a goroutine has at a time, at most; 0 means 1.
 	nodes uint64
-	// lists is how many lists of poller nodes its objects have besides one each, as for further queue locks or cells:
-	// a process that has waited there has a poller node there.
+	// lists is how many lists of poller nodes its objects have in addition to one for each object, such as those of
+	// further queue locks or cells. A process that has waited on a list has a poller node there.
 	lists uint64
 }
 
@@ -244,8 +244,8 @@ func (x *workerGroup) goesOn(what string) {
 	})
 }
 
-// failed ends the test with what the goroutine says that made the others halt: it is one of
-// this process, or cleanup tells what it says.
+// failed ends the test after a goroutine has made the others halt. If that goroutine is in this
+// process, failed reports its error; otherwise the cleanup reports the error of the other process.
 func (x *workerGroup) failed(what string) {
 	x.t.Helper()
 	select {
@@ -285,8 +285,8 @@ func (x *workerGroup) end() {
 // workerGroupMost is how many processes work at a time, with one whose reap is not over.
 const workerGroupMost = 5
 
-// erase closes a handle of a fresh object at off and deletes that, unless somebody
-// looks at it just now.
+// erase closes a handle of a fresh object at off and deletes the object, unless somebody
+// looks at the object just now.
 func erase(a *arena.Arena, off arena.Offset, handle interface{ Close() error }) error {
 	o, err := (*arenakernel.Arena)(a).ObjectAt(off)
 	if err != nil {

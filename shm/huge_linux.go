@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the system says what it does about transparent huge pages, what is mounted,
-// and what this process has mapped. Tests have others.
+// The files in which the kernel describes transparent huge pages, the mounts, and the mappings of
+// this process. Tests replace them.
 var (
 	hugeDir    = "/sys/kernel/mm/transparent_hugepage"
 	mountsFile = "/proc/self/mountinfo"
 	smapsFile  = "/proc/self/smaps"
 )
 
-// noHuge says why a file on the device dev gets no transparent huge pages, advised
-// though they are, and what would help. It returns "" if nothing speaks against
+// noHuge says why a file on the device dev gets no transparent huge pages although
+// madvise has asked for them, and what would help. It returns "" if nothing prevents
 // them.
 func noHuge(dev uint64) string {
 	shmem, ok := chosen(filepath.Join(hugeDir, "shmem_enabled"))

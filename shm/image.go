@@ -11,9 +11,9 @@ const imagePiece = 64 << 10
 
 // Image is a private copy of the bytes of a segment, for a tool that examines it from
 // outside and must not disturb its users. The file is opened for reading and never mapped.
-// So nothing can be written by mistake; no page comes into being where the file has a hole,
-// as reading through a mapping would have it; and a file that is truncated meanwhile ends
-// no process.
+// So nothing can be written by mistake. No page comes into being where the file has a hole, as
+// it would if the hole were read through a mapping. If the file is truncated meanwhile, no
+// process is killed by SIGBUS.
 //
 // Bytes are read when they are asked for, and then stay what they were until
 // Refresh. An Image is used by one goroutine at a time.

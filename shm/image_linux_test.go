@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An image is read when it is asked for, stays what it was until Refresh, and makes
-// nothing of what is written to it.
+// An image has the bytes that were fetched, keeps them until Refresh, and writes nothing that is
+// stored in it to the file.
 func TestImage(t *testing.T) {
 	name := uniqueName(t)
 	s, err := Create(name, 4*page, nil, nil)

@@ -18,7 +18,7 @@ func mbind(mem []byte, mode uintptr, mask []uint64, flags uintptr) error {
 		maxNode = uintptr(len(mask))*64 + 1
 	}
 	// SAFETY: the kernel does not write to mem, and reads maxNode-1 bits, all
-	// of which mask has. unsafe.SliceData(nil) is NULL, as no mask should be.
+	// of which mask has. For a nil mask unsafe.SliceData returns NULL, as mbind expects.
 	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&mem[0])), uintptr(len(mem)),
 		mode, uintptr(unsafe.Pointer(unsafe.SliceData(mask))), maxNode, flags)
 	if errno != 0 {
@@ -54,10 +54,11 @@ func replace(mem []byte) error {
 	return err
 }
 
-// resident stores in vec, for successive pages of the system's base size of mem,
-// whether the page is in memory, as bit 0. For files it tells of the page cache.
+// resident stores in bit 0 of each byte of vec whether the corresponding page of mem
+// is in memory. Pages have the base size of the system. For a file it says whether the
+// page is in the page cache.
 //
-// Preconditions: mem has as many pages as vec, and some.
+// Preconditions: mem has as many pages as vec has bytes, and at least one.
 func resident(mem, vec []byte) error {
 	// SAFETY: the kernel writes a byte for each page of mem.
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mem[0])), uintptr(len(mem)), uintptr(unsafe.Pointer(&vec[0])))

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Where the system describes its NUMA nodes, and this thread the ones that it may
-// have memory of. Tests have others.
+// The directory in which the kernel describes its NUMA nodes, and the file that says of which
+// nodes this thread may have memory. Tests replace them.
 var (
 	nodesDir   = "/sys/devices/system/node"
 	statusFile = "/proc/thread-self/status"

@@ -71,8 +71,8 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	}
 	s.verify(&pl)
 	if pl.Err != nil && (bound == nil || errors.Is(bound, errOthers)) {
-		// A page that was there before is in this process only now, and what is
-		// not in it is not moved.
+		// A page that existed before is mapped by this process only now, and mbind
+		// moves mapped pages only.
 		if errors.Is(s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE_ALL), unix.EPERM) { // it takes CAP_SYS_NICE
 			s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE)
 		}

@@ -31,8 +31,8 @@ func nodeList(t *testing.T, which string) []int {
 	return p.Nodes
 }
 
-// severalNodes returns the nodes with memory, of which a test needs two, and
-// the permission to place anything there.
+// severalNodes returns the NUMA nodes with memory. It skips the test if there
+// are fewer than two, or if the system does not let it place memory there.
 func severalNodes(t *testing.T, helpers ...string) []int {
 	nodes := nodeList(t, "has_memory")
 	if len(nodes) < 2 {
@@ -47,8 +47,8 @@ func severalNodes(t *testing.T, helpers ...string) []int {
 	return nodes
 }
 
-// nodesOf says where the pages of a range are. It is known of those only that
-// this mapping has.
+// nodesBetween says on which NUMA nodes the pages of a range are. It first gives
+// them to this mapping, because the kernel tells only where its own pages are.
 func nodesBetween(t *testing.T, s *Segment, off, n int64) map[int]int {
 	require.NoError(t, s.populate(off, n))
 	pl := Placement{Off: off, Len: n}

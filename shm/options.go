@@ -31,9 +31,9 @@ type Options struct {
 	// is reported by Placement, and is no error. It is ignored when a segment
 	// is opened; use Place to change a placement.
 	NUMA Policy
-	// Parts are placements of parts of a new segment, each over NUMA and over those before
-	// it. A part that is not within the segment, or that does not begin and end with a
-	// page, is an error.
+	// Parts are placements of parts of a new segment. A part takes precedence over NUMA and
+	// over the parts before it in the list. A part that is not within the segment, or that
+	// does not begin and end with a page, is an error.
 	Parts []Part
 }
 
@@ -46,10 +46,10 @@ const (
 	// HugeTransparent asks the kernel for transparent huge pages where it can
 	// find them (MADV_HUGEPAGE). In /dev/shm it has an effect only if that is
 	// mounted with huge=advise or more, for a memfd only if
-	// /sys/kernel/mm/transparent_hugepage/shmem_enabled allows it; Degraded says
-	// so where not. It goes with Populate: memory that is reserved before it is
-	// touched, as an arena does, gets small pages, until the kernel puts them
-	// together at its leisure.
+	// /sys/kernel/mm/transparent_hugepage/shmem_enabled allows it; otherwise
+	// Degraded says why. Use it with Populate: memory that is reserved before it
+	// is touched, as an arena does, gets small pages until the kernel joins them
+	// at some later time.
 	HugeTransparent
 	// Huge2M and Huge1G take pages of 2 MiB and 1 GiB from the pool of huge
 	// pages. They apply to CreateMemfd alone, whose size is then rounded up to

@@ -89,8 +89,8 @@ func (s *Segment) Placement() []Placement {
 // For a segment with Huge2M or Huge1G a process knows only its own policies, and the pages
 // that it has touched.
 //
-// Pages that exist come to be mapped by this process; none is made. Where the
-// system does not tell, the error matches [ErrNotSupported].
+// The call maps pages that exist into this process, and makes no page. If the
+// system does not tell where pages are, the error matches [ErrNotSupported].
 func (s *Segment) Where(off, n int64) ([]Placement, error) {
 	if err := s.acquire("where"); err != nil {
 		return nil, err

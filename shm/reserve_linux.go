@@ -23,8 +23,8 @@ const (
 func (s *Segment) reserve(off, n int64) error {
 	fd := int(s.file.Fd())
 	if s.pageSize > int64(os.Getpagesize()) {
-		// The policy of a mapping of huge pages from the pool is its own, and not
-		// the file's: faults heed it, and fallocate knows of none.
+		// For huge pages from the pool, the NUMA policy belongs to the mapping and
+		// not to the file: a page fault follows it, and fallocate does not.
 		lo, hi := s.wholePages(off, n)
 		if unix.Madvise(s.mem[lo:hi], unix.MADV_POPULATE_WRITE) == nil {
 			return nil

@@ -58,8 +58,8 @@ func look(s *Segment) (seen placeSeen) {
 	return seen
 }
 
-// TestWhereElsewhere: what one process places another one sees, though neither it
-// nor the creator has ever touched the memory.
+// TestWhereElsewhere: one process places memory, and other processes see where it lies, although
+// neither they nor the creator have ever touched it.
 func TestWhereElsewhere(t *testing.T) {
 	s, err := CreateMemfd("where", 4*page, nil, nil)
 	require.NoError(t, err)

@@ -177,7 +177,7 @@ func TestStoppedHolderIsNamed(t *testing.T) {
 	require.Equal(t, a.Pid(), d.Participants[0].HostPID)
 }
 
-// For a lock whose holder died under the policy Report, shmctl names the dead process, and
+// For a lock whose holder died under PolicyReport, shmctl names the dead process, and
 // recover makes the lock usable.
 func TestOwnerDeadIsNamed(t *testing.T) {
 	name := testArena(t)

@@ -63,7 +63,7 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     SHMSYNC_CRASHPOINT("arena.act.verified");
     return 1;
 }
-/* Replaces old, which names n, by to, unless n is current. gone: or unless n is not gone yet. Every change of a
+/* Replaces old, which names n, by to, unless n is current or, if gone is set, not gone yet. Every change of a
  * word that is made because the participant that it names died goes through this function, unless a lock that the
  * caller holds keeps the word as it is. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)

@@ -1,6 +1,6 @@
-/* ---- Reap: several processes may do each step at once, and another may repeat a step over which one died. Each
- * process repairs twice: when it finds a dead participant, and again when that one is gone. The functions of the
- * kinds ask themselves which of the two it is. ---- */
+/* ---- Reap: several processes may do each step at once, and if one dies in a step, another repeats the step. Each
+ * process repairs twice: when it finds a dead participant, and again when that participant is gone. The functions of
+ * the kinds find out which of the two it is. ---- */
 
 #define SHMI_RECLAIM_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
 /* How long this process waits before it ends a reap if the arena has objects of a kind that it does not know.

@@ -677,12 +677,12 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
     shmi_concern concern;
     shmi_forget_acts(a);
     if (before != 0) {
-        /* If the dead participant may owe a wake to any participant, this one declares the same of itself until it
-         * has made up for that. If it dies meanwhile, its reaper then checks every object. */
+        /* If the dead participant may owe a wake to any participant, this one declares that it may, too, until it has
+         * sent the wakes. If it dies meanwhile, its reaper then checks every object. */
         int all = shmi_owes_anybody(a, before), unknown;
         if (all)
             shmi_rest_guard(a, SHMI_WALK_OWED);
-        /* Or what the dead one was telling would count as ours. */
+        /* Otherwise it would seem that this participant is ending a wait, not the dead one. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         unknown = shmi_repair_all(a, before, all, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");

@@ -105,8 +105,8 @@ SHMI_FN int64_t shmi_thread_time(void)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
-/* The watcher's part: looks after the objects of the crowd if it is time, and gives when to look again; 0: when it is
- * rung. */
+/* The death watcher calls this. It checks the objects of the crowd if it is time, and returns when to check again. 0:
+ * only when the watcher's doorbell rings. */
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
 {
     shmi_crowd *c;

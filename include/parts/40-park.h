@@ -73,8 +73,8 @@ typedef struct shmi_sleep_spec {
     int own;           /* no other thread sleeps on word */
 } shmi_sleep_spec;
 
-/* Makes the thread that is about to sleep one of the crowd, if many threads sleep and its wait has lasted; NULL: it is
- * none. *until is moved on. */
+/* If many threads sleep and the wait of this thread has lasted, makes the thread, which is about to sleep, one of the
+ * crowd, and sets *until to a later time. Otherwise returns NULL. */
 SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
 {
     shmi_sleeper *s;

@@ -735,17 +735,17 @@ SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
 
 /*
  * Counts a call that may wait: until shmi_mon_finish the arena stays mapped, for what the call
- * does before, in and after its wait. It comes before the queue lock is taken. A call that were
- * refused with the queue lock could not give it back, since the arena may be gone. The lock would stay
- * until the close has ended, and a function that the close waits for may need it.
+ * does before, in and after its wait. The caller does not have the queue lock yet. If the call were
+ * refused with the queue lock held, it could not give the lock back, since the arena may be gone. The
+ * lock would stay until the close has ended, and a function that the close waits for may need it.
  */
 SHMI_FN int shmi_mon_begin(struct shmi_monitor *m) { return shmi_enter(m->a, "monitor.wait"); }
 SHMI_FN void shmi_mon_finish(struct shmi_monitor *m) { shmi_exit(m->a); }
 
 /*
- * Gives a wait node to wait in, with the queue lock held. If it sets again, the queue lock had to be
- * left for that meanwhile, so the caller looks at the state once more. On an error the
- * queue lock has been left, and there is no wait node.
+ * Gives a wait node to wait in, with the queue lock held. *again says that the call had to release the
+ * queue lock meanwhile, so the caller looks at the state once more. On an error the queue lock has been
+ * released, and there is no wait node.
  */
 SHMI_FN int shmi_mon_wait_node(struct shmi_monitor *m, int64_t abs, shmi_wait_node **wait_node, int *again)
 {

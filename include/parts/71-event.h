@@ -154,8 +154,8 @@ SHMI_FN void shmi_event_wake_one(struct shmi_event *e)
     shmi_deliver_one(e->a, &e->count.line, turn);
 }
 
-/* The word, and in *waits how many waits were counted while the word was that. It may count only those that have tokens,
- * and one more. */
+/* Returns the word, and in *waits the number of waits that the shares counted while the word had that value. It stops
+ * counting when it has found more waits than tokens. If there are no tokens, it counts nothing: *waits is 0. */
 SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
 {
     for (;;) {
@@ -309,8 +309,8 @@ SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 /* How long a wait may sleep on its word at most, in ns; 0: until it is woken. */
 SHMI_FN int64_t shmi_event_bound(const shmi_event_wait *w) { return shmi_event_tokens(w->word) > 0 ? SHMI_EVENT_YIELD : 0; }
 
-/* Looks after the Event, ten times a second at most while a thread of this process waits. A wake may have gone to a
- * process that is stopped, or have to come from one that was stopped before it. */
+/* The periodic check of an Event, at most ten times a second while a thread of this process waits. A wake may have gone
+ * to a process that is stopped, or a process may have been stopped before it sent the wake. */
 SHMI_FN void shmi_event_check(void *event)
 {
     struct shmi_event *e = (struct shmi_event *)event;

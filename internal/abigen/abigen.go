@@ -1,8 +1,8 @@
 // Package abigen makes the C side of the layout from docs/abi.md: the structs of the
-// objects, and the bits and the values of their words; and a program that asserts of the
-// C header what it says itself of the arena: offsets, sizes, constants. The tests called
-// TestABI of arena and prims compare the same tables with the Go side, so the document is
-// the one source of both.
+// objects, and the bits and the values of their words. The C header has the offsets, sizes
+// and constants of the arena by hand; abigen makes a program that asserts them. The tests
+// called TestABI of arena and prims compare the same tables with the Go side, so the
+// document is the one source of both.
 package abigen
 
 import (
@@ -155,8 +155,8 @@ type Field struct {
 	Offset, Size int
 }
 
-// Fields are those of a section's table, without what is reserved. size is that of the
-// whole.
+// Fields returns the fields in the table of a section, without the reserved ones. size is the size
+// of the whole struct.
 func Fields(tables []mdtable.Table, section string) (fields []Field, size int, err error) {
 	t, err := table(tables, section, "offset", "size", "field")
 	if err != nil {

@@ -31,8 +31,8 @@ func JoinApart(seg *shm.Segment, bytes []byte, opts *Options) (*Arena, error) {
 	return a, nil
 }
 
-// Kill makes a participant that JoinApart made look dead to all others, as the kernel does when a
-// process is killed, and ends its death watcher. shared is another mapping of the arena. Before
+// Kill makes a participant of JoinApart appear dead to all others, and ends its death watcher. It
+// changes the words that the kernel changes when a process is killed. shared is another mapping of the arena. Before
 // the call, the caller has made the participant's own mapping private, so that no store of the
 // participant's goroutines reaches the arena any more. Those goroutines go on in the private
 // bytes. Close of a killed participant changes nothing in the arena.

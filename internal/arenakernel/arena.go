@@ -28,8 +28,8 @@ type Arena struct {
 	now         int64  // in the copy of a dump, the time when the dump was made, CLOCK_MONOTONIC ns; 0: now
 }
 
-// membership is what the openings of one arena share: the participant that this
-// process is in it.
+// membership is what the openings of one arena share. It stands for the one
+// participant that this process is in the arena.
 type membership struct {
 	core
 	seg   *shm.Segment

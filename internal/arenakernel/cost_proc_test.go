@@ -194,8 +194,8 @@ func BenchmarkCreateAfterFull(b *testing.B) {
 	}
 }
 
-// To fill a directory to the last name, and to empty it again, costs about as much for each name as the names that stand
-// together there make necessary. No deletion passes all names that are still there.
+// A directory is filled to the last name and emptied again. For each name, searches pass only the names that stand
+// together with it: no deletion passes all names that are still there.
 func TestNamesOfAFullDirectoryAreDeletedQuickly(t *testing.T) {
 	a := newNeighbours(8<<20, 2).join(1)
 	n := a.geo.dirCount

@@ -197,8 +197,8 @@ func TestWatchersWaitQuietlyForTheEndOfAProcess(t *testing.T) {
 	require.Zero(t, least, "sleeps that were not quiet")
 }
 
-// A process whose call meets a death that its own watcher does not watch for also frees the slot, if the watchers
-// are stopped. Its watcher sleeps while the call begins that.
+// The watchers of a dead participant are stopped. Another process, whose own watcher does not watch that participant,
+// meets the death in a call. It frees the slot, too, although its watcher sleeps at that time.
 func TestCallThatMeetsADeathFreesTheSlot(t *testing.T) {
 	c := newCrowd(t, 1+watchTargets)
 	for _, m := range c.members {

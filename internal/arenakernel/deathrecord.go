@@ -47,8 +47,8 @@ func (a *Arena) recordLeave() {
 	a.putDeathRecord(deathRecordsOfLeft, a.self, d.flags|deathRecordLeft, d.pid, d.died, d.label)
 }
 
-// mostHeirs bounds the deaths that one call records: of participants that died one after the other while they took a
-// slot over. A peer's bytes may claim more.
+// mostHeirs bounds how many deaths one call records. Several participants may have died one after the other, each while
+// it took the slot over. The bytes of a hostile peer may pretend that there were more.
 const mostHeirs = 256
 
 // recordDeaths records the deaths of participants of slot i, in state w, unless they have records. The first is the

@@ -65,8 +65,8 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 		a.dropLock()
 		return err
 	}
-	// Before Open returns: from then on this participant may hold a lock, and the one that was rung
-	// above may be stopped.
+	// This rings the watchers before Open returns. After that this participant may hold a lock, and
+	// the watcher that was rung above may be stopped.
 	a.ringWatchersOf(i)
 	a.goOn()
 	return nil
@@ -229,8 +229,8 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 		return false
 	}
 	if _, now := a.windowOf(i); now != raw {
-		// Without a byte lock, this process may have been stopped while other participants used
-		// the slot up and it came back to the same state.
+		// Without a byte lock, this process may have been stopped. Meanwhile other participants may
+		// have used the slot up, so that the slot is in the same state in another window.
 		if enters {
 			reclaimed.CompareAndSwap(next-1, w.generation())
 		}

@@ -91,7 +91,8 @@ func TestDeathsOfHeirsInARowAreRecorded(t *testing.T) {
 }
 
 // A joiner is stopped right after it has taken over the slot of a dead participant. The first participant of an epoch
-// records the death of that one. Then the joiner is killed. The next epoch is told of the joiner only, and is clean.
+// records the death of the dead participant. Then the joiner is killed. The next epoch is told of the joiner only, and
+// is clean.
 func TestDeathThatAFirstRecordsIsNotToldAgain(t *testing.T) {
 	ta := twoDead(t)
 	h := ta.start(t)

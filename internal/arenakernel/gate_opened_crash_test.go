@@ -10,7 +10,7 @@ import (
 )
 
 // The step that opens an epoch is also the step from which on its deaths count as told. If the first participant dies
-// before that step, the next one is told of them, too; after that step it is not.
+// before that step, the next participant is told of them, too; if it dies later, it is not.
 func TestDeathOfAFirstTellsEachDeathToOneEpoch(t *testing.T) {
 	for point, dead := range map[string][]string{
 		"arena.gate.begun":  {"victim", "first"},

@@ -21,8 +21,8 @@ type preparation struct {
 	news    int                   // how often met changed after the first pass, and how many claims failed because of a death
 }
 
-// mostNews bounds the deaths and joiners that a process meets after its first pass before it gives up to wait for the
-// end of such deaths. Joiners may die all the time, and each pass finds the next one.
+// mostNews is how many deaths and joiners a process may meet after its first pass. If it meets more, it no longer waits
+// for the end of participants that died pending: joiners may die all the time, and each pass would find the next one.
 const mostNews = 16
 
 // meet notes that slot i is in state s.

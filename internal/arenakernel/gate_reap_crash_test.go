@@ -147,8 +147,8 @@ func TestStopInTheReapOfAPendingJoiner(t *testing.T) {
 	}
 }
 
-// A participant died in Close, and the joiner that takes its slot over is stopped before it has recorded that. The
-// first of the epoch is told of it.
+// A participant died in Close, and the joiner that takes its slot over is stopped before it has recorded the death. The
+// process that begins the next epoch is told of the death.
 func TestFirstIsToldOfADeathInClose(t *testing.T) {
 	ta := newTestArena(t, 2)
 	v, x := ta.join(t, "victim"), ta.join(t, "other")

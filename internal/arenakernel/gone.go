@@ -260,8 +260,8 @@ type free struct {
 	died, at int64 // when this process met the death, and when to ask for the byte lock next, CLOCK_MONOTONIC ns
 }
 
-// toFree puts the slots into frees whose participants are dead and whose data is handed over, so that they only have to
-// be freed when the kernel has ended the process. ok is false if there are other deaths, or too many.
+// toFree fills frees with slots of dead participants whose data is handed over. Such a slot only has to be freed when
+// the kernel has ended the process. ok is false if there are other deaths, or too many.
 func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 	if !a.unfinished.any() {
 		return 0, true

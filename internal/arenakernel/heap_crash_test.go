@@ -154,7 +154,7 @@ func TestEveryPointOfTheHeapIsHit(t *testing.T) {
 		}
 	}
 	tested = append(tested, "arena.object.withdrawing")
-	tested = append(tested, "arena.node.inherited", "arena.node.reclaimed") // prims tests it in TestTeamCrash
+	tested = append(tested, "arena.node.inherited", "arena.node.reclaimed") // prims tests them in TestWorkerGroupCrash
 	mine := []string{"arena.alloc.", "arena.block.", "arena.chunk.", "arena.span.", "arena.sweep.", "arena.free.", "arena.object.", "arena.delete.", "arena.node.", "arena.poller.", "arena.slotrecord."}
 	for _, point := range crashpoint.All() {
 		if slices.ContainsFunc(mine, func(prefix string) bool { return strings.HasPrefix(point, prefix) }) {

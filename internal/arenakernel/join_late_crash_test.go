@@ -59,7 +59,7 @@ func TestLateJoinerLeavesTheSlotAlone(t *testing.T) {
 }
 
 // A joiner without a byte lock is stopped when it has become the reaper of a dead participant. Another process frees the
-// slot, and a third one takes it. The joiner leaves the capabilities of that one alone.
+// slot, and a third one takes it. When the joiner goes on, it does not change the capabilities of the third one.
 func TestLateHeirLeavesTheCapabilitiesAlone(t *testing.T) {
 	ta := newTestArena(t, 2)
 	survivor, victim := ta.join(t, "survivor"), ta.join(t, "victim")

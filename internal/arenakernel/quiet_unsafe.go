@@ -72,8 +72,8 @@ type quietWatch struct {
 // quietTurns is how many deaths at once a quiet watch leaves to other watchers.
 const quietTurns = 4
 
-// ask is a participant whose byte lock was held when this watcher asked. It asks once about a
-// live participant, and in each round about any other.
+// ask is a participant whose byte lock was held when this watcher asked for it. The watcher asks once
+// about a live participant, and about any other participant in each round.
 type ask struct {
 	slot  int
 	of    slotWord
@@ -289,7 +289,7 @@ func (q *quietWatch) look() int {
 	return quietSleep
 }
 
-// ask makes the next question that for the byte lock of slot i. asking is what the field says.
+// ask prepares the next question, which is for the byte lock of slot i. asking goes into the field of that name.
 //
 //go:nosplit
 func (q *quietWatch) ask(i int, asking uint) {

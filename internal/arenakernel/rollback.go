@@ -56,7 +56,7 @@ var rollbackRWMutexKind = KindOf("RWMX")
 const rollbackRWMutexVersion = 2
 
 // hasWriteOf is hasTransactionOf for an RWMutex. It is also true while the gate names dead: a reaper
-// opens the gate only if no other process has the writers' mutex, and is to come again otherwise.
+// opens the gate only if no other process has the writers' mutex, and otherwise tries again later.
 func (a *Arena) hasWriteOf(o Object, dead ParticipantID) bool {
 	m, err := TryAt[rollbackRWMutex](a, o.Body)
 	if err != nil || m.policy.Load()&0xff != rollbackPolicy {

@@ -327,7 +327,7 @@ func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offse
 }
 
 // isSuccessor reports whether the object can be a successor. A block that a program has made by [Arena.Block]
-// is none: it has no layout.
+// cannot: it has no layout.
 func (h *header) isSuccessor() bool {
 	return h.Kind == KindBlock && h.Layout != 0 && h.Size >= successorTrailer
 }

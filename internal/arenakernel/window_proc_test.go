@@ -83,8 +83,8 @@ func TestEmptyArenaBeginsAnew(t *testing.T) {
 			a.useUp(i)
 		}
 		if killed {
-			// It has the last generation but one: a participant that inherits the slot has one
-			// generation, and needs more.
+			// The first participant has the last generation but one. So a participant that inherits
+			// the slot finds one generation, and needs more.
 			a.u64(a.windowWord(1)).Store(uint64(makeWindow(1, 2, 0)))
 			first.must(t, order{Do: "lock", Text: "held"})
 			first.Kill(t)

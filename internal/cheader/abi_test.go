@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a program depends on that was compiled with the header changes only if c/abi.txt changes
-// with it. TestLibraryABI of internal/cinterop compares the numbers with those of a compiler.
+// c/abi.txt has everything of the header that a compiled program depends on, so such a change shows
+// in c/abi.txt. TestLibraryABI of internal/cinterop compares the numbers with those of a compiler.
 func TestHeaderABI(t *testing.T) {
 	decls, err := Declarations(filepath.Join(root, "include", "parts"))
 	require.NoError(t, err)

@@ -206,6 +206,6 @@ func arm64Emulator(t *testing.T) []string {
 // have many threads.
 const sanitized = "^(TestMutex.*|TestFutex.*|TestMultiLock.*|TestReapEachOther|TestCreateInC|TestCore|TestFromFD|TestGroupKilled|TestSignalWaker.*|TestWaitAll|TestQueueBatch)$"
 
-// sanitizedInBrief are those that do so with few rounds. TestCrowds is none of them: it counts sleeps, which a sanitizer
-// makes longer.
+// sanitizedInBrief are further tests for the sanitizers, which make few rounds. TestCrowds is not among them: it counts
+// sleeps, which a sanitizer makes longer.
 const sanitizedInBrief = "^(TestContract|TestCloseWaitsForCalls|TestCallsWhileTheArenaIsBeingClosed|TestRWMutex.*)$"

@@ -72,8 +72,8 @@ func TestEventWaitsOfAChangedNameInC(t *testing.T) {
 	}
 }
 
-// A peer damages the list of records before the process that sets the Event has seen the record of one that waits. That
-// wait ends, and is counted off by a process that knows the record.
+// A peer damages the list of records before the process that sets the Event has seen the record of a waiting process.
+// The wait ends, and is counted off by a process that knows the record.
 func TestEventTokenForAShareThatIsNotFoundInC(t *testing.T) {
 	name := newArena(t)
 	sets, y := newAgent(t, "c", name, "sets"), newAgent(t, "c", name, "counts")

@@ -118,8 +118,8 @@ func bigArena(t testing.TB, size int) string {
 	return name
 }
 
-// handOver kills a victim that reads a file into what it has taken, has a survivor take it, and
-// returns how many pages were written after the survivor had it.
+// handOver kills a victim that holds an object and reads a file into the data. A survivor then takes the
+// object. handOver returns how many pages were written after that.
 func handOver(t *testing.T, h hand, arenaName, file string, size int, survivor *agent) uint64 {
 	victim := newAgent(t, "c", arenaName, "victim")
 	h.begin(t, survivor)
@@ -168,8 +168,8 @@ const (
 	noKernelIO     = "SHMSYNC_CINTEROP_KERNEL_IO=2"
 )
 
-// dying starts a victim that has taken what there is, and kills it. Its byte lock is not free until
-// its input is closed. By default it is not gone before that.
+// dying starts a victim, has it take the object of h, and kills it. The byte lock of the victim is not
+// free until its input is closed. By default the victim is not gone before that.
 func (h hand) dying(t *testing.T, arenaName string, survivor *agent, env ...string) (victim *agent) {
 	if len(env) == 0 {
 		env = []string{asynchronousIO}
@@ -214,9 +214,9 @@ func TestWaitedForIsGone(t *testing.T) {
 	}
 }
 
-// While nobody can tell whether a process that was killed executes no instruction any more, a Claim of what it had waits.
-// Here the victim is no target of fences, as for a while after it has joined; the claimant cannot look at threads; and
-// the byte lock stays.
+// A Claim takes over the work of a process that was killed. It waits until it is certain that the process executes no
+// instruction any more. Here nothing tells that at first: the victim is not registered for membarrier, as for a while
+// after it has joined; the claimant cannot look at its threads; and a child of the victim keeps the byte lock.
 func TestClaimAwaitsADeath(t *testing.T) {
 	for _, kind := range []string{"latch", "wg"} {
 		for _, lang := range []string{"c", "go"} {
@@ -258,8 +258,8 @@ func (h hand) has(ms int) order {
 
 const forever = int(timeout / 1e6)
 
-// A process whose threads run no more, but which has not ended: survivors repair its words at once,
-// and its data stays its own.
+// No thread of a killed process runs any more, but the process has not ended. Survivors repair its
+// words at once, and nobody gets its data yet.
 func TestWordsBeforeData(t *testing.T) {
 	for _, h := range hands() {
 		for _, lang := range []string{"c", "go"} {

@@ -39,9 +39,9 @@ var recordUses = map[string]recordUse{
 	"sem":  {"sem.open x 4 0", nil, []string{"sem.open x 4 0", "sem.acquire x 4 9999999"}, []string{"sem.release x 4"}},
 }
 
-// A C program is killed while it makes the record of its slot in an object, or while it frees those of a
-// deleted one. Another participant uses and deletes the object, and no block is left. The record may be
-// the first one of the object, which of a Semaphore is the base.
+// A C program is killed while it makes its slot record of an object, or while it frees the slot records of
+// a deleted object. Another participant uses and deletes the object, and no block is left. The record may
+// be the first of the object; in a Semaphore that is the base.
 func TestKillRecord(t *testing.T) {
 	for _, point := range points(t) {
 		if elsewhere[prefixOf(point)] != "TestKillRecord" {

@@ -232,8 +232,8 @@ func killCore(t *testing.T, point, path string, args ...string) {
 	require.Equal(t, syscall.SIGKILL, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(), "%v: %s", err, out)
 }
 
-// The only slot is that of a dead Go program, with the lock; a C program that takes it
-// over is killed, and another one.
+// The only slot belongs to a dead program, which held the lock. Two C programs, one after the other, are
+// killed while they take the slot over.
 func TestKillInheriting(t *testing.T) {
 	core := program(t, "core.c")
 	for _, point := range points(t) {

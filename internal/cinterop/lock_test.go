@@ -114,7 +114,7 @@ func TestMutexKilledHolder(t *testing.T) {
 	})
 }
 
-// With the policy Release the lock becomes free.
+// With PolicyRelease the lock becomes free.
 func TestMutexKilledHolderReleases(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)

@@ -312,8 +312,8 @@ func (x *goAgent) sigDrain(w *prims.SignalWaker, name string) (n uint64, err err
 	return n, err
 }
 
-// sigWork puts so many into the group's queues; or looks after them, asleep in between,
-// until the Event NAME-stop is set.
+// sigWork does the order sig.push or sig.work. For sig.push it puts o.arg(0) items into the queues of
+// the group. Otherwise it executes the queues, and sleeps in between, until the Event NAME-stop is set.
 func (x *goAgent) sigWork(w *prims.SignalWaker, o order) (n uint64, err error) {
 	b, err := x.sigBoard(o.name)
 	if err != nil {

@@ -190,7 +190,7 @@ func TestSignalWakerStress(t *testing.T) {
 	})
 }
 
-// A process is killed that executes a queue, has reserved one, is registered, or has taken a
+// A process is killed while it executes a queue, has reserved one, is registered, or has taken a
 // permit. Its queue is scheduled again, and a sleeper is woken.
 func TestSignalWakerKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
@@ -260,8 +260,8 @@ func TestSignalWakerStoppedProducer(t *testing.T) {
 	}
 }
 
-// The same for a worker that waits briefly, again and again, and for one that always has
-// something else to do.
+// A C program is stopped within a Schedule, beside a worker that waits briefly, again and again, or
+// one that always has something else to do. The worker finds what the program was about to announce.
 func TestSignalWakerStoppedBusily(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		for _, lang := range []string{"go", "c"} {

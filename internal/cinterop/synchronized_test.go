@@ -64,8 +64,8 @@ func TestSynchronizedKilledHolder(t *testing.T) {
 	})
 }
 
-// killedUpdaters kills so many updaters at random moments beside Loads, one in ten stopped
-// first, and one in four within read(2) into the copy.
+// killedUpdaters kills a number of updaters at random moments while others Load. It stops one in ten
+// before it kills it, and one in four is in a read(2) into the copy.
 func killedUpdaters(t *testing.T, kind, victimLang, survivorLang string, kills int, file string) {
 	name := newArena(t)
 	x := newAgent(t, survivorLang, name, "survivor")
@@ -147,9 +147,9 @@ func TestSynchronizedControlTears(t *testing.T) {
 	}
 }
 
-// The C compiler keeps the stores of a caller in front of the commit, and those behind it there,
-// and deletes none, in a function that all of this is inlined into. Of a plain store it does not:
-// else this test would prove nothing.
+// The commit and the stores of its caller are inlined into one function. The C compiler moves no store
+// over the commit, and deletes none. If the commit is a plain store, it does: otherwise this test
+// would prove nothing.
 func TestCommitOrderInC(t *testing.T) {
 	dir, without := t.TempDir(), t.TempDir()
 	h := string(cut(t, "87-synchronized.h", "SHMI_FN void shmi_commit_store", "/* end of the commit */"))

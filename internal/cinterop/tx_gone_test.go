@@ -10,7 +10,7 @@ import (
 )
 
 // A process that is dead, and not gone, may still write to its data by a system call. Its transaction is not undone
-// before it is gone: not a byte of the log changes, nor of the data. Then the next one undoes it.
+// before it is gone: no byte of the log or of the data changes. Then the next holder undoes the transaction.
 func TestTxIsUndoneAfterTheLastStore(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {

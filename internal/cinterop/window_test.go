@@ -328,8 +328,8 @@ func TestActOfACProgramLastsForAWindow(t *testing.T) {
 					return locks
 				}
 				locks := begin()
-				// The watcher of the member may come to the point in an act of its own, and the
-				// other thread has the lock before the process stops.
+				// The death watcher of the member may pass the point instead, because it acts on
+				// the victim, too. Then the other thread may get the lock before the process stops.
 				for end := time.Now().Add(timeout); strings.Contains(describe(name), "m: held by 4.1"); {
 					require.True(t, time.Now().Before(end), "the member has the lock each time")
 					for _, x := range []*agent{survivor, member} {

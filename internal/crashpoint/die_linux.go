@@ -23,10 +23,10 @@ func dieHere() {
 // stopHere stops the process and returns when it has been continued.
 func stopHere() { signalSelf(unix.SIGSTOP) }
 
-// signalSelf sends sig to the calling thread rather than to the process: a
-// signal of the process may be taken by another thread while this one runs on
-// for some instructions, a signal of the thread is taken on the way back from
-// the system call. Both signals act on the whole process either way.
+// signalSelf sends sig to the calling thread and not to the process. Another
+// thread might take a signal to the process, while this one executes further
+// instructions. A signal to the thread is taken before the system call returns.
+// In both cases the signal acts on the whole process.
 func signalSelf(sig unix.Signal) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

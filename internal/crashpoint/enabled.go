@@ -18,8 +18,8 @@ const (
 	envStop = "SHMSYNC_CRASHPOINT_STOP"
 )
 
-// armed is what happens at one point: left counts the hits still to go, and the
-// one that takes it to zero runs action.
+// armed is what happens at one crash point: left counts the remaining hits, and the
+// hit that makes it 0 runs action.
 type armed struct {
 	left   int
 	action func()

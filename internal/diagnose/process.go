@@ -27,8 +27,8 @@ func newProcesses() *processes {
 	return p
 }
 
-// find returns the process with that pid in that pid namespace, if it was started when the
-// participant says: pids are reused.
+// find returns the process with that pid in that pid namespace. Pids are reused, so its start time
+// must be start, if that is known (not 0).
 func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
 	here := pid
 	if ns != p.ownNS {

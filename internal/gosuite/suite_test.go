@@ -110,8 +110,8 @@ func (s suite) run(t *testing.T, name string) {
 	t.Logf("%d tests of %s passed", passed, strings.Join(s.files, ", "))
 }
 
-// adapt gives a file with other imports and without what is left out, and how many
-// tests it has.
+// adapt returns a file of tests with its imports replaced and without the tests that are left out, and
+// the number of remaining tests.
 func (s suite) adapt(t *testing.T, file string) (source []byte, tests int) {
 	fset := token.NewFileSet()
 	text, err := os.ReadFile(file)

@@ -36,8 +36,8 @@ type call struct {
 	Proc int // the process that calls, or that dies
 	Op   string
 	Arg  uint64
-	// Beside says that another call was under way at some moment of this one: then a
-	// Try may fail because that one waits, or is preempted in the middle.
+	// Beside says that another call overlapped this one. Then a Try may fail because
+	// the other call waits, or is preempted in the middle.
 	Beside bool
 }
 

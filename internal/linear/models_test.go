@@ -15,9 +15,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// model makes a model of a state S: step gives the states that a call may lead to, none
-// if it cannot have had that result. A call without end may also have had no effect,
-// and what the dead have called takes effect before they die.
+// model makes a model with a state of type S. step returns the states that a call may lead to, and
+// none if the call cannot have had that result. A call that never returned may have had no effect. A
+// call of a process that died takes effect before the death, or not at all.
 func model[S comparable](initial S, step func(s S, c call, r result) []S) porcupine.Model {
 	type state struct {
 		s    S
@@ -74,7 +74,7 @@ type holding struct {
 }
 
 // stepLock is the sequential meaning of the calls of locks. reports says that the
-// policy is Report.
+// policy is PolicyReport.
 func stepLock(reports bool) func(s holding, c call, r result) []holding {
 	return func(s holding, c call, r result) []holding {
 		me := c.Proc + 1
@@ -506,9 +506,9 @@ func addSequencer() {
 	}
 }
 
-// token is the state of an Event. owed are tokens that went to calls of a process
-// which have not returned: with its death they may come back, to be spare, for as
-// many waits; or for one that comes later, if nobody waits.
+// token is the state of an Event. owed counts, for each process, the tokens of its
+// calls that have not returned. If the process dies, they may come back and be
+// spare: each for one wait, or for a later one if nobody waits.
 type token struct {
 	set   bool
 	spare int8
@@ -599,8 +599,8 @@ func addEvents() {
 type items struct {
 	n  int
 	at [room]uint64
-	// owed are items that went to calls of a process which have not returned: with its
-	// death they may come back, before all others.
+	// owed has, for each process, the items of its calls that have not returned. If the
+	// process dies, they may come back, in front of all others.
 	owed [3][2]uint64
 }
 
@@ -633,8 +633,8 @@ func addQueue() {
 					return []items{s}
 				}
 				if !r.OK && !r.Open {
-					// TryPut. A Put may wait, or an item that has gone to a waiter may be
-					// in its place still, to be copied.
+					// A TryPut fails if the queue is full. Beside another call it may fail
+					// earlier: a Put may wait, or a waiter may not have copied its item yet.
 					if c.Beside || s.n == room {
 						return []items{s}
 					}

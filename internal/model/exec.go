@@ -35,8 +35,8 @@ func (x *Exec) Idle() {
 	t.PC, t.R = Idle, [Registers]uint8{}
 }
 
-// Choose gives each of 0..n-1, in as many steps. It is called at most once in a
-// step.
+// Choose returns a number from 0 to n-1. The model explores the step once for each
+// of them. A step calls Choose at most once.
 func (x *Exec) Choose(n int) int {
 	x.choices = n
 	return x.choice

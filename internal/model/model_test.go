@@ -77,8 +77,8 @@ func TestLitmus(t *testing.T) {
 		got := outcomes(t, ThreadSpec{Run: line(store(0, 1), load(0))}, ThreadSpec{Process: 1, Run: line(load(0), load(0))})
 		require.Equal(t, map[string]bool{"1 0": true, "1 1": true}, got)
 	})
-	// A barrier of one side does for both. The load of the other is the second
-	// step of the one that has a barrier.
+	// One side makes a membarrier, and the other has no barrier: that is enough for
+	// both. slow is the side with the membarrier; its second step also loads.
 	asymmetric := func(unregistered bool) map[string]bool {
 		slow := line(
 			func(x *Exec) { x.Update(1, func(uint8) uint8 { return 1 }) },
@@ -175,7 +175,7 @@ func TestWakeIsInOrder(t *testing.T) {
 	require.Equal(t, [Threads]uint8{}, s.queue)
 }
 
-// A loop from which there is no way out is found, one that chance leaves is
+// A loop without a way out is a violation. A loop that a thread can leave by chance is
 // accepted.
 func TestEndless(t *testing.T) {
 	count := func(out bool) Result {
@@ -228,8 +228,8 @@ func TestCheckAndLimit(t *testing.T) {
 	require.ErrorIs(t, spec.Explore().Violation, ErrTooMany)
 }
 
-// A process that is killed may do more, until a membarrier ends it; what it has
-// stored by then is not lost.
+// A process that is killed may execute further steps until another thread makes a membarrier. What
+// it has stored by then is not lost.
 func TestKill(t *testing.T) {
 	late := func(barrier, unregistered bool) (after bool) {
 		const memory, reaped, mark = 0, 1, 2

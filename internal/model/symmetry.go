@@ -13,8 +13,7 @@ type Symmetry struct {
 	Rename func(s *Sys, to *[Threads]uint8)
 }
 
-// reorder brings the threads into an order that does not depend on the one that
-// they had, or seldom does.
+// reorder sorts the threads. The new order seldom depends on the old one.
 func (y *Symmetry) reorder(s *Sys) {
 	var order [Threads]uint8 // by new number
 	for i := range order {

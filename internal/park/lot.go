@@ -218,9 +218,9 @@ func (h *lot) looseBefore() uint64 {
 	return h.loosed
 }
 
-// fasten makes the nodes ordinary again that were taken loose up to before. The caller has seen
-// that since then every releaser pushed what it had to push, and has then emptied the stack. So
-// no releaser pushes one of these nodes any more without making it ready first.
+// fasten ends the loose state of the first nodes that were taken loose; before is their number. The
+// caller has seen that since then every releaser has pushed all its nodes, and has then emptied the
+// stack. So no releaser pushes one of these nodes any more without making it ready first.
 func (h *lot) fasten(before uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

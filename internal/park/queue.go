@@ -58,8 +58,8 @@ type Queue struct {
 	wasCut   bool // guarded by: mu; no releaser would have found the node at the last check
 }
 
-// waiter is a parked goroutine. It is pooled. The goroutine that took it off the queue owns it,
-// or else the parked goroutine.
+// waiter is a parked goroutine. It is pooled. While it is on the queue, the parked goroutine owns it;
+// afterwards the goroutine that took it off the queue does.
 type waiter struct {
 	prev, next *waiter
 	queued     bool
@@ -92,10 +92,10 @@ type Config struct {
 	// Check looks at the object's own words for something that a waiter should
 	// have been told. It is called ten times a second while anybody waits.
 	Check func()
-	// Rest returns a word that is changed before a waiter is owed a wake, and a value of it at which
-	// none was owed after the last Check. While the word has that value, Check is called every
-	// few seconds only. It reports false if it does not know of such a value. It is nil where there is
-	// no such word.
+	// Rest returns a word of the object, and the value of it at which no waiter was owed a wake after
+	// the last Check. Every process changes that word before it owes a waiter a wake. While the word
+	// has that value, Check is called every few seconds only. Rest reports false if it does not know
+	// such a value. It is nil if the object has no such word.
 	Rest func() (word *atomic.Uint64, value uint64, ok bool)
 	// Miss is called when a wake for one waiter finds no waiter here: it passes the wake on. It
 	// is nil where wakes are for all.

@@ -34,8 +34,8 @@ func (q *Queue) Empty() bool { return q.calls.Load() == 0 }
 // Exit ends the call.
 func (q *Queue) Exit() { q.calls.Add(-1) }
 
-// EnterLasting is Enter for a call that Left does not look for: only the end of the
-// arena waits for it.
+// EnterLasting is Enter for a call that Left does not count: a close of the handle does
+// not wait for it, and the end of the arena does.
 func (q *Queue) EnterLasting() bool {
 	q.lasting.Add(1)
 	if q.refuses() {

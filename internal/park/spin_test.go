@@ -32,8 +32,8 @@ func TestSpinsStayLongBesideNoise(t *testing.T) {
 	}
 }
 
-// Where spins fail they become short, but for one of each probeEvery; and where half of them
-// fail they last no longer than those that succeed need.
+// If spins fail, they become short, except one in probeEvery. If half of them fail, they last no
+// longer than the successful ones need.
 func TestSpinsBecomeShortWhereTheyFail(t *testing.T) {
 	p := spins(payWord(0), spinGiveUp, spinMost, false)
 	long := 0

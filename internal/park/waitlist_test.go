@@ -26,8 +26,8 @@ func TestWordTable(t *testing.T) {
 	}
 }
 
-// heapWakeWord is a WakeWord on the heap, where the race detector sees its atomics, with
-// nobody behind pollers.
+// heapWakeWord is a WakeWord on the heap, where the race detector sees its atomics. No waiter is
+// behind a poller.
 func heapWakeWord() *WakeWord {
 	word := new(atomic.Uint32)
 	return &WakeWord{WaitList: WaitList{Word: word, Raw: wordPtr(word), Poller: new(atomic.Uint64)}}

@@ -231,8 +231,8 @@ func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
 	require.Equal(t, 1, free)
 }
 
-// If a wait was not parked, its wait node is free at once. If its end is being accounted
-// for, the node belongs to that granter, and goes back with it.
+// If a wait was not parked, its wait node is free at once. If a granter is still accounting for the
+// end of the wait, the node belongs to the granter, which gives it back.
 func TestWaitNodeIsKept(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()

@@ -2,6 +2,6 @@
 
 package proctest
 
-// crashPoints reports whether the build has crash points, as crashpoint.Enabled does: the tests of
-// that package use this one, which cannot import it.
+// crashPoints reports whether the build has crash points, as crashpoint.Enabled does. This package
+// cannot import crashpoint, since the tests of crashpoint use this package.
 const crashPoints = true

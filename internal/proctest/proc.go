@@ -160,8 +160,8 @@ func (p *Proc) WaitExit(t testing.TB) {
 	}
 }
 
-// WaitSignal waits until the child has ended and fails the test unless sig did
-// it: what a helper that dies at a crash point owes.
+// WaitSignal waits until the child has ended and fails the test unless sig
+// killed it, as SIGKILL does at a crash point.
 func (p *Proc) WaitSignal(t testing.TB, sig syscall.Signal) {
 	t.Helper()
 	if e := p.Wait(t); e.Signal != sig {

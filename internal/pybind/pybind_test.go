@@ -403,8 +403,8 @@ func (p python) conversation(t *testing.T) {
 	require.NoError(t, s.end(), &s.stderr)
 }
 
-// Two processes in Python and this one change two numbers under a mutex. Python is killed again and again, at any moment
-// of that, and the survivors repair what it left.
+// Two processes in Python and this one change two numbers under a mutex. The processes in Python are killed again and
+// again, at random moments of a change, and the survivors repair the numbers.
 func (p python) storm(t *testing.T) {
 	name, a := join(t)
 	m, err := prims.OpenMutex(a, "m", nil)

@@ -10,8 +10,8 @@ func KeyOf(dev, ino, off uint64) Key {
 	return Key(mix(mix(mix(dev)+ino) + off))
 }
 
-// mix is the finalizer of splitmix64. It is a bijection that lets each bit of x
-// decide over each bit of the result.
+// mix is the finalizer of splitmix64. It is a bijection in which each bit of x
+// affects each bit of the result.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

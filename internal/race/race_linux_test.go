@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// spinLock is a correct lock, in memory of which the detector sees nothing. With
-// hooks it tells.
+// spinLock is a correct lock in memory whose accesses the race detector does not see.
+// With hooks it tells the detector of its edges.
 type spinLock struct {
 	word  *atomic.Uint32
 	key   Key

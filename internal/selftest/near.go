@@ -19,10 +19,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// proveNear makes processes on all nodes wait for a Mutex with NearWakes: each gets it,
-// once. How often it stays on its node is told, and proves nothing: a waiter that has
-// waited for a millisecond may ask to be next wherever it is, and where this is slow, as in
-// an emulator, most have. The order without that is proven by the tests of package prims.
+// proveNear makes processes on all NUMA nodes wait for a Mutex with NearWakes: each gets it
+// once. It tells how often the Mutex stayed on its node, but that proves nothing: a waiter
+// that has waited for a millisecond may ask to be next wherever it is, and on a slow host,
+// such as an emulator, most waiters have. The tests of package prims prove the order.
 func (t *selftester) proveNear() (string, error) {
 	if _, _, ok := asm.CPU(); !ok {
 		return "", cannot("this CPU does not tell its node without a system call")

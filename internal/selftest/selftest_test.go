@@ -41,8 +41,8 @@ func TestSelftestVerdicts(t *testing.T) {
 	require.ErrorIs(t, s.runAll([]proof{skips}), ErrSkipped)
 }
 
-// A process of a proof that says the wrong thing, ends, or says nothing, fails it; what
-// is left of it is ended.
+// A proof fails if a process of it says the wrong thing, ends, or says nothing. The process is
+// killed if it still runs.
 func TestSelftestAgents(t *testing.T) {
 	s := fakeSelftester(t, new(bytes.Buffer))
 	cpus, err := place.AllowedCPUs()

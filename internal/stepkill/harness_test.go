@@ -290,8 +290,8 @@ func (r *run) mustBe(want, is stepkill.State) {
 	}
 }
 
-// step executes one instruction, and reports whether that has come to another place.
-// A victim that sleeps gets what it waits for at its next step.
+// step executes one instruction, and reports whether the victim has come to another place.
+// If the victim sleeps, it gets what it waits for at the next step.
 func (r *run) step() (place bool) {
 	t := r.t
 	t.Helper()
@@ -330,8 +330,8 @@ func (r *run) wake() (place bool) {
 	}
 }
 
-// help does something for the victim, beside it: a victim that is stopped may have what
-// that needs.
+// help calls f on another goroutine, since the stopped victim may hold what f needs. It does not
+// wait for long.
 func (r *run) help(f func()) {
 	done := make(chan struct{})
 	r.helping = done

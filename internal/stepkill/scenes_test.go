@@ -47,13 +47,13 @@ var dead atomic.Bool
 type part struct {
 	prep func() // the victim, before it is stepped
 	op   func() // the victim, stepped
-	hold func() // one that lives, before all: what makes the victim wait
-	free func() // the same one, when the victim sleeps, or is dead
+	hold func() // a surviving process, before all: what makes the victim wait
+	free func() // the same process, when the victim sleeps, or is dead
 	late bool   // free only when it is dead
 	// wait is what waiters do. It ends, also after any death.
 	wait func() error
-	// rescue is what one that lives does again and again while others wait, for what
-	// the dead has not done. It does nothing if that was done.
+	// rescue does what the dead victim has not done, if others wait for it. A surviving process
+	// calls it again and again. It does nothing if there is nothing left to do.
 	rescue func()
 	use    func() error // a whole turn, by anybody, when nobody else is at it; leaves things as at first
 	close  func() error
@@ -106,11 +106,11 @@ func (l *aLock) take(ctx context.Context) error {
 	}
 }
 
-// limit is how long one that lives waits for anything.
+// limit is how long a surviving process waits for anything.
 const limit = time.Minute
 
-// limited bounds what one that lives does by much more than that: a victim that is
-// stepped may take a minute, on a machine with much to do.
+// limited bounds a wait of a surviving process, by more than limit: on a busy machine a
+// victim that is stepped may take a minute.
 func limited() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 4*limit)
 }

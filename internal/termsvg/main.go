@@ -3,8 +3,8 @@
 //
 //	go run ./internal/termsvg -o docs/death.svg go run ./examples/death -kills 1
 //
-// The lines are those of that run. They come slower than they did, so that one can
-// read them. Where nothing moves all of them are there.
+// The lines are those of that run. They appear slower than in the run, so that one can
+// read them. A viewer that does not show motion shows all lines.
 package main
 
 import (

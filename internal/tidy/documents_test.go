@@ -257,8 +257,8 @@ var (
 	mdScheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:`)
 )
 
-// linkRule: a document that is renamed takes the links to it along, and a heading
-// those to its anchor.
+// linkRule: if a document or a heading is renamed, the links to it have to change,
+// too.
 var linkRule = rule{
 	name: "links lead somewhere",
 	check: func(files []*file) (found []finding) {

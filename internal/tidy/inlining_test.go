@@ -16,8 +16,8 @@ import (
 )
 
 // inlined are the fast paths that the compiler inlines into their callers, by package.
-// outOfLine are functions that must stay out of line: inlined, they would take the place of
-// their callers in the callers of those. inside are functions whose calls are inlined.
+// outOfLine are functions that must stay out of line: if one were inlined into its caller, the
+// caller would be too large to be inlined itself. inside are functions whose calls are inlined.
 var inlined = map[string]struct{ inlined, outOfLine, inside []string }{
 	"./prims": {
 		inlined: []string{

@@ -120,8 +120,8 @@ func (r *sourceReader) parse(name string) (*ast.File, error) {
 	return once.(func() (*ast.File, error))()
 }
 
-// checkedPackages imports what was checked before. A package finds its imports by the paths
-// of its ImportMap, as the standard library does for what it has copies of.
+// checkedPackages imports packages that were checked before. The ImportMap of a package may give an
+// import another path; that of the standard library does so for the packages that it has copies of.
 type checkedPackages struct {
 	done map[string]*types.Package
 	of   listedPackage

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Waits are judged while others leave the torture the CPUs: beside others that want
-// them, how long a process waits for its turn is the scheduler's affair, and nothing
-// that is measured here tells it apart.
+// The torture judges the length of waits only while other programs leave it the CPUs.
+// Otherwise the scheduler decides how long a process waits for its turn, and the
+// measurements here cannot tell that from a lost wake.
 const (
 	busyPeriod = 250 * time.Millisecond
 	busyMost   = 100 // thousandths of all CPU time that others may take

@@ -72,8 +72,8 @@ type tortureBoard struct {
 	}
 }
 
-// witness is what one participant at a time is inside of. The counts are equal
-// between holds; a death may leave them different, by one.
+// witness shows whether two participants hold a lock at once: one at a time may be
+// inside it. The counts are equal between holds; after a death they may differ by one.
 type witness struct {
 	name   atomic.Uint32
 	runs   uint32

@@ -27,8 +27,8 @@ const (
 	tortureTexts     = 16
 )
 
-// torturePage is what the processes of a torture share beside the arena: it is
-// there when the arena is not sound. Each field says who writes it.
+// torturePage is memory that the processes of a torture share beside the arena, so
+// that they can use it when the arena is damaged. Each field says who writes it.
 type torturePage struct {
 	_       structs.HostLayout
 	magic   uint64
@@ -39,7 +39,7 @@ type torturePage struct {
 
 	waitLimit int64 // ns until the end of a round must be as it should
 
-	phase   atomic.Uint32 // parent: see torturePhase
+	phase   atomic.Uint32 // parent: see torturePhaseEnd
 	referee atomic.Uint32 // parent: all are calm in this round
 	judged  atomic.Uint32 // resident 0: and this is found
 	busy    atomic.Uint32 // parent: thousandths of the CPUs that others take

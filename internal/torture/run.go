@@ -23,7 +23,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// The phase of a torture is its round, from 1 on, twice, and 1 while it rests.
+// torturePhaseEnd is the phase in which the processes end. Before that the phase is twice the number
+// of the round, from 1 on, and one more while the processes rest.
 const torturePhaseEnd = 1<<32 - 1
 
 // torturer is the parent.

@@ -73,9 +73,9 @@ type party struct {
 	worker   *tortureSlot // of a resident
 }
 
-// job is what the processes do with the objects of one primitive. Goroutine 0 of
-// a resident keeps the others going: what they wait for for good, it does again
-// and again.
+// job is what the processes do with the objects of one primitive. Some goroutines
+// wait for a change without a bound. Goroutine 0 of a resident makes such changes
+// again and again, so that the others go on.
 type job struct {
 	name string
 	open func(p *party) (jobWorker, error)

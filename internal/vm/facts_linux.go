@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// facts prints what machine this is, as the kernel has it below the two
-// directories: what the tests would take for granted if it were otherwise.
+// facts prints what machine this is, as the kernel describes it below the two
+// directories. A log then shows whether the machine has what its tests need.
 func facts(out io.Writer, sys, proc string) {
 	fact := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "MACHINE %s %s\n", name, fmt.Sprintf(format, args...))
