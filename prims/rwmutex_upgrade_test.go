@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The matrix of holds: what another holder may have beside each, and after each
-// way from one hold to another.
+// The matrix of holds: which holds another process may have beside each hold, and
+// after each change from one hold to another.
 func TestRWMutexUpgradableModes(t *testing.T) {
 	type mode struct {
 		take, give string

@@ -99,7 +99,7 @@ func TestRWSpinLockWriterWaitsForWriter(t *testing.T) {
 }
 
 // folly's lockUnlockTests, as a whole matrix: what is possible beside each hold,
-// and after each way from one hold to another. Nothing is left at the end.
+// and after each change from one hold to another. Nothing is left at the end.
 func TestRWSpinLockModes(t *testing.T) {
 	type mode struct {
 		take, give string

@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// An uncontended pair of calls in C costs at most so much of the pair of pthread in the same program, in each
-// form of the library. The limits leave room for other processors and compilers; docs/performance.md has figures.
+// An uncontended pair of calls in C costs at most a certain multiple of the same pair of pthread in the same program, in
+// each form of the library. The limits leave room for other processors and compilers; docs/performance.md has figures.
 func TestUncontendedInC(t *testing.T) {
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: it measures for seconds")
