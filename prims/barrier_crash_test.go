@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -54,6 +55,31 @@ func TestBarrierDeathBesideStrangers(t *testing.T) {
 	eventually(t, "its threads sleep", x.dump, func() bool { return allAsleep(t, x.proc.Pid()) })
 	victim.Kill(t)
 	gateRefused(t, x.wait(t, id), "victim")
+}
+
+// A reaper dies, or is stopped, after it has made the parties of a dead participant lost and before it has told the
+// waiters. The waiters learn of it.
+func TestBarrierCrashOfReaper(t *testing.T) {
+	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
+		t.Run(how, func(t *testing.T) {
+			a := newArena(t, nil)
+			b := newBarrier(t, a, "plain", 3, nil)
+			party := gateActor(t, a, "party")
+			reaper := gateActor(t, a, "reaper", proctest.Env(how+"=barrier.reap.lost:1"))
+			x := gateActor(t, a, "x")
+			party.must(t, order{Op: "barrier.join", Object: "plain", N: 1})
+			id := gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "plain"})
+			asleep(t, a, "plain")
+			reaper.start(order{Op: "barrier.reap", Object: "plain", N: 2})
+			if how == "SHMSYNC_CRASHPOINT" {
+				reaper.proc.WaitSignal(t, syscall.SIGKILL)
+			} else {
+				reaper.proc.AwaitStop(t)
+			}
+			gateRefused(t, x.wait(t, id), "party")
+			require.EqualValues(t, 1, b.State().Lost)
+		})
+	}
 }
 
 // allAsleep reports whether all threads of a process sleep in the kernel.

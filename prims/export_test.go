@@ -331,6 +331,12 @@ func (m *RWMutex) WritersHeld() bool { return ownerWord(m.writers.owner.Load()).
 // Begin makes one attempt to end a broken phase.
 func (x *Barrier) Begin() (done bool, err error) { return x.begin(0) }
 
+// Reap does what a reaper does after the deaths of the participants in the slots for which dead is true.
+func (x *Barrier) Reap(dead func(slot int) bool) {
+	x.reap(func(n arenakernel.ParticipantID) bool { return dead(n.Slot()) })
+	x.tell()
+}
+
 // BarrierBreaks is how many broken phases a Barrier remembers.
 const BarrierBreaks = barrierBreaks
 

@@ -168,6 +168,8 @@ func (s *gateStage) perform(o order, a *answer) error {
 			if a.OK = o.N == 0 && b.Reset(); o.N != 0 {
 				a.OK = b.ResetTo(int64(o.N))
 			}
+		case "reap": // does what a reaper does after the death of the participant in slot N
+			b.Reap(func(slot int) bool { return slot == o.N })
 		case "spin": // N phases
 			for range o.N {
 				b.ArriveAndWait()

@@ -44,7 +44,7 @@ func init() {
 		name:   "barrier",
 		points: []string{"barrier.*", "counter.commit.*", "eventcount.*"},
 		without: []string{
-			"barrier.reap.lost",        // another process may notice the death first; there is no dedicated test yet
+			"barrier.reap.lost",        // another process may notice the death first; see TestBarrierCrashOfReaper
 			"barrier.reset.remembered", // mostly another resets first; see TestBarrierCrashOfReset
 		},
 		open: openBarrierWorker,
