@@ -404,6 +404,19 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
  * further save returns the same error, and shmsync_tx_commit undoes all changes and returns it. */
 int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
 
+/* shmsync_tx_alloc allocates zeroed bytes, for good if the transaction commits. If it is undone, they are free again.
+ * align is a power of two up to 4096; 0: any. If a call fails, *out is 0. The bytes need not be saved before the caller
+ * changes them.
+ *
+ * ENOSPC: the arena or the log is full. EINVAL: no such alignment. Other errors, and what follows, are those of
+ * shmsync_tx_save. */
+int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offset *out);
+
+/* shmsync_tx_free frees bytes of shmsync_alloc or shmsync_tx_alloc when the transaction commits. Until then they can be
+ * read. If the transaction is undone, they stay allocated. EINVAL: the offset was not allocated, or is freed already.
+ * Other errors, and what follows, are those of shmsync_tx_save. */
+int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off);
+
 /* shmsync_tx_commit makes the changes final, and unlocks. If a save failed it undoes them instead, unlocks, and returns
  * that error. EPERM: the transaction has ended, or the mutex was unlocked meanwhile: then nothing is undone, since others
  * may have changed the data, the next begin gives EPROTO, and the mutex needs a recover. EPROTO, when it undoes: a peer

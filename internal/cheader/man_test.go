@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -63,10 +64,7 @@ func TestEveryDeclarationOfTheHeaderHasAComment(t *testing.T) {
 	t.Logf("%d of %d without a comment", without, len(decls))
 
 	// These must be all declarations: the public part of the header declares no other name.
-	src, err := os.ReadFile(filepath.Join(root, "include", "shmsync.h"))
-	require.NoError(t, err)
-	public, _, found := strings.Cut(string(src), "#ifdef SHMSYNC_IMPLEMENTATION\n\n")
-	require.True(t, found)
+	public, implementation := halves(t)
 	seen := make(map[string]bool)
 	for _, d := range decls {
 		seen[d.Name] = true
@@ -74,6 +72,21 @@ func TestEveryDeclarationOfTheHeaderHasAComment(t *testing.T) {
 	for _, m := range anyFunction.FindAllStringSubmatch(public, -1) {
 		require.True(t, seen[m[1]], m[1])
 	}
+	// A function that is defined and not declared is hidden in the library.
+	defined := anyFunction.FindAllStringSubmatch(implementation, -1)
+	require.Greater(t, len(defined), 300)
+	for _, m := range defined {
+		assert.True(t, seen[m[1]], "%s is defined and not declared", m[1])
+	}
+}
+
+// halves cuts the header into what every file of a program sees, and the implementation.
+func halves(t *testing.T) (public, implementation string) {
+	src, err := os.ReadFile(filepath.Join(root, "include", "shmsync.h"))
+	require.NoError(t, err)
+	public, implementation, found := strings.Cut(string(src), "#ifdef SHMSYNC_IMPLEMENTATION\n\n")
+	require.True(t, found)
+	return public, implementation
 }
 
 func TestDeclarations(t *testing.T) {
