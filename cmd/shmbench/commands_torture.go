@@ -27,10 +27,15 @@ while they join, stopped and killed, by exec, exit and panic; others are stopped
 or close and go. After every ` + fmt.Sprint(torture.RoundSize) + ` of them everybody rests and the whole arena is checked;
 every third time those who stay are killed first, all at once.
 
+Some of those that work with transactions or a Synchronized are programs in C, which --cc
+compiles. Most of these die while they undo the changes of another, if it comes to that.
+Without a C compiler they are Go programs. If nothing else takes part, as with
+--only synchronized,tx,rwtx, every second victim is in C, and no block of the heap may be lost.
+
 --seed draws the plan: who works at what, and how it ends when. Seed 0 takes one at random
 and says which. -n prints the plan. The order in which processes run is not in it.
 
-Violations, with status 3: who should be alone is not; something is lost, or is there
+Violations, with status 3: who should be alone is not; something is lost, torn, or is there
 twice; a count is wrong; Check finds something; a resident waits longer than --bound
 when nobody is stopped, beyond what a thread beside it was kept waiting for a CPU. If
 somebody waits for good, the words of all objects and the stacks are printed.`
@@ -40,7 +45,7 @@ somebody waits for good, the words of all objects and the stacks are printed.`
 func (c *tortureCmd) Run(s *session) error {
 	o := &torture.Options{
 		Duration: c.Duration, Processes: c.Processes, Residents: c.Residents, Deaths: c.Deaths, Only: c.Only, Bound: c.Bound,
-		Seed: s.common.Seed, Timeout: s.common.Timeout, DryRun: s.common.DryRun, Format: s.common.Format, Out: s.stdout, Log: s.stderr,
+		Seed: s.common.Seed, Timeout: s.common.Timeout, CC: s.common.CC, DryRun: s.common.DryRun, Format: s.common.Format, Out: s.stdout, Log: s.stderr,
 	}
 	if !o.DryRun {
 		out, closeOut, err := s.output()

@@ -60,7 +60,7 @@ var otherFlags = map[string][]string{
 	"recommend": {"format"},
 	"report":    {"out"},
 	"export":    {"format"},
-	"torture":   {"seed", "timeout", "format", "out", "dry-run"},
+	"torture":   {"seed", "timeout", "format", "out", "cc", "dry-run"},
 	"stopstorm": {"prim", "procs", "quota", "seed", "timeout", "format", "out"},
 	"selftest":  {"timeout", "strict", "dry-run"},
 }

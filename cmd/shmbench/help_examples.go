@@ -38,7 +38,7 @@ var examples = map[string][][2]string{
 	"report":    {{"run.json run.html", "a page of one run"}, {"before.json after.json both.html", "two runs side by side"}},
 	"export":    {{"--format bench run.json", "for benchstat"}, {"--format hgrm run.json", "for plotters of HdrHistogram"}},
 	"helper":    {{"./peers", "build it here"}, {"--cc aarch64-linux-gnu-gcc ./peers", "for a host of another architecture"}},
-	"torture":   {{"--duration 10m --seed 0", "ten minutes, another plan each time"}, {"--only mutex,queue --seed 7 -n", "the plan of a seed"}},
+	"torture":   {{"--duration 10m --seed 0", "ten minutes, another plan each time"}, {"--only mutex,queue --seed 7 -n", "the plan of a seed"}, {"--only synchronized,tx,rwtx", "crash-safe data, in Go and C"}},
 	"stopstorm": {{"--prim mutex,queue --stops 200", "stops at random moments"}, {"--prim waitgroup --step 1 --stops 100000 --format json", "a stop after each instruction"}},
 	"selftest":  {{"--only exclusion", "some proofs"}, {"--strict", "fail if a proof cannot run here"}},
 }

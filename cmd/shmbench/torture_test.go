@@ -65,6 +65,49 @@ func TestTortureFallbacks(t *testing.T) {
 	}
 }
 
+// Data under transactions, and in a Synchronized, are whole after each death of a process in C or Go, also of one that
+// was undoing the changes of another. No block is lost.
+func TestTortureOfDataInC(t *testing.T) {
+	requireCC(t)
+	duration := proctest.Rounds(3*time.Second, 15*time.Second)
+	data := "--only=synchronized,tx,rwtx"
+	code, r, errs := runTorture(t, "--seed=0", "--duration="+duration.String(), data)
+	require.Equal(t, exitOK, code, errs)
+	require.Empty(t, r.NoC)
+	inC, rollbacks, inside := r.InC, r.Rollbacks, r.Inside
+	for a := new(attempts); inside == 0 && a.another(); { // a busy machine has few deaths
+		code, r, errs = runTorture(t, "--seed=0", "--duration="+duration.String(), data)
+		require.Equal(t, exitOK, code, errs)
+		inC, rollbacks, inside = inC+r.InC, rollbacks+r.Rollbacks, inside+r.Inside
+	}
+	t.Logf("%d victims in C, which began to roll back %d times; %d died in that", inC, rollbacks, inside)
+	require.NotZero(t, inC)
+	require.GreaterOrEqual(t, rollbacks, inside)
+	require.NotZero(t, inside)
+}
+
+// A torture finds a process in C that changes data without saving them.
+func TestTortureSeesTornDataInC(t *testing.T) {
+	requireCC(t)
+	code, r, errs := runTorture(t, "--duration=30s", "--only=test:unsaved")
+	require.Equal(t, exitViolation, code, errs)
+	require.Regexp(t, "torn: cell", strings.Join(r.Violations, "\n"))
+}
+
+// Without a C compiler, the torture runs the same plan with Go programs, and says so.
+func TestTortureWithoutCompiler(t *testing.T) {
+	for _, cc := range []string{"none", "/no/such/cc"} {
+		code, r, errs := runTorture(t, "--duration=1s", "--only=tx", "--cc="+cc)
+		require.Equal(t, exitOK, code, errs)
+		require.Contains(t, errs, "shmbench: torture: the victims in C are Go programs instead: no C compiler")
+		require.Contains(t, r.NoC, "no C compiler")
+		require.Zero(t, r.InC)
+		require.NotZero(t, r.Deaths)
+	}
+	_, _, errs := runTorture(t, "--duration=1s", "--only=mutex", "--cc=none")
+	require.NotContains(t, errs, "compiler") // no victim would be in C
+}
+
 func TestTortureSeesViolations(t *testing.T) {
 	for _, c := range []struct{ job, reason string }{
 		{"test:open", "not alone inside|came inside meanwhile"}, // either of two processes may notice

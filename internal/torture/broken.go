@@ -14,6 +14,7 @@ import (
 // exclusion, losses, long waits, and waits for good. They take part only if they are asked
 // for.
 var brokenJobs = []job{
+	{"test:unsaved", openTxJob}, // sound in Go; a worker in C does not save what it changes
 	{"test:open", func(p *party) (jobWorker, error) {
 		return &brokenJob{party: p, do: func(r *rand.Rand) error { return p.inside(&p.page.board.writers[1], r) }}, nil
 	}},

@@ -331,7 +331,7 @@ type synchronizedJob struct {
 
 func openSynchronizedJob(p *party) (jobWorker, error) {
 	s, err := prims.OpenSynchronized(p.a, "synchronized", record{}, nil)
-	return &synchronizedJob{party: p, s: s, w: &p.page.board.locks[12]}, err
+	return &synchronizedJob{party: p, s: s, w: &p.page.board.locks[lockSynchronized]}, err
 }
 
 var errGivenUp = errors.New("given up")
@@ -364,6 +364,7 @@ func (j *synchronizedJob) turn(g int, r *rand.Rand) error {
 					if err := j.inside(j.w, r); err != nil {
 						return err
 					}
+					j.linger(r)
 				}
 			}
 			if fails {

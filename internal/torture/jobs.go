@@ -39,15 +39,23 @@ var jobs = append([]job{
 	{"waitable", openWaitableJob},
 	{"synchronized", openSynchronizedJob},
 	{"tx", openTxJob},
+	{"rwtx", openRWTxJob},
 	{"objects", openObjectsJob},
 }, brokenJobs...)
 
 // soundJobs are those that take part unless the user asks for others.
 var soundJobs = uint64(1)<<(len(jobs)-len(brokenJobs)) - 1
 
+// The witnesses of the data whose jobs also have workers in C.
+const (
+	lockSynchronized = 12
+	lockTx           = 13
+	lockRWTx         = 14
+)
+
 // tortureBoard is what the jobs check themselves by.
 type tortureBoard struct {
-	locks   [14]witness
+	locks   [15]witness
 	keys    [multiJobKeys]witness
 	permits [semJobPermits]atomic.Uint32 // the participants that hold one
 	writers [2]witness                   // holders of the rw locks
@@ -113,6 +121,13 @@ func (p *party) inside(w *witness, r *rand.Rand) error {
 		return err
 	}
 	return p.leave(w, r)
+}
+
+// linger keeps a victim in the middle of a change for a while, so that it often dies there.
+func (p *party) linger(r *rand.Rand) {
+	if !p.resident && r.IntN(4) == 0 {
+		time.Sleep(time.Duration(r.IntN(2_000)) * time.Microsecond)
+	}
 }
 
 // enterOne is enter for one of several places. No more processes may be inside than there are

@@ -49,6 +49,9 @@ type torturePage struct {
 		bytes [1020]byte
 	}
 
+	// victims in C: how often one began to roll back, and how many died in that
+	inC struct{ rollbacks, died atomic.Uint64 }
+
 	left struct{ objects, bytes atomic.Uint64 } // resident 0 writes it: what the arena contains while no turns are taken
 
 	deaths spans // the victim: from just before it on
@@ -155,6 +158,27 @@ func (p *torturePage) histogram(which int) []uint64 {
 		}
 	}
 	return sum
+}
+
+// pageFlags tell worker.c where things are on the page.
+func pageFlags() (flags []string) {
+	var p torturePage
+	lane := unsafe.Offsetof(p.lane)
+	for _, f := range []struct {
+		name string
+		is   uintptr
+	}{
+		{"BYTES", unsafe.Sizeof(p)}, {"SPANS", tortureSpans}, {"WITNESS", unsafe.Sizeof(p.board.locks[0])}, {"TEXTS", tortureTexts},
+		{"FAULTS", unsafe.Offsetof(p.faults)}, {"TEXT", unsafe.Offsetof(p.text)}, {"DEATHS", unsafe.Offsetof(p.deaths)},
+		{"ROLLBACKS", unsafe.Offsetof(p.inC) + unsafe.Offsetof(p.inC.rollbacks)}, {"DIED_INSIDE", unsafe.Offsetof(p.inC) + unsafe.Offsetof(p.inC.died)},
+		{"LANE", unsafe.Sizeof(p.lane[0])}, {"READY", lane + unsafe.Offsetof(p.lane[0].ready)},
+		{"NOISE", lane + unsafe.Offsetof(p.lane[0].noise)}, {"UNTIL", lane + unsafe.Offsetof(p.lane[0].until)},
+		{"LOCKS", unsafe.Offsetof(p.board) + unsafe.Offsetof(p.board.locks)},
+		{"LOCK_SYNCHRONIZED", lockSynchronized}, {"LOCK_TX", lockTx}, {"LOCK_RWTX", lockRWTx},
+	} {
+		flags = append(flags, fmt.Sprintf("-DPAGE_%s=%d", f.name, f.is))
+	}
+	return flags
 }
 
 // newTorturePage makes a page of zeros.

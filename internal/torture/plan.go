@@ -40,6 +40,8 @@ type victim struct {
 	after   time.Duration // time from its outcome to its death
 	held    time.Duration // if not 0, a resident is stopped for so long while it dies
 	seed    uint64
+	c       bool // it is a program in C
+	step    int  // in C: it dies at this step of rolling back, if it comes to that; 0: no
 }
 
 // RoundSize is how many victims there are between two points of rest.
@@ -79,7 +81,30 @@ func victimOf(seed uint64, i int, only uint64) victim {
 	for range 1 + r.IntN(4) {
 		v.jobs |= nthBit(only, r.IntN(bits.OnesCount64(only)))
 	}
+	v.drawC(r, only)
 	return v
+}
+
+// drawC makes some victims programs in C: every second one where all jobs have workers in C.
+func (v *victim) drawC(r *rand.Rand, only uint64) {
+	set, most := only&dataJobs, 8
+	if set == only {
+		most = 2
+	}
+	if set == 0 || r.IntN(most) != 0 {
+		return
+	}
+	// It lives longer than others, so that others die before it and it rolls back.
+	v.c, v.jobs, v.delay = true, 0, 3*v.delay
+	for range 1 + r.IntN(3) {
+		v.jobs |= nthBit(set, r.IntN(bits.OnesCount64(set)))
+	}
+	switch v.outcome {
+	case outcomeKilled, outcomeNewborn, outcomeStopped, outcomeContinue:
+		if r.IntN(3) != 0 {
+			v.step = 1 + r.IntN(25)
+		}
+	}
 }
 
 // nthBit is the n'th of the bits of set.
@@ -91,7 +116,14 @@ func nthBit(set uint64, n int) uint64 {
 }
 
 func (v victim) String() string {
-	return fmt.Sprintf("%5d %-9s after %5v at %s", v.number, v.outcome, v.delay, jobList(v.jobs))
+	text := fmt.Sprintf("%5d %-9s after %5v at %s", v.number, v.outcome, v.delay, jobList(v.jobs))
+	if v.c {
+		text += ", in C"
+	}
+	if v.step != 0 {
+		text += fmt.Sprintf(", or at step %d of a rollback", v.step)
+	}
+	return text
 }
 
 // everybodyDies says whether the residents die, too, at the end of a round.

@@ -28,6 +28,8 @@ func TestTorturePlan(t *testing.T) {
 		}
 	}
 	require.NotContains(t, plan(1), "test:")
+	require.Contains(t, plan(1), "in C, or at step")
+	require.NotContains(t, plan(1, "mutex"), "in C")
 	require.NotContains(t, plan(1, "mutex"), "queue")
 }
 

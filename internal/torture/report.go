@@ -26,6 +26,10 @@ type Result struct {
 	Deaths     int               `json:"deaths"`
 	Outcomes   map[string]int64  `json:"outcomes"`
 	Doomed     int64             `json:"residents_killed"`
+	InC        int64             `json:"victims_in_c"`
+	Rollbacks  uint64            `json:"rollbacks_in_c"`            // those that victims in C began
+	Inside     uint64            `json:"died_rolling_back"`         // victims in C that died in one, at the step of the plan
+	NoC        string            `json:"no_victims_in_c,omitempty"` // the reason
 	Turns      map[string]uint64 `json:"turns"`
 	WorstNs    map[string]int64  `json:"worst_ns"`
 	BoundNs    int64             `json:"bound_ns"`
@@ -64,6 +68,7 @@ func (t *torturer) result(err error) *Result {
 	r := &Result{
 		Schema: Schema, Seed: t.seed, Only: jobList(t.only), Disabled: os.Getenv("SHMSYNC_DISABLE"),
 		SecondsRun: time.Since(t.start).Seconds(), Rounds: t.rounds, Deaths: t.deaths(), Doomed: t.doomed.Load(),
+		InC: t.victimsInC.Load(), Rollbacks: p.inC.rollbacks.Load(), Inside: p.inC.died.Load(), NoC: t.noC,
 		Outcomes: map[string]int64{}, Turns: map[string]uint64{}, WorstNs: map[string]int64{}, BoundNs: p.bound,
 		Wait: spreadOf(p.histogram(tortureTurns)), Inherit: spreadOf(p.histogram(tortureInherited)),
 		Thread: spreadOf(p.histogram(tortureThread)), Goroutine: spreadOf(p.histogram(tortureGoroutine)),
@@ -111,6 +116,9 @@ func (r *Result) write(w io.Writer, format string) error {
 		fmt.Fprintf(w, "%s %d  ", f, r.Outcomes[f.String()])
 	}
 	fmt.Fprintf(w, "residents %d\n", r.Doomed)
+	if r.InC != 0 {
+		fmt.Fprintf(w, "  in C: %d victims, which began to roll back %d times; %d died in that\n", r.InC, r.Rollbacks, r.Inside)
+	}
 	fmt.Fprintf(w, "  turns of residents      %v\n", r.Wait)
 	fmt.Fprintf(w, "  after a death in them   %v\n", r.Inherit)
 	fmt.Fprintf(w, "  a thread beside, late   %v\n", r.Thread)

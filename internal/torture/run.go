@@ -37,11 +37,14 @@ type torturer struct {
 
 	page                *torturePage
 	pageFile, arenaFile *os.File
+	inC                 *os.File // the program of the victims in C; nil: they are Go programs
+	noC                 string   // why
 	residents           [tortureResidents]*tortured
 	next                atomic.Int64 // number of the next victim
 	over                atomic.Bool  // no more victims
 	outcomes            [outcomes]atomic.Int64
 	doomed              atomic.Int64 // residents that were killed
+	victimsInC          atomic.Int64
 	rounds              int
 	cpus                []int
 	busy                busyness
@@ -67,7 +70,11 @@ func (t *torturer) launch(env []string, args ...string) (*tortured, error) {
 	if err != nil {
 		return nil, err
 	}
-	argv := append(append(self, "torture-worker"), args...)
+	return t.launchLine(env, append(append(self, "torture-worker"), args...))
+}
+
+// launchLine starts the process of a command line.
+func (t *torturer) launchLine(env, argv []string) (_ *tortured, err error) {
 	p := &tortured{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	if p.stderr, err = control.NewMemfd("stderr", 0); err != nil {
 		return nil, err
@@ -233,7 +240,7 @@ func (t *torturer) lane(lane, end int) error {
 
 // live is a victim's life.
 func (t *torturer) live(lane int, v victim) error {
-	p, err := t.launch([]string{"GOGC=off"}, "victim", strconv.Itoa(v.number), strconv.Itoa(lane))
+	p, err := t.launchVictim(lane, v)
 	if err != nil {
 		return err
 	}
@@ -301,7 +308,7 @@ func (v victim) judge(p *tortured) *violation {
 	case outcomeExec, outcomeExit, outcomeClose:
 		ok = ws.Exited() && ws.ExitStatus() == 0
 	case outcomePanic:
-		ok = ws.Exited() && strings.Contains(p.said(), tortureLastWords)
+		ok = ws.Exited() && strings.Contains(p.said(), tortureLastWords) || v.c && ws.Signaled() && ws.Signal() == syscall.SIGABRT
 	}
 	if !ok {
 		return &violation{what: "it ended by itself: " + p.cmd.ProcessState.String(), dump: p.said()}

@@ -32,6 +32,7 @@ type Options struct {
 	Bound     time.Duration // how long a resident may wait at a time
 	Seed      uint64        // seed of the plan; 0 takes a random one
 	Timeout   time.Duration // how long a process may be silent before it counts as stuck
+	CC        string        // C compiler for the victims in C, or none
 	DryRun    bool          // print the plan
 	Format    string        // table or json
 	Out       io.Writer     // for the result
@@ -66,6 +67,15 @@ func Run(ctx context.Context, o *Options) error {
 	t := &torturer{ctx: ctx, asked: o, seed: seed, only: only, start: time.Now()}
 	if t.cpus, err = place.AllowedCPUs(); err != nil {
 		return err
+	}
+	if only&dataJobs != 0 {
+		if t.inC, err = buildInC(o.CC); err != nil {
+			t.noC = err.Error()
+			fmt.Fprintf(o.Log, "shmbench: torture: the victims in C are Go programs instead: %v\n", err)
+		} else {
+			defer t.inC.Close()
+		}
+		t.start = time.Now()
 	}
 	if err := t.setUp(); err != nil {
 		return err

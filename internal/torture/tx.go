@@ -26,22 +26,50 @@ type txData struct {
 // txNode is a block of a transaction. Its mark is its inverted offset.
 type txNode struct{ Next, Mark uint64 }
 
-// txJob changes data under a lock with an undo log: cell by cell, and a list whose nodes are allocated and freed.
-// Transactions are committed, given up, and ended by a log that is full.
-type txJob struct {
-	*party
-	m *prims.Mutex
-	d *txData
-	w *witness
+// logged is a lock with an undo log.
+type logged interface {
+	UpdateContext(ctx context.Context, f func(tx *prims.Tx) error) error
+	Lock()
+	Unlock()
 }
 
+// txJob changes data under a lock with an undo log: cell by cell, and a list whose nodes are allocated and freed.
+// Transactions are committed, given up, and ended by a log that is full. Victims in C do the same: see worker.c.
+type txJob struct {
+	*party
+	m    logged
+	rw   *prims.RWMutex // nil if m is a Mutex
+	idle func() error
+	d    *txData
+	w    *witness
+}
+
+const txLogBytes = 2048
+
 func openTxJob(p *party) (jobWorker, error) {
-	m, err := prims.OpenMutex(p.a, "tx", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 2048})
+	m, err := prims.OpenMutex(p.a, "tx", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: txLogBytes})
 	if err != nil {
 		return nil, err
 	}
-	d, err := arena.Value[txData](p.a, "tx-data")
-	return &txJob{p, m, d, &p.page.board.locks[13]}, err
+	idle := func() error { return leftOver(m.State().Held, m.State()) }
+	return openBank(&txJob{party: p, m: m, idle: idle, w: &p.page.board.locks[lockTx]}, "tx-data")
+}
+
+func openRWTxJob(p *party) (jobWorker, error) {
+	m, err := prims.OpenRWMutex(p.a, "rwtx", &prims.RWMutexOptions{Policy: prims.PolicyRollback, LogBytes: txLogBytes})
+	if err != nil {
+		return nil, err
+	}
+	idle := func() error { return leftOver(m.State().Held || m.State().Readers != 0, m.State()) }
+	return openBank(&txJob{party: p, m: m, rw: m, idle: idle, w: &p.page.board.locks[lockRWTx]}, "rwtx-data")
+}
+
+// openBank opens the data of j.
+func openBank(j *txJob, name string) (_ jobWorker, err error) {
+	if j.d, err = arena.Value[txData](j.a, name); err == nil {
+		j.banks = append(j.banks, j.d)
+	}
+	return j, err
 }
 
 func (j *txJob) node(off uint64) (*txNode, error) {
@@ -102,7 +130,21 @@ func (j *txJob) grow(tx *prims.Tx, r *rand.Rand) error {
 	return nil
 }
 
+// looks checks the data beside other readers.
+func (j *txJob) looks(r *rand.Rand) error {
+	return forgive(ends(r, func(ctx context.Context) error {
+		if err := j.rw.RLockContext(ctx); err != nil {
+			return err
+		}
+		defer j.rw.RUnlock()
+		return j.whole()
+	}))
+}
+
 func (j *txJob) turn(_ int, r *rand.Rand) error {
+	if j.rw != nil && r.IntN(2) == 0 {
+		return j.looks(r)
+	}
 	how := r.IntN(8)
 	err := ends(r, func(ctx context.Context) error {
 		return j.m.UpdateContext(ctx, func(tx *prims.Tx) error {
@@ -117,6 +159,7 @@ func (j *txJob) turn(_ int, r *rand.Rand) error {
 					if err := j.inside(j.w, r); err != nil {
 						return err
 					}
+					j.linger(r)
 				}
 			}
 			prims.Set(tx, &j.d.Commits, j.d.Commits+1)
@@ -124,6 +167,7 @@ func (j *txJob) turn(_ int, r *rand.Rand) error {
 				if err := j.grow(tx, r); err != nil {
 					return err
 				}
+				j.linger(r)
 			}
 			switch how {
 			case 0:
@@ -154,5 +198,20 @@ func (j *txJob) rest() error {
 	if err != nil {
 		return err
 	}
-	return leftOver(j.m.State().Held, j.m.State())
+	return j.idle()
+}
+
+// balance returns an error unless the heap has the nodes of the lists, and no other blocks. Nobody takes turns.
+func (p *party) balance() error {
+	if p.page.only&^dataJobs != 0 {
+		return nil // other jobs lose blocks by a death
+	}
+	nodes := uint64(0)
+	for _, d := range p.banks {
+		nodes += d.Nodes
+	}
+	if st := p.a.Stats(); st.Raw != nodes || st.Claimed != 0 {
+		return fmt.Errorf("leaked: the lists have %d nodes, the heap has %d blocks, and %d are being made or freed", nodes, st.Raw, st.Claimed)
+	}
+	return nil
 }

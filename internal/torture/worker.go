@@ -71,6 +71,7 @@ type party struct {
 	label    string
 	resident bool
 	worker   *tortureSlot // of a resident
+	banks    []*txData    // those that are open
 }
 
 // job is what the processes do with the objects of one primitive. Some goroutines
@@ -338,6 +339,15 @@ func (p *party) judge(ws *[tortureJobsMost]jobWorker, round uint32) error {
 		if what := p.eventuallyNone(rested); what != "" {
 			return fmt.Errorf("round %d: %s: at rest: %s", round, jobs[j].name, what)
 		}
+	}
+	balanced := func() string {
+		if err := p.balance(); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	if what := p.eventuallyNone(balanced); what != "" {
+		return fmt.Errorf("round %d: at rest: %s", round, what)
 	}
 	st := p.a.Stats()
 	p.page.left.objects.Store(st.Objects)

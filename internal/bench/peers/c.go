@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,14 +128,17 @@ const (
 	helperWaitLimit = time.Minute // a busy machine is late to start it
 )
 
-// peerFiles are the sources of the helper, and their digest.
-type peerFiles struct {
+// sources are the files of a program in C, of which name.c is compiled, and their digest.
+type sources struct {
+	name   string
 	text   map[string][]byte
 	digest string
+	flags  []string // before the source
+	libs   []string // after the source
 }
 
-func readPeer() (*peerFiles, error) {
-	p := &peerFiles{text: map[string][]byte{}}
+func readPeer() (*sources, error) {
+	p := &sources{name: "peer", text: map[string][]byte{}, libs: helperLibs}
 	var all []string
 	for _, name := range []string{"peer.c", "peer.h", "peer_cells.h", "peer_ipc.h", "peer_load.h"} {
 		text, err := peerSource.ReadFile(name)
@@ -145,7 +149,25 @@ func readPeer() (*peerFiles, error) {
 		all = append(all, string(text))
 	}
 	p.digest = digest(all...)
+	p.flags = append(slices.Clone(helperFlags), "-DPEER_DIGEST=\""+p.digest+"\"", "-DPEER_FLAGS=\""+strings.Join(helperFlags, " ")+"\"")
 	return p, nil
+}
+
+// BuildProgram returns a program that the compiler cc builds from files, of which name.c is compiled. As with
+// FindHelper, the user's cache keeps it.
+func BuildProgram(cc, name string, files map[string]string, flags ...string) (*Helper, error) {
+	cc, err := findCompiler(cc)
+	if err != nil {
+		return nil, err
+	}
+	p := &sources{name: name, text: map[string][]byte{}, flags: flags}
+	var all []string
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		p.text[file] = []byte(files[file])
+		all = append(all, file, files[file])
+	}
+	p.digest = digest(all...)
+	return p.find(cc)
 }
 
 // digest is the beginning of a hash of some texts.
@@ -160,17 +182,12 @@ func digest(texts ...string) string {
 // helperFlags are the flags on which the speed of the helper depends.
 var helperFlags = []string{"-O2", "-pthread"}
 
-// flags are the compiler flags before the source.
-func (p *peerFiles) flags() []string {
-	return append(slices.Clone(helperFlags), "-DPEER_DIGEST=\""+p.digest+"\"", "-DPEER_FLAGS=\""+strings.Join(helperFlags, " ")+"\"")
-}
-
-// helperLibs are the flags after the source: in an older libc the message queues are in a library
+// helperLibs are the flags after the source of the helper: in an older libc the message queues are in a library
 // of their own.
 var helperLibs = []string{"-lrt"}
 
 // build compiles the sources. The file at path is complete, or does not exist.
-func (p *peerFiles) build(cc, path string) error {
+func (p *sources) build(cc, path string) error {
 	work, err := os.MkdirTemp(filepath.Dir(path), "build-")
 	if err != nil {
 		return err
@@ -181,8 +198,8 @@ func (p *peerFiles) build(cc, path string) error {
 			return err
 		}
 	}
-	built := filepath.Join(work, "peer")
-	args := slices.Concat(p.flags(), []string{"-o", built, filepath.Join(work, "peer.c")}, helperLibs)
+	built := filepath.Join(work, p.name)
+	args := slices.Concat(p.flags, []string{"-o", built, filepath.Join(work, p.name+".c")}, p.libs)
 	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", cc, err, out)
 	}
@@ -206,8 +223,8 @@ func BuildHelper(cc, file string) error {
 }
 
 // program names the program that a compiler builds from the sources.
-func (p *peerFiles) program(cc string) string {
-	return "peer-" + digest(p.digest, cc, fmt.Sprint(p.flags()))
+func (p *sources) program(cc string) string {
+	return p.name + "-" + digest(p.digest, cc, fmt.Sprint(p.flags))
 }
 
 // HelperName is the name in the cache of the helper that a compiler builds from the sources.

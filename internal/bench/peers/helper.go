@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// Helper is the program that runs the peers in C.
+// Helper is a program in C that was compiled on demand. The program that runs the peers in C is one.
 type Helper struct {
 	Path string
 
@@ -46,18 +46,23 @@ func FindHelper(given, cc string) (*Helper, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := source.program(cc)
+	return source.find(cc)
+}
+
+// find returns the program of the user's cache, and builds it first if it is not there.
+func (p *sources) find(cc string) (*Helper, error) {
+	name := p.program(cc)
 	if cache, err := os.UserCacheDir(); err == nil {
 		if dir, err := privateDir(filepath.Join(cache, "shmbench")); err == nil {
-			return keptHelper(source, cc, filepath.Join(dir, name))
+			return keptHelper(p, cc, filepath.Join(dir, name))
 		}
 	}
-	return temporaryHelper(source, cc, name)
+	return temporaryHelper(p, cc, name)
 }
 
 // keptHelper returns the helper at path, and builds it first unless the file is the one that was
 // built there.
-func keptHelper(source *peerFiles, cc, path string) (*Helper, error) {
+func keptHelper(source *sources, cc, path string) (*Helper, error) {
 	h := &Helper{Path: path}
 	if sum, err := readOwn(path + ".sha256"); err == nil {
 		h.sum = strings.TrimSpace(string(sum))
@@ -69,7 +74,7 @@ func keptHelper(source *peerFiles, cc, path string) (*Helper, error) {
 }
 
 // temporaryHelper builds the helper in a new directory of its own.
-func temporaryHelper(source *peerFiles, cc, name string) (*Helper, error) {
+func temporaryHelper(source *sources, cc, name string) (*Helper, error) {
 	dir, err := os.MkdirTemp("", "shmbench-")
 	if err != nil {
 		return nil, err
@@ -82,13 +87,13 @@ func temporaryHelper(source *peerFiles, cc, name string) (*Helper, error) {
 	}
 	if err != nil {
 		h.Remove()
-		return nil, fmt.Errorf("no place for the peers in C that others cannot write to (--helper takes a file): %w", err)
+		return nil, fmt.Errorf("no place for a program in C that others cannot write to (--helper takes a file with the peers): %w", err)
 	}
 	return h, nil
 }
 
 // build compiles the sources, and records the digest of the result in a file next to it.
-func (h *Helper) build(source *peerFiles, cc string) error {
+func (h *Helper) build(source *sources, cc string) error {
 	if err := source.build(cc, h.Path); err != nil {
 		return err
 	}
