@@ -4,6 +4,7 @@ package stepkill_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/shmsync/shmsync/arena"
@@ -292,6 +293,14 @@ func init() {
 		p.hold, p.prep, p.free, p.late = m.RLock, m.LockUpgradable, m.RUnlock, true
 		p.op = briefly(func(ctx context.Context) { m.UpgradeContext(ctx) })
 	})
+	for what, does := range map[string]string{
+		"lock upgradable": "lock upgradable", "try lock upgradable": "try lock upgradable", "unlock upgradable": "unlock upgradable",
+		"upgrade": "upgrade", "upgrade, waits": "upgrade", "upgrade, gives up": "upgrade briefly", "try upgrade": "try upgrade",
+		"downgrade to upgradable": "downgrade to upgradable", "downgrade to read": "downgrade to read",
+	} {
+		i := slices.IndexFunc(scenes, func(s scene) bool { return s.name == "rwmutex/"+what })
+		addSceneInC(scenes[i], "upgradable", does)
+	}
 	keys := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
 	all := func(name string, waiters int, f func(m *prims.MultiLock, p *part)) {
 		each("multilock/"+name, func(a *arena.Arena) (part, error) {

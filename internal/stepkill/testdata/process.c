@@ -1,6 +1,6 @@
 /* A process of the scenes in C: process ARENA OBJECT DOES. It joins the arena, and then either does the operation on
  * a thread of its own, which the tester steps or kills, or checks the data as a newcomer. The data are those of
- * tx_test.go and synchronized_test.go. */
+ * tx_test.go and synchronized_test.go; the object upgradable is the RWMutex of locks_test.go. */
 #define _GNU_SOURCE 1
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
@@ -57,6 +57,10 @@ static void open_objects(void)
         must(shmsync_synchronized_open(arena, "s", PURSE * sizeof(int64_t), NULL, &s), "synchronized");
         return;
     }
+    if (is(object, "upgradable")) {
+        must(shmsync_rwmutex_attach(arena, "m", NULL, &w), "rwmutex");
+        return;
+    }
     if (is(object, "mutex"))
         must(shmsync_mutex_open(arena, "m", &mo, &m), "mutex");
     else
@@ -95,6 +99,47 @@ static void add(int64_t *purse)
         purse[i]++;
 }
 
+/* What comes before an operation on an RWMutex with upgradable holds. */
+static void prepare_upgradable(void)
+{
+    if (is(does, "downgrade to upgradable"))
+        must(shmsync_rwmutex_lock(&w), "lock");
+    else if (!is(does, "lock upgradable") && !is(does, "try lock upgradable"))
+        must(shmsync_rwmutex_lock_upgradable(&w), "lock_upgradable");
+}
+
+/* Such an operation. It may find the lock held, as its twin in Go does. */
+static void operate_upgradable(void)
+{
+    struct timespec ts;
+    int err = 0;
+    if (is(does, "lock upgradable")) {
+        err = shmsync_rwmutex_lock_upgradable(&w);
+    } else if (is(does, "try lock upgradable")) {
+        err = shmsync_rwmutex_try_lock_upgradable(&w);
+    } else if (is(does, "unlock upgradable")) {
+        err = shmsync_rwmutex_unlock_upgradable(&w);
+    } else if (is(does, "upgrade")) {
+        err = shmsync_rwmutex_upgrade(&w);
+    } else if (is(does, "try upgrade")) {
+        err = shmsync_rwmutex_try_upgrade(&w);
+    } else if (is(does, "upgrade briefly")) {
+        clock_gettime(CLOCK_MONOTONIC, &ts);
+        ts.tv_nsec += 3000000;
+        ts.tv_sec += ts.tv_nsec / 1000000000;
+        ts.tv_nsec %= 1000000000;
+        err = shmsync_rwmutex_timed_upgrade(&w, &ts);
+        err = err == ETIMEDOUT ? 0 : err;
+    } else if (is(does, "downgrade to upgradable")) {
+        err = shmsync_rwmutex_downgrade_to_upgradable(&w);
+    } else if (is(does, "downgrade to read")) {
+        err = shmsync_rwmutex_downgrade_to_read(&w);
+    } else {
+        err = ENOSYS;
+    }
+    must(err, does);
+}
+
 static void operate(void)
 {
     shmsync_tx tx;
@@ -103,6 +148,8 @@ static void operate(void)
     int err = 0;
     if (is(does, "join")) {
         must(join("victim"), "join");
+    } else if (is(object, "upgradable")) {
+        operate_upgradable();
     } else if (is(does, "lock")) { /* undoes what a dead holder has left */
         must(is(object, "mutex") ? shmsync_mutex_lock(&m) : shmsync_rwmutex_rdlock(&w), does);
         must(is(object, "mutex") ? shmsync_mutex_unlock(&m) : shmsync_rwmutex_rdunlock(&w), does);
@@ -189,6 +236,8 @@ int main(int argc, char **argv)
         check();
         return 0;
     }
+    if (is(object, "upgradable"))
+        prepare_upgradable();
     c = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, 3, 0);
     must(c == MAP_FAILED, "the page of the control");
     must(pthread_create(&t, NULL, run, c), "pthread_create");
