@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -60,6 +61,19 @@ func TestSpans(t *testing.T) {
 	}
 	require.Zero(t, parts(1, 1000))
 	require.Equal(t, int64(tortureSpans), parts(1, 1<<40))
+}
+
+// If the parent does not run for long, that does not count as a process that hangs.
+func TestParentThatDidNotRunFindsNoHang(t *testing.T) {
+	x := &torturer{asked: &Options{Timeout: 50 * time.Millisecond}, page: new(torturePage)}
+	looks := 0
+	require.NoError(t, x.until("it ends", nil, func() bool {
+		if looks++; looks == 2 {
+			<-time.After(500 * time.Millisecond) // longer than until waits
+		}
+		return looks == 4
+	}))
+	require.Equal(t, 4, looks)
 }
 
 func TestFaultWithoutItsTextIsReported(t *testing.T) {

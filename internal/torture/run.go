@@ -95,10 +95,10 @@ func (t *torturer) launchLine(env, argv []string) (_ *tortured, err error) {
 	t.all[p] = true
 	go func() {
 		p.err = p.cmd.Wait()
+		close(p.done) // at once: others may have the mutex for long
 		t.mu.Lock()
 		delete(t.all, p)
 		t.mu.Unlock()
-		close(p.done)
 	}()
 	return p, nil
 }
@@ -368,14 +368,22 @@ func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	return nil
 }
 
+// lookMost is the time between two looks of until that counts.
+const lookMost = 20 * time.Millisecond
+
 // until waits until reached reports true. If p is not nil, p has to reach that before it ends.
 func (t *torturer) until(what string, p *tortured, reached func() bool) error {
-	end := time.Now().Add(2*t.asked.Timeout + t.waitLimit())
+	left, last := 2*t.asked.Timeout+t.waitLimit(), time.Now()
 	for n := 0; !reached(); n++ {
+		// While the parent had no CPU, it could not see that something was reached. So a long time without a look counts
+		// as a short one.
+		now := time.Now()
+		left -= min(now.Sub(last), lookMost)
+		last = now
 		if p != nil && p.ended() && !reached() {
 			return t.unlessHung(&violation{what: fmt.Sprintf("before %s: %v", what, p.cmd.ProcessState), dump: p.said()})
 		}
-		if s := t.stuck(); s != "" || time.Now().After(end) {
+		if s := t.stuck(); s != "" || left < 0 {
 			return t.hang(fmt.Sprintf("not reached: %s: %s", what, cmp.Or(s, t.longest())))
 		}
 		time.Sleep(min(time.Duration(50+10*n)*time.Microsecond, time.Millisecond))
@@ -402,48 +410,8 @@ func (t *torturer) unlessHung(v *violation) error {
 	return v
 }
 
-// autopsy collects what can be known about a torture that does not go on.
-func (t *torturer) autopsy(what string) *violation {
-	var b strings.Builder
-	if p, err := t.launch(nil, "dump"); err != nil {
-		fmt.Fprintln(&b, err)
-	} else {
-		select {
-		case <-p.done:
-		case <-time.After(child.DumpTime):
-			fmt.Fprintln(&b, "who asks for the words is stuck itself")
-			p.signal(syscall.SIGQUIT)
-			time.Sleep(child.DumpTime / 10)
-		}
-		fmt.Fprintln(&b, p.said())
-	}
-	t.mu.Lock()
-	var left []*tortured
-	for p := range t.all {
-		left = append(left, p)
-	}
-	t.mu.Unlock()
-	for _, p := range left {
-		p.signal(syscall.SIGCONT)
-		p.signal(syscall.SIGQUIT)
-	}
-	for _, p := range left {
-		select {
-		case <-p.done:
-		case <-time.After(child.DumpTime):
-		}
-		fmt.Fprintf(&b, "process %d: %v\n%s\n", p.cmd.Process.Pid, p.cmd.Args, p.said())
-	}
-	return &violation{what: what, dump: b.String()}
-}
-
 func (t *torturer) killAll() {
-	t.mu.Lock()
-	var left []*tortured
-	for p := range t.all {
-		left = append(left, p)
-	}
-	t.mu.Unlock()
+	left := t.living()
 	for _, p := range left {
 		p.signal(syscall.SIGKILL)
 		<-p.done

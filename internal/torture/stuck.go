@@ -3,11 +3,19 @@
 package torture
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/bench/child"
 )
 
 // waitLimit is how long a turn may take before nobody waits for its end.
@@ -45,6 +53,63 @@ func (t *torturer) longest() (text string) {
 		}
 	}
 	return text
+}
+
+// autopsy collects what can be known about a torture that does not go on.
+func (t *torturer) autopsy(what string) *violation {
+	var b strings.Builder
+	for _, p := range t.living() {
+		fmt.Fprintf(&b, "process %d: %v\n%s", p.cmd.Process.Pid, p.cmd.Args, threadsOf(p.cmd.Process.Pid))
+	}
+	if p, err := t.launch(nil, "dump"); err != nil {
+		fmt.Fprintln(&b, err)
+	} else {
+		select {
+		case <-p.done:
+		case <-time.After(child.DumpTime):
+			fmt.Fprintln(&b, "who asks for the words is stuck itself")
+			p.signal(syscall.SIGQUIT)
+			time.Sleep(child.DumpTime / 10)
+		}
+		fmt.Fprintln(&b, p.said())
+	}
+	left := t.living()
+	for _, p := range left {
+		p.signal(syscall.SIGCONT)
+		p.signal(syscall.SIGQUIT)
+	}
+	for _, p := range left {
+		select {
+		case <-p.done:
+		case <-time.After(child.DumpTime):
+		}
+		fmt.Fprintf(&b, "process %d: %v\n%s\n", p.cmd.Process.Pid, p.cmd.Args, p.said())
+	}
+	return &violation{what: what, dump: b.String()}
+}
+
+// living are the processes that have not ended.
+func (t *torturer) living() []*tortured {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.all))
+}
+
+// threadsOf says where in the kernel the threads of a process are. A program in C has no other dump.
+func threadsOf(pid int) string {
+	var b strings.Builder
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	for _, task := range tasks {
+		fmt.Fprintf(&b, "  thread %s:", filepath.Base(task))
+		for _, file := range []string{"comm", "wchan", "syscall"} {
+			text, _ := os.ReadFile(filepath.Join(task, file))
+			fmt.Fprintf(&b, " %s", bytes.TrimSpace(text))
+		}
+		stat, _ := os.ReadFile(filepath.Join(task, "stat"))
+		_, state, _ := bytes.Cut(stat, []byte(") "))
+		fmt.Fprintf(&b, " %.1s\n", state)
+	}
+	return b.String()
 }
 
 // turnText describes a turn of a goroutine that began at a time.

@@ -94,7 +94,7 @@ func Run(ctx context.Context, o *Options) error {
 			fmt.Fprintln(o.Log, "shmbench: violation:", text)
 		}
 		if v != nil {
-			fmt.Fprintf(o.Log, "shmbench: violation: %v\n%s\n", v, v.dump)
+			fmt.Fprintf(o.Log, "shmbench: violation: %v\n%s\n", err, v.dump)
 		}
 		fmt.Fprintf(o.Log, "shmbench: the plan again: shmbench torture --seed %d\n", seed)
 		return ErrViolation
