@@ -106,19 +106,21 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 	for _, line := range outline(cells, o) {
 		fmt.Fprintln(s.stderr, "shmbench:", line)
 	}
-	before := host.ReadDisturbance(o.CPUs)
+	before, begun := host.ReadDisturbance(o.CPUs), time.Now()
 	if !s.until.IsZero() { // a suite, whose rounds are long enough
 		e.Probe = func() host.Disturbance { return host.ReadDisturbance(o.CPUs) }
 	}
 	if regular(f.Out) {
 		e.SaveEvery = saveEvery
 		e.Save = func(results []*bench.Result) {
+			r.Took = time.Since(begun)
 			if d, err := report.NewDocument(r.Partial(results, len(sequence))); err == nil {
 				_ = s.keep(d) // the end of the run reports what is wrong
 			}
 		}
 	}
 	r.Results = e.Run(s.ctx, cells, sequence)
+	r.Took = time.Since(begun)
 	if e.Probe != nil {
 		r.Rounds = &report.Rounds{Planned: o.Count, Made: e.Made, Dirty: e.Dirty}
 	}

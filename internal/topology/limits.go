@@ -56,12 +56,15 @@ func (r *reader) cgroup(controllers, name string) {
 			for _, base := range []string{root, root + "/unified"} {
 				r.quota(path.Join(base, dir, "cpu.max"), path.Join(base, dir, "cpu.max"))
 				r.memory(path.Join(base, dir, "memory.max"))
+				r.pids(path.Join(base, dir, "pids.max"))
 			}
 		case strings.Contains(","+controllers+",", ",cpu,"):
 			base := path.Join(root, "cpu", dir)
 			r.quota(base+"/cpu.cfs_quota_us", base+"/cpu.cfs_period_us")
 		case controllers == "memory":
 			r.memory(path.Join(root, "memory", dir, "memory.limit_in_bytes"))
+		case controllers == "pids":
+			r.pids(path.Join(root, "pids", dir, "pids.max"))
 		}
 		if dir == "/" {
 			return
@@ -98,7 +101,12 @@ func (r *reader) quota(file, periodFile string) {
 // unlimited is approximately the value that version 1 shows if there is no limit.
 const unlimited = 1 << 60
 
-func (r *reader) memory(file string) {
+func (r *reader) memory(file string) { r.least(file, "number of bytes", &r.t.Limits.Memory) }
+
+func (r *reader) pids(file string) { r.least(file, "number of processes", &r.t.Limits.Pids) }
+
+// least lowers a limit to the number in a file, if that is lower.
+func (r *reader) least(file, what string, limit *int64) {
 	text, ok := r.text(file)
 	if !ok || text == "max" {
 		return
@@ -106,9 +114,9 @@ func (r *reader) memory(file string) {
 	v, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case err != nil || v < 0:
-		r.repair("of limits", "%s: %q is no number of bytes: it limits nothing", file, text)
-	case v < unlimited && (r.t.Limits.Memory == 0 || v < r.t.Limits.Memory):
-		r.t.Limits.Memory = v
+		r.repair("of limits", "%s: %q is no %s: it limits nothing", file, text, what)
+	case v < unlimited && (*limit == 0 || v < *limit):
+		*limit = v
 	}
 }
 

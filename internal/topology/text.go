@@ -225,14 +225,25 @@ func (t *Topology) writeDistances(p *printer) {
 	}
 }
 
+// Cgroup lists the limits of the cgroup in words.
+func (l *Limits) Cgroup() (list []string) {
+	if l.Quota > 0 {
+		list = append(list, fmt.Sprintf("time of %.2f CPUs", l.Quota))
+	}
+	if l.Memory > 0 {
+		list = append(list, "memory of "+formatSize(l.Memory))
+	}
+	if l.Pids > 0 {
+		list = append(list, fmt.Sprintf("%d processes and threads", l.Pids))
+	}
+	return list
+}
+
 func (t *Topology) writeLimits(p *printer) {
 	l := t.Limits
 	p.line(0, "this process may use: CPUs %s, memory of nodes %s", FormatList(l.CPUs), FormatList(l.Nodes))
-	if l.Quota > 0 {
-		p.line(0, "cgroup: time of %.2f CPUs", l.Quota)
-	}
-	if l.Memory > 0 {
-		p.line(0, "cgroup: memory of %s", formatSize(l.Memory))
+	for _, text := range l.Cgroup() {
+		p.line(0, "cgroup: %s", text)
 	}
 	if l.Filter {
 		p.line(0, "a seccomp filter is in force")

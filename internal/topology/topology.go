@@ -86,6 +86,7 @@ type Limits struct {
 	Nodes  []int   `json:"nodes"`            // by cpuset.mems
 	Quota  float64 `json:"quota,omitempty"`  // CPU time in CPUs, by the cgroup; 0 for no limit
 	Memory int64   `json:"memory,omitempty"` // bytes, by the cgroup; 0 for no limit
+	Pids   int64   `json:"pids,omitempty"`   // processes and threads, by the cgroup; 0 for no limit
 	Filter bool    `json:"filter,omitempty"` // a seccomp filter is active
 }
 

@@ -145,6 +145,7 @@ func TestRepairs(t *testing.T) {
 		{node + "node0/meminfo", "Node 0 MemTotal: lots kB\n", "no size"},
 		{"proc/self/status", "Cpus_allowed_list:\tall\n", "no list of numbers"},
 		{"sys/fs/cgroup/cpu.max", "fast 100000", "no share of time"},
+		{"sys/fs/cgroup/pids.max", "few", "no number of processes"},
 	} {
 		files := tree(t, "two-socket")
 		files["proc/self/cgroup"] = &fstest.MapFile{Data: []byte("0::/\n")}
@@ -161,6 +162,27 @@ func TestRepairs(t *testing.T) {
 	require.ErrorContains(t, err, "is no recorded tree")
 	_, err = Recorded(filepath.Join("testdata", "two-socket.golden"))
 	require.ErrorContains(t, err, "no archive of tar")
+}
+
+// The least limit of a cgroup and its ancestors counts, in both versions of cgroups.
+func TestLimitsOfCgroups(t *testing.T) {
+	read := func(groups string, limits map[string]string) Limits {
+		files := tree(t, "two-socket")
+		files["proc/self/cgroup"] = &fstest.MapFile{Data: []byte(groups)}
+		for name, text := range limits {
+			files["sys/fs/cgroup/"+name] = &fstest.MapFile{Data: []byte(text + "\n")}
+		}
+		top, err := Read(files)
+		require.NoError(t, err)
+		require.Empty(t, top.Notes)
+		return top.Limits
+	}
+	l := read("0::/a/b\n", map[string]string{"a/b/pids.max": "max", "a/pids.max": "500", "pids.max": "900", "a/b/cpu.max": "150000 100000", "a/memory.max": "1073741824"})
+	require.Equal(t, []string{"time of 1.50 CPUs", "memory of 1 GB", "500 processes and threads"}, l.Cgroup())
+	l = read("4:pids:/c\n5:memory:/c\n", map[string]string{"pids/c/pids.max": "77", "pids/pids.max": "max", "memory/c/memory.limit_in_bytes": "9223372036854771712"})
+	require.Equal(t, []string{"77 processes and threads"}, l.Cgroup())
+	l = read("0::/\n", nil)
+	require.Empty(t, l.Cgroup())
 }
 
 // Kernels and containers that say little still have a topology.

@@ -39,6 +39,9 @@ type Environment struct {
 	Load        float64 `json:"load"`
 	NUMABalance bool    `json:"numa_balancing"`
 	SMT         bool    `json:"smt"`
+	Machine     string  `json:"machine,omitempty"`
+	Firmware    string  `json:"firmware,omitempty"`  // vendor, version and date
+	Arguments   string  `json:"arguments,omitempty"` // of the kernel, on which figures depend
 	Microcode   string  `json:"microcode,omitempty"`
 	Turbo       string  `json:"turbo,omitempty"` // on or off
 	Idle        string  `json:"idle,omitempty"`  // driver and governor of idle states
@@ -48,6 +51,9 @@ type Environment struct {
 
 	// Mitigations are the kernel's mitigations for flaws that the CPU has.
 	Mitigations map[string]string `json:"mitigations,omitempty"`
+
+	// Rlimits are soft limits of the resources of this process and its workers: numbers or "unlimited".
+	Rlimits map[string]string `json:"rlimits,omitempty"`
 
 	// Caps are features of the kernel that cells may need: "yes", or why they are missing.
 	Caps map[string]string `json:"caps,omitempty"`

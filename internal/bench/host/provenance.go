@@ -60,6 +60,9 @@ func checkout() string {
 // settings fills in the other settings on which the speed of this host depends.
 func (e *Environment) settings() {
 	const cpu = "/sys/devices/system/cpu/"
+	e.machine(ReadLine)
+	e.Arguments = kernelArguments(ReadLine("/proc/cmdline"))
+	e.Rlimits = resourceLimits()
 	e.Microcode = ReadLine(cpu + "cpu0/microcode/version")
 	switch {
 	case ReadLine(cpu+"intel_pstate/no_turbo") == "1", ReadLine(cpu+"cpufreq/boost") == "0":

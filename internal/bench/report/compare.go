@@ -5,6 +5,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -185,10 +186,43 @@ func Differences(a, b *host.Environment) (list []string) {
 			list = append(list, fmt.Sprintf("the %s differs: %s, %s", d.what, d.old, d.new))
 		}
 	}
+	for _, d := range []struct{ what, old, new string }{ // a file of an earlier program lacks some
+		{"the machine differs", a.Machine, b.Machine}, {"the firmware differs", a.Firmware, b.Firmware},
+		{"the microcode differs", a.Microcode, b.Microcode}, {"turbo differs", a.Turbo, b.Turbo}, {"the idle states differ", a.Idle, b.Idle},
+	} {
+		if d.old != "" && d.new != "" && d.old != d.new {
+			list = append(list, fmt.Sprintf("%s: %s, %s", d.what, d.old, d.new))
+		}
+	}
+	if len(a.Rlimits) > 0 && len(b.Rlimits) > 0 && a.Arguments != b.Arguments {
+		list = append(list, fmt.Sprintf("the kernel arguments differ: %q, %q", a.Arguments, b.Arguments))
+	}
+	for _, name := range differing(a.Mitigations, b.Mitigations) {
+		list = append(list, fmt.Sprintf("the mitigation of %s differs: %s, %s", name, a.Mitigations[name], b.Mitigations[name]))
+	}
+	for _, name := range differing(a.Rlimits, b.Rlimits) {
+		list = append(list, fmt.Sprintf("%s differs: %s, %s", name, a.Rlimits[name], b.Rlimits[name]))
+	}
 	if math.Max(a.Load, b.Load) > 2*math.Min(a.Load, b.Load)+1 {
 		list = append(list, fmt.Sprintf("the load differs: %.2f, %.2f", a.Load, b.Load))
 	}
 	return list
+}
+
+// differing lists the names, sorted, whose texts two maps do not agree on. A map without names, as of a file of
+// an earlier program, agrees with each.
+func differing(a, b map[string]string) (names []string) {
+	if len(a) == 0 || len(b) == 0 {
+		return nil
+	}
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if a[name] != b[name] {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Write renders the cells that have or may have changed, and lines that count all cells. If

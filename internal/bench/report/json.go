@@ -27,11 +27,13 @@ type Document struct {
 	Seed     uint64           `json:"seed"`
 	TimeNs   int64            `json:"time_ns"`
 	WarmupNs int64            `json:"warmup_ns"`
-	Warnings []string         `json:"warnings"`
-	Notes    []string         `json:"notes,omitempty"`
-	Rounds   *Rounds          `json:"rounds,omitempty"`
-	Cells    []Cell           `json:"cells"`
-	Bars     []bars.Result    `json:"bars,omitempty"`
+	// DurationNs is how long the run took until the file was written.
+	DurationNs int64         `json:"duration_ns,omitempty"`
+	Warnings   []string      `json:"warnings"`
+	Notes      []string      `json:"notes,omitempty"`
+	Rounds     *Rounds       `json:"rounds,omitempty"`
+	Cells      []Cell        `json:"cells"`
+	Bars       []bars.Result `json:"bars,omitempty"`
 
 	Topology *topology.Topology `json:"topology,omitempty"`
 	Advice   []advice           `json:"advice,omitempty"`
@@ -72,7 +74,7 @@ type Repetition struct {
 func NewDocument(r *Run) (*Document, error) {
 	d := &Document{
 		Schema: Schema, State: r.State, Env: r.Env, Command: r.Command, Seed: r.Options.Seed, TimeNs: int64(r.Options.Time),
-		WarmupNs: int64(r.Options.Warmup), Warnings: r.Warnings, Bars: r.Bars, Notes: r.Notes, Topology: r.Topology, Rounds: r.Rounds,
+		WarmupNs: int64(r.Options.Warmup), DurationNs: int64(r.Took), Warnings: r.Warnings, Bars: r.Bars, Notes: r.Notes, Topology: r.Topology, Rounds: r.Rounds,
 	}
 	for _, group := range groups(r.Results) {
 		ref := reference(group)

@@ -5,6 +5,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/bars"
@@ -77,5 +78,6 @@ type Run struct {
 	Options  *plan.Options
 	Results  []*bench.Result
 	Bars     []bars.Result
+	Took     time.Duration
 	Details  bool // tables of all cells, also of a suite
 }

@@ -38,6 +38,10 @@ func WriteTable(w io.Writer, r *Run) error {
 	for _, note := range r.Notes {
 		fmt.Fprintln(b, cut("note: "+note))
 	}
+	d, err := NewDocument(r)
+	if err != nil {
+		return err
+	}
 	if len(r.Bars) > 0 {
 		writeBars(b, r.Bars)
 	} else {
@@ -48,13 +52,10 @@ func WriteTable(w io.Writer, r *Run) error {
 			}
 		}
 		writeMem(b, r)
-		d, err := NewDocument(r)
-		if err != nil {
-			return err
-		}
 		writeMatrix(b, d)
 		WriteAdvice(b, d.Advice)
 	}
+	writeFacts(b, d)
 	fmt.Fprintf(b, "\nseed %d, %d repetitions of %v each, interleaved; median [min..max] of the repetitions\n",
 		r.Options.Seed, r.Options.Count, r.Options.Time)
 	return b.Flush()

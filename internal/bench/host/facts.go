@@ -1,0 +1,42 @@
+//go:build linux
+
+package host
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Fact is a property of a host on which figures depend.
+type Fact struct{ Name, Text string }
+
+// Facts lists the properties of a host that are not in the headline of a report. It omits those that
+// could not be read.
+func (e *Environment) Facts() (facts []Fact) {
+	revision := e.Revision
+	if revision != "" && e.Modified {
+		revision += ", modified"
+	}
+	for _, f := range []Fact{
+		{"machine", e.Machine}, {"firmware", e.Firmware}, {"microcode", e.Microcode}, {"turbo", e.Turbo},
+		{"frequencies", join(e.Driver, e.Governor)}, {"idle states", e.Idle}, {"clock source", e.Clocksource},
+		{"kernel arguments", e.Arguments}, {"mitigations", mapText(e.Mitigations, ": ")},
+		{"source", revision}, {"GOAMD64", e.GOAMD64}, {"compiler of peers", e.Compiler}, {"libc of peers", e.Libc},
+		{"resource limits", mapText(e.Rlimits, " ")},
+	} {
+		if f.Text != "" {
+			facts = append(facts, f)
+		}
+	}
+	return facts
+}
+
+// mapText lists names and texts, sorted by name.
+func mapText(m map[string]string, between string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, name+between+m[name])
+	}
+	return strings.Join(list, "; ")
+}

@@ -1,0 +1,57 @@
+//go:build linux
+
+package host
+
+import "strings"
+
+const (
+	dmi        = "/sys/class/dmi/id/"
+	deviceTree = "/sys/firmware/devicetree/base/"
+)
+
+// machine reads which machine this is, and which firmware it runs. It reads no serial number, and no
+// other file that only root may read.
+func (e *Environment) machine(read func(name string) string) {
+	e.Machine = join(read(dmi+"sys_vendor"), read(dmi+"product_name"))
+	if e.Machine == "" { // a machine without DMI, such as many with arm64
+		e.Machine = join(strings.TrimRight(read(deviceTree+"model"), "\x00"))
+	}
+	e.Firmware = join(read(dmi+"bios_vendor"), read(dmi+"bios_version"), read(dmi+"bios_date"))
+}
+
+// join joins the texts that say something with spaces. It omits what vendors write where they should
+// have written something.
+func join(texts ...string) string {
+	var list []string
+	for _, text := range texts {
+		text = strings.Join(strings.Fields(text), " ")
+		switch strings.ToLower(text) {
+		case "", "default string", "not specified", "to be filled by o.e.m.", "unknown":
+			continue
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, " ")
+}
+
+// arguments are those of the kernel's command line on which figures depend. The others may contain
+// names of disks.
+var arguments = map[string]bool{
+	"amd_pstate": true, "cgroup_disable": true, "clocksource": true, "cpufreq.default_governor": true, "cpuidle.governor": true,
+	"cpuidle.off": true, "default_hugepagesz": true, "hugepages": true, "hugepagesz": true, "idle": true,
+	"intel_idle.max_cstate": true, "intel_pstate": true, "irqaffinity": true, "isolcpus": true, "maxcpus": true,
+	"mitigations": true, "nohz": true, "nohz_full": true, "nosmt": true, "nosmp": true, "noswap": true, "nr_cpus": true, "numa": true,
+	"numa_balancing": true, "pcie_aspm": true, "preempt": true, "processor.max_cstate": true, "rcu_nocbs": true,
+	"skew_tick": true, "threadirqs": true, "transparent_hugepage": true, "tsc": true,
+}
+
+// kernelArguments returns these arguments of a command line, in its order.
+func kernelArguments(line string) string {
+	var list []string
+	for word := range strings.FieldsSeq(line) {
+		if name, _, _ := strings.Cut(word, "="); arguments[name] {
+			list = append(list, word)
+		}
+	}
+	return strings.Join(list, " ")
+}

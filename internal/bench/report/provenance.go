@@ -1,0 +1,43 @@
+//go:build linux
+
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/shmsync/shmsync/internal/bench/host"
+	"github.com/shmsync/shmsync/internal/topology"
+)
+
+// Facts lists on what and under which limits a run was made, as far as the headline does not say it.
+func (d *Document) Facts() []host.Fact {
+	facts := d.Env.Facts()
+	if d.Topology != nil {
+		limits := d.Topology.Limits
+		if list := limits.Cgroup(); len(list) > 0 {
+			facts = append(facts, host.Fact{Name: "cgroup", Text: strings.Join(list, "; ")})
+		}
+		facts = append(facts, host.Fact{Name: "allowed", Text: fmt.Sprintf("CPUs %s; memory of nodes %s",
+			topology.FormatList(limits.CPUs), topology.FormatList(limits.Nodes))})
+	}
+	if d.DurationNs > 0 {
+		facts = append(facts, host.Fact{Name: "duration", Text: time.Duration(d.DurationNs).Round(100 * time.Millisecond).String()})
+	}
+	return facts
+}
+
+// writeFacts renders these facts, each on as many lines as it needs.
+func writeFacts(w io.Writer, d *Document) {
+	fmt.Fprintln(w)
+	for _, f := range d.Facts() {
+		for _, line := range wrap(f.Name+": ", "  ", f.Text, TableWidth, mostFactLines) {
+			fmt.Fprintln(w, line)
+		}
+	}
+}
+
+// mostFactLines has room for the mitigations of a CPU that has all flaws.
+const mostFactLines = 40
