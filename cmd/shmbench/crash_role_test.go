@@ -24,6 +24,13 @@ func TestCrashRoles(t *testing.T) {
 		seen[c.Subject+" "+c.Params["role"]]++
 		if c.Params["role"] == "" {
 			require.Empty(t, c.Values("passed-p50-ns"), c.Key)
+			told := c.Values("told-p50-ns")
+			require.Equal(t, c.Subject != "go:flock", len(told) == 1, "%s: a lock of the library tells a survivor before it may use the data", c.Key)
+			if len(told) > 0 {
+				require.Positive(t, told[0])
+				require.LessOrEqual(t, told[0], c.Values("p50-ns")[0], c.Key)
+				require.NotEmpty(t, c.Reps[0].Told)
+			}
 		}
 	}
 	require.Equal(t, map[string]int{

@@ -94,6 +94,9 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 	if o.MemNote != "" {
 		r.Notes = append(r.Notes, o.MemNote)
 	}
+	if note := o.RecoveryNote(cells); note != "" {
+		r.Notes = append(r.Notes, note)
+	}
 	r.Warnings = r.Env.Warnings(len(o.CPUs), o.Count)
 	if note := o.QuotaNote(); note != "" {
 		r.Warnings = append(r.Warnings, note)
@@ -173,6 +176,9 @@ func (s *session) printPlan(cells, sequence []*bench.Cell, o *plan.Options) erro
 			note = "  skipped: " + c.Skip
 		}
 		fmt.Fprintf(s.stdout, "%s%s\n", c.Key(), note)
+	}
+	if note := o.RecoveryNote(cells); note != "" {
+		fmt.Fprintln(s.stdout, note)
 	}
 	fmt.Fprintf(s.stdout, "%d cells × %d repetitions, about %v, seed %d\n", len(cells), o.Count, plan.ETA(sequence), o.Seed)
 	if s.common.Verbose {

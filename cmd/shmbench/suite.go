@@ -73,6 +73,9 @@ func outline(cells []*bench.Cell, o *plan.Options) []string {
 	if note := o.QuotaNote(); note != "" {
 		lines = append(lines, note)
 	}
+	if note := o.RecoveryNote(cells); note != "" {
+		lines = append(lines, note)
+	}
 	if len(o.Dropped) > 0 {
 		lines = append(lines, "left out, for lack of time: "+strings.Join(o.Dropped, ", "))
 	}

@@ -184,12 +184,20 @@ func (c *Cell) Apart() bool { return c.Place != PlaceSame && c.Place != PlaceAny
 // matrixStep is the longest time that one pair of CPUs takes in a tour of many pairs.
 const matrixStep = 4 * time.Millisecond
 
+// victimTime is about how long a victim of a crash cell takes to start and to end: a program in C has no runtime to start.
+func (c *Cell) victimTime() time.Duration {
+	if c.Subject.C {
+		return 3 * time.Millisecond
+	}
+	return 11 * time.Millisecond
+}
+
 // Length estimates how long one repetition takes.
 func (c *Cell) Length() time.Duration {
 	const spawn = 25 * time.Millisecond
 	switch c.Scenario.Name {
 	case "crash":
-		return spawn + time.Duration(c.N)*(2*CrashAsleep+spawn+c.Subject.Startup)
+		return spawn + time.Duration(c.N)*(2*CrashAsleep+c.victimTime()+c.Subject.Startup)
 	case "seq":
 		return 3*spawn + WaitersSettle + time.Duration(c.N)*waiterTime/4 + c.Warmup + c.Time
 	case "mem":

@@ -28,6 +28,7 @@ type Repetition struct {
 	Metrics map[string]float64
 	Hist    *hdrhistogram.Histogram // histogram of the main latency, in ns times Div
 	Div     float64
+	Told    *hdrhistogram.Histogram // of a crash cell: times until the survivor was told, in ns; nil if it was not told apart
 	Workers []WorkerReport
 	Stacks  string // stacks of hung workers
 	Dirty   bool   // other programs disturbed its round

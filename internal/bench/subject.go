@@ -89,10 +89,16 @@ type Token interface {
 }
 
 // Successor is a locker that becomes owner after a death by more than Lock. Inherit returns when
-// the caller owns the lock, and the instant since which it owns the lock.
+// the caller owns the lock.
 type Successor interface {
 	Locker
-	Inherit() (owned int64, err error)
+	Inherit() (Succession, error)
+}
+
+// Succession has the instants of both stages of a death, as its successor sees them.
+type Succession struct {
+	Told  int64 // when the caller was told of the death; 0 if the locker has no such stage
+	Owned int64 // since when the caller may use the data
 }
 
 // Crowd is what waiters cells need: Block, with i for the i-th waiter, waits for Release, which

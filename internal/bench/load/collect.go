@@ -94,8 +94,15 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 		rep.Throughput(&bench.Account{Page: p, Cell: c, Ops: ops, Ns: ns, Shares: shares})
 	case "crash":
 		rep.Hist, tail = stats.NewHist(hist0), stats.TailMinCrash
-		if v, ok := stats.Quantile(stats.NewHist(p.Other(0)), 0.5, tail); ok {
-			m["passed-p50-ns"] = v
+		second, name := stats.NewHist(p.Other(0)), "passed-p50-ns"
+		if c.Role == bench.RoleHolder {
+			name = "told-p50-ns"
+			if second.TotalCount() > 0 {
+				rep.Told = second
+			}
+		}
+		if v, ok := stats.Quantile(second, 0.5, tail); ok {
+			m[name] = v
 		}
 		delete(m, "ctxsw/op")
 	case "waiters":

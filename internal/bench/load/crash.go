@@ -37,7 +37,7 @@ func workCrash(t *thread) error {
 			shmsync.Wait(new(uint32), 0, 0)
 		}
 	}
-	inherit := func() (int64, error) { l.Lock(); return shmsync.Monotonic(), nil }
+	inherit := func() (bench.Succession, error) { l.Lock(); return bench.Succession{Owned: shmsync.Monotonic()}, nil }
 	if h, ok := l.(bench.Successor); ok {
 		inherit = h.Inherit
 	}
@@ -49,14 +49,17 @@ func workCrash(t *thread) error {
 			break
 		}
 		control.Announce(&t.Trying, round)
-		owned, err := inherit()
+		s, err := inherit()
 		if err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
-		if killed := t.KilledNs.Load(); killed == 0 || owned < killed {
+		if killed := t.KilledNs.Load(); killed == 0 || s.Owned < killed {
 			t.violate("round %d: owned a lock whose owner lives", round)
 		} else {
-			stats.Record(t.counts, owned-killed)
+			stats.Record(t.counts, s.Owned-killed)
+			if s.Told > 0 {
+				stats.Record(t.others, s.Told-killed)
+			}
 		}
 		l.Unlock()
 		t.slot.Ops++

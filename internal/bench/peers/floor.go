@@ -53,13 +53,13 @@ func (f *floor) Lock() {
 }
 
 // Inherit waits for the owner's death and takes the lock from it.
-func (f *floor) Inherit() (owned int64, err error) {
+func (f *floor) Inherit() (s bench.Succession, err error) {
 	for {
 		owner := f.owner.Load()
 		alive := f.alive.Load()
 		if owner == 0 || alive&shmsync.RobustOwnerDied != 0 {
 			if f.owner.CompareAndSwap(owner, f.id) {
-				return shmsync.Monotonic(), nil
+				return bench.Succession{Owned: shmsync.Monotonic()}, nil
 			}
 			continue
 		}
@@ -68,7 +68,7 @@ func (f *floor) Inherit() (owned int64, err error) {
 			shmsync.NewWaitVEntry(control.FutexWord(f.alive), alive),
 		}, 0)
 		if err != nil {
-			return 0, err
+			return s, err
 		}
 	}
 }

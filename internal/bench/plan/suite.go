@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,6 +13,13 @@ import (
 
 // quickKills are enough for a median in each repetition.
 const quickKills = 2*stats.TailMinCrash + 2
+
+// RecoveryQuantile is the quantile of a recovery that a suite states with an interval.
+const RecoveryQuantile = 0.99
+
+// recoveryKills are so many in each repetition that the kills of all rounds bound that quantile, also if one round is
+// dirty.
+var recoveryKills = (stats.LeastSamples(RecoveryQuantile) + Rounds - 2) / (Rounds - 1)
 
 // Rounds of the cells on which advice rests. A test of 60 contrasts can show nothing with fewer than eleven rounds, and one of 20
 // contrasts nothing with fewer than nine.
@@ -31,9 +39,10 @@ type Defaults struct {
 
 // The defaults of a suite or a command.
 var (
-	standard = Defaults{30 * time.Millisecond, 6 * time.Millisecond, Rounds, quickKills}
+	standard = Defaults{30 * time.Millisecond, 6 * time.Millisecond, Rounds, recoveryKills}
 	quick    = Defaults{20 * time.Millisecond, 4 * time.Millisecond, QuickRounds, quickKills}
 	Usual    = Defaults{125 * time.Millisecond, 25 * time.Millisecond, Rounds, 25}
+	long     = Defaults{Usual.Time, Usual.Warmup, Rounds, recoveryKills}
 	thorough = Defaults{2 * time.Second, 200 * time.Millisecond, Rounds, 100}
 )
 
@@ -70,7 +79,7 @@ var (
 	DefaultSuite = Preset{Defaults: standard, brief: true, few: true, budget: 54 * time.Second, Limit: 57 * time.Second,
 		least: Defaults{Time: 10 * time.Millisecond, Warmup: 2 * time.Millisecond},
 		gaps:  []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond}}
-	StdSuite = Preset{Defaults: Usual, few: true, budget: 9 * time.Minute, Limit: 9*time.Minute + 15*time.Second,
+	StdSuite = Preset{Defaults: long, few: true, budget: 9 * time.Minute, Limit: 9*time.Minute + 15*time.Second,
 		least: Defaults{Time: 10 * time.Millisecond, Warmup: 2 * time.Millisecond},
 		gaps:  []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond, 5 * time.Millisecond}}
 	FullSuite = Preset{Defaults: thorough,
@@ -113,8 +122,11 @@ func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 	}
 	if fit {
 		for _, c := range cells {
-			if p.budget > 0 && !decisive(o, c) {
+			if p.budget > 0 && !decisive(o, c) && !recovers(c) {
 				c.MaxReps = contextRounds
+				if c.Scenario.Name == "crash" && !p.quick { // one round has as many kills as three of others have samples
+					c.MaxReps = 1
+				}
 			}
 		}
 		cells = p.fit(o, cells)
@@ -143,9 +155,14 @@ const mostRounds = 1000
 
 // fill adds rounds until the budget of the user is used up. Only cells on which advice rests take part in them.
 func (p Preset) fill(o *Options, cells []*bench.Cell) {
-	eta := func(count int) time.Duration { return ETA(Order(cells, count, false, 0)) }
-	if one := eta(o.Count+1) - eta(o.Count); one > 0 {
-		o.Count = min(o.Count+max(int((p.budget-eta(o.Count))/one), 0), max(mostRounds, o.Count))
+	var one time.Duration
+	for _, c := range cells {
+		if c.Skip == "" && c.MaxReps == 0 {
+			one += c.Length()
+		}
+	}
+	if left := p.budget - ETA(Order(cells, o.Count, false, 0)); one > 0 {
+		o.Count = min(o.Count+max(int(left/one), 0), max(mostRounds, o.Count))
 	}
 }
 
@@ -165,7 +182,7 @@ func (p Preset) share(o *Options) time.Duration {
 // smallHost is the most CPUs of a host whose default plan ends within a minute.
 const smallHost = 2
 
-// fit makes repetitions shorter, then leaves out scenarios, and then repeats cells on which no advice rests less often, until the
+// fit makes repetitions shorter, then leaves out scenarios, and repeats cells on which no advice rests less often, until the
 // plan fits the budget. It never makes rounds fewer: a test of many contrasts needs them.
 func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	budget := p.budgetOf(o)
@@ -180,7 +197,17 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 		}
 		o.Time, o.Warmup = shorter, max(o.Warmup*9/10, p.least.Warmup)
 	}
+	seldom := func(most int) {
+		for _, c := range cells {
+			if c.MaxReps > 0 {
+				c.MaxReps = min(c.MaxReps, most)
+			}
+		}
+	}
 	for _, name := range dropOrder {
+		if late() && name == rarelyFirst {
+			seldom(contextRounds - 1)
+		}
 		if !late() {
 			break
 		}
@@ -191,13 +218,42 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 		}
 	}
 	for most := contextRounds - 1; late() && most > 0; most-- {
+		seldom(most)
+	}
+	if late() { // RecoveryNote says so
 		for _, c := range cells {
-			if c.MaxReps > 0 {
-				c.MaxReps = min(c.MaxReps, most)
+			if c.Scenario.Name == "crash" {
+				c.N, c.MaxReps = min(c.N, quickKills), contextRounds
 			}
 		}
 	}
 	return cells
+}
+
+// recovers reports whether a crash cell shows the promise of the library, or that of the peer which promises the same. Its
+// kills are so many that a high quantile has an interval.
+func recovers(c *bench.Cell) bool {
+	name := c.Subject.Name()
+	return c.Scenario.Name == "crash" && c.Role == bench.RoleHolder && (name == bench.Library+":mutex" || name == "c:robust")
+}
+
+// RecoveryNote says why a plan has too few kills for that quantile, and how to get enough. It is empty if they are enough, or
+// if the plan kills nothing.
+func (o *Options) RecoveryNote(cells []*bench.Cell) string {
+	kills, least := 0, stats.LeastSamples(RecoveryQuantile)
+	for _, c := range cells {
+		if rounds := o.Count; c.Skip == "" && recovers(c) {
+			if c.MaxReps > 0 {
+				rounds = min(rounds, c.MaxReps)
+			}
+			kills = max(kills, rounds*c.N)
+		}
+	}
+	if kills == 0 || kills >= least {
+		return ""
+	}
+	return fmt.Sprintf("recovery: %d kills are too few for p%g, which needs %d: shmbench crash --kills %d",
+		kills, 100*RecoveryQuantile, least, (least+Rounds-1)/Rounds)
 }
 
 // gapCells are a suite's wakes of peers that have slept for different times: those of the kernel,

@@ -63,6 +63,7 @@ type Repetition struct {
 	Metrics map[string]float64   `json:"metrics,omitempty"`
 	Hist    string               `json:"hist,omitempty"` // HdrHistogram V2, compressed, base64; ns times HistDiv
 	HistDiv float64              `json:"hist_div,omitempty"`
+	Told    string               `json:"told,omitempty"` // histogram, as Hist, of times until a survivor was told of a death
 	Workers []bench.WorkerReport `json:"workers,omitempty"`
 	Stacks  string               `json:"stacks,omitempty"`
 	Dirty   bool                 `json:"dirty,omitempty"`
@@ -114,6 +115,13 @@ func newJSONCell(res, ref *bench.Result) (Cell, error) {
 				return c, err
 			}
 			j.Hist, j.HistDiv = string(b), rep.Div
+		}
+		if rep.Told != nil {
+			b, err := rep.Told.EncodeV2()
+			if err != nil {
+				return c, err
+			}
+			j.Told = string(b)
 		}
 		c.Reps = append(c.Reps, j)
 	}

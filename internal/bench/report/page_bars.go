@@ -20,6 +20,8 @@ type htmlGroup struct {
 	Scale  string    // the range of the bars, if it does not begin at 0
 	Marks  []float64 // marks of the scale, in percent
 	Bars   []htmlBar
+
+	Recovery []recovery // of crash cells
 }
 
 // htmlBar is a cell as a bar: the median, with the range of the repetitions.
@@ -38,6 +40,7 @@ func newGroup(sc *bench.Scenario, label string, cells []*Cell) htmlGroup {
 		}
 		return cmp.Compare(stats.Median(a.Values(sc.Unit)), stats.Median(b.Values(sc.Unit)))
 	})
+	g.Recovery = recoveryTable(cells)
 	var all []stats.Interval
 	for _, c := range cells {
 		all = append(all, stats.Summarize(c.Values(sc.Unit)))

@@ -79,11 +79,17 @@ func (c *Cell) Values(metric string) []float64 {
 // pooled merges the histograms of all repetitions. Their values have to be divided by div. It is
 // nil if there are none.
 func (c *Cell) pooled() (h *hdrhistogram.Histogram, div float64, err error) {
-	for _, r := range c.Reps {
-		if r.Hist == "" {
+	return c.merged(func(r *Repetition) string { return r.Hist })
+}
+
+// merged merges one histogram of each repetition. text returns it, or an empty string.
+func (c *Cell) merged(text func(*Repetition) string) (h *hdrhistogram.Histogram, div float64, err error) {
+	for i := range c.Reps {
+		r := &c.Reps[i]
+		if text(r) == "" {
 			continue
 		}
-		one, err := hdrhistogram.Decode([]byte(r.Hist))
+		one, err := hdrhistogram.Decode([]byte(text(r)))
 		if err != nil {
 			return nil, 0, fmt.Errorf("%s: %w", c.Key, err)
 		}

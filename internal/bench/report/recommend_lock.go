@@ -279,6 +279,9 @@ func adviseDeath(d *Document, _ []*contrast) *advice {
 		return fmt.Sprintf("p50 %s, %s %s", formatMetric("p50-ns", stats.Median(c.Values("p50-ns"))), strings.TrimSuffix(metric, "-ns"), formatMetric(metric, slices.Max(c.Values(metric))))
 	}
 	a := &advice{Verdict: adviceAsIs, Text: "from the kill of an owner to the next: " + worst(c), Evidence: []string{c.evidence("p50-ns"), c.evidence("max-ns")}}
+	if text, evidence := deathText(d, c); text != "" {
+		a.Text, a.Evidence = text, append(evidence, c.evidence("max-ns"))
+	}
 	for _, kind := range []struct{ subject, lacks string }{
 		{"shmsync:mutex-norobust", "the kernel's robust list"}, {"shmsync:mutex-nowaitv", "futex_waitv"}, {"shmsync:mutex-bare", "anything but the byte lock"},
 	} {

@@ -51,6 +51,7 @@ func WriteTable(w io.Writer, r *Run) error {
 				writeGroup(b, group)
 			}
 		}
+		writeRecovery(b, d)
 		writeMem(b, r)
 		writeMatrix(b, d)
 		WriteAdvice(b, d.Advice)

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	moremath "github.com/aclements/go-moremath/stats"
 	"golang.org/x/perf/benchmath"
 )
 
@@ -31,6 +32,7 @@ const (
 	KindRank      = "rank 95%"
 	KindBootstrap = "bootstrap 95%"
 	KindRange     = "min-max"
+	KindOrder     = "order 95%"
 )
 
 // Median returns the median, and NaN for an empty list.
@@ -96,6 +98,30 @@ func QuantileInterval(h *hdrhistogram.Histogram, q float64, seed uint64) (Interv
 	return Interval{Center: x, Lo: lo, Hi: hi, N: int(h.TotalCount()), Kind: KindBootstrap}, nil
 }
 
+// OrderInterval returns a quantile of a pooled histogram, between two of its samples. It makes no assumption about their
+// distribution, and needs LeastSamples of them.
+func OrderInterval(h *hdrhistogram.Histogram, q float64) (Interval, error) {
+	n := int(h.TotalCount())
+	ci := moremath.QuantileCI(n, q, Confidence)
+	if ci.LoOrder < 1 || ci.HiOrder > n {
+		return Interval{}, fmt.Errorf("%d samples are too few for a quantile of %v: it needs %d", n, q, LeastSamples(q))
+	}
+	values := newResampler(h)
+	return Interval{Center: values[rank(q, n)], Lo: values[ci.LoOrder-1], Hi: values[ci.HiOrder-1], N: n, Kind: KindOrder}, nil
+}
+
+// LeastSamples is the least number of samples that bound a quantile on both sides.
+func LeastSamples(q float64) int {
+	for n := 1; ; n++ {
+		if ci := moremath.QuantileCI(n, q, Confidence); ci.LoOrder >= 1 && ci.HiOrder <= n {
+			return n
+		}
+	}
+}
+
+// rank is the index of a quantile of n ascending values.
+func rank(q float64, n int) int { return max(int(math.Ceil(q*float64(n)))-1, 0) }
+
 // middle returns the bounds of the middle part of the resampled values, of the size that the
 // confidence requires.
 func middle(vs []float64) (lo, hi float64) {
@@ -125,5 +151,5 @@ func (r resampler) quantile(rng *rand.Rand, q float64) float64 {
 		drawn[i] = rng.IntN(len(r))
 	}
 	slices.Sort(drawn)
-	return r[drawn[max(int(math.Ceil(q*float64(len(r))))-1, 0)]]
+	return r[drawn[rank(q, len(r))]]
 }

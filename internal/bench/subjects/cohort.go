@@ -59,4 +59,4 @@ func (m cohortMutex) Pairs(n int, counter *uint64) {
 	}
 }
 
-func (m cohortMutex) Inherit() (owned int64, err error) { return inherit(m) }
+func (m cohortMutex) Inherit() (bench.Succession, error) { return inherit(m) }

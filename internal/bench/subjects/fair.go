@@ -43,7 +43,7 @@ func (m fairMutex) Pairs(n int, counter *uint64) {
 	}
 }
 
-func (m fairMutex) Inherit() (owned int64, err error) { return inherit(m) }
+func (m fairMutex) Inherit() (bench.Succession, error) { return inherit(m) }
 
 // multiLock is a prims.MultiLock for one thread, with the keys that the thread holds.
 type multiLock struct {

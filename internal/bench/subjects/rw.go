@@ -4,10 +4,8 @@ package subjects
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -80,19 +78,7 @@ func (l rwLock) ReadPairs(n int, guarded *uint64) (torn int) {
 
 // Inherit waits for the owner's death and becomes owner through Recover, as that
 // of a mutex does.
-func (l rwLock) Inherit() (owned int64, err error) {
-	ctx := context.Background()
-	if err := l.LockContext(ctx); !errors.Is(err, shmsync.ErrOwnerDead) {
-		return 0, fmt.Errorf("the death was not reported: %w", err)
-	}
-	if err := l.RecoverContext(ctx, func() error { owned = shmsync.Monotonic(); return nil }); err != nil {
-		return 0, err
-	}
-	if owned == 0 {
-		return 0, errors.New("recovered without a repair")
-	}
-	return owned, l.LockContext(ctx)
-}
+func (l rwLock) Inherit() (bench.Succession, error) { return inherit(l) }
 
 // rwMutex has loops of its own, whose calls are direct and can be inlined.
 type rwMutex struct {

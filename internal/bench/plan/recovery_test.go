@@ -1,0 +1,81 @@
+//go:build linux
+
+package plan
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+	"github.com/shmsync/shmsync/internal/topology/topotest"
+)
+
+// kills is the number of kills of a subject in all rounds of a plan, without one round that may be dirty.
+func kills(o *Options, cells []*bench.Cell, subject string) (n int) {
+	for _, c := range cells {
+		if c.Scenario.Name == "crash" && c.Subject.Name() == subject {
+			rounds := o.Count
+			if c.MaxReps > 0 {
+				rounds = min(rounds, c.MaxReps)
+			}
+			n = max(n, (rounds-1)*c.N)
+		}
+	}
+	return n
+}
+
+// The default plan kills so many owners of the library's lock, and of a robust one in C, that the p99 of recovery has an
+// interval. If a host has no time for that, the plan says so. The long suite always has the time.
+func TestPlansHaveKillsForATail(t *testing.T) {
+	least := stats.LeastSamples(RecoveryQuantile)
+	short := 0
+	all := recordings(t)
+	for _, file := range all {
+		name := filepath.Base(file)
+		o, cells := defaultPlan(t, file)
+		for _, subject := range []string{"shmsync:mutex", "c:robust"} {
+			n := kills(o, cells, subject)
+			require.Positive(t, n, name)
+			if n >= least {
+				require.Empty(t, o.RecoveryNote(cells), name)
+				continue
+			}
+			short++
+			require.Contains(t, o.RecoveryNote(cells), "shmbench crash --kills", name)
+		}
+		o, cells = longPlan(t, file)
+		require.GreaterOrEqual(t, kills(o, cells, "shmsync:mutex"), least, name)
+	}
+	require.Less(t, short, len(all)/4, "hosts without time")
+	o, cells := defaultPlan(t, topotest.File("hosts/vm-2cpu.tree"))
+	require.GreaterOrEqual(t, kills(o, cells, "shmsync:mutex"), least)
+	require.NotContains(t, o.Dropped, "multi", "recovery takes the time of repetitions that decide nothing, not that of decisions")
+}
+
+// Each crash cell of a plan can be compared with the others: it has as many kills in a repetition.
+func TestCrashCellsOfAPlanAreComparable(t *testing.T) {
+	for _, host := range []string{"hosts/vm-2cpu", "hosts/kunpeng920-2p4n", "hosts/graviton3"} {
+		_, cells := defaultPlan(t, topotest.File(host+".tree"))
+		groups := map[string]bool{}
+		for _, c := range cells {
+			if c.Scenario.Name == "crash" {
+				groups[c.Group()] = true
+			}
+		}
+		require.Len(t, groups, 1, host)
+	}
+}
+
+// The shortest suite says that its kills are too few.
+func TestQuickPlanSaysThatKillsAreFew(t *testing.T) {
+	o := &Options{Recording: topotest.File("hosts/vm-2cpu.tree"), Time: QuickSuite.Time, Warmup: QuickSuite.Warmup, Count: QuickSuite.Count,
+		Kills: QuickSuite.Kills, Gap: UsualGap, Timeout: 1, Seed: 1}
+	require.NoError(t, o.Complete(nil, nil))
+	cells, err := QuickSuite.Plan(o, true)
+	require.NoError(t, err)
+	require.Regexp(t, `^recovery: \d+ kills are too few for p99, which needs \d+: shmbench crash --kills \d+$`, o.RecoveryNote(cells))
+	require.Empty(t, o.RecoveryNote(nil), "a plan without kills")
+}

@@ -1,0 +1,155 @@
+//go:build linux
+
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+)
+
+// recovery is how long after a kill a survivor reached a stage of the death, over the kills of all rounds together: one
+// round has too few for a tail.
+type recovery struct {
+	Subject, Stage string
+	Kills          int
+	hist           *hdrhistogram.Histogram
+}
+
+// The stages of a death, as a survivor sees them.
+const (
+	stageTold  = "told of the death"
+	stageOwned = "owns the lock"
+)
+
+// recoveries returns the stages that a crash cell has measured. It leaves out dirty rounds, unless all are.
+func (c *Cell) recoveries() (list []recovery, err error) {
+	clean := false
+	for i := range c.Reps {
+		clean = clean || c.Reps[i].Hist != "" && !c.Reps[i].Dirty
+	}
+	used := func(r *Repetition) bool { return r.Status == bench.StatusOK && (!clean || !r.Dirty) }
+	for _, stage := range []struct {
+		name string
+		text func(*Repetition) string
+	}{{stageTold, func(r *Repetition) string { return r.Told }}, {stageOwned, func(r *Repetition) string { return r.Hist }}} {
+		h, _, err := c.merged(func(r *Repetition) string {
+			if !used(r) {
+				return ""
+			}
+			return stage.text(r)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if h != nil && h.TotalCount() > 0 {
+			list = append(list, recovery{c.name(), stage.name, int(h.TotalCount()), h})
+		}
+	}
+	return list, nil
+}
+
+// Quantile renders a quantile with its interval. If there are too few kills for an interval, it says how many it needs.
+func (r recovery) Quantile(q float64) string {
+	v, err := stats.OrderInterval(r.hist, q)
+	if err != nil {
+		return fmt.Sprintf("needs %d kills", stats.LeastSamples(q))
+	}
+	return fmt.Sprintf("%s [%s, %s]", asTime(v.Center), asTime(v.Lo), asTime(v.Hi))
+}
+
+// Mean is the mean of all kills.
+func (r recovery) Mean() string { return asTime(r.hist.Mean()) }
+
+// P50 and the others are the columns of a table.
+func (r recovery) P50() string { return r.Quantile(0.5) }
+
+// P90 is the quantile that one kill in ten exceeds.
+func (r recovery) P90() string { return r.Quantile(0.9) }
+
+// P99 is the quantile that one kill in a hundred exceeds.
+func (r recovery) P99() string { return r.Quantile(0.99) }
+
+// Text is a sentence about a stage.
+func (r recovery) Text() string {
+	text := "p50 " + r.P50()
+	if _, err := stats.OrderInterval(r.hist, 0.99); err != nil {
+		return fmt.Sprintf("%s, p90 %s, of %d kills; p99 %s", text, r.P90(), r.Kills, r.P99())
+	}
+	return fmt.Sprintf("%s, p99 %s, of %d kills", text, r.P99(), r.Kills)
+}
+
+// recoveryTable has the stages of the cells of a group, those of a subject together.
+func recoveryTable(cells []*Cell) (list []recovery) {
+	for _, c := range cells {
+		if c.Scenario != "crash" {
+			continue
+		}
+		if all, err := c.recoveries(); err == nil { // a file with a broken histogram has no figure either
+			list = append(list, all...)
+		}
+	}
+	return list
+}
+
+// writeRecovery renders this table for each group of crash cells.
+func writeRecovery(w io.Writer, d *Document) {
+	for _, group := range d.crashGroups() {
+		list := recoveryTable(group)
+		if len(list) == 0 {
+			continue
+		}
+		fmt.Fprintln(w, "\n"+cut("all kills together, from the kill  "+group[0].group()))
+		rows := [][]string{{"", "survivor", "mean", "p50 [95 %]", "p99 [95 %]", "kills"}}
+		for _, r := range list {
+			rows = append(rows, []string{"  " + r.Subject, r.Stage, r.Mean(), r.P50(), r.P99(), fmt.Sprint(r.Kills)})
+		}
+		writeRows(w, rows)
+	}
+}
+
+// crashGroups are the crash cells that can be compared with each other.
+func (d *Document) crashGroups() (groups [][]*Cell) {
+	at := map[string]int{}
+	for _, c := range d.find("crash") {
+		k := c.peers()
+		if _, ok := at[k]; !ok {
+			at[k] = len(groups)
+			groups = append(groups, nil)
+		}
+		groups[at[k]] = append(groups[at[k]], c)
+	}
+	return groups
+}
+
+// deathText says how soon the lock of a killed process is owned again, how soon its successor is told of the death, and
+// how soon a robust mutex of C is owned again. It is empty if the cell has no histogram.
+func deathText(d *Document, c *Cell) (text string, evidence []string) {
+	all, err := c.recoveries()
+	if err != nil || len(all) == 0 {
+		return "", nil
+	}
+	owned := all[len(all)-1]
+	var parts []string
+	parts = append(parts, "the lock of a killed process is owned again after "+owned.Text())
+	if len(all) > 1 {
+		parts = append(parts, "a waiter is told of the death after "+all[0].Text())
+	}
+	for _, p := range d.find("crash", by("c:robust"), alike(c)) {
+		if peer, err := p.recoveries(); err == nil && len(peer) > 0 {
+			parts = append(parts, p.Subject+" is owned again after "+peer[0].Text())
+		}
+	}
+	if v, err := stats.OrderInterval(owned.hist, 0.99); err == nil {
+		parts = append(parts, "a time-out below "+asTime(v.Hi)+" may end before that")
+	}
+	for _, r := range all {
+		evidence = append(evidence, fmt.Sprintf("%s: %s, mean %s  %s", r.Stage, r.Text(), r.Mean(), c.Key))
+	}
+	return strings.Join(parts, "; "), evidence
+}
