@@ -15,6 +15,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/madeup"
 	"github.com/shmsync/shmsync/internal/bench/place"
 	"github.com/shmsync/shmsync/internal/bench/report"
+	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
 func needTwoCPUs(t *testing.T) []int {
@@ -62,6 +63,18 @@ func TestMatrixRuns(t *testing.T) {
 	for _, want := range []string{"<b>Matrix go:one-line.</b>", "<b>Matrix go:two-lines.</b>", "<b>Topology.</b>", `<h2 id="advice">`, "matrix: two CPUs are one pair"} {
 		require.Contains(t, text, want)
 	}
+}
+
+// A matrix of all pairs of a large host has a plan with an estimate, which it prints.
+func TestMatrixOfAllPairsHasAnEstimate(t *testing.T) {
+	file := topotest.File("hosts/epyc9654-2p-nps4.tree")
+	code, out, errs := shmbench(t, "matrix", "--all", "-n", "--topology", file)
+	require.Equal(t, exitOK, code, errs)
+	require.Regexp(t, `\n73536 cells × 1 repetitions, about 4m54\.\ds, seed 1\n$`, out)
+	require.NotContains(t, out, "two-lines")
+	code, _, errs = shmbench(t, "matrix", "--all", "--sample=llc", "-n", "--topology", file)
+	require.NotEqual(t, exitOK, code)
+	require.Contains(t, errs, "--all")
 }
 
 func TestMatrixSeesViolations(t *testing.T) {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/shmsync/shmsync/internal/bench/plan"
@@ -120,11 +121,15 @@ const matrixMost = 55 * time.Second
 
 type matrixCmd struct {
 	Sample string `enum:"auto,cpu,llc,node,class" default:"auto" help:"Pairs of all CPUs, or of some of each LLC or node, or one of each class: ${enum}."`
+	All    bool   `help:"All pairs of CPUs, also on a large host, which takes minutes there: -n says how many."`
 }
 
 // Run runs the scenario.
 func (c *matrixCmd) Run(s *session) error {
-	s.sample = c.Sample
+	if c.All && c.Sample != "auto" {
+		return fmt.Errorf("--sample %s takes some pairs, and --all takes all: leave out one of them", c.Sample)
+	}
+	s.sample, s.all = c.Sample, c.All
 	s.most = matrixMost
 	return s.measure(plan.Defaults{Time: 50 * time.Millisecond, Warmup: 10 * time.Millisecond, Count: plan.Rounds, Kills: 1}, commandScenarios["matrix"]...)
 }
@@ -139,7 +144,11 @@ other reads (two-lines). Neither sleeps, pauses or yields. p50-ns is one way: ha
 trip. The first CPU of a pair starts, and its node holds the lines, so each direction is a
 cell. One pair of processes moves from pair to pair of CPUs, so that a cell takes a few
 milliseconds; --time and --warmup are for a single pair. Checked: both ends count as many
-trips.`
+trips.
+
+On more than 48 CPUs some pairs stand for the others, as --sample says. --all measures all
+of them, by compare-and-swap of one line unless --prim says otherwise, and each pair in one
+direction. The time is printed first, and progress goes to the terminal.`
 }
 
 type memCmd struct{}

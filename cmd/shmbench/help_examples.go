@@ -30,7 +30,7 @@ var examples = map[string][][2]string{
 	"stream":      {{"--streams 0,1,2,4 --read 100,67", "more cores, and two reads for each write"}, {"--duty 10,25,50,100", "latency against bandwidth"}},
 	"mem":         {{"--mem bind,interleave", "each node, and all in turn"}, {"--huge none,thp --mib 256", "small and large pages"}},
 	"topo":        {{"--html host.html", "this host as a picture"}, {"--record host", "keep it for plans on other hosts"}},
-	"matrix":      {{"--html matrix.html", "all pairs of CPUs as a heat map"}, {"--sample cpu --cpus 0-7", "all pairs of some CPUs"}},
+	"matrix":      {{"--html matrix.html", "all pairs of CPUs as a heat map"}, {"--sample cpu --cpus 0-7", "all pairs of some CPUs"}, {"--all -n", "the time that all pairs of this host take"}},
 	"bars":        {{"--only 'round trip'", "some bars"}, {"--count 10 --out bars.json", "with narrower intervals"}},
 	"compare": {{"old.json new.json", "changes beyond 3 %"}, {"--metric p99-ns --least 10 --all old.json new.json", "of the tail, with all cells"},
 		{"old1.json old2.json old3.json old4.json -- new1.json new2.json new3.json new4.json", "several runs of each"}},

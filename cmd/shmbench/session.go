@@ -30,6 +30,7 @@ type session struct {
 	gaps           []time.Duration // gaps of wake cells, if the user gives none
 	until          time.Time       // when a suite has to end, whatever slows the host down
 	last           time.Time       // after this not even the first repetition of a cell begins
+	all            bool            // a matrix has all pairs of CPUs
 	sample         string          // how a matrix chooses its pairs; empty if it is one of many scenarios
 	most           time.Duration   // a limit for a plan with the usual number of rounds; a plan that takes longer gets fewer rounds; 0: no limit
 }
@@ -41,7 +42,10 @@ func (s *session) measure(d plan.Defaults, names ...string) error {
 		return err
 	}
 	o.WakeGaps = s.gaps
-	o.Sample = s.sample
+	o.Sample, o.AllPairs = s.sample, s.all
+	if o.ManyPairs() && len(o.Prims) == 0 {
+		o.Prims = []string{"go:one-line"}
+	}
 	cells, err := plan.Cells(o, names...)
 	if err != nil {
 		return err

@@ -37,6 +37,10 @@ type Cell struct {
 	HomeNode int          // the node of that
 	Stream   *StreamShape // shape of a stream cell
 
+	// Pairs are pairs of CPUs for which a matrix cell of a class stands. Each repetition visits some of them. If there are none,
+	// the cell has one pair, that of its placement.
+	Pairs [][2]int
+
 	Arena   string // directory of the memory that subjects share; empty for a memfd
 	Warmup  time.Duration
 	Time    time.Duration
@@ -181,6 +185,21 @@ func (c *Cell) Spreads() bool { return c.Place == PlacePack || c.Place == PlaceS
 // Apart reports whether each process of the cell has a CPU of its own.
 func (c *Cell) Apart() bool { return c.Place != PlaceSame && c.Place != PlaceAny }
 
+// PairsEachRound is the most pairs of CPUs that a repetition of a matrix cell visits: twelve rounds visit 64.
+const PairsEachRound = 6
+
+// PairsOf lists the pairs of CPUs that a repetition of a matrix cell visits. Rounds visit all pairs of the cell in turn.
+func (c *Cell) PairsOf(round int, cpus []int) (list [][2]int) {
+	if len(c.Pairs) == 0 {
+		return [][2]int{{c.CPUOf(0, cpus), c.CPUOf(1, cpus)}}
+	}
+	n := min(PairsEachRound, len(c.Pairs))
+	for i := range n {
+		list = append(list, c.Pairs[(round*n+i)%len(c.Pairs)])
+	}
+	return list
+}
+
 // matrixStep is the longest time that one pair of CPUs takes in a tour of many pairs.
 const matrixStep = 4 * time.Millisecond
 
@@ -205,7 +224,7 @@ func (c *Cell) Length() time.Duration {
 	case "stream":
 		return 2*spawn + time.Duration(c.N)*memMiBTime + c.Warmup + c.Time
 	case "matrix":
-		return matrixStep // a step of a tour; a pair alone takes as long as any cell
+		return matrixStep * time.Duration(max(1, min(PairsEachRound, len(c.Pairs)))) // steps of a tour; a pair alone takes as long as any cell
 	case "waiters":
 		return 2*spawn + 4*WaitersSettle + time.Duration(c.N)*waiterTime
 	}

@@ -94,8 +94,15 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 		rep := visited[c]
 		delete(visited, c)
 		if rep == nil {
-			if group := e.tourOf(c, cells, func(o *bench.Cell) int { return len(byCell[o].Reps) }); group != nil {
-				maps.Copy(visited, e.tour(ctx, group))
+			done := func(o *bench.Cell) int { return len(byCell[o].Reps) }
+			var left []*bench.Cell // of this round
+			for _, o := range cells {
+				if o.Scenario == c.Scenario && !judge.repeats(o) && visited[o] == nil {
+					left = append(left, o)
+				}
+			}
+			if group := e.tourOf(c, left, done); group != nil {
+				maps.Copy(visited, e.tour(ctx, group, done))
 				rep = visited[c]
 				delete(visited, c)
 			} else {

@@ -25,13 +25,17 @@ func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cel
 	if !visits(c) || c.Subject.C || c.Subject.InProcess {
 		return nil
 	}
-	group := []*bench.Cell{c}
+	group, steps := []*bench.Cell{c}, len(c.PairsOf(0, e.CPUs))
 	for _, o := range cells {
-		if o != c && visits(o) && len(group) < load.TourMost {
+		if o == c || !visits(o) {
+			continue
+		}
+		if n := len(o.PairsOf(0, e.CPUs)); steps+n <= load.TourMost {
 			group = append(group, o)
+			steps += n
 		}
 	}
-	if len(group) < 2 {
+	if steps < 2 {
 		return nil
 	}
 	rng := rand.New(rand.NewPCG(e.Seed, e.tours))
@@ -40,17 +44,30 @@ func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cel
 	return group
 }
 
+// stepsOf lists the pairs of CPUs that a tour visits for some cells, in a random order.
+func (e *Engine) stepsOf(cells []*bench.Cell, done func(*bench.Cell) int) (steps []load.Step) {
+	for _, c := range cells {
+		for _, pair := range c.PairsOf(done(c), e.CPUs) {
+			steps = append(steps, load.Step{Cell: c, CPUs: pair})
+		}
+	}
+	rng := rand.New(rand.NewPCG(e.Seed+1, e.tours))
+	rng.Shuffle(len(steps), func(i, k int) { steps[i], steps[k] = steps[k], steps[i] })
+	return steps
+}
+
 // tour visits the cells with one pair of processes and returns a repetition of each.
-func (e *Engine) tour(ctx context.Context, cells []*bench.Cell) map[*bench.Cell]*bench.Repetition {
-	r := &run{ctx: ctx, cell: cells[0], cpus: e.CPUs, waitLimit: e.waitLimit(cells[0]) * time.Duration(1+len(cells)/8)}
+func (e *Engine) tour(ctx context.Context, cells []*bench.Cell, done func(*bench.Cell) int) map[*bench.Cell]*bench.Repetition {
+	steps := e.stepsOf(cells, done)
+	r := &run{ctx: ctx, cell: cells[0], cpus: e.CPUs, waitLimit: e.waitLimit(cells[0]) * time.Duration(1+len(steps)/8)}
 	r.deadline = time.Now().Add(r.waitLimit)
 	status, reason := bench.StatusOK, ""
 	var tour *load.Tour
 	err := r.prepare(e.Seed)
 	if err == nil {
-		r.page.N = uint64(len(cells))
-		if tour, err = load.NewTour(r.files[0], cells, e.CPUs); err == nil {
-			err = r.walk(tour, e.Meter, len(cells))
+		r.page.N = uint64(len(steps))
+		if tour, err = load.NewTour(r.files[0], steps); err == nil {
+			err = r.walk(tour, e.Meter, len(steps))
 		}
 	}
 	switch {

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,6 +46,53 @@ func TestToursAreOfOneSubject(t *testing.T) {
 	require.LessOrEqual(t, len(e.tourOf(cells[0], matrixCells(t, "go:one-line", cpus, 2*load.TourMost), none)), load.TourMost+1)
 }
 
+// A cell of a class visits some of its pairs in each round, and all of them in twelve rounds.
+func TestToursVisitPairsOfClasses(t *testing.T) {
+	cells := matrixCells(t, "go:one-line", []int{3, 5}, 1)
+	for i := range 64 {
+		cells[0].Pairs = append(cells[0].Pairs, [2]int{2 * i, 2*i + 1})
+	}
+	require.Equal(t, bench.PairsEachRound*matrixCells(t, "go:one-line", []int{3, 5}, 1)[0].Length(), cells[0].Length())
+	e := &Engine{CPUs: []int{3, 5}, Seed: 1}
+	seen := map[[2]int]bool{}
+	for round := range 12 {
+		done := func(*bench.Cell) int { return round }
+		require.Equal(t, cells, e.tourOf(cells[0], cells, done), "also alone, since it has several pairs")
+		steps := e.stepsOf(cells, done)
+		require.Len(t, steps, bench.PairsEachRound)
+		for _, s := range steps {
+			require.Same(t, cells[0], s.Cell)
+			seen[s.CPUs] = true
+		}
+	}
+	require.Len(t, seen, 64)
+	cells[0].Pairs = cells[0].Pairs[:4]
+	require.Len(t, e.stepsOf(cells, func(*bench.Cell) int { return 7 }), 4, "all there are, each once")
+}
+
+// A round of more pairs than a tour visits makes several tours, and each pair is visited once.
+func TestManyPairsMakeSeveralTours(t *testing.T) {
+	cells := matrixCells(t, "go:one-line", []int{3, 5}, 2*load.TourMost+10)
+	e := &Engine{CPUs: []int{3, 5}, Seed: 1}
+	tours, visited := 0, map[*bench.Cell]bool{}
+	for _, c := range cells {
+		if visited[c] {
+			continue
+		}
+		left := slices.DeleteFunc(slices.Clone(cells), func(o *bench.Cell) bool { return visited[o] })
+		group := e.tourOf(c, left, func(*bench.Cell) int { return 0 })
+		require.LessOrEqual(t, len(group), load.TourMost)
+		require.Contains(t, group, c)
+		for _, o := range group {
+			require.False(t, visited[o])
+			visited[o] = true
+		}
+		tours++
+	}
+	require.Equal(t, 3, tours)
+	require.Len(t, visited, len(cells))
+}
+
 // The table of a tour gives a cell its repetition: what was not visited failed, and counts must agree.
 func TestTourWithoutEnds(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "segment")
@@ -52,7 +100,7 @@ func TestTourWithoutEnds(t *testing.T) {
 	defer f.Close()
 	require.NoError(t, f.Truncate(1<<20))
 	cells := matrixCells(t, "go:one-line", []int{0, 1}, 3)
-	tour, err := load.NewTour(f, cells, []int{0, 1})
+	tour, err := load.NewTour(f, (&Engine{CPUs: []int{0, 1}}).stepsOf(cells, func(*bench.Cell) int { return 0 }))
 	require.NoError(t, err)
 	defer tour.Close()
 	require.Zero(t, tour.Done())

@@ -4,6 +4,7 @@ package load
 
 import (
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -143,25 +144,31 @@ func (t *thread) measureStep(table table, i int, s shuttle) bool {
 	return whole
 }
 
+// Step is a pair of CPUs that a tour visits for a cell. The line is on the node of the first one.
+type Step struct {
+	Cell *bench.Cell
+	CPUs [2]int
+}
+
 // Tour is the parent's view of a tour.
 type Tour struct {
 	table table
-	cells []*bench.Cell
+	steps []Step
 }
 
 // NewTour writes the table of a tour to the segment of a cell.
-func NewTour(segment *os.File, cells []*bench.Cell, cpus []int) (*Tour, error) {
+func NewTour(segment *os.File, steps []Step) (*Tour, error) {
 	mem, err := unix.Mmap(int(segment.Fd()), 0, control.PeerBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
 	}
-	t := &Tour{table{mem}, cells}
+	t := &Tour{table{mem}, steps}
 	homes := map[int]int{}
-	for i, c := range cells {
-		for end := range 2 {
-			t.table.word(i, stepCPU+end).Store(uint32(c.CPUOf(end, cpus)))
+	for i, s := range steps {
+		for end, cpu := range s.CPUs {
+			t.table.word(i, stepCPU+end).Store(uint32(cpu))
 		}
-		node := hostPlaces()[c.CPUOf(0, cpus)].node
+		node := hostPlaces()[s.CPUs[0]].node
 		if _, ok := homes[node]; !ok {
 			homes[node] = len(homes) % tourHomes
 		}
@@ -176,36 +183,79 @@ func (t *Tour) Done() int { return int(t.table.arrived(1).Load()) }
 // Close unmaps the table.
 func (t *Tour) Close() { unix.Munmap(t.table.mem) }
 
-// Collect returns the repetition of each cell. Cells that the ends did not reach get the status of
+// Collect returns the repetition of each cell. Steps that the ends did not reach get the status of
 // the run.
 func (t *Tour) Collect(status, reason string) map[*bench.Cell]*bench.Repetition {
-	reps := map[*bench.Cell]*bench.Repetition{}
-	for i, c := range t.cells {
-		rep := &bench.Repetition{Status: bench.StatusOK, Metrics: map[string]float64{}, Div: 2 * tourTrips}
-		made := min(int(t.table.word(i, stepMade).Load()), tourSamples)
-		trips, answered := t.table.word(i, stepTrips).Load(), t.table.word(i, stepAnswered).Load()
-		if made < tourSamples {
-			rep.Status, rep.Reason = status, reason
-			if status == bench.StatusOK {
-				rep.Status, rep.Reason = bench.StatusCrashed, "the tour ended before this pair"
-			}
-			reps[c] = rep
+	parts := map[*bench.Cell][]*bench.Repetition{}
+	for i, s := range t.steps {
+		rep := t.collectStep(i, status, reason)
+		if len(s.Cell.Pairs) > 0 && s.CPUs == s.Cell.Pairs[0] { // reports name the CPUs of this pair
+			parts[s.Cell] = append([]*bench.Repetition{rep}, parts[s.Cell]...)
 			continue
 		}
-		counts := make([]uint64, stats.HistBuckets)
-		for k := range made {
-			stats.Record(counts, int64(t.table.word(i, tourWords+k).Load()))
-		}
-		rep.Hist = stats.NewHist(counts)
-		rep.Metrics["mean-ns"], rep.Metrics["n"] = rep.Hist.Mean()/rep.Div, float64(trips)
-		batchMeans(rep, nil, stats.TailMin)
-		for end := range 2 {
-			rep.Workers = append(rep.Workers, bench.WorkerReport{CPU: int(t.table.word(i, stepCPU+end).Load()), Ops: uint64(trips)})
-		}
-		if trips != answered {
-			rep.Violate("%d round trips were made, and %d answered", trips, answered)
-		}
-		reps[c] = rep
+		parts[s.Cell] = append(parts[s.Cell], rep)
+	}
+	reps := map[*bench.Cell]*bench.Repetition{}
+	for c, list := range parts {
+		reps[c] = joinPairs(list)
 	}
 	return reps
+}
+
+// joinPairs makes one repetition of those of several pairs: the median of each metric, with the least and the greatest p50-ns of a
+// pair. A pair that failed makes it fail.
+func joinPairs(list []*bench.Repetition) *bench.Repetition {
+	if len(list) == 1 {
+		return list[0]
+	}
+	all := &bench.Repetition{Status: bench.StatusOK, Metrics: map[string]float64{}, Div: 1}
+	values := map[string][]float64{}
+	for _, rep := range list {
+		if rep.Status != bench.StatusOK {
+			return rep
+		}
+		all.Workers = append(all.Workers, rep.Workers...)
+		for name, v := range rep.Metrics {
+			values[name] = append(values[name], v)
+		}
+	}
+	for name, vs := range values {
+		all.Metrics[name] = stats.Median(vs)
+	}
+	if vs := values["p50-ns"]; len(vs) > 0 {
+		all.Metrics["least-pair-ns"], all.Metrics["most-pair-ns"] = slices.Min(vs), slices.Max(vs)
+	}
+	all.Metrics["visited-pairs"], all.Metrics["n"] = float64(len(list)), 0
+	for _, n := range values["n"] {
+		all.Metrics["n"] += n
+	}
+	return all
+}
+
+// collectStep returns what a step measured.
+func (t *Tour) collectStep(i int, status, reason string) *bench.Repetition {
+	rep := &bench.Repetition{Status: bench.StatusOK, Metrics: map[string]float64{}, Div: 2 * tourTrips}
+	made := min(int(t.table.word(i, stepMade).Load()), tourSamples)
+	trips, answered := t.table.word(i, stepTrips).Load(), t.table.word(i, stepAnswered).Load()
+	if made < tourSamples {
+		rep.Status, rep.Reason = status, reason
+		if status == bench.StatusOK {
+			rep.Status, rep.Reason = bench.StatusCrashed, "the tour ended before this pair"
+		}
+		return rep
+	}
+	counts := make([]uint64, stats.HistBuckets)
+	for k := range made {
+		stats.Record(counts, int64(t.table.word(i, tourWords+k).Load()))
+	}
+	rep.Hist = stats.NewHist(counts)
+	rep.Metrics["mean-ns"], rep.Metrics["n"] = rep.Hist.Mean()/rep.Div, float64(trips)
+	batchMeans(rep, nil, stats.TailMin)
+	for end := range 2 {
+		rep.Workers = append(rep.Workers, bench.WorkerReport{CPU: int(t.table.word(i, stepCPU+end).Load()), Ops: uint64(trips)})
+	}
+	if trips != answered {
+		rep.Violate("%d round trips were made, and %d answered", trips, answered)
+	}
+	return rep
 }

@@ -28,6 +28,9 @@ func (o *Options) matrixPlaces() (places []string, note string) {
 	if len(o.CPUs) < 2 {
 		return []string{bench.PlaceCross}, ""
 	}
+	if o.AllPairs {
+		return o.allPairs()
+	}
 	most := mostPairsAlone
 	switch {
 	case o.Map:
@@ -51,6 +54,28 @@ func (o *Options) matrixPlaces() (places []string, note string) {
 		}
 	}
 	return nil, "" // not reached: the last mode always returns
+}
+
+// allPairs lists all pairs of CPUs. On a host with many CPUs, each pair has one direction.
+func (o *Options) allPairs() (places []string, note string) {
+	if all := len(o.CPUs) * (len(o.CPUs) - 1); all <= mostPairsAlone {
+		return o.samplePairs("cpu"), ""
+	}
+	cpus := o.CPUs
+	if o.Topology != nil {
+		cpus = o.Topology.Near(cpus)
+	}
+	for i, a := range cpus {
+		for _, b := range cpus[i+1:] {
+			places = append(places, topology.JoinCPUs([]int{a, b}))
+		}
+	}
+	return places, fmt.Sprintf("matrix: all %d pairs of CPUs, each in one direction: the line is on the node of the CPU that comes first", len(places))
+}
+
+// ManyPairs reports whether a matrix of all pairs has so many that one subject is enough.
+func (o *Options) ManyPairs() bool {
+	return o.AllPairs && len(o.CPUs)*(len(o.CPUs)-1) > mostPairsAlone
 }
 
 // sampleModes are the ways of choosing pairs, the finest first.
@@ -99,9 +124,40 @@ func (o *Options) samplePairs(mode string) (places []string) {
 	return places
 }
 
+// ClassPairs is the most pairs of CPUs that stand for a class: the median of so many is within a few percent of that of
+// all pairs.
+const ClassPairs = 64
+
+// pairsOf draws the pairs of CPUs that a matrix cell of a class visits. It returns nil if the placement is no class.
+func (o *Options) pairsOf(class topology.Class) [][2]int {
+	if o.Topology == nil || !class.Valid() {
+		return nil
+	}
+	return o.Topology.Pairs(o.CPUs, class, ClassPairs, o.Seed)
+}
+
+// classNote says how many pairs stand for a class, or is empty if no class has several.
+func (o *Options) classNote(classes []topology.Class) string {
+	most := 0
+	for _, class := range classes {
+		most = max(most, len(o.pairsOf(class)))
+	}
+	if most < 2 {
+		return ""
+	}
+	return fmt.Sprintf("matrix: up to %d pairs of CPUs stand for a class, and each repetition visits up to %d of them in turn", most, min(most, bench.PairsEachRound))
+}
+
 // MatrixNotes says what a matrix cannot show on this host.
 func (o *Options) MatrixNotes() (notes []string) {
 	if _, note := o.matrixPlaces(); note != "" {
+		notes = append(notes, note)
+	}
+	classes := o.classes()
+	for _, p := range o.Places {
+		classes = append(classes, topology.Class(p))
+	}
+	if note := o.classNote(classes); note != "" {
 		notes = append(notes, note)
 	}
 	t := o.Topology

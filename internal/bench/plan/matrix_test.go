@@ -81,3 +81,61 @@ func TestMatrixOfAllPairsHasNoNote(t *testing.T) {
 		require.Equal(t, len(places) == 6, note == "", sample)
 	}
 }
+
+// A class of the default plan stands for up to 64 pairs of CPUs, which its rounds visit: all there are, if they are fewer. The
+// plan draws none for other placements.
+func TestClassesOfThePlanHave64Pairs(t *testing.T) {
+	for _, file := range recordings(t) {
+		o, cells := defaultPlan(t, file)
+		count := map[topology.Class]int{}
+		for i, a := range o.CPUs {
+			for _, b := range o.CPUs[i+1:] {
+				count[o.Topology.Class(a, b)]++
+			}
+		}
+		mapped := map[topology.Class]bool{}
+		for _, c := range cells {
+			class := topology.Class(c.Place)
+			if c.Scenario.Name != "matrix" || !class.Valid() {
+				require.Empty(t, c.Pairs, c.Key())
+				continue
+			}
+			mapped[class] = true
+			require.Len(t, c.Pairs, min(ClassPairs, count[class]), "%s: %s", file, class)
+			visited := map[[2]int]bool{}
+			for round := range o.Count {
+				for _, pair := range c.PairsOf(round, o.CPUs) {
+					require.Equal(t, class, o.Topology.Class(pair[0], pair[1]))
+					visited[pair] = true
+				}
+			}
+			require.Len(t, visited, len(c.Pairs), "%s: %s: rounds visit all of them", file, class)
+		}
+		require.Len(t, mapped, len(o.classes()), file)
+	}
+	o, _ := defaultPlan(t, topotest.File("two-by-96.tree"))
+	require.Contains(t, strings.Join(o.MatrixNotes(), "\n"), "up to 64 pairs of CPUs stand for a class, and each repetition visits up to 6")
+	o, _ = defaultPlan(t, topotest.File("hosts/vm-2cpu.tree"))
+	require.NotContains(t, strings.Join(o.MatrixNotes(), "\n"), "stand for a class")
+}
+
+// A matrix of all pairs has each pair of CPUs in both directions, and in one direction on a host with many CPUs.
+func TestMatrixOfAllPairs(t *testing.T) {
+	for host, directions := range map[string]int{"hosts/vm-2cpu": 2, "hosts/opteron-4p8n-sparse": 2, "hosts/graviton3": 1, "hosts/epyc9654-2p-nps4": 1} {
+		top := topotest.Host(t, host)
+		o := &Options{Topology: top, CPUs: top.Usable(), AllPairs: true, Prims: []string{"go:one-line"}, Time: 1, Count: 1}
+		n := len(o.CPUs)
+		cells, err := Cells(o, "matrix")
+		require.NoError(t, err, "no bound of the number of cells")
+		require.Len(t, cells, directions*n*(n-1)/2, host)
+		require.Equal(t, directions == 1, o.ManyPairs(), host)
+		seen := map[[2]int]int{}
+		for _, c := range cells {
+			a, b := c.CPUOf(0, o.CPUs), c.CPUOf(1, o.CPUs)
+			require.NotEqual(t, a, b)
+			seen[[2]int{min(a, b), max(a, b)}]++
+		}
+		require.Len(t, seen, n*(n-1)/2, host)
+		require.Equal(t, directions == 1, strings.Contains(strings.Join(o.MatrixNotes(), "\n"), "each in one direction"))
+	}
+}

@@ -46,6 +46,7 @@ type Options struct {
 	Data                                              []string // places of the data of a stream cell
 	Duty, Streams                                     []int    // the duty cycles and the numbers of streams of a stream cell
 	MemNote                                           string   // the note on what the mem cells of a suite leave out
+	AllPairs                                          bool     // a matrix of all pairs of CPUs, however many
 	Sample                                            string   // how a matrix chooses its pairs
 	Prims, Variants                                   []string
 	Roles                                             []uint64 // roles of the victims of a crash cell

@@ -11,6 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/control"
 	"github.com/shmsync/shmsync/internal/bench/subjects"
+	"github.com/shmsync/shmsync/internal/topology"
 )
 
 // Cells lists the cells of the named scenarios.
@@ -37,6 +38,9 @@ func Cells(o *Options, names ...string) ([]*bench.Cell, error) {
 				if c.Skip == "" {
 					c.Skip = o.refused(c)
 				}
+				if name == "matrix" && c.Skip == "" {
+					c.Pairs = o.pairsOf(topology.Class(c.Place))
+				}
 				if c.Skip == "" || len(s.Places) == 0 {
 					cells = append(cells, c)
 				}
@@ -49,6 +53,9 @@ func Cells(o *Options, names ...string) ([]*bench.Cell, error) {
 	most := max(o.MaxCells, maxCells)
 	if slices.Equal(names, []string{"matrix"}) {
 		most = max(most, 2*mostPairsAlone) // a matrix of two subjects
+		if o.AllPairs {
+			most = len(cells)
+		}
 	}
 	if len(cells) > most {
 		return nil, fmt.Errorf("%d cells are more than %d: give shorter lists, or --max-cells", len(cells), most)

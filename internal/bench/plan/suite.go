@@ -223,7 +223,10 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	if late() { // RecoveryNote says so
 		for _, c := range cells {
 			if c.Scenario.Name == "crash" {
-				c.N, c.MaxReps = min(c.N, quickKills), contextRounds
+				c.N = min(c.N, quickKills)
+				if c.MaxReps == 0 {
+					c.MaxReps = contextRounds - 1
+				}
 			}
 		}
 	}

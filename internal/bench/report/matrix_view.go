@@ -21,7 +21,7 @@ import (
 type pairs struct {
 	subject string
 	cpus    []int                      // ordered so that near CPUs are next to each other
-	samples map[[2]int][]float64       // values of the repetitions
+	medians map[[2]int]float64         // of the values of the repetitions
 	reps    map[[2]int]map[int]float64 // values by number of the repetition
 }
 
@@ -39,11 +39,11 @@ func matrices(d *Document) (list []*pairs) {
 		at := slices.IndexFunc(list, func(m *pairs) bool { return m.subject == c.Subject })
 		if at < 0 {
 			at = len(list)
-			list = append(list, &pairs{subject: c.Subject, samples: map[[2]int][]float64{}, reps: map[[2]int]map[int]float64{}})
+			list = append(list, &pairs{subject: c.Subject, medians: map[[2]int]float64{}, reps: map[[2]int]map[int]float64{}})
 		}
 		m := list[at]
 		pair := [2]int{cpus[0], cpus[1]}
-		m.samples[pair] = c.Values(c.Unit)
+		m.medians[pair] = stats.Median(c.Values(c.Unit))
 		m.reps[pair] = map[int]float64{}
 		for n, r := range c.Reps {
 			if v, ok := r.Metrics[c.Unit]; ok && r.Status == bench.StatusOK {
@@ -68,7 +68,12 @@ func matrices(d *Document) (list []*pairs) {
 }
 
 // value is the median from one CPU to another; NaN if that was not measured.
-func (m *pairs) value(a, b int) float64 { return stats.Median(m.samples[[2]int{a, b}]) }
+func (m *pairs) value(a, b int) float64 {
+	if v, ok := m.medians[[2]int{a, b}]; ok {
+		return v
+	}
+	return math.NaN()
+}
 
 // between is the mean of both directions.
 func (m *pairs) between(a, b int) float64 {
@@ -233,7 +238,7 @@ func writeUnmeasured(w io.Writer, d *Document) {
 func writePairs(w io.Writer, m *pairs, t *topology.Topology) {
 	rows := [][]string{{"pairs", "n", "least", "median", "most"}}
 	classes := map[topology.Class][]float64{}
-	for pair := range m.samples {
+	for pair := range m.medians {
 		if t != nil {
 			class := t.Class(pair[0], pair[1])
 			classes[class] = append(classes[class], m.value(pair[0], pair[1]))

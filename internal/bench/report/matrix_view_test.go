@@ -37,11 +37,11 @@ func TestClusters(t *testing.T) {
 		{"one far away", []int{0, 1, 2}, func(a, b int) float64 { return map[bool]float64{true: 300, false: 50}[a == 2 || b == 2] }, [][][]int{{{0, 1}, {2}}}},
 		{"not all measured", []int{0, 1, 2, 3}, func(a, b int) float64 { return map[bool]float64{true: 40, false: math.NaN()}[a/2 == b/2] }, nil},
 	} {
-		m := &pairs{cpus: c.cpus, samples: map[[2]int][]float64{}}
+		m := &pairs{cpus: c.cpus, medians: map[[2]int]float64{}}
 		for _, a := range c.cpus {
 			for _, b := range c.cpus {
 				if v := c.of(a, b); a != b && !math.IsNaN(v) {
-					m.samples[[2]int{a, b}] = []float64{v, v * 1.02, v * 0.97}
+					m.medians[[2]int{a, b}] = v
 				}
 			}
 		}
