@@ -68,6 +68,10 @@ reopen: ok
 	"prefork": `200 requests for 8 pages answered by 3 processes
 [12] processes killed while they fetched, (9|1\d) fetches
 `,
+	"spin": `(a worker was killed while it held the lock
+){2}2 workers (spin for 25µs at most|do not spin): all 2000 turns counted
+\d+ workers do not spin: all \d+ turns counted
+`,
 	"workers": `worker \d killed when 166 jobs were done
 worker \d killed when 333 jobs were done
 500 jobs of 8 tenants: all done, none lost

@@ -47,12 +47,16 @@ func adviseSpin(d *Document, _ []*contrast) *advice {
 		a.Text = fmt.Sprintf("leave it to each object to learn (Spin: 0): a sleep cost %s to %s in %d repetitions", asTime(v.Lo), asTime(v.Hi), v.N)
 		return a
 	}
-	budget := time.Duration(v.Center).Round(time.Microsecond)
+	budget := max(time.Duration(v.Center).Round(time.Microsecond).Microseconds(), 1)
 	a.Verdict = adviceDo
 	a.Text = fmt.Sprintf("spin for %s at most: a sleep costs as much (%s until the waiter runs, and %s of the process that wakes it). Objects learn by "+
-		"themselves whether spinning pays; with more waiters than the %d CPUs, never spin",
+		"themselves whether spinning pays. The lines are for a new object, for one that exists, and for more waiters than the %d CPUs, which should never spin",
 		asTime(v.Center), asTime(stats.Median(c.Values("p50-ns"))), asTime(stats.Median(c.Values("waker-p50-ns"))), len(d.Env.Used))
-	a.Do = []string{fmt.Sprintf("Spin: %d * time.Microsecond (for each object, or SetSpin); Spin: -1 with more waiters than CPUs", max(budget.Microseconds(), 1))}
+	a.Do = []string{ // a test pastes them into examples/spin
+		fmt.Sprintf("opts := &prims.MutexOptions{Spin: %d * time.Microsecond}", budget),
+		fmt.Sprintf("m.SetSpin(%d * time.Microsecond)", budget),
+		"m.SetSpin(-1)",
+	}
 	return a
 }
 

@@ -1,0 +1,123 @@
+// Command spin is a program that follows what shmbench advises about spinning.
+//
+// A waiter that spins saves the cost of a sleep, and takes time of its CPU. shmbench measures
+// what a sleep costs on the host. Its decision about spinning has three lines of Go. They are
+// pasted here, at the comments that say so: replace them by those of your host.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/examples/internal/workergroup"
+	"github.com/shmsync/shmsync/prims"
+)
+
+const turns = 1000 // of each worker
+
+type shop struct {
+	arena *arena.Arena
+	m     *prims.Mutex
+	count *uint64 // guarded by m
+}
+
+func join(name string) *shop {
+	// Pasted: for a new object.
+	opts := &prims.MutexOptions{Spin: 25 * time.Microsecond}
+
+	a, err := arena.Open(name, nil)
+	workergroup.Check(err)
+	m, err := prims.OpenMutex(a, "lock", opts)
+	workergroup.Check(err)
+	count, err := arena.Value[uint64](a, "count")
+	workergroup.Check(err)
+	return &shop{a, m, count}
+}
+
+// bound says how long waiters may spin, by the number of workers. All processes heed it from then on.
+func bound(m *prims.Mutex, workers int) {
+	if workers > runtime.NumCPU() {
+		// Pasted: for more waiters than CPUs, where the one that spins may keep the holder from its CPU.
+		m.SetSpin(-1)
+		return
+	}
+	// Pasted: for an object that exists.
+	m.SetSpin(25 * time.Microsecond)
+}
+
+// turn counts under the lock. It repairs nothing after a death, because one store changes the count.
+func (s *shop) turn(hold func()) {
+	err := s.m.LockContext(workergroup.Context())
+	if errors.Is(err, shmsync.ErrOwnerDead) {
+		workergroup.Check(s.m.Recover(func() error { return nil }))
+		s.turn(hold)
+		return
+	}
+	workergroup.Check(err)
+	hold()
+	*s.count++
+	s.m.Unlock()
+}
+
+// worker takes its turns. A worker that has an argument more stays in its first one.
+func worker() {
+	s := join(os.Args[1])
+	for range turns {
+		s.turn(func() {
+			if len(os.Args) > 2 {
+				workergroup.Say("holds")
+				workergroup.Hear()
+			}
+		})
+	}
+	workergroup.Check(s.arena.Close())
+}
+
+// work starts some workers, kills others that hold the lock, and returns the number of turns.
+func (s *shop) work(name string, workers, kills int) uint64 {
+	bound(s.m, workers)
+	before := *s.count
+	var procs []*workergroup.Proc
+	for i := range workers {
+		procs = append(procs, workergroup.Start(fmt.Sprintf("worker %d", i), "worker", []string{name}))
+	}
+	for range kills {
+		victim := workergroup.Start("victim", "worker", []string{name, "stay"})
+		workergroup.Await(victim, "holds")
+		victim.Kill()
+		fmt.Println("a worker was killed while it held the lock")
+	}
+	for _, p := range procs {
+		workergroup.Check(p.Wait())
+	}
+	return *s.count - before
+}
+
+func boss() {
+	name := fmt.Sprintf("example-spin-%d", os.Getpid())
+	defer arena.Remove(name)
+	s := join(name)
+	for _, workers := range []int{2, 2*runtime.NumCPU() + 1} {
+		kills := 0
+		if workers == 2 {
+			kills = workergroup.Kills()
+		}
+		if n := s.work(name, workers, kills); n != uint64(workers*turns) {
+			log.Fatalf("%d workers of %d turns each made %d turns", workers, turns, n)
+		}
+		spin := "do not spin"
+		if d := s.m.Spin(); d > 0 {
+			spin = fmt.Sprintf("spin for %v at most", d)
+		}
+		fmt.Printf("%d workers %s: all %d turns counted\n", workers, spin, workers*turns)
+	}
+	workergroup.Check(s.arena.Close())
+}
+
+func main() { workergroup.Main(boss, map[string]func(){"worker": worker}) }
