@@ -386,12 +386,21 @@ func (p python) conversation(t *testing.T) {
 	sem.Acquire(2)
 	rw.Lock()
 	s := p.play(t, "conversation", name)
+	ctx, cancel := context.WithTimeout(t.Context(), proctest.Scale(limit))
+	defer cancel()
+	waits := func(wait func(context.Context) error) {
+		t.Helper()
+		if err := wait(ctx); err != nil { // the program may have ended
+			s.end()
+			require.NoError(t, err, &s.stderr)
+		}
+	}
 	sem.Release(2)
-	event.Wait()
+	waits(event.WaitContext)
 	for range 5 {
 		seq.Increment()
 	}
-	barrier.ArriveAndWait()
+	waits(barrier.ArriveAndWaitContext)
 	value[0] = 11
 	rw.Unlock()
 	s.hears(t, "read 11")
