@@ -78,6 +78,8 @@ type subject struct {
 	open  func(a *arena.Arena) (client, error)
 	model porcupine.Model
 	bad   []porcupine.Operation // a history that the model has to refuse
+	// steps makes several steps of a call, each of which takes effect by itself; nil: a call is one step.
+	steps func(porcupine.Operation) []porcupine.Operation
 }
 
 // client makes calls of one process; it may be used by several goroutines. say logs
@@ -274,7 +276,18 @@ func history(t *testing.T, s subject, seed uint64) []porcupine.Operation {
 		}
 		ops[i].Input = c
 	}
-	return ops
+	return s.inSteps(ops)
+}
+
+// inSteps is the history with the steps of each call.
+func (s subject) inSteps(ops []porcupine.Operation) (steps []porcupine.Operation) {
+	if s.steps == nil {
+		return ops
+	}
+	for _, o := range ops {
+		steps = append(steps, s.steps(o)...)
+	}
+	return steps
 }
 
 func describe(ops []porcupine.Operation) string {
@@ -344,8 +357,8 @@ func TestModelsRefuse(t *testing.T) {
 	for name, s := range subjects {
 		t.Run(name, func(t *testing.T) {
 			require.NotEmpty(t, s.bad)
-			require.False(t, porcupine.CheckOperations(s.model, s.bad), "a wrong history is accepted")
-			require.True(t, porcupine.CheckOperations(s.model, s.bad[:len(s.bad)-1]), "a good history is refused")
+			require.False(t, porcupine.CheckOperations(s.model, s.inSteps(s.bad)), "a wrong history is accepted")
+			require.True(t, porcupine.CheckOperations(s.model, s.inSteps(s.bad[:len(s.bad)-1])), "a good history is refused")
 		})
 	}
 }

@@ -5,6 +5,7 @@ package linear
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -506,92 +507,129 @@ func addSequencer() {
 	}
 }
 
-// token is the state of an Event. owed counts, for each process, the tokens of its
-// calls that have not returned. If the process dies, they may come back and be
-// spare: each for one wait, or for a later one if nobody waits.
-type token struct {
-	set   bool
-	spare int8
-	owed  [3]int8
+// stepEvent is the model of an Event that is not auto-reset, whose state is whether it is set.
+func stepEvent(set bool, c call, r result) []bool {
+	switch c.Op {
+	case "set":
+		set = true
+	case "reset":
+		set = false
+	case "isset":
+		if r.OK != set && !r.Open {
+			return nil
+		}
+	case "wait":
+		if !set && (r.OK || r.Open) {
+			return nil
+		}
+	}
+	return []bool{set}
 }
 
-// settled are the states that s may change to without a call.
-func (s token) settled() []token {
-	if s.spare == 0 {
-		return []token{s}
-	}
-	return []token{s, {set: true, owed: s.owed}, {set: s.set, owed: s.owed}}
+// tokens is the state of an auto-reset Event: how many tokens there are, and the clients whose calls have begun to wait
+// and have not ended, as bits. waits are those of them that are counted. There are as many tokens as counted waits, and
+// one more, at most.
+type tokens struct {
+	n            int8
+	begun, waits uint8
 }
 
-func stepEvent(auto bool) func(s token, c call, r result) []token {
-	step := func(s token, c call, r result) []token {
-		switch c.Op {
-		case "set":
-			s.set = true
-		case "reset":
-			s.set = false
-		case "isset":
-			if r.OK != s.set && !r.Open {
-				return nil
-			}
-		case "wait":
-			switch {
-			case !r.OK && !r.Open:
-				return []token{s}
-			case s.spare > 0:
-				s.spare--
-			case !s.set:
-				return nil
-			case auto:
-				s.set = false
-			}
-			if auto && r.Open {
-				s.owed[c.Proc]++
-			}
-		case opDies:
-			var next []token
-			n := s.owed[c.Proc]
-			s.owed[c.Proc] = 0
-			for back := range n + 1 {
-				next = append(next, token{s.set, s.spare + back, s.owed})
-			}
-			return next
-		}
-		return []token{s}
+func (s tokens) waiting() int8 { return int8(bits.OnesCount8(s.waits)) }
+
+// ended is the state after the wait of a client, which leaves n tokens.
+func (s tokens) ended(client uint64, n int8) tokens {
+	s.waits &^= 1 << client
+	s.begun &^= 1 << client
+	if s.n = n; s.waits == 0 {
+		s.n = min(n, 1)
 	}
-	return func(s token, c call, r result) (next []token) {
-		for _, s := range s.settled() {
-			next = append(next, step(s, c, r)...)
+	return s
+}
+
+const opBegins = "begins"
+
+// stepAutoEvent is the model of an auto-reset Event, as design note 55 has it. A wait has two steps: it begins, unless it
+// finds a token that is not for the waits before it, and it ends.
+func stepAutoEvent(s tokens, c call, r result) []tokens {
+	waiting := s.waits>>c.Arg&1 != 0
+	switch c.Op {
+	case "set":
+		if s.n <= s.waiting() {
+			s.n++
 		}
-		return next
+	case "reset":
+		s.n = min(s.n, s.waiting())
+	case "isset":
+		if r.OK != (s.n > s.waiting()) && !r.Open {
+			return nil
+		}
+	case opBegins:
+		s.begun |= 1 << c.Arg
+		return []tokens{s, {s.n, s.begun, s.waits | 1<<c.Arg}}
+	case "wait":
+		begun := s.begun>>c.Arg&1 != 0
+		if s.begun &^= 1 << c.Arg; !begun {
+			return nil
+		}
+		switch {
+		case !r.OK && !r.Open && waiting && s.n > 0:
+			return nil // a wait that is given up takes a token if there is one
+		case !r.OK && !r.Open && waiting:
+			return []tokens{s.ended(c.Arg, 0)}
+		case !r.OK && !r.Open:
+			return []tokens{s}
+		case waiting && s.n > 0:
+			return []tokens{s.ended(c.Arg, s.n-1)}
+		case !waiting && s.n > s.waiting():
+			return []tokens{{s.waiting(), s.begun, s.waits}}
+		}
+		return nil
+	case opDies:
+		for g := range goroutines {
+			s.waits &^= 1 << (int(c.Proc)*goroutines + g)
+		}
 	}
+	return []tokens{s}
+}
+
+// stepsOfWait makes the two steps of a wait for an auto-reset Event.
+func stepsOfWait(o porcupine.Operation) []porcupine.Operation {
+	c := o.Input.(call)
+	if c.Op != "wait" {
+		return []porcupine.Operation{o}
+	}
+	c.Arg = uint64(o.ClientId)
+	o.Input = c
+	begins := o
+	c.Op = opBegins
+	begins.Input = c
+	return []porcupine.Operation{begins, o}
 }
 
 func addEvents() {
-	for _, auto := range []bool{false, true} {
-		name := "event"
-		if auto {
-			name = "auto event"
+	open := func(mode prims.EventMode) func(*arena.Arena) (client, error) {
+		return func(a *arena.Arena) (client, error) {
+			e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: mode})
+			if err != nil {
+				return nil, err
+			}
+			return func(r *rand.Rand, log func(string, uint64, func() result)) {
+				pick(r,
+					func() { log("set", 0, func() result { e.Set(); return ok }) },
+					func() { log("set", 0, func() result { e.Set(); return ok }) },
+					func() { log("reset", 0, func() result { e.Reset(); return ok }) },
+					func() { log("isset", 0, func() result { return result{OK: e.IsSet()} }) },
+					func() { log("wait", 0, func() result { return briefly(r, e.WaitContext) }) },
+					func() { log("wait", 0, func() result { return briefly(r, e.WaitContext) }) })
+			}, nil
 		}
-		subjects[name] = subject{
-			name: name, model: model(token{}, stepEvent(auto)),
-			open: func(a *arena.Arena) (client, error) {
-				e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: map[bool]prims.EventMode{false: prims.EventManualReset, true: prims.EventAutoReset}[auto]})
-				if err != nil {
-					return nil, err
-				}
-				return func(r *rand.Rand, log func(string, uint64, func() result)) {
-					pick(r,
-						func() { log("set", 0, func() result { e.Set(); return ok }) },
-						func() { log("set", 0, func() result { e.Set(); return ok }) },
-						func() { log("reset", 0, func() result { e.Reset(); return ok }) },
-						func() { log("isset", 0, func() result { return result{OK: e.IsSet()} }) },
-						func() { log("wait", 0, func() result { return briefly(r, e.WaitContext) }) },
-						func() { log("wait", 0, func() result { return briefly(r, e.WaitContext) }) })
-				}, nil
-			},
-			bad: bad(call{Proc: 0, Op: "set", Arg: 0}, ok, call{Proc: 1, Op: "wait", Arg: 0}, ok, call{Proc: 1, Op: "reset", Arg: 0}, ok, call{Proc: 1, Op: "wait", Arg: 0}, ok),
-		}
+	}
+	wrong := func() []porcupine.Operation {
+		return bad(call{Proc: 0, Op: "set", Arg: 0}, ok, call{Proc: 1, Op: "wait", Arg: 0}, ok, call{Proc: 1, Op: "reset", Arg: 0}, ok, call{Proc: 1, Op: "wait", Arg: 0}, ok)
+	}
+	subjects["event"] = subject{name: "event", model: model(false, stepEvent), open: open(prims.EventManualReset), bad: wrong()}
+	subjects["auto event"] = subject{
+		name: "auto event", model: model(tokens{}, stepAutoEvent), steps: stepsOfWait, open: open(prims.EventAutoReset), bad: wrong(),
 	}
 }
 
