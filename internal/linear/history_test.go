@@ -318,7 +318,7 @@ func partial(info porcupine.LinearizationInfo) string {
 }
 
 func TestLinearizable(t *testing.T) {
-	rounds := proctest.Rounds(2, 6)
+	rounds := proctest.Rounds(20, 200)
 	if n := os.Getenv("SHMSYNC_TEST_LINEAR_ROUNDS"); n != "" {
 		_, err := fmt.Sscan(n, &rounds)
 		require.NoError(t, err)
