@@ -236,7 +236,7 @@ int main(int argc, char **argv)
         check();
         return 0;
     }
-    if (is(object, "upgradable"))
+    if (is(object, "upgradable") && !is(does, "join"))
         prepare_upgradable();
     c = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, 3, 0);
     must(c == MAP_FAILED, "the page of the control");
