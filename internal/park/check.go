@@ -39,10 +39,11 @@ func (h *lot) runChecks() {
 		h.a.StampAnnounced()
 		h.nodePool.check()
 		kept := c.check(queues)
-		h.resting.Store(int32(len(c.resting)))
+		resting := c.rest()
+		h.resting.Store(int32(resting))
 		h.mu.Lock()
 		h.checked = append(h.checked, kept...)
-		if len(h.checked) == 0 && len(c.resting) == 0 {
+		if len(h.checked) == 0 && resting == 0 {
 			h.checking = false
 			h.mu.Unlock()
 			return

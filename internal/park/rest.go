@@ -28,42 +28,29 @@ const restTicks = 64
 const nodeTicks = 8
 
 const (
-	// lookMost is about how many resting queues the checker looks at in a tick. A look costs 50 ns, since the word of
+	// lookMost is about how many resting queues the checker looks at in a tick. A look costs 50 to 100 ns, since the word of
 	// each queue is in a cache line of its own. So this many looks take less than 1 % of a CPU.
-	lookMost = 1 << 14
-	// lapMost bounds the number of ticks in which the checker looks at each queue once.
+	lookMost = 1 << 13
+	// lapMost bounds the number of ticks in which the checker looks at each queue once. It is a power of two, as is
+	// each lap.
 	lapMost = 8
 )
 
 // checker is what the periodic checker of a lot keeps from one tick to the next.
 type checker struct {
 	tick    uint32
-	rests   uint32 // how many queues were put to rest
-	resting []resting
+	rests   uint32             // how many queues were put to rest
+	resting [lapMost][]resting // by phase, modulo lapMost
 }
 
 // check checks the queues that have waiters, and those whose words have changed while they rested. It returns the
 // queues that are to be checked at the next tick.
 func (c *checker) check(queues []*Queue) (kept []*Queue) {
 	c.tick++
-	rest := 0 // how many still rest
 	lap := c.lap()
-	for i := range c.resting {
-		r := &c.resting[i]
-		if turn := c.tick + r.phase; turn%lap == 0 {
-			nodeToo := turn/lap%nodeTicks == 0
-			if r.word.Load() != r.value || int32(c.tick-r.until) >= 0 || nodeToo && r.node.Load() != uint32(r.state) {
-				queues = append(queues, r.q)
-				continue
-			}
-		}
-		if rest < i {
-			c.resting[rest] = *r
-		}
-		rest++
+	for k := c.tick % lap; k < lapMost; k += lap {
+		queues = c.look(&c.resting[k], lap, queues)
 	}
-	clear(c.resting[rest:])
-	c.resting = c.resting[:rest]
 	kept = queues[:0]
 	for _, q := range queues {
 		switch waits, rest := q.check(); {
@@ -72,7 +59,8 @@ func (c *checker) check(queues []*Queue) (kept []*Queue) {
 			c.rests++
 			rest.phase = c.rests
 			rest.until = c.tick + (restTicks+c.rests%restTicks)*lap
-			c.resting = append(c.resting, rest)
+			k := rest.phase % lapMost
+			c.resting[k] = append(c.resting[k], rest)
 		default:
 			kept = append(kept, q)
 		}
@@ -80,9 +68,41 @@ func (c *checker) check(queues []*Queue) (kept []*Queue) {
 	return kept
 }
 
+// look looks at resting queues, and adds those to be checked to queues.
+func (c *checker) look(at *[]resting, lap uint32, queues []*Queue) []*Queue {
+	all, rest := *at, 0 // rest: how many still rest
+	for i := range all {
+		r := &all[i]
+		nodeToo := (c.tick/lap+r.phase/lapMost)%nodeTicks == 0
+		if r.word.Load() != r.value || int32(c.tick-r.until) >= 0 || nodeToo && r.node.Load() != uint32(r.state) {
+			queues = append(queues, r.q)
+			continue
+		}
+		if rest < i {
+			all[rest] = *r
+		}
+		rest++
+	}
+	clear(all[rest:])
+	*at = all[:rest]
+	return queues
+}
+
+// rest is how many queues rest.
+func (c *checker) rest() (n int) {
+	for k := range c.resting {
+		n += len(c.resting[k])
+	}
+	return n
+}
+
 // lap is in how many ticks the checker looks at each resting queue once: one, unless there are very many.
 func (c *checker) lap() uint32 {
-	return uint32(min(max((len(c.resting)+lookMost-1)/lookMost, 1), lapMost))
+	lap := uint32(1)
+	for n := c.rest(); n > lookMost && lap < lapMost; n /= 2 {
+		lap *= 2
+	}
+	return lap
 }
 
 // check checks a queue. It reports whether anybody waits there, and how the queue may rest.

@@ -109,18 +109,20 @@ func TestRestingQueuesAreCheckedByTurns(t *testing.T) {
 
 // If very many queues rest, a tick looks at some of them. Each is looked at once in a lap.
 func TestManyRestingQueuesAreLookedAtByTurns(t *testing.T) {
-	for _, n := range []int{lookMost - 1, 3 * lookMost, 9 * lookMost} {
+	for n, want := range map[int]int{lookMost - 1: 1, 3 * lookMost: 4, 9 * lookMost: 8} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			c := newCalm(t)
 			c.ticks(1)
-			require.Len(t, c.by.resting, 1)
+			require.Equal(t, 1, c.by.rest())
 			var word atomic.Uint64
 			var node atomic.Uint32
 			for i := range n {
-				c.by.resting = append(c.by.resting, resting{word: &word, node: &node, until: c.by.tick + 1<<20, phase: uint32(i)})
+				k := i % lapMost
+				c.by.resting[k] = append(c.by.resting[k], resting{word: &word, node: &node, until: c.by.tick + 1<<20, phase: uint32(i)})
 			}
-			lap := min(n/lookMost+1, lapMost)
-			c.by.resting[0].until = c.by.tick + 2*uint32(lap)
+			lap := int(c.by.lap())
+			require.Equal(t, want, lap)
+			c.by.resting[c.by.rests%lapMost][0].until = c.by.tick + 2*uint32(lap)
 			require.Equal(t, 1, c.ticks(3*lap), "its rest is over")
 			require.Zero(t, c.ticks((restTicks-1)*lap), "it rests as many looks as others")
 			c.ticks(2 * restTicks * lap)
@@ -146,7 +148,7 @@ func TestQueueThatMayNotRest(t *testing.T) {
 	c.Exit()
 	require.Zero(t, c.ticks(1))
 	require.Empty(t, c.listed)
-	require.Empty(t, c.by.resting)
+	require.Zero(t, c.by.rest())
 }
 
 // A queue whose waiters have gone is forgotten.
@@ -157,6 +159,6 @@ func TestRestingQueueWithoutWaiters(t *testing.T) {
 	c.Exit()
 	c.ticks(nodeTicks)
 	require.Empty(t, c.listed)
-	require.Empty(t, c.by.resting)
+	require.Zero(t, c.by.rest())
 	require.Equal(t, 1, c.checks)
 }
