@@ -165,6 +165,7 @@ func (s *Synchronized[T]) Update(f func(v *T) error) error {
 }
 
 // UpdateContext is Update that ends with ctx.Err() if ctx ends before it has the lock.
+// If the lock is free, the call takes it even though ctx has ended.
 func (s *Synchronized[T]) UpdateContext(ctx context.Context, f func(v *T) error) error {
 	if err := s.lock.LockContext(ctx); err != nil {
 		return s.failed("update", err)
@@ -191,6 +192,7 @@ func (s *Synchronized[T]) Store(v T) {
 }
 
 // StoreContext is Store that ends with ctx.Err() if ctx ends before it has the lock.
+// If the lock is free, the call takes it even though ctx has ended.
 func (s *Synchronized[T]) StoreContext(ctx context.Context, v T) error {
 	if err := s.lock.LockContext(ctx); err != nil {
 		return s.failed("store", err)
@@ -213,6 +215,7 @@ func (s *Synchronized[T]) View(f func(v *T) error) error {
 }
 
 // ViewContext is View that ends with ctx.Err() if ctx ends before it has the lock.
+// If the lock is free, the call takes it even though ctx has ended.
 func (s *Synchronized[T]) ViewContext(ctx context.Context, f func(v *T) error) error {
 	if err := s.lock.LockContext(ctx); err != nil {
 		return s.failed("view", err)
