@@ -124,8 +124,8 @@ func (c *core) compatible(h *header, spec ObjectSpec) error {
 		if what = c.differs(h, spec.Layout, spec.Type); what == "" {
 			return nil
 		}
-		what = fmt.Sprintf("%s; it has %d bytes, asked for %d: a program with another type has made it; "+
-			"Upgrade in OnFirst keeps its contents, and Replace drops them", what, h.Size, spec.Size)
+		what = fmt.Sprintf("%s; it has %d bytes, asked for %d: a program with another type has made it; if that one is newer, start it; "+
+			"otherwise Upgrade in OnFirst, which runs when nobody else is in, keeps its contents, and Replace drops them", what, h.Size, spec.Size)
 	}
 	return c.failObject("arena.open_object", h.Object.String(), shmsync.ErrIncompatible, what)
 }
