@@ -328,11 +328,7 @@ func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 				x, y := remoteHand(t, a, "x"), remoteHand(t, a, "setter", proctest.Env(how+"="+point))
 				id := x.blocked(t, task{Op: "any", Name: "auto", Names: []string{"seq:q@1", "event:auto"}})
 				set := y.start(o)
-				if how == "SHMSYNC_CRASHPOINT" {
-					y.proc.WaitSignal(t, syscall.SIGKILL)
-				} else {
-					y.proc.AwaitStop(t)
-				}
+				y.proc.AwaitPoint(t, how)
 				r := x.wait(t, id)
 				require.Empty(t, r.Err)
 				require.Equal(t, map[string]string{"auto": "1", "q": "0"}[o.Name], r.Text)

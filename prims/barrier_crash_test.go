@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -71,11 +70,7 @@ func TestBarrierCrashOfReaper(t *testing.T) {
 			id := gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "plain"})
 			asleep(t, a, "plain")
 			reaper.start(order{Op: "barrier.reap", Object: "plain", N: 2})
-			if how == "SHMSYNC_CRASHPOINT" {
-				reaper.proc.WaitSignal(t, syscall.SIGKILL)
-			} else {
-				reaper.proc.AwaitStop(t)
-			}
+			reaper.proc.AwaitPoint(t, how)
 			gateRefused(t, x.wait(t, id), "party")
 			require.EqualValues(t, 1, b.State().Lost)
 		})

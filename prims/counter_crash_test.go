@@ -5,7 +5,6 @@ package prims_test
 import (
 	"context"
 	"fmt"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,11 +31,7 @@ func TestWaitGroupCrashOfReaper(t *testing.T) {
 				id := gateBlocked(t, a, x, g.Offset(), order{Op: "wg.waitctx", Object: "g"})
 				asleep(t, a, "g")
 				reaper.start(order{Op: "wg.reap", Object: "g", N: 2})
-				if how == "SHMSYNC_CRASHPOINT" {
-					reaper.proc.WaitSignal(t, syscall.SIGKILL)
-				} else {
-					reaper.proc.AwaitStop(t)
-				}
+				reaper.proc.AwaitPoint(t, how)
 				gateRefused(t, x.wait(t, id), "owner")
 				require.True(t, g.Reset())
 				g.Add(-int(g.State().Count))

@@ -4,7 +4,6 @@ package prims_test
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,11 +18,7 @@ func eventVictim(t *testing.T, a *arena.Arena, how, point string, o order) *acto
 	t.Helper()
 	victim := sequencerActor(t, a, "victim", proctest.Env(how+"="+point+":1"))
 	victim.start(o)
-	if how == "SHMSYNC_CRASHPOINT" {
-		victim.proc.WaitSignal(t, syscall.SIGKILL)
-	} else {
-		victim.proc.AwaitStop(t)
-	}
+	victim.proc.AwaitPoint(t, how)
 	return victim
 }
 

@@ -375,11 +375,7 @@ func TestEventSetterStopped(t *testing.T) {
 				here.proc.Stop(t)
 				setter := sequencerActor(t, a, "setter", proctest.Env(how+"=event.set.before_wake"))
 				id := setter.start(eventSet)
-				if how == "SHMSYNC_CRASHPOINT" {
-					setter.proc.WaitSignal(t, syscall.SIGKILL)
-				} else {
-					setter.proc.AwaitStop(t)
-				}
+				setter.proc.AwaitPoint(t, how)
 				then(t, e)
 				here.proc.Cont(t)
 				if name == "set" {

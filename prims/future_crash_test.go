@@ -4,7 +4,6 @@ package prims_test
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,11 +15,7 @@ import (
 func comesToHand(t *testing.T, how string, x *hand, o task) {
 	t.Helper()
 	x.start(o)
-	if how == "SHMSYNC_CRASHPOINT" {
-		x.proc.WaitSignal(t, syscall.SIGKILL)
-	} else {
-		x.proc.AwaitStop(t)
-	}
+	x.proc.AwaitPoint(t, how)
 }
 
 // A process dies, or stops for ever, at each step of Set. The Future is still set, and all waiters

@@ -257,11 +257,7 @@ func TestWaitGroupZeroUntold(t *testing.T) {
 						ids[i] = gateBlocked(t, a, x, g.Offset(), order{Op: "wg.wait", Object: "g"})
 					}
 					victim.start(order{Op: "wg.done", Object: "g"})
-					if how == "SHMSYNC_CRASHPOINT" {
-						victim.proc.WaitSignal(t, syscall.SIGKILL)
-					} else {
-						victim.proc.AwaitStop(t)
-					}
+					victim.proc.AwaitPoint(t, how)
 					if rises {
 						g.Add(1)
 					}

@@ -4,7 +4,6 @@ package prims_test
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,11 +15,7 @@ import (
 func comesTo(t *testing.T, how string, x *actor, f func()) {
 	t.Helper()
 	f()
-	if how == "SHMSYNC_CRASHPOINT" {
-		x.proc.WaitSignal(t, syscall.SIGKILL)
-	} else {
-		x.proc.AwaitStop(t)
-	}
+	x.proc.AwaitPoint(t, how)
 }
 
 // A reaper dies, or is stopped, when it has taken the turn from a dead runner, and has woken

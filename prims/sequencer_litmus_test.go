@@ -550,11 +550,7 @@ func TestSequencerEndOfWaitsIsLeft(t *testing.T) {
 						to = 7
 					}
 					victim.start(order{Op: op, Object: "s", Token: to})
-					if how == "SHMSYNC_CRASHPOINT" {
-						victim.proc.WaitSignal(t, 9)
-					} else {
-						victim.proc.AwaitStop(t)
-					}
+					victim.proc.AwaitPoint(t, how)
 					for _, p := range waits {
 						if err := p.Wait(); want {
 							require.NoError(t, err)

@@ -66,7 +66,7 @@ func (a *Arena) Gone(n ParticipantID) bool {
 //
 // Two joiners have the same generation if the first one gives the slot of a dead participant back as it found it. So a
 // joiner that has locked the byte changes bits 32..63, before it takes the slot. Then the swap of a participant that has
-// found the byte unlocked before that fails.
+// found the byte unlocked before that fails, unless joiners have locked the byte 2^32 times since.
 func (a *Arena) foundGone(i int, w slotWord) bool {
 	return goneOf(a.u64(a.slot(i)+slotGone).Load()) == a.goneMark(i, w)
 }
@@ -122,7 +122,7 @@ func (a *Arena) noteByteFree(i int, w slotWord) bool {
 
 // givenUp reports whether a joiner in slot i, in state w, has no byte lock and has not become live for so long that another
 // joiner may take its slot. Participants give it up themselves, but there may be none. The time is that of the clock: a
-// joiner whose clock was changed is given up too early, and then its Open fails.
+// joiner whose clock was changed is given up too early, with the consequences that joinTimeout has.
 func (a *Arena) givenUp(i int, w slotWord) bool {
 	if w.phase() != phaseJoining || w.hasByte() || !a.hasCaps(i, w) {
 		return false // before it has written its capabilities, slotJoined may be that of an earlier participant

@@ -29,7 +29,7 @@ const nodeTicks = 8
 
 const (
 	// lookMost is about how many resting queues the checker looks at in a tick. A look costs 50 to 100 ns, since the word of
-	// each queue is in a cache line of its own. So this many looks take less than 1 % of a CPU.
+	// each queue is in a cache line of its own. So this many looks take about 1 % of a CPU.
 	lookMost = 1 << 13
 	// lapMost bounds the number of ticks in which the checker looks at each queue once. It is a power of two, as is
 	// each lap.

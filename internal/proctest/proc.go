@@ -138,6 +138,17 @@ func (p *Proc) AwaitStop(t testing.TB) {
 	p.awaitStop(t)
 }
 
+// AwaitPoint waits until the child has come to its crash point: it has died there if variable is SHMSYNC_CRASHPOINT, and
+// has stopped if that is SHMSYNC_CRASHPOINT_STOP.
+func (p *Proc) AwaitPoint(t testing.TB, variable string) {
+	t.Helper()
+	if variable == "SHMSYNC_CRASHPOINT" {
+		p.WaitSignal(t, syscall.SIGKILL)
+		return
+	}
+	p.awaitStop(t)
+}
+
 // Wait waits until the child has ended and says how.
 func (p *Proc) Wait(t testing.TB) Exit {
 	t.Helper()

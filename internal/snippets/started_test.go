@@ -30,7 +30,7 @@ const startedArena = "getting-started"
 // commands into the terminals, and compares what they print. The module comes from this tree.
 func TestGettingStarted(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes the time of a build")
+		t.Skip("needs a run without -short: it takes the time of a build")
 	}
 	for _, tool := range []string{"bash", "go"} {
 		if _, err := exec.LookPath(tool); err != nil {
