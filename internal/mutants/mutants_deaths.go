@@ -101,6 +101,20 @@ var deathMutants = []mutant{
 		pkg:  "internal/arenakernel", run: "TestGoneIsForgottenByTheNextInTheSlot",
 	},
 	{
+		name: "two joiners of one generation look alike",
+		file: "internal/arenakernel/enter.go",
+		old:  "\t\ta.noteLocked(i)\n",
+		new:  "",
+		pkg:  "internal/arenakernel", run: "TestLateLookLeavesTheNextJoinerAlive", tags: withPoints,
+	},
+	{
+		name: "a joiner takes the slot of another one that has just begun to join",
+		file: "internal/arenakernel/gone.go",
+		old:  "(age > joinTimeout || age < -joinTimeout) && a.slotState(i) == w",
+		new:  "age != 0 && a.slotState(i) == w",
+		pkg:  "internal/arenakernel", run: "TestJoinerWithoutByteDiesInTheOnlySlot", tags: withPoints,
+	},
+	{
 		name: "a joiner that has the byte lock of a dead participant hides that it is gone",
 		file: "internal/arenakernel/enter.go",
 		old:  "w.taken() && a.noteByteFree(i, w) && a.lockSlot(i)",
