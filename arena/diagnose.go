@@ -17,8 +17,11 @@ type Finding struct {
 	// Advice says what may be done, and Command is a command for a shell that does it. Either
 	// may be empty.
 	Advice, Command string
-	Objects         []string        // names, or offsets of objects without a name
-	Participants    []ParticipantID // the participants that cause it, as far as known
+	// Force is the command to use if Command asks a process to end and the process does not, since
+	// it handles SIGTERM. It is empty if Command ends no process.
+	Force        string
+	Objects      []string        // names, or offsets of objects without a name
+	Participants []ParticipantID // the participants that cause it, as far as known
 }
 
 // Diagnose looks twice, a moment apart, and returns the findings of both looks, the worst
@@ -48,7 +51,7 @@ func (i *Inspector) Diagnose(older time.Duration) ([]Finding, error) {
 		if !f.Trouble {
 			continue
 		}
-		g := Finding{Kind: f.Kind, Text: f.Text, Advice: f.Advice, Command: f.Command, Objects: f.Objects}
+		g := Finding{Kind: f.Kind, Text: f.Text, Advice: f.Advice, Command: f.Command, Force: f.Force, Objects: f.Objects}
 		for _, name := range f.Participants {
 			if id, err := arenakernel.ParseParticipantID(name); err == nil {
 				g.Participants = append(g.Participants, id)

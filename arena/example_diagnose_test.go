@@ -37,7 +37,7 @@ func ExampleInspector_Diagnose() {
 			return
 		}
 		for _, f := range findings {
-			fmt.Fprintln(w, f.Kind, f.Objects) // f.Text, f.Advice and f.Command say more
+			fmt.Fprintln(w, f.Kind, f.Objects) // f.Text, f.Advice, f.Command and f.Force say more
 		}
 	})
 

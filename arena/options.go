@@ -33,7 +33,8 @@ const (
 type Options struct {
 	// Size of a new arena in bytes, rounded up to 64 KiB; 0 means 64 MiB. The
 	// size is fixed for life. The file is sparse: memory is taken as the arena
-	// fills.
+	// fills. The slots of participants take 2 KiB each when the arena is created:
+	// 256 KiB for the default of 128, and 4 MiB for 2047.
 	Size int64
 	// MaxParticipants of a new arena, at most 2047; 0 means 128. Fixed for life.
 	MaxParticipants int

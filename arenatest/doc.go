@@ -37,7 +37,7 @@
 // If the check fails, the test fails with the line of code after which the death came:
 //
 //	arenatest: the balances have the sum 90, want 100
-//		This is what a death right after store 3 of 7 leaves. The store changed byte 0 of VALU "ledger":
+//		This is what a death right after store 3 of 7 leaves. The store changed byte 0 of Value "ledger":
 //			bank.(*Ledger).transfer
 //				/src/bank/ledger.go:41
 //

@@ -1,6 +1,7 @@
 package arenatest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/shm"
 )
 
@@ -129,7 +131,7 @@ func (w *World) placeOf(c change) string {
 		defer i.Close()
 		for _, o := range i.Objects() {
 			if at >= o.Body && at < o.Body+arena.Offset(o.Size) {
-				return fmt.Sprintf("%s of %v %q", text(at-o.Body), o.Kind, o.Name)
+				return fmt.Sprintf("%s of %s %q", text(at-o.Body), cmp.Or(arenakernel.KindName(o.Kind), o.Kind.String()), o.Name)
 			}
 		}
 	}

@@ -114,7 +114,7 @@ func TestBadRepairIsFound(t *testing.T) {
 	})
 	require.Equal(t, 1, strings.Count(report, "the balances are [90 0]"), report)
 	require.Contains(t, report, "This is what a death right after store ")
-	require.Contains(t, report, `VALU "accounts"`)
+	require.Contains(t, report, `Value "accounts"`)
 	require.Contains(t, report, "(*bank).transfer")
 	require.Contains(t, report, "example_repair_test.go:")
 }

@@ -163,7 +163,7 @@ typedef struct shmsync_arena_options {
     uint32_t struct_size;        /* sizeof of these options as the program knows them; 0: those of version 0.1 */
     uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
-    uint32_t max_participants;   /* for a new arena, at most 2047; 0: 128 */
+    uint32_t max_participants;   /* for a new arena, at most 2047; 0: 128. Each takes 2 KiB of size */
     uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
     const char *label;           /* the name of this process for people; NULL: the program's name */
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */
@@ -5189,8 +5189,8 @@ typedef struct shmi_type_walk {
     shmi_type_leaf leaf;
     int (*see)(struct shmi_type_walk *); /* not 0: enough */
     const void *arg;
+    void *state;
     shmi_type_leaf *found;
-    int count;
 } shmi_type_walk;
 
 enum { SHMI_TYPE_WHOLE = 0, SHMI_TYPE_ENOUGH = 1, SHMI_TYPE_BAD = -1 };
@@ -5397,13 +5397,34 @@ SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_ty
     return shmi_type_each(&w, text) == SHMI_TYPE_ENOUGH;
 }
 
+/* A text that is made of parts. It is cut where it does not fit. */
+typedef struct shmi_words {
+    char *text;
+    size_t size, used;
+} shmi_words;
+
+__attribute__((format(printf, 2, 3), unused, cold)) static void shmi_say(shmi_words *w, const char *format, ...)
+{
+    va_list args;
+    int n;
+    if (w->used + 1 >= w->size)
+        return;
+    va_start(args, format);
+    n = vsnprintf(w->text + w->used, w->size - w->used, format, args);
+    va_end(args);
+    if (n > 0)
+        w->used += (size_t)n;
+}
+
 /* A comparison of the type of an object with that of the program. */
 typedef struct shmi_type_pair {
     const char *own, *other;    /* the types of the leaf, and the other one */
     const shmi_type_leaf *leaf; /* for shmi_type_is_renamed */
     int arena;                  /* own is that of the object */
-    char *text;                 /* the first difference */
-    size_t size;
+    int moved;                  /* look at the fields that have moved only; otherwise at all others */
+    int named, count;           /* fields that the text names, and differences */
+    int most;                   /* fields to be named */
+    shmi_words *text;
 } shmi_type_pair;
 
 SHMI_FN int shmi_type_is_renamed(shmi_type_walk *w)
@@ -5412,44 +5433,73 @@ SHMI_FN int shmi_type_is_renamed(shmi_type_walk *w)
     return w->leaf.off == x->leaf->off && strcmp(w->leaf.kind, x->leaf->kind) == 0 && !shmi_type_find(x->own, &w->leaf, NULL);
 }
 
+/* Counts a difference. Whether the text is to name it. */
+SHMI_FN int shmi_type_names(shmi_type_pair *x)
+{
+    if (x->count++ >= x->most)
+        return 0;
+    if (x->named++ > 0)
+        shmi_say(x->text, ", and ");
+    return 1;
+}
+
 SHMI_FN int shmi_type_compare(shmi_type_walk *w)
 {
-    shmi_type_pair x = *(const shmi_type_pair *)w->arg;
+    shmi_type_pair *x = (shmi_type_pair *)w->state;
     const char *path = w->leaf.path[0] != 0 ? w->leaf.path : "the type", *field = w->leaf.path[0] != 0 ? "field " : "";
     shmi_type_leaf there;
-    if (shmi_type_find(x.other, &w->leaf, &there)) {
-        if (x.arena || (there.off == w->leaf.off && strcmp(there.kind, w->leaf.kind) == 0))
+    shmi_type_walk other;
+    if (shmi_type_find(x->other, &w->leaf, &there)) {
+        int same = strcmp(there.kind, w->leaf.kind) == 0;
+        if (x->arena || (same && there.off == w->leaf.off) || same != x->moved)
             return 0;
-        if (w->count++ == 0)
-            snprintf(x.text, x.size, "%s%s is %s at %llu in the arena, and %s at %llu in this program", field, path, there.kind,
+        if (shmi_type_names(x))
+            shmi_say(x->text, "%s%s is %s at %llu in the arena, and %s at %llu in this program", field, path, there.kind,
                      (unsigned long long)there.off, w->leaf.kind, (unsigned long long)w->leaf.off);
         return 0;
     }
-    {
-        shmi_type_walk other;
-        memset(&other, 0, sizeof other);
-        other.see = shmi_type_is_renamed;
-        x.leaf = &w->leaf;
-        other.arg = &x;
-        if (shmi_type_each(&other, x.other) == SHMI_TYPE_ENOUGH)
-            return 0;
-    }
-    if (w->count++ == 0)
-        snprintf(x.text, x.size, "%s%s, %s at %llu, is in %s only", field, path, w->leaf.kind, (unsigned long long)w->leaf.off,
-                 x.arena ? "the arena" : "this program");
+    if (x->moved)
+        return 0;
+    memset(&other, 0, sizeof other);
+    other.see = shmi_type_is_renamed;
+    x->leaf = &w->leaf;
+    other.arg = x;
+    if (shmi_type_each(&other, x->other) != SHMI_TYPE_ENOUGH && shmi_type_names(x))
+        shmi_say(x->text, "%s%s, %s at %llu, is in %s only", field, path, w->leaf.kind, (unsigned long long)w->leaf.off,
+                 x->arena ? "the arena" : "this program");
     return 0;
 }
 
-/* Says what differs between the type of an object and that of the program: the first field, and how
- * many more there are. 0: no field differs. */
-SHMI_FN int shmi_type_difference(const char *arena, const char *program, char *text, size_t size)
+/* Compares the fields of the program, and then those of the object. */
+SHMI_FN void shmi_type_compare_all(shmi_type_pair *x, const char *arena, const char *program)
 {
-    shmi_type_pair x;
     shmi_type_walk w;
-    char there[64], here[64];
-    size_t used;
-    memset(&x, 0, sizeof x);
     memset(&w, 0, sizeof w);
+    w.see = shmi_type_compare;
+    w.state = x;
+    x->own = program;
+    x->other = arena;
+    x->arena = 0;
+    shmi_type_each(&w, program);
+    x->own = arena;
+    x->other = program;
+    x->arena = 1;
+    shmi_type_each(&w, arena);
+}
+
+SHMI_FN void shmi_say_count(shmi_words *w, int n, const char *one, const char *many)
+{
+    if (n > 0)
+        shmi_say(w, ", and %d %s", n, n == 1 ? one : many);
+}
+
+/* Says what differs between the type of an object and that of the program, and names at most so many fields, which
+ * Difference in internal/typetext explains. 0: no field differs. */
+SHMI_FN int shmi_type_difference(const char *arena, const char *program, int most, char *text, size_t size)
+{
+    shmi_words words;
+    shmi_type_pair changed, moved;
+    char there[64], here[64];
     text[0] = 0;
     if (strcmp(arena, program) == 0 || !shmi_type_valid(arena) || !shmi_type_valid(program))
         return 0;
@@ -5459,23 +5509,20 @@ SHMI_FN int shmi_type_difference(const char *arena, const char *program, char *t
         snprintf(text, size, "the type is %s in the arena, and %s in this program", there, here);
         return 1;
     }
-    x.own = program;
-    x.other = arena;
-    x.text = text;
-    x.size = size;
-    w.see = shmi_type_compare;
-    w.arg = &x;
-    shmi_type_each(&w, program);
-    x.own = arena;
-    x.other = program;
-    x.arena = 1;
-    shmi_type_each(&w, arena);
-    used = strlen(text);
-    if (w.count == 2)
-        snprintf(text + used, size - used, ", and 1 more field differs");
-    else if (w.count > 2)
-        snprintf(text + used, size - used, ", and %d more fields differ", w.count - 1);
-    return w.count;
+    words.text = text;
+    words.size = size;
+    words.used = 0;
+    memset(&changed, 0, sizeof changed);
+    changed.text = &words;
+    changed.most = most;
+    moved = changed;
+    shmi_type_compare_all(&changed, arena, program);
+    moved.moved = 1;
+    moved.most = changed.count == 0;
+    shmi_type_compare_all(&moved, arena, program);
+    shmi_say_count(&words, changed.count - changed.named, "more field differs", "more fields differ");
+    shmi_say_count(&words, moved.count - moved.named, "more field has moved", "more fields have moved");
+    return changed.count + moved.count;
 }
 /* ---- Handles of the user, and what is left of those that are closed ----
  *
@@ -6515,6 +6562,33 @@ SHMI_FN const char *shmi_kind_text(uint32_t kind, char out[5])
     return out;
 }
 
+#define SHMI_KIND_PHRASE 40 /* bytes of the name of a kind in a sentence */
+
+/* Names an object of a kind in a sentence, as KindPhrase of internal/arenakernel does. */
+SHMI_COLD const char *shmi_kind_phrase(uint32_t kind, char out[SHMI_KIND_PHRASE])
+{
+    static const struct {
+        uint32_t kind;
+        const char *name;
+    } names[] = {
+        {SHMI_KIND_MUTEX, "a Mutex"}, {SHMI_KIND_RWMUTEX, "an RWMutex"}, {SHMI_KIND_FAIR_MUTEX, "a FairMutex"},
+        {SHMI_KIND_COHORT_MUTEX, "a CohortMutex"}, {SHMI_KIND_SPIN_LOCK, "a SpinLock"}, {SHMI_KIND_RWSPIN_LOCK, "an RWSpinLock"},
+        {SHMI_KIND_MULTI_LOCK, "a MultiLock"}, {SHMI_KIND_COND, "a Cond"}, {SHMI_KIND_SEMAPHORE, "a Semaphore"},
+        {SHMI_KIND_SEQUENCER, "a Sequencer"}, {SHMI_KIND_EVENT, "an Event"}, {SHMI_KIND_FUTEX, "a Futex"},
+        {SHMI_KIND_FUTURE, "a Future"}, {SHMI_KIND_WAIT_GROUP, "a WaitGroup"}, {SHMI_KIND_LATCH, "a Latch"},
+        {SHMI_KIND_BARRIER, "a Barrier"}, {SHMI_KIND_ONCE, "a Once"}, {SHMI_KIND_QUEUE, "a Queue"},
+        {SHMI_KIND_SIGNAL_WAKER, "a SignalWaker"}, {SHMI_KIND_WAITABLE, "a Waitable"}, {SHMI_KIND_SYNCHRONIZED, "a Synchronized"},
+        {SHMI_KIND('V', 'A', 'L', 'U'), "a Value"}, {SHMI_KIND('B', 'L', 'O', 'K'), "a Block"},
+    };
+    char letters[5];
+    size_t i;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].kind == kind)
+            return names[i].name;
+    snprintf(out, SHMI_KIND_PHRASE, "an object of kind %s", shmi_kind_text(kind, letters));
+    return out;
+}
+
 /* Copies the description of the type of an object; 0: it has none. */
 SHMI_FN int shmi_type_of(shmsync_arena *a, const shmi_header *h, char out[SHMI_TYPE_MOST + 1])
 {
@@ -6540,20 +6614,54 @@ SHMI_FN int shmi_spec_type(shmi_spec *spec, const char *op, uint64_t layout, con
     return 0;
 }
 
+SHMI_FN int shmi_begins_epoch(shmsync_arena *a);
+SHMI_FN uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *w);
+SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *w);
+
+/* The failure of an open because of another type: what differs, what to do, and the processes because of which no
+ * on_first runs. The text of a failure has room for little more, so it names one field if three are too long. */
+SHMI_COLD int shmi_fail_type(shmsync_arena *a, const shmi_object *o, const shmi_spec *spec, const char *type)
+{
+    enum { difference = 160 };
+    char what[768], who[256];
+    shmi_words words;
+    const char *call = spec->kind == SHMI_KIND_SYNCHRONIZED ? "prims.UpgradeSynchronized" : spec->kind == SHMI_KIND('V', 'A', 'L', 'U') ? "arena.Upgrade" : NULL;
+    uint32_t in;
+    if (type == NULL || shmi_type_difference(type, spec->type, 3, what, sizeof what) == 0)
+        snprintf(what, sizeof what, "it has %llu bytes and fingerprint %#llx, asked for %llu and %#llx", (unsigned long long)o->size,
+                 (unsigned long long)o->layout, (unsigned long long)spec->size, (unsigned long long)spec->layout);
+    else if (strlen(what) > difference)
+        shmi_type_difference(type, spec->type, 1, what, sizeof what);
+    memset(&words, 0, sizeof words);
+    words.text = who;
+    words.size = sizeof who;
+    who[0] = 0;
+    if (call != NULL && !shmi_begins_epoch(a)) {
+        shmi_say(&words, ", which runs only while no other process is in; ");
+        in = shmi_say_insiders(a, &words);
+        if (in == 0)
+            who[words.used - 2] = 0;
+        else
+            shmi_say(&words, in == 1 ? ": end it and start again" : ": end them and start again");
+    }
+    return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "%.*s; if a newer program made it, start that one; otherwise shmsync_delete drops its contents%s%s%s%s",
+                     (int)difference, what, call != NULL ? ", or a Go program keeps them by " : "", call != NULL ? call : "", call != NULL ? " in OnFirst" : "", who);
+}
+
 /* Compares what is there with what was asked for. */
 SHMI_FN int shmi_compatible(shmsync_arena *a, const shmi_header *h, const shmi_spec *spec)
 {
     const shmi_object *o = &h->o;
-    char is[5], want[5], type[SHMI_TYPE_MOST + 1], what[768];
-    shmi_kind_text(o->kind, is);
-    shmi_kind_text(spec->kind, want);
+    char is[SHMI_KIND_PHRASE], want[SHMI_KIND_PHRASE], type[SHMI_TYPE_MOST + 1], what[2];
     if (o->kind != spec->kind)
-        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it is a %s, asked for a %s", is, want);
+        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it is %s, asked for %s", shmi_kind_phrase(o->kind, is), shmi_kind_phrase(spec->kind, want));
     if (o->version != spec->version)
-        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has version %u of the layout of a %s, asked for %u", o->version, is, spec->version);
-    if (spec->type != NULL && shmi_type_of(a, h, type) && shmi_type_difference(type, spec->type, what, sizeof what) != 0)
-        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "%s", what);
-    if ((o->size != spec->size && !spec->any_size) || (o->layout != spec->layout && !spec->any_layout))
+        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has version %u of the layout of %s, asked for %u", o->version, shmi_kind_phrase(o->kind, is), spec->version);
+    if (spec->type != NULL && shmi_type_of(a, h, type) && shmi_type_difference(type, spec->type, 0, what, sizeof what) != 0)
+        return shmi_fail_type(a, o, spec, type);
+    if (o->layout != spec->layout && !spec->any_layout)
+        return shmi_fail_type(a, o, spec, NULL);
+    if (o->size != spec->size && !spec->any_size)
         return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has %llu bytes and fingerprint %#llx, asked for %llu and %#llx",
                          (unsigned long long)o->size, (unsigned long long)o->layout, (unsigned long long)spec->size, (unsigned long long)spec->layout);
     return 0;
@@ -6648,7 +6756,7 @@ SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
 SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, shmi_object *o)
 {
     shmi_header h;
-    char is[5];
+    char is[SHMI_KIND_PHRASE], want[SHMI_KIND_PHRASE];
     int err;
     err = shmi_enter(a, op);
     if (err != 0)
@@ -6661,7 +6769,8 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
     *o = h.o;
     if (o->kind != kind || o->version != version || o->size < size) {
         shmi_close_object(a, off);
-        return shmi_exit_with(a, shmi_fail(EINVAL, op, shmi_called(o), "it is a %s of version %u and %llu bytes", shmi_kind_text(o->kind, is), o->version, (unsigned long long)o->size));
+        return shmi_exit_with(a, shmi_fail(EINVAL, op, shmi_called(o), "it is %s of version %u and %llu bytes, not %s of version %u", shmi_kind_phrase(o->kind, is), o->version,
+                                          (unsigned long long)o->size, shmi_kind_phrase(kind, want), version));
     }
     return 0;
 }
@@ -6687,17 +6796,38 @@ SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead)
     return dead == 0;
 }
 
-SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h)
+/* Counts the participants that have the object open, and names two at most in words, which may be NULL. */
+SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h, shmi_words *words)
 {
     uint32_t i, mask, count = 0;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t *word = shmi_open_bit(a, h, i, &mask);
         shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i));
         /* A dead one may still write into it, and so may the process that undoes its transaction. */
-        if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n) || shmi_unfinished(a, n)))
+        if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n) || shmi_unfinished(a, n))) {
             count++;
+            if (words != NULL)
+                shmi_say_participant(a, i, count, words);
+        }
     }
     return count;
+}
+/* EBUSY: names participants that have the object open. */
+SHMI_COLD int shmi_fail_openers(shmsync_arena *a, const shmi_header *h)
+{
+    char who[256];
+    shmi_words words;
+    uint32_t n;
+    memset(&words, 0, sizeof words);
+    words.text = who;
+    words.size = sizeof who;
+    who[0] = 0;
+    n = shmi_openers(a, h, &words);
+    if (n > 2)
+        shmi_say(&words, " and %u more", n - 2);
+    if (n == 0) /* it has just been closed */
+        shmi_say(&words, "a participant");
+    return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "%s %s it open", who, n > 1 ? "have" : "has");
 }
 
 /* Gives back what is left of an object whose deletion is decided. */
@@ -6734,7 +6864,7 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
         if (!shmi_cas32(h->state, s, ours))
             continue;
         SHMSYNC_CRASHPOINT("arena.delete.marked");
-        who = shmi_openers(a, h);
+        who = shmi_openers(a, h, NULL);
         SHMSYNC_CRASHPOINT("arena.delete.before_decide");
         if (who == 0) {
             if (shmi_cas32(h->state, ours, shmi_make_object(SHMI_objectAborted, a->self)))
@@ -6746,7 +6876,7 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
             break;
         sched_yield();
     }
-    return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "%u participants have it open", who);
+    return shmi_fail_openers(a, h);
 }
 
 /* Deletes the object h, which this process has just opened for that, or closes it again. The caller holds handles. */
@@ -6818,7 +6948,7 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
         return err;
     memcpy(from, t, sizeof from);
     memcpy(to, t + sizeof from, sizeof to);
-    *busy = shmi_openers(a, &h) - 1; /* without this process, unless it has another opening */
+    *busy = shmi_openers(a, &h, NULL) - 1; /* without this process, unless it has another opening */
     *busy += shmi_ref_of(a, h.o.off)->count > 1;
     *redundant = (h.o.off == from[0] && shmi_ld64(shmi_u64(a, h.o.off + SHMI_objCreated)) == from[1]) ||
                  (*busy == 0 && h.o.kind == to[0] && h.o.version == to[1] && h.o.layout == s->o.layout && h.o.size == size &&
@@ -9475,12 +9605,50 @@ SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
     }
     return shmi_fail(err, op, a->label, "another process has the gate of the arena");
 }
-/* EBUSY: names a participant that is in. */
-SHMI_FN int shmi_fail_in(shmsync_arena *a, const char *op, uint32_t i)
+/* Whether this process begins the epoch: its on_first runs. */
+SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
+{
+    uint64_t w = shmi_epoch(a);
+    return shmi_epoch_phase(w) == SHMI_epochClaimed && shmi_epoch_claimant(w) == a->self;
+}
+/* Names the participant in slot i, which is the n'th of a list. The list names two. */
+SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *words)
 {
     char label[SHMI_labelBytes + 1];
+    if (n > 2)
+        return;
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    return shmi_fail(EBUSY, op, a->label, "%s (pid %u, slot %u.%u) is in", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_slot_gen(shmi_slot_state(a, i)));
+    shmi_say(words, "%s%.40s (pid %u, slot %u.%u)", n > 1 ? ", " : "", label[0] != 0 ? label : "process", shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i,
+             shmi_slot_gen(shmi_slot_state(a, i)));
+}
+/* Says which other participants are in, and counts them. It names two at most. */
+SHMI_COLD uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *words)
+{
+    uint32_t i, n = 0;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseLive && shmi_slot_phase(w) != SHMI_phaseLeaving) ||
+            shmi_ld32(shmi_slot32(a, i, SHMI_slotAdmission)) != SHMI_admissionIn || shmi_survey_dead(a, i, w))
+            continue;
+        shmi_say_participant(a, i, ++n, words);
+    }
+    if (n > 2)
+        shmi_say(words, " and %u more", n - 2);
+    if (n > 0)
+        shmi_say(words, n == 1 ? " is in" : " are in");
+    return n;
+}
+/* EBUSY: names participants that are in. */
+SHMI_COLD int shmi_fail_in(shmsync_arena *a, const char *op)
+{
+    char who[256];
+    shmi_words words;
+    memset(&words, 0, sizeof words);
+    words.text = who;
+    words.size = sizeof who;
+    if (shmi_say_insiders(a, &words) == 0)
+        return shmi_fail_gate(a, EBUSY, op);
+    return shmi_fail(EBUSY, op, a->label, "%s", who);
 }
 
 /* Writes the missing death records of slot i: of the participants that are dead in it, or, if a joiner is taking
@@ -11367,10 +11535,10 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     } else if (shmi_epoch_phase(shmi_epoch(a)) == SHMI_epochRemoved) {
         err = shmi_remove_file(fd, path, again); /* another name of the file */
     } else if ((in = shmi_any_in(a)) != 0) {
-        err = shmi_fail_in(a, op, in);
+        err = shmi_fail_in(a, op);
     } else if ((w = shmi_claim_epoch(a, NULL, &in)) == 0) {
         *again = in == 0;
-        err = in != 0 ? shmi_fail_in(a, op, in) : shmi_fail_gate(a, EBUSY, op);
+        err = in != 0 ? shmi_fail_in(a, op) : shmi_fail_gate(a, EBUSY, op);
     } else {
         err = shmi_unlink_claimed(a, w, again);
     }

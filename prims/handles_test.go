@@ -655,7 +655,7 @@ func TestDeleteRefusesWhatIsHeld(t *testing.T) {
 		require.NoError(t, h.Close())
 		err := a.Delete("x")
 		require.ErrorIs(t, err, syscall.EBUSY)
-		require.ErrorContains(t, err, fmt.Sprintf("participant %v holds it", a.Self()))
+		require.ErrorContains(t, err, fmt.Sprintf("slot %v) holds it", a.Self()))
 		refused(t, "giving it back by the closed handle", plain(h.Free))
 	})
 }

@@ -134,7 +134,7 @@ func MutexAt(a *arena.Arena, off arena.Offset) (*Mutex, error) {
 
 func wrongKind(op string, o arenakernel.Object, want arenakernel.Kind, version uint16) error {
 	return &shmsync.Error{Op: op, Object: objectName(o), Err: shmsync.ErrIncompatible,
-		Detail: fmt.Sprintf("it is %v of version %d and %d bytes, not %v of version %d", o.Kind, o.Version, o.Size, want, version)}
+		Detail: fmt.Sprintf("it is %s of version %d and %d bytes, not %s of version %d", arenakernel.KindPhrase(o.Kind), o.Version, o.Size, arenakernel.KindPhrase(want), version)}
 }
 
 // objectName is the name of an object in messages.

@@ -11,7 +11,8 @@ import (
 // UpgradeSynchronized turns the Synchronized of that name into one of a T if its value has
 // another type, as [arena.Upgrade] does with a Value. It also turns a Value into a Synchronized.
 // migrate fills in v from the value as the last Update left it. UpgradeSynchronized is for
-// [arena.Options.OnFirst], and panics elsewhere. opts concern the object that it makes.
+// [arena.Options.OnFirst], and panics elsewhere. opts concern the object that it makes, whose
+// count of commits begins again.
 func UpgradeSynchronized[T any](a *arena.Arena, name string, migrate func(old arena.Stored, v *T) error, opts *SynchronizedOptions) error {
 	var opt SynchronizedOptions
 	if opts != nil {
@@ -31,7 +32,7 @@ func UpgradeSynchronized[T any](a *arena.Arena, name string, migrate func(old ar
 			}
 		default:
 			return nil, &shmsync.Error{Op: "synchronized.upgrade", Object: objectName(old), Err: shmsync.ErrIncompatible,
-				Detail: fmt.Sprintf("it is a %v of version %d", old.Kind, old.Version)}
+				Detail: fmt.Sprintf("it is %s of version %d, not a Synchronized or a Value", arenakernel.KindPhrase(old.Kind), old.Version)}
 		}
 		v := new(T)
 		if err := migrate(arenakernel.StoredAt(k, old, off), v); err != nil {

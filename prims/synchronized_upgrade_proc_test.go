@@ -3,6 +3,8 @@
 package prims_test
 
 import (
+	"fmt"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +46,19 @@ func init() {
 		}})
 		c.Fatal(err)
 	})
+	proctest.Register("upgrade/old", func(c *proctest.Child) {
+		var p [2]string
+		c.Params(&p)
+		a, err := arena.Open(p[0], &arena.Options{Label: p[1]})
+		if err == nil {
+			_, err = prims.OpenSynchronized(a, "hits", hitsV1{7}, nil)
+		}
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Ready()
+		c.Await() // until the kill
+	})
 }
 
 // first runs f in OnFirst.
@@ -82,6 +97,7 @@ func TestUpgradeSynchronizedAfterADeath(t *testing.T) {
 	next, err := prims.AttachSynchronized[hitsV2](a, "hits", nil)
 	require.NoError(t, err)
 	require.Equal(t, hitsV2{Hits: 9}, next.Load())
+	require.Zero(t, next.State().Commits, "the count begins again")
 	require.NoError(t, next.Update(func(v *hitsV2) error { v.Misses++; return nil }))
 	require.Equal(t, hitsV2{Hits: 9, Misses: 1}, next.Load())
 	_, err = prims.AttachSynchronized[hitsV1](a, "hits", nil)
@@ -151,4 +167,59 @@ func TestUpgradeSynchronizedFromValue(t *testing.T) {
 	s, err := prims.AttachSynchronized[hitsV2](a, "hits", nil)
 	require.NoError(t, err)
 	require.Equal(t, hitsV2{Hits: 7}, s.Load())
+}
+
+// A process of the next version that starts beside old ones is told which of them to end, and by which
+// call its OnFirst keeps the contents.
+func TestOpenOfAnotherTypeNamesTheProcessesThatAreIn(t *testing.T) {
+	name := arenaName(t)
+	one := proctest.Start(t, "upgrade/old", proctest.Params([2]string{name, "hits-v1"}))
+	one.Await(t)
+	open := func() (*prims.Synchronized[hitsV2], *arena.Arena, error) {
+		a, err := arena.Open(name, &arena.Options{OnFirst: func(a *arena.Arena, _ arena.Epoch) error {
+			return upgradeHits(a, func() {})
+		}})
+		require.NoError(t, err)
+		s, err := prims.OpenSynchronized(a, "hits", hitsV2{}, nil)
+		return s, a, err
+	}
+	_, a, err := open()
+	require.ErrorIs(t, err, shmsync.ErrIncompatible)
+	require.ErrorContains(t, err, "prims.UpgradeSynchronized in OnFirst keeps its contents")
+	require.ErrorContains(t, err, fmt.Sprintf("OnFirst runs only while no other process is in, and hits-v1 (pid %d, slot 1.1) is in: end it and start again", one.Pid()))
+	err = a.Delete("hits")
+	require.ErrorIs(t, err, syscall.EBUSY)
+	require.ErrorContains(t, err, fmt.Sprintf("hits-v1 (pid %d, slot 1.1) has it open", one.Pid()))
+
+	two := proctest.Start(t, "upgrade/old", proctest.Params([2]string{name, "hits-v1b"}))
+	two.Await(t)
+	_, err = prims.OpenSynchronized(a, "hits", hitsV2{}, nil)
+	require.ErrorContains(t, err, fmt.Sprintf("hits-v1 (pid %d, slot 1.1), hits-v1b (pid %d, slot 3.1) are in: end them and start again", one.Pid(), two.Pid()))
+	require.NoError(t, a.Close())
+
+	one.Kill(t)
+	two.Kill(t)
+	s, a, err := open()
+	require.NoError(t, err)
+	require.EqualValues(t, 7, s.Load().Hits)
+	require.NoError(t, a.Close())
+}
+
+// In OnFirst no process keeps OnFirst from running, and each kind has its own advice.
+func TestOpenOfAnotherTypeAdvisesByKind(t *testing.T) {
+	a := first(t, arenaName(t), func(a *arena.Arena) {
+		_, err := arena.Value[hitsV1](a, "value")
+		require.NoError(t, err)
+		_, err = arena.Value[hitsV2](a, "value")
+		require.ErrorContains(t, err, "otherwise arena.Upgrade in OnFirst keeps its contents, and arena.Replace drops them (arena")
+		_, err = prims.OpenSynchronized(a, "value", hitsV1{}, nil)
+		require.ErrorContains(t, err, "it is a Value, asked for a Synchronized: prims.UpgradeSynchronized in OnFirst keeps its contents")
+		_, err = prims.OpenQueue[hitsV1](a, "queue", 4, nil)
+		require.NoError(t, err)
+		_, err = prims.OpenQueue[hitsV2](a, "queue", 4, nil)
+		require.ErrorContains(t, err, "otherwise arena.Replace drops its contents, which you may copy in OnFirst before (arena")
+		_, err = prims.OpenEvent(a, "queue", nil)
+		require.ErrorContains(t, err, "it is a Queue, asked for an Event (arena")
+	})
+	require.NoError(t, a.Close())
 }

@@ -24,7 +24,7 @@ func SetSpinOf(a *arena.Arena, o arena.Object, d time.Duration) error {
 	}
 	if len(spinWordsOf(k, arenakernel.Object(o))) == 0 {
 		return &shmsync.Error{Op: "prims.set_spin", Object: objectName(arenakernel.Object(o)), Err: shmsync.ErrNotSupported,
-			Detail: fmt.Sprintf("%v has no spin budget", o.Kind)}
+			Detail: fmt.Sprintf("%s has no spin budget", arenakernel.KindPhrase(o.Kind))}
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func RecoverAtContext(ctx context.Context, a *arena.Arena, o arena.Object, key u
 		}
 		return err
 	default:
-		return &shmsync.Error{Op: "prims.recover", Object: objectName(arenakernel.Object(o)), Err: shmsync.ErrNotSupported, Detail: fmt.Sprintf("only the program knows how to make %v usable", o.Kind)}
+		return &shmsync.Error{Op: "prims.recover", Object: objectName(arenakernel.Object(o)), Err: shmsync.ErrNotSupported, Detail: fmt.Sprintf("only the program knows how to make %s usable", arenakernel.KindPhrase(o.Kind))}
 	}
 	if err != nil {
 		return err

@@ -91,6 +91,25 @@ func openFileOf(t *testing.T, pid int, link string) string {
 	return ""
 }
 
+// A process that handles SIGTERM and stays ends by the second command that is printed.
+func TestAdviceEndsAProcessThatStays(t *testing.T) {
+	name := testArena(t)
+	alice, bob := deadlocked(t, name)
+	alice.does("refuse end", "")
+	bob.does("refuse end", "")
+	f := awaitFinding(t, diagnose.Deadlock, "waits", name)
+	_, out, _ := shmctl("waits", name)
+	require.Contains(t, out, "\n    $ "+f.Command+"\n  → if it does not end\n    $ "+f.Force+"\n")
+	shell := pasted(t)
+	shell(t, f.Command)
+	alice.does("lock mutex", "other") // both are still there
+	bob.does("lock mutex", "another")
+	again := awaitFinding(t, diagnose.Deadlock, "waits", name)
+	require.Equal(t, f.Force, again.Force)
+	shell(t, again.Force)
+	awaitFinding(t, diagnose.OwnerDead, "waits", name)
+}
+
 // The processes of a dump may be those of another host, and a dump is never changed. So the
 // commands about a dump only look at it.
 func TestAdviceForDumpOnlyLooks(t *testing.T) {
@@ -114,6 +133,7 @@ func TestAdviceForDumpOnlyLooks(t *testing.T) {
 		_, d := shmctlJSON(t, args...)
 		require.NotEmpty(t, d.Findings)
 		for _, f := range d.Findings {
+			require.Empty(t, f.Force)
 			if f.Command != "" {
 				require.Regexp(t, "^shmctl (show|check) ", f.Command)
 				shell(t, f.Command)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
@@ -92,6 +93,8 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		return f, err
 	}
 	switch kind {
+	case "end": // the process stays when it gets SIGTERM
+		return func() { signal.Ignore(syscall.SIGTERM) }, nil
 	case "mutex":
 		if verb == "spin" {
 			m, err := prims.OpenMutex(a, o.Name, nil)

@@ -32,7 +32,7 @@ var moving = []struct {
 	{regexp.MustCompile(`"process": "(running|sleeping)"`), `"process": "sleeping"`},
 	{regexp.MustCompile(`\[[0-9]+\]`), "[PID]"},
 	{regexp.MustCompile(`\(pid [0-9]+,`), "(pid PID,"},
-	{regexp.MustCompile(`kill (-CONT )?[0-9]+`), "kill ${1}PID"},
+	{regexp.MustCompile(`kill (-CONT |-9 )?[0-9]+`), "kill ${1}PID"},
 	{regexp.MustCompile(`\b([0-9.]+(s|ms|µs)|[0-9]+m[0-9]+s)\b`), "AGE"},
 	{regexp.MustCompile(`(?m)^([0-9]+\.[0-9]+\s+\w+)\s+[0-9]+`), "$1  PID"},
 	{regexp.MustCompile(`[0-9]{2}:[0-9]{2}:[0-9]{2}`), "CLOCK"},

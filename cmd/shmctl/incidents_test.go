@@ -226,6 +226,7 @@ func TestIncidents(t *testing.T) {
 			require.Contains(t, out, c.text)
 			require.NotEmpty(t, f.Command, f.Text)
 			require.Contains(t, out, "\n    $ "+f.Command+"\n")
+			require.Equal(t, strings.HasPrefix(f.Command, "kill ") && !strings.HasPrefix(f.Command, "kill -CONT "), f.Force != "", f.Command)
 			sameFromInside(t, name, args...)
 			shell(t, f.Command)
 			if !c.ends {
@@ -269,8 +270,8 @@ func sameFromInside(t *testing.T, name string, args ...string) {
 	ins, err := arena.Inspect(name)
 	require.NoError(t, err)
 	defer ins.Close()
-	texts := func(kind, text, advice, command string, objects []string, participants any) string {
-		return still(fmt.Sprintf("%s: %s\n%s\n%s\n%q %v", kind, text, advice, command, objects, participants))
+	texts := func(kind, text, advice, command, force string, objects []string, participants any) string {
+		return still(fmt.Sprintf("%s: %s\n%s\n%s\n%s\n%q %v", kind, text, advice, command, force, objects, participants))
 	}
 	var inside, outside []string
 	require.Eventually(t, func() bool { // a thread may begin to run or to sleep between two looks
@@ -278,13 +279,13 @@ func sameFromInside(t *testing.T, name string, args ...string) {
 		_, d := shmctlJSON(t, args...)
 		for _, f := range d.Findings {
 			if f.Trouble {
-				outside = append(outside, texts(f.Kind, f.Text, f.Advice, f.Command, f.Objects, f.Participants))
+				outside = append(outside, texts(f.Kind, f.Text, f.Advice, f.Command, f.Force, f.Objects, f.Participants))
 			}
 		}
 		all, err := ins.Diagnose(older)
 		require.NoError(t, err)
 		for _, f := range all {
-			inside = append(inside, texts(f.Kind, f.Text, f.Advice, f.Command, f.Objects, f.Participants))
+			inside = append(inside, texts(f.Kind, f.Text, f.Advice, f.Command, f.Force, f.Objects, f.Participants))
 		}
 		return len(inside) > 0 && slices.Equal(inside, outside)
 	}, time.Minute, 10*time.Millisecond, "Diagnose: %v\nshmctl: %v", &inside, &outside)

@@ -282,7 +282,7 @@ func (c *waitsCmd) Run(s *session) error {
 		}
 		err := t.flush()
 		if len(d.Findings) == 0 {
-			writeLines(s.stdout, s.width(), "", s.stuckText(len(d.Waits)))
+			writeLines(s.stdout, s.width(), "", s.stuckText(d.Waits))
 		}
 		s.writeFindings(d.Findings)
 		return err
@@ -313,18 +313,33 @@ func (s *session) rows(waits []wait) (rows []wait) {
 	return rows
 }
 
-// stuckText says that so many waits gave no finding.
-func (s *session) stuckText(waits int) string {
-	switch {
-	case s.older <= 0:
-		text := fmt.Sprintf("no process is stuck: no cycle, no holder that is dead or stopped, and no wait for a lock for %s, or for work for %s",
-			diagnose.Short(diagnose.LongLock), diagnose.Short(diagnose.LongWork))
-		if waits > 0 {
-			text += "; --older 1s examines younger waits, too"
+// stuckText says that these waits gave no finding. It begins with their number, since a young wait may
+// be the one that the user looks for.
+func (s *session) stuckText(waits []wait) string {
+	n, longest := uint64(0), int64(-1)
+	for _, w := range waits {
+		n += max(w.Goroutines, 1)
+		if w.AgeNs != nil {
+			longest = max(longest, *w.AgeNs)
 		}
-		return text
-	case waits == 0:
+	}
+	if n == 0 && s.older > 0 {
 		return "no wait is that old"
 	}
-	return "these waits are that old, and nothing that they need is held"
+	text := fmt.Sprintf("%d wait", n)
+	if n == 1 {
+		text = "1 waits"
+	}
+	if s.older > 0 {
+		return text + " that long, and nothing that is needed is held"
+	}
+	none := fmt.Sprintf("no cycle, no holder that is dead or stopped, and no wait for a lock for %s, or for work for %s",
+		diagnose.Short(diagnose.LongLock), diagnose.Short(diagnose.LongWork))
+	if n == 0 {
+		return "no process is stuck: " + none
+	}
+	if longest >= 0 {
+		text += ", for up to " + diagnose.Short(time.Duration(longest))
+	}
+	return text + "; none is known to be stuck: " + none + "; --older 1s examines younger waits, too"
 }

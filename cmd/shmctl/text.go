@@ -101,7 +101,7 @@ func (s *session) width() int {
 func (s *session) writeFindings(f []finding) { writeFindings(s.stdout, s.width(), f) }
 
 // writeFindings writes findings in lines of a terminal's width, but each command in one line, so that it
-// can be pasted.
+// can be pasted. A command that is the second try has a line of its own.
 func writeFindings(out io.Writer, width int, f []finding) {
 	for _, f := range f {
 		mark := "note"
@@ -114,6 +114,9 @@ func writeFindings(out io.Writer, width int, f []finding) {
 		}
 		if f.Command != "" {
 			fmt.Fprintf(out, "    $ %s\n", f.Command)
+		}
+		if f.Force != "" {
+			fmt.Fprintf(out, "  → if it does not end\n    $ %s\n", f.Force)
 		}
 	}
 }

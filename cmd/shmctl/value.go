@@ -115,7 +115,7 @@ func readValue(src *source, o arenakernel.Object) (*value, error) {
 	case o.Kind == kindQueue && text != "":
 		return nil, missing{fmt.Sprintf("%s is a Queue, whose items shmctl does not show; an item is %s", name, text)}
 	case o.Kind != arenakernel.KindValue && o.Kind != kindSynchronized:
-		return nil, missing{fmt.Sprintf("%s is a %s; only a Value and a Synchronized have a value", name, o.Kind)}
+		return nil, missing{fmt.Sprintf("%s is %s; only a Value and a Synchronized have a value", name, arenakernel.KindPhrase(o.Kind))}
 	case text == "":
 		return nil, missing{name + " has no description of its type: a C program made it without one, or an older release, or its type is too large"}
 	case src.opts.Dump != nil && !src.opts.Dump.WithData:

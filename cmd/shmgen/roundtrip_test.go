@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -349,7 +350,7 @@ type moved struct {
 	Where struct{ Y, X int16 }
 }
 
-const differs = "field Key is uint32 at 0 in the arena, and uint64 at 0 in this program, and 3 more fields differ"
+const differs = "field Key is uint32 at 0 in the arena, and uint64 at 0 in this program, and field Extra, uint64 at 8, is in the arena only, and 2 more fields have moved"
 
 // Two programs that disagree learn which field differs, in both languages and in each kind of object.
 func testDisagreementNamesTheField(t *testing.T, path string) {
@@ -364,6 +365,11 @@ func testDisagreementNamesTheField(t *testing.T, path string) {
 	for _, command := range []string{"small v", "small.sync s", "small.queue q"} {
 		require.Contains(t, c.ask(t, command), differs)
 	}
+	in := fmt.Sprintf(" (pid %d, slot 1.1) is in: end it and start again", os.Getpid())
+	require.Regexp(t, "a Go program keeps them by prims.UpgradeSynchronized in OnFirst, which runs only while no other process is in; .*"+regexp.QuoteMeta(in), c.ask(t, "small.sync s"))
+	require.Regexp(t, "arena.Upgrade in OnFirst, .*"+regexp.QuoteMeta(in), c.ask(t, "small v"))
+	require.Regexp(t, "; if a newer program made it, start that one; otherwise shmsync_delete drops its contents$", c.ask(t, "small.queue q"))
+	require.Regexp(t, "it is a Queue, asked for a Synchronized$", c.ask(t, "small.sync q"))
 	_, err = arena.Value[every.Small](a, "v")
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	require.ErrorContains(t, err, differs)
@@ -374,9 +380,9 @@ func testDisagreementNamesTheField(t *testing.T, path string) {
 
 	c.ok(t, "small ours")
 	_, err = arena.Value[changed](a, "ours")
-	require.ErrorContains(t, err, "field Key is uint64 at 0 in the arena, and uint32 at 0 in this program, and 3 more fields differ")
+	require.ErrorContains(t, err, "field Key is uint64 at 0 in the arena, and uint32 at 0 in this program, and field Extra, uint64 at 8, is in this program only, and 2 more fields have moved")
 	_, err = arena.Value[moved](a, "ours")
-	require.ErrorContains(t, err, "field Where.Y is int16 at 10 in the arena, and int16 at 8 in this program, and 1 more field differs")
+	require.ErrorContains(t, err, "field Where.Y is int16 at 10 in the arena, and int16 at 8 in this program, and 1 more field has moved")
 }
 
 // A C program ignores a description that a peer has damaged, and a length that does not fit is damage.

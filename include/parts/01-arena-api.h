@@ -64,7 +64,7 @@ typedef struct shmsync_arena_options {
     uint32_t struct_size;        /* sizeof of these options as the program knows them; 0: those of version 0.1 */
     uint32_t flags;              /* SHMSYNC_CREATE_ONLY, SHMSYNC_OPEN_EXISTING, or 0 */
     uint64_t size;               /* bytes of a new arena, rounded up to 64 KiB; 0: 64 MiB */
-    uint32_t max_participants;   /* for a new arena, at most 2047; 0: 128 */
+    uint32_t max_participants;   /* for a new arena, at most 2047; 0: 128. Each takes 2 KiB of size */
     uint32_t mode;               /* permission bits of a new arena's file; 0: 0600 */
     const char *label;           /* the name of this process for people; NULL: the program's name */
     const uint32_t *trust_uids;  /* owners of files to join, besides this euid and root */

@@ -20,8 +20,8 @@ typedef struct shmi_type_walk {
     shmi_type_leaf leaf;
     int (*see)(struct shmi_type_walk *); /* not 0: enough */
     const void *arg;
+    void *state;
     shmi_type_leaf *found;
-    int count;
 } shmi_type_walk;
 
 enum { SHMI_TYPE_WHOLE = 0, SHMI_TYPE_ENOUGH = 1, SHMI_TYPE_BAD = -1 };
@@ -228,13 +228,34 @@ SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_ty
     return shmi_type_each(&w, text) == SHMI_TYPE_ENOUGH;
 }
 
+/* A text that is made of parts. It is cut where it does not fit. */
+typedef struct shmi_words {
+    char *text;
+    size_t size, used;
+} shmi_words;
+
+__attribute__((format(printf, 2, 3), unused, cold)) static void shmi_say(shmi_words *w, const char *format, ...)
+{
+    va_list args;
+    int n;
+    if (w->used + 1 >= w->size)
+        return;
+    va_start(args, format);
+    n = vsnprintf(w->text + w->used, w->size - w->used, format, args);
+    va_end(args);
+    if (n > 0)
+        w->used += (size_t)n;
+}
+
 /* A comparison of the type of an object with that of the program. */
 typedef struct shmi_type_pair {
     const char *own, *other;    /* the types of the leaf, and the other one */
     const shmi_type_leaf *leaf; /* for shmi_type_is_renamed */
     int arena;                  /* own is that of the object */
-    char *text;                 /* the first difference */
-    size_t size;
+    int moved;                  /* look at the fields that have moved only; otherwise at all others */
+    int named, count;           /* fields that the text names, and differences */
+    int most;                   /* fields to be named */
+    shmi_words *text;
 } shmi_type_pair;
 
 SHMI_FN int shmi_type_is_renamed(shmi_type_walk *w)
@@ -243,44 +264,73 @@ SHMI_FN int shmi_type_is_renamed(shmi_type_walk *w)
     return w->leaf.off == x->leaf->off && strcmp(w->leaf.kind, x->leaf->kind) == 0 && !shmi_type_find(x->own, &w->leaf, NULL);
 }
 
+/* Counts a difference. Whether the text is to name it. */
+SHMI_FN int shmi_type_names(shmi_type_pair *x)
+{
+    if (x->count++ >= x->most)
+        return 0;
+    if (x->named++ > 0)
+        shmi_say(x->text, ", and ");
+    return 1;
+}
+
 SHMI_FN int shmi_type_compare(shmi_type_walk *w)
 {
-    shmi_type_pair x = *(const shmi_type_pair *)w->arg;
+    shmi_type_pair *x = (shmi_type_pair *)w->state;
     const char *path = w->leaf.path[0] != 0 ? w->leaf.path : "the type", *field = w->leaf.path[0] != 0 ? "field " : "";
     shmi_type_leaf there;
-    if (shmi_type_find(x.other, &w->leaf, &there)) {
-        if (x.arena || (there.off == w->leaf.off && strcmp(there.kind, w->leaf.kind) == 0))
+    shmi_type_walk other;
+    if (shmi_type_find(x->other, &w->leaf, &there)) {
+        int same = strcmp(there.kind, w->leaf.kind) == 0;
+        if (x->arena || (same && there.off == w->leaf.off) || same != x->moved)
             return 0;
-        if (w->count++ == 0)
-            snprintf(x.text, x.size, "%s%s is %s at %llu in the arena, and %s at %llu in this program", field, path, there.kind,
+        if (shmi_type_names(x))
+            shmi_say(x->text, "%s%s is %s at %llu in the arena, and %s at %llu in this program", field, path, there.kind,
                      (unsigned long long)there.off, w->leaf.kind, (unsigned long long)w->leaf.off);
         return 0;
     }
-    {
-        shmi_type_walk other;
-        memset(&other, 0, sizeof other);
-        other.see = shmi_type_is_renamed;
-        x.leaf = &w->leaf;
-        other.arg = &x;
-        if (shmi_type_each(&other, x.other) == SHMI_TYPE_ENOUGH)
-            return 0;
-    }
-    if (w->count++ == 0)
-        snprintf(x.text, x.size, "%s%s, %s at %llu, is in %s only", field, path, w->leaf.kind, (unsigned long long)w->leaf.off,
-                 x.arena ? "the arena" : "this program");
+    if (x->moved)
+        return 0;
+    memset(&other, 0, sizeof other);
+    other.see = shmi_type_is_renamed;
+    x->leaf = &w->leaf;
+    other.arg = x;
+    if (shmi_type_each(&other, x->other) != SHMI_TYPE_ENOUGH && shmi_type_names(x))
+        shmi_say(x->text, "%s%s, %s at %llu, is in %s only", field, path, w->leaf.kind, (unsigned long long)w->leaf.off,
+                 x->arena ? "the arena" : "this program");
     return 0;
 }
 
-/* Says what differs between the type of an object and that of the program: the first field, and how
- * many more there are. 0: no field differs. */
-SHMI_FN int shmi_type_difference(const char *arena, const char *program, char *text, size_t size)
+/* Compares the fields of the program, and then those of the object. */
+SHMI_FN void shmi_type_compare_all(shmi_type_pair *x, const char *arena, const char *program)
 {
-    shmi_type_pair x;
     shmi_type_walk w;
-    char there[64], here[64];
-    size_t used;
-    memset(&x, 0, sizeof x);
     memset(&w, 0, sizeof w);
+    w.see = shmi_type_compare;
+    w.state = x;
+    x->own = program;
+    x->other = arena;
+    x->arena = 0;
+    shmi_type_each(&w, program);
+    x->own = arena;
+    x->other = program;
+    x->arena = 1;
+    shmi_type_each(&w, arena);
+}
+
+SHMI_FN void shmi_say_count(shmi_words *w, int n, const char *one, const char *many)
+{
+    if (n > 0)
+        shmi_say(w, ", and %d %s", n, n == 1 ? one : many);
+}
+
+/* Says what differs between the type of an object and that of the program, and names at most so many fields, which
+ * Difference in internal/typetext explains. 0: no field differs. */
+SHMI_FN int shmi_type_difference(const char *arena, const char *program, int most, char *text, size_t size)
+{
+    shmi_words words;
+    shmi_type_pair changed, moved;
+    char there[64], here[64];
     text[0] = 0;
     if (strcmp(arena, program) == 0 || !shmi_type_valid(arena) || !shmi_type_valid(program))
         return 0;
@@ -290,21 +340,18 @@ SHMI_FN int shmi_type_difference(const char *arena, const char *program, char *t
         snprintf(text, size, "the type is %s in the arena, and %s in this program", there, here);
         return 1;
     }
-    x.own = program;
-    x.other = arena;
-    x.text = text;
-    x.size = size;
-    w.see = shmi_type_compare;
-    w.arg = &x;
-    shmi_type_each(&w, program);
-    x.own = arena;
-    x.other = program;
-    x.arena = 1;
-    shmi_type_each(&w, arena);
-    used = strlen(text);
-    if (w.count == 2)
-        snprintf(text + used, size - used, ", and 1 more field differs");
-    else if (w.count > 2)
-        snprintf(text + used, size - used, ", and %d more fields differ", w.count - 1);
-    return w.count;
+    words.text = text;
+    words.size = size;
+    words.used = 0;
+    memset(&changed, 0, sizeof changed);
+    changed.text = &words;
+    changed.most = most;
+    moved = changed;
+    shmi_type_compare_all(&changed, arena, program);
+    moved.moved = 1;
+    moved.most = changed.count == 0;
+    shmi_type_compare_all(&moved, arena, program);
+    shmi_say_count(&words, changed.count - changed.named, "more field differs", "more fields differ");
+    shmi_say_count(&words, moved.count - moved.named, "more field has moved", "more fields have moved");
+    return changed.count + moved.count;
 }

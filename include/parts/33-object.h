@@ -907,6 +907,33 @@ SHMI_FN const char *shmi_kind_text(uint32_t kind, char out[5])
     return out;
 }
 
+#define SHMI_KIND_PHRASE 40 /* bytes of the name of a kind in a sentence */
+
+/* Names an object of a kind in a sentence, as KindPhrase of internal/arenakernel does. */
+SHMI_COLD const char *shmi_kind_phrase(uint32_t kind, char out[SHMI_KIND_PHRASE])
+{
+    static const struct {
+        uint32_t kind;
+        const char *name;
+    } names[] = {
+        {SHMI_KIND_MUTEX, "a Mutex"}, {SHMI_KIND_RWMUTEX, "an RWMutex"}, {SHMI_KIND_FAIR_MUTEX, "a FairMutex"},
+        {SHMI_KIND_COHORT_MUTEX, "a CohortMutex"}, {SHMI_KIND_SPIN_LOCK, "a SpinLock"}, {SHMI_KIND_RWSPIN_LOCK, "an RWSpinLock"},
+        {SHMI_KIND_MULTI_LOCK, "a MultiLock"}, {SHMI_KIND_COND, "a Cond"}, {SHMI_KIND_SEMAPHORE, "a Semaphore"},
+        {SHMI_KIND_SEQUENCER, "a Sequencer"}, {SHMI_KIND_EVENT, "an Event"}, {SHMI_KIND_FUTEX, "a Futex"},
+        {SHMI_KIND_FUTURE, "a Future"}, {SHMI_KIND_WAIT_GROUP, "a WaitGroup"}, {SHMI_KIND_LATCH, "a Latch"},
+        {SHMI_KIND_BARRIER, "a Barrier"}, {SHMI_KIND_ONCE, "a Once"}, {SHMI_KIND_QUEUE, "a Queue"},
+        {SHMI_KIND_SIGNAL_WAKER, "a SignalWaker"}, {SHMI_KIND_WAITABLE, "a Waitable"}, {SHMI_KIND_SYNCHRONIZED, "a Synchronized"},
+        {SHMI_KIND('V', 'A', 'L', 'U'), "a Value"}, {SHMI_KIND('B', 'L', 'O', 'K'), "a Block"},
+    };
+    char letters[5];
+    size_t i;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].kind == kind)
+            return names[i].name;
+    snprintf(out, SHMI_KIND_PHRASE, "an object of kind %s", shmi_kind_text(kind, letters));
+    return out;
+}
+
 /* Copies the description of the type of an object; 0: it has none. */
 SHMI_FN int shmi_type_of(shmsync_arena *a, const shmi_header *h, char out[SHMI_TYPE_MOST + 1])
 {
@@ -932,20 +959,54 @@ SHMI_FN int shmi_spec_type(shmi_spec *spec, const char *op, uint64_t layout, con
     return 0;
 }
 
+SHMI_FN int shmi_begins_epoch(shmsync_arena *a);
+SHMI_FN uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *w);
+SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *w);
+
+/* The failure of an open because of another type: what differs, what to do, and the processes because of which no
+ * on_first runs. The text of a failure has room for little more, so it names one field if three are too long. */
+SHMI_COLD int shmi_fail_type(shmsync_arena *a, const shmi_object *o, const shmi_spec *spec, const char *type)
+{
+    enum { difference = 160 };
+    char what[768], who[256];
+    shmi_words words;
+    const char *call = spec->kind == SHMI_KIND_SYNCHRONIZED ? "prims.UpgradeSynchronized" : spec->kind == SHMI_KIND('V', 'A', 'L', 'U') ? "arena.Upgrade" : NULL;
+    uint32_t in;
+    if (type == NULL || shmi_type_difference(type, spec->type, 3, what, sizeof what) == 0)
+        snprintf(what, sizeof what, "it has %llu bytes and fingerprint %#llx, asked for %llu and %#llx", (unsigned long long)o->size,
+                 (unsigned long long)o->layout, (unsigned long long)spec->size, (unsigned long long)spec->layout);
+    else if (strlen(what) > difference)
+        shmi_type_difference(type, spec->type, 1, what, sizeof what);
+    memset(&words, 0, sizeof words);
+    words.text = who;
+    words.size = sizeof who;
+    who[0] = 0;
+    if (call != NULL && !shmi_begins_epoch(a)) {
+        shmi_say(&words, ", which runs only while no other process is in; ");
+        in = shmi_say_insiders(a, &words);
+        if (in == 0)
+            who[words.used - 2] = 0;
+        else
+            shmi_say(&words, in == 1 ? ": end it and start again" : ": end them and start again");
+    }
+    return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "%.*s; if a newer program made it, start that one; otherwise shmsync_delete drops its contents%s%s%s%s",
+                     (int)difference, what, call != NULL ? ", or a Go program keeps them by " : "", call != NULL ? call : "", call != NULL ? " in OnFirst" : "", who);
+}
+
 /* Compares what is there with what was asked for. */
 SHMI_FN int shmi_compatible(shmsync_arena *a, const shmi_header *h, const shmi_spec *spec)
 {
     const shmi_object *o = &h->o;
-    char is[5], want[5], type[SHMI_TYPE_MOST + 1], what[768];
-    shmi_kind_text(o->kind, is);
-    shmi_kind_text(spec->kind, want);
+    char is[SHMI_KIND_PHRASE], want[SHMI_KIND_PHRASE], type[SHMI_TYPE_MOST + 1], what[2];
     if (o->kind != spec->kind)
-        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it is a %s, asked for a %s", is, want);
+        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it is %s, asked for %s", shmi_kind_phrase(o->kind, is), shmi_kind_phrase(spec->kind, want));
     if (o->version != spec->version)
-        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has version %u of the layout of a %s, asked for %u", o->version, is, spec->version);
-    if (spec->type != NULL && shmi_type_of(a, h, type) && shmi_type_difference(type, spec->type, what, sizeof what) != 0)
-        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "%s", what);
-    if ((o->size != spec->size && !spec->any_size) || (o->layout != spec->layout && !spec->any_layout))
+        return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has version %u of the layout of %s, asked for %u", o->version, shmi_kind_phrase(o->kind, is), spec->version);
+    if (spec->type != NULL && shmi_type_of(a, h, type) && shmi_type_difference(type, spec->type, 0, what, sizeof what) != 0)
+        return shmi_fail_type(a, o, spec, type);
+    if (o->layout != spec->layout && !spec->any_layout)
+        return shmi_fail_type(a, o, spec, NULL);
+    if (o->size != spec->size && !spec->any_size)
         return shmi_fail(EINVAL, "arena.open_object", shmi_called(o), "it has %llu bytes and fingerprint %#llx, asked for %llu and %#llx",
                          (unsigned long long)o->size, (unsigned long long)o->layout, (unsigned long long)spec->size, (unsigned long long)spec->layout);
     return 0;
@@ -1040,7 +1101,7 @@ SHMI_FN int shmi_open_at(shmsync_arena *a, shmi_off off, shmi_header *h)
 SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t kind, uint16_t version, uint64_t size, shmi_object *o)
 {
     shmi_header h;
-    char is[5];
+    char is[SHMI_KIND_PHRASE], want[SHMI_KIND_PHRASE];
     int err;
     err = shmi_enter(a, op);
     if (err != 0)
@@ -1053,7 +1114,8 @@ SHMI_FN int shmi_object_at(shmsync_arena *a, shmi_off off, const char *op, uint3
     *o = h.o;
     if (o->kind != kind || o->version != version || o->size < size) {
         shmi_close_object(a, off);
-        return shmi_exit_with(a, shmi_fail(EINVAL, op, shmi_called(o), "it is a %s of version %u and %llu bytes", shmi_kind_text(o->kind, is), o->version, (unsigned long long)o->size));
+        return shmi_exit_with(a, shmi_fail(EINVAL, op, shmi_called(o), "it is %s of version %u and %llu bytes, not %s of version %u", shmi_kind_phrase(o->kind, is), o->version,
+                                          (unsigned long long)o->size, shmi_kind_phrase(kind, want), version));
     }
     return 0;
 }
@@ -1079,17 +1141,38 @@ SHMI_FN int shmi_unfinished(shmsync_arena *a, shmi_participant_id dead)
     return dead == 0;
 }
 
-SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h)
+/* Counts the participants that have the object open, and names two at most in words, which may be NULL. */
+SHMI_FN uint32_t shmi_openers(shmsync_arena *a, const shmi_header *h, shmi_words *words)
 {
     uint32_t i, mask, count = 0;
     for (i = 1; i <= a->geo.slots; i++) {
         uint32_t *word = shmi_open_bit(a, h, i, &mask);
         shmi_participant_id n = shmi_id_in(i, shmi_slot_state(a, i));
         /* A dead one may still write into it, and so may the process that undoes its transaction. */
-        if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n) || shmi_unfinished(a, n)))
+        if ((shmi_ld32(word) & mask) != 0 && (shmi_current(a, n) || !shmi_gone(a, n) || shmi_unfinished(a, n))) {
             count++;
+            if (words != NULL)
+                shmi_say_participant(a, i, count, words);
+        }
     }
     return count;
+}
+/* EBUSY: names participants that have the object open. */
+SHMI_COLD int shmi_fail_openers(shmsync_arena *a, const shmi_header *h)
+{
+    char who[256];
+    shmi_words words;
+    uint32_t n;
+    memset(&words, 0, sizeof words);
+    words.text = who;
+    words.size = sizeof who;
+    who[0] = 0;
+    n = shmi_openers(a, h, &words);
+    if (n > 2)
+        shmi_say(&words, " and %u more", n - 2);
+    if (n == 0) /* it has just been closed */
+        shmi_say(&words, "a participant");
+    return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "%s %s it open", who, n > 1 ? "have" : "has");
 }
 
 /* Gives back what is left of an object whose deletion is decided. */
@@ -1126,7 +1209,7 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
         if (!shmi_cas32(h->state, s, ours))
             continue;
         SHMSYNC_CRASHPOINT("arena.delete.marked");
-        who = shmi_openers(a, h);
+        who = shmi_openers(a, h, NULL);
         SHMSYNC_CRASHPOINT("arena.delete.before_decide");
         if (who == 0) {
             if (shmi_cas32(h->state, ours, shmi_make_object(SHMI_objectAborted, a->self)))
@@ -1138,7 +1221,7 @@ SHMI_FN int shmi_decide(shmsync_arena *a, const shmi_header *h)
             break;
         sched_yield();
     }
-    return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "%u participants have it open", who);
+    return shmi_fail_openers(a, h);
 }
 
 /* Deletes the object h, which this process has just opened for that, or closes it again. The caller holds handles. */
@@ -1210,7 +1293,7 @@ SHMI_FN int shmi_redundant(shmsync_arena *a, const char *name, size_t len, const
         return err;
     memcpy(from, t, sizeof from);
     memcpy(to, t + sizeof from, sizeof to);
-    *busy = shmi_openers(a, &h) - 1; /* without this process, unless it has another opening */
+    *busy = shmi_openers(a, &h, NULL) - 1; /* without this process, unless it has another opening */
     *busy += shmi_ref_of(a, h.o.off)->count > 1;
     *redundant = (h.o.off == from[0] && shmi_ld64(shmi_u64(a, h.o.off + SHMI_objCreated)) == from[1]) ||
                  (*busy == 0 && h.o.kind == to[0] && h.o.version == to[1] && h.o.layout == s->o.layout && h.o.size == size &&

@@ -483,12 +483,50 @@ SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
     }
     return shmi_fail(err, op, a->label, "another process has the gate of the arena");
 }
-/* EBUSY: names a participant that is in. */
-SHMI_FN int shmi_fail_in(shmsync_arena *a, const char *op, uint32_t i)
+/* Whether this process begins the epoch: its on_first runs. */
+SHMI_FN int shmi_begins_epoch(shmsync_arena *a)
+{
+    uint64_t w = shmi_epoch(a);
+    return shmi_epoch_phase(w) == SHMI_epochClaimed && shmi_epoch_claimant(w) == a->self;
+}
+/* Names the participant in slot i, which is the n'th of a list. The list names two. */
+SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *words)
 {
     char label[SHMI_labelBytes + 1];
+    if (n > 2)
+        return;
     shmi_get_label(a, shmi_slot(a, i) + SHMI_slotLabel, label);
-    return shmi_fail(EBUSY, op, a->label, "%s (pid %u, slot %u.%u) is in", label, shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i, shmi_slot_gen(shmi_slot_state(a, i)));
+    shmi_say(words, "%s%.40s (pid %u, slot %u.%u)", n > 1 ? ", " : "", label[0] != 0 ? label : "process", shmi_ld32(shmi_slot32(a, i, SHMI_slotPID)), i,
+             shmi_slot_gen(shmi_slot_state(a, i)));
+}
+/* Says which other participants are in, and counts them. It names two at most. */
+SHMI_COLD uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *words)
+{
+    uint32_t i, n = 0;
+    for (i = 1; i <= a->geo.slots; i++) {
+        uint32_t w = shmi_slot_state(a, i);
+        if (i == a->my_slot || (shmi_slot_phase(w) != SHMI_phaseLive && shmi_slot_phase(w) != SHMI_phaseLeaving) ||
+            shmi_ld32(shmi_slot32(a, i, SHMI_slotAdmission)) != SHMI_admissionIn || shmi_survey_dead(a, i, w))
+            continue;
+        shmi_say_participant(a, i, ++n, words);
+    }
+    if (n > 2)
+        shmi_say(words, " and %u more", n - 2);
+    if (n > 0)
+        shmi_say(words, n == 1 ? " is in" : " are in");
+    return n;
+}
+/* EBUSY: names participants that are in. */
+SHMI_COLD int shmi_fail_in(shmsync_arena *a, const char *op)
+{
+    char who[256];
+    shmi_words words;
+    memset(&words, 0, sizeof words);
+    words.text = who;
+    words.size = sizeof who;
+    if (shmi_say_insiders(a, &words) == 0)
+        return shmi_fail_gate(a, EBUSY, op);
+    return shmi_fail(EBUSY, op, a->label, "%s", who);
 }
 
 /* Writes the missing death records of slot i: of the participants that are dead in it, or, if a joiner is taking

@@ -1234,10 +1234,10 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     } else if (shmi_epoch_phase(shmi_epoch(a)) == SHMI_epochRemoved) {
         err = shmi_remove_file(fd, path, again); /* another name of the file */
     } else if ((in = shmi_any_in(a)) != 0) {
-        err = shmi_fail_in(a, op, in);
+        err = shmi_fail_in(a, op);
     } else if ((w = shmi_claim_epoch(a, NULL, &in)) == 0) {
         *again = in == 0;
-        err = in != 0 ? shmi_fail_in(a, op, in) : shmi_fail_gate(a, EBUSY, op);
+        err = in != 0 ? shmi_fail_in(a, op) : shmi_fail_gate(a, EBUSY, op);
     } else {
         err = shmi_unlink_claimed(a, w, again);
     }

@@ -373,33 +373,13 @@ func sleepContext(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// insiders lists the participants that are in, for an error.
-func (a *Arena) insiders() string {
-	s, more := "", 0
-	for i := 1; i <= a.geo.slots; i++ {
-		if a.presenceOf(i) != isIn {
-			continue
-		}
-		if p, ok := a.participant(i); ok && more == 0 && len(s) < 200 {
-			if s != "" {
-				s += ", "
-			}
-			s += p.Identity.String()
-			continue
-		}
-		more++
-	}
-	if more > 0 {
-		s += fmt.Sprintf(" and %d more", more)
-	}
-	return s
-}
-
 // busy is the error for an operation that is impossible while a participant is in.
 func (a *Arena) busy(op string) error {
-	who := a.insiders()
-	if _, dying := a.anyIn(); who != "" {
+	who, n := a.insiders()
+	if _, dying := a.anyIn(); n == 1 {
 		who += " is in"
+	} else if n > 1 {
+		who += " are in"
 	} else if dying {
 		who = "the process of a participant that died has not ended"
 	} else {

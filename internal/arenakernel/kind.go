@@ -37,6 +37,32 @@ func (k Kind) String() string {
 	return string(b[:])
 }
 
+// kindNames are the names of the types of the library that have a kind of their own.
+var kindNames = map[Kind]string{
+	KindOf("MUTX"): "Mutex", KindOf("RWMX"): "RWMutex", KindOf("FAIR"): "FairMutex", KindOf("COHM"): "CohortMutex",
+	KindOf("SPIN"): "SpinLock", KindOf("RWSP"): "RWSpinLock", KindOf("MULT"): "MultiLock", KindOf("COND"): "Cond",
+	KindOf("SEMA"): "Semaphore", KindOf("SEQR"): "Sequencer", KindOf("EVNT"): "Event", KindOf("FUTX"): "Futex",
+	KindOf("FUTR"): "Future", KindOf("WGRP"): "WaitGroup", KindOf("LTCH"): "Latch", KindOf("BARR"): "Barrier",
+	KindOf("ONCE"): "Once", KindOf("QUEU"): "Queue", KindOf("SIGW"): "SignalWaker", KindOf("WAIT"): "Waitable",
+	KindOf("SYNC"): "Synchronized", KindValue: "Value", KindBlock: "Block",
+}
+
+// KindName is the name of a kind for people, which is that of its type. It is "" for a kind that is
+// not of this library.
+func KindName(k Kind) string { return kindNames[k] }
+
+// KindPhrase names an object of a kind in a sentence: "a Mutex", or "an object of kind ABCD".
+func KindPhrase(k Kind) string {
+	name := KindName(k)
+	switch {
+	case name == "":
+		return "an object of kind " + k.String()
+	case name[0] == 'E', name[0] == 'R':
+		return "an " + name // an Event, an RWMutex
+	}
+	return "a " + name
+}
+
 // KindOps is what a package that defines a kind of object gives the reaper.
 // Each function may be called by any number of goroutines and processes at
 // once, for any bytes: it must be idempotent and trust nothing. The object is not

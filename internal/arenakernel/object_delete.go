@@ -91,13 +91,13 @@ func (a *Arena) erase(off Offset) error {
 	h := &ref.header
 	if ref.count > 1 {
 		a.forget(off)
-		return c.busy(h, fmt.Sprintf("participants %v have it open", []ParticipantID{c.self}))
+		return c.busy(h, a.openIn([]ParticipantID{a.self}))
 	}
 	// From here on the guard protects the object instead of the open bit, which would stop the
 	// deletion.
 	c.guard(off)
 	a.forget(off)
-	err := c.decide(h, func() []string { return append(a.undoneFor(h), a.holders(h.Object)...) })
+	err := a.decide(h, func() []string { return append(a.undoneFor(h), a.holders(h.Object)...) })
 	c.unguard()
 	if err != nil {
 		return err
@@ -122,46 +122,46 @@ func (a *Arena) erase(off Offset) error {
 // A participant must open the object before it can hold it. So if no open bit is set, the
 // remaining holds belong to handles that were closed, and holders names them. The object stays
 // for those holds, too.
-func (c *core) decide(h *header, holders func() []string) error {
-	ours := makeObject(objectDeleting, c.self)
+func (a *Arena) decide(h *header, holders func() []string) error {
+	ours := makeObject(objectDeleting, a.self)
 	var why string
 	crashpoint.Hit("arena.delete.before_mark")
 	for try := range claimTries * timeout {
 		s := h.load()
 		switch {
 		case !s.legal():
-			return c.corrupt(h.Offset, "phase")
+			return a.corrupt(h.Offset, "phase")
 		case !s.there():
-			return c.failObject("arena.delete", h.Object.String(), fs.ErrNotExist, "somebody else has deleted it")
-		case s.phase() == objectDeleting && try < timeout && c.current(s.participant()):
+			return a.failObject("arena.delete", h.Object.String(), fs.ErrNotExist, "somebody else has deleted it")
+		case s.phase() == objectDeleting && try < timeout && a.current(s.participant()):
 			runtime.Gosched()
 			continue
 		case !h.swap(s, ours):
 			continue
 		}
 		crashpoint.Hit("arena.delete.marked")
-		who := c.openers(h)
+		who := a.openers(h)
 		crashpoint.Hit("arena.delete.before_decide")
 		if len(who) == 0 {
 			if holds := holders(); len(holds) > 0 {
 				h.swap(ours, makeObject(objectCommitted, 0))
-				return c.busy(h, strings.Join(holds, ", "))
+				return a.core.busy(h, strings.Join(holds, ", "))
 			}
 			// lin: the object is gone from here on.
 			// sync(arena.open): acquire
-			if h.swap(ours, makeObject(objectAborted, c.self)) {
+			if h.swap(ours, makeObject(objectAborted, a.self)) {
 				return nil
 			}
 			continue
 		}
-		why = fmt.Sprintf("participants %v have it open", who)
+		why = a.openIn(who)
 		h.swap(ours, makeObject(objectCommitted, 0))
 		if try >= timeout {
 			break
 		}
 		runtime.Gosched()
 	}
-	return c.busy(h, why)
+	return a.core.busy(h, why)
 }
 
 func (c *core) busy(h *header, why string) error {
@@ -185,7 +185,7 @@ func (a *Arena) holders(o Object) (who []string) {
 			continue
 		}
 		if a.current(h.Owner) {
-			who = append(who, fmt.Sprintf("participant %v holds it (%s)", h.Owner, h.Mode))
+			who = append(who, fmt.Sprintf("%s holds it (%s)", a.called([]ParticipantID{h.Owner}), h.Mode))
 		}
 	}
 	return who

@@ -2,7 +2,6 @@ package arenakernel
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"runtime"
 	"strconv"
@@ -108,26 +107,6 @@ func (c *core) openNamed(name string, hash uint64) (header, bool, error) {
 	defer c.handles.Unlock()
 	c.lowerReachIfDue()
 	return c.seek(name, hash, 0)
-}
-
-// compatible compares the object that was found with the one that was asked for.
-func (c *core) compatible(h *header, spec ObjectSpec) error {
-	var what string
-	switch {
-	case h.Kind != spec.Kind:
-		what = fmt.Sprintf("it is a %v, asked for a %v", h.Kind, spec.Kind)
-	case h.Version != spec.Version:
-		what = fmt.Sprintf("it has version %d of the layout of a %v, asked for %d", h.Version, h.Kind, spec.Version)
-	case h.Layout == spec.Layout && h.Size != spec.Size && !spec.AnySize:
-		what = fmt.Sprintf("it has %d bytes, asked for %d", h.Size, spec.Size)
-	default:
-		if what = c.differs(h, spec.Layout, spec.Type); what == "" {
-			return nil
-		}
-		what = fmt.Sprintf("%s; it has %d bytes, asked for %d: a program with another type has made it; if that one is newer, start it; "+
-			"otherwise Upgrade in OnFirst, which runs when nobody else is in, keeps its contents, and Replace drops them", what, h.Size, spec.Size)
-	}
-	return c.failObject("arena.open_object", h.Object.String(), shmsync.ErrIncompatible, what)
 }
 
 // build claims a block and makes a whole object of it, which no peer can find yet. From then on

@@ -53,10 +53,10 @@ func TestOpenObjectComparesBothSides(t *testing.T) {
 	_, _, err := a.OpenObject(spec("x"))
 	require.NoError(t, err)
 	for want, change := range map[string]func(*ObjectSpec){
-		"it is a HTST, asked for a BLOK":                                func(s *ObjectSpec) { s.Kind = KindBlock },
-		"version 3 of the layout of a HTST, asked for 4":                func(s *ObjectSpec) { s.Version = 4 },
-		"it has 200 bytes, asked for 201":                               func(s *ObjectSpec) { s.Size = 201 },
-		"fingerprint 0x0, asked for 0x9; it has 200 bytes, asked for 1": func(s *ObjectSpec) { s.Layout, s.Size = 9, 1 },
+		"it is an object of kind HTST, asked for a Block":                func(s *ObjectSpec) { s.Kind = KindBlock },
+		"version 3 of the layout of an object of kind HTST, asked for 4": func(s *ObjectSpec) { s.Version = 4 },
+		"it has 200 bytes, asked for 201":                                func(s *ObjectSpec) { s.Size = 201 },
+		"fingerprint 0x0, asked for 0x9; it has 200 bytes, asked for 1":  func(s *ObjectSpec) { s.Layout, s.Size = 9, 1 },
 	} {
 		s := spec("x")
 		change(&s)

@@ -295,7 +295,7 @@ func (a *Arena) checkUnused(h *header) error {
 	}
 	a.handles.Unlock()
 	if len(who) > 0 {
-		return a.core.busy(h, fmt.Sprintf("participants %v have it open", who))
+		return a.core.busy(h, a.openIn(who))
 	}
 	if holds := append(a.undoneFor(h), a.holders(h.Object)...); len(holds) > 0 {
 		return a.core.busy(h, strings.Join(holds, ", "))
@@ -309,16 +309,16 @@ func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offse
 		return a.failObject("arena.upgrade", s.Name, err, what)
 	}
 	if !s.isSuccessor() {
-		return spec, 0, 0, bad(shmsync.ErrCorrupt, fmt.Sprintf("it is a %v of %d bytes, which is no successor of an object", s.Kind, s.Size))
+		return spec, 0, 0, bad(shmsync.ErrCorrupt, fmt.Sprintf("it is %s of %d bytes, which is no successor of an object", KindPhrase(s.Kind), s.Size))
 	}
 	n := a.readSuccessor(s)
 	kind, version := n.kind, n.version
 	if !kind.hasLetters() || version == 0 || version > 1<<16-1 {
-		return spec, 0, 0, bad(shmsync.ErrCorrupt, fmt.Sprintf("it says that it becomes a %v of version %d", kind, version))
+		return spec, 0, 0, bad(shmsync.ErrCorrupt, fmt.Sprintf("it says that it becomes %s of version %d", KindPhrase(kind), version))
 	}
 	if _, known := kindOps(kind, uint16(version)); !known {
 		return spec, 0, 0, bad(shmsync.ErrIncompatible, fmt.Sprintf(
-			"it becomes a %v, a kind that this program does not know: import the package that defines it, such as prims", kind))
+			"it becomes %s, a kind that this program does not know: import the package that defines it, such as prims", KindPhrase(kind)))
 	}
 	return ObjectSpec{
 		Kind: kind, Version: uint16(version), Name: name, Size: uint64(len(n.body)), Layout: s.Layout, Type: a.typeText(s),
@@ -404,7 +404,7 @@ func UpgradeValue[T any](a *Arena, name string, migrate func(old Stored, v *T) e
 	spec := valueSpec[T](name)
 	return a.UpgradeObject(spec, func(old Object) (func([]byte), error) {
 		if old.Kind != KindValue {
-			return nil, a.failObject("arena.upgrade", name, shmsync.ErrIncompatible, fmt.Sprintf("it is a %v, not a Value", old.Kind))
+			return nil, a.failObject("arena.upgrade", name, shmsync.ErrIncompatible, fmt.Sprintf("it is %s, not a Value", KindPhrase(old.Kind)))
 		}
 		v := new(T)
 		if err := migrate(StoredAt(a, old, old.Body), v); err != nil {

@@ -72,7 +72,7 @@ func TestExchangedFieldsAreNoticed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Value[struct{ Misses, Hits uint64 }](a, "stats")
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
-	require.ErrorContains(t, err, "field Misses is uint64 at 8 in the arena, and uint64 at 0 in this program, and 1 more field differs")
+	require.ErrorContains(t, err, "field Misses is uint64 at 8 in the arena, and uint64 at 0 in this program, and 1 more field has moved")
 	_, err = Value[struct{ Found, Missing uint64 }](a, "stats")
 	require.NoError(t, err)
 }

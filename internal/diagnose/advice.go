@@ -18,18 +18,24 @@ func (s *Snapshot) killCommand(signal, name string) string {
 	return fmt.Sprintf("kill %s%d", signal, s.Participants[i].HostPID)
 }
 
+// end sets the commands that end the process of a participant. A process may handle SIGTERM and stay: the command for
+// that case sends SIGKILL.
+func (f *Finding) end(s *Snapshot, name string) {
+	f.Command, f.Force = s.killCommand("", name), s.killCommand("-9 ", name)
+}
+
 // continueAdvice says how a stopped participant continues. A debugger keeps what it has stopped,
 // whatever signals come, until it ends.
-func (s *Snapshot) continueAdvice(name string) (advice, command string) {
+func (f *Finding) continueAdvice(s *Snapshot, name string) {
 	i, ok := s.who[name]
 	if !ok || s.Participants[i].Life != LifeTraced {
-		return "let it go on", s.killCommand("-CONT ", name)
+		f.Advice, f.Command = "let it go on", s.killCommand("-CONT ", name)
+		return
 	}
-	advice = "let its debugger continue it, or end the debugger"
+	f.Advice, f.Command = "let its debugger continue it, or end the debugger", ""
 	if pid := tracerOf(s.Participants[i].HostPID); pid != 0 && s.opts.Dump == nil {
-		command = fmt.Sprintf("kill %d", pid)
+		f.Command, f.Force = fmt.Sprintf("kill %d", pid), fmt.Sprintf("kill -9 %d", pid)
 	}
-	return advice, command
 }
 
 // tracerOf is the pid of the debugger of a process, or 0.

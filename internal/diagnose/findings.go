@@ -75,8 +75,8 @@ func (s *Snapshot) deadlockFinding(c []Edge) Finding {
 		f.proof = append(f.proof, s.prove(e))
 	}
 	f.Text = fmt.Sprintf("%d processes wait for each other: %s", len(c), strings.Join(steps, "; "))
-	f.Advice = "end one of them, with kill -9 if it stays; a death passes its holds on by the policies of the locks"
-	f.Command = s.killCommand("", c[len(c)-1].From)
+	f.Advice = "end one of them; a death passes its holds on by the policies of the locks"
+	f.end(s, c[len(c)-1].From)
 	return f
 }
 
@@ -149,7 +149,7 @@ func (s *Snapshot) holderFinding(o *Object, h *Hold, waiters string) (f Finding,
 		f.Kind = StoppedHolder
 		f.Trouble = waiters != ""
 		f.Text = fmt.Sprintf("%s %s and is %s%s", s.Title(h.Owner), what, s.Participants[i].Process, waiters)
-		f.Advice, f.Command = s.continueAdvice(h.Owner)
+		f.continueAdvice(s, h.Owner)
 		return f, true
 	}
 	return f, false

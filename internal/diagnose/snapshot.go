@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -231,13 +232,4 @@ func (s *Snapshot) ageOf(since int64) *int64 {
 }
 
 // typeOf names a kind by the type of the library.
-func typeOf(k arenakernel.Kind) string {
-	if t, ok := map[string]string{
-		"MUTX": "Mutex", "RWMX": "RWMutex", "FAIR": "FairMutex", "COHM": "CohortMutex", "SPIN": "SpinLock", "RWSP": "RWSpinLock", "MULT": "MultiLock",
-		"COND": "Cond", "SEMA": "Semaphore", "SEQR": "Sequencer", "EVNT": "Event", "FUTX": "Futex", "FUTR": "Future", "WGRP": "WaitGroup",
-		"LTCH": "Latch", "BARR": "Barrier", "ONCE": "Once", "QUEU": "Queue", "SIGW": "SignalWaker", "WAIT": "Waitable", "SYNC": "Synchronized", "VALU": "Value", "BLOK": "Block",
-	}[k.String()]; ok {
-		return t
-	}
-	return "unknown"
-}
+func typeOf(k arenakernel.Kind) string { return cmp.Or(arenakernel.KindName(k), "unknown") }

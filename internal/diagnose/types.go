@@ -171,6 +171,7 @@ type Finding struct {
 	Text         string   `json:"text"`
 	Advice       string   `json:"advice,omitempty"`
 	Command      string   `json:"command,omitempty"` // carries out the advice when it is pasted into a shell
+	Force        string   `json:"force,omitempty"`   // the command for a process that Command asks to end, and that does not
 	Objects      []string `json:"objects,omitempty"`
 	Participants []string `json:"participants,omitempty"`
 

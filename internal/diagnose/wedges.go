@@ -106,8 +106,8 @@ func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 	if h.Owner == w.Owner {
 		f.Kind = SelfWait
 		f.Text = fmt.Sprintf("%s, and a goroutine of the same process waits for it%s; a goroutine that locks it twice waits for itself", hold, waiters)
-		f.Advice = "if it is stuck, end it, with kill -9 if it stays; a death passes the hold on by the policy of the lock"
-		f.Command = s.killCommand("", h.Owner)
+		f.Advice = "if it is stuck, end it; a death passes the hold on by the policy of the lock"
+		f.end(s, h.Owner)
 		return f
 	}
 	var behind *Wait
@@ -134,8 +134,8 @@ func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 		f.Kind = LeakedHold
 		f.Text = fmt.Sprintf("%s, sleeps, and waits for nothing in this arena%s; it may have forgotten to unlock", hold, waiters)
 	}
-	f.Advice = "if it is stuck, end it, with kill -9 if it stays; a death passes the hold on by the policy of the lock"
-	f.Command = s.killCommand("", h.Owner)
+	f.Advice = "if it is stuck, end it; a death passes the hold on by the policy of the lock"
+	f.end(s, h.Owner)
 	return f
 }
 
@@ -160,8 +160,8 @@ func (s *Snapshot) exhausted(o *Object) Finding {
 	f.Advice = "look at what its holders do"
 	f.Command = s.Command("show", o)
 	if most != "" {
-		f.Advice = "if the one that has most is stuck, end it, with kill -9 if it stays; a death gives its permits back"
-		f.Command = s.killCommand("", most)
+		f.Advice = "if the one that has most is stuck, end it; a death gives its permits back"
+		f.end(s, most)
 	}
 	return f
 }
@@ -196,7 +196,7 @@ func (s *Snapshot) fullQueue(o *Object) Finding {
 	}
 	if len(f.Participants) > 0 {
 		f.Text = fmt.Sprintf("%s %s is full (%s), and %s is stopped%s", o.Type, o.Name, o.State, s.Title(f.Participants[0]), s.waiters(o))
-		f.Advice, f.Command = s.continueAdvice(f.Participants[0])
+		f.continueAdvice(s, f.Participants[0])
 	}
 	return f
 }

@@ -1,6 +1,9 @@
 package typetext
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // leaf is a part of a type that has a name of its own: a number, or an array.
 type leaf struct {
@@ -85,21 +88,52 @@ func Changes(old, now *Type) (all []Change) {
 	return all
 }
 
+// namedMost is how many fields a difference names.
+const namedMost = 3
+
 // Difference says in one phrase what differs between the type of an object in an arena and that of
-// this program: the first field, and how many more there are. It is "" if no field differs.
+// this program. It names the first fields that only one of them has, or that have another kind, and
+// counts the others. Fields that have moved often follow from those, so it only counts them, unless
+// nothing else differs. It is "" if no field differs.
 func Difference(arena, program *Type) string {
-	all := Changes(arena, program)
-	if len(all) == 0 {
+	var named []string
+	others, moved, first := 0, 0, ""
+	for _, c := range Changes(arena, program) {
+		switch {
+		case c.moved():
+			if moved++; moved == 1 {
+				first = c.phrase()
+			}
+		case len(named) < namedMost:
+			named = append(named, c.phrase())
+		default:
+			others++
+		}
+	}
+	if len(named) == 0 && moved > 0 {
+		named = []string{first}
+		moved--
+	}
+	text := strings.Join(named, ", and ")
+	text += count(others, "more field differs", "more fields differ")
+	return text + count(moved, "more field has moved", "more fields have moved")
+}
+
+func count(n int, one, many string) string {
+	switch n {
+	case 0:
 		return ""
+	case 1:
+		return ", and 1 " + one
 	}
-	text := all[0].phrase()
-	switch n := len(all) - 1; {
-	case n == 1:
-		text += ", and 1 more field differs"
-	case n > 1:
-		text += fmt.Sprintf(", and %d more fields differ", n)
-	}
-	return text
+	return fmt.Sprintf(", and %d %s", n, many)
+}
+
+// moved reports whether only the place of the field differs.
+func (c Change) moved() bool {
+	was, _, _ := strings.Cut(c.Old, " at ")
+	is, _, _ := strings.Cut(c.New, " at ")
+	return was == is
 }
 
 func (c Change) phrase() string {

@@ -84,7 +84,12 @@ func TestDifferencesNameTheField(t *testing.T) {
 		{"u8 ", "u8 ", ""},
 		{"u8 ", "i8 ", "the type is uint64 at 0 in the arena, and int64 at 0 in this program"},
 		{"{8 A@0 u8 } ", "{8 B@0 u8 } ", ""},
-		{"{16 A@0 u8 B@8 u8 } ", "{16 B@0 u8 A@8 u8 } ", "field B is uint64 at 8 in the arena, and uint64 at 0 in this program, and 1 more field differs"},
+		{"{16 A@0 u8 B@8 u8 } ", "{16 B@0 u8 A@8 u8 } ", "field B is uint64 at 8 in the arena, and uint64 at 0 in this program, and 1 more field has moved"},
+		{"{24 A@0 u8 B@8 u8 C@16 u4 } ", "{40 Name@0 [8] u1 A@8 u8 B@16 u8 C@24 u8 } ", "field Name, [8]uint8 at 0, is in this program only, " +
+			"and field C is uint32 at 16 in the arena, and uint64 at 24 in this program, and 2 more fields have moved"},
+		{"{8 A@0 u8 } ", "{40 B@0 u1 C@8 u8 D@16 u8 E@24 u8 A@32 u8 } ", "field B, uint8 at 0, is in this program only, and field C, uint64 at 8, is in this program only, " +
+			"and field D, uint64 at 16, is in this program only, and 1 more field differs, and 1 more field has moved"},
+		{"{16 A@0 u8 B@8 u8 } ", "{24 _@0 u8 A@8 u8 B@16 u8 } ", "field A is uint64 at 0 in the arena, and uint64 at 8 in this program, and 1 more field has moved"},
 		{"{8 A@0 u8 } ", "{8 A@0 {8 @0 u8 } } ", "field A is uint64 at 0 in the arena, and atomic uint64 at 0 in this program"},
 		{"{8 A@0 {8 @0 u8 } } ", "{8 A@0 {8 @0 u8 } } ", ""},
 		{"{8 Hits@0 u8 } ", "{16 Hits@0 u8 Misses@8 u8 } ", "field Misses, uint64 at 8, is in this program only"},

@@ -136,7 +136,7 @@ static void difference(char *texts)
     if (other == NULL)
         abort();
     *other++ = 0;
-    if (shmi_type_difference(texts, other, out, sizeof out) == 0)
+    if (shmi_type_difference(texts, other, 3, out, sizeof out) == 0)
         out[0] = 0;
     printf("%016" PRIx64 " %s\n", shmsync_layout(texts), out);
     fflush(stdout);
