@@ -2375,7 +2375,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_RWMUTEX UINT32_C(0x584d5752) /* RWMX */
 #define SHMI_VERSION_RWMUTEX 2
 #define SHMI_KIND_SEMAPHORE UINT32_C(0x414d4553) /* SEMA */
-#define SHMI_VERSION_SEMAPHORE 3
+#define SHMI_VERSION_SEMAPHORE 4
 #define SHMI_KIND_WAITABLE UINT32_C(0x54494157) /* WAIT */
 #define SHMI_VERSION_WAITABLE 3
 #define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
@@ -2550,56 +2550,65 @@ SHMI_ASSERT(sizeof(shmi_monitor_words) == 384, "monitor_words");
 
 /* Semaphore */
 typedef struct shmi_semaphore_words {
-    uint32_t owner;
-    uint32_t lastCPU;
-    uint64_t size;
+    uint64_t commit;
     uint64_t free;
-    uint64_t opened;
-    uint64_t redone;
+    uint64_t freeHigh;
+    uint64_t first;
     uint64_t last;
+    uint64_t opened;
+    uint64_t size;
+    uint64_t releaser;
+    uint32_t lastCPU;
     uint32_t spin;
     uint32_t pays;
-    uint8_t pad0_[8];
-    uint32_t mutex[16];
+    uint32_t wake;
+    uint64_t poller;
+    uint8_t pad0_[40];
 } shmi_semaphore_words;
-SHMI_ASSERT(offsetof(shmi_semaphore_words, owner) == 0, "semaphore_words.owner");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, lastCPU) == 4, "semaphore_words.lastCPU");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, size) == 8, "semaphore_words.size");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, free) == 16, "semaphore_words.free");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, opened) == 24, "semaphore_words.opened");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, redone) == 32, "semaphore_words.redone");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, last) == 40, "semaphore_words.last");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, spin) == 48, "semaphore_words.spin");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, pays) == 52, "semaphore_words.pays");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, mutex) == 64, "semaphore_words.mutex");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, commit) == 0, "semaphore_words.commit");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, free) == 8, "semaphore_words.free");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, freeHigh) == 16, "semaphore_words.freeHigh");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, first) == 24, "semaphore_words.first");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, last) == 32, "semaphore_words.last");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, opened) == 40, "semaphore_words.opened");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, size) == 48, "semaphore_words.size");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, releaser) == 56, "semaphore_words.releaser");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, lastCPU) == 64, "semaphore_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, spin) == 68, "semaphore_words.spin");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, pays) == 72, "semaphore_words.pays");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, wake) == 76, "semaphore_words.wake");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, poller) == 80, "semaphore_words.poller");
 SHMI_ASSERT(sizeof(shmi_semaphore_words) == 128, "semaphore_words");
 
 /* Share of a semaphore */
 typedef struct shmi_semaphore_share {
     uint64_t name;
     uint64_t permits;
+    uint64_t permitsHigh;
     uint64_t fast;
-    uint8_t pad0_[40];
+    uint64_t accepted;
+    uint8_t pad0_[24];
 } shmi_semaphore_share;
 SHMI_ASSERT(offsetof(shmi_semaphore_share, name) == 0, "semaphore_share.name");
 SHMI_ASSERT(offsetof(shmi_semaphore_share, permits) == 8, "semaphore_share.permits");
-SHMI_ASSERT(offsetof(shmi_semaphore_share, fast) == 16, "semaphore_share.fast");
+SHMI_ASSERT(offsetof(shmi_semaphore_share, permitsHigh) == 16, "semaphore_share.permitsHigh");
+SHMI_ASSERT(offsetof(shmi_semaphore_share, fast) == 24, "semaphore_share.fast");
+SHMI_ASSERT(offsetof(shmi_semaphore_share, accepted) == 32, "semaphore_share.accepted");
 SHMI_ASSERT(sizeof(shmi_semaphore_share) == 64, "semaphore_share");
 
 /* Slot record of a Semaphore */
 typedef struct shmi_semaphore_record {
-    uint8_t pad0_[64];
+    uint8_t pad0_[32];
+    uint64_t head;
+    uint64_t kinds;
+    uint8_t pad1_[16];
     shmi_semaphore_share share;
-    shmi_redo_entry redo[6];
-    uint64_t arrivals;
-    uint64_t accounted;
-    shmi_list_words queue;
+    uint64_t entries[16];
 } shmi_semaphore_record;
+SHMI_ASSERT(offsetof(shmi_semaphore_record, head) == 32, "semaphore_record.head");
+SHMI_ASSERT(offsetof(shmi_semaphore_record, kinds) == 40, "semaphore_record.kinds");
 SHMI_ASSERT(offsetof(shmi_semaphore_record, share) == 64, "semaphore_record.share");
-SHMI_ASSERT(offsetof(shmi_semaphore_record, redo) == 128, "semaphore_record.redo");
-SHMI_ASSERT(offsetof(shmi_semaphore_record, arrivals) == 224, "semaphore_record.arrivals");
-SHMI_ASSERT(offsetof(shmi_semaphore_record, accounted) == 232, "semaphore_record.accounted");
-SHMI_ASSERT(offsetof(shmi_semaphore_record, queue) == 240, "semaphore_record.queue");
+SHMI_ASSERT(offsetof(shmi_semaphore_record, entries) == 128, "semaphore_record.entries");
 SHMI_ASSERT(sizeof(shmi_semaphore_record) == 256, "semaphore_record");
 
 /* Cell of a Sequencer */
@@ -3293,11 +3302,14 @@ typedef struct shmi_reap_progress {
     int64_t seen;    /* when that was seen first */
 } shmi_reap_progress;
 
+enum { SHMI_recordLocks = 16 };
+
 typedef struct shmi_wait_node {
     struct shmi_wait_node *next;
     shmi_node *node;
     shmi_off off;
     int64_t since; /* of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
+    uint32_t tag;  /* for recorded queues: no word of the node had a later tag while this process had it */
 } shmi_wait_node;
 
 /* What the helper thread has to try again. */
@@ -3406,6 +3418,7 @@ struct shmsync_arena {
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
+    pthread_mutex_t record_locks[SHMI_recordLocks]; /* by object: held, with signals blocked, by the thread that writes this process's record of a recorded queue */
     pthread_mutex_t chores_lock;
     shmi_chore *chores; /* guarded by: chores_lock */
 
@@ -3439,8 +3452,13 @@ typedef struct shmi_kind_ops {
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
     /* Whether the object has an undo log with a transaction of dead, which will be undone. */
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
+    /* Completes the last change of the object, if its changes are records; 0 if that was not possible. */
+    int (*settle)(shmsync_arena *a, const shmi_object *o);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o); /* NULL: not known */
+/* Completes the last change of an object, if there is an object at off whose changes are records. 0: it cannot. The
+ * object is guarded. */
+SHMI_FN int shmi_settle(shmsync_arena *a, shmi_off off);
 
 /* ---- From an offset to an address ---- */
 
@@ -3563,7 +3581,9 @@ SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->c
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
 /* What is defined later and called before. */
+#ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
+#endif
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at);
 SHMI_FN void shmi_ring_crowd(shmsync_arena *a);
 SHMI_FN void shmi_free_crowd(shmsync_arena *a);
@@ -4621,12 +4641,35 @@ SHMI_FN uint32_t shmi_node_freed(uint32_t w) { return shmi_node_with(w + 16, SHM
 /* The word after a wait whose owner keeps the node for another. */
 SHMI_FN uint32_t shmi_node_kept(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeIdle); }
 SHMI_FN int shmi_node_over(uint32_t w) { return shmi_node_state(w) == SHMI_NodeResolved || shmi_node_state(w) == SHMI_NodeSpent; }
+SHMI_FN int shmi_node_queued(uint32_t word)
+{
+    uint32_t s = shmi_node_state(word);
+    return s == SHMI_NodeQueued || s == SHMI_NodeAsleep || s == SHMI_NodeParked;
+}
 SHMI_FN uint32_t shmi_node_load(const shmi_node *n) { return shmi_ld32(&n->word); }
 SHMI_FN int shmi_node_swap(shmi_node *n, uint32_t old, uint32_t to) { return shmi_cas32(&n->word, old, to); }
 SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
 {
     uint32_t w = shmi_node_load(n);
     return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
+}
+/* A node may be on a recorded queue, whose words change by records: see internal/arenakernel/node_record.go and
+ * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, says what has
+ * become of the wait: 0, one of these, or the next node. */
+#define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
+enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_FIRST = 64 /* the least that may name a node */ };
+/* Whether a node whose word next has this value is on its queue. */
+SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
+/* Whether the node is on a queue of its object, and must not be reused or freed. */
+SHMI_FN int shmi_node_on_queue(const shmi_node *n)
+{
+    uint64_t stamp = shmi_ld64(&n->stamp);
+    return stamp != 0 && ((stamp & SHMI_RECORDED_STAMP) == 0 || shmi_recorded_queued(shmi_ld64(&n->next) >> 32));
+}
+/* Whether a record that is committed and not complete may put the node on a recorded queue. */
+SHMI_FN int shmi_node_may_join(const shmi_node *n)
+{
+    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) >> 32 == 0;
 }
 SHMI_FN shmi_participant_id shmi_node_owner(const shmi_node *n) { return shmi_ld32(&n->owner); }
 
@@ -4671,6 +4714,7 @@ SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off)
     shmi_st32(&n->owner, 0);
     shmi_st64(&n->object, 0);
     shmi_st64(&n->list, 0);
+    shmi_st64(&n->stamp, 0);
     for (w = shmi_node_load(n); shmi_node_state(w) != SHMI_NodeFree && !shmi_node_swap(n, w, shmi_node_freed(w)); w = shmi_node_load(n)) {
     }
 }
@@ -4693,16 +4737,22 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 }
 
 /* Frees a node that is on no list and whose owner has no more use for it. Several participants may try: the one
- * that makes itself the owner by CAS frees the node. */
+ * that makes itself the owner by CAS frees the node. The owner may be a reaper that has died while it freed the node,
+ * and the node may be freed and claimed again while this thread is stopped. So the node is freed only in the same use,
+ * and only if it is in use. */
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
     shmi_block b;
-    if (shmi_locate(a, off, &b))
-        shmi_touch(a, b.chunk); /* so that the reaper of this participant looks for the node */
-    if (n != NULL && shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
+    uint32_t w;
+    if (n == NULL || owner == 0 || !shmi_locate(a, off, &b))
+        return; /* owner 0: another participant is about to free it, or it is free */
+    w = shmi_node_load(n);
+    shmi_touch(a, b.chunk); /* so that the reaper of this participant looks for the node */
+    if (shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
         SHMSYNC_CRASHPOINT("arena.node.inherited");
-        shmi_free_node(a, off);
+        if (shmi_ld32(b.word) == shmi_make_block(SHMI_blockNode, 0) && ((shmi_node_load(n) ^ w) & ~15u) == 0)
+            shmi_free_node(a, off);
     }
 }
 /* As shmi_reap_node, for a node that other processes may free at the same time. It frees the node only if it is in
@@ -4712,7 +4762,18 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
     shmi_node *n = shmi_node_at(a, off);
     shmi_act act;
     shmi_begin_act(a, &act, owner);
-    if (n != NULL && ((shmi_node_load(n) ^ w) & ~15u) == 0 && shmi_ld64(&n->stamp) == 0 && shmi_act_holds(a, &act, owner, 0))
+    if (n != NULL && ((shmi_node_load(n) ^ w) & ~15u) == 0 && !shmi_node_on_queue(n) && shmi_act_holds(a, &act, owner, 0))
+        shmi_reap_node(a, off, owner);
+    shmi_end_act(a, &act);
+}
+/* Frees a node of a dead participant that is off its recorded queue. next is what the word next of the node became then.
+ * If several participants try, only one frees it. */
+SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
+{
+    shmi_node *n = shmi_node_at(a, off);
+    shmi_act act;
+    shmi_begin_act(a, &act, owner);
+    if (n != NULL && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) == next && shmi_act_holds(a, &act, owner, 0))
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
@@ -5009,6 +5070,31 @@ SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
 }
 
+/* Whether a record has granted the wait of the node and has not resolved it. */
+SHMI_FN int shmi_node_granting(const shmi_node *n)
+{
+    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) >> 32 == SHMI_RECORDED_GRANTED && shmi_node_queued(shmi_node_load(n));
+}
+/* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process that
+ * does not know the kind of the object, or finds it corrupt, cannot tell, and leaves the node to one that can. The
+ * owner of the node is not current, so it makes no change any more. It may leave the object guarded. */
+SHMI_FN int shmi_settled(shmsync_arena *a, shmi_node *n)
+{
+    if (shmi_node_may_join(n) || shmi_node_granting(n)) {
+        shmi_off object = shmi_ld64(&n->object);
+        int done;
+        shmi_guard(a, object);
+        if (shmi_ld64(&n->object) != object)
+            return 0;
+        shmi_begin_tell(a); /* if this process dies before it has woken the owners of waits that it resolves, all are woken */
+        done = shmi_settle(a, object);
+        shmi_end_tell(a);
+        if (!done)
+            return 0;
+    }
+    return !shmi_node_on_queue(n);
+}
+
 SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_dead_nodes *d = (shmi_dead_nodes *)arg;
@@ -5026,8 +5112,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
                 s->word = w;
                 s->on = 0;
             }
-        } else if (owner != 0 && list == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner) &&
-                   !shmi_untold(a, d, n)) {
+        } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
+                   shmi_settled(a, n) && !shmi_untold(a, d, n)) {
             /* The participant that took the node off its queue, because the node's owner was reaped, died before it
              * could give the node back, or is about to give it back. */
             shmi_reap_node_in(a, off, owner, w);
@@ -5042,8 +5128,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
         return;
     there = object != 0 && shmi_is_object(a, object);
     list = shmi_ld64(&n->list);
-    if (list == 0 && there && shmi_ld64(&n->stamp) != 0)
-        return; /* on a queue: the object's kind takes it off and gives it back */
+    if (list == 0 && there && !shmi_settled(a, n))
+        return; /* on a queue, or it may come there: the object's kind takes it off and gives it back */
     if (list == 0 && shmi_untold(a, d, n))
         return; /* its stack would be that of the slot's next participant */
     if (list == 0) {
@@ -5758,6 +5844,16 @@ SHMI_FN int shmi_header_at(shmsync_arena *a, shmi_off off, shmi_header *h)
         now.size == b.size && now.word == b.word)
         return shmi_read_header(a, &b, h);
     return shmi_no_object(a, off);
+}
+
+SHMI_FN int shmi_settle(shmsync_arena *a, shmi_off off)
+{
+    const shmi_kind_ops *ops;
+    shmi_header h;
+    if (off == 0 || shmi_header_at(a, off, &h) != 0 || !shmi_object_there(shmi_ld32(h.state)))
+        return 1; /* it is gone, and its queue of waits, too */
+    ops = shmi_kind_of(&h.o);
+    return ops != NULL && (ops->settle == NULL || ops->settle(a, &h.o));
 }
 
 SHMI_FN uint32_t *shmi_open_bit(shmsync_arena *a, const shmi_header *h, uint32_t slot, uint32_t *mask)
@@ -11133,6 +11229,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
     shmi_chore *l, *more;
+    int i;
     shmi_destroy_refs(a);
     shmi_free_crowd(a);
     for (l = a->chores; l != NULL; l = more) {
@@ -11162,6 +11259,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->wait_nodes_lock);
     pthread_mutex_destroy(&a->death_lock);
     pthread_mutex_destroy(&a->counter_lock);
+    for (i = 0; i < SHMI_recordLocks; i++)
+        pthread_mutex_destroy(&a->record_locks[i]);
     pthread_mutex_destroy(&a->chores_lock);
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
@@ -11315,6 +11414,7 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
 SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
+    int i;
     if (a == NULL || (a->path = strdup(path)) == NULL) {
         free(a);
         return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
@@ -11339,6 +11439,8 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->wait_nodes_lock, NULL);
     pthread_mutex_init(&a->death_lock, NULL);
     pthread_mutex_init(&a->counter_lock, NULL);
+    for (i = 0; i < SHMI_recordLocks; i++)
+        pthread_mutex_init(&a->record_locks[i], NULL);
     pthread_mutex_init(&a->chores_lock, NULL);
     a->next = shmi_attached;
     shmi_attached = a;
@@ -12560,6 +12662,17 @@ SHMI_FN uint32_t shmi_spin_field(int64_t ns)
 
 /* ---- Wait nodes: where one thread waits for something of its own, in a queue of nodes ---- */
 
+/* The tag that the words of a node begin with when this process gets it: a process that was stopped while an earlier
+ * owner had the node must not find the tag that it knows. */
+SHMI_FN uint32_t shmi_first_tag(void)
+{
+    static uint64_t turns; /* atomic */
+    uint32_t tag = 0; /* a sanitizer does not see that the kernel writes it */
+    if (syscall(SYS_getrandom, &tag, sizeof tag, 0) == (long)sizeof tag)
+        return tag;
+    return (uint32_t)((((uint64_t)shmi_now() + shmi_add64(&turns, 1)) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+}
+
 /* Gives a wait node for one wait, with its node idle. */
 SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
@@ -12579,6 +12692,7 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
             free(s);
             return err;
         }
+        s->tag = shmi_first_tag();
     }
     s->since = 0;
     *out = s;
@@ -12652,6 +12766,17 @@ SHMI_FN int shmi_wait_node_abandon(shmsync_arena *a, shmi_wait_node *s)
     SHMSYNC_CRASHPOINT("park.waitnode.given_up");
     free(s);
     return 1;
+}
+
+/* Drops a wait node that a queue may name, because a peer has overwritten the queue. No wait uses it again before this
+ * process has left the arena. */
+SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
+{
+    uint32_t w;
+    do /* it ends: only a granter changes the word, once, or a peer that overwrites it */
+        w = shmi_node_load(s->node);
+    while (shmi_node_state(w) != SHMI_NodeResolved && !shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)));
+    free(s);
 }
 
 /* Gives the wait node back after its wait was resolved. */
@@ -14634,13 +14759,6 @@ struct shmi_wakes {
     struct shmi_woken few[SHMI_wakesFew], *more; /* more is a copy of few and what came after it, once there was no room */
 };
 
-/* A change of several words of a monitor's state that is made as one. */
-struct shmi_change {
-    uint32_t n;
-    uint64_t *w[SHMI_redoMost];
-    uint64_t v[SHMI_redoMost];
-};
-
 /*
  * What an object tells its monitor. All but holders are called with the queue lock held; see
  * the rules of prims/monitor.go.
@@ -14662,24 +14780,13 @@ struct shmi_rules {
     void (*look)(struct shmi_monitor *m);
 };
 
-/* The words of a monitor, which need not be together. */
-struct shmi_mon_places {
-    shmi_mutex_words *queueLock;
-    uint64_t *arrivals, *redone, *accounted;
-    shmi_redo_entry *redo;
-    uint32_t *lastCPU, *spin, *pays;
-};
-
 struct shmi_monitor {
     shmsync_arena *a;
     shmi_object o;
-    struct shmi_mon_places w;
-    uint64_t at; /* of the queue lock */
+    shmi_monitor_words *w;
     const struct shmi_rules *rules;
     shmi_mutex queueLock;
     int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object are */
-    /* The word at an offset outside of the body, or NULL if the redo log may not name it. NULL: it may name words of the body only. */
-    uint64_t *(*logged)(struct shmi_monitor *m, shmi_off off);
     uint32_t without; /* this participant while it leaves, or 0 */
     uint32_t broken;  /* a link was wrong: the queues are rebuilt before the queue lock is left */
     uint32_t deaths;  /* how many reaps the last reap knew of */
@@ -14716,11 +14823,6 @@ SHMI_FN uint32_t shmi_class_of(struct shmi_wait w) { return shmi_outcome_class(s
 SHMI_FN uint64_t shmi_stamp_of(struct shmi_wait w) { return shmi_get(&w.n->stamp); }
 SHMI_FN uint32_t shmi_owner_of(struct shmi_wait w) { return shmi_get32(&w.n->owner); }
 
-SHMI_FN int shmi_node_queued(uint32_t word)
-{
-    uint32_t s = shmi_node_state(word);
-    return s == SHMI_NodeQueued || s == SHMI_NodeAsleep || s == SHMI_NodeParked;
-}
 /* Links: each the offset of a node divided by 64; bits 0..31 next, 32..63 previous. */
 SHMI_FN uint64_t shmi_links(uint64_t next, uint64_t prev) { return prev / 64 << 32 | (uint32_t)(next / 64); }
 SHMI_FN uint64_t shmi_link_next(uint64_t l) { return (l & UINT32_MAX) * 64; }
@@ -14855,17 +14957,17 @@ SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
     b->more = NULL;
 }
 
-SHMI_FN void shmi_wake_one(struct shmi_monitor *m, struct shmi_woken *u)
+SHMI_FN void shmi_wake_one(shmsync_arena *a, struct shmi_woken *u)
 {
     if (u->state == SHMI_NodeParked) {
-        shmi_tell(m->a, u->w.off, u->w.n, u->owner);
-        shmi_end_tell(m->a);
+        shmi_tell(a, u->w.off, u->w.n, u->owner);
+        shmi_end_tell(a);
     } else {
         shmi_wake(&u->w.n->word, 1);
     }
 }
 
-SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state, uint32_t owner)
+SHMI_FN void shmi_wakes_add(shmsync_arena *a, struct shmi_wakes *b, struct shmi_wait w, uint32_t state, uint32_t owner)
 {
     struct shmi_woken *to = b->more != NULL ? b->more : b->few, u;
     if (state == SHMI_NodeQueued)
@@ -14877,7 +14979,7 @@ SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct
         uint32_t room = 4 * b->room;
         struct shmi_woken *more = (struct shmi_woken *)shmi_scratch(b->more, b->more != NULL ? b->room * sizeof *more : 0, room * sizeof *more);
         if (more == NULL) {
-            shmi_wake_one(m, &u); /* at once, then */
+            shmi_wake_one(a, &u); /* at once, then */
             return;
         }
         if (b->more == NULL)
@@ -14888,12 +14990,23 @@ SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct
     to[b->n++] = u;
 }
 
+/* Wakes the owners, and makes b empty. */
+SHMI_FN void shmi_wake_all_of(shmsync_arena *a, struct shmi_wakes *b)
+{
+    struct shmi_woken *u = b->more != NULL ? b->more : b->few;
+    uint32_t i;
+    for (i = 0; i < b->n; i++)
+        shmi_wake_one(a, &u[i]);
+    shmi_end_scratch(b->more, b->room * sizeof *b->more);
+    shmi_wakes_init(b);
+}
+
 SHMI_FN shmi_tuning shmi_mon_tuning(struct shmi_monitor *m)
 {
     shmi_tuning t;
-    t.budget = m->w.spin;
-    t.pays = m->w.pays;
-    t.last_cpu = m->w.lastCPU;
+    t.budget = &m->w->spin;
+    t.pays = &m->w->pays;
+    t.last_cpu = &m->w->lastCPU;
     t.slot = m->a->my_slot;
     return t;
 }
@@ -14901,20 +15014,14 @@ SHMI_FN shmi_tuning shmi_mon_tuning(struct shmi_monitor *m)
 /* Wakes the owners of waits that have ended, after the queue lock was left. */
 SHMI_FN void shmi_mon_wake(struct shmi_monitor *m, struct shmi_wakes *b)
 {
-    struct shmi_woken *u;
-    uint32_t i;
     if (b == NULL)
         return;
-    u = b->more != NULL ? b->more : b->few;
     if (b->n > 0) {
         shmi_tuning t = shmi_mon_tuning(m);
         SHMSYNC_CRASHPOINT("monitor.leave.before_wake");
         shmi_note_cpu(&t);
-        for (i = 0; i < b->n; i++)
-            shmi_wake_one(m, &u[i]);
     }
-    shmi_end_scratch(b->more, b->room * sizeof *b->more);
-    shmi_wakes_init(b);
+    shmi_wake_all_of(m->a, b);
 }
 
 SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m);
@@ -14996,32 +15103,6 @@ SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
     shmi_mon_wake(m, b);
 }
 
-SHMI_FN void shmi_change_set(struct shmi_change *c, uint64_t *w, uint64_t v)
-{
-    c->w[c->n] = w;
-    c->v[c->n++] = v;
-}
-
-/* Makes a change, with the queue lock held. After a death either all of it happens, once a process takes the queue lock, or nothing. */
-SHMI_FN void shmi_mon_commit(struct shmi_monitor *m, struct shmi_change *c)
-{
-    uint32_t i;
-    if (c->n > 1) {
-        for (i = 0; i < c->n; i++) {
-            shmi_put(&m->w.redo[i].at, m->at + (uint64_t)((uintptr_t)c->w[i] - (uintptr_t)m->w.queueLock));
-            shmi_put(&m->w.redo[i].to, c->v[i]);
-        }
-        SHMSYNC_CRASHPOINT("monitor.commit.logged");
-        __atomic_store_n(m->w.redone, c->n, __ATOMIC_SEQ_CST);
-    }
-    for (i = 0; i < c->n; i++) {
-        shmi_put(c->w[i], c->v[i]);
-        SHMSYNC_CRASHPOINT("monitor.commit.begun");
-    }
-    if (c->n > 1)
-        shmi_put(m->w.redone, 0);
-}
-
 /* Takes a wait that is over, or that nobody is there for, out of the truth, after it was taken off its queue. */
 SHMI_FN void shmi_mon_release_node(struct shmi_monitor *m, struct shmi_wait w)
 {
@@ -15066,21 +15147,10 @@ SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct sh
         }
         if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("monitor.resolve.resolved");
-            shmi_wakes_add(m, b, w, shmi_node_state(n), owner);
+            shmi_wakes_add(m->a, b, w, shmi_node_state(n), owner);
             return 1;
         }
     }
-}
-
-/* Commits the change of state that a resolved wait stands for; c may be NULL. */
-SHMI_FN void shmi_mon_account(struct shmi_monitor *m, struct shmi_wait w, struct shmi_change *c)
-{
-    if (c != NULL && c->n > 0) {
-        shmi_change_set(c, m->w.accounted, shmi_stamp_of(w));
-        shmi_mon_commit(m, c);
-        SHMSYNC_CRASHPOINT("monitor.account.committed");
-    }
-    shmi_mon_release_node(m, w);
 }
 
 /* Makes the queues anew from the nodes, which are the truth, and accounts for waits whose granter died over it. */
@@ -15161,7 +15231,7 @@ SHMI_FN void shmi_sort_waits(struct shmi_queued_wait *all, size_t n)
 
 SHMI_FN void shmi_mon_rebuild_one(struct shmi_monitor *m, struct shmi_wait w)
 {
-    if (shmi_node_over(shmi_node_load(w.n)) && shmi_stamp_of(w) != shmi_get(m->w.accounted))
+    if (shmi_node_over(shmi_node_load(w.n)) && shmi_stamp_of(w) != shmi_get(&m->w->accounted))
         m->rules->account(m, w);
     else if (shmi_mon_waiting(m, w))
         m->rules->requeue(m, w);
@@ -15198,36 +15268,12 @@ SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
     shmi_set_broken(m, 0); /* or a peer overwrites the nodes */
 }
 
-/* Carries out what the dead one had committed. */
-SHMI_FN int shmi_mon_redo(struct shmi_monitor *m)
-{
-    uint64_t n = shmi_get(m->w.redone), i;
-    if (n > SHMI_redoMost)
-        return EPROTO;
-    for (i = 0; i < n; i++) {
-        uint64_t off = shmi_get(&m->w.redo[i].at);
-        uint64_t *w = NULL;
-        if (off % 8 == 0 && off >= m->o.body && m->o.size >= 8 && off - m->o.body <= m->o.size - 8)
-            w = shmi_u64(m->a, off);
-        else if (m->logged != NULL)
-            w = m->logged(m, off);
-        if (w == NULL)
-            return EPROTO;
-        __atomic_store_n(w, shmi_get(&m->w.redo[i].to), __ATOMIC_SEQ_CST);
-    }
-    __atomic_store_n(m->w.redone, 0, __ATOMIC_SEQ_CST);
-    return 0;
-}
-
-/* The first step of the next holder of the queue lock after the death of a holder. */
+/* The first step of the next holder of the queue lock after the death of a holder. No object that C has writes a redo
+ * log. */
 SHMI_FN int shmi_mon_replay(void *arg)
 {
     struct shmi_monitor *m = (struct shmi_monitor *)arg;
     struct shmi_wakes b;
-    int err = shmi_mon_redo(m);
-    if (err != 0)
-        return err;
-    SHMSYNC_CRASHPOINT("monitor.replay.redone");
     shmi_mon_rebuild(m);
     SHMSYNC_CRASHPOINT("monitor.replay.rebuilt");
     shmi_wakes_init(&b);
@@ -15403,8 +15449,8 @@ SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, ui
     shmi_st64(&n->next, 0);
     shmi_st64(&n->ready_next, 0); /* it has no date: it is awake */
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
-    stamp = shmi_get(m->w.arrivals) + 1;
-    shmi_put(m->w.arrivals, stamp);
+    stamp = shmi_get(&m->w->arrivals) + 1;
+    shmi_put(&m->w->arrivals, stamp);
     shmi_st64(&n->stamp, stamp);
     SHMSYNC_CRASHPOINT("monitor.queue.stamped");
     m->rules->requeue(m, w);
@@ -15482,42 +15528,26 @@ SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_wait_node *wait_node, in
 
 SHMI_FN void shmi_mon_check_arg(void *m) { shmi_mon_check((struct shmi_monitor *)m); }
 
-/* Makes a monitor whose queue lock is at off in the body of o. A reaper's is on its stack. */
-SHMI_FN void shmi_mon_init_at(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_mon_places *w, const struct shmi_rules *rules)
+/* Makes a monitor whose words are at off in the body of o. A reaper's is on its stack. */
+SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
 {
+    shmi_monitor_words *w = (shmi_monitor_words *)shmi_ptr(a, off, sizeof(shmi_monitor_words), 8);
     m->a = a;
     m->o = *o;
-    m->w = *w;
-    m->at = off;
+    m->w = w;
     m->rules = rules;
     m->mine = NULL;
-    m->logged = NULL;
     m->without = 0;
     m->broken = m->dead_holder = m->waiting = m->cleaning_up = 0;
     m->kept = m->resolved = 0;
     m->handlers = m->one_spins = 0;
     m->deaths = shmi_deaths(a) - 1; /* the first check reaps */
-    shmi_mutex_init(&m->queueLock, a, w->queueLock, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
+    shmi_mutex_init(&m->queueLock, a, &w->queueLock, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
     m->queueLock.queueLock = 1;
     m->queueLock.repair = shmi_mon_replay;
     m->queueLock.repair_arg = m;
     m->queueLock.also_check = shmi_mon_check_arg;
     m->queueLock.also_check_arg = m;
-}
-/* The same for words that are together. */
-SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
-{
-    shmi_monitor_words *w = (shmi_monitor_words *)shmi_ptr(a, off, sizeof(shmi_monitor_words), 8);
-    struct shmi_mon_places at;
-    at.queueLock = &w->queueLock;
-    at.arrivals = &w->arrivals;
-    at.redone = &w->redone;
-    at.accounted = &w->accounted;
-    at.redo = w->redo;
-    at.lastCPU = &w->lastCPU;
-    at.spin = &w->spin;
-    at.pays = &w->pays;
-    shmi_mon_init_at(m, a, o, off, &at, rules);
 }
 
 /* The end of a handle: objects have their monitor at their head. */
@@ -15527,7 +15557,7 @@ SHMI_FN void shmi_mon_free(void *handle) { shmi_free_thing(handle); }
 SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
 {
     struct shmi_wakes b;
-    shmi_mutex_repair_words(m->a, m->w.queueLock, dead, 1, NULL);
+    shmi_mutex_repair_words(m->a, &m->w->queueLock, dead, 1, NULL);
     if (dead == m->a->self)
         m->without = dead; /* others are not current, or another participant has the ID by now */
     if (shmi_mon_try_enter(m)) {
@@ -15614,7 +15644,7 @@ SHMI_FN void shmi_mon_end_all(struct shmi_monitor *m, struct shmi_wakes *b, shmi
         if (!shmi_mon_waiting(m, w))
             shmi_mon_discard(m, w);
         else if (shmi_mon_end(m, b, w, result, aux))
-            shmi_mon_account(m, w, NULL);
+            shmi_mon_release_node(m, w);
     }
 }
 
@@ -15933,6 +15963,506 @@ SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t 
     err = shmi_records_complete(r, to);
     SHMSYNC_CRASHPOINT("counter.commit.completed");
     return err;
+}
+
+/* ---- Recorded queues: prims/record_queue.go and record_wait.go in C, docs/design/0056 ----
+ *
+ * The waits of an object are in a queue without a lock. A change of the object's words and of the queue is a record in
+ * the slot record of its author, which any process carries out:
+ *
+ *     its author                            the next process
+ *     completes the record of the word      finds the record of the author
+ *     reads words                           CAS of each of its words: what it was, what it becomes
+ *     writes a record of its own            tells the waits that the record has granted
+ *     CAS: the commit word names it         CAS of the commit word
+ *     completes it
+ *
+ * The words do not change while the commit word is the same and its record is complete. So the CAS of the commit word
+ * proves that what the author has read belongs together.
+ *
+ * A recorded word has a tag in bits 0..31, which counts its changes, and a value in bits 32..63. */
+
+#define SHMI_RQ_SLOT_BITS 11 /* of the commit word; the others are the version */
+#define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
+enum { SHMI_rqMost = 8 };                                                      /* words that a record changes at most */
+enum { SHMI_rqFirst = 1, SHMI_rqLast, SHMI_rqNext, SHMI_rqPrev, SHMI_rqOwnKinds }; /* kinds of words; the object defines those from the last on */
+
+SHMI_FN uint64_t shmi_recorded_with(uint64_t was, uint32_t value) { return SHMI_RECORDED(value, (uint32_t)was + 1); }
+SHMI_FN uint32_t shmi_recorded_value(const uint64_t *w) { return (uint32_t)(shmi_ld64(w) >> 32); }
+
+/* A record: its version, which words it names, and of each entry the word before and the value after it. */
+typedef struct shmi_rq_record {
+    uint64_t *head, *kinds, *entries;
+} shmi_rq_record;
+
+/* One handle's side of an object with a recorded queue. */
+struct shmi_rq {
+    shmsync_arena *a;
+    shmi_object o;
+    uint64_t *commit, *first, *last;
+    int (*record)(struct shmi_rq *q, uint32_t slot, shmi_rq_record *out);     /* 0: the slot has none */
+    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* a word other than the ends of the queue; NULL: there is none */
+    int (*corrupt)(struct shmi_rq *q, const char *how);
+    void (*check)(void *q); /* looks after the object if that is due, which is ten times a second while a thread waits */
+    void (*tidy)(struct shmi_rq *q); /* looks after the object */
+    pthread_mutex_t *private_; /* held by the thread that makes a change for this process */
+    uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
+    uint32_t *spin, *pays, *last_cpu;
+    uint32_t waiting; /* threads of this process that wait. Atomic. */
+    int64_t looked;
+    shmi_participant_id without; /* this participant while it leaves, or 0 */
+};
+
+/* A change that will go into a record. */
+struct shmi_rq_change {
+    uint64_t c; /* the commit word that it is over */
+    uint32_t n;
+    int too_many; /* it does not fit into a record */
+    int made;     /* it has taken effect */
+    int torn;     /* what was read does not belong together, or a peer has overwritten it */
+    uint8_t kind[SHMI_rqMost];
+    uint32_t where[SHMI_rqMost], to[SHMI_rqMost];
+    uint64_t was[SHMI_rqMost], *word[SHMI_rqMost];
+};
+
+SHMI_FN shmi_tuning shmi_rq_tuning(struct shmi_rq *q)
+{
+    shmi_tuning t;
+    t.budget = q->spin;
+    t.pays = q->pays;
+    t.last_cpu = q->last_cpu;
+    t.slot = q->a->my_slot;
+    return t;
+}
+
+/* Takes the private lock. A signal handler may release, so signals are blocked from before it is taken until after it
+ * was given back, and nothing is done meanwhile that a handler could have interrupted with a lock held. */
+SHMI_FN void shmi_rq_lock(struct shmi_rq *q)
+{
+    shmi_hold_signals();
+    pthread_mutex_lock(q->private_);
+}
+SHMI_FN void shmi_rq_unlock(struct shmi_rq *q)
+{
+    pthread_mutex_unlock(q->private_);
+    shmi_let_signals();
+}
+
+/* The value that a word will have after the change. */
+SHMI_FN uint32_t shmi_rq_get(const struct shmi_rq_change *x, const uint64_t *w)
+{
+    uint32_t i;
+    for (i = 0; i < x->n; i++)
+        if (x->word[i] == w)
+            return x->to[i];
+    return shmi_recorded_value(w);
+}
+/* Adds to the change that the word w, which kind and where name, becomes v. */
+SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint32_t v)
+{
+    uint64_t was;
+    uint32_t i;
+    for (i = 0; i < x->n; i++)
+        if (x->word[i] == w) {
+            x->to[i] = v;
+            return;
+        }
+    was = shmi_ld64(w);
+    if ((uint32_t)(was >> 32) == v)
+        return;
+    if (x->n == SHMI_rqMost) {
+        x->too_many = 1;
+        return;
+    }
+    x->kind[i] = (uint8_t)kind;
+    x->where[i] = where;
+    x->to[i] = v;
+    x->was[i] = was;
+    x->word[i] = w;
+    x->n++;
+}
+
+/* Whether a participant is alive, from the point of view of this call. */
+SHMI_FN int shmi_rq_current(struct shmi_rq *q, shmi_participant_id n) { return n != q->without && shmi_current(q->a, n); }
+
+SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
+{
+    shmi_node *n;
+    switch (kind) {
+    case SHMI_rqFirst:
+        return q->first;
+    case SHMI_rqLast:
+        return q->last;
+    case SHMI_rqNext:
+    case SHMI_rqPrev:
+        n = shmi_node_at(q->a, (shmi_off)where * SHMI_nodeSize);
+        return n == NULL ? NULL : kind == SHMI_rqNext ? &n->next : &n->extra;
+    }
+    return q->word(q, kind, where);
+}
+
+/* Does what follows from a record that took the node at off off the queue: next is what its word next became. Every
+ * process that completes the record does this, and the word of the node decides which of them resolves the wait:
+ *
+ *     a process that tells                   the owner of the node
+ *     word of the node: w                    next: another tag, before the next wait
+ *     next: is it still that of the record?  word of the node: queued, of the next generation
+ *     CAS of w: resolved
+ *
+ * So a process that finds next in place has read the word of this wait, and its CAS fails after it. */
+SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off, uint64_t next)
+{
+    int granted = next >> 32 == SHMI_RECORDED_GRANTED, telling = 0;
+    struct shmi_wait of;
+    if (!granted && next >> 32 != SHMI_RECORDED_REMOVED)
+        return;
+    of.off = off;
+    of.n = shmi_node_at(q->a, off);
+    if (of.n == NULL)
+        return;
+    if (!granted) {
+        shmi_participant_id owner = shmi_node_owner(of.n);
+        if (!shmi_current(q->a, owner))
+            shmi_reap_removed(q->a, off, owner, next);
+        return;
+    }
+    for (;;) {
+        /* The loop ends: the owner moves the word three times at most. */
+        uint32_t w = shmi_node_load(of.n), state = shmi_node_state(w);
+        shmi_participant_id owner = shmi_node_owner(of.n);
+        if (!shmi_node_queued(w) || shmi_ld64(&of.n->next) != next)
+            break;
+        if (!telling && state == SHMI_NodeParked) {
+            shmi_begin_tell(q->a); /* it ends with the wake */
+            telling = 1;
+        }
+        if (state == SHMI_NodeQueued && owner != q->a->self) {
+            shmi_tuning t = shmi_rq_tuning(q);
+            shmi_note_cpu(&t); /* the owner spins; a sleeping owner's wake records the CPU */
+        }
+        if (shmi_node_swap(of.n, w, shmi_node_with(w, SHMI_NodeResolved))) {
+            SHMSYNC_CRASHPOINT("record.tell.resolved");
+            shmi_wakes_add(q->a, b, of, state, owner);
+            if (state == SHMI_NodeParked)
+                telling = 0;
+            break;
+        }
+    }
+    if (telling)
+        shmi_end_tell(q->a);
+}
+/* Wakes the owners of waits that were resolved. The private lock is not held. */
+SHMI_FN void shmi_rq_wake(struct shmi_rq *q, struct shmi_wakes *b)
+{
+    shmi_tuning t = shmi_rq_tuning(q);
+    if (b->n > 0) {
+        SHMSYNC_CRASHPOINT("record.wake.before");
+        shmi_note_cpu(&t);
+    }
+    shmi_wake_all_of(q->a, b);
+}
+
+/* Carries out the record that c names, unless that was done. It resolves the waits that the record has granted; the
+ * caller wakes their owners. */
+SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b)
+{
+    uint64_t kinds, entries[2 * SHMI_rqMost];
+    shmi_rq_record r;
+    uint32_t i;
+    if ((c & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == 0 || shmi_ld64(&q->completed) == c)
+        return 0;
+    if (!q->record(q, (uint32_t)c & ((1u << SHMI_RQ_SLOT_BITS) - 1), &r))
+        return q->corrupt(q, "its record is that of a slot that has none");
+    kinds = shmi_ld64(r.kinds);
+    for (i = 0; i < 2 * SHMI_rqMost; i++)
+        entries[i] = shmi_ld64(&r.entries[i]);
+    /* An author changes the head first, and only when this record is complete. */
+    if (shmi_ld64(r.head) != c >> SHMI_RQ_SLOT_BITS) {
+        shmi_st64(&q->completed, c);
+        return 0;
+    }
+    for (i = 0; i < SHMI_rqMost && (uint8_t)(kinds >> 8 * i) != 0; i++) {
+        uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
+        if (w == NULL)
+            return q->corrupt(q, "a record changes a word that there is not");
+        if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
+            SHMSYNC_CRASHPOINT("record.complete.begun");
+    }
+    for (i = 0; i < SHMI_rqMost; i++)
+        if ((uint8_t)(kinds >> 8 * i) == SHMI_rqNext)
+            shmi_rq_tell(q, b, (entries[2 * i + 1] >> 32) * SHMI_nodeSize, shmi_recorded_with(entries[2 * i], (uint32_t)entries[2 * i + 1]));
+    shmi_st64(&q->completed, c);
+    return 0;
+}
+
+/* Begins a change: x is empty, and the record of the commit word is complete. */
+SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    x->c = shmi_ld64(q->commit);
+    x->n = 0;
+    x->too_many = x->made = x->torn = 0;
+    return shmi_rq_complete(q, x->c, b);
+}
+/* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made says
+ * whether the change has taken effect. The private lock is held. */
+SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int *ok)
+{
+    uint64_t to = ((x->c >> SHMI_RQ_SLOT_BITS) + 1) << SHMI_RQ_SLOT_BITS | q->a->my_slot, kinds = 0;
+    shmi_rq_record r;
+    uint32_t i;
+    int err;
+    *ok = 0;
+    if (shmi_ld64(q->commit) != x->c)
+        return 0;
+    if (x->torn)
+        return q->corrupt(q, "its queue of waits");
+    if (x->n == 0) {
+        *ok = 1;
+        return 0;
+    }
+    if (x->too_many)
+        return q->corrupt(q, "a change of too many words");
+    if (!q->record(q, q->a->my_slot, &r))
+        return q->corrupt(q, "this participant has no record");
+    shmi_put64(r.head, to >> SHMI_RQ_SLOT_BITS);
+    for (i = 0; i < x->n; i++) {
+        kinds |= (uint64_t)x->kind[i] << 8 * i;
+        shmi_put64(&r.entries[2 * i], x->was[i]);
+        shmi_put64(&r.entries[2 * i + 1], (uint64_t)x->where[i] << 32 | x->to[i]);
+    }
+    shmi_put64(r.kinds, kinds);
+    SHMSYNC_CRASHPOINT("record.commit.written");
+    if (!shmi_cas64(q->commit, x->c, to))
+        return 0;
+    x->made = 1;
+    SHMSYNC_CRASHPOINT("record.commit.named");
+    err = shmi_rq_complete(q, to, b);
+    SHMSYNC_CRASHPOINT("record.commit.completed");
+    *ok = err == 0;
+    return err;
+}
+
+/* ---- Its waits ---- */
+
+/* The wait of the queue at v, an offset divided by 64. If there is none, what x has read does not belong together. */
+SHMI_FN int shmi_rq_wait_at(struct shmi_rq *q, struct shmi_rq_change *x, uint32_t v, struct shmi_wait *w)
+{
+    w->off = (shmi_off)v * SHMI_nodeSize;
+    w->n = shmi_node_at(q->a, w->off);
+    if (w->n != NULL && shmi_ld64(&w->n->object) == q->o.off && shmi_recorded_queued(shmi_rq_get(x, &w->n->next)))
+        return 1;
+    x->torn = 1;
+    w->n = NULL;
+    return 0;
+}
+/* The first wait. 0: the queue is empty, or x is torn. */
+SHMI_FN int shmi_rq_head(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait *w)
+{
+    uint32_t v = shmi_rq_get(x, q->first);
+    w->n = NULL;
+    return v != 0 && shmi_rq_wait_at(q, x, v, w);
+}
+SHMI_FN int shmi_rq_empty(struct shmi_rq *q, const struct shmi_rq_change *x) { return shmi_rq_get(x, q->first) == 0; }
+
+/* Makes a wait node ready to be queued. It is on no queue, so only its owner changes its words. A process that was
+ * stopped while it carried out a record of an earlier wait finds other tags. */
+SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t wanted)
+{
+    shmi_node *n = s->node;
+    uint32_t word = shmi_node_load(n);
+    s->tag++;
+    shmi_st64(&n->object, q->o.off);
+    shmi_st64(&n->wanted, wanted);
+    shmi_st64(&n->ready_next, 0); /* it has no date: it is awake */
+    /* These two are changed before the node can be queued or resolved again: see shmi_rq_tell. */
+    shmi_st64(&n->next, SHMI_RECORDED(0, s->tag));
+    shmi_st64(&n->extra, SHMI_RECORDED(0, s->tag));
+    shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
+}
+/* Adds to x that the wait of a prepared node is the last of the queue. */
+SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait_node *s)
+{
+    shmi_node *n = s->node;
+    uint32_t me = (uint32_t)(s->off / SHMI_nodeSize), last;
+    struct shmi_wait w;
+    shmi_st64(&n->stamp, SHMI_RECORDED_STAMP | (((x->c >> SHMI_RQ_SLOT_BITS) + 1) & 0x7fffffff) << 32);
+    SHMSYNC_CRASHPOINT("record.wait.prepared");
+    last = shmi_rq_get(x, q->last);
+    shmi_st64(&n->extra, SHMI_RECORDED(last, s->tag));
+    if (last == 0) {
+        x->torn |= shmi_rq_get(x, q->first) != 0;
+        shmi_rq_set(x, SHMI_rqFirst, 0, q->first, me);
+    } else if (shmi_rq_wait_at(q, x, last, &w)) {
+        x->torn |= shmi_rq_get(x, &w.n->next) != SHMI_RECORDED_LAST;
+        shmi_rq_set(x, SHMI_rqNext, last, &w.n->next, me);
+    }
+    shmi_rq_set(x, SHMI_rqNext, me, &n->next, SHMI_RECORDED_LAST);
+    shmi_rq_set(x, SHMI_rqLast, 0, q->last, me);
+}
+/* Adds to x that a wait is off the queue. outcome is what its word next becomes. */
+SHMI_FN void shmi_rq_detach(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
+{
+    uint32_t me = (uint32_t)(w.off / SHMI_nodeSize), next = shmi_rq_get(x, &w.n->next), prev = shmi_rq_get(x, &w.n->extra);
+    struct shmi_wait other;
+    if (next == SHMI_RECORDED_LAST) {
+        x->torn |= shmi_rq_get(x, q->last) != me;
+        shmi_rq_set(x, SHMI_rqLast, 0, q->last, prev);
+    } else if (shmi_rq_wait_at(q, x, next, &other)) {
+        x->torn |= shmi_rq_get(x, &other.n->extra) != me;
+        shmi_rq_set(x, SHMI_rqPrev, next, &other.n->extra, prev);
+    }
+    if (prev == 0) {
+        x->torn |= shmi_rq_get(x, q->first) != me;
+        shmi_rq_set(x, SHMI_rqFirst, 0, q->first, next == SHMI_RECORDED_LAST ? 0 : next);
+    } else if (shmi_rq_wait_at(q, x, prev, &other)) {
+        x->torn |= shmi_rq_get(x, &other.n->next) != me;
+        shmi_rq_set(x, SHMI_rqNext, prev, &other.n->next, next);
+    }
+    shmi_rq_set(x, SHMI_rqNext, me, &w.n->next, outcome);
+}
+
+/* Remembers the last tag of the words of a node that is on no queue. */
+SHMI_FN void shmi_rq_note_tag(shmi_wait_node *s)
+{
+    uint32_t next = (uint32_t)shmi_ld64(&s->node->next), prev = (uint32_t)shmi_ld64(&s->node->extra);
+    if ((int32_t)(next - s->tag) > 0)
+        s->tag = next;
+    if ((int32_t)(prev - s->tag) > 0)
+        s->tag = prev;
+}
+/* Gives a wait node back whose wait was resolved. 0: the wait was not granted, so a peer has written to the node. The
+ * private lock is not held. */
+SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s)
+{
+    SHMSYNC_CRASHPOINT("record.await.resolved");
+    if (shmi_recorded_value(&s->node->next) != SHMI_RECORDED_GRANTED)
+        return 0;
+    shmi_rq_note_tag(s);
+    shmi_st64(&s->node->stamp, 0);
+    shmi_wait_node_leave(q->a, s);
+    return 1;
+}
+/* Gives a wait node back that is on no queue and whose wait was not granted: no granter resolves it any more. The
+ * private lock is not held. */
+SHMI_FN void shmi_rq_unused(struct shmi_rq *q, shmi_wait_node *s)
+{
+    uint32_t w;
+    shmi_rq_note_tag(s);
+    shmi_st64(&s->node->stamp, 0);
+    do /* it ends: only a peer that overwrites the node changes the word */
+        w = shmi_node_load(s->node);
+    while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
+    shmi_wait_node_return(q->a, s);
+}
+
+/* Sleeps once on the node of a wait, in a call that counts. As shmi_wait_node_sleep. */
+SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
+{
+    return shmi_wait_node_sleep(q->a, s, q->o.off, abs, &q->looked, q->check, q);
+}
+/* Waits until the wait of a node that is queued is resolved, in a call that counts, and spins first if spin is not 0.
+ * Otherwise withdraw has taken it off the queue, and given the wait node back: ETIMEDOUT, EBADF, EPROTO. */
+SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, int (*withdraw)(struct shmi_rq *q, shmi_wait_node *s))
+{
+    shmi_tuning t = shmi_rq_tuning(q);
+    int err = 0, over = shmi_add32(&q->waiting, 1) == 0 && spin && shmi_spin(&t, shmi_wait_node_resolved_arg, s);
+    while (!over && !shmi_wait_node_resolved(s)) {
+        int r = shmi_rq_sleep(q, s, abs);
+        if (r == SHMI_LOOK) {
+            q->check(q);
+        } else if (r == SHMI_AGAIN) {
+            uint32_t w = shmi_node_load(s->node);
+            if (shmi_node_queued(w))
+                q->tidy(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_ring */
+            else if (shmi_node_state(w) != SHMI_NodeResolved)
+                err = EPROTO; /* a peer wrote that */
+        } else {
+            err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
+        }
+        if (err != 0) {
+            if (withdraw(q, s))
+                break;
+            err = 0;
+            over = 1;
+        }
+    }
+    shmi_add32(&q->waiting, (uint32_t)-1);
+    return err;
+}
+
+/* Takes the waits of dead participants off the queue. Waits come at the end and leave anywhere. So a walk that goes on
+ * from a wait that is still queued meets each wait behind it. A walk that meets a wait which has left begins again, a
+ * few times at most: a wait of a dead participant that it misses is taken off when it is the first. */
+SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    uint32_t again = 0, steps, anchor = 0, lap = 64, v = shmi_recorded_value(q->first);
+    for (steps = 0; v >= SHMI_RECORDED_FIRST && v != anchor && again < 64 && steps < 1u << 24; steps++) {
+        shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
+        struct shmi_wait w;
+        uint32_t next;
+        int ok = 0, err;
+        if (steps == lap) { /* if a peer has closed the queue to a circle, the walk comes back to an anchor */
+            anchor = v;
+            lap *= 2;
+        }
+        if (n == NULL || shmi_ld64(&n->object) != q->o.off)
+            break;
+        next = shmi_recorded_value(&n->next);
+        if (!shmi_recorded_queued(next)) {
+            again++;
+            v = shmi_recorded_value(q->first);
+            continue;
+        }
+        if (shmi_rq_current(q, shmi_node_owner(n))) {
+            v = next;
+            continue;
+        }
+        err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        if (shmi_rq_wait_at(q, x, v, &w) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
+            next = shmi_rq_get(x, &w.n->next);
+            shmi_rq_detach(q, x, w, SHMI_RECORDED_REMOVED);
+            err = shmi_rq_end(q, x, b, &ok);
+            if (err != 0)
+                return err;
+        }
+        if (ok)
+            v = next;
+        else
+            again++; /* others change the queue */
+    }
+    return 0;
+}
+
+/* Wakes the owners of the first waits, whose waits go on, so that they look after the object. One is enough, unless it is
+ * stopped. */
+SHMI_FN void shmi_rq_ring(struct shmi_rq *q)
+{
+    uint32_t i, v = shmi_recorded_value(q->first);
+    for (i = 0; i < 4 && v >= SHMI_RECORDED_FIRST; i++) {
+        shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
+        if (n == NULL || shmi_ld64(&n->object) != q->o.off)
+            return;
+        if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeAsleep)
+            shmi_wake(&n->word, 1);
+        v = shmi_recorded_value(&n->next);
+    }
+}
+
+/* Dates the wait that is first in the queue, for tools: a wait that is first stays first until it ends. The date is the
+ * low half of its stamp. */
+SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
+{
+    uint32_t v = shmi_recorded_value(q->first);
+    shmi_node *n = v >= SHMI_RECORDED_FIRST ? shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize) : NULL;
+    uint64_t stamp;
+    if (n == NULL || shmi_ld64(&n->object) != q->o.off || !shmi_recorded_queued(shmi_recorded_value(&n->next)))
+        return;
+    /* A stamp of another wait has another number, or a tool is told a date that is too early. */
+    stamp = shmi_ld64(&n->stamp);
+    if ((stamp & SHMI_RECORDED_STAMP) != 0 && (uint32_t)stamp == 0 && shmi_recorded_value(q->first) == v)
+        shmi_cas64(&n->stamp, stamp, stamp | shmi_first_date(shmi_now()));
 }
 /* Sequencers: a counter, and cells on whose words the waiters for its tokens sleep. It is prims/sequencer*.go in C. */
 
@@ -18304,8 +18834,6 @@ SHMI_FN void shmi_wake_queue(shmsync_arena *a, const shmi_object *o, int owed)
 
 /* ---- WaitGroups and Latches: prims/counter*.go in C ---- */
 
-SHMI_FN void shmi_account_nothing(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
-
 /* The commit word; see prims/counter_word.go. */
 #define SHMI_COUNTER_DEAD UINT64_C(2)
 #define SHMI_COUNTER_MAX UINT64_C(0x7fffffff)
@@ -20558,7 +21086,7 @@ SHMI_FN void shmi_fair_account(struct shmi_monitor *m, struct shmi_wait w)
         shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindReserved, shmi_owner_of(w) & SHMI_NAME_MASK));
         SHMSYNC_CRASHPOINT("fairmutex.grant.granted");
     }
-    shmi_mon_account(m, w, NULL);
+    shmi_mon_release_node(m, w);
 }
 
 /* How often a waiter looks for the grant that follows the end of its wait by a few instructions. */
@@ -21725,7 +22253,7 @@ int shmsync_cond_signal(shmsync_cond *c)
         return SHMI_TELL(err);
     shmi_wakes_init(&b);
     shmi_mon_reap_if_due(&k->m, &b);
-    shmi_cond_wake(k, &b, shmi_get(k->m.w.arrivals), 0);
+    shmi_cond_wake(k, &b, shmi_get(&k->m.w->arrivals), 0);
     shmi_mon_leave(&k->m, &b);
     return 0;
 }
@@ -21742,7 +22270,7 @@ int shmsync_cond_broadcast(shmsync_cond *c)
     shmi_mon_reap_if_due(m, &b);
     if (!shmi_fifo_empty(&k->w->waiting)) {
         struct shmi_wait first, last;
-        shmi_st64(&k->w->upTo, shmi_get(m->w.arrivals));
+        shmi_st64(&k->w->upTo, shmi_get(&m->w->arrivals));
         SHMSYNC_CRASHPOINT("cond.broadcast.stamped");
         first = shmi_fifo_head(m, &k->w->waiting);
         if (first.n != NULL) {
@@ -21773,51 +22301,52 @@ SHMI_FN void shmi_repair_cond(shmsync_arena *a, const shmi_object *o, shmi_parti
 }
 
 #if SHMSYNC_LAYOUT_VERSION >= 3
-/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0013-semaphore-fast-path.md ---- */
+/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0056-semaphore-without-a-lock.md ---- */
 
+/* A fast word, of a share or of the pool: bits 0..31 a tag, bits 32..62 spare permits, bit 63 open. */
 #define SHMI_FAST_MOST UINT64_C(0x7fffffff)
-#define SHMI_FAST_OPEN (UINT64_C(1) << 62)
-#define SHMI_POOL_OPEN (UINT64_C(1) << 63)
+#define SHMI_FAST_OPEN UINT32_C(0x80000000) /* in the value */
 #define SHMI_SEMAPHORE_TRANSFER (UINT64_C(1) << 63)
 
+/* The words that records change. Those from semName on are of the share of a slot. */
+enum { SHMI_semFree = SHMI_rqOwnKinds, SHMI_semFreeHigh, SHMI_semOpened, SHMI_semName, SHMI_semPermits, SHMI_semPermitsHigh, SHMI_semFast };
+
 struct shmi_semaphore {
-    struct shmi_monitor m;
+    struct shmi_rq q; /* first: a queue is one of a semaphore */
     shmi_semaphore_words *w;
-    shmi_semaphore_share *own;   /* this process's; NULL in the view of a reaper */
-    shmi_list_words *queue;      /* in the base */
-    shmi_off base;               /* of the oldest slot record, which is the base */
-    shmi_semaphore_share **known; /* by slot, from slot 1; NULL in the view of a reaper, which walks the records. Atomic. */
-    uint32_t known_head;         /* the latest slot record in known, as objRecords names it. Atomic. */
-    uint32_t bad;                /* the list of records was corrupt. Atomic. */
+    shmi_semaphore_record *own;    /* this process's; NULL in the view of a reaper */
+    shmi_semaphore_record **known; /* by slot, from slot 1; NULL in the view of a reaper, which walks the records. Atomic. */
+    uint32_t known_head;           /* the latest slot record in known, as objRecords names it. Atomic. */
+    uint32_t bad;                  /* the list of records was corrupt. Atomic. */
     uint32_t slots;
     uint64_t size;
-    int moves;      /* transferable */
-    uint32_t fast; /* this handle has opened our share. Atomic. */
+    int moves;         /* transferable */
+    uint32_t fast;     /* this handle has opened our share. Atomic. */
+    uint32_t deaths;   /* the number of deaths at the last reap. Atomic. */
+    uint32_t unreaped; /* a dead participant was not gone at the last reap. Atomic. */
 };
 
-/* The counters of the queue lock follow in an arena whose objects count. */
-SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a)
-{
-    return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_semaphore_words);
-}
+/* Counters follow in an arena whose objects count. */
+SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a) { return sizeof(shmi_semaphore_words) + (a->geo.counted ? 64 : 0); }
 
 /* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an array that it has
- * from the start: a signal handler may get here. A participant has its record on the list before it takes the queue lock. */
-SHMI_FN shmi_semaphore_share *shmi_sem_share_in(struct shmi_semaphore *s, const shmi_record_walk *v)
+ * from the start: a signal handler may get here. A participant has its record on the list before its first change. So a call that has
+ * loaded the commit word finds each share that has, or may get, a permit while the word is the same. */
+SHMI_FN shmi_semaphore_record *shmi_sem_record_in(struct shmi_semaphore *s, const shmi_record_walk *v)
 {
-    return &((shmi_semaphore_record *)shmi_ptr(s->m.a, v->b.off, sizeof(shmi_semaphore_record), 8))->share;
+    return (shmi_semaphore_record *)shmi_ptr(s->q.a, v->b.off, sizeof(shmi_semaphore_record), 8);
 }
 SHMI_FN void shmi_sem_learn(struct shmi_semaphore *s)
 {
-    uint32_t head = shmi_ld32(shmi_u32(s->m.a, s->m.o.off + SHMI_objRecords));
+    uint32_t head = shmi_ld32(shmi_u32(s->q.a, s->q.o.off + SHMI_objRecords));
     shmi_record_walk v;
     if (SHMI_LIKELY(shmi_ld32(&s->known_head) == head))
         return;
-    shmi_walk_records(s->m.a, &v, s->m.o.off, sizeof(shmi_semaphore_record));
+    shmi_walk_records(s->q.a, &v, s->q.o.off, sizeof(shmi_semaphore_record));
     v.next = (shmi_off)head * SHMI_blockMin;
-    while (shmi_next_record(s->m.a, &v))
+    while (shmi_next_record(s->q.a, &v))
         if (__atomic_load_n(&s->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a share that is known stays known, whatever a peer makes of the list */
-            __atomic_store_n(&s->known[v.slot - 1], shmi_sem_share_in(s, &v), __ATOMIC_RELEASE);
+            __atomic_store_n(&s->known[v.slot - 1], shmi_sem_record_in(s, &v), __ATOMIC_RELEASE);
     shmi_st32(&s->bad, v.bad != 0);
     shmi_st32(&s->known_head, head);
 }
@@ -21832,395 +22361,620 @@ SHMI_FN void shmi_sem_begin(struct shmi_semaphore *s, shmi_sem_walk *i)
     if (s->known != NULL)
         shmi_sem_learn(s);
     else
-        shmi_walk_records(s->m.a, &i->v, s->m.o.off, sizeof(shmi_semaphore_record));
+        shmi_walk_records(s->q.a, &i->v, s->q.o.off, sizeof(shmi_semaphore_record));
 }
-SHMI_FN shmi_semaphore_share *shmi_sem_next(struct shmi_semaphore *s, shmi_sem_walk *i)
+SHMI_FN shmi_semaphore_record *shmi_sem_next(struct shmi_semaphore *s, shmi_sem_walk *i)
 {
-    shmi_semaphore_share *h;
+    shmi_semaphore_record *r;
     if (s->known == NULL) {
-        if (!shmi_next_record(s->m.a, &i->v))
+        if (!shmi_next_record(s->q.a, &i->v))
             return NULL;
         i->slot = i->v.slot;
-        return shmi_sem_share_in(s, &i->v);
+        return shmi_sem_record_in(s, &i->v);
     }
     while (i->slot < s->slots)
-        if ((h = __atomic_load_n(&s->known[i->slot++], __ATOMIC_ACQUIRE)) != NULL)
-            return h;
+        if ((r = __atomic_load_n(&s->known[i->slot++], __ATOMIC_ACQUIRE)) != NULL)
+            return r;
     return NULL;
 }
-/* The share of a slot, or NULL. */
-SHMI_FN shmi_semaphore_share *shmi_sem_share_of(struct shmi_semaphore *s, uint32_t slot)
+/* The record of a slot, or NULL. */
+SHMI_FN shmi_semaphore_record *shmi_sem_record_of(struct shmi_semaphore *s, uint32_t slot)
 {
-    shmi_semaphore_share *h;
+    shmi_semaphore_record *r;
     shmi_sem_walk i;
     if (slot < 1 || slot > s->slots)
         return NULL;
+    if (s->own != NULL && slot == s->q.a->my_slot)
+        return s->own;
     if (s->known != NULL) {
         shmi_sem_learn(s);
         return __atomic_load_n(&s->known[slot - 1], __ATOMIC_ACQUIRE);
     }
-    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
+    for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;)
         if (i.slot == slot)
-            return h;
+            return r;
     return NULL;
 }
-/* The word of a share, or of the base, that is at off, or NULL if the redo log may not name that word. The maker of the record may not
- * have published its block yet, so shmi_try_at may not find these words. */
-SHMI_FN uint64_t *shmi_sem_logged(struct shmi_monitor *m, shmi_off off)
+SHMI_FN int shmi_sem_record_at(struct shmi_rq *q, uint32_t slot, shmi_rq_record *out)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    shmi_semaphore_share *h;
-    shmi_sem_walk i;
-    if (off == s->base + offsetof(shmi_semaphore_record, accounted))
-        return m->w.accounted;
-    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;) {
-        shmi_off at = m->at + (uint64_t)((uintptr_t)h - (uintptr_t)m->w.queueLock);
-        if (off == at + offsetof(shmi_semaphore_share, name))
-            return &h->name;
-        if (off == at + offsetof(shmi_semaphore_share, permits))
-            return &h->permits;
-        if (off == at + offsetof(shmi_semaphore_share, fast))
-            return &h->fast;
-    }
-    return NULL;
-}
-SHMI_FN uint64_t shmi_fast_used(uint64_t q) { return q & SHMI_FAST_MOST; }
-SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 31 & SHMI_FAST_MOST; }
-SHMI_FN uint64_t shmi_fast_permits(uint64_t q) { return shmi_fast_used(q) + shmi_fast_spare(q); }
-
-/* Has the participant of a share change its fast word no more, and gives the word. */
-SHMI_FN uint64_t shmi_sem_shut(shmi_semaphore_share *h)
-{
-    for (;;) {
-        uint64_t q = shmi_ld64(&h->fast);
-        if ((q & SHMI_FAST_OPEN) == 0 || shmi_cas64(&h->fast, q, q & ~SHMI_FAST_OPEN))
-            return q & ~SHMI_FAST_OPEN;
-    }
-}
-SHMI_FN uint64_t shmi_sem_total(shmi_semaphore_share *h) { return shmi_get(&h->permits) + shmi_fast_permits(shmi_ld64(&h->fast)); }
-
-SHMI_FN void shmi_sem_close_share(struct shmi_semaphore *s, shmi_semaphore_share *h)
-{
-    uint64_t q = shmi_sem_shut(h);
-    struct shmi_change c;
-    if (q == 0)
-        return;
-    SHMSYNC_CRASHPOINT("semaphore.gather.shut");
-    c.n = 0;
-    shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_fast_spare(q));
-    shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + shmi_fast_used(q));
-    shmi_change_set(&c, &h->fast, 0);
-    shmi_mon_commit(&s->m, &c);
-}
-
-SHMI_FN uint64_t shmi_sem_open_bit(uint32_t slot) { return UINT64_C(1) << (slot & 63); }
-
-/* Closes all shares. The queue lock is held. */
-SHMI_FN void shmi_sem_gather(struct shmi_semaphore *s)
-{
-    uint64_t marks = shmi_get(&s->w->opened);
-    shmi_semaphore_share *h;
-    shmi_sem_walk i;
-    if (marks == 0)
-        return;
-    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
-        if ((marks & shmi_sem_open_bit(i.slot)) != 0)
-            shmi_sem_close_share(s, h);
-    shmi_put(&s->w->opened, 0);
-}
-
-/* What is free for anybody. Nobody changes it from here on but with the queue lock. */
-SHMI_FN uint64_t shmi_sem_pool(struct shmi_semaphore *s)
-{
-    while (s->moves) {
-        uint64_t p = shmi_ld64(&s->w->free);
-        if ((p & SHMI_POOL_OPEN) == 0 || shmi_cas64(&s->w->free, p, p & ~SHMI_POOL_OPEN))
-            return p & ~SHMI_POOL_OPEN;
-    }
-    return shmi_get(&s->w->free);
-}
-/* Opens what was closed for the time of the queue lock, if nobody is queued. While it is open, others change it without
- * the lock. */
-SHMI_FN void shmi_sem_reopen(struct shmi_semaphore *s)
-{
-    uint64_t p;
-    if (s->moves && shmi_fifo_empty(s->queue) && ((p = shmi_ld64(&s->w->free)) & SHMI_POOL_OPEN) == 0)
-        shmi_st64(&s->w->free, p | SHMI_POOL_OPEN);
-}
-
-/* Whether n permits are free, which are in free then. */
-SHMI_FN int shmi_sem_can_take(struct shmi_semaphore *s, uint64_t n)
-{
-    if (shmi_sem_pool(s) >= n)
-        return 1;
-    shmi_sem_gather(s);
-    return shmi_get(&s->w->free) >= n;
-}
-
-/* Takes n permits that are free for this process. */
-SHMI_FN void shmi_sem_take(struct shmi_semaphore *s, uint64_t n)
-{
-    uint64_t left = shmi_get(&s->w->free) - n;
-    if (!s->moves) {
-        shmi_semaphore_share *h = s->own;
-        if (shmi_get(&h->name) != s->m.a->self) {
-            left += shmi_fast_permits(shmi_sem_shut(h)) + shmi_get(&h->permits);
-            shmi_put(&h->permits, 0);
-            shmi_put(&h->fast, 0);
-            shmi_put(&h->name, s->m.a->self);
-        }
-        if ((shmi_ld64(&h->fast) & SHMI_FAST_OPEN) != 0)
-            shmi_add64(&h->fast, n);
-        else
-            shmi_put(&h->permits, shmi_get(&h->permits) + n);
-        SHMSYNC_CRASHPOINT("semaphore.take.counted");
-    }
-    shmi_put(&s->w->free, left);
-}
-
-/* Gives n permits of this process back; 0 if it has not so many. */
-SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n)
-{
-    shmi_semaphore_share *h = s->own;
-    if (s->moves) {
-        uint64_t left = shmi_sem_pool(s);
-        if (n > s->size - shmi_min(left, s->size))
-            return 0;
-        shmi_put(&s->w->free, left + n);
-        return 1;
-    }
-    if (shmi_get(&h->name) != s->m.a->self)
-        return n == 0;
-    shmi_sem_close_share(s, h);
-    if (shmi_get(&h->permits) < n)
+    shmi_semaphore_record *r = shmi_sem_record_of((struct shmi_semaphore *)(void *)q, slot);
+    if (r == NULL)
         return 0;
-    shmi_put(&h->permits, shmi_get(&h->permits) - n);
-    SHMSYNC_CRASHPOINT("semaphore.give.counted");
-    shmi_put(&s->w->free, shmi_get(&s->w->free) + n);
+    out->head = &r->head;
+    out->kinds = &r->kinds;
+    out->entries = r->entries;
     return 1;
 }
-
-/* Keeps n free permits for this process, and lets it go without the queue lock from now on, if it was the last to release, too. */
-SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
+SHMI_FN uint64_t *shmi_sem_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
-    shmi_semaphore_words *w = s->w;
-    shmi_semaphore_share *h = s->own;
-    struct shmi_change c;
-    uint64_t q;
-    /* A process that releases nothing may have no share yet: that of its slot is the dead one's. */
-    if (shmi_get(&w->last) != s->m.a->self || shmi_get(&h->name) != s->m.a->self || s->size > SHMI_FAST_MOST) {
-        shmi_put(&w->last, s->m.a->self);
-        return;
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
+    shmi_semaphore_record *r;
+    switch (kind) {
+    case SHMI_semFree:
+        return &s->w->free;
+    case SHMI_semFreeHigh:
+        return &s->w->freeHigh;
+    case SHMI_semOpened:
+        return &s->w->opened;
     }
-    shmi_put(&w->opened, shmi_get(&w->opened) | shmi_sem_open_bit(s->m.a->my_slot));
-    SHMSYNC_CRASHPOINT("semaphore.open.marked");
-    q = shmi_get(&h->permits) | n << 31;
-    c.n = 0;
-    shmi_change_set(&c, &w->free, shmi_get(&w->free) - n);
-    shmi_change_set(&c, &h->permits, 0);
-    shmi_change_set(&c, &h->fast, q);
-    shmi_mon_commit(&s->m, &c);
-    SHMSYNC_CRASHPOINT("semaphore.open.filled");
-    shmi_st64(&h->fast, q | SHMI_FAST_OPEN);
-    shmi_st32(&s->fast, 1);
+    r = shmi_sem_record_of(s, where);
+    if (r == NULL)
+        return NULL;
+    switch (kind) {
+    case SHMI_semName:
+        return &r->share.name;
+    case SHMI_semPermits:
+        return &r->share.permits;
+    case SHMI_semPermitsHigh:
+        return &r->share.permitsHigh;
+    case SHMI_semFast:
+        return &r->share.fast;
+    }
+    return NULL;
+}
+SHMI_FN int shmi_sem_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "semaphore.change", shmi_called(&q->o), "%s", how); }
+
+SHMI_FN int shmi_fast_open(uint64_t q) { return (q >> 32 & SHMI_FAST_OPEN) != 0; }
+SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 32 & SHMI_FAST_MOST; }
+/* Clears open in a word, so that from here on only records change it, and gives the word. */
+SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
+{
+    for (;;) {
+        uint64_t q = shmi_ld64(w), closed = shmi_recorded_with(q, (uint32_t)shmi_fast_spare(q));
+        if (!shmi_fast_open(q))
+            return q;
+        if (shmi_cas64(w, q, closed))
+            return closed;
+    }
+}
+/* Whether words may be open. In an arena that counts, all calls make records. */
+SHMI_FN int shmi_sem_may_open(struct shmi_semaphore *s) { return !s->q.a->geo.counted && s->size <= SHMI_FAST_MOST; }
+
+SHMI_FN shmi_participant_id shmi_sem_owner(const struct shmi_rq_change *x, const shmi_semaphore_record *r)
+{
+    return (shmi_participant_id)(shmi_rq_get(x, &r->share.name) & SHMI_NAME_MASK);
+}
+SHMI_FN uint64_t shmi_sem_permits(const struct shmi_rq_change *x, const shmi_semaphore_record *r)
+{
+    return shmi_rq_get(x, &r->share.permits) | (uint64_t)shmi_rq_get(x, &r->share.permitsHigh) << 32;
+}
+SHMI_FN void shmi_sem_set_permits(struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r, uint64_t n)
+{
+    shmi_rq_set(x, SHMI_semPermits, slot, &r->share.permits, (uint32_t)n);
+    shmi_rq_set(x, SHMI_semPermitsHigh, slot, &r->share.permitsHigh, (uint32_t)(n >> 32));
+}
+/* How many permits any participant may take, after the change x. It closes the pool. */
+SHMI_FN uint64_t shmi_sem_free_in(struct shmi_semaphore *s, const struct shmi_rq_change *x)
+{
+    if (s->moves)
+        shmi_sem_shut(&s->w->free);
+    return (shmi_rq_get(x, &s->w->free) & SHMI_FAST_MOST) | (uint64_t)shmi_rq_get(x, &s->w->freeHigh) << 31;
+}
+/* Adds to x that n permits are free. Of a transferable semaphore, it opens the pool if no wait is queued after x: so x has the changes of
+ * the queue already. */
+SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n)
+{
+    uint32_t low = (uint32_t)(n & SHMI_FAST_MOST);
+    if (s->moves && shmi_sem_may_open(s) && shmi_rq_empty(&s->q, x))
+        low |= SHMI_FAST_OPEN;
+    shmi_rq_set(x, SHMI_semFree, 0, &s->w->free, low);
+    shmi_rq_set(x, SHMI_semFreeHigh, 0, &s->w->freeHigh, (uint32_t)(n >> 31));
+}
+/* Adds to x that the spare permits of a share are free, and that it is closed. It closes the word of the share at once: that changes
+ * nothing but who may take these permits. */
+SHMI_FN void shmi_sem_fold(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
+{
+    uint64_t spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&r->share.fast)), shmi_sem_permits(x, r));
+    if (shmi_recorded_value(&r->share.fast) == 0)
+        return;
+    shmi_rq_set(x, SHMI_semFast, slot, &r->share.fast, 0);
+    shmi_sem_set_permits(x, slot, r, shmi_sem_permits(x, r) - spare);
+    shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) + spare);
 }
 
-/* Acquires, or releases, without the queue lock; 0 if that cannot be. */
+/* Acquires, or releases, without a record; 0 if that cannot be. */
 SHMI_FN int shmi_sem_acquire_fast(struct shmi_semaphore *s, uint64_t n)
 {
-    uint64_t *w = s->moves ? &s->w->free : &s->own->fast, v;
+    uint64_t *w = s->moves ? &s->w->free : &s->own->share.fast, v;
     if (!s->moves && shmi_ld32(&s->fast) == 0)
         return 0;
-    for (;;) {
+    do {
         v = shmi_ld64(w);
-        if (s->moves) {
-            if ((v & SHMI_POOL_OPEN) == 0 || (v & ~SHMI_POOL_OPEN) < n)
-                return 0;
-            if (shmi_cas64(w, v, v - n))
-                return 1;
-        } else {
-            if ((v & SHMI_FAST_OPEN) == 0 || shmi_fast_spare(v) < n)
-                return 0;
-            if (shmi_cas64(w, v, v + n - (n << 31))) {
-                SHMSYNC_CRASHPOINT("semaphore.fast.acquired");
-                return 1;
-            }
-        }
-    }
+        if (!shmi_fast_open(v) || shmi_fast_spare(v) < n)
+            return 0;
+    } while (!shmi_cas64(w, v, v - (n << 32)));
+    if (!s->moves)
+        SHMSYNC_CRASHPOINT("semaphore.fast.acquired");
+    return 1;
 }
 SHMI_FN int shmi_sem_release_fast(struct shmi_semaphore *s, uint64_t n)
 {
-    uint64_t *w = s->moves ? &s->w->free : &s->own->fast, v;
+    uint64_t *w = s->moves ? &s->w->free : &s->own->share.fast, v;
     if (!s->moves && shmi_ld32(&s->fast) == 0)
         return 0;
-    for (;;) {
+    do {
         v = shmi_ld64(w);
-        if (s->moves) {
-            uint64_t p = v & ~SHMI_POOL_OPEN;
-            if ((v & SHMI_POOL_OPEN) == 0 || p > s->size || n > s->size - p)
-                return 0;
-            if (shmi_cas64(w, v, v + n))
-                return 1;
-        } else {
-            if ((v & SHMI_FAST_OPEN) == 0 || shmi_fast_used(v) < n)
-                return 0;
-            if (shmi_cas64(w, v, v - n + (n << 31))) {
-                SHMSYNC_CRASHPOINT("semaphore.fast.released");
-                return 1;
-            }
-        }
-    }
+        if (!shmi_fast_open(v) || shmi_fast_spare(v) + n > (s->moves ? s->size : shmi_recorded_value(&s->own->share.permits)))
+            return 0;
+    } while (!shmi_cas64(w, v, v + (n << 32)));
+    if (!s->moves)
+        SHMSYNC_CRASHPOINT("semaphore.fast.released");
+    return 1;
 }
 
 /* Of a transferable semaphore a share counts what waits of the participant were granted, in permits, and what it
- * has accepted, in fast: prims/semaphore_transfer.go. The difference comes back when it dies. */
-SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, shmi_semaphore_share *h)
+ * has accepted: prims/semaphore_transfer.go. The difference comes back when it dies. */
+SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
-    int64_t n = (int64_t)(shmi_get(&h->permits) - shmi_ld64(&h->fast));
+    int64_t n = (int64_t)(shmi_sem_permits(x, r) - shmi_ld64(&r->share.accepted));
     return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
 }
-/* Makes free what the participant of h, which is gone, has not accepted, and h the share of name. The queue lock is held. */
-SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, shmi_semaphore_share *h, uint64_t name)
+/* Adds to x that the permits are free that the participant of a share, which is gone, has not accepted. */
+SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
-    uint64_t pool = shmi_sem_pool(s); /* nobody else changes it from here on */
-    struct shmi_change c;
-    c.n = 0;
-    shmi_change_set(&c, &s->w->free, pool + shmi_min(shmi_sem_unaccepted(s, h), s->size - shmi_min(pool, s->size)));
-    shmi_change_set(&c, &h->name, name);
-    shmi_change_set(&c, &h->permits, shmi_ld64(&h->fast));
-    shmi_mon_commit(&s->m, &c);
+    uint64_t free_ = shmi_sem_free_in(s, x);
+    shmi_sem_set_free(s, x, free_ + shmi_min(shmi_sem_unaccepted(s, x, r), s->size - shmi_min(free_, s->size)));
+    shmi_sem_set_permits(x, slot, r, shmi_ld64(&r->share.accepted));
 }
-
-/* The rules. */
-
-SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
+/* Adds to x that the permits of a share are free. */
+SHMI_FN void shmi_sem_empties(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    uint64_t n = shmi_get(&w.n->wanted);
-    shmi_participant_id owner = shmi_owner_of(w);
-    shmi_semaphore_share *h = shmi_sem_share_of(s, shmi_id_slot(owner));
-    struct shmi_change c;
-    c.n = 0;
-    if (n > shmi_sem_pool(s) || h == NULL) {
-        shmi_mon_account(m, w, NULL); /* a peer wrote the owner, or the number */
-        return;
-    }
-    if (!s->moves) {
-        if (shmi_get(&h->name) != owner) {
-            shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_fast_permits(shmi_sem_shut(h)) - n);
-            shmi_change_set(&c, &h->name, owner);
-            shmi_change_set(&c, &h->permits, n);
-            shmi_change_set(&c, &h->fast, 0);
-            shmi_mon_account(m, w, &c);
-            return;
-        }
-        shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + n);
-    } else if (shmi_get(&h->name) == owner) { /* a participant whose wait is queued has inherited the share */
-        shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + n);
-    }
-    shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) - n);
-    shmi_mon_account(m, w, &c);
+    shmi_sem_shut(&r->share.fast);
+    shmi_rq_set(x, SHMI_semFast, slot, &r->share.fast, 0);
+    shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) + shmi_sem_permits(x, r));
+    shmi_sem_set_permits(x, slot, r, 0);
 }
-SHMI_FN void shmi_sem_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
+/* Makes the share of this process's slot this process's own. */
+SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    struct shmi_wait w;
-    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, s->queue)).n != NULL) {
-        if (!shmi_mon_waiting(m, w))
-            shmi_mon_discard(m, w);
-        else if (!shmi_sem_can_take(s, shmi_get(&w.n->wanted)))
-            return;
-        else if (shmi_mon_end(m, b, w, 0, 0))
-            shmi_sem_account(m, w);
-    }
-}
-SHMI_FN void shmi_sem_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, ((struct shmi_semaphore *)m)->queue, w); }
-SHMI_FN void shmi_sem_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, ((struct shmi_semaphore *)m)->queue, w); }
-SHMI_FN void shmi_sem_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, ((struct shmi_semaphore *)m)->queue); }
-SHMI_FN void shmi_sem_clear(struct shmi_monitor *m)
-{
-    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    uint64_t left = s->size;
-    shmi_semaphore_share *h;
-    shmi_sem_walk i;
-    shmi_fifo_clear(s->queue);
+    uint32_t slot = s->q.a->my_slot;
+    int ok;
     if (s->moves)
-        return;
-    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
-        left -= shmi_min(shmi_sem_total(h), left);
-    shmi_st64(&s->w->free, left);
+        shmi_sem_take_back_grants(s, x, slot, s->own);
+    else
+        shmi_sem_empties(s, x, slot, s->own);
+    shmi_rq_set(x, SHMI_semName, slot, &s->own->share.name, s->q.a->self);
+    return shmi_rq_end(&s->q, x, b, &ok);
 }
-SHMI_FN void shmi_sem_reap(struct shmi_monitor *m)
+
+/* ---- The rules. The private lock is held. ---- */
+
+/* Whether n permits are free at the commit word of x. If *again is 1, it has made a change, or has met one: the caller begins again. If
+ * they are not, then no share has spare permits. */
+SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    shmi_semaphore_share *h;
+    shmi_semaphore_record *r;
     shmi_sem_walk i;
-    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;) {
-        struct shmi_change c;
-        if (s->moves) {
-            if (shmi_sem_unaccepted(s, h) > 0 && shmi_mon_gone(m, shmi_name_of(&h->name)))
-                shmi_sem_take_back_grants(s, h, shmi_get(&h->name));
+    int ok;
+    *again = 0;
+    *enough = shmi_sem_free_in(s, x) >= n;
+    if (*enough || s->moves || shmi_rq_get(x, &s->w->opened) == 0)
+        return 0;
+    for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
+        if (shmi_recorded_value(&r->share.fast) == 0)
             continue;
+        shmi_sem_fold(s, x, i.slot, r);
+        SHMSYNC_CRASHPOINT("semaphore.gather.shut");
+        *again = 1;
+        return shmi_rq_end(&s->q, x, b, &ok);
+    }
+    shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 0);
+    return 0;
+}
+/* Adds to x that the first wait is granted. 0: its owner cannot have permits. */
+SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wait w)
+{
+    uint64_t n = shmi_ld64(&w.n->wanted);
+    shmi_participant_id owner = shmi_node_owner(w.n);
+    uint32_t slot = shmi_id_slot(owner);
+    shmi_semaphore_record *r = shmi_sem_record_of(s, slot);
+    if (r == NULL || shmi_sem_owner(x, r) != owner)
+        return 0; /* a participant whose wait is queued has inherited the share */
+    shmi_rq_detach(&s->q, x, w, SHMI_RECORDED_GRANTED);
+    shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) - n);
+    shmi_sem_set_permits(x, slot, r, shmi_sem_permits(x, r) + n);
+    return 1;
+}
+/* Adds to x that a wait is off the queue without permits. */
+SHMI_FN void shmi_sem_remove(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
+{
+    shmi_rq_detach(&s->q, x, w, outcome);
+    if (s->moves)
+        shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* the pool is opened if the queue is empty */
+}
+/* Whether the owner of a queued wait is alive. It checks the marks of death itself: what a dead participant was granted comes back only when
+ * that participant is reaped. */
+SHMI_FN int shmi_sem_waiting(struct shmi_semaphore *s, struct shmi_wait w)
+{
+    shmi_participant_id owner = shmi_node_owner(w.n);
+    return shmi_rq_current(&s->q, owner) && !shmi_dead(s->q.a, owner);
+}
+SHMI_FN int shmi_sem_absent(struct shmi_semaphore *s, shmi_participant_id n) { return n != 0 && !shmi_rq_current(&s->q, n); }
+/* Makes the next call reap if a participant that was granted permits has died meanwhile: the last reap may have looked at its share before. */
+SHMI_FN void shmi_sem_reconsider(struct shmi_semaphore *s, shmi_participant_id granted)
+{
+    if (shmi_sem_absent(s, granted))
+        shmi_st32(&s->deaths, shmi_deaths(s->q.a) - 1);
+}
+/* Adds to the change x a grant to the first wait, if it is possible and fits into the record. Gives the owner of the wait, or 0. */
+SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct shmi_rq_change *x)
+{
+    struct shmi_rq_change y = *x;
+    struct shmi_wait w;
+    if (!shmi_rq_head(&s->q, &y, &w) || !shmi_sem_waiting(s, w) || shmi_sem_free_in(s, &y) < shmi_ld64(&w.n->wanted) ||
+        !shmi_sem_grant(s, &y, w) || y.too_many || y.torn)
+        return 0;
+    *x = y;
+    return shmi_node_owner(w.n);
+}
+/* Grants what can be granted, in order, and takes waits of the dead off that are first. */
+SHMI_FN int shmi_sem_serve(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue, or closes a share. */
+        shmi_participant_id granted = 0;
+        struct shmi_wait w;
+        int ok, enough, again, err = shmi_rq_begin(&s->q, x, b);
+        if (err != 0)
+            return err;
+        if (!shmi_rq_head(&s->q, x, &w)) {
+            if (!x->torn)
+                return 0;
+        } else if (!shmi_sem_waiting(s, w)) {
+            shmi_sem_remove(s, x, w, SHMI_RECORDED_REMOVED);
+        } else {
+            err = shmi_sem_enough(s, x, shmi_ld64(&w.n->wanted), b, &enough, &again);
+            if (err != 0)
+                return err;
+            if (again)
+                continue;
+            if (!enough) {
+                err = shmi_rq_end(&s->q, x, b, &ok);
+                if (ok || err != 0)
+                    return err;
+                continue;
+            }
+            if (shmi_sem_grant(s, x, w))
+                granted = shmi_node_owner(w.n);
+            else
+                shmi_sem_remove(s, x, w, SHMI_RECORDED_REMOVED);
         }
-        if (shmi_sem_total(h) == 0 || !shmi_mon_gone(m, shmi_name_of(&h->name)))
-            continue;
-        c.n = 0;
-        shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_fast_permits(shmi_sem_shut(h)));
-        shmi_change_set(&c, &h->permits, 0);
-        shmi_change_set(&c, &h->fast, 0);
-        shmi_mon_commit(m, &c);
+        err = shmi_rq_end(&s->q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok)
+            shmi_sem_reconsider(s, granted);
     }
 }
-SHMI_FN void shmi_sem_holders(struct shmi_monitor *m)
+
+/* Whether the participant of a share has, or may get, permits that others cannot acquire. */
+SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    shmi_semaphore_share *h;
-    shmi_sem_walk i;
-    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
-        if (s->moves ? shmi_sem_unaccepted(s, h) > 0 : shmi_sem_total(h) > 0)
-            shmi_mon_heed(m, shmi_name_of(&h->name));
+    if (s->moves)
+        return shmi_sem_unaccepted(s, x, r) > 0;
+    return shmi_sem_permits(x, r) > 0 || shmi_recorded_value(&r->share.fast) != 0;
 }
-SHMI_FN void shmi_sem_look(struct shmi_monitor *m) { shmi_mon_date_first(m, ((struct shmi_semaphore *)m)->queue); }
+SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r, struct shmi_wakes *b)
+{
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id n;
+        int ok, err = shmi_rq_begin(&s->q, x, b);
+        if (err != 0)
+            return err;
+        n = shmi_sem_owner(x, r);
+        if (!shmi_sem_absent(s, n) || !shmi_sem_keeps(s, x, r))
+            return 0;
+        if (s->moves) {
+            shmi_sem_take_back_grants(s, x, slot, r);
+        } else if (!shmi_gone(s->q.a, n)) {
+            shmi_st32(&s->unreaped, 1); /* the next reap asks again */
+            shmi_follow(s->q.a);
+            return 0;
+        } else {
+            shmi_sem_empties(s, x, slot, r);
+        }
+        err = shmi_rq_end(&s->q, x, b, &ok);
+        if (ok || err != 0)
+            return err;
+    }
+}
+SHMI_FN int shmi_sem_reap_due(struct shmi_semaphore *s) { return shmi_ld32(&s->deaths) != shmi_deaths(s->q.a) || shmi_ld32(&s->unreaped) != 0; }
+/* Takes the waits of the dead off the queue, so that nothing is granted to them any more, and then takes back their
+ * shares. A permit whose grant was not accepted guards nothing that the dead participant may have written to. */
+SHMI_FN int shmi_sem_reap(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    shmi_semaphore_record *r;
+    shmi_sem_walk i;
+    int err;
+    shmi_st32(&s->deaths, shmi_deaths(s->q.a));
+    shmi_st32(&s->unreaped, 0);
+    err = shmi_rq_remove_dead(&s->q, x, b);
+    for (shmi_sem_begin(s, &i); err == 0 && (r = shmi_sem_next(s, &i)) != NULL;)
+        err = shmi_sem_reap_share(s, x, i.slot, r, b);
+    return err;
+}
+/* Reaps if that is due, and serves the queue. */
+SHMI_FN int shmi_sem_tidy(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    int err = shmi_sem_reap_due(s) ? shmi_sem_reap(s, x, b) : 0;
+    return err != 0 ? err : shmi_sem_serve(s, x, b);
+}
 
-static const struct shmi_rules shmi_sem_rules = {
-    shmi_sem_resolve, shmi_sem_account, shmi_sem_clear, shmi_sem_requeue, shmi_sem_detach,
-    shmi_sem_discard_dead, shmi_sem_reap, shmi_sem_holders, shmi_sem_look,
-};
+/* How an attempt to acquire permits by a record ended. */
+enum { SHMI_semTaken, SHMI_semQueued, SHMI_semNotNow };
 
-/* Makes the view of a reaper, or the common part of a handle; 0: the object has no record, or a corrupt list of them. */
+SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *wait_node, struct shmi_wakes *b, int *result)
+{
+    struct shmi_rq_change x;
+    int served = 0, moves = s->moves;
+    *result = SHMI_semNotNow;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or makes one that is made once. */
+        int enough = 0, again = 0, ok, err = shmi_rq_begin(&s->q, &x, b);
+        if (err == 0 && shmi_rq_empty(&s->q, &x))
+            err = shmi_sem_enough(s, &x, n, b, &enough, &again);
+        if (err != 0)
+            return err;
+        if (again)
+            continue;
+        if (!enough && !served && (shmi_sem_reap_due(s) || !shmi_rq_empty(&s->q, &x))) {
+            served = 1; /* the dead may have what this call, or the first wait, needs */
+            err = shmi_sem_tidy(s, &x, b);
+            if (err != 0)
+                return err;
+            continue;
+        }
+        if (((enough && !moves) || (!enough && wait_node != NULL)) && shmi_sem_owner(&x, s->own) != s->q.a->self) {
+            err = shmi_sem_inherit(s, &x, b);
+            if (err != 0)
+                return err;
+            served = 0; /* the first wait may take the permits that this has freed */
+            continue;
+        }
+        if (enough) {
+            shmi_sem_set_free(s, &x, shmi_sem_free_in(s, &x) - n);
+            if (!moves)
+                shmi_sem_set_permits(&x, s->q.a->my_slot, s->own, shmi_sem_permits(&x, s->own) + n);
+        } else if (wait_node != NULL) {
+            shmi_rq_join(&s->q, &x, wait_node);
+        } else if (moves && shmi_rq_empty(&s->q, &x)) {
+            shmi_sem_set_free(s, &x, shmi_sem_free_in(s, &x)); /* opens the pool again */
+        }
+        err = shmi_rq_end(&s->q, &x, b, &ok);
+        if (err != 0) {
+            if (x.made && !enough && wait_node != NULL)
+                *result = SHMI_semQueued;
+            return err;
+        }
+        if (ok) {
+            *result = enough ? SHMI_semTaken : wait_node != NULL ? SHMI_semQueued : SHMI_semNotNow;
+            return 0;
+        }
+    }
+}
+/* Acquires n permits by a record. If that is not possible now, it queues the wait of a prepared node, which may be NULL.
+ * SHMI_semQueued with an error says that the wait may be queued. */
+SHMI_FN int shmi_sem_take(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *wait_node, int *result)
+{
+    struct shmi_wakes b;
+    int err;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(&s->q);
+    err = shmi_sem_take_locked(s, n, wait_node, &b, result);
+    shmi_rq_unlock(&s->q);
+    shmi_rq_wake(&s->q, &b);
+    return err;
+}
+
+/* Adds to x that this process releases n permits; 0 if it has fewer. *opens is 1 if x opens its share. */
+SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, int *opens)
+{
+    uint32_t slot = s->q.a->my_slot;
+    uint64_t had, spare, last, self = s->q.a->self;
+    shmi_semaphore_record *h = s->own;
+    *opens = 0;
+    if (s->moves) {
+        uint64_t free_ = shmi_sem_free_in(s, x);
+        if (n > s->size - shmi_min(free_, s->size))
+            return 0;
+        shmi_sem_set_free(s, x, free_ + n);
+        return 1;
+    }
+    if (shmi_sem_owner(x, h) != self)
+        return n == 0;
+    had = shmi_sem_permits(x, h);
+    spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&h->share.fast)), had);
+    if (had - spare < n)
+        return 0;
+    /* The share is opened only if no other process wants the permits: this process made the last release, too. */
+    last = shmi_ld64(&s->w->releaser);
+    if (shmi_rq_empty(&s->q, x) && last == self && shmi_sem_may_open(s)) {
+        shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 1);
+        shmi_rq_set(x, SHMI_semFast, slot, &h->share.fast, (uint32_t)(spare + n) | SHMI_FAST_OPEN);
+        *opens = 1;
+        return 1;
+    }
+    if (last != self)
+        shmi_st64(&s->w->releaser, self);
+    shmi_rq_set(x, SHMI_semFast, slot, &h->share.fast, 0);
+    shmi_sem_set_permits(x, slot, h, had - spare - n);
+    shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) + spare + n);
+    return 1;
+}
+SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct shmi_wakes *b, int *had)
+{
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id granted;
+        int opens, ok, err = shmi_rq_begin(&s->q, &x, b);
+        if (err != 0)
+            return err;
+        *had = shmi_sem_give_in(s, &x, n, &opens);
+        if (!*had) {
+            if (shmi_ld64(s->q.commit) == x.c)
+                return 0;
+            continue;
+        }
+        granted = shmi_sem_grant_too(s, &x);
+        err = shmi_rq_end(&s->q, &x, b, &ok);
+        if (err != 0)
+            return err;
+        if (!ok)
+            continue;
+        shmi_sem_reconsider(s, granted);
+        if (opens)
+            shmi_st32(&s->fast, 1);
+        SHMSYNC_CRASHPOINT("semaphore.give.committed");
+        if (shmi_recorded_value(s->q.first) != 0)
+            shmi_sem_serve(s, &x, b); /* an error is that of the waits */
+        return 0;
+    }
+}
+/* Releases n permits of this process, and grants what that allows. *had is 0 if the process has fewer. */
+SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n, int *had)
+{
+    struct shmi_wakes b;
+    int err;
+    *had = 1;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(&s->q);
+    err = shmi_sem_give_locked(s, n, &b, had);
+    shmi_rq_unlock(&s->q);
+    shmi_rq_wake(&s->q, &b);
+    return err;
+}
+
+/* Takes a wait of this process off the queue, and gives its wait node back; 0 if the wait was granted. */
+SHMI_FN int shmi_sem_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    struct shmi_wait w;
+    int withdrawn = 1, err;
+    w.off = wait_node->off;
+    w.n = wait_node->node;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. After an error, a peer has overwritten the queue. */
+        uint32_t v;
+        int ok = 1;
+        err = shmi_rq_begin(q, &x, &b);
+        if (err != 0)
+            break;
+        v = shmi_rq_get(&x, &w.n->next);
+        if (v == SHMI_RECORDED_GRANTED && shmi_wait_node_resolved(wait_node)) {
+            withdrawn = 0;
+            break;
+        }
+        if (shmi_recorded_queued(v)) {
+            shmi_sem_remove(s, &x, w, SHMI_RECORDED_LEFT);
+            err = shmi_rq_end(q, &x, &b, &ok);
+        } else if (shmi_ld64(q->commit) != x.c) {
+            ok = 0; /* the record that grants it may be incomplete */
+        } else {
+            err = shmi_sem_corrupt(q, "a wait node, which is on no queue");
+        }
+        if (err != 0 || ok)
+            break;
+    }
+    if (withdrawn && err == 0)
+        shmi_sem_serve(s, &x, &b);
+    shmi_rq_unlock(q);
+    if (withdrawn && err == 0)
+        shmi_rq_unused(q, wait_node);
+    else if (withdrawn)
+        shmi_wait_node_forget(wait_node); /* a peer has overwritten the queue, which may name the node */
+    shmi_rq_wake(q, &b);
+    return withdrawn;
+}
+
+/* Finds what is left over by a death or by a stopped process, and dates the wait that is first. */
+SHMI_FN void shmi_sem_look(struct shmi_rq *q)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    shmi_semaphore_record *r;
+    shmi_sem_walk i;
+    int dead = 0; /* a holder is dead; the process that marked it may be stopped before it counts the death */
+    x.n = 0;
+    for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
+        shmi_participant_id n = shmi_sem_owner(&x, r);
+        dead = dead || (n != 0 && shmi_sem_keeps(s, &x, r) && shmi_dead(s->q.a, n));
+    }
+    shmi_wakes_init(&b);
+    shmi_rq_lock(&s->q);
+    if (dead || shmi_sem_reap_due(s))
+        shmi_sem_reap(s, &x, &b);
+    shmi_sem_serve(s, &x, &b);
+    shmi_rq_date_first(&s->q);
+    shmi_rq_unlock(&s->q);
+    shmi_rq_wake(&s->q, &b);
+}
+/* Called ten times a second while a thread of this process waits, or less often if many do. */
+SHMI_FN void shmi_sem_check(void *arg)
+{
+    struct shmi_rq *q = (struct shmi_rq *)arg;
+    if (shmi_check_due(&q->looked))
+        shmi_sem_look(q);
+}
+
+/* ---- The handle's side ---- */
+
+/* Makes the view of a reaper, or the common part of a handle; 0: the list of records is corrupt. */
 SHMI_FN int shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
 {
-    shmi_semaphore_record *base;
-    struct shmi_mon_places at;
     shmi_record_walk v;
     uint64_t size;
-    s->base = 0;
-    for (shmi_walk_records(a, &v, o->off, sizeof *base); shmi_next_record(a, &v);)
-        s->base = v.b.off; /* at last the oldest */
-    if (v.bad || s->base == 0)
+    memset(s, 0, sizeof *s);
+    for (shmi_walk_records(a, &v, o->off, sizeof(shmi_semaphore_record)); shmi_next_record(a, &v);) {
+    }
+    if (v.bad)
         return 0;
-    base = (shmi_semaphore_record *)shmi_ptr(a, s->base, sizeof *base, 8);
-    s->w = (shmi_semaphore_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for it is smaller */
-    at.queueLock = (shmi_mutex_words *)(void *)s->w;
-    at.arrivals = &base->arrivals;
-    at.redone = &s->w->redone;
-    at.accounted = &base->accounted;
-    at.redo = base->redo;
-    at.lastCPU = &s->w->lastCPU;
-    at.spin = &s->w->spin;
-    at.pays = &s->w->pays;
-    shmi_mon_init_at(&s->m, a, o, o->body, &at, &shmi_sem_rules);
-    s->m.handlers = 1;
-    s->m.logged = shmi_sem_logged;
-    s->own = NULL;
-    s->queue = &base->queue;
-    s->known = NULL;
-    s->known_head = s->bad = 0;
+    s->w = (shmi_semaphore_words *)shmi_ptr(a, o->body, sizeof(shmi_semaphore_words), 8);
+    s->q.a = a;
+    s->q.o = *o;
+    s->q.commit = &s->w->commit;
+    s->q.first = &s->w->first;
+    s->q.last = &s->w->last;
+    s->q.record = shmi_sem_record_at;
+    s->q.word = shmi_sem_word_at;
+    s->q.corrupt = shmi_sem_corrupt;
+    s->q.check = shmi_sem_check;
+    s->q.tidy = shmi_sem_look;
+    s->q.private_ = &a->record_locks[o->off / 64 % SHMI_recordLocks];
+    s->q.spin = &s->w->spin;
+    s->q.pays = &s->w->pays;
+    s->q.last_cpu = &s->w->lastCPU;
     s->slots = a->geo.slots;
     size = shmi_ld64(&s->w->size);
     s->size = size & ~SHMI_SEMAPHORE_TRANSFER;
     s->moves = (size & SHMI_SEMAPHORE_TRANSFER) != 0;
-    s->fast = 0;
+    s->deaths = shmi_deaths(a) - 1; /* the first check reaps */
     return 1;
 }
 SHMI_FN void shmi_sem_end(void *handle)
@@ -22244,10 +22998,10 @@ SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void 
         shmi_fail(EPROTO, "semaphore.open", shmi_called(o), "its list of slot records");
         return NULL;
     }
-    s->own = &((shmi_semaphore_record *)shmi_ptr(a, record, sizeof(shmi_semaphore_record), 8))->share;
+    s->own = (shmi_semaphore_record *)shmi_ptr(a, record, sizeof(shmi_semaphore_record), 8);
     while (cap < s->slots)
         cap *= 2; /* few sizes, since each has its own spare ones */
-    s->known = (shmi_semaphore_share **)shmi_new_thing(cap * sizeof *s->known);
+    s->known = (shmi_semaphore_record **)shmi_new_thing(cap * sizeof *s->known);
     if (s->known == NULL) {
         shmi_free_thing(s);
         shmi_fail(ENOMEM, "semaphore.open", shmi_called(o), "%s", "");
@@ -22260,13 +23014,15 @@ SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void 
 typedef struct shmi_semaphore_spec {
     uint64_t size, free_;
     uint32_t spin;
+    int open_; /* the pool */
 } shmi_semaphore_spec;
 SHMI_FN void shmi_sem_fill(unsigned char *body, const void *arg)
 {
     shmi_semaphore_words *w = (shmi_semaphore_words *)(void *)body;
     const shmi_semaphore_spec *s = (const shmi_semaphore_spec *)arg;
     w->size = s->size;
-    w->free = s->free_;
+    w->free = SHMI_RECORDED((s->free_ & SHMI_FAST_MOST) | (s->open_ ? SHMI_FAST_OPEN : 0), 0);
+    w->freeHigh = SHMI_RECORDED(s->free_ >> 31, 0);
     w->spin = s->spin;
 }
 SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
@@ -22284,7 +23040,8 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
     init.size = (uint64_t)n | (moves ? SHMI_SEMAPHORE_TRANSFER : 0);
     init.free_ = (uint64_t)n;
     if (moves)
-        init.free_ = (opts->initial < 0 ? 0 : opts->initial > 0 ? (uint64_t)opts->initial : (uint64_t)n) | SHMI_POOL_OPEN;
+        init.free_ = opts->initial < 0 ? 0 : opts->initial > 0 ? (uint64_t)opts->initial : (uint64_t)n;
+    init.open_ = moves && !a->geo.counted && (uint64_t)n <= SHMI_FAST_MOST;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a));
     spec.init = shmi_sem_fill;
@@ -22321,7 +23078,7 @@ int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s)
 {
     SHMI_OPENED_OR(s, 0);
-    return s->impl->m.o.off;
+    return s->impl->q.o.off;
 }
 int shmsync_semaphore_close(shmsync_semaphore *s)
 {
@@ -22329,95 +23086,109 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     int err;
     if (s->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_sem_end);
+    err = shmi_unshare(s->impl->q.a, s->impl->q.o.off, shmi_sem_end);
     if (err == 0)
         s->impl = NULL;
     return SHMI_TELL(err);
 }
 
-/* The rest of acquire, in a call that counts unless it only tries. */
+/* An acquire of more permits than the semaphore has waits until abs. */
+SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
+{
+    while (shmi_now() < abs) {
+        if (__atomic_load_n(&s->q.a->closing, __ATOMIC_SEQ_CST))
+            return shmi_fail(EBADF, "semaphore.acquire", shmi_called(&s->q.o), "this process closed the arena");
+        shmi_nap((int64_t)shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
+    }
+    return ETIMEDOUT;
+}
+/* Whether n permits may be free, or were just acquired: a spin ends then. No share had spare permits when it began, so
+ * those of a share that is open now were released since. */
+typedef struct shmi_sem_wish {
+    struct shmi_semaphore *s;
+    uint64_t n;
+    int taken;
+} shmi_sem_wish;
+SHMI_FN int shmi_sem_may_take(void *arg)
+{
+    shmi_sem_wish *u = (shmi_sem_wish *)arg;
+    u->taken = shmi_sem_acquire_fast(u->s, u->n);
+    return u->taken || shmi_recorded_value(&u->s->w->opened) != 0 ||
+           (shmi_fast_spare(shmi_ld64(&u->s->w->free)) | (uint64_t)shmi_recorded_value(&u->s->w->freeHigh) << 31) >= u->n;
+}
+
+/* The rest of acquire, in a call that counts. It spins before it queues: in a hand-over to and fro the permits often
+ * come meanwhile, which saves a wait. */
 SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t abs, int try_)
 {
-    struct shmi_monitor *m = &s->m;
-    shmi_wait_node *wait_node = NULL;
-    struct shmi_wakes b;
-    uint64_t outcome = 0;
-    int err, again;
-    if (try_) {
-        if (!shmi_mon_try_enter(m))
-            return EBUSY;
-    } else {
-        err = shmi_mon_enter(m, abs);
-        if (err != 0)
+    shmi_wait_node *wait_node;
+    shmi_tuning t = shmi_rq_tuning(&s->q);
+    shmi_sem_wish u = {s, n, 0};
+    int result, err, spun;
+    if (n > s->size)
+        return try_ ? EBUSY : shmi_sem_await_end(s, abs);
+    err = shmi_sem_take(s, n, NULL, &result);
+    if (err != 0 || result == SHMI_semTaken)
+        return err;
+    if (try_)
+        return EBUSY;
+    spun = shmi_ld32(&s->q.waiting) == 0 && shmi_recorded_value(s->q.first) == 0 && (abs == 0 || shmi_now() < abs);
+    if (spun && shmi_spin(&t, shmi_sem_may_take, &u)) {
+        if (u.taken)
+            return 0;
+        err = shmi_sem_take(s, n, NULL, &result);
+        if (err != 0 || result == SHMI_semTaken)
             return err;
     }
-    shmi_wakes_init(&b);
-    do {
-        shmi_sem_learn(s);
-        if (SHMI_UNLIKELY(shmi_ld32(&s->bad) != 0)) {
-            shmi_sem_reopen(s);
-            shmi_mon_leave(m, &b);
-            shmi_mon_return_node(m, wait_node);
-            return shmi_fail(EPROTO, "semaphore.acquire", m->queueLock.called, "its list of slot records");
-        }
-        shmi_mon_reap_if_due(m, &b);
-        if (s->moves && shmi_get(&s->own->name) != m->a->self) {
-            shmi_sem_take_back_grants(s, s->own, m->a->self);
-            shmi_sem_resolve(m, &b);
-        }
-        if (shmi_fifo_empty(s->queue) && n <= s->size && shmi_sem_can_take(s, n)) {
-            shmi_sem_take(s, n);
-            shmi_sem_reopen(s);
-            shmi_mon_leave(m, &b);
-            shmi_mon_return_node(m, wait_node);
-            return 0;
-        }
-        if (try_ || n > s->size) {
-            shmi_sem_reopen(s);
-            shmi_mon_leave(m, &b);
-            if (try_)
-                return EBUSY;
-            while (shmi_now() < abs) { /* there will never be so many */
-                if (__atomic_load_n(&m->a->closing, __ATOMIC_SEQ_CST))
-                    return shmi_fail(EBADF, "semaphore.acquire", m->queueLock.called, "this process closed the arena");
-                shmi_nap((int64_t)shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
-            }
-            return ETIMEDOUT;
-        }
-        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
-        if (err != 0) {
-            shmi_mon_wake(m, &b);
-            return err;
-        }
-    } while (again);
-    shmi_mon_join(m, wait_node, 0, n);
-    shmi_mon_leave(m, &b);
-    err = shmi_mon_await(m, wait_node, abs, &outcome);
-    if (err == 0 && s->moves) {
-        shmi_add64(&s->own->fast, n);
+    shmi_sem_learn(s);
+    if (SHMI_UNLIKELY(shmi_ld32(&s->bad) != 0))
+        return shmi_fail(EPROTO, "semaphore.acquire", shmi_called(&s->q.o), "its list of slot records");
+    err = shmi_wait_node_take(s->q.a, &wait_node);
+    if (err != 0)
+        return err;
+    shmi_rq_prepare(&s->q, wait_node, n);
+    err = shmi_sem_take(s, n, wait_node, &result);
+    if (err != 0 && result == SHMI_semQueued) {
+        shmi_wait_node_forget(wait_node);
+        return err;
+    }
+    if (err != 0 || result != SHMI_semQueued) {
+        shmi_rq_unused(&s->q, wait_node);
+        return err;
+    }
+    err = shmi_rq_await(&s->q, wait_node, !spun, abs, shmi_sem_withdraw);
+    if (err != 0) {
+        SHMSYNC_CRASHPOINT("record.await.withdrawn");
+        if (err == EBADF)
+            return shmi_fail(EBADF, "semaphore.acquire", shmi_called(&s->q.o), "this process closed the arena");
+        return err == EPROTO ? shmi_sem_corrupt(&s->q, "a wait node") : err;
+    }
+    if (!shmi_rq_collect(&s->q, wait_node)) {
+        if (shmi_sem_withdraw(&s->q, wait_node))
+            return shmi_sem_corrupt(&s->q, "a wait node, which ended a wait that was not granted");
+        shmi_rq_collect(&s->q, wait_node);
+    }
+    if (s->moves) {
+        shmi_add64(&s->own->share.accepted, n);
         SHMSYNC_CRASHPOINT("semaphore.acquire.accepted");
     }
-    return err;
+    return 0;
 }
 SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs, int forever, int try_)
 {
-    struct shmi_monitor *m = &s->m;
+    shmsync_arena *a = s->q.a;
     uint64_t n = (uint64_t)want;
-    int err = shmi_use(m->a, "semaphore.acquire");
+    int err = shmi_use(a, "semaphore.acquire");
     if (err != 0)
         return err;
     if (want < 0 || (n > s->size && forever))
-        return shmi_fail(EINVAL, "semaphore.acquire", m->queueLock.called, "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
+        return shmi_fail(EINVAL, "semaphore.acquire", shmi_called(&s->q.o), "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
     if (shmi_sem_acquire_fast(s, n))
         return 0;
-    if (try_)
-        return shmi_sem_acquire_slow(s, n, abs, 1);
-    err = shmi_mon_begin(m);
+    err = shmi_enter(a, "semaphore.acquire");
     if (err != 0)
         return err;
-    err = shmi_sem_acquire_slow(s, n, abs, 0);
-    shmi_mon_finish(m);
-    return err;
+    return shmi_exit_with(a, shmi_sem_acquire_slow(s, n, abs, try_));
 }
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n)
 {
@@ -22440,52 +23211,85 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
 {
     SHMI_OPENED(sem);
     struct shmi_semaphore *s = sem->impl;
-    struct shmi_wakes b;
-    int err = shmi_use(s->m.a, "semaphore.release");
+    shmsync_arena *a = s->q.a;
+    int had, err = shmi_use(a, "semaphore.release");
     if (err != 0)
         return SHMI_TELL(err);
     if (n < 0)
-        return shmi_fail(EINVAL, "semaphore.release", s->m.queueLock.called, "%lld permits", (long long)n);
+        return shmi_fail(EINVAL, "semaphore.release", shmi_called(&s->q.o), "%lld permits", (long long)n);
     if (shmi_sem_release_fast(s, (uint64_t)n))
         return 0;
-    err = shmi_mon_enter(&s->m, 0);
+    err = shmi_enter(a, "semaphore.release");
     if (err != 0)
         return SHMI_TELL(err);
-    if (!shmi_sem_give(s, (uint64_t)n)) {
-        shmi_sem_reopen(s);
-        shmi_mon_leave(&s->m, NULL);
-        return shmi_fail(EPERM, "semaphore.release", s->m.queueLock.called, "%lld permits are more than are held", (long long)n);
-    }
-    shmi_wakes_init(&b);
-    if (!shmi_fifo_empty(s->queue))
-        shmi_sem_resolve(&s->m, &b);
-    else if (!s->moves)
-        shmi_sem_open_share(s, (uint64_t)n);
-    shmi_sem_reopen(s);
-    shmi_mon_leave(&s->m, &b);
-    return 0;
+    err = shmi_sem_give(s, (uint64_t)n, &had);
+    if (err == 0 && !had)
+        err = shmi_fail(EPERM, "semaphore.release", shmi_called(&s->q.o), "%lld permits are more than are held", (long long)n);
+    return SHMI_TELL(shmi_exit_with(a, err));
 }
+/* Those of the pool, and those that are kept for participants. */
 int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
 {
     SHMI_OPENED_OR(sem, 0);
     struct shmi_semaphore *s = sem->impl;
-    uint64_t n = shmi_ld64(&s->w->free) & ~SHMI_POOL_OPEN, marks = shmi_ld64(&s->w->opened);
-    shmi_semaphore_share *h;
-    shmi_sem_walk i;
-    if (marks != 0)
-        for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
-            if ((marks & shmi_sem_open_bit(i.slot)) != 0)
-                n += shmi_fast_spare(shmi_ld64(&h->fast));
-    return (int64_t)shmi_min(n, INT64_MAX);
+    uint64_t n = 0, c;
+    int tries;
+    for (tries = 0; tries < 16; tries++) {
+        c = shmi_ld64(s->q.commit);
+        n = shmi_fast_spare(shmi_ld64(&s->w->free)) | (uint64_t)shmi_recorded_value(&s->w->freeHigh) << 31;
+        if (shmi_recorded_value(&s->w->opened) != 0) {
+            shmi_semaphore_record *r;
+            shmi_sem_walk i;
+            for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;)
+                n += shmi_fast_spare(shmi_ld64(&r->share.fast));
+        }
+        if (shmi_ld64(s->q.commit) == c)
+            break;
+    }
+    return (int64_t)shmi_min(shmi_min(n, s->size), INT64_MAX);
 }
 
+/* Takes back what dead has. A process whose slot has no record, because it has not opened the semaphore, cannot make a change. It completes
+ * the last one. Those that wait, and the next call, do the rest. With a corrupt list of records, a process that knows them repairs it. */
 SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_semaphore s;
-    if (o->size < shmi_semaphore_bytes(a))
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    if (o->size < shmi_semaphore_bytes(a) || !shmi_sem_init(&s, a, o))
         return;
-    if (shmi_sem_init(&s, a, o)) /* without a record nobody has used it; with a corrupt list, a process that knows the records repairs it */
-        shmi_mon_repair(&s.m, dead);
+    if (dead == a->self)
+        s.q.without = dead; /* others are not current, or another participant has the ID by now */
+    shmi_wakes_init(&b);
+    shmi_rq_lock(&s.q);
+    if (shmi_sem_record_of(&s, a->my_slot) == NULL) {
+        shmi_rq_complete(&s.q, shmi_ld64(s.q.commit), &b);
+    } else {
+        shmi_sem_reap(&s, &x, &b);
+        shmi_sem_serve(&s, &x, &b);
+    }
+    shmi_rq_unlock(&s.q);
+    shmi_rq_wake(&s.q, &b);
+}
+/* Wakes the owners of the first waits if this process has no record, so that one of them reaps. */
+SHMI_FN void shmi_wake_semaphore(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_semaphore s;
+    (void)owed;
+    if (o->size >= shmi_semaphore_bytes(a) && shmi_sem_init(&s, a, o) && shmi_sem_record_of(&s, a->my_slot) == NULL)
+        shmi_rq_ring(&s.q);
+}
+SHMI_FN int shmi_settle_semaphore(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_semaphore s;
+    struct shmi_wakes b;
+    int err;
+    if (o->size < shmi_semaphore_bytes(a) || !shmi_sem_init(&s, a, o))
+        return 0;
+    shmi_wakes_init(&b);
+    err = shmi_rq_complete(&s.q, shmi_ld64(s.q.commit), &b);
+    shmi_rq_wake(&s.q, &b);
+    return err == 0;
 }
 #endif
 
@@ -25788,7 +26592,7 @@ SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
             SHMSYNC_CRASHPOINT("multilock.grant.granted");
         }
     }
-    shmi_mon_account(m, w, NULL);
+    shmi_mon_release_node(m, w);
 }
 
 /* Passes a key on that was let go, or makes its entry free, and tells the waiters for a key that cannot be had. */
@@ -25958,7 +26762,7 @@ SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *
     k->m.one_spins = 1;
     k->m.mine = shmi_key_is_wait;
     k->of = x;
-    k->w = (shmi_multilock_bucket *)(void *)k->m.w.queueLock;
+    k->w = (shmi_multilock_bucket *)(void *)k->m.w;
     k->number = i;
     k->biased = 0;
 }
@@ -28424,29 +29228,29 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
 /* ---- What the reaper knows of the kinds of objects ---- */
 
 static const shmi_kind_ops shmi_kinds[] = {
-    {SHMI_KIND('V', 'A', 'L', 'U'), 1, NULL, NULL, NULL},
-    {SHMI_KIND('B', 'L', 'O', 'K'), 1, NULL, NULL, NULL},
-    {SHMI_MUTEX_KIND, SHMI_mutexVersion, shmi_mutex_kind_repair, shmi_mutex_kind_wake, shmi_mutex_kind_unfinished},
-    {SHMI_FUTEX_KIND, SHMI_futexVersion, NULL, shmi_futex_kind_wake, NULL},
-    {SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, NULL, shmi_wake_sequencer, NULL},
-    {SHMI_KIND_EVENT, SHMI_VERSION_EVENT, NULL, shmi_wake_event, NULL},
-    {SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, shmi_repair_queue, shmi_wake_queue, NULL},
-    {SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL},
-    {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_repair_counter, shmi_wake_counter, NULL},
-    {SHMI_KIND_ONCE, SHMI_VERSION_ONCE, shmi_repair_once, shmi_wake_once, NULL},
-    {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_repair_barrier, shmi_wake_barrier, NULL},
-    {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object, NULL},
+    {SHMI_KIND('V', 'A', 'L', 'U'), 1, NULL, NULL, NULL, NULL},
+    {SHMI_KIND('B', 'L', 'O', 'K'), 1, NULL, NULL, NULL, NULL},
+    {SHMI_MUTEX_KIND, SHMI_mutexVersion, shmi_mutex_kind_repair, shmi_mutex_kind_wake, shmi_mutex_kind_unfinished, NULL},
+    {SHMI_FUTEX_KIND, SHMI_futexVersion, NULL, shmi_futex_kind_wake, NULL, NULL},
+    {SHMI_KIND_SEQUENCER, SHMI_VERSION_SEQUENCER, NULL, shmi_wake_sequencer, NULL, NULL},
+    {SHMI_KIND_EVENT, SHMI_VERSION_EVENT, NULL, shmi_wake_event, NULL, NULL},
+    {SHMI_KIND_QUEUE, SHMI_VERSION_QUEUE, shmi_repair_queue, shmi_wake_queue, NULL, NULL},
+    {SHMI_KIND_WAIT_GROUP, SHMI_VERSION_WAIT_GROUP, shmi_repair_counter, shmi_wake_counter, NULL, NULL},
+    {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_repair_counter, shmi_wake_counter, NULL, NULL},
+    {SHMI_KIND_ONCE, SHMI_VERSION_ONCE, shmi_repair_once, shmi_wake_once, NULL, NULL},
+    {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_repair_barrier, shmi_wake_barrier, NULL, NULL},
+    {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object, NULL, NULL},
 #if SHMSYNC_LAYOUT_VERSION >= 3
-    {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_wake_semaphore, NULL, shmi_settle_semaphore},
 #endif
-    {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_repair_multilock, shmi_wake_multilock, NULL},
-    {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex, shmi_rw_kind_unfinished},
-    {SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL},
-    {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL},
-    {SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals, NULL},
-    {SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, shmi_mutex_kind_repair, shmi_mutex_kind_wake, NULL},
-    {SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, shmi_repair_future, shmi_wake_future, NULL},
-    {SHMI_KIND_COND, SHMI_VERSION_COND, shmi_repair_cond, shmi_mon_wake_object, NULL},
+    {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_repair_multilock, shmi_wake_multilock, NULL, NULL},
+    {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex, shmi_rw_kind_unfinished, NULL},
+    {SHMI_KIND_SPIN_LOCK, SHMI_VERSION_SPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL},
+    {SHMI_KIND_RWSPIN_LOCK, SHMI_VERSION_RWSPIN_LOCK, shmi_repair_spin, shmi_wake_spin, NULL, NULL},
+    {SHMI_KIND_SIGNAL_WAKER, SHMI_VERSION_SIGNAL_WAKER, shmi_repair_signals, shmi_wake_signals, NULL, NULL},
+    {SHMI_KIND_SYNCHRONIZED, SHMI_VERSION_SYNCHRONIZED, shmi_mutex_kind_repair, shmi_mutex_kind_wake, NULL, NULL},
+    {SHMI_KIND_FUTURE, SHMI_VERSION_FUTURE, shmi_repair_future, shmi_wake_future, NULL, NULL},
+    {SHMI_KIND_COND, SHMI_VERSION_COND, shmi_repair_cond, shmi_mon_wake_object, NULL, NULL},
 };
 
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o)

@@ -5,7 +5,6 @@ package prims
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"runtime"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync/arena"
@@ -128,35 +127,33 @@ func (m *Mutex) LogState() uint64 { return uint64(m.log.state()) }
 // Object is the object under f.
 func (f *Futex) Object() arenakernel.Object { return f.object }
 
-// Queued is how many waits are in the queue of s.
-func (s *Semaphore) Queued() int {
-	if err := s.mon.enter(nil); err != nil {
-		return -1
+// Queued is how many waits are in the queue of s, or -1 if the queue is damaged.
+func (s *Semaphore) Queued() (n int) {
+	b := takeWakes()
+	defer s.wake(b)
+	s.private.Lock()
+	defer s.private.Unlock()
+	for {
+		x := &s.scratch
+		if s.begin(x, b) != nil {
+			return -1
+		}
+		n = 0
+		for w, ok := s.head(x); ok; n++ {
+			next := x.get(w.Next())
+			if next == arenakernel.RecordedLast {
+				w, ok = wait{}, false
+				continue
+			}
+			w, ok = s.waitAt(x, next)
+		}
+		if s.load() == x.c {
+			if x.torn {
+				return -1
+			}
+			return n
+		}
 	}
-	defer s.mon.leave(nil)
-	n := 0
-	s.fifo.each(func(wait) bool { n++; return true })
-	return n
-}
-
-// BeginRepairOfSemaphore does what a reaper does that reads the Semaphore o now. The function that it
-// returns does the rest.
-func BeginRepairOfSemaphore(a *arena.Arena, o arenakernel.Object) (goOn func()) {
-	s := semaphoreToRepair((*arenakernel.Arena)(a), o)
-	if s == nil {
-		return func() {}
-	}
-	return func() { repairMonitor(s.mon, 0) }
-}
-
-// Redo carries out a redo log that makes n permits of s free, as the next holder of the queue lock does after
-// a death.
-func (s *Semaphore) Redo(n uint64) error {
-	log := &s.mon.words.redo[0]
-	log.at.Store(uint64(offsetIn(s.mon.words.queueLock, s.mon.at, &s.words.free)))
-	log.to.Store(n)
-	s.mon.words.redone.Store(1)
-	return s.mon.redoLog()
 }
 
 // HasRecordOf reports whether x knows the record of a slot.
@@ -264,27 +261,14 @@ func (s *Semaphore) Object() arenakernel.Object { return s.object }
 
 // Head is the first wait in the queue of s.
 func (s *Semaphore) Head() (off arena.Offset, n *arenakernel.Node) {
-	if err := s.mon.enter(nil); err != nil {
+	v := valueIn(s.first)
+	if v == 0 {
 		return 0, nil
 	}
-	defer s.mon.leave(nil)
-	w, _ := s.fifo.head()
-	return w.off, w.Node
+	off = arena.Offset(v) * linkUnit
+	n, _ = s.a.NodeAt(arenakernel.Offset(off))
+	return off, n
 }
-
-// Locked runs f while this process has the queue lock of s.
-func (s *Semaphore) Locked(f func()) error {
-	if err := s.mon.enter(nil); err != nil {
-		return err
-	}
-	defer s.mon.leave(nil)
-	f()
-	return nil
-}
-
-// LatchAwaited reports whether a waiter has announced that it sleeps until the queue lock of s is
-// free.
-func (s *Semaphore) LatchAwaited() bool { return s.mon.queueLock.wakeWord.Announced() }
 
 // Ended reports whether Close has taken the words away from the handle.
 func (x *Waitable[S, E]) Ended() bool { return x.mon.opening.ended.Load() }
@@ -340,34 +324,8 @@ func (x *Barrier) Reap(dead func(slot int) bool) {
 // BarrierBreaks is how many broken phases a Barrier remembers.
 const BarrierBreaks = barrierBreaks
 
-// WaitClosed is the wait of an Acquire whose handle is closed just before the wait counts as a
-// call.
-func (s *Semaphore) WaitClosed() error {
-	m := s.mon
-	waitNode, err := m.queueLock.queue.TakeNode()
-	if err != nil {
-		return err
-	}
-	if err = m.enter(nil); err != nil {
-		return err
-	}
-	m.join(waitNode, 0, 1)
-	m.leave(nil)
-	if err = s.Close(); err != nil {
-		return err
-	}
-	return m.sleep(nil, waitNode)
-}
-
 // CountedDeath reports whether a death was counted since the last reap.
-func (s *Semaphore) CountedDeath() bool { return s.mon.reapDue() }
-
-// CleanedUp returns when no goroutine is cleaning up for s any more.
-func (s *Semaphore) CleanedUp() {
-	for s.mon.queueLock.queue.Waiting() != 0 {
-		runtime.Gosched()
-	}
-}
+func (s *Semaphore) CountedDeath() bool { return s.reapDue() }
 
 // Rollbacks is how many transactions of dead holders were undone.
 func (m *Mutex) Rollbacks() uint64 { return m.log.head.rollbacks.Load() }
@@ -427,8 +385,6 @@ func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
 			return QueueLock{h.mon}, true
 		case *MultiLock:
 			return QueueLock{h.bucket(1).mon}, true
-		case *Semaphore:
-			return QueueLock{h.mon}, true
 		case monitored: // a Waitable
 			return QueueLock{h.monitorOf()}, true
 		}

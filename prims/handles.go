@@ -77,7 +77,7 @@ func (l *RWSpinLock) opened() *opening     { return l.core.opening }
 func (x *MultiLock) opened() *opening      { return x.opening }
 func (f *FairMutex) opened() *opening      { return f.mon.opening }
 func (k *condCore) opened() *opening       { return k.mon.opening }
-func (s *Semaphore) opened() *opening      { return s.mon.opening }
+func (s *Semaphore) opened() *opening      { return s.opening }
 func (f *Futex) opened() *opening          { return f.opening }
 func (s *Sequencer) opened() *opening      { return s.opening }
 func (e *Event) opened() *opening          { return e.opening }

@@ -519,27 +519,6 @@ func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 	})
 }
 
-// A wait that comes too late for its Close ends with ErrClosed, and the opening ends only once:
-// another handle keeps its own opening, and the words do not change.
-func TestCloseBeforeAWaitIsCounted(t *testing.T) {
-	a := newArena(t, nil)
-	open := func() *prims.Semaphore {
-		s, err := prims.OpenSemaphore(a, "x", 1, nil)
-		require.NoError(t, err)
-		return s
-	}
-	theirs, mine := open(), open()
-	require.ErrorIs(t, mine.WaitClosed(), shmsync.ErrClosed)
-	mine.CleanedUp()
-	require.ErrorIs(t, a.Delete("x"), syscall.EBUSY, "the other handle is open")
-	require.NoError(t, theirs.AcquireContext(t.Context(), 1))
-	theirs.Release(1)
-	require.Zero(t, theirs.Queued(), "the wait that was given up")
-	require.NoError(t, theirs.Close())
-	require.NoError(t, a.Delete("x"))
-	sound(t, a)
-}
-
 // A FairMutex and a MultiLock are locked without a count as long as that needs no wait. A Close that comes
 // when such a call has the queue lock waits until the call has given it back, and the call gets ErrClosed.
 func TestCloseWaitsForACallThatHasTheQueueLock(t *testing.T) {

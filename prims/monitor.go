@@ -49,10 +49,7 @@ type monitor struct {
 	counts    *countWords // the counters of the object; nil if the arena does not count
 	// mine tells whether a wait belongs to this monitor, if the object has several monitors; nil
 	// if this monitor is the only one.
-	mine func(wait) bool
-	// logged returns the word at an offset that is not in the body, or nil if the redo log may not
-	// name that word. It is nil if the redo log may name words of the body only.
-	logged  func(arenakernel.Offset) *atomic.Uint64
+	mine    func(wait) bool
 	opening *opening
 	// without is this participant while it leaves, and 0 before.
 	without arenakernel.ParticipantID

@@ -7,8 +7,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// This file dates the holds of locks whose waits are served strictly in order: FairMutex,
-// MultiLock and Semaphore. No process gets such a lock while a wait is first in its queue. So
+// This file dates the holds of locks whose waits are served strictly in order: FairMutex and
+// MultiLock; a Semaphore does so in recordQueue.dateFirst. No process gets such a lock while a wait is first in its queue. So
 // each hold is at least as old as the time for which the present first wait has been first.
 // Design note 47 has the argument.
 //
@@ -102,8 +102,6 @@ func (q *fifo) firsts(f func(off arenakernel.Offset)) { f(arenakernel.Offset(q.w
 
 func (f *FairMutex) undated() bool                         { return f.fifo.undated() }
 func (f *FairMutex) firsts(g func(off arenakernel.Offset)) { f.fifo.firsts(g) }
-func (s *Semaphore) undated() bool                         { return s.fifo.undated() }
-func (s *Semaphore) firsts(g func(off arenakernel.Offset)) { s.fifo.firsts(g) }
 
 func (k *multiBucket) undated() (found bool) {
 	look := func(e keyEntry) {

@@ -86,11 +86,7 @@ func (m *monitor) redoLog() error {
 // redoTarget is the word at off. It is nil unless the log may name that word, as one of the
 // object's own.
 func (m *monitor) redoTarget(off arenakernel.Offset) (*atomic.Uint64, error) {
-	w := m.a.WordOfBody(m.object, off)
-	if w == nil && m.logged != nil {
-		w = m.logged(off)
-	}
-	if w != nil {
+	if w := m.a.WordOfBody(m.object, off); w != nil {
 		return w, nil
 	}
 	return nil, m.corrupt("redo log that names " + off.String())

@@ -15,8 +15,6 @@ import (
 )
 
 var (
-	_ = crashpoint.Register("semaphore.take.counted")
-	_ = crashpoint.Register("semaphore.give.counted")
 	_ = crashpoint.Register("semaphore.acquire.accepted")
 )
 
@@ -35,21 +33,23 @@ var (
 // synchronizes before the return of an Acquire that its permits made possible, and
 // so does the death that gives permits back.
 type Semaphore struct {
-	mon   *monitor
-	fifo  fifo
+	recordQueue
 	words *semaphoreWords
-	own   *semaphoreShare // the share of this process; nil in the handle of a reaper
+	own   slotShare // the share of this process; empty in the handle of a reaper or a tool
 	known atomic.Pointer[semaphoreShares]
 	// records is the latest slot record; each has a share.
 	records *atomic.Uint32
-	baseOff arenakernel.Offset // of the record that is the base; 0 if there is none
-	fast    atomic.Uint32      // how permits are acquired without the queue lock: see fastOff
-	a       *arenakernel.Arena
-	object  arenakernel.Object
+	fast    atomic.Uint32 // how permits are acquired without a record: see fastOff
 	name    arenakernel.ParticipantID
 	size    uint64
 	moves   bool          // the semaphore is transferable
 	closed  chan struct{} // closed when the handle is closed
+	opening *opening
+	deaths  atomic.Uint32  // the number of deaths at the last reap
+	scratch recordedChange // guarded by: private
+	// unreaped says that a dead participant was not gone at the last reap, which has left what
+	// that participant had.
+	unreaped atomic.Bool
 }
 
 // SemaphoreOptions says how a Semaphore is created. A nil *SemaphoreOptions means
@@ -69,13 +69,14 @@ type SemaphoreOptions struct {
 var semaphoreKind = arenakernel.KindOf("SEMA")
 
 const (
-	semaphoreVersion  = 3
+	semaphoreVersion  = 4
 	semaphoreTransfer = 1 << 63
 )
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: semaphoreKind, Version: semaphoreVersion, Repair: repairSemaphore, Wake: wakeQueue, Check: checkSemaphore, Inspect: inspectSemaphore,
+		Kind: semaphoreKind, Version: semaphoreVersion, Repair: repairSemaphore, Settle: settleSemaphore, Wake: wakeSemaphore,
+		Check: checkSemaphore, Inspect: inspectSemaphore,
 	})
 }
 
@@ -125,10 +126,12 @@ func initSemaphore(w *semaphoreWords, n uint64, opt *SemaphoreOptions, counted b
 		}
 	}
 	w.size.Store(size)
-	w.free.Store(free)
-	if opt.Mode == SemaphoreTransferable && !counted {
-		w.free.Store(free | uint64(poolOpen))
+	low := uint32(free & fastMost)
+	if opt.Mode == SemaphoreTransferable && !counted && n <= fastMost {
+		low |= fastOpenValue
 	}
+	w.free.Store(uint64(makeRecorded(low, 0)))
+	w.freeHigh.Store(uint64(makeRecorded(uint32(free>>31), 0)))
 	w.spin.Store(spinField(opt.Spin))
 }
 
@@ -169,83 +172,20 @@ func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
 
 // acquire is the rest of Acquire.
 func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
-	m := s.mon
 	if n > s.size {
 		return s.acquireTooMany(ctx, n)
 	}
 	// Close waits for the call, which may be granted permits, until the call has accepted them.
-	if err := m.begin(); err != nil {
+	if !s.queue.EnterNode() {
+		return s.closedError()
+	}
+	defer s.queue.Exit()
+	waitNode, spun, err := s.takeOrJoin(n)
+	if err == nil && waitNode != nil {
+		err = s.awaitGrant(ctx, waitNode, n, !spun)
+	}
+	if err != nil {
 		return err
-	}
-	defer m.finish()
-	if err := m.enter(ctx); err != nil {
-		return err
-	}
-	if s.fifo.empty() && s.canTake(n) {
-		s.take(n)
-		s.leaveOpen()
-		return nil
-	}
-	return s.acquireSlow(ctx, n)
-}
-
-// acquireTooMany is Acquire of more permits than the semaphore has.
-func (s *Semaphore) acquireTooMany(ctx context.Context, n uint64) error {
-	switch {
-	case s.mon.opening.ended.Load():
-		return s.mon.closed()
-	case ctx.Done() == nil:
-		panic(fmt.Sprintf("shmsync: Acquire of %d permits of semaphore %s, which has %d, without an end", n, objectName(s.object), s.size))
-	}
-	return s.awaitEnd(ctx)
-}
-
-// acquireSlow is the rest of acquire. The queue lock is held.
-func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
-	m := s.mon
-	b := takeWakes()
-	var waitNode *park.WaitNode
-	for {
-		if s.shares().err != nil {
-			s.reopen()
-			m.leave(b)
-			if waitNode != nil {
-				waitNode.Return()
-			}
-			return s.corruptShares()
-		}
-		m.reapIfDue(b)
-		if s.moves && s.own.name.Load() != uint64(s.name) {
-			s.takeBackGrants(s.own, uint64(s.name))
-			s.resolve(b)
-		}
-		if s.fifo.empty() && s.canTake(n) {
-			s.take(n)
-			s.reopen()
-			m.leave(b)
-			if waitNode != nil {
-				waitNode.Return()
-			}
-			return nil
-		}
-		var again bool
-		var err error
-		if waitNode, again, err = m.waitNode(ctx, waitNode); err != nil {
-			m.wake(b)
-			return err
-		}
-		if !again {
-			break
-		}
-	}
-	m.join(waitNode, 0, n)
-	m.leave(b)
-	if _, err := m.await(ctx, waitNode); err != nil {
-		return err
-	}
-	if s.moves {
-		s.own.fast.Add(n)
-		crashpoint.Hit("semaphore.acquire.accepted")
 	}
 	if err := ctx.Err(); err != nil {
 		// As in x/sync, a cancelled call does not keep permits that it got in the meantime.
@@ -253,6 +193,40 @@ func (s *Semaphore) acquireSlow(ctx context.Context, n uint64) error {
 		return err
 	}
 	return nil
+}
+
+// awaitGrant waits for the grant of a wait that is queued, and accepts it.
+func (s *Semaphore) awaitGrant(ctx context.Context, waitNode *park.WaitNode, n uint64, spin bool) error {
+	switch r, err := s.await(ctx, waitNode, spin, (*semaphoreWaits)(s)); r {
+	case park.Canceled:
+		crashpoint.Hit("record.await.withdrawn")
+		return err
+	case park.Closed:
+		crashpoint.Hit("record.await.withdrawn")
+		return s.closedError()
+	}
+	if !s.collect(waitNode) {
+		if s.withdraw(waitNode) {
+			return s.corrupt("a wait node, which ended a wait that was not granted")
+		}
+		s.collect(waitNode)
+	}
+	if s.moves {
+		s.own.accepted.Add(n)
+		crashpoint.Hit("semaphore.acquire.accepted")
+	}
+	return nil
+}
+
+// acquireTooMany is Acquire of more permits than the semaphore has.
+func (s *Semaphore) acquireTooMany(ctx context.Context, n uint64) error {
+	switch {
+	case s.opening.ended.Load():
+		return s.closedError()
+	case ctx.Done() == nil:
+		panic(fmt.Sprintf("shmsync: Acquire of %d permits of semaphore %s, which has %d, without an end", n, objectName(s.object), s.size))
+	}
+	return s.awaitEnd(ctx)
 }
 
 // TryAcquire acquires n permits if that is possible without waiting, and reports whether it did.
@@ -264,25 +238,9 @@ func (s *Semaphore) TryAcquire(n int64) bool {
 	if s.acquireFast(uint64(n)) {
 		return true
 	}
-	m := s.mon
-	m.opening.use()
-	if !m.tryEnter() {
-		return false
-	}
-	if s.fifo.empty() && s.canTake(uint64(n)) {
-		s.take(uint64(n))
-		s.leaveOpen()
-		return true
-	}
-	b := takeWakes()
-	m.reapIfDue(b)
-	ok := s.fifo.empty() && s.canTake(uint64(n))
-	if ok {
-		s.take(uint64(n))
-	}
-	s.reopen()
-	m.leave(b)
-	return ok
+	defer s.opening.serve(s.queue).end()
+	r, err := s.take(uint64(n), nil)
+	return r == semTaken && err == nil
 }
 
 // Release releases n permits. It panics if n is negative, if this process does not have that
@@ -298,104 +256,17 @@ func (s *Semaphore) Release(n int64) {
 
 // release is the rest of Release.
 func (s *Semaphore) release(n uint64) {
-	m := s.mon
-	if !m.enterAtOnce() {
-		if err := m.enter(nil); err != nil {
-			panic(err)
-		}
-	}
-	if !s.give(n) {
-		s.reopen()
-		m.leave(nil)
+	defer s.opening.serve(s.queue).end()
+	switch ok, err := s.give(n); {
+	case err != nil:
+		panic(err)
+	case !ok:
 		panic(fmt.Sprintf("shmsync: Release of %d permits of semaphore %s: more than are held", n, objectName(s.object)))
 	}
-	if s.fifo.empty() {
-		if !s.moves {
-			s.openShare(n)
-		}
-		s.leaveOpen()
-		return
-	}
-	b := takeWakes()
-	s.resolve(b)
-	m.leave(b)
 }
 
 func (s *Semaphore) negative(verb string, n int64) {
 	panic(fmt.Sprintf("shmsync: %s of %d permits of semaphore %s", verb, n, objectName(s.object)))
-}
-
-// canTake reports whether n permits are free. If so, they are in the word free afterwards.
-func (s *Semaphore) canTake(n uint64) bool {
-	if s.pool() >= n {
-		return true
-	}
-	s.gather()
-	return s.words.free.Load() >= n
-}
-
-// pool returns the permits that any process may take. From here on only the holder of the queue
-// lock changes them.
-func (s *Semaphore) pool() uint64 {
-	if s.moves {
-		return s.closePool()
-	}
-	return s.words.free.Load()
-}
-
-// take takes n free permits for this process. After a death during take, the share and the number
-// of free permits may disagree: a replay computes the free permits anew from the shares.
-func (s *Semaphore) take(n uint64) {
-	s.mon.counts.took()
-	free := s.words.free.Load() - n
-	if !s.moves {
-		h := s.own
-		if h.name.Load() != uint64(s.name) {
-			free += s.inheritShare(h)
-		}
-		if fastWord(h.fast.Load()).open() {
-			h.fast.Add(n)
-		} else {
-			storeWord(&h.permits, h.permits.Load()+n)
-		}
-		crashpoint.Hit("semaphore.take.counted")
-	}
-	storeWord(&s.words.free, free)
-}
-
-// inheritShare makes h, the share of this process's slot, this process's own. It returns how many
-// permits the slot's previous participant left there.
-func (s *Semaphore) inheritShare(h *semaphoreShare) (left uint64) {
-	left = shut(h).permits() + h.permits.Load()
-	storeWord(&h.permits, 0)
-	storeWord(&h.fast, 0)
-	storeWord(&h.name, uint64(s.name))
-	return left
-}
-
-// give returns n permits of this process to the free ones, and reports false if the process has
-// fewer.
-func (s *Semaphore) give(n uint64) bool {
-	if s.moves {
-		free := s.pool()
-		if n > s.size-min(free, s.size) {
-			return false
-		}
-		storeWord(&s.words.free, free+n)
-		return true
-	}
-	h := s.own
-	if h.name.Load() != uint64(s.name) {
-		return n == 0
-	}
-	s.closeShare(h)
-	if h.permits.Load() < n {
-		return false
-	}
-	storeWord(&h.permits, h.permits.Load()-n)
-	crashpoint.Hit("semaphore.give.counted")
-	storeWord(&s.words.free, s.words.free.Load()+n)
-	return true
 }
 
 // Offset is the place of the Semaphore in its arena, for SemaphoreAt in another process.
@@ -411,9 +282,8 @@ type SemaphoreState struct {
 
 // State reads s without locking it. The answer may be out of date when it returns.
 func (s *Semaphore) State() SemaphoreState {
-	s.mon.opening.use()
-	free := poolWord(s.words.free.Load()).permits() + s.spares()
-	st := SemaphoreState{Size: int64(s.size), Free: permits(free), Waiting: !s.fifo.empty()}
+	s.opening.use()
+	st := SemaphoreState{Size: int64(s.size), Free: permits(s.seenFree()), Waiting: valueIn(s.first) != 0}
 	if !s.moves {
 		st.Mine = permits(s.own.ownIn(s.name))
 	}

@@ -1,18 +1,26 @@
 package prims
 
-import "context"
+import (
+	"context"
 
-// end takes the words away from the fast paths.
-func (s *Semaphore) end() {
-	s.mon.queueLock.end()
+	"github.com/shmsync/shmsync"
+)
+
+// ends takes the words away from the fast paths.
+func (s *Semaphore) ends() {
 	s.fast.Store(fastOff)
+	s.queue.Close()
 	close(s.closed)
+}
+
+func (s *Semaphore) closedError() error {
+	return failed(s.a, s.object, "semaphore.acquire", shmsync.ErrClosed, nil, closedHandle)
 }
 
 // Close closes this handle on the Semaphore, and no other. Calls that wait through it end with an
 // error that Is ErrClosed. This process keeps its permits; release them through another handle. A
 // second Close is an error that Is ErrClosed.
-func (s *Semaphore) Close() error { return s.mon.opening.close("semaphore.close") }
+func (s *Semaphore) Close() error { return s.opening.close("semaphore.close") }
 
 // awaitEnd waits until ctx ends or the handle is closed.
 func (s *Semaphore) awaitEnd(ctx context.Context) error {
@@ -20,6 +28,6 @@ func (s *Semaphore) awaitEnd(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.closed:
-		return s.mon.closed()
+		return s.closedError()
 	}
 }

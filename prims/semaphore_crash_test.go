@@ -4,7 +4,6 @@ package prims_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"syscall"
 	"testing"
@@ -46,53 +45,14 @@ type timedOutParams struct {
 	N     int64
 }
 
-// timedOut is a process that has given up its wait for n permits, and is stopped
-// before it could take it off the queue.
+// timedOut is a process that gives up its wait for n permits, and is stopped when the record that takes the wait off
+// the queue has taken effect, and is not carried out. The records before it inherit a share and queue the wait.
 func timedOut(t *testing.T, a *arena.Arena, n int64) *proctest.Proc {
-	p := proctest.Start(t, "semaphore/timed out", proctest.Params(timedOutParams{nameOf(a), n}), proctest.Env("SHMSYNC_CRASHPOINT_STOP=park.waitnode.given_up:1"))
+	p := proctest.Start(t, "semaphore/timed out", proctest.Params(timedOutParams{nameOf(a), n}), proctest.Env("SHMSYNC_CRASHPOINT_STOP=record.commit.named:3"))
 	waiting(t, a, "s", 1)
 	p.Send("cancel")
 	p.AwaitStop(t)
 	return p
-}
-
-// A process that takes a wait off that was given up dies over it: the node is given back,
-// once, although its owner lives, or dies as well.
-func TestSemaphoreNodeIsGivenBackOnce(t *testing.T) {
-	for _, point := range []string{"arena.node.reclaimed", "monitor.released", "arena.node.freeing"} {
-		for _, both := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/%v", point, both), func(t *testing.T) {
-				a := newArena(t, nil)
-				s := newSemaphore(t, a, "s", 1, nil)
-				require.True(t, s.TryAcquire(1))
-				before := a.Stats().Nodes
-				owner := timedOut(t, a, 1)
-				_, n := s.Head()
-				require.Equal(t, arenakernel.NodeLeft, n.State())
-				taker := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT="+point))
-				taker.Await(t)
-				taker.Send(semOrder{ID: 1, Verb: "release"})
-				taker.WaitSignal(t, syscall.SIGKILL)
-				if both {
-					owner.Kill(t)
-				}
-				eventually(t, "given back", func() string { return words(a) }, func() bool {
-					return s.Queued() == 0 && n.Owner() == 0 && a.Stats().Nodes == before
-				})
-				for range 3 {
-					_, err := (*arenakernel.Arena)(a).ClaimNode()
-					require.NoError(t, err)
-				}
-				if !both {
-					owner.Cont(t)
-					owner.WaitExit(t)
-				}
-				alone(t, a, 1)
-				require.Equal(t, before+3, a.Stats().Nodes)
-				sound(t, a)
-			})
-		}
-	}
 }
 
 // A waiter that has given up and is stopped delays no waiter behind it.
@@ -116,7 +76,7 @@ func TestSemaphoreUntoldNodesAreUsedAgain(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", waiters, nil)
 	for range 4 {
-		p := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT=monitor.leave.before_wake"))
+		p := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT=record.wake.before"))
 		p.Await(t)
 		require.Empty(t, semDo(t, p, semOrder{Verb: "acquire", N: waiters}).Err)
 		var wg sync.WaitGroup
@@ -142,7 +102,7 @@ func TestSemaphoreUntoldNodesAreUsedAgain(t *testing.T) {
 // Permits of a Transferable semaphore come back from a process that dies before it has accepted them, and not from
 // one that dies after it.
 func TestSemaphoreDiesAccepting(t *testing.T) {
-	for point, free := range map[string]int64{"monitor.await.resolved": 1, "semaphore.acquire.accepted": 0} {
+	for point, free := range map[string]int64{"record.await.resolved": 1, "semaphore.acquire.accepted": 0} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
 			s, err := prims.OpenSemaphore(a, "s", 1, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable, Initial: -1})

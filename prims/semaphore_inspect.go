@@ -15,29 +15,60 @@ func inspectSemaphore(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 		return unreadable(a, o, err)
 	}
 	i := inspect(a, o)
-	i.State = fmt.Sprintf("%d of %d permits free", poolWord(s.words.free.Load()).permits()+s.spares(), s.size)
+	i.State = fmt.Sprintf("%d of %d permits free", s.seenFree(), s.size)
 	if s.moves {
 		i.State += ", transferable"
 	}
-	i.monitor(s.mon.words)
+	i.Counts, i.Spin = s.counts.tell(), spinText(s.words.spin.Load())
 	var on []int
 	for _, h := range s.shares().all {
-		name, q := arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask), fastWord(h.fast.Load())
+		name, q := arenakernel.ParticipantID(valueIn(&h.name))&arenakernel.ParticipantIDMask, fastWord(h.fast.Load())
 		if s.moves {
-			if n := s.unaccepted(h.semaphoreShare); n > 0 && a.Current(name) {
+			if n := s.unaccepted(&recordedChange{}, h.semaphoreShare); n > 0 && a.Current(name) {
 				i.hold(arenakernel.Hold{Owner: name, Mode: arenakernel.HoldReserved, Count: n})
 			}
 			continue
 		}
-		if q != 0 {
-			i.word("share of "+name.String(), uint64(q), "%v", q)
+		if valueIn(&h.fast) != 0 {
+			state := "closed"
+			if q.open() {
+				state = "open"
+			}
+			i.word("share of "+name.String(), uint64(q), "%s, %d used, %d spare", state, h.ownIn(name), q.spare())
 		}
-		if n := h.permits.Load() + q.used(); n > 0 && a.Current(name) {
+		if n := h.ownIn(name); n > 0 && a.Current(name) {
 			on = append(on, i.hold(arenakernel.Hold{Owner: name, Mode: arenakernel.HoldPermits, Count: n})...)
 		}
 	}
-	i.dateByFirst(on)
+	i.dateByStamp(on)
 	i.waitsFor("permits", on)
 	i.enough("permits")
 	return i.Inspection
+}
+
+// dateByStamp adds to the given holds a date at which they had begun: the date of the wait that is first in
+// the recorded queue of the object, see dateBy.
+func (i *inspection) dateByStamp(holds []int) {
+	for k := range i.Waits {
+		w := &i.Waits[k]
+		if !inQueue(w) {
+			continue
+		}
+		n, err := i.a.NodeAt(w.Node)
+		if err != nil {
+			return
+		}
+		s, stamp := n.Load(), n.Stamp().Load()
+		same := n.Object() == i.o.Offset && arenakernel.RecordedNumber(stamp) == w.Stamp && n.Owner() == w.Owner && n.Wanted().Load() == *w.Want
+		if !same || !queued(s) || !queuedValue(valueIn(n.Next())) || n.Load() != s {
+			continue // the wait has ended, or is about to: then this may be no date
+		}
+		since := firstSince(uint32(stamp), i.a.Now())
+		for _, h := range holds {
+			if x := &i.Holds[h]; since != 0 && x.Since == 0 {
+				x.Since, x.AtLeast = since, true
+			}
+		}
+		return
+	}
 }

@@ -14,7 +14,7 @@ import (
 func init() {
 	addWorkload(workload{
 		name:   "semaphore",
-		points: []string{"monitor.*", "semaphore.*", "park.waitnode.*", "arena.node.reclaimed", "arena.node.inherited", "mutex.unlock.before_release"},
+		points: []string{"record.*", "semaphore.*", "park.waitnode.*", "arena.node.reclaimed", "arena.node.inherited", "mutex.unlock.before_release"},
 		// Only a Transferable semaphore passes this point. A member that dies takes the permits that it has of such a
 		// semaphore with it, so the worker group would run out of permits.
 		// TestSemaphoreDiesAccepting has a process die here.

@@ -3,12 +3,15 @@
 package prims_test
 
 import (
+	"context"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -31,69 +34,12 @@ func TestSemaphoreRecordAtEveryPoint(t *testing.T) {
 	}
 }
 
-// The first process that opens a Semaphore is stopped before its record, which is the base, is no longer
-// a claimed block. Another process dies while it grants permits. The next one carries out its redo log.
-func TestSemaphoreRedoLogNamesAClaimedRecord(t *testing.T) {
-	for _, mode := range []prims.SemaphoreMode{prims.SemaphoreOwned, prims.SemaphoreTransferable} {
-		t.Run(mode.String(), func(t *testing.T) {
-			a := newArena(t, nil)
-			stopped := semStoppedAt(t, a, "arena.slotrecord.pushed", mode)
-			s, err := prims.AttachSemaphore(a, "s", nil)
-			require.NoError(t, err)
-			semDiesGranting(t, a, s)
-			s.Release(1)
-			require.EqualValues(t, 2, s.State().Free)
-			stopped.Cont(t)
-			stopped.Await(t)
-			stopped.Kill(t)
-			alone(t, a, 1)
-			sound(t, a)
-		})
-	}
-}
-
-// A reaper reads a transferable Semaphore before the first record is on the list. It leaves the Semaphore
-// alone, although others use it by the time the reaper would take the queue lock: the wait that is queued
-// then is served before later ones.
-func TestSemaphoreReaperWithoutBase(t *testing.T) {
-	a := newArena(t, nil)
-	semStoppedAt(t, a, "arena.slotrecord.claimed", prims.SemaphoreTransferable)
-	o, err := objectNamed(a, "s")
-	require.NoError(t, err)
-	repair := prims.BeginRepairOfSemaphore(a, o)
-	s, err := prims.AttachSemaphore(a, "s", nil)
-	require.NoError(t, err)
-	other := semOther(t, a)
-	require.Empty(t, semDo(t, other, semOrder{Verb: "acquire", N: 2}).Err)
-	other.Send(semOrder{ID: 1, Verb: "acquire", N: 2})
-	semQueued(t, a, s, 1)
-	repair()
-	s.Release(2)
-	require.False(t, s.TryAcquire(2), "the wait that is queued comes first")
-	var r semAnswer
-	other.Recv(t, &r)
-	require.Empty(t, r.Err)
-}
-
 // semStoppedAt is the process that opens the Semaphore "s" first, and is stopped at a point.
 func semStoppedAt(t *testing.T, a *arena.Arena, point string, mode prims.SemaphoreMode) *proctest.Proc {
 	p := proctest.Start(t, "semaphore/first", proctest.Params(semFirst{nameOf(a), mode}),
 		proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point), proctest.Dump(func() string { return words(a) }))
 	p.AwaitStop(t)
 	return p
-}
-
-// semDiesGranting has a process die while it grants a permit to a wait of this process, which gets the permit.
-func semDiesGranting(t *testing.T, a *arena.Arena, s *prims.Semaphore) {
-	victim := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT=monitor.commit.begun"))
-	victim.Await(t)
-	require.Empty(t, semDo(t, victim, semOrder{Verb: "acquire", N: 2}).Err)
-	got := make(chan error, 1)
-	go func() { got <- s.AcquireContext(t.Context(), 1) }()
-	semQueued(t, a, s, 1)
-	victim.Send(semOrder{ID: 1, Verb: "release", N: 2})
-	victim.WaitSignal(t, syscall.SIGKILL)
-	require.NoError(t, <-got)
 }
 
 func recordAt(t *testing.T, point string, mode prims.SemaphoreMode, stop, first bool) {
@@ -135,4 +81,44 @@ func recordAt(t *testing.T, point string, mode prims.SemaphoreMode, stop, first 
 	require.NoError(t, a.Delete("s"))
 	require.Zero(t, a.Stats().SlotRecords)
 	require.NoError(t, a.Check())
+}
+
+// While the memory of a dead process is taken back, another one dies between the commit of its wait and the CAS by
+// which this is carried out. Its node is not freed before it is off the queue.
+func TestSemaphoreTwoDeaths(t *testing.T) {
+	a := newArena(t, nil)
+	s := newSemaphore(t, a, "s", 1, nil)
+	require.True(t, s.TryAcquire(1))
+	first := semOther(t, a)
+	// Its first record inherits the share of its slot, and its second queues the wait.
+	second := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT=record.commit.named:2"))
+	second.Await(t)
+	second.Stop(t) // so that it does not take part in the reap of the first
+	var id arenakernel.ParticipantID
+	for p := range a.Participants() {
+		if int(p.PID) == second.Pid() {
+			id = arenakernel.ParticipantID(p.ID())
+		}
+	}
+	require.NotZero(t, id)
+	died := make(chan struct{})
+	// The first time it counts the death, and the second time it takes the memory back.
+	crashpoint.ArmFunc("arena.finish.taken", 2, func() {
+		defer close(died)
+		second.Cont(t)
+		second.Send(semOrder{ID: 1, Verb: "acquire", N: 1})
+		second.WaitSignal(t, syscall.SIGKILL)
+		require.True(t, (*arenakernel.Arena)(a).Dead(id))
+	})
+	defer crashpoint.Disarm()
+	first.Kill(t)
+	<-died
+	alone(t, a, 1)
+	s.Release(1)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout())
+	defer cancel()
+	require.NoError(t, s.AcquireContext(ctx, 1), words(a))
+	s.Release(1)
+	eventually(t, "no node in use", func() string { return words(a) }, func() bool { return ownNodes(a) <= 1 })
+	sound(t, a)
 }

@@ -1,95 +1,378 @@
 package prims
 
-import "github.com/shmsync/shmsync/internal/arenakernel"
+import (
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
 
-// resolve grants what can be granted, in order.
-func (s *Semaphore) resolve(b *wakes) {
-	defer s.reopen()
-	for w, ok := s.fifo.head(); ok; w, ok = s.fifo.head() {
-		if !s.mon.waiting(w) {
-			s.detach(w)
-			s.mon.releaseNode(w)
-			continue
-		}
-		if !s.canTake(w.Wanted().Load()) {
-			return
-		}
-		if s.mon.end(b, w, 0, 0) {
-			s.account(w)
+var (
+	_ = crashpoint.Register("semaphore.gather.shut")
+	_ = crashpoint.Register("semaphore.give.committed")
+)
+
+// semResult says how an attempt to acquire permits by a record ended.
+type semResult uint8
+
+const (
+	semTaken  semResult = iota // the permits are acquired
+	semQueued                  // the wait is queued
+	semNotNow                  // they are not there, or others wait
+)
+
+// takeOrJoin acquires n permits by a record, or queues a wait and returns its wait node. It spins before it
+// queues: in a hand-over to and fro the permits often come meanwhile, which saves a wait. spun is false if it
+// did not, because others wait.
+func (s *Semaphore) takeOrJoin(n uint64) (waitNode *park.WaitNode, spun bool, err error) {
+	r, err := s.take(n, nil)
+	if r != semNotNow || err != nil {
+		return nil, false, err
+	}
+	s.counts.add(countContended)
+	if spun = s.queue.Seated() == 0 && valueIn(s.first) == 0; spun {
+		taken, err := s.spinFor(n)
+		if taken || err != nil {
+			return nil, true, err
 		}
 	}
+	if s.shares().err != nil {
+		return nil, spun, s.corruptShares()
+	}
+	if waitNode, err = s.queue.TakeNode(); err != nil {
+		return nil, spun, err
+	}
+	s.prepare(waitNode, n)
+	switch r, err = s.take(n, waitNode); {
+	case r == semQueued && err != nil:
+		waitNode.Forget()
+		return nil, spun, err
+	case r == semQueued:
+		return waitNode, spun, nil
+	}
+	s.unused(waitNode)
+	return nil, spun, err
 }
 
-func (s *Semaphore) account(w wait) {
-	n, owner := w.Wanted().Load(), w.Owner()
-	h := s.shareOf(owner.Slot())
-	var c change
-	if n > s.pool() || h == nil {
-		s.mon.account(w, nil) // a peer wrote the owner
-		return
+// spinFor spins until n permits may be free, and then tries to acquire them. No share had spare permits when it
+// began, so those of a share that is open now were released since.
+func (s *Semaphore) spinFor(n uint64) (taken bool, err error) {
+	free := s.tuning.Spin(func() bool {
+		taken = s.acquireFast(n)
+		return taken || s.poolFree() >= n || valueIn(&s.words.opened) != 0
+	})
+	if free && !taken {
+		var r semResult
+		r, err = s.take(n, nil)
+		taken = r == semTaken
 	}
-	if !s.moves {
-		if h.name.Load() == uint64(owner) {
-			c.set(&h.permits, h.permits.Load()+n)
-		} else {
-			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h).permits()-n)
-			c.set(&h.name, uint64(owner))
-			c.set(&h.permits, n)
-			c.set(&h.fast, 0)
-			s.mon.account(w, &c)
-			return
+	if taken {
+		s.counts.add(countSpin)
+	}
+	return taken, err
+}
+
+// take acquires n permits by a record. If that is not possible now, it queues the wait of a prepared
+// node, which may be nil. semQueued with an error says that the wait may be queued.
+func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
+	b := takeWakes()
+	defer s.wake(b) // runs after the lock is released
+	s.private.Lock()
+	defer s.private.Unlock()
+	x, served := &s.scratch, false
+	for {
+		// The loop ends: each turn follows a change by another call, or makes one that is made once.
+		if err := s.begin(x, b); err != nil {
+			return semNotNow, err
 		}
-	} else if h.name.Load() == uint64(owner) {
-		c.set(&h.permits, h.permits.Load()+n) // a participant whose wait is queued has inherited the share
-	}
-	c.set(&s.words.free, s.words.free.Load()-n)
-	s.mon.account(w, &c)
-}
-
-func (s *Semaphore) detach(w wait)          { s.fifo.detach(w) }
-func (s *Semaphore) requeue(w wait)         { s.fifo.requeue(w) }
-func (s *Semaphore) each(f func(wait) bool) { s.fifo.each(f) }
-
-// clear empties the queue, and computes the free permits anew.
-func (s *Semaphore) clear() {
-	s.fifo.clear()
-	if s.moves {
-		return
-	}
-	free := s.size
-	for _, h := range s.shares().all {
-		free -= min(h.total(), free)
-	}
-	s.words.free.Store(free)
-}
-
-// reap takes back the shares of the dead. A permit whose grant was not accepted guards nothing
-// that the dead participant may have written to.
-func (s *Semaphore) reap(dead func(arenakernel.ParticipantID) bool) {
-	if s.moves {
-		for _, h := range s.shares().all {
-			if s.unaccepted(h.semaphoreShare) > 0 && dead(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
-				s.takeBackGrants(h.semaphoreShare, h.name.Load())
+		enough, again := false, false
+		if s.empty(x) {
+			var err error
+			if enough, again, err = s.enough(x, n, b); err != nil {
+				return semNotNow, err
 			}
 		}
-		return
-	}
-	for _, h := range s.shares().all {
-		n := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)
-		if h.total() > 0 && dead(n) && s.mon.ended(n) {
-			var c change
-			c.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h.semaphoreShare).permits())
-			c.set(&h.permits, 0)
-			c.set(&h.fast, 0)
-			s.mon.commit(&c)
+		switch {
+		case again:
+			continue
+		case !enough && !served && (s.reapDue() || !s.empty(x)):
+			// The dead may have what this call, or the first wait, needs.
+			served = true
+			if err := s.tidy(x, b); err != nil {
+				return semNotNow, err
+			}
+			continue
+		case (enough && !s.moves || !enough && waitNode != nil) && s.own.owner(x) != s.name:
+			if err := s.inherit(x, b); err != nil {
+				return semNotNow, err
+			}
+			served = false // the first wait may take the permits that this has freed
+			continue
+		case enough:
+			s.setFree(x, s.freeIn(x)-n)
+			if !s.moves {
+				s.own.setPermits(x, s.own.permitsIn(x)+n)
+			}
+		case waitNode != nil:
+			s.join(x, waitNode)
+		case s.moves && s.empty(x):
+			s.setFree(x, s.freeIn(x)) // opens the pool again
+		}
+		switch ok, err := s.end(x, b); {
+		case err != nil && x.made && !enough && waitNode != nil:
+			return semQueued, err
+		case err != nil:
+			return semNotNow, err
+		case !ok:
+		case enough:
+			race.Acquire(s.key)
+			s.counts.took()
+			return semTaken, nil
+		case waitNode == nil:
+			return semNotNow, nil
+		default:
+			return semQueued, nil
 		}
 	}
 }
 
-func (s *Semaphore) holders(f func(arenakernel.ParticipantID)) {
+// enough reports whether n permits are free at the commit word of x. If again is true, it has made a
+// change, or has met one: the caller begins again. If they are not, then no share has spare permits.
+func (s *Semaphore) enough(x *recordedChange, n uint64, b *wakes) (enough, again bool, err error) {
+	if s.freeIn(x) >= n {
+		return true, false, nil
+	}
+	if s.moves || x.get(&s.words.opened) == 0 {
+		return false, false, nil
+	}
 	for _, h := range s.shares().all {
-		if s.moves && s.unaccepted(h.semaphoreShare) > 0 || !s.moves && h.total() > 0 {
-			f(arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask))
+		if valueIn(&h.fast) == 0 {
+			continue
 		}
+		s.fold(x, h)
+		crashpoint.Hit("semaphore.gather.shut")
+		_, err := s.end(x, b)
+		return false, true, err
+	}
+	x.set(semOpened, 0, &s.words.opened, 0)
+	return false, false, nil
+}
+
+// give releases n permits of this process, and grants what that allows. It reports false if the process has
+// fewer.
+func (s *Semaphore) give(n uint64) (ok bool, err error) {
+	race.ReleaseMerge(s.key)
+	b := takeWakes()
+	defer s.wake(b)
+	s.private.Lock()
+	defer s.private.Unlock()
+	x := &s.scratch
+	for {
+		// The loop ends: each turn follows a change by another call.
+		if err := s.begin(x, b); err != nil {
+			return false, err
+		}
+		had, opens := s.giveIn(x, n)
+		if !had {
+			if s.load() != x.c {
+				continue
+			}
+			return false, nil
+		}
+		granted := s.grantToo(x)
+		switch ok, err := s.end(x, b); {
+		case err != nil:
+			return false, err
+		case ok:
+			s.reconsider(granted)
+			if opens {
+				s.fast.Store(fastOwn)
+			}
+			crashpoint.Hit("semaphore.give.committed")
+			if valueIn(s.first) != 0 {
+				s.serve(x, b) // an error is that of the waits
+			}
+			return true, nil
+		}
+	}
+}
+
+// giveIn adds to x that this process releases n permits. opens is true if x opens its share.
+func (s *Semaphore) giveIn(x *recordedChange, n uint64) (ok, opens bool) {
+	if s.moves {
+		free := s.freeIn(x)
+		if n > s.size-min(free, s.size) {
+			return false, false
+		}
+		s.setFree(x, free+n)
+		return true, false
+	}
+	h := s.own
+	if h.owner(x) != s.name {
+		return n == 0, false
+	}
+	had := h.permitsIn(x)
+	spare := min(shut(&h.fast).spare(), had)
+	if had-spare < n {
+		return false, false
+	}
+	// The share is opened only if no other process wants the permits: this process made the last release,
+	// too.
+	last := s.words.releaser.Load()
+	if s.empty(x) && last == uint64(s.name) && s.mayOpen() {
+		x.set(semOpened, 0, &s.words.opened, 1)
+		x.set(semFast, uint32(h.slot), &h.fast, uint32(spare+n)|fastOpenValue)
+		return true, true
+	}
+	if last != uint64(s.name) {
+		s.words.releaser.Store(uint64(s.name))
+	}
+	x.set(semFast, uint32(h.slot), &h.fast, 0)
+	h.setPermits(x, had-spare-n)
+	s.setFree(x, s.freeIn(x)+spare+n)
+	return true, false
+}
+
+// grantToo adds to the change x a grant to the first wait, if it is possible and fits into the record. It
+// returns the owner of the wait, or 0.
+func (s *Semaphore) grantToo(x *recordedChange) (owner arenakernel.ParticipantID) {
+	y := *x
+	if w, ok := s.head(&y); ok && s.waiting(w) && s.freeIn(&y) >= w.Wanted().Load() && s.grant(&y, w) && !y.tooMany && !y.torn {
+		*x = y
+		return w.Owner()
+	}
+	return 0
+}
+
+// reconsider makes the next call reap if a participant that was granted permits has died meanwhile: the last
+// reap may have looked at its share before.
+func (s *Semaphore) reconsider(granted arenakernel.ParticipantID) {
+	if s.absent(granted) {
+		s.deaths.Store(s.a.Deaths() - 1)
+	}
+}
+
+// grant adds to x that the first wait is granted. It reports false if its owner cannot have permits.
+func (s *Semaphore) grant(x *recordedChange, w wait) bool {
+	n, owner := w.Wanted().Load(), w.Owner()
+	h, ok := s.shareOf(owner.Slot())
+	if !ok || h.owner(x) != owner {
+		return false // a participant whose wait is queued has inherited the share
+	}
+	s.detach(x, w, arenakernel.RecordedGranted)
+	s.setFree(x, s.freeIn(x)-n)
+	h.setPermits(x, h.permitsIn(x)+n)
+	return true
+}
+
+// waiting reports whether the owner of a queued wait is alive. It checks the marks of death itself: what a
+// dead participant was granted comes back only when that participant is reaped.
+func (s *Semaphore) waiting(w wait) bool {
+	owner := w.Owner()
+	return s.current(owner) && !s.a.Dead(owner)
+}
+
+// serve grants what can be granted, in order, and takes waits of the dead off that are first. private is held.
+func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
+	for {
+		// The loop ends: each turn follows a change by another call, or takes a wait off the queue, or
+		// closes a share.
+		if err := s.begin(x, b); err != nil {
+			return err
+		}
+		w, ok := s.head(x)
+		switch {
+		case !ok && !x.torn:
+			return nil
+		case !ok:
+		case !s.waiting(w):
+			s.remove(x, w, arenakernel.RecordedRemoved)
+		default:
+			enough, again, err := s.enough(x, w.Wanted().Load(), b)
+			switch {
+			case err != nil:
+				return err
+			case again:
+				continue
+			case !enough:
+				if ok, err := s.end(x, b); ok || err != nil {
+					return err
+				}
+				continue
+			case !s.grant(x, w):
+				s.remove(x, w, arenakernel.RecordedRemoved)
+			}
+		}
+		var granted arenakernel.ParticipantID
+		if w.Node != nil && x.get(w.Next()) == arenakernel.RecordedGranted {
+			granted = w.Owner()
+		}
+		if ok, err := s.end(x, b); err != nil {
+			return err
+		} else if ok {
+			s.reconsider(granted)
+		}
+	}
+}
+
+// remove adds to x that a wait is off the queue without permits.
+func (s *Semaphore) remove(x *recordedChange, w wait, outcome uint32) {
+	if s.detach(x, w, outcome); s.moves {
+		s.setFree(x, s.freeIn(x)) // the pool is opened if the queue is empty
+	}
+}
+
+// tidy reaps if that is due, and serves the queue.
+func (s *Semaphore) tidy(x *recordedChange, b *wakes) error {
+	if s.reapDue() {
+		if err := s.reap(x, b); err != nil {
+			return err
+		}
+	}
+	return s.serve(x, b)
+}
+
+// semaphoreWaits is a Semaphore for [park.WaitNode].
+type semaphoreWaits Semaphore
+
+// Withdraw is withdraw.
+func (s *semaphoreWaits) Withdraw(waitNode *park.WaitNode) bool {
+	return (*Semaphore)(s).withdraw(waitNode)
+}
+
+// withdraw takes a wait of this process off the queue, and gives its wait node back. It reports false if the
+// wait was granted.
+func (s *Semaphore) withdraw(waitNode *park.WaitNode) bool {
+	b := takeWakes()
+	defer s.wake(b)
+	s.private.Lock()
+	defer s.private.Unlock()
+	x, w := &s.scratch, wait{waitNode.Off, waitNode.Node}
+	for {
+		// The loop ends: each turn follows a change by another call.
+		err := s.begin(x, b)
+		v := x.get(w.Next())
+		switch {
+		case err != nil:
+		case v == arenakernel.RecordedGranted && waitNode.Resolved():
+			return false
+		case queuedValue(v):
+			s.remove(x, w, arenakernel.RecordedLeft)
+			var ok bool
+			if ok, err = s.end(x, b); err == nil && !ok {
+				continue
+			}
+		case s.load() != x.c:
+			continue // the record that grants it may be incomplete
+		default:
+			err = s.corrupt("a wait node, which is on no queue")
+		}
+		if err != nil { // a peer has overwritten the queue, which may name the node
+			waitNode.Forget()
+			return true
+		}
+		s.unused(waitNode)
+		s.serve(x, b)
+		return true
 	}
 }

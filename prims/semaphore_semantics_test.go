@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -264,61 +263,6 @@ func TestSemaphoreContext(t *testing.T) {
 	cancel()
 	require.Equal(t, context.Canceled, <-first)
 	require.NoError(t, <-second)
-}
-
-// A waiter gives up while the queue lock is taken: its wait is taken off later. The object
-// stays for that, although the handle is closed.
-func TestSemaphoreIsThereForWhoTidies(t *testing.T) {
-	a := newArena(t, nil)
-	s := newSemaphore(t, a, "s", 1, nil)
-	require.True(t, s.TryAcquire(1))
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- s.AcquireContext(ctx, 1) }()
-	semQueued(t, a, s, 1)
-	require.NoError(t, s.Locked(func() {
-		cancel()
-		require.Equal(t, context.Canceled, <-done)
-		require.NoError(t, s.Close())
-		require.Error(t, a.Delete("s"), "it is in use")
-	}))
-	eventually(t, "closed", func() string { return words(a) }, func() bool {
-		return strings.Contains(fmt.Sprint(a.Delete("s")), "holds it (permits)")
-	})
-	s = newSemaphore(t, a, "s", 1, nil)
-	s.Release(1)
-	require.NoError(t, s.Close())
-	require.NoError(t, a.Delete("s"))
-	require.LessOrEqual(t, a.Stats().Nodes, uint64(1))
-}
-
-// Close does not wait for a goroutine that cleans up and already sleeps on the queue lock: the lock's
-// holder may be stopped.
-func TestCloseDoesNotWaitForTheQueueLock(t *testing.T) {
-	a := newArena(t, nil)
-	s := newSemaphore(t, a, "s", 1, nil)
-	require.True(t, s.TryAcquire(1))
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	done, closed := make(chan error, 1), make(chan error, 1)
-	go func() { done <- s.AcquireContext(ctx, 1) }()
-	semQueued(t, a, s, 1)
-	early := true
-	require.NoError(t, s.Locked(func() {
-		cancel()
-		require.Equal(t, context.Canceled, <-done)
-		eventually(t, "the goroutine that cleans up sleeps", func() string { return words(a) }, s.LatchAwaited)
-		go func() { closed <- s.Close() }()
-		select {
-		case err := <-closed:
-			closed <- err
-		case <-after(timeout()):
-			early = false
-		}
-	}))
-	require.NoError(t, <-closed)
-	require.True(t, early, "Close waited for the queue lock\n%s", words(a))
 }
 
 func TestSemaphoreTransferable(t *testing.T) {

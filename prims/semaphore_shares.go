@@ -6,6 +6,8 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
 )
 
 // semaphoreShares are the shares of a Semaphore, in the order in which they came. A share lies in the
@@ -20,68 +22,72 @@ type semaphoreShares struct {
 // slotShare is the share of a slot.
 type slotShare struct {
 	*semaphoreShare
-	slot int
-	off  arenakernel.Offset // of the slot record
+	slot   int
+	record *semaphoreRecord
 }
 
 // readSemaphoreShares reads the list of the slot records of o.
 func readSemaphoreShares(a *arenakernel.Arena, o arenakernel.Object) *semaphoreShares {
 	r := &semaphoreShares{head: a.SlotRecords(o).Load()}
 	r.err = a.EachSlotRecord(o, semaphoreRecordBytes, func(off arenakernel.Offset, slot int) bool {
-		r.all = append(r.all, slotShare{&arenakernel.SlotRecordAt[semaphoreRecord](a, off).share, slot, off})
+		record := arenakernel.SlotRecordAt[semaphoreRecord](a, off)
+		r.all = append(r.all, slotShare{&record.share, slot, record})
 		return true
 	})
 	slices.Reverse(r.all)
 	return r
 }
 
-// buildSemaphore makes a handle. That of a reaper is bare: it has no share, and cannot wait.
+// buildSemaphore makes a handle. That of a reaper or a tool is bare: it has no share, and cannot wait.
 func buildSemaphore(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Semaphore, error) {
-	w, queueLock := semaphoreAt(a, o)
+	w, counts := semaphoreAt(a, o)
 	size := w.size.Load()
 	s := &Semaphore{
-		words: w, records: a.SlotRecords(o), a: a, object: o, name: a.Self(),
+		words: w, records: a.SlotRecords(o), name: a.Self(),
 		size: size &^ semaphoreTransfer, moves: size&semaphoreTransfer != 0, closed: make(chan struct{}),
 	}
+	dev, ino := a.Segment().ID()
+	s.recordQueue = recordQueue{
+		a: a, object: o, commit: &w.commit, first: &w.first, last: &w.last, of: s, slot: a.Self().Slot(),
+		private: &recordPrivate[o.Offset/64%64], counts: counts, key: race.KeyOf(dev, ino, uint64(o.Offset)),
+		tuning: park.Tuning{Budget: &w.spin, Pays: &w.pays, LastCPU: &w.lastCPU, Slot: a.Self().Slot()},
+	}
+	s.deaths.Store(a.Deaths() - 1) // one less than the count of deaths, so that the first check reaps
 	if !bare {
-		record, err := a.SlotRecord(o, semaphoreRecordBytes)
-		if err != nil {
+		if _, err := a.SlotRecord(o, semaphoreRecordBytes); err != nil {
 			return nil, err
 		}
-		s.own = &arenakernel.SlotRecordAt[semaphoreRecord](a, record).share
 	}
 	shares := readSemaphoreShares(a, o)
 	if shares.err != nil {
 		return nil, shares.err
 	}
 	s.known.Store(shares)
-	base := shares.base(a)
-	if len(shares.all) > 0 {
-		s.baseOff = shares.all[0].off
+	if bare {
+		return s, nil
 	}
-	s.mon = buildMonitorAt(a, o, o.Body, w.places(queueLock, base), s, bare)
-	s.mon.logged = s.logged
-	s.mon.opening.end = s.end
-	if s.moves && !s.byLatch() {
+	own, ok := s.shareOf(s.slot)
+	if !ok {
+		return nil, s.corruptShares()
+	}
+	s.own = own
+	s.opening = newOpening(a, o)
+	s.queue = park.NewQueue(park.Config{
+		WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller},
+		Object:   o, Word: o.Body + semaphoreWakeOff, All: true, Check: s.check,
+	})
+	s.opening.waitsIn(s.queue)
+	s.opening.end = s.ends
+	if s.moves && s.mayOpen() {
 		s.fast.Store(fastPool)
 	}
-	s.fifo = fifo{s.mon, &base.queue}
 	return s, nil
-}
-
-// base returns the record with the words that belong to no share: the oldest one. An object without
-// records has never been used. A tool that reads it gets an empty base that nobody else sees.
-func (r *semaphoreShares) base(a *arenakernel.Arena) *semaphoreRecord {
-	if len(r.all) == 0 {
-		return new(semaphoreRecord)
-	}
-	return arenakernel.SlotRecordAt[semaphoreRecord](a, r.all[0].off)
 }
 
 // shares returns all shares of s. A share that is known stays known, whatever a peer makes of the list.
 //
-// A participant puts its record on the list when it opens s, before it takes the queue lock for the
-// first time. So the holder of the queue lock finds each share that has, or may get, a permit.
+// A participant puts its record on the list when it opens s, before its first change. So a call that has
+// loaded the commit word finds each share that has, or may get, a permit while the word is the same.
 func (s *Semaphore) shares() *semaphoreShares {
 	for {
 		known := s.known.Load()
@@ -97,37 +103,131 @@ func (s *Semaphore) shares() *semaphoreShares {
 	}
 }
 
-// shareOf is the share of a slot, or nil.
-func (s *Semaphore) shareOf(slot int) *semaphoreShare {
+// shareOf is the share of a slot.
+func (s *Semaphore) shareOf(slot int) (h slotShare, ok bool) {
+	if s.own.semaphoreShare != nil && slot == s.own.slot {
+		return s.own, true
+	}
 	for _, h := range s.shares().all {
 		if h.slot == slot {
-			return h.semaphoreShare
+			return h, true
 		}
+	}
+	return h, false
+}
+
+// recordAt is the record of a slot, for recordQueue.
+func (s *Semaphore) recordAt(slot int) (r recordPlaces, ok bool) {
+	h, ok := s.shareOf(slot)
+	if !ok {
+		return r, false
+	}
+	return recordPlaces{&h.record.head, &h.record.kinds, &h.record.entries}, true
+}
+
+// The words of a Semaphore that records change. Those of a share are that of a slot.
+const (
+	semFree = recordOwnKinds + iota
+	semFreeHigh
+	semOpened
+	semName
+	semPermits
+	semPermitsHigh
+	semFast
+)
+
+// wordAt is a word of s, for recordQueue.
+func (s *Semaphore) wordAt(kind uint8, where uint32) *atomic.Uint64 {
+	switch kind {
+	case semFree:
+		return &s.words.free
+	case semFreeHigh:
+		return &s.words.freeHigh
+	case semOpened:
+		return &s.words.opened
+	}
+	h, ok := s.shareOf(int(where))
+	if !ok {
+		return nil
+	}
+	switch kind {
+	case semName:
+		return &h.name
+	case semPermits:
+		return &h.permits
+	case semPermitsHigh:
+		return &h.permitsHigh
+	case semFast:
+		return &h.fast
 	}
 	return nil
 }
 
-// logged returns the word of a share, or of the base, that is at off, or nil if the redo log may not
-// name that word. The maker of the record may not have published its block yet, so there may be no
-// [arenakernel.At] of these words.
-func (s *Semaphore) logged(off arenakernel.Offset) *atomic.Uint64 {
-	if off == s.baseOff+semaphoreAccountedOff {
-		return s.mon.words.accounted
-	}
-	for _, h := range s.shares().all {
-		switch off {
-		case h.off + semaphoreNameOff:
-			return &h.name
-		case h.off + semaphorePermitsOff:
-			return &h.permits
-		case h.off + semaphoreFastOff:
-			return &h.fast
-		}
-	}
-	return nil
+func (s *Semaphore) corrupt(detail string) error {
+	return failed(s.a, s.object, "semaphore.change", shmsync.ErrCorrupt, nil, detail)
 }
 
 // corruptShares is the error of a Semaphore whose shares cannot be found.
 func (s *Semaphore) corruptShares() error {
-	return s.mon.fail("semaphore.acquire", shmsync.ErrCorrupt, nil, "its list of slot records")
+	return failed(s.a, s.object, "semaphore.acquire", shmsync.ErrCorrupt, nil, "its list of slot records")
+}
+
+// owner is the participant of the share after the change x.
+func (h *semaphoreShare) owner(x *recordedChange) arenakernel.ParticipantID {
+	return arenakernel.ParticipantID(x.get(&h.name)) & arenakernel.ParticipantIDMask
+}
+
+// permitsIn is how many permits the share has after the change x.
+func (h *semaphoreShare) permitsIn(x *recordedChange) uint64 {
+	return uint64(x.get(&h.permits)) | uint64(x.get(&h.permitsHigh))<<32
+}
+
+func (h slotShare) setPermits(x *recordedChange, n uint64) {
+	x.set(semPermits, uint32(h.slot), &h.permits, uint32(n))
+	x.set(semPermitsHigh, uint32(h.slot), &h.permitsHigh, uint32(n>>32))
+}
+
+// fold adds to x that the spare permits of a share are free, and that it is closed. It closes the word of
+// the share at once: that changes nothing but who may take these permits.
+func (s *Semaphore) fold(x *recordedChange, h slotShare) {
+	spare := min(shut(&h.fast).spare(), h.permitsIn(x))
+	if valueIn(&h.fast) == 0 {
+		return
+	}
+	x.set(semFast, uint32(h.slot), &h.fast, 0)
+	h.setPermits(x, h.permitsIn(x)-spare)
+	s.setFree(x, s.freeIn(x)+spare)
+}
+
+// shut clears open in a word, so that from here on only records change it, and returns the word.
+func shut(w *atomic.Uint64) fastWord {
+	for {
+		q := fastWord(w.Load())
+		// sync(semaphore.fast): acquire
+		if !q.open() {
+			return q
+		}
+		if w.CompareAndSwap(uint64(q), uint64(q.closed())) {
+			return q.closed()
+		}
+	}
+}
+
+// freeIn is how many permits any participant may take, after the change x. It closes the pool.
+func (s *Semaphore) freeIn(x *recordedChange) uint64 {
+	if s.moves {
+		shut(&s.words.free)
+	}
+	return uint64(x.get(&s.words.free))&fastMost | uint64(x.get(&s.words.freeHigh))<<31
+}
+
+// setFree adds to x that n permits are free. Of a transferable Semaphore, it opens the pool if no wait is
+// queued after x: so x has the changes of the queue already.
+func (s *Semaphore) setFree(x *recordedChange, n uint64) {
+	low := uint32(n & fastMost)
+	if s.moves && s.mayOpen() && s.empty(x) {
+		low |= fastOpenValue
+	}
+	x.set(semFree, 0, &s.words.free, low)
+	x.set(semFreeHigh, 0, &s.words.freeHigh, uint32(n>>31))
 }

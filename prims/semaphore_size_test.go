@@ -3,6 +3,7 @@
 package prims_test
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 
@@ -102,6 +103,41 @@ func TestSemaphoreOutlivesItsFirstParticipant(t *testing.T) {
 	}
 }
 
+// The process that reaps a holder has not opened the Semaphore, so it has no record. The permits are free for the next
+// call, and for a wait.
+func TestSemaphoreReapedByOther(t *testing.T) {
+	for _, waits := range []bool{true, false} {
+		t.Run(fmt.Sprint("waits ", waits), func(t *testing.T) {
+			a := newArena(t, nil)
+			first := proctest.Start(t, "semaphore/first", proctest.Params(semFirst{nameOf(a), prims.SemaphoreOwned}))
+			first.Await(t)
+			var waiter *proctest.Proc
+			if waits {
+				waiter = semOther(t, a)
+				waiter.Send(semOrder{ID: 1, Verb: "acquire", N: 2})
+				o, err := objectNamed(a, "s")
+				require.NoError(t, err)
+				eventually(t, "two wait", func() string { return words(a) }, func() bool { return len((*arenakernel.Arena)(a).WaitsOf(o)) == 2 })
+				waiter.Stop(t)
+			}
+			first.Kill(t)
+			if waits {
+				alone(t, a, 2)
+				waiter.Cont(t)
+				var r semAnswer
+				waiter.Recv(t, &r)
+				require.Empty(t, r.Err)
+				return
+			}
+			alone(t, a, 1)
+			s, err := prims.AttachSemaphore(a, "s", nil)
+			require.NoError(t, err)
+			require.True(t, s.TryAcquire(2))
+			sound(t, a)
+		})
+	}
+}
+
 // A peer damages the list of slot records, or makes it shorter. A process that knows the records still takes
 // back the permits of a participant that dies.
 func TestSemaphoreRemembersItsShares(t *testing.T) {
@@ -124,19 +160,6 @@ func TestSemaphoreRemembersItsShares(t *testing.T) {
 			sound(t, a)
 		})
 	}
-}
-
-// A replay goes on although the opening of its caller ends meanwhile. Another opening of the process keeps the
-// arena mapped.
-func TestSemaphoreReplayOutlivesItsOpening(t *testing.T) {
-	a := newArena(t, nil)
-	ending, err := arena.Attach(nameOf(a), nil)
-	require.NoError(t, err)
-	s := newSemaphore(t, ending, "s", 3, nil)
-	stays := newSemaphore(t, a, "s", 3, nil)
-	require.NoError(t, ending.Close())
-	require.NoError(t, s.Redo(2))
-	require.EqualValues(t, 2, stays.State().Free)
 }
 
 type semFirst struct {

@@ -36,25 +36,22 @@ func (s *Semaphore) mode() SemaphoreMode {
 // A transferable semaphore counts permits and not their holders. But a permit that is granted to
 // a wait has no holder until the waiting process runs, and that process may be stopped and then
 // killed. So the share of a participant has two counts: permits is the number of permits that its
-// waits were granted, and fast the number that it has accepted. The difference comes back when
+// waits were granted, and accepted the number that it has accepted. The difference comes back when
 // the participant dies. Both counts only grow while the share belongs to the same participant.
 
-// unaccepted is how many permits the participant of h was granted and has not accepted. It may
-// accept a grant before the grant is counted, and a peer may write anything.
-func (s *Semaphore) unaccepted(h *semaphoreShare) uint64 {
-	if n := int64(h.permits.Load() - h.fast.Load()); n > 0 {
+// unaccepted is how many permits the participant of h was granted and has not accepted, after the change
+// x. A peer may write anything.
+func (s *Semaphore) unaccepted(x *recordedChange, h *semaphoreShare) uint64 {
+	if n := int64(h.permitsIn(x) - h.accepted.Load()); n > 0 {
 		return min(uint64(n), s.size)
 	}
 	return 0
 }
 
-// takeBackGrants makes the permits free that the participant of h, which is gone, has not
-// accepted. It gives the share h to name. The queue lock is held.
-func (s *Semaphore) takeBackGrants(h *semaphoreShare, name uint64) {
-	free := s.pool() // nobody else changes the pool from here on
-	var c change
-	c.set(&s.words.free, free+min(s.unaccepted(h), s.size-min(free, s.size)))
-	c.set(&h.name, name)
-	c.set(&h.permits, h.fast.Load())
-	s.mon.commit(&c)
+// takeBackGrants adds to x that the permits are free that the participant of h, which is gone, has not
+// accepted.
+func (s *Semaphore) takeBackGrants(x *recordedChange, h slotShare) {
+	free := s.freeIn(x)
+	s.setFree(x, free+min(s.unaccepted(x, h.semaphoreShare), s.size-min(free, s.size)))
+	h.setPermits(x, h.accepted.Load())
 }

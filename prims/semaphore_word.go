@@ -2,92 +2,85 @@ package prims
 
 import "fmt"
 
-// fastWord is the part of its share of a Semaphore that a participant changes without
-// the queue lock.
+// fastWord is the part of its share of a Semaphore that a participant changes by a single CAS.
 //
-//	bits 0..30   used: permits that the participant has, and can release here
-//	bits 31..61  spare: permits that are free, kept for the participant
-//	bit  62      open: the participant changes the word without the queue lock
+//	bits 0..31   tag    as in a recordedWord; it stays the same while the word is open
+//	bits 32..62  spare  permits that are free, kept for the participant
+//	bit  63      open   the participant changes the word
 //
-//	state   meaning                              left by
-//	0       closed; the share is in permits      gather, reap; creation
-//	open    the whole share is here              its participant, with the queue lock held
-//	other   being closed, or opened              a death in gather or openShare; gather goes on
+//	state   meaning                               left by
+//	0       closed                                a record; creation
+//	open    the participant acquires and          a record of its participant
+//	        releases here
+//	closed, spare is free; no acquire takes it    everybody who wants permits; the next record that needs
+//	spare                                         them counts spare as free
 //
-//	writers: its participant while it is open (CAS: acquires, releases); the holder of the queue lock
-//	         (CAS: clears open, or adds to used; store: while it is not open)
+//	writers: its participant while it is open (CAS: acquires, releases); everybody who clears open (CAS);
+//	         everybody who carries a record out (CAS)
 //	readers: the same, tools
-//	order:   acquire and release: from the release of a permit to its next acquire
+//	order:   seq-cst: from the release of a permit to its next acquire
 //	futex:   none
-//	crash:   used and spare of a name that is not current are free
+//	crash:   spare is free; the permits of a name that is not current are free, too
 //
-// An acquire or a release moves permits between used and spare. So used + spare changes only
-// under the queue lock, and the holder of the lock can count permits while others acquire and
-// release. While a wait is queued all words are closed, so that the queue sees each release.
+// An acquire or a release changes spare only. The other permits of the share are used. While the word is
+// open, records do not make the permits of the share fewer. So a participant that has read permits between
+// a load of the word and its CAS has at least as many. Only a record opens the word, and each change of
+// open changes the tag. So a CAS that fails has met another period, and one that succeeds the same.
+//
+// While a wait is queued, no share is open, so that the queue sees each release: the record that
+// queues the first wait is a change over a commit word at which all shares were closed and empty.
 type fastWord uint64
 
 const (
-	fastMost                = 1<<31 - 1
-	fastSpareShift          = 31
-	fastOpen       fastWord = 1 << 62
+	fastMost               = 1<<31 - 1
+	fastShift              = 32
+	fastOpenValue          = 1 << 31
+	fastOpen      fastWord = fastOpenValue << fastShift
 )
 
-func makeFast(used, spare uint64) fastWord {
-	return fastWord(used | spare<<fastSpareShift)
+func (q fastWord) spare() uint64 { return uint64(q) >> fastShift & fastMost }
+func (q fastWord) open() bool    { return q&fastOpen != 0 }
+func (q fastWord) tag() uint32   { return uint32(q) }
+
+// closed is the word after open was cleared.
+func (q fastWord) closed() fastWord {
+	return fastWord(makeRecorded(uint32(q.spare()), q.tag()+1))
 }
 
-func (q fastWord) used() uint64  { return uint64(q) & fastMost }
-func (q fastWord) spare() uint64 { return uint64(q) >> fastSpareShift & fastMost }
-func (q fastWord) open() bool    { return q&fastOpen != 0 }
-
-// permits is how many of the semaphore's permits are in this word.
-func (q fastWord) permits() uint64 { return q.used() + q.spare() }
-
-// canAcquire reports whether n permits can be acquired without the queue lock, and acquire
-// is the word after that.
+// canAcquire reports whether n permits can be acquired here, and acquire is the word after that.
 func (q fastWord) canAcquire(n uint64) bool { return q.open() && q.spare() >= n }
 
-func (q fastWord) acquire(n uint64) fastWord {
-	return q + fastWord(n) - fastWord(n<<fastSpareShift)
-}
+func (q fastWord) acquire(n uint64) fastWord { return q - fastWord(n<<fastShift) }
 
-// canRelease reports whether n permits can be released without the queue lock, and release
-// is the word after that.
-func (q fastWord) canRelease(n uint64) bool { return q.open() && q.used() >= n }
+// canRelease reports whether n permits of a share that has that many can be released here, and release is
+// the word after that.
+func (q fastWord) canRelease(n, permits uint64) bool { return q.open() && q.spare()+n <= permits }
 
-func (q fastWord) release(n uint64) fastWord {
-	return q - fastWord(n) + fastWord(n<<fastSpareShift)
-}
+func (q fastWord) release(n uint64) fastWord { return q + fastWord(n<<fastShift) }
 
 // String renders the word by the names of its parts.
 func (q fastWord) String() string {
 	switch {
-	case q == 0:
-		return "closed"
 	case q.open():
-		return fmt.Sprintf("open, %d used, %d spare", q.used(), q.spare())
+		return fmt.Sprintf("open, %d spare", q.spare())
+	case q.spare() == 0:
+		return "closed"
 	}
-	return fmt.Sprintf("half open, %d used, %d spare", q.used(), q.spare())
+	return fmt.Sprintf("closed, %d spare", q.spare())
 }
 
-// poolWord is the number of permits of a Semaphore that any participant can acquire.
+// poolWord is the number of permits of a Semaphore that any participant can acquire, modulo 2^31.
 //
-//	bits 0..62  permits
-//	bit  63     open: any participant changes the word without the queue lock
+//	bits 0..31   tag      as in a fastWord
+//	bits 32..62  permits
+//	bit  63      open     any participant changes the word
 //
-// Only the pool of a transferable semaphore is ever open.
+// Only the pool of a transferable semaphore of fewer than 2^31 permits is ever open, and only while no wait is queued.
 //
-//	writers: all participants while it is open (CAS: acquires, releases); the holder of the queue lock
-//	         (CAS: clears open; store: while it is not open)
+//	writers: all participants while it is open (CAS: acquires, releases); everybody who clears open (CAS);
+//	         everybody who carries a record out (CAS)
 //	readers: the same, tools
-//	order:   acquire and release
+//	order:   seq-cst
 //	futex:   none
-//	crash:   computed anew from the shares; in a transferable semaphore each change
-//	         is one store, and the pool stays closed until the next holder of the queue
-//	         lock opens it
-type poolWord uint64
-
-const poolOpen poolWord = 1 << 63
-
-func (p poolWord) permits() uint64 { return uint64(p &^ poolOpen) }
-func (p poolWord) open() bool      { return p&poolOpen != 0 }
+//	crash:   a pool that is closed though no wait is queued stays so until the next record
+type poolWord = fastWord

@@ -8,15 +8,17 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// semaphoreWords is the body of a Semaphore. Its queue lock is a [mutexWords] at the same place: this
-// struct uses bytes that a Mutex leaves unused. In an arena that counts, the counters of the queue
-// lock follow. The other words of a monitor are in the base of the Semaphore, see semaphoreRecord.
+// semaphoreWords is the body of a Semaphore, 128 bytes. In an arena that counts, a [countWords] follows.
+// See docs/design/0056.
 type semaphoreWords struct {
-	_     structs.HostLayout
-	owner atomic.Uint32 // of the queue lock
-
-	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
-	lastCPU atomic.Uint32
+	_        structs.HostLayout
+	commit   atomic.Uint64 // see recordCommit
+	free     atomic.Uint64 // see poolWord
+	freeHigh atomic.Uint64 // a recordedWord: free permits divided by 2^31
+	first    atomic.Uint64 // the ends of the queue; see recordQueue
+	last     atomic.Uint64
+	// opened is a recordedWord: it is 1 if a share may be open, or may have spare permits.
+	opened atomic.Uint64
 	// size is the total number of permits, and the mode.
 	//
 	//	bits 0..62  permits
@@ -24,110 +26,113 @@ type semaphoreWords struct {
 	//
 	// Immutable after init.
 	size atomic.Uint64
-	free atomic.Uint64 // see poolWord
-	// opened has a bit for each slot number modulo 64. The bit is set if the share of such a slot
-	// may be open.
-	//   writers: the holder of the queue lock
-	//   readers: the same, periodic checks
-	//   order:   the queue lock's
-	//   futex:   none
-	//   crash:   set before a share is open, cleared after all are closed
-	opened atomic.Uint64
-	redone atomic.Uint64 // as in monitorWords
-	// last is a hint: the last participant that released under the queue lock.
-	last  atomic.Uint64
-	spin  atomic.Uint32
-	pays  atomic.Uint32
-	_     [8]byte
-	mutex [64]byte // of the queue lock
+	// releaser is a hint: the last participant whose Release was a record.
+	releaser atomic.Uint64
+	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
+	lastCPU atomic.Uint32
+	spin    atomic.Uint32
+	pays    atomic.Uint32
+	// wake and poller belong to a [park.Queue] in which nobody waits: waits have wait nodes.
+	wake   atomic.Uint32
+	poller atomic.Uint64
+	_      [40]byte
 }
 
-// semaphoreRecord is the slot record of a Semaphore: the share of one participant, which has two
-// cache lines to itself, and room for the base. The base is used in one record only, the oldest on
-// the list. That record stays where it is until the Semaphore is deleted.
-//
-// The fields of the base are those of monitorWords, and the queue of the waits. The holder of the
-// queue lock guards them, not the participant of the slot. So the death of that participant changes
-// nothing there.
+// semaphoreCounted is the body of a Semaphore in an arena that counts.
+type semaphoreCounted struct {
+	_      structs.HostLayout
+	words  semaphoreWords
+	counts countWords
+}
+
+// semaphoreRecord is the slot record of a Semaphore: the share of one participant, which has a cache line
+// to itself, and the record of its last change.
 type semaphoreRecord struct {
-	_         structs.HostLayout
-	_         [64]byte // begins with the header of a slot record
-	share     semaphoreShare
-	redo      [redoMost]redoEntry
-	arrivals  atomic.Uint64
-	accounted atomic.Uint64
-	queue     listWords
+	_ structs.HostLayout
+	_ [32]byte // the header of a slot record
+	// head is the version of the record.
+	//   writers: the participant of the slot, under a lock of its process, before kinds and entries
+	//   readers: every process, after it has read kinds and entries
+	//   order:   each store before the next, each load before the next
+	//   futex:   none
+	//   crash:   a record that the commit word does not name means nothing
+	head atomic.Uint64
+	// kinds has a byte for each entry, which says what word it changes; 0 ends them. Tags as head.
+	kinds   atomic.Uint64
+	_       [16]byte
+	share   semaphoreShare
+	entries [recordMost]recordEntry
 }
 
-// semaphoreShare is the permits of one participant, on its own cache line. In a transferable
-// semaphore permits and fast are two counts: see semaphore_transfer.go.
-//
-//	writers: the holder of the queue lock; for fast see fastWord
-//	readers: the same, tools, periodic checks
-//	order:   the queue lock's
-//	futex:   none
-//	crash:   permits of a name that is not current are free
+// recordEntry is the change of one word. Tags as semaphoreRecord.head.
+type recordEntry struct {
+	was atomic.Uint64 // the whole word before the change
+	to  atomic.Uint64 // the value after it in the low half; in the high half which word it is, of its kind
+}
+
+// semaphoreShare is what one participant has, on its own cache line. In a transferable semaphore permits
+// counts what was granted: see semaphore_transfer.go. All but accepted are recordedWords.
 type semaphoreShare struct {
-	name    atomic.Uint64 // ID of the participant
-	permits atomic.Uint64
-	fast    atomic.Uint64 // see fastWord
-	_       [40]byte
+	name        atomic.Uint64 // ID of the participant
+	permits     atomic.Uint64 // permits that it has, those included that are spare, modulo 2^32
+	permitsHigh atomic.Uint64 // the same, divided by 2^32
+	fast        atomic.Uint64 // see fastWord
+	// accepted counts the permits of grants that the participant has accepted.
+	//   writers: the participant, by atomic addition
+	//   readers: everybody who reaps; its next participant; tools
+	//   order:   seq-cst
+	//   futex:   none
+	//   crash:   what was granted and not accepted is free
+	accepted atomic.Uint64
+	_        [24]byte
 }
 
 // The layout is ABI: an offset that moves does not compile.
 var (
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.owner)-unsafe.Offsetof(mutexWords{}.owner)]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.lastCPU)-4]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.size)-8]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.free)-16]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.opened)-24]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.redone)-32]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.last)-40]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.spin)-48]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.pays)-52]
-	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.wake)-unsafe.Offsetof(semaphoreWords{}.mutex)]
-	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.counts)-unsafe.Sizeof(semaphoreWords{})]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreShare{}.fast)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.free)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.freeHigh)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.first)-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.last)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.opened)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.size)-48]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.releaser)-56]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.lastCPU)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.spin)-68]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.pays)-72]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.wake)-76]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.poller)-80]
+	_ = [1]struct{}{}[unsafe.Sizeof(semaphoreWords{})-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreCounted{}.counts)-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreShare{}.accepted)-32]
 	_ = [1]struct{}{}[unsafe.Sizeof(semaphoreShare{})-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreRecord{}.head)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreRecord{}.kinds)-40]
 	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreRecord{}.share)-64]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreRecord{}.redo)-128]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreRecord{}.arrivals)-224]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreRecord{}.accounted)-232]
-	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreRecord{}.queue)-240]
+	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreRecord{}.entries)-128]
 	_ = [1]struct{}{}[unsafe.Sizeof(semaphoreRecord{})-semaphoreRecordBytes]
 )
 
 const (
 	semaphoreRecordBytes = 256
 	semaphoreSpinOff     = arenakernel.Offset(unsafe.Offsetof(semaphoreWords{}.spin))
-
-	// These are the words of a record that the redo log may name.
-	semaphoreShareOff     = arenakernel.Offset(unsafe.Offsetof(semaphoreRecord{}.share))
-	semaphoreNameOff      = semaphoreShareOff + arenakernel.Offset(unsafe.Offsetof(semaphoreShare{}.name))
-	semaphorePermitsOff   = semaphoreShareOff + arenakernel.Offset(unsafe.Offsetof(semaphoreShare{}.permits))
-	semaphoreFastOff      = semaphoreShareOff + arenakernel.Offset(unsafe.Offsetof(semaphoreShare{}.fast))
-	semaphoreAccountedOff = arenakernel.Offset(unsafe.Offsetof(semaphoreRecord{}.accounted))
+	semaphoreWakeOff     = arenakernel.Offset(unsafe.Offsetof(semaphoreWords{}.wake))
 )
 
 // semaphoreBytes is the size of the body of a Semaphore.
 func semaphoreBytes(a *arenakernel.Arena) uint64 {
 	if a.Counted() {
-		return uint64(mutexBytes)
+		return uint64(unsafe.Sizeof(semaphoreCounted{}))
 	}
 	return uint64(unsafe.Sizeof(semaphoreWords{}))
 }
 
-// semaphoreAt views the body of o, as what it is and as the queue lock. The block has room for a
-// whole mutexWords, since no block for a header and a body of 128 bytes is smaller.
-func semaphoreAt(a *arenakernel.Arena, o arenakernel.Object) (*semaphoreWords, *mutexWords) {
-	w := arenakernel.At[mutexWords](a, o.Body)
-	// SAFETY: a semaphoreWords is shorter than a mutexWords, and both have the layout of the host.
-	return (*semaphoreWords)(unsafe.Pointer(w)), w
-}
-
-// places are the words of the monitor of a Semaphore with that base.
-func (w *semaphoreWords) places(queueLock *mutexWords, base *semaphoreRecord) monitorPlaces {
-	return monitorPlaces{queueLock, &base.arrivals, &w.redone, &base.accounted, &base.redo, &w.lastCPU, &w.spin, &w.pays}
+// semaphoreAt views the body of o. counts is nil if the arena does not count.
+func semaphoreAt(a *arenakernel.Arena, o arenakernel.Object) (w *semaphoreWords, counts *countWords) {
+	if a.Counted() {
+		c := arenakernel.At[semaphoreCounted](a, o.Body)
+		return &c.words, &c.counts
+	}
+	return arenakernel.At[semaphoreWords](a, o.Body), nil
 }
 
 // semaphoreBody views the private body of a Semaphore that is being made.

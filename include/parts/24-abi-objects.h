@@ -16,7 +16,7 @@
 #define SHMI_KIND_RWMUTEX UINT32_C(0x584d5752) /* RWMX */
 #define SHMI_VERSION_RWMUTEX 2
 #define SHMI_KIND_SEMAPHORE UINT32_C(0x414d4553) /* SEMA */
-#define SHMI_VERSION_SEMAPHORE 3
+#define SHMI_VERSION_SEMAPHORE 4
 #define SHMI_KIND_WAITABLE UINT32_C(0x54494157) /* WAIT */
 #define SHMI_VERSION_WAITABLE 3
 #define SHMI_KIND_SEQUENCER UINT32_C(0x52514553) /* SEQR */
@@ -191,56 +191,65 @@ SHMI_ASSERT(sizeof(shmi_monitor_words) == 384, "monitor_words");
 
 /* Semaphore */
 typedef struct shmi_semaphore_words {
-    uint32_t owner;
-    uint32_t lastCPU;
-    uint64_t size;
+    uint64_t commit;
     uint64_t free;
-    uint64_t opened;
-    uint64_t redone;
+    uint64_t freeHigh;
+    uint64_t first;
     uint64_t last;
+    uint64_t opened;
+    uint64_t size;
+    uint64_t releaser;
+    uint32_t lastCPU;
     uint32_t spin;
     uint32_t pays;
-    uint8_t pad0_[8];
-    uint32_t mutex[16];
+    uint32_t wake;
+    uint64_t poller;
+    uint8_t pad0_[40];
 } shmi_semaphore_words;
-SHMI_ASSERT(offsetof(shmi_semaphore_words, owner) == 0, "semaphore_words.owner");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, lastCPU) == 4, "semaphore_words.lastCPU");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, size) == 8, "semaphore_words.size");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, free) == 16, "semaphore_words.free");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, opened) == 24, "semaphore_words.opened");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, redone) == 32, "semaphore_words.redone");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, last) == 40, "semaphore_words.last");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, spin) == 48, "semaphore_words.spin");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, pays) == 52, "semaphore_words.pays");
-SHMI_ASSERT(offsetof(shmi_semaphore_words, mutex) == 64, "semaphore_words.mutex");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, commit) == 0, "semaphore_words.commit");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, free) == 8, "semaphore_words.free");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, freeHigh) == 16, "semaphore_words.freeHigh");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, first) == 24, "semaphore_words.first");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, last) == 32, "semaphore_words.last");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, opened) == 40, "semaphore_words.opened");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, size) == 48, "semaphore_words.size");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, releaser) == 56, "semaphore_words.releaser");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, lastCPU) == 64, "semaphore_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, spin) == 68, "semaphore_words.spin");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, pays) == 72, "semaphore_words.pays");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, wake) == 76, "semaphore_words.wake");
+SHMI_ASSERT(offsetof(shmi_semaphore_words, poller) == 80, "semaphore_words.poller");
 SHMI_ASSERT(sizeof(shmi_semaphore_words) == 128, "semaphore_words");
 
 /* Share of a semaphore */
 typedef struct shmi_semaphore_share {
     uint64_t name;
     uint64_t permits;
+    uint64_t permitsHigh;
     uint64_t fast;
-    uint8_t pad0_[40];
+    uint64_t accepted;
+    uint8_t pad0_[24];
 } shmi_semaphore_share;
 SHMI_ASSERT(offsetof(shmi_semaphore_share, name) == 0, "semaphore_share.name");
 SHMI_ASSERT(offsetof(shmi_semaphore_share, permits) == 8, "semaphore_share.permits");
-SHMI_ASSERT(offsetof(shmi_semaphore_share, fast) == 16, "semaphore_share.fast");
+SHMI_ASSERT(offsetof(shmi_semaphore_share, permitsHigh) == 16, "semaphore_share.permitsHigh");
+SHMI_ASSERT(offsetof(shmi_semaphore_share, fast) == 24, "semaphore_share.fast");
+SHMI_ASSERT(offsetof(shmi_semaphore_share, accepted) == 32, "semaphore_share.accepted");
 SHMI_ASSERT(sizeof(shmi_semaphore_share) == 64, "semaphore_share");
 
 /* Slot record of a Semaphore */
 typedef struct shmi_semaphore_record {
-    uint8_t pad0_[64];
+    uint8_t pad0_[32];
+    uint64_t head;
+    uint64_t kinds;
+    uint8_t pad1_[16];
     shmi_semaphore_share share;
-    shmi_redo_entry redo[6];
-    uint64_t arrivals;
-    uint64_t accounted;
-    shmi_list_words queue;
+    uint64_t entries[16];
 } shmi_semaphore_record;
+SHMI_ASSERT(offsetof(shmi_semaphore_record, head) == 32, "semaphore_record.head");
+SHMI_ASSERT(offsetof(shmi_semaphore_record, kinds) == 40, "semaphore_record.kinds");
 SHMI_ASSERT(offsetof(shmi_semaphore_record, share) == 64, "semaphore_record.share");
-SHMI_ASSERT(offsetof(shmi_semaphore_record, redo) == 128, "semaphore_record.redo");
-SHMI_ASSERT(offsetof(shmi_semaphore_record, arrivals) == 224, "semaphore_record.arrivals");
-SHMI_ASSERT(offsetof(shmi_semaphore_record, accounted) == 232, "semaphore_record.accounted");
-SHMI_ASSERT(offsetof(shmi_semaphore_record, queue) == 240, "semaphore_record.queue");
+SHMI_ASSERT(offsetof(shmi_semaphore_record, entries) == 128, "semaphore_record.entries");
 SHMI_ASSERT(sizeof(shmi_semaphore_record) == 256, "semaphore_record");
 
 /* Cell of a Sequencer */

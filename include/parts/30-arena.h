@@ -197,11 +197,14 @@ typedef struct shmi_reap_progress {
     int64_t seen;    /* when that was seen first */
 } shmi_reap_progress;
 
+enum { SHMI_recordLocks = 16 };
+
 typedef struct shmi_wait_node {
     struct shmi_wait_node *next;
     shmi_node *node;
     shmi_off off;
     int64_t since; /* of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
+    uint32_t tag;  /* for recorded queues: no word of the node had a later tag while this process had it */
 } shmi_wait_node;
 
 /* What the helper thread has to try again. */
@@ -310,6 +313,7 @@ struct shmsync_arena {
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
 
     pthread_mutex_t counter_lock; /* held by the thread that writes this process's record of a WaitGroup or Latch */
+    pthread_mutex_t record_locks[SHMI_recordLocks]; /* by object: held, with signals blocked, by the thread that writes this process's record of a recorded queue */
     pthread_mutex_t chores_lock;
     shmi_chore *chores; /* guarded by: chores_lock */
 
@@ -343,8 +347,13 @@ typedef struct shmi_kind_ops {
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
     /* Whether the object has an undo log with a transaction of dead, which will be undone. */
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
+    /* Completes the last change of the object, if its changes are records; 0 if that was not possible. */
+    int (*settle)(shmsync_arena *a, const shmi_object *o);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o); /* NULL: not known */
+/* Completes the last change of an object, if there is an object at off whose changes are records. 0: it cannot. The
+ * object is guarded. */
+SHMI_FN int shmi_settle(shmsync_arena *a, shmi_off off);
 
 /* ---- From an offset to an address ---- */
 
@@ -467,7 +476,9 @@ SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->c
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
 /* What is defined later and called before. */
+#ifndef SHMI_CHECK_EVERY /* tests make it longer */
 #define SHMI_CHECK_EVERY INT64_C(100000000) /* ns */
+#endif
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at);
 SHMI_FN void shmi_ring_crowd(shmsync_arena *a);
 SHMI_FN void shmi_free_crowd(shmsync_arena *a);

@@ -7,12 +7,35 @@ SHMI_FN uint32_t shmi_node_freed(uint32_t w) { return shmi_node_with(w + 16, SHM
 /* The word after a wait whose owner keeps the node for another. */
 SHMI_FN uint32_t shmi_node_kept(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeIdle); }
 SHMI_FN int shmi_node_over(uint32_t w) { return shmi_node_state(w) == SHMI_NodeResolved || shmi_node_state(w) == SHMI_NodeSpent; }
+SHMI_FN int shmi_node_queued(uint32_t word)
+{
+    uint32_t s = shmi_node_state(word);
+    return s == SHMI_NodeQueued || s == SHMI_NodeAsleep || s == SHMI_NodeParked;
+}
 SHMI_FN uint32_t shmi_node_load(const shmi_node *n) { return shmi_ld32(&n->word); }
 SHMI_FN int shmi_node_swap(shmi_node *n, uint32_t old, uint32_t to) { return shmi_cas32(&n->word, old, to); }
 SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
 {
     uint32_t w = shmi_node_load(n);
     return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
+}
+/* A node may be on a recorded queue, whose words change by records: see internal/arenakernel/node_record.go and
+ * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, says what has
+ * become of the wait: 0, one of these, or the next node. */
+#define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
+enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_FIRST = 64 /* the least that may name a node */ };
+/* Whether a node whose word next has this value is on its queue. */
+SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
+/* Whether the node is on a queue of its object, and must not be reused or freed. */
+SHMI_FN int shmi_node_on_queue(const shmi_node *n)
+{
+    uint64_t stamp = shmi_ld64(&n->stamp);
+    return stamp != 0 && ((stamp & SHMI_RECORDED_STAMP) == 0 || shmi_recorded_queued(shmi_ld64(&n->next) >> 32));
+}
+/* Whether a record that is committed and not complete may put the node on a recorded queue. */
+SHMI_FN int shmi_node_may_join(const shmi_node *n)
+{
+    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) >> 32 == 0;
 }
 SHMI_FN shmi_participant_id shmi_node_owner(const shmi_node *n) { return shmi_ld32(&n->owner); }
 
@@ -57,6 +80,7 @@ SHMI_FN void shmi_reset_node(shmsync_arena *a, shmi_off off)
     shmi_st32(&n->owner, 0);
     shmi_st64(&n->object, 0);
     shmi_st64(&n->list, 0);
+    shmi_st64(&n->stamp, 0);
     for (w = shmi_node_load(n); shmi_node_state(w) != SHMI_NodeFree && !shmi_node_swap(n, w, shmi_node_freed(w)); w = shmi_node_load(n)) {
     }
 }
@@ -79,16 +103,22 @@ SHMI_FN int shmi_free_node(shmsync_arena *a, shmi_off off)
 }
 
 /* Frees a node that is on no list and whose owner has no more use for it. Several participants may try: the one
- * that makes itself the owner by CAS frees the node. */
+ * that makes itself the owner by CAS frees the node. The owner may be a reaper that has died while it freed the node,
+ * and the node may be freed and claimed again while this thread is stopped. So the node is freed only in the same use,
+ * and only if it is in use. */
 SHMI_FN void shmi_reap_node(shmsync_arena *a, shmi_off off, shmi_participant_id owner)
 {
     shmi_node *n = shmi_node_at(a, off);
     shmi_block b;
-    if (shmi_locate(a, off, &b))
-        shmi_touch(a, b.chunk); /* so that the reaper of this participant looks for the node */
-    if (n != NULL && shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
+    uint32_t w;
+    if (n == NULL || owner == 0 || !shmi_locate(a, off, &b))
+        return; /* owner 0: another participant is about to free it, or it is free */
+    w = shmi_node_load(n);
+    shmi_touch(a, b.chunk); /* so that the reaper of this participant looks for the node */
+    if (shmi_node_owner(n) == owner && shmi_cas32(&n->owner, owner, a->self)) {
         SHMSYNC_CRASHPOINT("arena.node.inherited");
-        shmi_free_node(a, off);
+        if (shmi_ld32(b.word) == shmi_make_block(SHMI_blockNode, 0) && ((shmi_node_load(n) ^ w) & ~15u) == 0)
+            shmi_free_node(a, off);
     }
 }
 /* As shmi_reap_node, for a node that other processes may free at the same time. It frees the node only if it is in
@@ -98,7 +128,18 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
     shmi_node *n = shmi_node_at(a, off);
     shmi_act act;
     shmi_begin_act(a, &act, owner);
-    if (n != NULL && ((shmi_node_load(n) ^ w) & ~15u) == 0 && shmi_ld64(&n->stamp) == 0 && shmi_act_holds(a, &act, owner, 0))
+    if (n != NULL && ((shmi_node_load(n) ^ w) & ~15u) == 0 && !shmi_node_on_queue(n) && shmi_act_holds(a, &act, owner, 0))
+        shmi_reap_node(a, off, owner);
+    shmi_end_act(a, &act);
+}
+/* Frees a node of a dead participant that is off its recorded queue. next is what the word next of the node became then.
+ * If several participants try, only one frees it. */
+SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
+{
+    shmi_node *n = shmi_node_at(a, off);
+    shmi_act act;
+    shmi_begin_act(a, &act, owner);
+    if (n != NULL && (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) == next && shmi_act_holds(a, &act, owner, 0))
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
@@ -395,6 +436,31 @@ SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
 }
 
+/* Whether a record has granted the wait of the node and has not resolved it. */
+SHMI_FN int shmi_node_granting(const shmi_node *n)
+{
+    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) >> 32 == SHMI_RECORDED_GRANTED && shmi_node_queued(shmi_node_load(n));
+}
+/* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process that
+ * does not know the kind of the object, or finds it corrupt, cannot tell, and leaves the node to one that can. The
+ * owner of the node is not current, so it makes no change any more. It may leave the object guarded. */
+SHMI_FN int shmi_settled(shmsync_arena *a, shmi_node *n)
+{
+    if (shmi_node_may_join(n) || shmi_node_granting(n)) {
+        shmi_off object = shmi_ld64(&n->object);
+        int done;
+        shmi_guard(a, object);
+        if (shmi_ld64(&n->object) != object)
+            return 0;
+        shmi_begin_tell(a); /* if this process dies before it has woken the owners of waits that it resolves, all are woken */
+        done = shmi_settle(a, object);
+        shmi_end_tell(a);
+        if (!done)
+            return 0;
+    }
+    return !shmi_node_on_queue(n);
+}
+
 SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
 {
     shmi_dead_nodes *d = (shmi_dead_nodes *)arg;
@@ -412,8 +478,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
                 s->word = w;
                 s->on = 0;
             }
-        } else if (owner != 0 && list == 0 && shmi_ld64(&n->stamp) == 0 && !shmi_current(a, owner) &&
-                   !shmi_untold(a, d, n)) {
+        } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
+                   shmi_settled(a, n) && !shmi_untold(a, d, n)) {
             /* The participant that took the node off its queue, because the node's owner was reaped, died before it
              * could give the node back, or is about to give it back. */
             shmi_reap_node_in(a, off, owner, w);
@@ -428,8 +494,8 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
         return;
     there = object != 0 && shmi_is_object(a, object);
     list = shmi_ld64(&n->list);
-    if (list == 0 && there && shmi_ld64(&n->stamp) != 0)
-        return; /* on a queue: the object's kind takes it off and gives it back */
+    if (list == 0 && there && !shmi_settled(a, n))
+        return; /* on a queue, or it may come there: the object's kind takes it off and gives it back */
     if (list == 0 && shmi_untold(a, d, n))
         return; /* its stack would be that of the slot's next participant */
     if (list == 0) {

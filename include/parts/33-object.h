@@ -105,6 +105,16 @@ SHMI_FN int shmi_header_at(shmsync_arena *a, shmi_off off, shmi_header *h)
     return shmi_no_object(a, off);
 }
 
+SHMI_FN int shmi_settle(shmsync_arena *a, shmi_off off)
+{
+    const shmi_kind_ops *ops;
+    shmi_header h;
+    if (off == 0 || shmi_header_at(a, off, &h) != 0 || !shmi_object_there(shmi_ld32(h.state)))
+        return 1; /* it is gone, and its queue of waits, too */
+    ops = shmi_kind_of(&h.o);
+    return ops != NULL && (ops->settle == NULL || ops->settle(a, &h.o));
+}
+
 SHMI_FN uint32_t *shmi_open_bit(shmsync_arena *a, const shmi_header *h, uint32_t slot, uint32_t *mask)
 {
     *mask = 1u << slot % 32;

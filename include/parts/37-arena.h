@@ -832,6 +832,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
 {
     shmi_wait_node *s, *after;
     shmi_chore *l, *more;
+    int i;
     shmi_destroy_refs(a);
     shmi_free_crowd(a);
     for (l = a->chores; l != NULL; l = more) {
@@ -861,6 +862,8 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     pthread_mutex_destroy(&a->wait_nodes_lock);
     pthread_mutex_destroy(&a->death_lock);
     pthread_mutex_destroy(&a->counter_lock);
+    for (i = 0; i < SHMI_recordLocks; i++)
+        pthread_mutex_destroy(&a->record_locks[i]);
     pthread_mutex_destroy(&a->chores_lock);
     if (a->me != NULL)
         munmap(a->me, (size_t)a->page);
@@ -1014,6 +1017,7 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
 SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
+    int i;
     if (a == NULL || (a->path = strdup(path)) == NULL) {
         free(a);
         return shmi_fail(ENOMEM, "arena.open", path, "%s", "");
@@ -1038,6 +1042,8 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     pthread_mutex_init(&a->wait_nodes_lock, NULL);
     pthread_mutex_init(&a->death_lock, NULL);
     pthread_mutex_init(&a->counter_lock, NULL);
+    for (i = 0; i < SHMI_recordLocks; i++)
+        pthread_mutex_init(&a->record_locks[i], NULL);
     pthread_mutex_init(&a->chores_lock, NULL);
     a->next = shmi_attached;
     shmi_attached = a;

@@ -1,5 +1,16 @@
 /* ---- Wait nodes: where one thread waits for something of its own, in a queue of nodes ---- */
 
+/* The tag that the words of a node begin with when this process gets it: a process that was stopped while an earlier
+ * owner had the node must not find the tag that it knows. */
+SHMI_FN uint32_t shmi_first_tag(void)
+{
+    static uint64_t turns; /* atomic */
+    uint32_t tag = 0; /* a sanitizer does not see that the kernel writes it */
+    if (syscall(SYS_getrandom, &tag, sizeof tag, 0) == (long)sizeof tag)
+        return tag;
+    return (uint32_t)((((uint64_t)shmi_now() + shmi_add64(&turns, 1)) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+}
+
 /* Gives a wait node for one wait, with its node idle. */
 SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
@@ -19,6 +30,7 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
             free(s);
             return err;
         }
+        s->tag = shmi_first_tag();
     }
     s->since = 0;
     *out = s;
@@ -92,6 +104,17 @@ SHMI_FN int shmi_wait_node_abandon(shmsync_arena *a, shmi_wait_node *s)
     SHMSYNC_CRASHPOINT("park.waitnode.given_up");
     free(s);
     return 1;
+}
+
+/* Drops a wait node that a queue may name, because a peer has overwritten the queue. No wait uses it again before this
+ * process has left the arena. */
+SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
+{
+    uint32_t w;
+    do /* it ends: only a granter changes the word, once, or a peer that overwrites it */
+        w = shmi_node_load(s->node);
+    while (shmi_node_state(w) != SHMI_NodeResolved && !shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)));
+    free(s);
 }
 
 /* Gives the wait node back after its wait was resolved. */

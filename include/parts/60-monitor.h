@@ -25,13 +25,6 @@ struct shmi_wakes {
     struct shmi_woken few[SHMI_wakesFew], *more; /* more is a copy of few and what came after it, once there was no room */
 };
 
-/* A change of several words of a monitor's state that is made as one. */
-struct shmi_change {
-    uint32_t n;
-    uint64_t *w[SHMI_redoMost];
-    uint64_t v[SHMI_redoMost];
-};
-
 /*
  * What an object tells its monitor. All but holders are called with the queue lock held; see
  * the rules of prims/monitor.go.
@@ -53,24 +46,13 @@ struct shmi_rules {
     void (*look)(struct shmi_monitor *m);
 };
 
-/* The words of a monitor, which need not be together. */
-struct shmi_mon_places {
-    shmi_mutex_words *queueLock;
-    uint64_t *arrivals, *redone, *accounted;
-    shmi_redo_entry *redo;
-    uint32_t *lastCPU, *spin, *pays;
-};
-
 struct shmi_monitor {
     shmsync_arena *a;
     shmi_object o;
-    struct shmi_mon_places w;
-    uint64_t at; /* of the queue lock */
+    shmi_monitor_words *w;
     const struct shmi_rules *rules;
     shmi_mutex queueLock;
     int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object are */
-    /* The word at an offset outside of the body, or NULL if the redo log may not name it. NULL: it may name words of the body only. */
-    uint64_t *(*logged)(struct shmi_monitor *m, shmi_off off);
     uint32_t without; /* this participant while it leaves, or 0 */
     uint32_t broken;  /* a link was wrong: the queues are rebuilt before the queue lock is left */
     uint32_t deaths;  /* how many reaps the last reap knew of */
@@ -107,11 +89,6 @@ SHMI_FN uint32_t shmi_class_of(struct shmi_wait w) { return shmi_outcome_class(s
 SHMI_FN uint64_t shmi_stamp_of(struct shmi_wait w) { return shmi_get(&w.n->stamp); }
 SHMI_FN uint32_t shmi_owner_of(struct shmi_wait w) { return shmi_get32(&w.n->owner); }
 
-SHMI_FN int shmi_node_queued(uint32_t word)
-{
-    uint32_t s = shmi_node_state(word);
-    return s == SHMI_NodeQueued || s == SHMI_NodeAsleep || s == SHMI_NodeParked;
-}
 /* Links: each the offset of a node divided by 64; bits 0..31 next, 32..63 previous. */
 SHMI_FN uint64_t shmi_links(uint64_t next, uint64_t prev) { return prev / 64 << 32 | (uint32_t)(next / 64); }
 SHMI_FN uint64_t shmi_link_next(uint64_t l) { return (l & UINT32_MAX) * 64; }
@@ -246,17 +223,17 @@ SHMI_FN void shmi_wakes_init(struct shmi_wakes *b)
     b->more = NULL;
 }
 
-SHMI_FN void shmi_wake_one(struct shmi_monitor *m, struct shmi_woken *u)
+SHMI_FN void shmi_wake_one(shmsync_arena *a, struct shmi_woken *u)
 {
     if (u->state == SHMI_NodeParked) {
-        shmi_tell(m->a, u->w.off, u->w.n, u->owner);
-        shmi_end_tell(m->a);
+        shmi_tell(a, u->w.off, u->w.n, u->owner);
+        shmi_end_tell(a);
     } else {
         shmi_wake(&u->w.n->word, 1);
     }
 }
 
-SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t state, uint32_t owner)
+SHMI_FN void shmi_wakes_add(shmsync_arena *a, struct shmi_wakes *b, struct shmi_wait w, uint32_t state, uint32_t owner)
 {
     struct shmi_woken *to = b->more != NULL ? b->more : b->few, u;
     if (state == SHMI_NodeQueued)
@@ -268,7 +245,7 @@ SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct
         uint32_t room = 4 * b->room;
         struct shmi_woken *more = (struct shmi_woken *)shmi_scratch(b->more, b->more != NULL ? b->room * sizeof *more : 0, room * sizeof *more);
         if (more == NULL) {
-            shmi_wake_one(m, &u); /* at once, then */
+            shmi_wake_one(a, &u); /* at once, then */
             return;
         }
         if (b->more == NULL)
@@ -279,12 +256,23 @@ SHMI_FN void shmi_wakes_add(struct shmi_monitor *m, struct shmi_wakes *b, struct
     to[b->n++] = u;
 }
 
+/* Wakes the owners, and makes b empty. */
+SHMI_FN void shmi_wake_all_of(shmsync_arena *a, struct shmi_wakes *b)
+{
+    struct shmi_woken *u = b->more != NULL ? b->more : b->few;
+    uint32_t i;
+    for (i = 0; i < b->n; i++)
+        shmi_wake_one(a, &u[i]);
+    shmi_end_scratch(b->more, b->room * sizeof *b->more);
+    shmi_wakes_init(b);
+}
+
 SHMI_FN shmi_tuning shmi_mon_tuning(struct shmi_monitor *m)
 {
     shmi_tuning t;
-    t.budget = m->w.spin;
-    t.pays = m->w.pays;
-    t.last_cpu = m->w.lastCPU;
+    t.budget = &m->w->spin;
+    t.pays = &m->w->pays;
+    t.last_cpu = &m->w->lastCPU;
     t.slot = m->a->my_slot;
     return t;
 }
@@ -292,20 +280,14 @@ SHMI_FN shmi_tuning shmi_mon_tuning(struct shmi_monitor *m)
 /* Wakes the owners of waits that have ended, after the queue lock was left. */
 SHMI_FN void shmi_mon_wake(struct shmi_monitor *m, struct shmi_wakes *b)
 {
-    struct shmi_woken *u;
-    uint32_t i;
     if (b == NULL)
         return;
-    u = b->more != NULL ? b->more : b->few;
     if (b->n > 0) {
         shmi_tuning t = shmi_mon_tuning(m);
         SHMSYNC_CRASHPOINT("monitor.leave.before_wake");
         shmi_note_cpu(&t);
-        for (i = 0; i < b->n; i++)
-            shmi_wake_one(m, &u[i]);
     }
-    shmi_end_scratch(b->more, b->room * sizeof *b->more);
-    shmi_wakes_init(b);
+    shmi_wake_all_of(m->a, b);
 }
 
 SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m);
@@ -387,32 +369,6 @@ SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
     shmi_mon_wake(m, b);
 }
 
-SHMI_FN void shmi_change_set(struct shmi_change *c, uint64_t *w, uint64_t v)
-{
-    c->w[c->n] = w;
-    c->v[c->n++] = v;
-}
-
-/* Makes a change, with the queue lock held. After a death either all of it happens, once a process takes the queue lock, or nothing. */
-SHMI_FN void shmi_mon_commit(struct shmi_monitor *m, struct shmi_change *c)
-{
-    uint32_t i;
-    if (c->n > 1) {
-        for (i = 0; i < c->n; i++) {
-            shmi_put(&m->w.redo[i].at, m->at + (uint64_t)((uintptr_t)c->w[i] - (uintptr_t)m->w.queueLock));
-            shmi_put(&m->w.redo[i].to, c->v[i]);
-        }
-        SHMSYNC_CRASHPOINT("monitor.commit.logged");
-        __atomic_store_n(m->w.redone, c->n, __ATOMIC_SEQ_CST);
-    }
-    for (i = 0; i < c->n; i++) {
-        shmi_put(c->w[i], c->v[i]);
-        SHMSYNC_CRASHPOINT("monitor.commit.begun");
-    }
-    if (c->n > 1)
-        shmi_put(m->w.redone, 0);
-}
-
 /* Takes a wait that is over, or that nobody is there for, out of the truth, after it was taken off its queue. */
 SHMI_FN void shmi_mon_release_node(struct shmi_monitor *m, struct shmi_wait w)
 {
@@ -457,21 +413,10 @@ SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct sh
         }
         if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
             SHMSYNC_CRASHPOINT("monitor.resolve.resolved");
-            shmi_wakes_add(m, b, w, shmi_node_state(n), owner);
+            shmi_wakes_add(m->a, b, w, shmi_node_state(n), owner);
             return 1;
         }
     }
-}
-
-/* Commits the change of state that a resolved wait stands for; c may be NULL. */
-SHMI_FN void shmi_mon_account(struct shmi_monitor *m, struct shmi_wait w, struct shmi_change *c)
-{
-    if (c != NULL && c->n > 0) {
-        shmi_change_set(c, m->w.accounted, shmi_stamp_of(w));
-        shmi_mon_commit(m, c);
-        SHMSYNC_CRASHPOINT("monitor.account.committed");
-    }
-    shmi_mon_release_node(m, w);
 }
 
 /* Makes the queues anew from the nodes, which are the truth, and accounts for waits whose granter died over it. */
@@ -552,7 +497,7 @@ SHMI_FN void shmi_sort_waits(struct shmi_queued_wait *all, size_t n)
 
 SHMI_FN void shmi_mon_rebuild_one(struct shmi_monitor *m, struct shmi_wait w)
 {
-    if (shmi_node_over(shmi_node_load(w.n)) && shmi_stamp_of(w) != shmi_get(m->w.accounted))
+    if (shmi_node_over(shmi_node_load(w.n)) && shmi_stamp_of(w) != shmi_get(&m->w->accounted))
         m->rules->account(m, w);
     else if (shmi_mon_waiting(m, w))
         m->rules->requeue(m, w);
@@ -589,36 +534,12 @@ SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
     shmi_set_broken(m, 0); /* or a peer overwrites the nodes */
 }
 
-/* Carries out what the dead one had committed. */
-SHMI_FN int shmi_mon_redo(struct shmi_monitor *m)
-{
-    uint64_t n = shmi_get(m->w.redone), i;
-    if (n > SHMI_redoMost)
-        return EPROTO;
-    for (i = 0; i < n; i++) {
-        uint64_t off = shmi_get(&m->w.redo[i].at);
-        uint64_t *w = NULL;
-        if (off % 8 == 0 && off >= m->o.body && m->o.size >= 8 && off - m->o.body <= m->o.size - 8)
-            w = shmi_u64(m->a, off);
-        else if (m->logged != NULL)
-            w = m->logged(m, off);
-        if (w == NULL)
-            return EPROTO;
-        __atomic_store_n(w, shmi_get(&m->w.redo[i].to), __ATOMIC_SEQ_CST);
-    }
-    __atomic_store_n(m->w.redone, 0, __ATOMIC_SEQ_CST);
-    return 0;
-}
-
-/* The first step of the next holder of the queue lock after the death of a holder. */
+/* The first step of the next holder of the queue lock after the death of a holder. No object that C has writes a redo
+ * log. */
 SHMI_FN int shmi_mon_replay(void *arg)
 {
     struct shmi_monitor *m = (struct shmi_monitor *)arg;
     struct shmi_wakes b;
-    int err = shmi_mon_redo(m);
-    if (err != 0)
-        return err;
-    SHMSYNC_CRASHPOINT("monitor.replay.redone");
     shmi_mon_rebuild(m);
     SHMSYNC_CRASHPOINT("monitor.replay.rebuilt");
     shmi_wakes_init(&b);
@@ -794,8 +715,8 @@ SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, ui
     shmi_st64(&n->next, 0);
     shmi_st64(&n->ready_next, 0); /* it has no date: it is awake */
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
-    stamp = shmi_get(m->w.arrivals) + 1;
-    shmi_put(m->w.arrivals, stamp);
+    stamp = shmi_get(&m->w->arrivals) + 1;
+    shmi_put(&m->w->arrivals, stamp);
     shmi_st64(&n->stamp, stamp);
     SHMSYNC_CRASHPOINT("monitor.queue.stamped");
     m->rules->requeue(m, w);
@@ -873,42 +794,26 @@ SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_wait_node *wait_node, in
 
 SHMI_FN void shmi_mon_check_arg(void *m) { shmi_mon_check((struct shmi_monitor *)m); }
 
-/* Makes a monitor whose queue lock is at off in the body of o. A reaper's is on its stack. */
-SHMI_FN void shmi_mon_init_at(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_mon_places *w, const struct shmi_rules *rules)
+/* Makes a monitor whose words are at off in the body of o. A reaper's is on its stack. */
+SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
 {
+    shmi_monitor_words *w = (shmi_monitor_words *)shmi_ptr(a, off, sizeof(shmi_monitor_words), 8);
     m->a = a;
     m->o = *o;
-    m->w = *w;
-    m->at = off;
+    m->w = w;
     m->rules = rules;
     m->mine = NULL;
-    m->logged = NULL;
     m->without = 0;
     m->broken = m->dead_holder = m->waiting = m->cleaning_up = 0;
     m->kept = m->resolved = 0;
     m->handlers = m->one_spins = 0;
     m->deaths = shmi_deaths(a) - 1; /* the first check reaps */
-    shmi_mutex_init(&m->queueLock, a, w->queueLock, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
+    shmi_mutex_init(&m->queueLock, a, &w->queueLock, o->off, m->o.name_len != 0 ? m->o.name : NULL, 1);
     m->queueLock.queueLock = 1;
     m->queueLock.repair = shmi_mon_replay;
     m->queueLock.repair_arg = m;
     m->queueLock.also_check = shmi_mon_check_arg;
     m->queueLock.also_check_arg = m;
-}
-/* The same for words that are together. */
-SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
-{
-    shmi_monitor_words *w = (shmi_monitor_words *)shmi_ptr(a, off, sizeof(shmi_monitor_words), 8);
-    struct shmi_mon_places at;
-    at.queueLock = &w->queueLock;
-    at.arrivals = &w->arrivals;
-    at.redone = &w->redone;
-    at.accounted = &w->accounted;
-    at.redo = w->redo;
-    at.lastCPU = &w->lastCPU;
-    at.spin = &w->spin;
-    at.pays = &w->pays;
-    shmi_mon_init_at(m, a, o, off, &at, rules);
 }
 
 /* The end of a handle: objects have their monitor at their head. */
@@ -918,7 +823,7 @@ SHMI_FN void shmi_mon_free(void *handle) { shmi_free_thing(handle); }
 SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
 {
     struct shmi_wakes b;
-    shmi_mutex_repair_words(m->a, m->w.queueLock, dead, 1, NULL);
+    shmi_mutex_repair_words(m->a, &m->w->queueLock, dead, 1, NULL);
     if (dead == m->a->self)
         m->without = dead; /* others are not current, or another participant has the ID by now */
     if (shmi_mon_try_enter(m)) {
@@ -1005,7 +910,7 @@ SHMI_FN void shmi_mon_end_all(struct shmi_monitor *m, struct shmi_wakes *b, shmi
         if (!shmi_mon_waiting(m, w))
             shmi_mon_discard(m, w);
         else if (shmi_mon_end(m, b, w, result, aux))
-            shmi_mon_account(m, w, NULL);
+            shmi_mon_release_node(m, w);
     }
 }
 

@@ -1,8 +1,6 @@
 
 /* ---- WaitGroups and Latches: prims/counter*.go in C ---- */
 
-SHMI_FN void shmi_account_nothing(struct shmi_monitor *m, struct shmi_wait w) { shmi_mon_account(m, w, NULL); }
-
 /* The commit word; see prims/counter_word.go. */
 #define SHMI_COUNTER_DEAD UINT64_C(2)
 #define SHMI_COUNTER_MAX UINT64_C(0x7fffffff)

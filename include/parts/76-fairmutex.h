@@ -44,7 +44,7 @@ SHMI_FN void shmi_fair_account(struct shmi_monitor *m, struct shmi_wait w)
         shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindReserved, shmi_owner_of(w) & SHMI_NAME_MASK));
         SHMSYNC_CRASHPOINT("fairmutex.grant.granted");
     }
-    shmi_mon_account(m, w, NULL);
+    shmi_mon_release_node(m, w);
 }
 
 /* How often a waiter looks for the grant that follows the end of its wait by a few instructions. */

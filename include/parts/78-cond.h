@@ -384,7 +384,7 @@ int shmsync_cond_signal(shmsync_cond *c)
         return SHMI_TELL(err);
     shmi_wakes_init(&b);
     shmi_mon_reap_if_due(&k->m, &b);
-    shmi_cond_wake(k, &b, shmi_get(k->m.w.arrivals), 0);
+    shmi_cond_wake(k, &b, shmi_get(&k->m.w->arrivals), 0);
     shmi_mon_leave(&k->m, &b);
     return 0;
 }
@@ -401,7 +401,7 @@ int shmsync_cond_broadcast(shmsync_cond *c)
     shmi_mon_reap_if_due(m, &b);
     if (!shmi_fifo_empty(&k->w->waiting)) {
         struct shmi_wait first, last;
-        shmi_st64(&k->w->upTo, shmi_get(m->w.arrivals));
+        shmi_st64(&k->w->upTo, shmi_get(&m->w->arrivals));
         SHMSYNC_CRASHPOINT("cond.broadcast.stamped");
         first = shmi_fifo_head(m, &k->w->waiting);
         if (first.n != NULL) {

@@ -1,50 +1,51 @@
 
 #if SHMSYNC_LAYOUT_VERSION >= 3
-/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0013-semaphore-fast-path.md ---- */
+/* ---- Semaphore: prims/semaphore*.go in C, docs/design/0056-semaphore-without-a-lock.md ---- */
 
+/* A fast word, of a share or of the pool: bits 0..31 a tag, bits 32..62 spare permits, bit 63 open. */
 #define SHMI_FAST_MOST UINT64_C(0x7fffffff)
-#define SHMI_FAST_OPEN (UINT64_C(1) << 62)
-#define SHMI_POOL_OPEN (UINT64_C(1) << 63)
+#define SHMI_FAST_OPEN UINT32_C(0x80000000) /* in the value */
 #define SHMI_SEMAPHORE_TRANSFER (UINT64_C(1) << 63)
 
+/* The words that records change. Those from semName on are of the share of a slot. */
+enum { SHMI_semFree = SHMI_rqOwnKinds, SHMI_semFreeHigh, SHMI_semOpened, SHMI_semName, SHMI_semPermits, SHMI_semPermitsHigh, SHMI_semFast };
+
 struct shmi_semaphore {
-    struct shmi_monitor m;
+    struct shmi_rq q; /* first: a queue is one of a semaphore */
     shmi_semaphore_words *w;
-    shmi_semaphore_share *own;   /* this process's; NULL in the view of a reaper */
-    shmi_list_words *queue;      /* in the base */
-    shmi_off base;               /* of the oldest slot record, which is the base */
-    shmi_semaphore_share **known; /* by slot, from slot 1; NULL in the view of a reaper, which walks the records. Atomic. */
-    uint32_t known_head;         /* the latest slot record in known, as objRecords names it. Atomic. */
-    uint32_t bad;                /* the list of records was corrupt. Atomic. */
+    shmi_semaphore_record *own;    /* this process's; NULL in the view of a reaper */
+    shmi_semaphore_record **known; /* by slot, from slot 1; NULL in the view of a reaper, which walks the records. Atomic. */
+    uint32_t known_head;           /* the latest slot record in known, as objRecords names it. Atomic. */
+    uint32_t bad;                  /* the list of records was corrupt. Atomic. */
     uint32_t slots;
     uint64_t size;
-    int moves;      /* transferable */
-    uint32_t fast; /* this handle has opened our share. Atomic. */
+    int moves;         /* transferable */
+    uint32_t fast;     /* this handle has opened our share. Atomic. */
+    uint32_t deaths;   /* the number of deaths at the last reap. Atomic. */
+    uint32_t unreaped; /* a dead participant was not gone at the last reap. Atomic. */
 };
 
-/* The counters of the queue lock follow in an arena whose objects count. */
-SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a)
-{
-    return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_semaphore_words);
-}
+/* Counters follow in an arena whose objects count. */
+SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a) { return sizeof(shmi_semaphore_words) + (a->geo.counted ? 64 : 0); }
 
 /* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an array that it has
- * from the start: a signal handler may get here. A participant has its record on the list before it takes the queue lock. */
-SHMI_FN shmi_semaphore_share *shmi_sem_share_in(struct shmi_semaphore *s, const shmi_record_walk *v)
+ * from the start: a signal handler may get here. A participant has its record on the list before its first change. So a call that has
+ * loaded the commit word finds each share that has, or may get, a permit while the word is the same. */
+SHMI_FN shmi_semaphore_record *shmi_sem_record_in(struct shmi_semaphore *s, const shmi_record_walk *v)
 {
-    return &((shmi_semaphore_record *)shmi_ptr(s->m.a, v->b.off, sizeof(shmi_semaphore_record), 8))->share;
+    return (shmi_semaphore_record *)shmi_ptr(s->q.a, v->b.off, sizeof(shmi_semaphore_record), 8);
 }
 SHMI_FN void shmi_sem_learn(struct shmi_semaphore *s)
 {
-    uint32_t head = shmi_ld32(shmi_u32(s->m.a, s->m.o.off + SHMI_objRecords));
+    uint32_t head = shmi_ld32(shmi_u32(s->q.a, s->q.o.off + SHMI_objRecords));
     shmi_record_walk v;
     if (SHMI_LIKELY(shmi_ld32(&s->known_head) == head))
         return;
-    shmi_walk_records(s->m.a, &v, s->m.o.off, sizeof(shmi_semaphore_record));
+    shmi_walk_records(s->q.a, &v, s->q.o.off, sizeof(shmi_semaphore_record));
     v.next = (shmi_off)head * SHMI_blockMin;
-    while (shmi_next_record(s->m.a, &v))
+    while (shmi_next_record(s->q.a, &v))
         if (__atomic_load_n(&s->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a share that is known stays known, whatever a peer makes of the list */
-            __atomic_store_n(&s->known[v.slot - 1], shmi_sem_share_in(s, &v), __ATOMIC_RELEASE);
+            __atomic_store_n(&s->known[v.slot - 1], shmi_sem_record_in(s, &v), __ATOMIC_RELEASE);
     shmi_st32(&s->bad, v.bad != 0);
     shmi_st32(&s->known_head, head);
 }
@@ -59,395 +60,620 @@ SHMI_FN void shmi_sem_begin(struct shmi_semaphore *s, shmi_sem_walk *i)
     if (s->known != NULL)
         shmi_sem_learn(s);
     else
-        shmi_walk_records(s->m.a, &i->v, s->m.o.off, sizeof(shmi_semaphore_record));
+        shmi_walk_records(s->q.a, &i->v, s->q.o.off, sizeof(shmi_semaphore_record));
 }
-SHMI_FN shmi_semaphore_share *shmi_sem_next(struct shmi_semaphore *s, shmi_sem_walk *i)
+SHMI_FN shmi_semaphore_record *shmi_sem_next(struct shmi_semaphore *s, shmi_sem_walk *i)
 {
-    shmi_semaphore_share *h;
+    shmi_semaphore_record *r;
     if (s->known == NULL) {
-        if (!shmi_next_record(s->m.a, &i->v))
+        if (!shmi_next_record(s->q.a, &i->v))
             return NULL;
         i->slot = i->v.slot;
-        return shmi_sem_share_in(s, &i->v);
+        return shmi_sem_record_in(s, &i->v);
     }
     while (i->slot < s->slots)
-        if ((h = __atomic_load_n(&s->known[i->slot++], __ATOMIC_ACQUIRE)) != NULL)
-            return h;
+        if ((r = __atomic_load_n(&s->known[i->slot++], __ATOMIC_ACQUIRE)) != NULL)
+            return r;
     return NULL;
 }
-/* The share of a slot, or NULL. */
-SHMI_FN shmi_semaphore_share *shmi_sem_share_of(struct shmi_semaphore *s, uint32_t slot)
+/* The record of a slot, or NULL. */
+SHMI_FN shmi_semaphore_record *shmi_sem_record_of(struct shmi_semaphore *s, uint32_t slot)
 {
-    shmi_semaphore_share *h;
+    shmi_semaphore_record *r;
     shmi_sem_walk i;
     if (slot < 1 || slot > s->slots)
         return NULL;
+    if (s->own != NULL && slot == s->q.a->my_slot)
+        return s->own;
     if (s->known != NULL) {
         shmi_sem_learn(s);
         return __atomic_load_n(&s->known[slot - 1], __ATOMIC_ACQUIRE);
     }
-    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
+    for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;)
         if (i.slot == slot)
-            return h;
+            return r;
     return NULL;
 }
-/* The word of a share, or of the base, that is at off, or NULL if the redo log may not name that word. The maker of the record may not
- * have published its block yet, so shmi_try_at may not find these words. */
-SHMI_FN uint64_t *shmi_sem_logged(struct shmi_monitor *m, shmi_off off)
+SHMI_FN int shmi_sem_record_at(struct shmi_rq *q, uint32_t slot, shmi_rq_record *out)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    shmi_semaphore_share *h;
-    shmi_sem_walk i;
-    if (off == s->base + offsetof(shmi_semaphore_record, accounted))
-        return m->w.accounted;
-    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;) {
-        shmi_off at = m->at + (uint64_t)((uintptr_t)h - (uintptr_t)m->w.queueLock);
-        if (off == at + offsetof(shmi_semaphore_share, name))
-            return &h->name;
-        if (off == at + offsetof(shmi_semaphore_share, permits))
-            return &h->permits;
-        if (off == at + offsetof(shmi_semaphore_share, fast))
-            return &h->fast;
-    }
-    return NULL;
-}
-SHMI_FN uint64_t shmi_fast_used(uint64_t q) { return q & SHMI_FAST_MOST; }
-SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 31 & SHMI_FAST_MOST; }
-SHMI_FN uint64_t shmi_fast_permits(uint64_t q) { return shmi_fast_used(q) + shmi_fast_spare(q); }
-
-/* Has the participant of a share change its fast word no more, and gives the word. */
-SHMI_FN uint64_t shmi_sem_shut(shmi_semaphore_share *h)
-{
-    for (;;) {
-        uint64_t q = shmi_ld64(&h->fast);
-        if ((q & SHMI_FAST_OPEN) == 0 || shmi_cas64(&h->fast, q, q & ~SHMI_FAST_OPEN))
-            return q & ~SHMI_FAST_OPEN;
-    }
-}
-SHMI_FN uint64_t shmi_sem_total(shmi_semaphore_share *h) { return shmi_get(&h->permits) + shmi_fast_permits(shmi_ld64(&h->fast)); }
-
-SHMI_FN void shmi_sem_close_share(struct shmi_semaphore *s, shmi_semaphore_share *h)
-{
-    uint64_t q = shmi_sem_shut(h);
-    struct shmi_change c;
-    if (q == 0)
-        return;
-    SHMSYNC_CRASHPOINT("semaphore.gather.shut");
-    c.n = 0;
-    shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_fast_spare(q));
-    shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + shmi_fast_used(q));
-    shmi_change_set(&c, &h->fast, 0);
-    shmi_mon_commit(&s->m, &c);
-}
-
-SHMI_FN uint64_t shmi_sem_open_bit(uint32_t slot) { return UINT64_C(1) << (slot & 63); }
-
-/* Closes all shares. The queue lock is held. */
-SHMI_FN void shmi_sem_gather(struct shmi_semaphore *s)
-{
-    uint64_t marks = shmi_get(&s->w->opened);
-    shmi_semaphore_share *h;
-    shmi_sem_walk i;
-    if (marks == 0)
-        return;
-    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
-        if ((marks & shmi_sem_open_bit(i.slot)) != 0)
-            shmi_sem_close_share(s, h);
-    shmi_put(&s->w->opened, 0);
-}
-
-/* What is free for anybody. Nobody changes it from here on but with the queue lock. */
-SHMI_FN uint64_t shmi_sem_pool(struct shmi_semaphore *s)
-{
-    while (s->moves) {
-        uint64_t p = shmi_ld64(&s->w->free);
-        if ((p & SHMI_POOL_OPEN) == 0 || shmi_cas64(&s->w->free, p, p & ~SHMI_POOL_OPEN))
-            return p & ~SHMI_POOL_OPEN;
-    }
-    return shmi_get(&s->w->free);
-}
-/* Opens what was closed for the time of the queue lock, if nobody is queued. While it is open, others change it without
- * the lock. */
-SHMI_FN void shmi_sem_reopen(struct shmi_semaphore *s)
-{
-    uint64_t p;
-    if (s->moves && shmi_fifo_empty(s->queue) && ((p = shmi_ld64(&s->w->free)) & SHMI_POOL_OPEN) == 0)
-        shmi_st64(&s->w->free, p | SHMI_POOL_OPEN);
-}
-
-/* Whether n permits are free, which are in free then. */
-SHMI_FN int shmi_sem_can_take(struct shmi_semaphore *s, uint64_t n)
-{
-    if (shmi_sem_pool(s) >= n)
-        return 1;
-    shmi_sem_gather(s);
-    return shmi_get(&s->w->free) >= n;
-}
-
-/* Takes n permits that are free for this process. */
-SHMI_FN void shmi_sem_take(struct shmi_semaphore *s, uint64_t n)
-{
-    uint64_t left = shmi_get(&s->w->free) - n;
-    if (!s->moves) {
-        shmi_semaphore_share *h = s->own;
-        if (shmi_get(&h->name) != s->m.a->self) {
-            left += shmi_fast_permits(shmi_sem_shut(h)) + shmi_get(&h->permits);
-            shmi_put(&h->permits, 0);
-            shmi_put(&h->fast, 0);
-            shmi_put(&h->name, s->m.a->self);
-        }
-        if ((shmi_ld64(&h->fast) & SHMI_FAST_OPEN) != 0)
-            shmi_add64(&h->fast, n);
-        else
-            shmi_put(&h->permits, shmi_get(&h->permits) + n);
-        SHMSYNC_CRASHPOINT("semaphore.take.counted");
-    }
-    shmi_put(&s->w->free, left);
-}
-
-/* Gives n permits of this process back; 0 if it has not so many. */
-SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n)
-{
-    shmi_semaphore_share *h = s->own;
-    if (s->moves) {
-        uint64_t left = shmi_sem_pool(s);
-        if (n > s->size - shmi_min(left, s->size))
-            return 0;
-        shmi_put(&s->w->free, left + n);
-        return 1;
-    }
-    if (shmi_get(&h->name) != s->m.a->self)
-        return n == 0;
-    shmi_sem_close_share(s, h);
-    if (shmi_get(&h->permits) < n)
+    shmi_semaphore_record *r = shmi_sem_record_of((struct shmi_semaphore *)(void *)q, slot);
+    if (r == NULL)
         return 0;
-    shmi_put(&h->permits, shmi_get(&h->permits) - n);
-    SHMSYNC_CRASHPOINT("semaphore.give.counted");
-    shmi_put(&s->w->free, shmi_get(&s->w->free) + n);
+    out->head = &r->head;
+    out->kinds = &r->kinds;
+    out->entries = r->entries;
     return 1;
 }
-
-/* Keeps n free permits for this process, and lets it go without the queue lock from now on, if it was the last to release, too. */
-SHMI_FN void shmi_sem_open_share(struct shmi_semaphore *s, uint64_t n)
+SHMI_FN uint64_t *shmi_sem_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
-    shmi_semaphore_words *w = s->w;
-    shmi_semaphore_share *h = s->own;
-    struct shmi_change c;
-    uint64_t q;
-    /* A process that releases nothing may have no share yet: that of its slot is the dead one's. */
-    if (shmi_get(&w->last) != s->m.a->self || shmi_get(&h->name) != s->m.a->self || s->size > SHMI_FAST_MOST) {
-        shmi_put(&w->last, s->m.a->self);
-        return;
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
+    shmi_semaphore_record *r;
+    switch (kind) {
+    case SHMI_semFree:
+        return &s->w->free;
+    case SHMI_semFreeHigh:
+        return &s->w->freeHigh;
+    case SHMI_semOpened:
+        return &s->w->opened;
     }
-    shmi_put(&w->opened, shmi_get(&w->opened) | shmi_sem_open_bit(s->m.a->my_slot));
-    SHMSYNC_CRASHPOINT("semaphore.open.marked");
-    q = shmi_get(&h->permits) | n << 31;
-    c.n = 0;
-    shmi_change_set(&c, &w->free, shmi_get(&w->free) - n);
-    shmi_change_set(&c, &h->permits, 0);
-    shmi_change_set(&c, &h->fast, q);
-    shmi_mon_commit(&s->m, &c);
-    SHMSYNC_CRASHPOINT("semaphore.open.filled");
-    shmi_st64(&h->fast, q | SHMI_FAST_OPEN);
-    shmi_st32(&s->fast, 1);
+    r = shmi_sem_record_of(s, where);
+    if (r == NULL)
+        return NULL;
+    switch (kind) {
+    case SHMI_semName:
+        return &r->share.name;
+    case SHMI_semPermits:
+        return &r->share.permits;
+    case SHMI_semPermitsHigh:
+        return &r->share.permitsHigh;
+    case SHMI_semFast:
+        return &r->share.fast;
+    }
+    return NULL;
+}
+SHMI_FN int shmi_sem_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "semaphore.change", shmi_called(&q->o), "%s", how); }
+
+SHMI_FN int shmi_fast_open(uint64_t q) { return (q >> 32 & SHMI_FAST_OPEN) != 0; }
+SHMI_FN uint64_t shmi_fast_spare(uint64_t q) { return q >> 32 & SHMI_FAST_MOST; }
+/* Clears open in a word, so that from here on only records change it, and gives the word. */
+SHMI_FN uint64_t shmi_sem_shut(uint64_t *w)
+{
+    for (;;) {
+        uint64_t q = shmi_ld64(w), closed = shmi_recorded_with(q, (uint32_t)shmi_fast_spare(q));
+        if (!shmi_fast_open(q))
+            return q;
+        if (shmi_cas64(w, q, closed))
+            return closed;
+    }
+}
+/* Whether words may be open. In an arena that counts, all calls make records. */
+SHMI_FN int shmi_sem_may_open(struct shmi_semaphore *s) { return !s->q.a->geo.counted && s->size <= SHMI_FAST_MOST; }
+
+SHMI_FN shmi_participant_id shmi_sem_owner(const struct shmi_rq_change *x, const shmi_semaphore_record *r)
+{
+    return (shmi_participant_id)(shmi_rq_get(x, &r->share.name) & SHMI_NAME_MASK);
+}
+SHMI_FN uint64_t shmi_sem_permits(const struct shmi_rq_change *x, const shmi_semaphore_record *r)
+{
+    return shmi_rq_get(x, &r->share.permits) | (uint64_t)shmi_rq_get(x, &r->share.permitsHigh) << 32;
+}
+SHMI_FN void shmi_sem_set_permits(struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r, uint64_t n)
+{
+    shmi_rq_set(x, SHMI_semPermits, slot, &r->share.permits, (uint32_t)n);
+    shmi_rq_set(x, SHMI_semPermitsHigh, slot, &r->share.permitsHigh, (uint32_t)(n >> 32));
+}
+/* How many permits any participant may take, after the change x. It closes the pool. */
+SHMI_FN uint64_t shmi_sem_free_in(struct shmi_semaphore *s, const struct shmi_rq_change *x)
+{
+    if (s->moves)
+        shmi_sem_shut(&s->w->free);
+    return (shmi_rq_get(x, &s->w->free) & SHMI_FAST_MOST) | (uint64_t)shmi_rq_get(x, &s->w->freeHigh) << 31;
+}
+/* Adds to x that n permits are free. Of a transferable semaphore, it opens the pool if no wait is queued after x: so x has the changes of
+ * the queue already. */
+SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n)
+{
+    uint32_t low = (uint32_t)(n & SHMI_FAST_MOST);
+    if (s->moves && shmi_sem_may_open(s) && shmi_rq_empty(&s->q, x))
+        low |= SHMI_FAST_OPEN;
+    shmi_rq_set(x, SHMI_semFree, 0, &s->w->free, low);
+    shmi_rq_set(x, SHMI_semFreeHigh, 0, &s->w->freeHigh, (uint32_t)(n >> 31));
+}
+/* Adds to x that the spare permits of a share are free, and that it is closed. It closes the word of the share at once: that changes
+ * nothing but who may take these permits. */
+SHMI_FN void shmi_sem_fold(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
+{
+    uint64_t spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&r->share.fast)), shmi_sem_permits(x, r));
+    if (shmi_recorded_value(&r->share.fast) == 0)
+        return;
+    shmi_rq_set(x, SHMI_semFast, slot, &r->share.fast, 0);
+    shmi_sem_set_permits(x, slot, r, shmi_sem_permits(x, r) - spare);
+    shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) + spare);
 }
 
-/* Acquires, or releases, without the queue lock; 0 if that cannot be. */
+/* Acquires, or releases, without a record; 0 if that cannot be. */
 SHMI_FN int shmi_sem_acquire_fast(struct shmi_semaphore *s, uint64_t n)
 {
-    uint64_t *w = s->moves ? &s->w->free : &s->own->fast, v;
+    uint64_t *w = s->moves ? &s->w->free : &s->own->share.fast, v;
     if (!s->moves && shmi_ld32(&s->fast) == 0)
         return 0;
-    for (;;) {
+    do {
         v = shmi_ld64(w);
-        if (s->moves) {
-            if ((v & SHMI_POOL_OPEN) == 0 || (v & ~SHMI_POOL_OPEN) < n)
-                return 0;
-            if (shmi_cas64(w, v, v - n))
-                return 1;
-        } else {
-            if ((v & SHMI_FAST_OPEN) == 0 || shmi_fast_spare(v) < n)
-                return 0;
-            if (shmi_cas64(w, v, v + n - (n << 31))) {
-                SHMSYNC_CRASHPOINT("semaphore.fast.acquired");
-                return 1;
-            }
-        }
-    }
+        if (!shmi_fast_open(v) || shmi_fast_spare(v) < n)
+            return 0;
+    } while (!shmi_cas64(w, v, v - (n << 32)));
+    if (!s->moves)
+        SHMSYNC_CRASHPOINT("semaphore.fast.acquired");
+    return 1;
 }
 SHMI_FN int shmi_sem_release_fast(struct shmi_semaphore *s, uint64_t n)
 {
-    uint64_t *w = s->moves ? &s->w->free : &s->own->fast, v;
+    uint64_t *w = s->moves ? &s->w->free : &s->own->share.fast, v;
     if (!s->moves && shmi_ld32(&s->fast) == 0)
         return 0;
-    for (;;) {
+    do {
         v = shmi_ld64(w);
-        if (s->moves) {
-            uint64_t p = v & ~SHMI_POOL_OPEN;
-            if ((v & SHMI_POOL_OPEN) == 0 || p > s->size || n > s->size - p)
-                return 0;
-            if (shmi_cas64(w, v, v + n))
-                return 1;
-        } else {
-            if ((v & SHMI_FAST_OPEN) == 0 || shmi_fast_used(v) < n)
-                return 0;
-            if (shmi_cas64(w, v, v - n + (n << 31))) {
-                SHMSYNC_CRASHPOINT("semaphore.fast.released");
-                return 1;
-            }
-        }
-    }
+        if (!shmi_fast_open(v) || shmi_fast_spare(v) + n > (s->moves ? s->size : shmi_recorded_value(&s->own->share.permits)))
+            return 0;
+    } while (!shmi_cas64(w, v, v + (n << 32)));
+    if (!s->moves)
+        SHMSYNC_CRASHPOINT("semaphore.fast.released");
+    return 1;
 }
 
 /* Of a transferable semaphore a share counts what waits of the participant were granted, in permits, and what it
- * has accepted, in fast: prims/semaphore_transfer.go. The difference comes back when it dies. */
-SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, shmi_semaphore_share *h)
+ * has accepted: prims/semaphore_transfer.go. The difference comes back when it dies. */
+SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
-    int64_t n = (int64_t)(shmi_get(&h->permits) - shmi_ld64(&h->fast));
+    int64_t n = (int64_t)(shmi_sem_permits(x, r) - shmi_ld64(&r->share.accepted));
     return n > 0 ? shmi_min((uint64_t)n, s->size) : 0;
 }
-/* Makes free what the participant of h, which is gone, has not accepted, and h the share of name. The queue lock is held. */
-SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, shmi_semaphore_share *h, uint64_t name)
+/* Adds to x that the permits are free that the participant of a share, which is gone, has not accepted. */
+SHMI_FN void shmi_sem_take_back_grants(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
-    uint64_t pool = shmi_sem_pool(s); /* nobody else changes it from here on */
-    struct shmi_change c;
-    c.n = 0;
-    shmi_change_set(&c, &s->w->free, pool + shmi_min(shmi_sem_unaccepted(s, h), s->size - shmi_min(pool, s->size)));
-    shmi_change_set(&c, &h->name, name);
-    shmi_change_set(&c, &h->permits, shmi_ld64(&h->fast));
-    shmi_mon_commit(&s->m, &c);
+    uint64_t free_ = shmi_sem_free_in(s, x);
+    shmi_sem_set_free(s, x, free_ + shmi_min(shmi_sem_unaccepted(s, x, r), s->size - shmi_min(free_, s->size)));
+    shmi_sem_set_permits(x, slot, r, shmi_ld64(&r->share.accepted));
 }
-
-/* The rules. */
-
-SHMI_FN void shmi_sem_account(struct shmi_monitor *m, struct shmi_wait w)
+/* Adds to x that the permits of a share are free. */
+SHMI_FN void shmi_sem_empties(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    uint64_t n = shmi_get(&w.n->wanted);
-    shmi_participant_id owner = shmi_owner_of(w);
-    shmi_semaphore_share *h = shmi_sem_share_of(s, shmi_id_slot(owner));
-    struct shmi_change c;
-    c.n = 0;
-    if (n > shmi_sem_pool(s) || h == NULL) {
-        shmi_mon_account(m, w, NULL); /* a peer wrote the owner, or the number */
-        return;
-    }
-    if (!s->moves) {
-        if (shmi_get(&h->name) != owner) {
-            shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_fast_permits(shmi_sem_shut(h)) - n);
-            shmi_change_set(&c, &h->name, owner);
-            shmi_change_set(&c, &h->permits, n);
-            shmi_change_set(&c, &h->fast, 0);
-            shmi_mon_account(m, w, &c);
-            return;
-        }
-        shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + n);
-    } else if (shmi_get(&h->name) == owner) { /* a participant whose wait is queued has inherited the share */
-        shmi_change_set(&c, &h->permits, shmi_get(&h->permits) + n);
-    }
-    shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) - n);
-    shmi_mon_account(m, w, &c);
+    shmi_sem_shut(&r->share.fast);
+    shmi_rq_set(x, SHMI_semFast, slot, &r->share.fast, 0);
+    shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) + shmi_sem_permits(x, r));
+    shmi_sem_set_permits(x, slot, r, 0);
 }
-SHMI_FN void shmi_sem_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
+/* Makes the share of this process's slot this process's own. */
+SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    struct shmi_wait w;
-    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, s->queue)).n != NULL) {
-        if (!shmi_mon_waiting(m, w))
-            shmi_mon_discard(m, w);
-        else if (!shmi_sem_can_take(s, shmi_get(&w.n->wanted)))
-            return;
-        else if (shmi_mon_end(m, b, w, 0, 0))
-            shmi_sem_account(m, w);
-    }
-}
-SHMI_FN void shmi_sem_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, ((struct shmi_semaphore *)m)->queue, w); }
-SHMI_FN void shmi_sem_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, ((struct shmi_semaphore *)m)->queue, w); }
-SHMI_FN void shmi_sem_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, ((struct shmi_semaphore *)m)->queue); }
-SHMI_FN void shmi_sem_clear(struct shmi_monitor *m)
-{
-    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    uint64_t left = s->size;
-    shmi_semaphore_share *h;
-    shmi_sem_walk i;
-    shmi_fifo_clear(s->queue);
+    uint32_t slot = s->q.a->my_slot;
+    int ok;
     if (s->moves)
-        return;
-    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
-        left -= shmi_min(shmi_sem_total(h), left);
-    shmi_st64(&s->w->free, left);
+        shmi_sem_take_back_grants(s, x, slot, s->own);
+    else
+        shmi_sem_empties(s, x, slot, s->own);
+    shmi_rq_set(x, SHMI_semName, slot, &s->own->share.name, s->q.a->self);
+    return shmi_rq_end(&s->q, x, b, &ok);
 }
-SHMI_FN void shmi_sem_reap(struct shmi_monitor *m)
+
+/* ---- The rules. The private lock is held. ---- */
+
+/* Whether n permits are free at the commit word of x. If *again is 1, it has made a change, or has met one: the caller begins again. If
+ * they are not, then no share has spare permits. */
+SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    shmi_semaphore_share *h;
+    shmi_semaphore_record *r;
     shmi_sem_walk i;
-    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;) {
-        struct shmi_change c;
-        if (s->moves) {
-            if (shmi_sem_unaccepted(s, h) > 0 && shmi_mon_gone(m, shmi_name_of(&h->name)))
-                shmi_sem_take_back_grants(s, h, shmi_get(&h->name));
+    int ok;
+    *again = 0;
+    *enough = shmi_sem_free_in(s, x) >= n;
+    if (*enough || s->moves || shmi_rq_get(x, &s->w->opened) == 0)
+        return 0;
+    for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
+        if (shmi_recorded_value(&r->share.fast) == 0)
             continue;
+        shmi_sem_fold(s, x, i.slot, r);
+        SHMSYNC_CRASHPOINT("semaphore.gather.shut");
+        *again = 1;
+        return shmi_rq_end(&s->q, x, b, &ok);
+    }
+    shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 0);
+    return 0;
+}
+/* Adds to x that the first wait is granted. 0: its owner cannot have permits. */
+SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wait w)
+{
+    uint64_t n = shmi_ld64(&w.n->wanted);
+    shmi_participant_id owner = shmi_node_owner(w.n);
+    uint32_t slot = shmi_id_slot(owner);
+    shmi_semaphore_record *r = shmi_sem_record_of(s, slot);
+    if (r == NULL || shmi_sem_owner(x, r) != owner)
+        return 0; /* a participant whose wait is queued has inherited the share */
+    shmi_rq_detach(&s->q, x, w, SHMI_RECORDED_GRANTED);
+    shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) - n);
+    shmi_sem_set_permits(x, slot, r, shmi_sem_permits(x, r) + n);
+    return 1;
+}
+/* Adds to x that a wait is off the queue without permits. */
+SHMI_FN void shmi_sem_remove(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
+{
+    shmi_rq_detach(&s->q, x, w, outcome);
+    if (s->moves)
+        shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* the pool is opened if the queue is empty */
+}
+/* Whether the owner of a queued wait is alive. It checks the marks of death itself: what a dead participant was granted comes back only when
+ * that participant is reaped. */
+SHMI_FN int shmi_sem_waiting(struct shmi_semaphore *s, struct shmi_wait w)
+{
+    shmi_participant_id owner = shmi_node_owner(w.n);
+    return shmi_rq_current(&s->q, owner) && !shmi_dead(s->q.a, owner);
+}
+SHMI_FN int shmi_sem_absent(struct shmi_semaphore *s, shmi_participant_id n) { return n != 0 && !shmi_rq_current(&s->q, n); }
+/* Makes the next call reap if a participant that was granted permits has died meanwhile: the last reap may have looked at its share before. */
+SHMI_FN void shmi_sem_reconsider(struct shmi_semaphore *s, shmi_participant_id granted)
+{
+    if (shmi_sem_absent(s, granted))
+        shmi_st32(&s->deaths, shmi_deaths(s->q.a) - 1);
+}
+/* Adds to the change x a grant to the first wait, if it is possible and fits into the record. Gives the owner of the wait, or 0. */
+SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct shmi_rq_change *x)
+{
+    struct shmi_rq_change y = *x;
+    struct shmi_wait w;
+    if (!shmi_rq_head(&s->q, &y, &w) || !shmi_sem_waiting(s, w) || shmi_sem_free_in(s, &y) < shmi_ld64(&w.n->wanted) ||
+        !shmi_sem_grant(s, &y, w) || y.too_many || y.torn)
+        return 0;
+    *x = y;
+    return shmi_node_owner(w.n);
+}
+/* Grants what can be granted, in order, and takes waits of the dead off that are first. */
+SHMI_FN int shmi_sem_serve(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue, or closes a share. */
+        shmi_participant_id granted = 0;
+        struct shmi_wait w;
+        int ok, enough, again, err = shmi_rq_begin(&s->q, x, b);
+        if (err != 0)
+            return err;
+        if (!shmi_rq_head(&s->q, x, &w)) {
+            if (!x->torn)
+                return 0;
+        } else if (!shmi_sem_waiting(s, w)) {
+            shmi_sem_remove(s, x, w, SHMI_RECORDED_REMOVED);
+        } else {
+            err = shmi_sem_enough(s, x, shmi_ld64(&w.n->wanted), b, &enough, &again);
+            if (err != 0)
+                return err;
+            if (again)
+                continue;
+            if (!enough) {
+                err = shmi_rq_end(&s->q, x, b, &ok);
+                if (ok || err != 0)
+                    return err;
+                continue;
+            }
+            if (shmi_sem_grant(s, x, w))
+                granted = shmi_node_owner(w.n);
+            else
+                shmi_sem_remove(s, x, w, SHMI_RECORDED_REMOVED);
         }
-        if (shmi_sem_total(h) == 0 || !shmi_mon_gone(m, shmi_name_of(&h->name)))
-            continue;
-        c.n = 0;
-        shmi_change_set(&c, &s->w->free, shmi_get(&s->w->free) + shmi_get(&h->permits) + shmi_fast_permits(shmi_sem_shut(h)));
-        shmi_change_set(&c, &h->permits, 0);
-        shmi_change_set(&c, &h->fast, 0);
-        shmi_mon_commit(m, &c);
+        err = shmi_rq_end(&s->q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok)
+            shmi_sem_reconsider(s, granted);
     }
 }
-SHMI_FN void shmi_sem_holders(struct shmi_monitor *m)
+
+/* Whether the participant of a share has, or may get, permits that others cannot acquire. */
+SHMI_FN int shmi_sem_keeps(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
-    struct shmi_semaphore *s = (struct shmi_semaphore *)m;
-    shmi_semaphore_share *h;
-    shmi_sem_walk i;
-    for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
-        if (s->moves ? shmi_sem_unaccepted(s, h) > 0 : shmi_sem_total(h) > 0)
-            shmi_mon_heed(m, shmi_name_of(&h->name));
+    if (s->moves)
+        return shmi_sem_unaccepted(s, x, r) > 0;
+    return shmi_sem_permits(x, r) > 0 || shmi_recorded_value(&r->share.fast) != 0;
 }
-SHMI_FN void shmi_sem_look(struct shmi_monitor *m) { shmi_mon_date_first(m, ((struct shmi_semaphore *)m)->queue); }
+SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r, struct shmi_wakes *b)
+{
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id n;
+        int ok, err = shmi_rq_begin(&s->q, x, b);
+        if (err != 0)
+            return err;
+        n = shmi_sem_owner(x, r);
+        if (!shmi_sem_absent(s, n) || !shmi_sem_keeps(s, x, r))
+            return 0;
+        if (s->moves) {
+            shmi_sem_take_back_grants(s, x, slot, r);
+        } else if (!shmi_gone(s->q.a, n)) {
+            shmi_st32(&s->unreaped, 1); /* the next reap asks again */
+            shmi_follow(s->q.a);
+            return 0;
+        } else {
+            shmi_sem_empties(s, x, slot, r);
+        }
+        err = shmi_rq_end(&s->q, x, b, &ok);
+        if (ok || err != 0)
+            return err;
+    }
+}
+SHMI_FN int shmi_sem_reap_due(struct shmi_semaphore *s) { return shmi_ld32(&s->deaths) != shmi_deaths(s->q.a) || shmi_ld32(&s->unreaped) != 0; }
+/* Takes the waits of the dead off the queue, so that nothing is granted to them any more, and then takes back their
+ * shares. A permit whose grant was not accepted guards nothing that the dead participant may have written to. */
+SHMI_FN int shmi_sem_reap(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    shmi_semaphore_record *r;
+    shmi_sem_walk i;
+    int err;
+    shmi_st32(&s->deaths, shmi_deaths(s->q.a));
+    shmi_st32(&s->unreaped, 0);
+    err = shmi_rq_remove_dead(&s->q, x, b);
+    for (shmi_sem_begin(s, &i); err == 0 && (r = shmi_sem_next(s, &i)) != NULL;)
+        err = shmi_sem_reap_share(s, x, i.slot, r, b);
+    return err;
+}
+/* Reaps if that is due, and serves the queue. */
+SHMI_FN int shmi_sem_tidy(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    int err = shmi_sem_reap_due(s) ? shmi_sem_reap(s, x, b) : 0;
+    return err != 0 ? err : shmi_sem_serve(s, x, b);
+}
 
-static const struct shmi_rules shmi_sem_rules = {
-    shmi_sem_resolve, shmi_sem_account, shmi_sem_clear, shmi_sem_requeue, shmi_sem_detach,
-    shmi_sem_discard_dead, shmi_sem_reap, shmi_sem_holders, shmi_sem_look,
-};
+/* How an attempt to acquire permits by a record ended. */
+enum { SHMI_semTaken, SHMI_semQueued, SHMI_semNotNow };
 
-/* Makes the view of a reaper, or the common part of a handle; 0: the object has no record, or a corrupt list of them. */
+SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *wait_node, struct shmi_wakes *b, int *result)
+{
+    struct shmi_rq_change x;
+    int served = 0, moves = s->moves;
+    *result = SHMI_semNotNow;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or makes one that is made once. */
+        int enough = 0, again = 0, ok, err = shmi_rq_begin(&s->q, &x, b);
+        if (err == 0 && shmi_rq_empty(&s->q, &x))
+            err = shmi_sem_enough(s, &x, n, b, &enough, &again);
+        if (err != 0)
+            return err;
+        if (again)
+            continue;
+        if (!enough && !served && (shmi_sem_reap_due(s) || !shmi_rq_empty(&s->q, &x))) {
+            served = 1; /* the dead may have what this call, or the first wait, needs */
+            err = shmi_sem_tidy(s, &x, b);
+            if (err != 0)
+                return err;
+            continue;
+        }
+        if (((enough && !moves) || (!enough && wait_node != NULL)) && shmi_sem_owner(&x, s->own) != s->q.a->self) {
+            err = shmi_sem_inherit(s, &x, b);
+            if (err != 0)
+                return err;
+            served = 0; /* the first wait may take the permits that this has freed */
+            continue;
+        }
+        if (enough) {
+            shmi_sem_set_free(s, &x, shmi_sem_free_in(s, &x) - n);
+            if (!moves)
+                shmi_sem_set_permits(&x, s->q.a->my_slot, s->own, shmi_sem_permits(&x, s->own) + n);
+        } else if (wait_node != NULL) {
+            shmi_rq_join(&s->q, &x, wait_node);
+        } else if (moves && shmi_rq_empty(&s->q, &x)) {
+            shmi_sem_set_free(s, &x, shmi_sem_free_in(s, &x)); /* opens the pool again */
+        }
+        err = shmi_rq_end(&s->q, &x, b, &ok);
+        if (err != 0) {
+            if (x.made && !enough && wait_node != NULL)
+                *result = SHMI_semQueued;
+            return err;
+        }
+        if (ok) {
+            *result = enough ? SHMI_semTaken : wait_node != NULL ? SHMI_semQueued : SHMI_semNotNow;
+            return 0;
+        }
+    }
+}
+/* Acquires n permits by a record. If that is not possible now, it queues the wait of a prepared node, which may be NULL.
+ * SHMI_semQueued with an error says that the wait may be queued. */
+SHMI_FN int shmi_sem_take(struct shmi_semaphore *s, uint64_t n, shmi_wait_node *wait_node, int *result)
+{
+    struct shmi_wakes b;
+    int err;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(&s->q);
+    err = shmi_sem_take_locked(s, n, wait_node, &b, result);
+    shmi_rq_unlock(&s->q);
+    shmi_rq_wake(&s->q, &b);
+    return err;
+}
+
+/* Adds to x that this process releases n permits; 0 if it has fewer. *opens is 1 if x opens its share. */
+SHMI_FN int shmi_sem_give_in(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, int *opens)
+{
+    uint32_t slot = s->q.a->my_slot;
+    uint64_t had, spare, last, self = s->q.a->self;
+    shmi_semaphore_record *h = s->own;
+    *opens = 0;
+    if (s->moves) {
+        uint64_t free_ = shmi_sem_free_in(s, x);
+        if (n > s->size - shmi_min(free_, s->size))
+            return 0;
+        shmi_sem_set_free(s, x, free_ + n);
+        return 1;
+    }
+    if (shmi_sem_owner(x, h) != self)
+        return n == 0;
+    had = shmi_sem_permits(x, h);
+    spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&h->share.fast)), had);
+    if (had - spare < n)
+        return 0;
+    /* The share is opened only if no other process wants the permits: this process made the last release, too. */
+    last = shmi_ld64(&s->w->releaser);
+    if (shmi_rq_empty(&s->q, x) && last == self && shmi_sem_may_open(s)) {
+        shmi_rq_set(x, SHMI_semOpened, 0, &s->w->opened, 1);
+        shmi_rq_set(x, SHMI_semFast, slot, &h->share.fast, (uint32_t)(spare + n) | SHMI_FAST_OPEN);
+        *opens = 1;
+        return 1;
+    }
+    if (last != self)
+        shmi_st64(&s->w->releaser, self);
+    shmi_rq_set(x, SHMI_semFast, slot, &h->share.fast, 0);
+    shmi_sem_set_permits(x, slot, h, had - spare - n);
+    shmi_sem_set_free(s, x, shmi_sem_free_in(s, x) + spare + n);
+    return 1;
+}
+SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct shmi_wakes *b, int *had)
+{
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id granted;
+        int opens, ok, err = shmi_rq_begin(&s->q, &x, b);
+        if (err != 0)
+            return err;
+        *had = shmi_sem_give_in(s, &x, n, &opens);
+        if (!*had) {
+            if (shmi_ld64(s->q.commit) == x.c)
+                return 0;
+            continue;
+        }
+        granted = shmi_sem_grant_too(s, &x);
+        err = shmi_rq_end(&s->q, &x, b, &ok);
+        if (err != 0)
+            return err;
+        if (!ok)
+            continue;
+        shmi_sem_reconsider(s, granted);
+        if (opens)
+            shmi_st32(&s->fast, 1);
+        SHMSYNC_CRASHPOINT("semaphore.give.committed");
+        if (shmi_recorded_value(s->q.first) != 0)
+            shmi_sem_serve(s, &x, b); /* an error is that of the waits */
+        return 0;
+    }
+}
+/* Releases n permits of this process, and grants what that allows. *had is 0 if the process has fewer. */
+SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n, int *had)
+{
+    struct shmi_wakes b;
+    int err;
+    *had = 1;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(&s->q);
+    err = shmi_sem_give_locked(s, n, &b, had);
+    shmi_rq_unlock(&s->q);
+    shmi_rq_wake(&s->q, &b);
+    return err;
+}
+
+/* Takes a wait of this process off the queue, and gives its wait node back; 0 if the wait was granted. */
+SHMI_FN int shmi_sem_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    struct shmi_wait w;
+    int withdrawn = 1, err;
+    w.off = wait_node->off;
+    w.n = wait_node->node;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. After an error, a peer has overwritten the queue. */
+        uint32_t v;
+        int ok = 1;
+        err = shmi_rq_begin(q, &x, &b);
+        if (err != 0)
+            break;
+        v = shmi_rq_get(&x, &w.n->next);
+        if (v == SHMI_RECORDED_GRANTED && shmi_wait_node_resolved(wait_node)) {
+            withdrawn = 0;
+            break;
+        }
+        if (shmi_recorded_queued(v)) {
+            shmi_sem_remove(s, &x, w, SHMI_RECORDED_LEFT);
+            err = shmi_rq_end(q, &x, &b, &ok);
+        } else if (shmi_ld64(q->commit) != x.c) {
+            ok = 0; /* the record that grants it may be incomplete */
+        } else {
+            err = shmi_sem_corrupt(q, "a wait node, which is on no queue");
+        }
+        if (err != 0 || ok)
+            break;
+    }
+    if (withdrawn && err == 0)
+        shmi_sem_serve(s, &x, &b);
+    shmi_rq_unlock(q);
+    if (withdrawn && err == 0)
+        shmi_rq_unused(q, wait_node);
+    else if (withdrawn)
+        shmi_wait_node_forget(wait_node); /* a peer has overwritten the queue, which may name the node */
+    shmi_rq_wake(q, &b);
+    return withdrawn;
+}
+
+/* Finds what is left over by a death or by a stopped process, and dates the wait that is first. */
+SHMI_FN void shmi_sem_look(struct shmi_rq *q)
+{
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    shmi_semaphore_record *r;
+    shmi_sem_walk i;
+    int dead = 0; /* a holder is dead; the process that marked it may be stopped before it counts the death */
+    x.n = 0;
+    for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
+        shmi_participant_id n = shmi_sem_owner(&x, r);
+        dead = dead || (n != 0 && shmi_sem_keeps(s, &x, r) && shmi_dead(s->q.a, n));
+    }
+    shmi_wakes_init(&b);
+    shmi_rq_lock(&s->q);
+    if (dead || shmi_sem_reap_due(s))
+        shmi_sem_reap(s, &x, &b);
+    shmi_sem_serve(s, &x, &b);
+    shmi_rq_date_first(&s->q);
+    shmi_rq_unlock(&s->q);
+    shmi_rq_wake(&s->q, &b);
+}
+/* Called ten times a second while a thread of this process waits, or less often if many do. */
+SHMI_FN void shmi_sem_check(void *arg)
+{
+    struct shmi_rq *q = (struct shmi_rq *)arg;
+    if (shmi_check_due(&q->looked))
+        shmi_sem_look(q);
+}
+
+/* ---- The handle's side ---- */
+
+/* Makes the view of a reaper, or the common part of a handle; 0: the list of records is corrupt. */
 SHMI_FN int shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
 {
-    shmi_semaphore_record *base;
-    struct shmi_mon_places at;
     shmi_record_walk v;
     uint64_t size;
-    s->base = 0;
-    for (shmi_walk_records(a, &v, o->off, sizeof *base); shmi_next_record(a, &v);)
-        s->base = v.b.off; /* at last the oldest */
-    if (v.bad || s->base == 0)
+    memset(s, 0, sizeof *s);
+    for (shmi_walk_records(a, &v, o->off, sizeof(shmi_semaphore_record)); shmi_next_record(a, &v);) {
+    }
+    if (v.bad)
         return 0;
-    base = (shmi_semaphore_record *)shmi_ptr(a, s->base, sizeof *base, 8);
-    s->w = (shmi_semaphore_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for it is smaller */
-    at.queueLock = (shmi_mutex_words *)(void *)s->w;
-    at.arrivals = &base->arrivals;
-    at.redone = &s->w->redone;
-    at.accounted = &base->accounted;
-    at.redo = base->redo;
-    at.lastCPU = &s->w->lastCPU;
-    at.spin = &s->w->spin;
-    at.pays = &s->w->pays;
-    shmi_mon_init_at(&s->m, a, o, o->body, &at, &shmi_sem_rules);
-    s->m.handlers = 1;
-    s->m.logged = shmi_sem_logged;
-    s->own = NULL;
-    s->queue = &base->queue;
-    s->known = NULL;
-    s->known_head = s->bad = 0;
+    s->w = (shmi_semaphore_words *)shmi_ptr(a, o->body, sizeof(shmi_semaphore_words), 8);
+    s->q.a = a;
+    s->q.o = *o;
+    s->q.commit = &s->w->commit;
+    s->q.first = &s->w->first;
+    s->q.last = &s->w->last;
+    s->q.record = shmi_sem_record_at;
+    s->q.word = shmi_sem_word_at;
+    s->q.corrupt = shmi_sem_corrupt;
+    s->q.check = shmi_sem_check;
+    s->q.tidy = shmi_sem_look;
+    s->q.private_ = &a->record_locks[o->off / 64 % SHMI_recordLocks];
+    s->q.spin = &s->w->spin;
+    s->q.pays = &s->w->pays;
+    s->q.last_cpu = &s->w->lastCPU;
     s->slots = a->geo.slots;
     size = shmi_ld64(&s->w->size);
     s->size = size & ~SHMI_SEMAPHORE_TRANSFER;
     s->moves = (size & SHMI_SEMAPHORE_TRANSFER) != 0;
-    s->fast = 0;
+    s->deaths = shmi_deaths(a) - 1; /* the first check reaps */
     return 1;
 }
 SHMI_FN void shmi_sem_end(void *handle)
@@ -471,10 +697,10 @@ SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void 
         shmi_fail(EPROTO, "semaphore.open", shmi_called(o), "its list of slot records");
         return NULL;
     }
-    s->own = &((shmi_semaphore_record *)shmi_ptr(a, record, sizeof(shmi_semaphore_record), 8))->share;
+    s->own = (shmi_semaphore_record *)shmi_ptr(a, record, sizeof(shmi_semaphore_record), 8);
     while (cap < s->slots)
         cap *= 2; /* few sizes, since each has its own spare ones */
-    s->known = (shmi_semaphore_share **)shmi_new_thing(cap * sizeof *s->known);
+    s->known = (shmi_semaphore_record **)shmi_new_thing(cap * sizeof *s->known);
     if (s->known == NULL) {
         shmi_free_thing(s);
         shmi_fail(ENOMEM, "semaphore.open", shmi_called(o), "%s", "");
@@ -487,13 +713,15 @@ SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void 
 typedef struct shmi_semaphore_spec {
     uint64_t size, free_;
     uint32_t spin;
+    int open_; /* the pool */
 } shmi_semaphore_spec;
 SHMI_FN void shmi_sem_fill(unsigned char *body, const void *arg)
 {
     shmi_semaphore_words *w = (shmi_semaphore_words *)(void *)body;
     const shmi_semaphore_spec *s = (const shmi_semaphore_spec *)arg;
     w->size = s->size;
-    w->free = s->free_;
+    w->free = SHMI_RECORDED((s->free_ & SHMI_FAST_MOST) | (s->open_ ? SHMI_FAST_OPEN : 0), 0);
+    w->freeHigh = SHMI_RECORDED(s->free_ >> 31, 0);
     w->spin = s->spin;
 }
 SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name, int64_t n, const shmsync_semaphore_options *opts, shmsync_semaphore *out)
@@ -511,7 +739,8 @@ SHMI_FN int shmi_open_semaphore(int existing, shmsync_arena *a, const char *name
     init.size = (uint64_t)n | (moves ? SHMI_SEMAPHORE_TRANSFER : 0);
     init.free_ = (uint64_t)n;
     if (moves)
-        init.free_ = (opts->initial < 0 ? 0 : opts->initial > 0 ? (uint64_t)opts->initial : (uint64_t)n) | SHMI_POOL_OPEN;
+        init.free_ = opts->initial < 0 ? 0 : opts->initial > 0 ? (uint64_t)opts->initial : (uint64_t)n;
+    init.open_ = moves && !a->geo.counted && (uint64_t)n <= SHMI_FAST_MOST;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
     shmi_mon_spec(&spec, SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, name, shmi_semaphore_bytes(a));
     spec.init = shmi_sem_fill;
@@ -548,7 +777,7 @@ int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s)
 {
     SHMI_OPENED_OR(s, 0);
-    return s->impl->m.o.off;
+    return s->impl->q.o.off;
 }
 int shmsync_semaphore_close(shmsync_semaphore *s)
 {
@@ -556,95 +785,109 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     int err;
     if (s->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(s->impl->m.a, s->impl->m.o.off, shmi_sem_end);
+    err = shmi_unshare(s->impl->q.a, s->impl->q.o.off, shmi_sem_end);
     if (err == 0)
         s->impl = NULL;
     return SHMI_TELL(err);
 }
 
-/* The rest of acquire, in a call that counts unless it only tries. */
+/* An acquire of more permits than the semaphore has waits until abs. */
+SHMI_FN int shmi_sem_await_end(struct shmi_semaphore *s, int64_t abs)
+{
+    while (shmi_now() < abs) {
+        if (__atomic_load_n(&s->q.a->closing, __ATOMIC_SEQ_CST))
+            return shmi_fail(EBADF, "semaphore.acquire", shmi_called(&s->q.o), "this process closed the arena");
+        shmi_nap((int64_t)shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
+    }
+    return ETIMEDOUT;
+}
+/* Whether n permits may be free, or were just acquired: a spin ends then. No share had spare permits when it began, so
+ * those of a share that is open now were released since. */
+typedef struct shmi_sem_wish {
+    struct shmi_semaphore *s;
+    uint64_t n;
+    int taken;
+} shmi_sem_wish;
+SHMI_FN int shmi_sem_may_take(void *arg)
+{
+    shmi_sem_wish *u = (shmi_sem_wish *)arg;
+    u->taken = shmi_sem_acquire_fast(u->s, u->n);
+    return u->taken || shmi_recorded_value(&u->s->w->opened) != 0 ||
+           (shmi_fast_spare(shmi_ld64(&u->s->w->free)) | (uint64_t)shmi_recorded_value(&u->s->w->freeHigh) << 31) >= u->n;
+}
+
+/* The rest of acquire, in a call that counts. It spins before it queues: in a hand-over to and fro the permits often
+ * come meanwhile, which saves a wait. */
 SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t abs, int try_)
 {
-    struct shmi_monitor *m = &s->m;
-    shmi_wait_node *wait_node = NULL;
-    struct shmi_wakes b;
-    uint64_t outcome = 0;
-    int err, again;
-    if (try_) {
-        if (!shmi_mon_try_enter(m))
-            return EBUSY;
-    } else {
-        err = shmi_mon_enter(m, abs);
-        if (err != 0)
+    shmi_wait_node *wait_node;
+    shmi_tuning t = shmi_rq_tuning(&s->q);
+    shmi_sem_wish u = {s, n, 0};
+    int result, err, spun;
+    if (n > s->size)
+        return try_ ? EBUSY : shmi_sem_await_end(s, abs);
+    err = shmi_sem_take(s, n, NULL, &result);
+    if (err != 0 || result == SHMI_semTaken)
+        return err;
+    if (try_)
+        return EBUSY;
+    spun = shmi_ld32(&s->q.waiting) == 0 && shmi_recorded_value(s->q.first) == 0 && (abs == 0 || shmi_now() < abs);
+    if (spun && shmi_spin(&t, shmi_sem_may_take, &u)) {
+        if (u.taken)
+            return 0;
+        err = shmi_sem_take(s, n, NULL, &result);
+        if (err != 0 || result == SHMI_semTaken)
             return err;
     }
-    shmi_wakes_init(&b);
-    do {
-        shmi_sem_learn(s);
-        if (SHMI_UNLIKELY(shmi_ld32(&s->bad) != 0)) {
-            shmi_sem_reopen(s);
-            shmi_mon_leave(m, &b);
-            shmi_mon_return_node(m, wait_node);
-            return shmi_fail(EPROTO, "semaphore.acquire", m->queueLock.called, "its list of slot records");
-        }
-        shmi_mon_reap_if_due(m, &b);
-        if (s->moves && shmi_get(&s->own->name) != m->a->self) {
-            shmi_sem_take_back_grants(s, s->own, m->a->self);
-            shmi_sem_resolve(m, &b);
-        }
-        if (shmi_fifo_empty(s->queue) && n <= s->size && shmi_sem_can_take(s, n)) {
-            shmi_sem_take(s, n);
-            shmi_sem_reopen(s);
-            shmi_mon_leave(m, &b);
-            shmi_mon_return_node(m, wait_node);
-            return 0;
-        }
-        if (try_ || n > s->size) {
-            shmi_sem_reopen(s);
-            shmi_mon_leave(m, &b);
-            if (try_)
-                return EBUSY;
-            while (shmi_now() < abs) { /* there will never be so many */
-                if (__atomic_load_n(&m->a->closing, __ATOMIC_SEQ_CST))
-                    return shmi_fail(EBADF, "semaphore.acquire", m->queueLock.called, "this process closed the arena");
-                shmi_nap((int64_t)shmi_min((uint64_t)(abs - shmi_now()), 100000000) + 1);
-            }
-            return ETIMEDOUT;
-        }
-        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
-        if (err != 0) {
-            shmi_mon_wake(m, &b);
-            return err;
-        }
-    } while (again);
-    shmi_mon_join(m, wait_node, 0, n);
-    shmi_mon_leave(m, &b);
-    err = shmi_mon_await(m, wait_node, abs, &outcome);
-    if (err == 0 && s->moves) {
-        shmi_add64(&s->own->fast, n);
+    shmi_sem_learn(s);
+    if (SHMI_UNLIKELY(shmi_ld32(&s->bad) != 0))
+        return shmi_fail(EPROTO, "semaphore.acquire", shmi_called(&s->q.o), "its list of slot records");
+    err = shmi_wait_node_take(s->q.a, &wait_node);
+    if (err != 0)
+        return err;
+    shmi_rq_prepare(&s->q, wait_node, n);
+    err = shmi_sem_take(s, n, wait_node, &result);
+    if (err != 0 && result == SHMI_semQueued) {
+        shmi_wait_node_forget(wait_node);
+        return err;
+    }
+    if (err != 0 || result != SHMI_semQueued) {
+        shmi_rq_unused(&s->q, wait_node);
+        return err;
+    }
+    err = shmi_rq_await(&s->q, wait_node, !spun, abs, shmi_sem_withdraw);
+    if (err != 0) {
+        SHMSYNC_CRASHPOINT("record.await.withdrawn");
+        if (err == EBADF)
+            return shmi_fail(EBADF, "semaphore.acquire", shmi_called(&s->q.o), "this process closed the arena");
+        return err == EPROTO ? shmi_sem_corrupt(&s->q, "a wait node") : err;
+    }
+    if (!shmi_rq_collect(&s->q, wait_node)) {
+        if (shmi_sem_withdraw(&s->q, wait_node))
+            return shmi_sem_corrupt(&s->q, "a wait node, which ended a wait that was not granted");
+        shmi_rq_collect(&s->q, wait_node);
+    }
+    if (s->moves) {
+        shmi_add64(&s->own->share.accepted, n);
         SHMSYNC_CRASHPOINT("semaphore.acquire.accepted");
     }
-    return err;
+    return 0;
 }
 SHMI_FN int shmi_sem_acquire(struct shmi_semaphore *s, int64_t want, int64_t abs, int forever, int try_)
 {
-    struct shmi_monitor *m = &s->m;
+    shmsync_arena *a = s->q.a;
     uint64_t n = (uint64_t)want;
-    int err = shmi_use(m->a, "semaphore.acquire");
+    int err = shmi_use(a, "semaphore.acquire");
     if (err != 0)
         return err;
     if (want < 0 || (n > s->size && forever))
-        return shmi_fail(EINVAL, "semaphore.acquire", m->queueLock.called, "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
+        return shmi_fail(EINVAL, "semaphore.acquire", shmi_called(&s->q.o), "%lld of %llu permits", (long long)want, (unsigned long long)s->size);
     if (shmi_sem_acquire_fast(s, n))
         return 0;
-    if (try_)
-        return shmi_sem_acquire_slow(s, n, abs, 1);
-    err = shmi_mon_begin(m);
+    err = shmi_enter(a, "semaphore.acquire");
     if (err != 0)
         return err;
-    err = shmi_sem_acquire_slow(s, n, abs, 0);
-    shmi_mon_finish(m);
-    return err;
+    return shmi_exit_with(a, shmi_sem_acquire_slow(s, n, abs, try_));
 }
 int shmsync_semaphore_acquire(shmsync_semaphore *s, int64_t n)
 {
@@ -667,51 +910,84 @@ int shmsync_semaphore_release(shmsync_semaphore *sem, int64_t n)
 {
     SHMI_OPENED(sem);
     struct shmi_semaphore *s = sem->impl;
-    struct shmi_wakes b;
-    int err = shmi_use(s->m.a, "semaphore.release");
+    shmsync_arena *a = s->q.a;
+    int had, err = shmi_use(a, "semaphore.release");
     if (err != 0)
         return SHMI_TELL(err);
     if (n < 0)
-        return shmi_fail(EINVAL, "semaphore.release", s->m.queueLock.called, "%lld permits", (long long)n);
+        return shmi_fail(EINVAL, "semaphore.release", shmi_called(&s->q.o), "%lld permits", (long long)n);
     if (shmi_sem_release_fast(s, (uint64_t)n))
         return 0;
-    err = shmi_mon_enter(&s->m, 0);
+    err = shmi_enter(a, "semaphore.release");
     if (err != 0)
         return SHMI_TELL(err);
-    if (!shmi_sem_give(s, (uint64_t)n)) {
-        shmi_sem_reopen(s);
-        shmi_mon_leave(&s->m, NULL);
-        return shmi_fail(EPERM, "semaphore.release", s->m.queueLock.called, "%lld permits are more than are held", (long long)n);
-    }
-    shmi_wakes_init(&b);
-    if (!shmi_fifo_empty(s->queue))
-        shmi_sem_resolve(&s->m, &b);
-    else if (!s->moves)
-        shmi_sem_open_share(s, (uint64_t)n);
-    shmi_sem_reopen(s);
-    shmi_mon_leave(&s->m, &b);
-    return 0;
+    err = shmi_sem_give(s, (uint64_t)n, &had);
+    if (err == 0 && !had)
+        err = shmi_fail(EPERM, "semaphore.release", shmi_called(&s->q.o), "%lld permits are more than are held", (long long)n);
+    return SHMI_TELL(shmi_exit_with(a, err));
 }
+/* Those of the pool, and those that are kept for participants. */
 int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
 {
     SHMI_OPENED_OR(sem, 0);
     struct shmi_semaphore *s = sem->impl;
-    uint64_t n = shmi_ld64(&s->w->free) & ~SHMI_POOL_OPEN, marks = shmi_ld64(&s->w->opened);
-    shmi_semaphore_share *h;
-    shmi_sem_walk i;
-    if (marks != 0)
-        for (shmi_sem_begin(s, &i); (h = shmi_sem_next(s, &i)) != NULL;)
-            if ((marks & shmi_sem_open_bit(i.slot)) != 0)
-                n += shmi_fast_spare(shmi_ld64(&h->fast));
-    return (int64_t)shmi_min(n, INT64_MAX);
+    uint64_t n = 0, c;
+    int tries;
+    for (tries = 0; tries < 16; tries++) {
+        c = shmi_ld64(s->q.commit);
+        n = shmi_fast_spare(shmi_ld64(&s->w->free)) | (uint64_t)shmi_recorded_value(&s->w->freeHigh) << 31;
+        if (shmi_recorded_value(&s->w->opened) != 0) {
+            shmi_semaphore_record *r;
+            shmi_sem_walk i;
+            for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;)
+                n += shmi_fast_spare(shmi_ld64(&r->share.fast));
+        }
+        if (shmi_ld64(s->q.commit) == c)
+            break;
+    }
+    return (int64_t)shmi_min(shmi_min(n, s->size), INT64_MAX);
 }
 
+/* Takes back what dead has. A process whose slot has no record, because it has not opened the semaphore, cannot make a change. It completes
+ * the last one. Those that wait, and the next call, do the rest. With a corrupt list of records, a process that knows them repairs it. */
 SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_semaphore s;
-    if (o->size < shmi_semaphore_bytes(a))
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    if (o->size < shmi_semaphore_bytes(a) || !shmi_sem_init(&s, a, o))
         return;
-    if (shmi_sem_init(&s, a, o)) /* without a record nobody has used it; with a corrupt list, a process that knows the records repairs it */
-        shmi_mon_repair(&s.m, dead);
+    if (dead == a->self)
+        s.q.without = dead; /* others are not current, or another participant has the ID by now */
+    shmi_wakes_init(&b);
+    shmi_rq_lock(&s.q);
+    if (shmi_sem_record_of(&s, a->my_slot) == NULL) {
+        shmi_rq_complete(&s.q, shmi_ld64(s.q.commit), &b);
+    } else {
+        shmi_sem_reap(&s, &x, &b);
+        shmi_sem_serve(&s, &x, &b);
+    }
+    shmi_rq_unlock(&s.q);
+    shmi_rq_wake(&s.q, &b);
+}
+/* Wakes the owners of the first waits if this process has no record, so that one of them reaps. */
+SHMI_FN void shmi_wake_semaphore(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_semaphore s;
+    (void)owed;
+    if (o->size >= shmi_semaphore_bytes(a) && shmi_sem_init(&s, a, o) && shmi_sem_record_of(&s, a->my_slot) == NULL)
+        shmi_rq_ring(&s.q);
+}
+SHMI_FN int shmi_settle_semaphore(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_semaphore s;
+    struct shmi_wakes b;
+    int err;
+    if (o->size < shmi_semaphore_bytes(a) || !shmi_sem_init(&s, a, o))
+        return 0;
+    shmi_wakes_init(&b);
+    err = shmi_rq_complete(&s.q, shmi_ld64(s.q.commit), &b);
+    shmi_rq_wake(&s.q, &b);
+    return err == 0;
 }
 #endif

@@ -395,7 +395,7 @@ SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
             SHMSYNC_CRASHPOINT("multilock.grant.granted");
         }
     }
-    shmi_mon_account(m, w, NULL);
+    shmi_mon_release_node(m, w);
 }
 
 /* Passes a key on that was let go, or makes its entry free, and tells the waiters for a key that cannot be had. */
@@ -565,7 +565,7 @@ SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *
     k->m.one_spins = 1;
     k->m.mine = shmi_key_is_wait;
     k->of = x;
-    k->w = (shmi_multilock_bucket *)(void *)k->m.w.queueLock;
+    k->w = (shmi_multilock_bucket *)(void *)k->m.w;
     k->number = i;
     k->biased = 0;
 }

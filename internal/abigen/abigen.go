@@ -76,6 +76,7 @@ var parts = map[string]string{
 	"lock 192":      "shmi_mutex_words %s",
 	"redo 96":       "shmi_redo_entry %s[6]",
 	"entries 120":   "uint64_t %s[15]",
+	"entries 128":   "uint64_t %s[16]",
 	"breaks 256":    "uint64_t %s[32]",
 	"entries 136":   "uint64_t %s[17]",
 	"stats 112":     "uint64_t %s[14]",

@@ -128,6 +128,10 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 	}
 	wanted := n.wanted.Load()
 	w.Want, w.Stamp, w.Count = &wanted, stamp, 1
+	if stamp&RecordedStamp != 0 {
+		w.Stamp = RecordedNumber(stamp)
+		return w, true
+	}
 	w.Class = uint16(n.extra.Load() >> 16)
 	return w, true
 }

@@ -108,7 +108,15 @@ func (a *Arena) FreeEntryNode(off Offset, owner ParticipantID) {
 // participant that makes itself the owner by CAS may free the node; if it dies before it has, its
 // own reaper frees the node. still checks the node once more, at a moment when no participant can
 // get the owner's ID. A nil still says that nothing else can happen to the node.
+//
+// The owner may be a reaper that has died while it freed the node, and the node may be freed and
+// claimed again while this process is stopped. So the node is freed only in the same use, and only
+// if it is in use.
 func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() bool) {
+	if owner == 0 {
+		return // another participant is about to free it, or it is free
+	}
+	w := n.Load()
 	if still != nil && owner != c.self {
 		defer c.beginAct(owner).end()
 		if !still() {
@@ -120,7 +128,9 @@ func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() b
 	}
 	if n.Owner() == owner && n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		crashpoint.Hit("arena.node.inherited")
-		c.freeNode(off)
+		if b, ok := c.locate(off); ok && b.load() == makeBlock(blockNode, 0) && n.sameUse(w) {
+			c.freeNode(off)
+		}
 	}
 }
 
@@ -187,6 +197,7 @@ func (c *core) resetNode(off Offset) {
 	n.owner.Store(0)
 	n.object.Store(0)
 	n.list.Store(0)
+	n.stamp.Store(0)
 	n.retire()
 }
 
@@ -226,7 +237,8 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 // until the next death, or leave, of a participant that has touched anything.
 //
 // Preconditions: as for reclaimBlocks.
-func (c *core) freeNodesOf(dead ParticipantID) {
+func (a *Arena) freeNodesOf(dead ParticipantID) {
+	c := &a.core
 	c.handles.Lock()
 	defer c.handles.Unlock()
 	defer c.unguard()
@@ -242,11 +254,11 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 			switch w := n.Load(); {
 			case owner == 0 && list != 0 && w.State() != NodeFree && n.Owner() == 0:
 				orphans = append(orphans, orphan{off, n, w})
-			case owner != 0 && list == 0 && n.stamp.Load() == 0 && !c.current(owner) && !untold(n):
+			case owner != 0 && list == 0 && !n.onQueue() && !c.current(owner) && a.settled(n) && !untold(n):
 				// The node was taken off its queue when its owner was reaped. The participant
 				// that took it off has died before it could free the node, or is about to free
 				// it.
-				c.reapNode(off, n, owner, func() bool { return n.sameUse(w) && n.stamp.Load() == 0 && !c.current(owner) })
+				c.reapNode(off, n, owner, func() bool { return n.sameUse(w) && !n.onQueue() && !c.current(owner) })
 			}
 			return
 		}
@@ -260,8 +272,8 @@ func (c *core) freeNodesOf(dead ParticipantID) {
 		}
 		there, list := object != 0 && c.isObject(object), Offset(n.list.Load())
 		switch {
-		case list == 0 && there && n.stamp.Load() != 0:
-			// The node is on a queue. The object's kind takes it off and frees it.
+		case list == 0 && there && !a.settled(n):
+			// The node is on a queue, or may come there. The object's kind takes it off and frees it.
 		case list == 0 && untold(n):
 			// The granter would push the node on the stack of the slot's next participant.
 		case list == 0:

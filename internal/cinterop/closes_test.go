@@ -3,7 +3,9 @@
 package cinterop
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -132,4 +135,35 @@ func TestCRefusalLeavesThePool(t *testing.T) {
 	s, err := prims.AttachSemaphore(a, "pool", nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 4, s.State().Free)
+}
+
+// The holder of a permit dies. The only other process that notices it has not opened the Semaphore, so it cannot make a
+// change. It wakes the waiter, a thread in C that sleeps on nothing but its wait node and looks for the dead seldom.
+func TestCWaiterIsToldByStrangers(t *testing.T) {
+	name := coreArena(t, 2<<20)
+	a, err := arena.Attach(name, nil)
+	require.NoError(t, err)
+	defer a.Close()
+	path := program(t, "permit.c", "-DSHMSYNC_IMPLEMENTATION", "-DSHMI_CHECK_EVERY=INT64_C(3600000000000)")
+	holder, held, stderr := core(t, path, name)
+	ready(t, held, stderr)
+	waiter, got, stderr := core(t, path, name)
+	eventually(t, "it sleeps", name, func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", waiter.Process.Pid))
+		return err == nil && bytes.Contains(stat, []byte(") S ")) && waitAsleep(a)
+	})
+	require.NoError(t, holder.Process.Kill())
+	ready(t, got, stderr)
+}
+
+// waitAsleep reports whether an object has a wait whose thread sleeps, or is about to.
+func waitAsleep(a *arena.Arena) bool {
+	for o := range a.Objects() {
+		for _, w := range (*arenakernel.Arena)(a).WaitsOf(arenakernel.Object{Offset: arenakernel.Offset(o.Offset)}) {
+			if w.How == arenakernel.WaitAsleep {
+				return true
+			}
+		}
+	}
+	return false
 }

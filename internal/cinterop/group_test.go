@@ -72,7 +72,7 @@ var groups = []groupKind{
 	{"sync", nil, []string{"synchronized."}, func(t *testing.T, x *agent, _ int) {
 		require.Equal(t, x.do(t, "sync.commits", "x"), x.do(t, "sync.load", "x"))
 	}},
-	{"sem", []any{3}, []string{"semaphore.", "monitor.", "park.waitnode."}, func(t *testing.T, x *agent, _ int) {
+	{"sem", []any{3}, []string{"semaphore.", "record.", "park.waitnode."}, func(t *testing.T, x *agent, _ int) {
 		eventually(t, "all permits are back", x.arena, func() bool { return x.do(t, "sem.free", "x") == 3 })
 	}},
 }

@@ -101,7 +101,7 @@ func killRecord(t *testing.T, point, lang string, use recordUse, freeing, first 
 }
 
 // The program that opens a Semaphore first is stopped before the block of its record, which is the base, is a
-// record. A C program dies while it grants permits. The next program carries out its redo log.
+// record. A C program dies while it grants permits: it has committed the grant, and has not woken the wait.
 func TestKillGranterBesideClaimedRecord(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, moves := range []int{0, 1} {
@@ -113,7 +113,7 @@ func TestKillGranterBesideClaimedRecord(t *testing.T) {
 				stops.awaitStop(t)
 				waits := newAgent(t, lang, name, "waits")
 				off := waits.do(t, "sem.open", "x", 2, moves)
-				victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT=monitor.commit.begun")
+				victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT=record.tell.resolved")
 				victim.mortal = true
 				victim.do(t, "sem.acquire", "x", 2, 9999999)
 				w := waits.asleep(t, off, 1, "sem.acquire", "x", 1, 9999999)

@@ -13,7 +13,7 @@ var txImages = []string{"SHMSYNC_TEST_STEPKILLS=20", "SHMSYNC_TEST_SCENE=mutex r
 
 const withPoints = "crashpoint"
 
-var mutants = slices.Concat(generalMutants, deathMutants, synchronizedMutants, txMutants, closeMutants, eventcountMutants, eventMutants, sequencerMutants, queueMutants, adviceMutants)
+var mutants = slices.Concat(generalMutants, deathMutants, recordMutants, synchronizedMutants, txMutants, closeMutants, eventcountMutants, eventMutants, sequencerMutants, queueMutants, adviceMutants)
 
 var generalMutants = []mutant{
 	{
@@ -77,14 +77,14 @@ var generalMutants = []mutant{
 		file: "prims/monitor.go",
 		old:  "\tm.queueLock.Unlock()\n\tm.wake(b)\n",
 		new:  "\tm.queueLock.Unlock()\n",
-		pkg:  "prims", run: "TestSemaphoreIsFIFO", tags: withPoints, env: noLooks,
+		pkg:  "prims", run: "TestFairMutex", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "a wait that is over stays in the queue",
 		file: "prims/monitor.go",
 		old:  "\tw.Stamp().Store(0)\n\tcrashpoint.Hit(\"monitor.released\")\n",
 		new:  "\tcrashpoint.Hit(\"monitor.released\")\n",
-		pkg:  "prims", run: "TestSemaphore",
+		pkg:  "prims", run: "TestFairMutex",
 	},
 	{
 		name: "account for nobody", // whose granter died
@@ -92,34 +92,6 @@ var generalMutants = []mutant{
 		old:  "\t\t\tm.rules.account(w)\n",
 		new:  "\t\t\tm.releaseNode(w)\n",
 		pkg:  "prims", run: "TestWaitAnySequencerSetterDiesOnTheWay", tags: withPoints,
-	},
-	{
-		name: "permits die with their owner",
-		file: "prims/semaphore_rules.go",
-		old:  "\t\tif h.total() > 0 && dead(n) && s.mon.ended(n) {\n",
-		new:  "\t\tif h.total() > 1<<40 && dead(n) && s.mon.ended(n) {\n",
-		pkg:  "prims", run: "TestSemaphoreTakesBackFromTheDead",
-	},
-	{
-		name: "permits of an open share die with their owner",
-		file: "prims/semaphore_rules.go",
-		old:  "\t\t\tc.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h.semaphoreShare).permits())\n",
-		new:  "\t\t\tc.set(&s.words.free, s.words.free.Load()+h.permits.Load()+shut(h.semaphoreShare).permits()*0)\n",
-		pkg:  "prims", run: "TestSemaphoreTakesBackWhatIsOpen",
-	},
-	{
-		name: "a waiter queues and closes no share",
-		file: "prims/semaphore.go",
-		old:  "\ts.gather()\n",
-		new:  "",
-		pkg:  "prims", run: "TestSemaphoreGathersWhatIsSpare",
-	},
-	{
-		name: "a replay finds no word of a claimed record",
-		file: "prims/monitor_redo.go",
-		old:  "\t\tw = m.logged(off)\n",
-		new:  "\t\tw, _ = arenakernel.TryAt[atomic.Uint64](m.a, off)\n",
-		pkg:  "prims", run: "TestSemaphoreRedoLogNamesAClaimedRecord", tags: withPoints,
 	},
 	{
 		name: "forget the records that a peer hides",
@@ -223,13 +195,6 @@ var generalMutants = []mutant{
 		file: "prims/waitable_rules.go",
 		old:  "c.set(&h.granted, h.granted.Load()+1)",
 		new:  "c.set(&h.granted, h.granted.Load()+0)",
-		pkg:  "prims", run: "TestGrantsToTheStoppedAndKilledPassOn",
-	},
-	{
-		name: "permits that the dead never knew of come back",
-		file: "prims/semaphore_rules.go",
-		old:  "c.set(&h.permits, h.permits.Load()+n) // a participant",
-		new:  "c.set(&h.permits, h.permits.Load()+0*n) // a participant",
 		pkg:  "prims", run: "TestGrantsToTheStoppedAndKilledPassOn",
 	},
 	{

@@ -2,6 +2,7 @@ package park
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -48,7 +49,7 @@ func (b *nodePool) cached() *WaitNode {
 	}
 	s := b.free[n-1]
 	b.free = b.free[:n-1]
-	s.taken, s.notify, s.told = true, nil, false
+	s.taken, s.notify, s.told, s.Withdrawer = true, nil, false, nil
 	s.in.Store(nil)
 	select {
 	case <-s.wake: // a wake that was sent to an earlier wait, which ended without it
@@ -72,7 +73,7 @@ func (b *nodePool) take() (*WaitNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &WaitNode{Node: node, Off: off, nodePool: b, wake: make(chan struct{}, 1), taken: true}
+	s = &WaitNode{Node: node, Off: off, nodePool: b, wake: make(chan struct{}, 1), taken: true, Tag: rand.Uint32()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.of == nil {

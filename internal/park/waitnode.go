@@ -30,6 +30,12 @@ type WaitNode struct {
 	in       atomic.Pointer[Queue] // the queue of the handle whose wait uses it
 	wake     chan struct{}         // capacity 1
 
+	// Tag is owner only, for recorded queues: no word of the node had a later tag while this process had it.
+	Tag uint32
+	// Withdrawer is owner only. If it is set, a Sleep that gives up calls it instead of Abandon. It takes the
+	// wait off its queue, or reports false if the wait is resolved.
+	Withdrawer interface{ Withdraw(s *WaitNode) bool }
+
 	since         int64       // owner only; since when the wait has waited for its turn, CLOCK_MONOTONIC ns, or 0
 	turns         *Turns      // owner only; nil while the wait is on no line
 	line          *turnLine   // owner only
@@ -158,8 +164,14 @@ func (s *WaitNode) Watch(q *Queue, notify func()) {
 	}
 }
 
-// giveUp is Abandon for a Sleep that ends with why.
+// giveUp ends a Sleep with why, unless the wait is resolved.
 func (s *WaitNode) giveUp(why Result) Result {
+	if s.Withdrawer != nil {
+		if s.Withdrawer.Withdraw(s) {
+			return why
+		}
+		return Again
+	}
 	if s.Abandon() {
 		return why
 	}
@@ -211,6 +223,38 @@ func (s *WaitNode) Leave() {
 	if !s.owed {
 		b.keep(s)
 	}
+}
+
+// Withdrawn gives back a wait node whose wait is off its queue and was not resolved. No granter resolves
+// it any more.
+func (s *WaitNode) Withdrawn() {
+	b := s.nodePool
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		// The loop ends: only a peer that overwrites the node changes the word.
+		if w := s.Node.Load(); s.Node.Swap(w, w.Kept()) {
+			break
+		}
+	}
+	s.owed = false
+	b.put(s)
+}
+
+// Forget drops a wait node that a queue may name, because a peer has overwritten the queue. No wait uses it
+// again before this process has left the arena.
+func (s *WaitNode) Forget() {
+	s.nodePool.mu.Lock()
+	defer s.nodePool.mu.Unlock()
+	for {
+		// The loop ends: only a granter changes the word, once, or a peer that overwrites it.
+		w := s.Node.Load()
+		if w.State() == arenakernel.NodeResolved || s.Node.Swap(w, w.With(arenakernel.NodeLeft)) {
+			break // a deletion of the object frees it
+		}
+	}
+	s.owed = false
+	s.nodePool.forget(s)
 }
 
 // Return gives back a wait node that was taken and never queued.

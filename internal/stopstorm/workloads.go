@@ -41,9 +41,6 @@ const queueLocked = "each call takes the queue lock of the object; see docs/desi
 // bucketLocked is the reason for a MultiLock.
 const bucketLocked = "a call that meets another one takes the queue lock of the bucket of its key"
 
-// waitersLocked is the reason for primitives with a fast path.
-const waitersLocked = "a call that waits, gives up or lets a waiter go takes the queue lock of the object"
-
 // arenaLocked is the reason for the calls that open objects and allocate memory.
 const arenaLocked = "not a primitive: which locks of the arena these calls take is not examined yet"
 
@@ -55,7 +52,7 @@ var workloads = append([]prim{
 	{"rwmutex", "", openRWMutex},
 	{"rwspinlock", "", openRWSpinLock},
 	{"multilock", bucketLocked, openMultiLock},
-	{"semaphore", waitersLocked, openSemaphore},
+	{"semaphore", "", openSemaphore},
 	{"sequencer", "", openSequencer},
 	{"event", "", openEvent},
 	{"event-auto", "", openAutoEvent},

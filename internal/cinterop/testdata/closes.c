@@ -50,7 +50,7 @@ static void at_point(const char *name)
 {
     if (current == NULL || !__atomic_load_n(&armed, __ATOMIC_SEQ_CST) || !pthread_equal(pthread_self(), caller))
         return;
-    if (strcmp(name, "monitor.queue.linked") == 0 || strcmp(name, "counter.wait.watched") == 0 || strcmp(name, "queue.wait.announced") == 0 ||
+    if (strcmp(name, "monitor.queue.linked") == 0 || strcmp(name, "park.waitnode.asleep") == 0 || strcmp(name, "counter.wait.watched") == 0 || strcmp(name, "queue.wait.announced") == 0 ||
         strcmp(name, "eventcount.wait.announced") == 0 || strcmp(name, "sequencer.wait.announced") == 0 || strcmp(name, "event.wait.announced") == 0)
         sem_post(&queued);
     if (strcmp(name, current->point) != 0)
@@ -278,7 +278,7 @@ static const struct scene scenes[] = {
     {"fair mutex", QUEUED, fair_begin, fair_call, NULL, EBADF},
     {"fair mutex", RESOLVED, fair_begin, fair_call, fair_release, 0},
     {"fair mutex", "fairmutex.lock.accepted", fair_begin, fair_call, fair_release, 0},
-    {"semaphore", QUEUED, sem_begin, sem_call, NULL, EBADF},
+    {"semaphore", "park.waitnode.asleep", sem_begin, sem_call, NULL, EBADF},
     {"semaphore", "semaphore.acquire.accepted", sem_begin, sem_call, sem_release, 0},
     {"multilock", QUEUED, multi_begin, multi_call, NULL, EBADF},
     {"multilock", "multilock.lock.accepted", multi_begin, multi_call, multi_release, 0},

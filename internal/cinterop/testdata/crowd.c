@@ -134,7 +134,7 @@ static const struct kind {
 } kinds[] = {
     {"mutex", mutex_open, mutex_wait, mutex_release, "mutex.unlock.reserved", "mutex.lock.announced"},
     {"futex", futex_open, futex_wait, futex_release, "futex.post.before_wake", "futex.wait.announced"},
-    {"semaphore", semaphore_open, semaphore_wait, semaphore_release, "monitor.leave.before_wake", "park.waitnode.asleep"},
+    {"semaphore", semaphore_open, semaphore_wait, semaphore_release, "record.wake.before", "park.waitnode.asleep"},
     {"latch", latch_open, latch_wait, latch_release, "counter.zero.before_wake", "counter.wait.watched"},
     {"queue", queue_open, queue_wait, queue_release, "queue.add.committed", "queue.wait.announced"},
     {"spinlock", spinlock_open, spinlock_wait, spinlock_release, "spinlock.unlock.before_wake", "spinlock.lock.announced"},

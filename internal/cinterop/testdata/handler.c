@@ -145,12 +145,6 @@ static void work(const char *name)
     _exit(0);
 }
 
-/* What the words of a queue are. */
-static void words(const char *what, struct shmi_monitor *m)
-{
-    fprintf(stderr, "%s: queue lock %#x, wake word %#x, arrivals %llu\n", what, shmi_ld32(&m->w.queueLock->owner), shmi_ld32(&m->w.queueLock->wake),
-            (unsigned long long)shmi_ld64(m->w.arrivals));
-}
 /* What the word of an eventcount is. */
 static void state(const char *what, struct shmi_eventcount *e)
 {
@@ -175,7 +169,7 @@ int main(int argc, char **argv)
     open_all(name);
     if (sigtimedwait(&set, NULL, &timeout) < 0) {
         fprintf(stderr, "the child hangs\n");
-        words("permits", &permits.impl->m);
+        fprintf(stderr, "permits: commit %#llx, first %#llx\n", (unsigned long long)shmi_ld64(permits.impl->q.commit), (unsigned long long)shmi_ld64(permits.impl->q.first));
         state("token", &token.impl->count);
         state("broad", &broad.impl->count);
         CHECK(kill(child, SIGKILL), 0);

@@ -17,7 +17,7 @@ int main(int argc, char **argv)
     CHECK(shmsync_fairmutex_lock(&fair), 0);
     __atomic_store_n(&arena->closing, 1, __ATOMIC_SEQ_CST);
     CHECK(shmsync_fairmutex_lock(&fair), EBADF);
-    CHECK(shmi_ld32(&fair.impl->m.w.queueLock->owner), 0);
+    CHECK(shmi_ld32(&fair.impl->m.w->queueLock.owner), 0);
     CHECK(shmi_ld32(&arena->calls), 0);
     __atomic_store_n(&arena->closing, 0, __ATOMIC_SEQ_CST);
     CHECK(shmsync_arena_close(arena), 0);

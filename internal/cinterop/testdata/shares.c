@@ -77,15 +77,15 @@ int main(int argc, char **argv)
 
     /* A peer hides a record that is known, and gives a slot another record. */
     CHECK(shmsync_semaphore_open(a, "sem", 4, NULL, &sem), 0);
-    list = shmi_u32(a, sem.impl->m.o.off + SHMI_objRecords);
+    list = shmi_u32(a, sem.impl->q.o.off + SHMI_objRecords);
     head = shmi_ld32(list);
-    push(a, sem.impl->m.o.off, OTHER, sizeof(shmi_semaphore_record));
-    other = shmi_sem_share_of(sem.impl, OTHER);
+    push(a, sem.impl->q.o.off, OTHER, sizeof(shmi_semaphore_record));
+    other = shmi_sem_record_of(sem.impl, OTHER);
     CHECK(other != NULL, 1);
     shmi_st32(list, head);
-    CHECK(shmi_sem_share_of(sem.impl, OTHER) == other, 1);
-    push(a, sem.impl->m.o.off, a->my_slot, sizeof(shmi_semaphore_record));
-    CHECK(shmi_sem_share_of(sem.impl, a->my_slot) == sem.impl->own, 1);
+    CHECK((void *)shmi_sem_record_of(sem.impl, OTHER) == other, 1);
+    push(a, sem.impl->q.o.off, a->my_slot, sizeof(shmi_semaphore_record));
+    CHECK((void *)shmi_sem_record_of(sem.impl, a->my_slot) == (void *)sem.impl->own, 1);
     shmi_st32(list, head);
 
     CHECK(shmsync_event_open(a, "event", &auto_reset, &event), 0);

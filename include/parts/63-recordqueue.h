@@ -1,0 +1,500 @@
+
+/* ---- Recorded queues: prims/record_queue.go and record_wait.go in C, docs/design/0056 ----
+ *
+ * The waits of an object are in a queue without a lock. A change of the object's words and of the queue is a record in
+ * the slot record of its author, which any process carries out:
+ *
+ *     its author                            the next process
+ *     completes the record of the word      finds the record of the author
+ *     reads words                           CAS of each of its words: what it was, what it becomes
+ *     writes a record of its own            tells the waits that the record has granted
+ *     CAS: the commit word names it         CAS of the commit word
+ *     completes it
+ *
+ * The words do not change while the commit word is the same and its record is complete. So the CAS of the commit word
+ * proves that what the author has read belongs together.
+ *
+ * A recorded word has a tag in bits 0..31, which counts its changes, and a value in bits 32..63. */
+
+#define SHMI_RQ_SLOT_BITS 11 /* of the commit word; the others are the version */
+#define SHMI_RECORDED(value, tag) ((uint64_t)(uint32_t)(value) << 32 | (uint32_t)(tag))
+enum { SHMI_rqMost = 8 };                                                      /* words that a record changes at most */
+enum { SHMI_rqFirst = 1, SHMI_rqLast, SHMI_rqNext, SHMI_rqPrev, SHMI_rqOwnKinds }; /* kinds of words; the object defines those from the last on */
+
+SHMI_FN uint64_t shmi_recorded_with(uint64_t was, uint32_t value) { return SHMI_RECORDED(value, (uint32_t)was + 1); }
+SHMI_FN uint32_t shmi_recorded_value(const uint64_t *w) { return (uint32_t)(shmi_ld64(w) >> 32); }
+
+/* A record: its version, which words it names, and of each entry the word before and the value after it. */
+typedef struct shmi_rq_record {
+    uint64_t *head, *kinds, *entries;
+} shmi_rq_record;
+
+/* One handle's side of an object with a recorded queue. */
+struct shmi_rq {
+    shmsync_arena *a;
+    shmi_object o;
+    uint64_t *commit, *first, *last;
+    int (*record)(struct shmi_rq *q, uint32_t slot, shmi_rq_record *out);     /* 0: the slot has none */
+    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* a word other than the ends of the queue; NULL: there is none */
+    int (*corrupt)(struct shmi_rq *q, const char *how);
+    void (*check)(void *q); /* looks after the object if that is due, which is ten times a second while a thread waits */
+    void (*tidy)(struct shmi_rq *q); /* looks after the object */
+    pthread_mutex_t *private_; /* held by the thread that makes a change for this process */
+    uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
+    uint32_t *spin, *pays, *last_cpu;
+    uint32_t waiting; /* threads of this process that wait. Atomic. */
+    int64_t looked;
+    shmi_participant_id without; /* this participant while it leaves, or 0 */
+};
+
+/* A change that will go into a record. */
+struct shmi_rq_change {
+    uint64_t c; /* the commit word that it is over */
+    uint32_t n;
+    int too_many; /* it does not fit into a record */
+    int made;     /* it has taken effect */
+    int torn;     /* what was read does not belong together, or a peer has overwritten it */
+    uint8_t kind[SHMI_rqMost];
+    uint32_t where[SHMI_rqMost], to[SHMI_rqMost];
+    uint64_t was[SHMI_rqMost], *word[SHMI_rqMost];
+};
+
+SHMI_FN shmi_tuning shmi_rq_tuning(struct shmi_rq *q)
+{
+    shmi_tuning t;
+    t.budget = q->spin;
+    t.pays = q->pays;
+    t.last_cpu = q->last_cpu;
+    t.slot = q->a->my_slot;
+    return t;
+}
+
+/* Takes the private lock. A signal handler may release, so signals are blocked from before it is taken until after it
+ * was given back, and nothing is done meanwhile that a handler could have interrupted with a lock held. */
+SHMI_FN void shmi_rq_lock(struct shmi_rq *q)
+{
+    shmi_hold_signals();
+    pthread_mutex_lock(q->private_);
+}
+SHMI_FN void shmi_rq_unlock(struct shmi_rq *q)
+{
+    pthread_mutex_unlock(q->private_);
+    shmi_let_signals();
+}
+
+/* The value that a word will have after the change. */
+SHMI_FN uint32_t shmi_rq_get(const struct shmi_rq_change *x, const uint64_t *w)
+{
+    uint32_t i;
+    for (i = 0; i < x->n; i++)
+        if (x->word[i] == w)
+            return x->to[i];
+    return shmi_recorded_value(w);
+}
+/* Adds to the change that the word w, which kind and where name, becomes v. */
+SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where, uint64_t *w, uint32_t v)
+{
+    uint64_t was;
+    uint32_t i;
+    for (i = 0; i < x->n; i++)
+        if (x->word[i] == w) {
+            x->to[i] = v;
+            return;
+        }
+    was = shmi_ld64(w);
+    if ((uint32_t)(was >> 32) == v)
+        return;
+    if (x->n == SHMI_rqMost) {
+        x->too_many = 1;
+        return;
+    }
+    x->kind[i] = (uint8_t)kind;
+    x->where[i] = where;
+    x->to[i] = v;
+    x->was[i] = was;
+    x->word[i] = w;
+    x->n++;
+}
+
+/* Whether a participant is alive, from the point of view of this call. */
+SHMI_FN int shmi_rq_current(struct shmi_rq *q, shmi_participant_id n) { return n != q->without && shmi_current(q->a, n); }
+
+SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
+{
+    shmi_node *n;
+    switch (kind) {
+    case SHMI_rqFirst:
+        return q->first;
+    case SHMI_rqLast:
+        return q->last;
+    case SHMI_rqNext:
+    case SHMI_rqPrev:
+        n = shmi_node_at(q->a, (shmi_off)where * SHMI_nodeSize);
+        return n == NULL ? NULL : kind == SHMI_rqNext ? &n->next : &n->extra;
+    }
+    return q->word(q, kind, where);
+}
+
+/* Does what follows from a record that took the node at off off the queue: next is what its word next became. Every
+ * process that completes the record does this, and the word of the node decides which of them resolves the wait:
+ *
+ *     a process that tells                   the owner of the node
+ *     word of the node: w                    next: another tag, before the next wait
+ *     next: is it still that of the record?  word of the node: queued, of the next generation
+ *     CAS of w: resolved
+ *
+ * So a process that finds next in place has read the word of this wait, and its CAS fails after it. */
+SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off, uint64_t next)
+{
+    int granted = next >> 32 == SHMI_RECORDED_GRANTED, telling = 0;
+    struct shmi_wait of;
+    if (!granted && next >> 32 != SHMI_RECORDED_REMOVED)
+        return;
+    of.off = off;
+    of.n = shmi_node_at(q->a, off);
+    if (of.n == NULL)
+        return;
+    if (!granted) {
+        shmi_participant_id owner = shmi_node_owner(of.n);
+        if (!shmi_current(q->a, owner))
+            shmi_reap_removed(q->a, off, owner, next);
+        return;
+    }
+    for (;;) {
+        /* The loop ends: the owner moves the word three times at most. */
+        uint32_t w = shmi_node_load(of.n), state = shmi_node_state(w);
+        shmi_participant_id owner = shmi_node_owner(of.n);
+        if (!shmi_node_queued(w) || shmi_ld64(&of.n->next) != next)
+            break;
+        if (!telling && state == SHMI_NodeParked) {
+            shmi_begin_tell(q->a); /* it ends with the wake */
+            telling = 1;
+        }
+        if (state == SHMI_NodeQueued && owner != q->a->self) {
+            shmi_tuning t = shmi_rq_tuning(q);
+            shmi_note_cpu(&t); /* the owner spins; a sleeping owner's wake records the CPU */
+        }
+        if (shmi_node_swap(of.n, w, shmi_node_with(w, SHMI_NodeResolved))) {
+            SHMSYNC_CRASHPOINT("record.tell.resolved");
+            shmi_wakes_add(q->a, b, of, state, owner);
+            if (state == SHMI_NodeParked)
+                telling = 0;
+            break;
+        }
+    }
+    if (telling)
+        shmi_end_tell(q->a);
+}
+/* Wakes the owners of waits that were resolved. The private lock is not held. */
+SHMI_FN void shmi_rq_wake(struct shmi_rq *q, struct shmi_wakes *b)
+{
+    shmi_tuning t = shmi_rq_tuning(q);
+    if (b->n > 0) {
+        SHMSYNC_CRASHPOINT("record.wake.before");
+        shmi_note_cpu(&t);
+    }
+    shmi_wake_all_of(q->a, b);
+}
+
+/* Carries out the record that c names, unless that was done. It resolves the waits that the record has granted; the
+ * caller wakes their owners. */
+SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b)
+{
+    uint64_t kinds, entries[2 * SHMI_rqMost];
+    shmi_rq_record r;
+    uint32_t i;
+    if ((c & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == 0 || shmi_ld64(&q->completed) == c)
+        return 0;
+    if (!q->record(q, (uint32_t)c & ((1u << SHMI_RQ_SLOT_BITS) - 1), &r))
+        return q->corrupt(q, "its record is that of a slot that has none");
+    kinds = shmi_ld64(r.kinds);
+    for (i = 0; i < 2 * SHMI_rqMost; i++)
+        entries[i] = shmi_ld64(&r.entries[i]);
+    /* An author changes the head first, and only when this record is complete. */
+    if (shmi_ld64(r.head) != c >> SHMI_RQ_SLOT_BITS) {
+        shmi_st64(&q->completed, c);
+        return 0;
+    }
+    for (i = 0; i < SHMI_rqMost && (uint8_t)(kinds >> 8 * i) != 0; i++) {
+        uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
+        if (w == NULL)
+            return q->corrupt(q, "a record changes a word that there is not");
+        if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
+            SHMSYNC_CRASHPOINT("record.complete.begun");
+    }
+    for (i = 0; i < SHMI_rqMost; i++)
+        if ((uint8_t)(kinds >> 8 * i) == SHMI_rqNext)
+            shmi_rq_tell(q, b, (entries[2 * i + 1] >> 32) * SHMI_nodeSize, shmi_recorded_with(entries[2 * i], (uint32_t)entries[2 * i + 1]));
+    shmi_st64(&q->completed, c);
+    return 0;
+}
+
+/* Begins a change: x is empty, and the record of the commit word is complete. */
+SHMI_FN int shmi_rq_begin(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    x->c = shmi_ld64(q->commit);
+    x->n = 0;
+    x->too_many = x->made = x->torn = 0;
+    return shmi_rq_complete(q, x->c, b);
+}
+/* Makes the change x take effect. *ok is 0 if the commit word has changed since shmi_rq_begin. After an error, x->made says
+ * whether the change has taken effect. The private lock is held. */
+SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int *ok)
+{
+    uint64_t to = ((x->c >> SHMI_RQ_SLOT_BITS) + 1) << SHMI_RQ_SLOT_BITS | q->a->my_slot, kinds = 0;
+    shmi_rq_record r;
+    uint32_t i;
+    int err;
+    *ok = 0;
+    if (shmi_ld64(q->commit) != x->c)
+        return 0;
+    if (x->torn)
+        return q->corrupt(q, "its queue of waits");
+    if (x->n == 0) {
+        *ok = 1;
+        return 0;
+    }
+    if (x->too_many)
+        return q->corrupt(q, "a change of too many words");
+    if (!q->record(q, q->a->my_slot, &r))
+        return q->corrupt(q, "this participant has no record");
+    shmi_put64(r.head, to >> SHMI_RQ_SLOT_BITS);
+    for (i = 0; i < x->n; i++) {
+        kinds |= (uint64_t)x->kind[i] << 8 * i;
+        shmi_put64(&r.entries[2 * i], x->was[i]);
+        shmi_put64(&r.entries[2 * i + 1], (uint64_t)x->where[i] << 32 | x->to[i]);
+    }
+    shmi_put64(r.kinds, kinds);
+    SHMSYNC_CRASHPOINT("record.commit.written");
+    if (!shmi_cas64(q->commit, x->c, to))
+        return 0;
+    x->made = 1;
+    SHMSYNC_CRASHPOINT("record.commit.named");
+    err = shmi_rq_complete(q, to, b);
+    SHMSYNC_CRASHPOINT("record.commit.completed");
+    *ok = err == 0;
+    return err;
+}
+
+/* ---- Its waits ---- */
+
+/* The wait of the queue at v, an offset divided by 64. If there is none, what x has read does not belong together. */
+SHMI_FN int shmi_rq_wait_at(struct shmi_rq *q, struct shmi_rq_change *x, uint32_t v, struct shmi_wait *w)
+{
+    w->off = (shmi_off)v * SHMI_nodeSize;
+    w->n = shmi_node_at(q->a, w->off);
+    if (w->n != NULL && shmi_ld64(&w->n->object) == q->o.off && shmi_recorded_queued(shmi_rq_get(x, &w->n->next)))
+        return 1;
+    x->torn = 1;
+    w->n = NULL;
+    return 0;
+}
+/* The first wait. 0: the queue is empty, or x is torn. */
+SHMI_FN int shmi_rq_head(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait *w)
+{
+    uint32_t v = shmi_rq_get(x, q->first);
+    w->n = NULL;
+    return v != 0 && shmi_rq_wait_at(q, x, v, w);
+}
+SHMI_FN int shmi_rq_empty(struct shmi_rq *q, const struct shmi_rq_change *x) { return shmi_rq_get(x, q->first) == 0; }
+
+/* Makes a wait node ready to be queued. It is on no queue, so only its owner changes its words. A process that was
+ * stopped while it carried out a record of an earlier wait finds other tags. */
+SHMI_FN void shmi_rq_prepare(struct shmi_rq *q, shmi_wait_node *s, uint64_t wanted)
+{
+    shmi_node *n = s->node;
+    uint32_t word = shmi_node_load(n);
+    s->tag++;
+    shmi_st64(&n->object, q->o.off);
+    shmi_st64(&n->wanted, wanted);
+    shmi_st64(&n->ready_next, 0); /* it has no date: it is awake */
+    /* These two are changed before the node can be queued or resolved again: see shmi_rq_tell. */
+    shmi_st64(&n->next, SHMI_RECORDED(0, s->tag));
+    shmi_st64(&n->extra, SHMI_RECORDED(0, s->tag));
+    shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
+}
+/* Adds to x that the wait of a prepared node is the last of the queue. */
+SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait_node *s)
+{
+    shmi_node *n = s->node;
+    uint32_t me = (uint32_t)(s->off / SHMI_nodeSize), last;
+    struct shmi_wait w;
+    shmi_st64(&n->stamp, SHMI_RECORDED_STAMP | (((x->c >> SHMI_RQ_SLOT_BITS) + 1) & 0x7fffffff) << 32);
+    SHMSYNC_CRASHPOINT("record.wait.prepared");
+    last = shmi_rq_get(x, q->last);
+    shmi_st64(&n->extra, SHMI_RECORDED(last, s->tag));
+    if (last == 0) {
+        x->torn |= shmi_rq_get(x, q->first) != 0;
+        shmi_rq_set(x, SHMI_rqFirst, 0, q->first, me);
+    } else if (shmi_rq_wait_at(q, x, last, &w)) {
+        x->torn |= shmi_rq_get(x, &w.n->next) != SHMI_RECORDED_LAST;
+        shmi_rq_set(x, SHMI_rqNext, last, &w.n->next, me);
+    }
+    shmi_rq_set(x, SHMI_rqNext, me, &n->next, SHMI_RECORDED_LAST);
+    shmi_rq_set(x, SHMI_rqLast, 0, q->last, me);
+}
+/* Adds to x that a wait is off the queue. outcome is what its word next becomes. */
+SHMI_FN void shmi_rq_detach(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
+{
+    uint32_t me = (uint32_t)(w.off / SHMI_nodeSize), next = shmi_rq_get(x, &w.n->next), prev = shmi_rq_get(x, &w.n->extra);
+    struct shmi_wait other;
+    if (next == SHMI_RECORDED_LAST) {
+        x->torn |= shmi_rq_get(x, q->last) != me;
+        shmi_rq_set(x, SHMI_rqLast, 0, q->last, prev);
+    } else if (shmi_rq_wait_at(q, x, next, &other)) {
+        x->torn |= shmi_rq_get(x, &other.n->extra) != me;
+        shmi_rq_set(x, SHMI_rqPrev, next, &other.n->extra, prev);
+    }
+    if (prev == 0) {
+        x->torn |= shmi_rq_get(x, q->first) != me;
+        shmi_rq_set(x, SHMI_rqFirst, 0, q->first, next == SHMI_RECORDED_LAST ? 0 : next);
+    } else if (shmi_rq_wait_at(q, x, prev, &other)) {
+        x->torn |= shmi_rq_get(x, &other.n->next) != me;
+        shmi_rq_set(x, SHMI_rqNext, prev, &other.n->next, next);
+    }
+    shmi_rq_set(x, SHMI_rqNext, me, &w.n->next, outcome);
+}
+
+/* Remembers the last tag of the words of a node that is on no queue. */
+SHMI_FN void shmi_rq_note_tag(shmi_wait_node *s)
+{
+    uint32_t next = (uint32_t)shmi_ld64(&s->node->next), prev = (uint32_t)shmi_ld64(&s->node->extra);
+    if ((int32_t)(next - s->tag) > 0)
+        s->tag = next;
+    if ((int32_t)(prev - s->tag) > 0)
+        s->tag = prev;
+}
+/* Gives a wait node back whose wait was resolved. 0: the wait was not granted, so a peer has written to the node. The
+ * private lock is not held. */
+SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s)
+{
+    SHMSYNC_CRASHPOINT("record.await.resolved");
+    if (shmi_recorded_value(&s->node->next) != SHMI_RECORDED_GRANTED)
+        return 0;
+    shmi_rq_note_tag(s);
+    shmi_st64(&s->node->stamp, 0);
+    shmi_wait_node_leave(q->a, s);
+    return 1;
+}
+/* Gives a wait node back that is on no queue and whose wait was not granted: no granter resolves it any more. The
+ * private lock is not held. */
+SHMI_FN void shmi_rq_unused(struct shmi_rq *q, shmi_wait_node *s)
+{
+    uint32_t w;
+    shmi_rq_note_tag(s);
+    shmi_st64(&s->node->stamp, 0);
+    do /* it ends: only a peer that overwrites the node changes the word */
+        w = shmi_node_load(s->node);
+    while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
+    shmi_wait_node_return(q->a, s);
+}
+
+/* Sleeps once on the node of a wait, in a call that counts. As shmi_wait_node_sleep. */
+SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
+{
+    return shmi_wait_node_sleep(q->a, s, q->o.off, abs, &q->looked, q->check, q);
+}
+/* Waits until the wait of a node that is queued is resolved, in a call that counts, and spins first if spin is not 0.
+ * Otherwise withdraw has taken it off the queue, and given the wait node back: ETIMEDOUT, EBADF, EPROTO. */
+SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, int (*withdraw)(struct shmi_rq *q, shmi_wait_node *s))
+{
+    shmi_tuning t = shmi_rq_tuning(q);
+    int err = 0, over = shmi_add32(&q->waiting, 1) == 0 && spin && shmi_spin(&t, shmi_wait_node_resolved_arg, s);
+    while (!over && !shmi_wait_node_resolved(s)) {
+        int r = shmi_rq_sleep(q, s, abs);
+        if (r == SHMI_LOOK) {
+            q->check(q);
+        } else if (r == SHMI_AGAIN) {
+            uint32_t w = shmi_node_load(s->node);
+            if (shmi_node_queued(w))
+                q->tidy(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_ring */
+            else if (shmi_node_state(w) != SHMI_NodeResolved)
+                err = EPROTO; /* a peer wrote that */
+        } else {
+            err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
+        }
+        if (err != 0) {
+            if (withdraw(q, s))
+                break;
+            err = 0;
+            over = 1;
+        }
+    }
+    shmi_add32(&q->waiting, (uint32_t)-1);
+    return err;
+}
+
+/* Takes the waits of dead participants off the queue. Waits come at the end and leave anywhere. So a walk that goes on
+ * from a wait that is still queued meets each wait behind it. A walk that meets a wait which has left begins again, a
+ * few times at most: a wait of a dead participant that it misses is taken off when it is the first. */
+SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    uint32_t again = 0, steps, anchor = 0, lap = 64, v = shmi_recorded_value(q->first);
+    for (steps = 0; v >= SHMI_RECORDED_FIRST && v != anchor && again < 64 && steps < 1u << 24; steps++) {
+        shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
+        struct shmi_wait w;
+        uint32_t next;
+        int ok = 0, err;
+        if (steps == lap) { /* if a peer has closed the queue to a circle, the walk comes back to an anchor */
+            anchor = v;
+            lap *= 2;
+        }
+        if (n == NULL || shmi_ld64(&n->object) != q->o.off)
+            break;
+        next = shmi_recorded_value(&n->next);
+        if (!shmi_recorded_queued(next)) {
+            again++;
+            v = shmi_recorded_value(q->first);
+            continue;
+        }
+        if (shmi_rq_current(q, shmi_node_owner(n))) {
+            v = next;
+            continue;
+        }
+        err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        if (shmi_rq_wait_at(q, x, v, &w) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
+            next = shmi_rq_get(x, &w.n->next);
+            shmi_rq_detach(q, x, w, SHMI_RECORDED_REMOVED);
+            err = shmi_rq_end(q, x, b, &ok);
+            if (err != 0)
+                return err;
+        }
+        if (ok)
+            v = next;
+        else
+            again++; /* others change the queue */
+    }
+    return 0;
+}
+
+/* Wakes the owners of the first waits, whose waits go on, so that they look after the object. One is enough, unless it is
+ * stopped. */
+SHMI_FN void shmi_rq_ring(struct shmi_rq *q)
+{
+    uint32_t i, v = shmi_recorded_value(q->first);
+    for (i = 0; i < 4 && v >= SHMI_RECORDED_FIRST; i++) {
+        shmi_node *n = shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize);
+        if (n == NULL || shmi_ld64(&n->object) != q->o.off)
+            return;
+        if (shmi_node_state(shmi_node_load(n)) == SHMI_NodeAsleep)
+            shmi_wake(&n->word, 1);
+        v = shmi_recorded_value(&n->next);
+    }
+}
+
+/* Dates the wait that is first in the queue, for tools: a wait that is first stays first until it ends. The date is the
+ * low half of its stamp. */
+SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
+{
+    uint32_t v = shmi_recorded_value(q->first);
+    shmi_node *n = v >= SHMI_RECORDED_FIRST ? shmi_node_at(q->a, (shmi_off)v * SHMI_nodeSize) : NULL;
+    uint64_t stamp;
+    if (n == NULL || shmi_ld64(&n->object) != q->o.off || !shmi_recorded_queued(shmi_recorded_value(&n->next)))
+        return;
+    /* A stamp of another wait has another number, or a tool is told a date that is too early. */
+    stamp = shmi_ld64(&n->stamp);
+    if ((stamp & SHMI_RECORDED_STAMP) != 0 && (uint32_t)stamp == 0 && shmi_recorded_value(q->first) == v)
+        shmi_cas64(&n->stamp, stamp, stamp | shmi_first_date(shmi_now()));
+}

@@ -1,0 +1,76 @@
+//go:build linux && crashpoint
+
+package arenakernel
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/internal/crashpoint"
+)
+
+// removedNode is a node of a wait that a record has taken off its queue, because its owner is dead.
+func removedNode(t *testing.T, dead *Arena) (off Offset, n *Node, next uint64) {
+	off, err := dead.ClaimNode()
+	require.NoError(t, err)
+	n = dead.node(off)
+	n.SetObject(64)
+	n.Swap(n.Load(), n.Load().With(NodeQueued))
+	n.Stamp().Store(RecordedStamp | 1<<32)
+	next = RecordedRemoved<<32 | 7
+	n.Next().Store(next)
+	return off, n, next
+}
+
+// errStopped ends a function where its process is stopped for ever, or killed.
+var errStopped = errors.New("stopped")
+
+func stopsIn(t *testing.T, f func()) {
+	defer func() { require.Equal(t, errStopped, recover()) }()
+	f()
+}
+
+// A reaper dies while it frees the node of a dead waiter. A process that completes the same record late has made itself
+// the owner of the node, and is stopped. Meanwhile the node is freed, and a third process claims it. It keeps it.
+func TestLateReaperLeavesNodeOfAnother(t *testing.T) {
+	p := newNeighbours(2<<20, 6)
+	waiter, reaper, late, next, third := p.join(1), p.join(2), p.join(3), p.join(4), p.join(5)
+	off, n, word := removedNode(t, waiter)
+	p.kill(waiter.self)
+	crashpoint.ArmFunc("arena.node.freeing", 1, func() { panic(errStopped) })
+	defer crashpoint.Disarm()
+	stopsIn(t, func() { reaper.ReapRemoved(off, waiter.self, word) })
+	p.kill(reaper.self)
+	require.Equal(t, reaper.self, n.Owner())
+
+	crashpoint.ArmFunc("arena.node.inherited", 1, func() { // where the late one is stopped
+		p.reap(next, reaper.self)
+		got, err := third.ClaimNode()
+		require.NoError(t, err)
+		require.Equal(t, off, got)
+	})
+	late.ReapRemoved(off, reaper.self, word)
+	b, _ := third.locate(off)
+	require.Equal(t, makeBlock(blockNode, 0), b.load(), "the node is in use")
+	require.Equal(t, third.self, n.Owner())
+	requireSound(t, third)
+}
+
+// A reaper is stopped while it frees the node of a dead waiter, which has no owner any more. A process that completes the
+// same record late leaves it alone.
+func TestLateReaperLeavesNodeOfNobody(t *testing.T) {
+	p := newNeighbours(2<<20, 4)
+	waiter, reaper, late := p.join(1), p.join(2), p.join(3)
+	off, n, word := removedNode(t, waiter)
+	p.kill(waiter.self)
+	crashpoint.ArmFunc("arena.node.freeing", 1, func() {
+		n.owner.Store(0) // the first store of resetNode
+		panic(errStopped)
+	})
+	defer crashpoint.Disarm()
+	stopsIn(t, func() { reaper.ReapRemoved(off, waiter.self, word) })
+	late.ReapRemoved(off, n.Owner(), word)
+	require.Zero(t, n.Owner())
+}

@@ -1,0 +1,72 @@
+//go:build linux
+
+package arenakernel
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// recordedKind is a kind whose changes are records. settles does what its Settle does.
+const recordedKind Kind = 0x44524352 // "RCRD"
+
+var settles func(o Object) bool
+
+func init() {
+	RegisterKind(KindOps{Kind: recordedKind, Version: 1, Settle: func(_ *Arena, o Object) bool { return settles(o) }})
+}
+
+// A participant dies with a node that was prepared for a recorded queue. Its join may be committed and not carried
+// out. So the node is freed only if the object says that there is no such change.
+func TestPreparedNodeOfDeadIsKept(t *testing.T) {
+	var n *Node
+	joins := func(Object) bool {
+		n.Next().Store(RecordedLast << 32)
+		return true
+	}
+	for _, c := range []struct {
+		name    string
+		kind    Kind
+		version uint16
+		settle  func(Object) bool
+		kept    bool
+	}{
+		{name: "of an object that is settled", kind: recordedKind, version: 1, settle: func(Object) bool { return true }},
+		{name: "of an object that is corrupt", kind: recordedKind, version: 1, settle: func(Object) bool { return false }, kept: true},
+		{name: "that a record puts on the queue", kind: recordedKind, version: 1, settle: joins, kept: true},
+		{name: "of an unknown kind", kind: recordedKind + 1, version: 1, kept: true},
+		{name: "of another version", kind: recordedKind, version: 2, kept: true},
+		{name: "of a kind without records", kind: testKind},
+	} {
+		for _, of := range []string{"the dead", "another that is dead"} {
+			t.Run(c.name+", of "+of, func(t *testing.T) {
+				p := newNeighbours(2<<20, 4)
+				a, b, other := p.join(1), p.join(2), p.join(3)
+				settles = c.settle
+				s := spec("x")
+				s.Kind, s.Version = c.kind, c.version
+				o, _, err := a.OpenObject(s)
+				require.NoError(t, err)
+				off, err := b.ClaimNode()
+				require.NoError(t, err)
+				n = b.node(off)
+				n.SetObject(o.Offset)
+				n.Swap(n.Load(), n.Load().With(NodeQueued))
+				n.Stamp().Store(RecordedStamp | 1<<32)
+				p.kill(b.self)
+				if of == "the dead" {
+					a.freeNodesOf(b.self)
+				} else {
+					p.kill(other.self)
+					a.freeNodesOf(other.self)
+				}
+				want := ParticipantID(0)
+				if c.kept {
+					want = b.self
+				}
+				require.Equal(t, want, n.Owner())
+			})
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package prims
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("record.commit.written")
+	_ = crashpoint.Register("record.commit.named")
+	_ = crashpoint.Register("record.complete.begun")
+	_ = crashpoint.Register("record.commit.completed")
+)
+
+// recordCommit is the commit word of an object with a recorded queue. Every change of the object takes
+// effect by one compare-and-swap of this word.
+//
+//	bits 0..10   slot     whose record it names; 0: there was no change yet
+//	bits 11..63  version  how many changes there were
+//
+//	writers: every change, by CAS
+//	readers: every call that makes a change
+//	order:   seq-cst
+//	futex:   none
+//	crash:   the next process carries out the record that the word names
+type recordCommit uint64
+
+const recordSlotBits = 11
+
+func (c recordCommit) slot() int       { return int(c & (1<<recordSlotBits - 1)) }
+func (c recordCommit) version() uint64 { return uint64(c >> recordSlotBits) }
+
+// next is the word after a change over c by the participant in a slot.
+func (c recordCommit) next(slot int) recordCommit {
+	return recordCommit(c.version()+1)<<recordSlotBits | recordCommit(slot)
+}
+
+// recordedWord is a word that changes by records.
+//
+//	bits 0..31   tag    how often the word has changed, modulo 2^32
+//	bits 32..63  value
+//
+// A process that carries a record out expects the whole word. So each change happens once, and a process
+// that was stopped before its CAS changes nothing when it resumes, unless the word has changed exactly
+// 2^32 times meanwhile. A word in a wait node counts on while one process keeps the node, see
+// [park.WaitNode]; with each new owner it begins with a random tag.
+//
+//	writers: every process that carries out the record that the commit word names, by CAS
+//	readers: calls, after they have carried out the record of the commit word
+//	order:   seq-cst
+//	futex:   none
+//	crash:   the next process carries the record out
+type recordedWord uint64
+
+func makeRecorded(value, tag uint32) recordedWord {
+	return recordedWord(value)<<32 | recordedWord(tag)
+}
+
+func (w recordedWord) value() uint32 { return uint32(w >> 32) }
+func (w recordedWord) tag() uint32   { return uint32(w) }
+
+// with is the word after a change.
+func (w recordedWord) with(value uint32) recordedWord { return makeRecorded(value, w.tag()+1) }
+
+func valueIn(w *atomic.Uint64) uint32 { return recordedWord(w.Load()).value() }
+
+// recordMost is how many words a record changes at most.
+const recordMost = 8
+
+// recordPlaces are the words of a record. head is the version, kinds and where name the words, and each
+// entry has what a word was and what it becomes.
+type recordPlaces struct {
+	head, kinds *atomic.Uint64
+	entries     *[recordMost]recordEntry
+}
+
+// recordQueue is one handle's side of an object with a queue of waits, without a lock. A change of the
+// object's words and of the queue is a record in the slot record of its author:
+//
+//	its author                            the next process
+//	completes the record of the word      finds the record of the author
+//	reads words                           CAS of each of its words: what it was, what it becomes
+//	writes a record of its own            tells the waits that the record has granted
+//	CAS: the commit word names it         CAS of the commit word
+//	completes it
+//
+// The words do not change while the commit word is the same and its record is complete. So the CAS of the
+// commit word proves that what the author has read belongs together. A process that stops or dies at any
+// step leaves nothing that the next one does not complete. docs/design/0056 has the argument.
+type recordQueue struct {
+	a      *arenakernel.Arena
+	object arenakernel.Object
+	commit *atomic.Uint64 // see recordCommit
+	first  *atomic.Uint64 // the first and the last node of the queue: recordedWords, offsets divided by 64; 0: none
+	last   *atomic.Uint64
+	of     recordedObject
+	slot   int // of this participant
+	// private is held by the goroutine that makes a change for this process.
+	private *sync.Mutex
+	// completed is the last commit word whose record this handle knows to be complete.
+	completed atomic.Uint64
+	queue     *park.Queue // nil in the handle of a reaper or a tool
+	counts    *countWords
+	tuning    park.Tuning
+	key       race.Key
+	// without is this participant while it leaves, and 0 before.
+	without arenakernel.ParticipantID
+}
+
+// recordedObject is an object with a recorded queue.
+type recordedObject interface {
+	// recordAt is the record of a slot. ok is false if the slot has none.
+	recordAt(slot int) (r recordPlaces, ok bool)
+	// wordAt is a word of the object other than the ends of the queue; nil if there is none.
+	wordAt(kind uint8, where uint32) *atomic.Uint64
+	corrupt(detail string) error
+}
+
+// The kinds of words that a record names. The object defines those from recordOwnKinds on.
+const (
+	recordFirst uint8 = 1 + iota
+	recordLast
+	recordNext // next of a wait node
+	recordPrev // the word before a wait node, which is in extra
+	recordOwnKinds
+)
+
+// recordChange is a change that will go into a record.
+type recordedChange struct {
+	c       recordCommit
+	n       int
+	tooMany bool // it does not fit into a record
+	made    bool // it has taken effect
+	torn    bool // what was read does not belong together, or a peer has overwritten it
+	kind    [recordMost]uint8
+	where   [recordMost]uint32
+	to      [recordMost]uint32
+	was     [recordMost]recordedWord
+	word    [recordMost]*atomic.Uint64
+}
+
+// get is the value that a word will have after the change.
+func (x *recordedChange) get(w *atomic.Uint64) uint32 {
+	for i := range x.n {
+		if x.word[i] == w {
+			return x.to[i]
+		}
+	}
+	return valueIn(w)
+}
+
+// set adds to the change that the word w, which kind and where name, becomes v.
+func (x *recordedChange) set(kind uint8, where uint32, w *atomic.Uint64, v uint32) {
+	for i := range x.n {
+		if x.word[i] == w {
+			x.to[i] = v
+			return
+		}
+	}
+	was := recordedWord(w.Load())
+	switch {
+	case was.value() == v:
+	case x.n == recordMost:
+		x.tooMany = true
+	default:
+		x.kind[x.n], x.where[x.n], x.to[x.n], x.was[x.n], x.word[x.n] = kind, where, v, was, w
+		x.n++
+	}
+}
+
+func (q *recordQueue) load() recordCommit { return recordCommit(q.commit.Load()) }
+
+// begin begins a change: x is empty, and the record of the commit word is complete.
+func (q *recordQueue) begin(x *recordedChange, b *wakes) error {
+	// sync(record.commit): acquire
+	c := q.load()
+	x.c, x.n, x.tooMany, x.made, x.torn = c, 0, false, false, false
+	return q.complete(c, b)
+}
+
+// end makes the change x take effect. ok is false if the commit word has changed since begin. After an error,
+// x.made says whether the change has taken effect. private is held.
+func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
+	switch {
+	case q.load() != x.c:
+		return false, nil
+	case x.torn:
+		return false, q.of.corrupt("its queue of waits")
+	case x.n == 0:
+		return true, nil
+	case x.tooMany:
+		return false, q.of.corrupt("a change of too many words")
+	}
+	r, ok := q.of.recordAt(q.slot)
+	if !ok {
+		return false, q.of.corrupt("this participant has no record")
+	}
+	to := x.c.next(q.slot)
+	putBetween(r.head, to.version())
+	kinds := uint64(0)
+	for i := range x.n {
+		kinds |= uint64(x.kind[i]) << (8 * i)
+		putBetween(&r.entries[i].was, uint64(x.was[i]))
+		putBetween(&r.entries[i].to, uint64(x.where[i])<<32|uint64(x.to[i]))
+	}
+	putBetween(r.kinds, kinds)
+	crashpoint.Hit("record.commit.written")
+	// sync(record.commit): release
+	// lin: a change of a Semaphore takes effect here, if its queue or several words take part.
+	if !q.commit.CompareAndSwap(uint64(x.c), uint64(to)) {
+		return false, nil
+	}
+	x.made = true
+	crashpoint.Hit("record.commit.named")
+	err = q.complete(to, b)
+	crashpoint.Hit("record.commit.completed")
+	return err == nil, err
+}
+
+// complete carries out the record that c names, unless that was done. It resolves the waits that the
+// record has granted; the caller wakes their owners, and those that b has already.
+func (q *recordQueue) complete(c recordCommit, b *wakes) error {
+	if c.slot() == 0 || q.completed.Load() == uint64(c) {
+		return nil
+	}
+	r, ok := q.of.recordAt(c.slot())
+	if !ok {
+		return q.of.corrupt("its record is that of a slot that has none")
+	}
+	kinds := r.kinds.Load()
+	var was, to [recordMost]uint64
+	for i := range recordMost {
+		was[i], to[i] = r.entries[i].was.Load(), r.entries[i].to.Load()
+	}
+	// An author changes the head first, and only when this record is complete.
+	if r.head.Load() != c.version() {
+		q.completed.Store(uint64(c))
+		return nil
+	}
+	for i := range recordMost {
+		kind := uint8(kinds >> (8 * i))
+		if kind == 0 {
+			break
+		}
+		w := q.wordAt(kind, uint32(to[i]>>32))
+		if w == nil {
+			return q.of.corrupt("a record changes a word that there is not")
+		}
+		if w.Load() == was[i] && w.CompareAndSwap(was[i], uint64(recordedWord(was[i]).with(uint32(to[i])))) {
+			crashpoint.Hit("record.complete.begun")
+		}
+	}
+	for i := range recordMost {
+		if uint8(kinds>>(8*i)) == recordNext {
+			q.tell(b, arenakernel.Offset(to[i]>>32)*linkUnit, recordedWord(was[i]).with(uint32(to[i])))
+		}
+	}
+	q.completed.Store(uint64(c))
+	return nil
+}
+
+func (q *recordQueue) wordAt(kind uint8, where uint32) *atomic.Uint64 {
+	switch kind {
+	case recordFirst:
+		return q.first
+	case recordLast:
+		return q.last
+	case recordNext, recordPrev:
+		n, err := q.a.NodeAt(arenakernel.Offset(where) * linkUnit)
+		if err != nil {
+			return nil
+		}
+		if kind == recordNext {
+			return n.Next()
+		}
+		return n.Extra()
+	}
+	return q.of.wordAt(kind, where)
+}
+
+// current reports whether a participant is alive, from the point of view of this call.
+func (q *recordQueue) current(n arenakernel.ParticipantID) bool {
+	return n != q.without && q.a.Current(n)
+}

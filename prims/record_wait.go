@@ -1,0 +1,322 @@
+package prims
+
+import (
+	"context"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/park"
+	"github.com/shmsync/shmsync/internal/race"
+)
+
+var (
+	_ = crashpoint.Register("record.wait.prepared")
+	_ = crashpoint.Register("record.tell.resolved")
+	_ = crashpoint.Register("record.wake.before")
+	_ = crashpoint.Register("record.await.resolved")
+	_ = crashpoint.Register("record.await.withdrawn")
+)
+
+// queuedValue reports whether a node whose word next has this value is on its queue.
+func queuedValue(v uint32) bool {
+	return v == arenakernel.RecordedLast || v >= arenakernel.RecordedFirst
+}
+
+// waitAt is the wait of the queue at v, an offset divided by 64. ok is false if there is none: then what
+// x has read does not belong together.
+func (q *recordQueue) waitAt(x *recordedChange, v uint32) (w wait, ok bool) {
+	off := arenakernel.Offset(v) * linkUnit
+	n, err := q.a.NodeAt(off)
+	if err != nil || n.Object() != q.object.Offset || !queuedValue(x.get(n.Next())) {
+		x.torn = true
+		return wait{}, false
+	}
+	return wait{off, n}, true
+}
+
+// head is the first wait. ok is false if the queue is empty, or x is torn.
+func (q *recordQueue) head(x *recordedChange) (w wait, ok bool) {
+	v := x.get(q.first)
+	if v == 0 {
+		return wait{}, false
+	}
+	return q.waitAt(x, v)
+}
+
+// empty reports whether no wait is queued after the change x.
+func (q *recordQueue) empty(x *recordedChange) bool { return x.get(q.first) == 0 }
+
+func (w wait) index() uint32 { return uint32(w.off / linkUnit) }
+
+// prepare makes a wait node ready to be queued. It is on no queue, so only its owner changes its words. A
+// process that was stopped while it carried out a record of an earlier wait finds other tags.
+func (q *recordQueue) prepare(s *park.WaitNode, wanted uint64) {
+	n := s.Node
+	s.Tag++
+	s.Withdrawer = nil
+	n.SetObject(q.object.Offset)
+	n.Wanted().Store(wanted)
+	n.SetParkedSince(0)
+	// These two are changed before the node can be queued or resolved again: see tell.
+	n.Next().Store(uint64(makeRecorded(0, s.Tag)))
+	n.Extra().Store(uint64(makeRecorded(0, s.Tag)))
+	n.Swap(n.Load(), n.Load().With(arenakernel.NodeQueued))
+}
+
+// join adds to x that the wait of a prepared node is the last of the queue.
+func (q *recordQueue) join(x *recordedChange, s *park.WaitNode) {
+	n, me := s.Node, uint32(s.Off/linkUnit)
+	n.Stamp().Store(arenakernel.RecordedStamp | (x.c.version()+1)&(1<<31-1)<<32)
+	crashpoint.Hit("record.wait.prepared")
+	last := x.get(q.last)
+	n.Extra().Store(uint64(makeRecorded(last, s.Tag)))
+	if last == 0 {
+		x.torn = x.torn || x.get(q.first) != 0
+		x.set(recordFirst, 0, q.first, me)
+	} else if w, ok := q.waitAt(x, last); ok {
+		x.torn = x.torn || x.get(w.Next()) != arenakernel.RecordedLast
+		x.set(recordNext, last, w.Next(), me)
+	}
+	x.set(recordNext, me, n.Next(), arenakernel.RecordedLast)
+	x.set(recordLast, 0, q.last, me)
+}
+
+// detach adds to x that a wait is off the queue. outcome is what its word next becomes.
+func (q *recordQueue) detach(x *recordedChange, w wait, outcome uint32) {
+	next, prev := x.get(w.Next()), x.get(w.Extra())
+	if next == arenakernel.RecordedLast {
+		x.torn = x.torn || x.get(q.last) != w.index()
+		x.set(recordLast, 0, q.last, prev)
+	} else if n, ok := q.waitAt(x, next); ok {
+		x.torn = x.torn || x.get(n.Extra()) != w.index()
+		x.set(recordPrev, next, n.Extra(), prev)
+	}
+	if prev == 0 {
+		x.torn = x.torn || x.get(q.first) != w.index()
+		x.set(recordFirst, 0, q.first, firstAfter(next))
+	} else if p, ok := q.waitAt(x, prev); ok {
+		x.torn = x.torn || x.get(p.Next()) != w.index()
+		x.set(recordNext, prev, p.Next(), next)
+	}
+	x.set(recordNext, w.index(), w.Next(), outcome)
+}
+
+// firstAfter is the word first of the queue after its first wait, whose word next this is, has gone.
+func firstAfter(next uint32) uint32 {
+	if next == arenakernel.RecordedLast {
+		return 0
+	}
+	return next
+}
+
+// tell carries out what follows from a record that took the node at off off the queue: next is what its
+// word next became. Every process that completes the record does this, and the word of the node decides
+// which of them resolves the wait.
+//
+//	a process that tells                   the owner of the node
+//	word of the node: w                    next: another tag, before the next wait
+//	next: is it still that of the record?  word of the node: queued, of the next generation
+//	CAS of w: resolved
+//
+// So a process that finds next in place has read the word of this wait, and its CAS fails after it.
+func (q *recordQueue) tell(b *wakes, off arenakernel.Offset, next recordedWord) {
+	granted := next.value() == arenakernel.RecordedGranted
+	if !granted && next.value() != arenakernel.RecordedRemoved {
+		return
+	}
+	n, err := q.a.NodeAt(off)
+	if err != nil {
+		return
+	}
+	if !granted {
+		if owner := n.Owner(); !q.a.Current(owner) {
+			q.a.ReapRemoved(off, owner, uint64(next))
+		}
+		return
+	}
+	telling := false
+	for {
+		// The loop ends: the owner moves the word three times at most.
+		w, owner := n.Load(), n.Owner()
+		if !queued(w) || recordedWord(n.Next().Load()) != next {
+			break
+		}
+		if !telling && w.State() == arenakernel.NodeParked {
+			q.a.BeginTell() // the section ends with the wake
+			telling = true
+		}
+		if w.State() == arenakernel.NodeQueued && owner != q.a.Self() {
+			q.tuning.NoteCPU() // the owner spins; a sleeping owner's wake records the CPU
+		}
+		// sync(waitnode.resolve): release
+		if n.Swap(w, w.With(arenakernel.NodeResolved)) {
+			crashpoint.Hit("record.tell.resolved")
+			if b.add(wait{off, n}, w.State(), owner); w.State() == arenakernel.NodeParked {
+				telling = false // wake ends the section
+			}
+			break
+		}
+	}
+	if telling {
+		q.a.EndTell()
+	}
+}
+
+// wake wakes the owners of waits that were resolved. private is not held.
+func (q *recordQueue) wake(b *wakes) {
+	if b.n > 0 {
+		crashpoint.Hit("record.wake.before")
+		q.tuning.NoteCPU()
+		for _, u := range b.few[:b.n] {
+			q.wakeOne(u)
+		}
+		for _, u := range b.more {
+			q.wakeOne(u)
+		}
+		b.n, b.more = 0, b.more[:0]
+	}
+	wakesPool.Put(b)
+}
+
+func (q *recordQueue) wakeOne(u wakeUp) {
+	q.counts.add(countWake)
+	if u.state != arenakernel.NodeParked {
+		shmsync.Wake(wordPtr(u.Word()), 1)
+		return
+	}
+	if q.queue != nil && u.owner == q.a.Self() {
+		q.queue.TellOwn(u.off)
+	} else {
+		q.a.Tell(u.off, u.Node, u.owner)
+	}
+	q.a.EndTell()
+}
+
+// await waits until the wait of a node that is queued is granted, and spins first if spin is true. It returns
+// the reason if the wait was given up.
+func (q *recordQueue) await(ctx context.Context, s *park.WaitNode, spin bool, by withdrawer) (park.Result, error) {
+	s.Withdrawer = by
+	if spin && q.queue.Seated() == 0 && q.tuning.Spin(s.Resolved) {
+		q.counts.add(countSpin)
+		return park.Again, nil
+	}
+	q.counts.add(countSleep)
+	q.queue.StartPoller() // it looks after the queue after each death
+	c := park.CancelBy(ctx)
+	r := s.Sleep(q.queue, &c)
+	c.Stop()
+	return r, c.Err()
+}
+
+type withdrawer interface{ Withdraw(s *park.WaitNode) bool }
+
+// collect gives a wait node back whose wait was resolved. It reports whether the wait was granted: if not, a
+// peer has written to the node.
+func (q *recordQueue) collect(s *park.WaitNode) (granted bool) {
+	crashpoint.Hit("record.await.resolved")
+	if valueIn(s.Node.Next()) != arenakernel.RecordedGranted {
+		return false
+	}
+	race.Acquire(q.key)
+	q.counts.took()
+	noteTag(s)
+	// sync(waitnode.unqueue): release
+	s.Node.Stamp().Store(0)
+	s.Leave()
+	return true
+}
+
+// unused gives a wait node back that is on no queue and whose wait was not granted.
+func (q *recordQueue) unused(s *park.WaitNode) {
+	noteTag(s)
+	s.Node.Stamp().Store(0)
+	s.Withdrawn()
+}
+
+// noteTag remembers the last tag of the words of a node that is on no queue.
+func noteTag(s *park.WaitNode) {
+	for _, w := range [2]uint64{s.Node.Next().Load(), s.Node.Extra().Load()} {
+		if tag := recordedWord(w).tag(); int32(tag-s.Tag) > 0 {
+			s.Tag = tag
+		}
+	}
+}
+
+// removeDead takes the waits of dead participants off the queue. Waits come at the end and leave anywhere.
+// So a walk that goes on from a wait that is still queued meets each wait behind it. A walk that meets a wait
+// which has left begins again, a few times at most: a wait of a dead participant that it misses is taken off
+// when it is the first.
+func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
+	again, anchor, lap := 0, uint32(0), 64
+	for v, steps := valueIn(q.first), 0; v >= arenakernel.RecordedFirst && v != anchor && again < 64 && steps < 1<<24; steps++ {
+		if steps == lap { // if a peer has closed the queue to a circle, the walk comes back to an anchor
+			anchor, lap = v, 2*lap
+		}
+		n, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)
+		if err != nil || n.Object() != q.object.Offset {
+			break
+		}
+		next := valueIn(n.Next())
+		if !queuedValue(next) {
+			again++
+			v = valueIn(q.first)
+			continue
+		}
+		if q.current(n.Owner()) {
+			v = next
+			continue
+		}
+		if err := q.begin(x, b); err != nil {
+			return err
+		}
+		if w, ok := q.waitAt(x, v); ok && !q.current(w.Owner()) {
+			next = x.get(w.Next())
+			q.detach(x, w, arenakernel.RecordedRemoved)
+			switch ok, err := q.end(x, b); {
+			case err != nil:
+				return err
+			case ok:
+				v = next
+				continue
+			}
+		}
+		again++ // others change the queue
+	}
+	return nil
+}
+
+// ringMost is how many waiters are woken after a death, to reap. One is enough, unless it is stopped.
+const ringMost = 4
+
+// ring wakes the owners of the first waits, whose waits go on. They look after the object.
+func (q *recordQueue) ring() {
+	v := valueIn(q.first)
+	for n := 0; n < ringMost && v >= arenakernel.RecordedFirst; n++ {
+		w, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)
+		if err != nil || w.Object() != q.object.Offset {
+			return
+		}
+		if w.State() == arenakernel.NodeAsleep {
+			shmsync.Wake(wordPtr(w.Word()), 1)
+		}
+		v = valueIn(w.Next())
+	}
+}
+
+// dateFirst dates the wait that is first in the queue, for tools: a wait that is first stays first until it
+// ends. The date is the low half of its stamp. See monitor_first.go.
+func (q *recordQueue) dateFirst() {
+	v := valueIn(q.first)
+	if v < arenakernel.RecordedFirst {
+		return
+	}
+	n, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)
+	if err != nil || n.Object() != q.object.Offset || !queuedValue(valueIn(n.Next())) {
+		return
+	}
+	// A stamp of another wait has another number, or a tool is told a date that is too early.
+	if stamp := n.Stamp().Load(); stamp&arenakernel.RecordedStamp != 0 && uint32(stamp) == 0 && valueIn(q.first) == v {
+		n.Stamp().CompareAndSwap(stamp, stamp|uint64(firstDate(shmsync.Monotonic())))
+	}
+}
