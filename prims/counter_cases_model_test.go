@@ -29,7 +29,7 @@ func TestModelCounter(t *testing.T) {
 		{"one goroutine each, two calls", small, two.explore, []bug{ctrNoHelp}},
 		{"one goroutine each, three calls", large, alone.explore, []bug{ctrNoHelp, ctrNoRecheck, ctrNoPeriod, ctrShort, ctrHeadLast, ctrNoHead}},
 		{"deaths and Reset", small, dies.explore, []bug{ctrReapFirst}},
-		{"Claim", small, claims.explore, []bug{ctrNoHelp}},
+		{"Claim", large, claims.explore, []bug{ctrNoHelp}},
 		{"deaths and Claim", large, inherits.explore, []bug{ctrReapFirst}},
 		{"two goroutines each, deaths", large, four.explore, []bug{ctrNoLock}},
 	})

@@ -60,14 +60,14 @@ func TestModelAutoEvent(t *testing.T) {
 		{"two waits of a process, two sets", small, aeModel("0kw", "0kw", "1kSS").explore, []bug{
 			aeSetNoCountOff, aeWaitNoCountOff, aeNoWordCheck, aeBeginsSilently, aeEndClears, aeNoLookAgain, aeWakesFirst, aeSetSilent, aeUnbounded,
 		}},
-		{"two waits that park", small, aeModel("0pw", "0pw", "1kSS").explore, []bug{aeTakeSilent, aeBeginsSilently, aeEndClears, aeWakesFirst}},
+		{"two waits that park", large, aeModel("0pw", "0pw", "1kSS").explore, []bug{aeTakeSilent, aeBeginsSilently, aeEndClears, aeWakesFirst}},
 		{"one parks", small, aeModel("0pw", "0kw", "2kSS").explore, []bug{aeEndClears, aeUnbounded}},
 		{"waits of two processes", small, aeModel("0kw", "1kw", "2kSS").explore, []bug{aeWaitNoCountOff, aeBeginsSilently, aeEndClears, aeNoLookAgain}},
 		{"two processes that park", large, aeModel("0pw", "1pw", "2kSS").explore, []bug{aeBeginsSilently, aeEndClears}},
 		{"three waits that park", large, aeModel("0pw", "0pw", "1pw", "2kS").explore, []bug{aeUnbounded}},
-		{"as many sets as waits", small, aeModel("0Kw", "1Kw", "0Kw", "2kSS", "3kS").explore, []bug{aeEndClears, aeNoLookAgain, aeNoWordCheck}},
+		{"as many sets as waits", large, aeModel("0Kw", "1Kw", "0Kw", "2kSS", "3kS").explore, []bug{aeEndClears, aeNoLookAgain, aeNoWordCheck}},
 		{"as many sets as waits that park", small, aeModel("0Pw", "0Pw", "0Pw", "2kSSS").explore, []bug{aeEndClears, aeNoLookAgain, aeTakeSilent}},
-		{"as many sets as waits, and one process does both", small, aeModel("0Pw", "1Pw", "0Pw", "0kSS", "1kS").explore, []bug{aeEndClears, aeTakeSilent}},
+		{"as many sets as waits, and one process does both", large, aeModel("0Pw", "1Pw", "0Pw", "0kSS", "1kS").explore, []bug{aeEndClears, aeTakeSilent}},
 		{"a TryWait", small, aeModel("0kw", "0kT", "1kSS").explore, []bug{aeSetNoCountOff, aeNoLookAgain}},
 		{"a TryWait, and it is set", small, aeModel("0kw", "1kT", "2kSS").set().explore, []bug{aeSetNoCountOff, aeNoLookAgain}},
 		{"a Reset", small, aeModel("0kw", "1kS", "2kRS").explore, []bug{aeSetNoCountOff, aeNoLookAgain}},
@@ -93,7 +93,7 @@ func TestModelAutoEventDeath(t *testing.T) {
 		{"another in the slot, and a TryWait", small, aeModel("0kw", "0kIw", "1kST").withKills(1).explore, []bug{aeCountsOnce, aeCountsDead}},
 		{"another in the slot, and one that helps", small, aeModel("0kw", "0kIw", "1kw", "2kS").withKills(1).explore, []bug{aeInheritNoCountOff, aeInheritNewShare}},
 		{"WaitAny", small, aeModel("0Kw", "1Po", "2kS").withKills(1).explore, []bug{aeReapSilent}},
-		{"two deaths", small, aeModel("0Kw", "1Kw", "2kS", "3kS").withKills(2).explore, []bug{aeReapSilent, aeEndClears}},
+		{"two deaths", large, aeModel("0Kw", "1Kw", "2kS", "3kS").withKills(2).explore, []bug{aeReapSilent, aeEndClears}},
 		{"three waits", large, aeModel("0Pw", "0pw", "1kw", "2kS").withKills(1).explore, []bug{aeReapSilent}},
 	})
 }
@@ -102,8 +102,8 @@ func TestModelAutoEventDeath(t *testing.T) {
 func TestModelAutoEventStop(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two waits", small, aeModel("0kw", "1kw", "2kS").withStop().explore, []bug{aeNoCheck, aeWaitNoCountOff}},
-		{"two that park", small, aeModel("0Pw", "1Pw", "2kS").withStop().explore, []bug{aeNoCheck}},
-		{"three that sleep", small, aeModel("0Kw", "0Kw", "1Kw", "2kS").withStop().explore, []bug{aeNoCheck, aeRestsAnyway}},
+		{"two that park", large, aeModel("0Pw", "1Pw", "2kS").withStop().explore, []bug{aeNoCheck}},
+		{"three that sleep", large, aeModel("0Kw", "0Kw", "1Kw", "2kS").withStop().explore, []bug{aeNoCheck, aeRestsAnyway}},
 		{"two setters", large, aeModel("0Kw", "1Kw", "2kS", "3kS").withStop().explore, []bug{aeNoCheck}},
 		{"two begin to park", large, aeModel("0pw", "1pw", "2kS").withStop().explore, []bug{aeNoCheck}},
 		{"a stop and a death", large, aeModel("0Kw", "1Pw", "2kS").withStop().withKills(1).explore, []bug{aeNoCheck}},

@@ -20,7 +20,7 @@ type size int
 
 const (
 	small size = iota // always
-	large             // with SHMSYNC_TEST_LONG=1
+	large             // with SHMSYNC_TEST_LONG=1: it takes longer than a second and a half
 )
 
 // exploration is a model at a size.

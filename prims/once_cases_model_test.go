@@ -31,7 +31,7 @@ func TestModelOnce(t *testing.T) {
 	requireModels(t, []exploration{
 		{"no death", small, lives.explore, []bug{onSleepsAnyway, onWakesFirst, onStores}},
 		{"a stop and a death", small, stops.explore, []bug{onNoCheck, onNoTurn}},
-		{"two deaths, also of a reaper", small, reaper.explore, []bug{onTakesFromDead, onReapSilent, onReapWakesFirst, onNoTurn}},
+		{"two deaths, also of a reaper", large, reaper.explore, []bug{onTakesFromDead, onReapSilent, onReapWakesFirst, onNoTurn}},
 		{"a death", large, dies.explore, []bug{onTakesFromDead, onTakeForgets, onSleepsAnyway, onWakesFirst, onReapSilent, onReapWakesFirst, onWokenIsDone}},
 		{"three callers, a stop and a death", large, three.explore, []bug{onNoCheck, onNoTurn}},
 	})

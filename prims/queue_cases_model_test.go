@@ -59,12 +59,12 @@ func TestModelQueueWaits(t *testing.T) {
 		{"two Puts, two Gets", small, plain.explore, []bug{
 			lineLooksFirst, lineSleepsAtOnce, lineSleepsAnyway, lineKeepsSequence, lineForgetsWake, lineNoPass, lineNoReannounce, linePassBlind,
 		}},
-		{"two Puts, three Gets", small, many.explore, []bug{lineNoPass, linePassBlind}},
+		{"two Puts, three Gets", large, many.explore, []bug{lineNoPass, linePassBlind}},
 		{"contexts end", small, ends.explore, []bug{lineLeaves}},
 		{"three Gets, contexts end", large, more.explore, []bug{lineLeaves}},
 		{"a death", small, dies.explore, []bug{lineReapSilent}},
 		{"a stop", small, stops.explore, []bug{lineNoCheck}},
 		{"a Shutdown", small, shut.explore, []bug{lineShutsSilent}},
-		{"a death, a stop and a Shutdown", small, both.explore, []bug{lineNoCheck}},
+		{"a death, a stop and a Shutdown", large, both.explore, []bug{lineNoCheck}},
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/cmd/shmgen/internal/every"
+	"github.com/shmsync/shmsync/internal/ccache"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/prims"
 )
@@ -42,12 +43,19 @@ func compiler(t *testing.T, names ...string) string {
 	return ""
 }
 
-func cc(t *testing.T, command string, args ...string) {
+// headers are the folders of the headers.
+func headers(t *testing.T) (here, include string) {
 	t.Helper()
 	here, err := filepath.Abs(filepath.Join("internal", "every"))
 	require.NoError(t, err)
-	include, err := filepath.Abs(filepath.Join("..", "..", "include"))
+	include, err = filepath.Abs(filepath.Join("..", "..", "include"))
 	require.NoError(t, err)
+	return here, include
+}
+
+func cc(t *testing.T, command string, args ...string) {
+	t.Helper()
+	here, include := headers(t)
 	args = append(args, "-I", here, "-I", include)
 	out, err := exec.Command(command, args...).CombinedOutput()
 	require.NoError(t, err, "%s %q\n%s", command, args, out)
@@ -87,7 +95,9 @@ type peer struct {
 func buildPeer(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "peer")
-	cc(t, compiler(t, "cc", "gcc", "clang"), append(warnings, "-std=c11", "-O1", filepath.Join("testdata", "peer.c"), "-o", path, "-pthread")...)
+	here, include := headers(t)
+	require.NoError(t, ccache.Compile(compiler(t, "cc", "gcc", "clang"), append(warnings[:len(warnings):len(warnings)], "-std=c11", "-O1",
+		filepath.Join("testdata", "peer.c"), "-pthread", "-I", here, "-I", include), path))
 	return path
 }
 

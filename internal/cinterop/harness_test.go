@@ -23,6 +23,7 @@ import (
 
 	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/ccache"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/shm"
 )
@@ -144,11 +145,7 @@ func quickCompiler(cc string) string {
 func compile(cc, source, binary string, flags ...string) error {
 	args := append([]string{"-std=c11", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-DSHMSYNC_CRASHPOINTS", "-I" + built.dir}, flags...)
 	args = append(args, strings.Fields(os.Getenv(cflagsEnv))...)
-	args = append(args, filepath.Join("testdata", source), "-o", filepath.Join(built.dir, binary), "-pthread")
-	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", cc, strings.Join(args, " "), err, out)
-	}
-	return nil
+	return ccache.Compile(cc, append(args, filepath.Join("testdata", source), "-pthread"), filepath.Join(built.dir, binary))
 }
 
 // newArena makes an arena that this process is no participant of: its agents are alone.

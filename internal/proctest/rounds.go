@@ -23,8 +23,8 @@ func Long() bool {
 func Quick() bool { return testing.Short() && !race.Enabled }
 
 // Rounds returns the number of rounds, or the duration, of a test. It is long if [Long], and
-// short with -short. Otherwise it is a tenth of long, or a fifth in builds with crash points,
-// since CI runs those at this length only; but it is at least short.
+// short with -short. Otherwise it is a thirtieth of long, or a fifth in builds with crash points,
+// since CI runs those at this length only; but it is at least short. CI runs the others long.
 func Rounds[N ~int | ~int64 | ~uint64](short, long N) N {
 	switch {
 	case testing.Short():
@@ -34,5 +34,5 @@ func Rounds[N ~int | ~int64 | ~uint64](short, long N) N {
 	case crashPoints:
 		return max(short, long/5)
 	}
-	return max(short, long/10)
+	return max(short, long/30)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/ccache"
 	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/shmsync/shmsync/internal/stepkill"
 	"github.com/shmsync/shmsync/shm"
@@ -75,9 +76,8 @@ func compileInC(cc, optimize string) (*os.File, error) {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "process")
 	args := append([]string{"-std=c11", "-g", optimize, "-I" + filepath.Join("..", "..", "include")}, strings.Fields(os.Getenv("SHMSYNC_CINTEROP_CFLAGS"))...)
-	args = append(args, filepath.Join("testdata", "process.c"), "-o", path, "-pthread")
-	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s %s: %w\n%s", cc, strings.Join(args, " "), err, out)
+	if err := ccache.Compile(cc, append(args, filepath.Join("testdata", "process.c"), "-pthread"), path); err != nil {
+		return nil, err
 	}
 	return os.Open(path)
 }

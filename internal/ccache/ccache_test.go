@@ -1,0 +1,75 @@
+//go:build linux
+
+package ccache
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A program is compiled once, in whichever directory its header is, and again after a change of the
+// source, of the header or of a flag. A program that does not compile is not kept.
+func TestCompile(t *testing.T) {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		require.Empty(t, os.Getenv("SHMSYNC_NEED_CC"), "there is no C compiler")
+		t.Skip("needs a C compiler")
+	}
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	source := filepath.Join(t.TempDir(), "source.c")
+	write := func(path, text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	build := func(header string, flags ...string) (printed string, kept int, err error) {
+		dir := t.TempDir()
+		write(filepath.Join(dir, "header.h"), header)
+		out := filepath.Join(dir, "program")
+		err = Compile(cc, append(flags, "-Werror", "-Wall", "-I"+dir, source), out)
+		if err == nil {
+			b, err := exec.Command(out).Output()
+			require.NoError(t, err)
+			printed = string(b)
+		}
+		all, err2 := filepath.Glob(filepath.Join(cache, "shmsync-ccache", "*"))
+		require.NoError(t, err2)
+		return printed, len(all), err
+	}
+	const text = "#include <stdio.h>\n#include \"header.h\"\nint main(void) { printf(\"%d %d\", VALUE, FLAG); return 0; }\n"
+	write(source, text)
+	for i, c := range []struct {
+		header, flag, printed string
+		kept                  int
+	}{
+		{"#define VALUE 1\n", "-DFLAG=1", "1 1", 1},
+		{"#define VALUE 1\n", "-DFLAG=1", "1 1", 1},
+		{"#define VALUE 2\n", "-DFLAG=1", "2 1", 2},
+		{"#define VALUE 2\n", "-DFLAG=3", "2 3", 3},
+		{"#define VALUE 1\n", "-DFLAG=1", "1 1", 3},
+	} {
+		printed, kept, err := build(c.header, c.flag)
+		require.NoError(t, err)
+		require.Equal(t, c.printed, printed, i)
+		require.Equal(t, c.kept, kept, i)
+	}
+	for range 2 {
+		_, kept, err := build("#define VALUE \"\"\n", "-DFLAG=1")
+		require.ErrorContains(t, err, "format")
+		require.Equal(t, 3, kept)
+		_, kept, err = build("", "-DFLAG=1")
+		require.ErrorContains(t, err, "VALUE")
+		require.Equal(t, 3, kept)
+		_, kept, err = build("#error missing\n", "-DFLAG=1")
+		require.ErrorContains(t, err, "missing")
+		require.Equal(t, 3, kept)
+	}
+
+	// Without a place to keep it, the program is compiled.
+	write(filepath.Join(cache, "file"), "")
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(cache, "file"))
+	printed, _, err := build("#define VALUE 5\n", "-DFLAG=1")
+	require.NoError(t, err)
+	require.Equal(t, "5 1", printed)
+}
