@@ -14,7 +14,8 @@ import (
 type stopStormCmd struct {
 	Stops int           `default:"1000" help:"Stops of each primitive; with --quota, periods of the quota."`
 	Watch time.Duration `default:"20ms" help:"How long a stop lasts at least."`
-	Bound time.Duration `default:"1s" help:"How long a goroutine of another process may stand still."`
+	Bound time.Duration `default:"1s" help:"How long a goroutine or thread of another process may stand still."`
+	In    []string      `default:"go" placeholder:"LANG,..." help:"Languages of the processes: go, c, or mixed, which is both. One measurement for each."`
 	Step  int           `placeholder:"N" help:"Stop one thread after every N-th instruction of an operation instead, --stops times at most."`
 }
 
@@ -23,8 +24,8 @@ func (stopStormCmd) Help() string {
 	return `Stop a process in the middle of its work, and measure whether the others go on.
 
 Processes use one primitive without a pause. One of them is stopped at a random moment, the
-others are watched, and it goes on. A stop is a freeze if a goroutine of another process
-makes no progress for longer than --bound. It is excused if that goroutine needs what the
+others are watched, and it goes on. A stop is a freeze if a goroutine or thread of another
+process makes no progress for longer than --bound. It is excused if that one needs what the
 stopped process visibly holds, as a lock that it owns. It is "granted" if the stopped
 process has been given the lock and its call has not returned. For each freeze the command
 prints the objects, and where the stopped process stands.
@@ -32,6 +33,8 @@ prints the objects, and where the stopped process stands.
 The time in which a process has no CPU does not count.
 
 --prim names the primitives: ` + stopstorm.Names() + `.
+--in c makes the processes programs in C, which --cc compiles; --in mixed makes every second
+one. The others are in Go. Primitives that C does not have are left out.
 --procs N says how many processes use each of them; 3 is the least. --quota P gives one
 process P percent of a CPU: it is stopped for the rest of each period of 100 ms, since not
 every host lets a program use cpu.max. The bound is two periods then.
@@ -61,7 +64,7 @@ func (c *stopStormCmd) Run(s *session) error {
 	}
 	defer closeOut()
 	err = stopstorm.Run(s.ctx, &stopstorm.Options{
-		Prims: s.common.Prim, Stops: c.Stops, Procs: procs, Watch: c.Watch, Bound: c.Bound, Quota: quota, Every: c.Step,
+		Prims: s.common.Prim, In: c.In, CC: s.common.CC, Stops: c.Stops, Procs: procs, Watch: c.Watch, Bound: c.Bound, Quota: quota, Every: c.Step,
 		Seed: s.common.Seed, Trouble: 3 * s.common.Timeout, Format: s.common.Format, Out: out, Log: s.stderr,
 	})
 	if errors.Is(err, stopstorm.ErrFreeze) {

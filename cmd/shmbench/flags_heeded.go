@@ -61,7 +61,7 @@ var otherFlags = map[string][]string{
 	"report":    {"out"},
 	"export":    {"format"},
 	"torture":   {"seed", "timeout", "format", "out", "cc", "dry-run"},
-	"stopstorm": {"prim", "procs", "quota", "seed", "timeout", "format", "out"},
+	"stopstorm": {"prim", "procs", "quota", "seed", "timeout", "format", "out", "cc"},
 	"selftest":  {"timeout", "strict", "dry-run"},
 }
 

@@ -30,7 +30,7 @@ func TestStopstormSeesAFreeze(t *testing.T) {
 }
 
 func TestStopstormUsage(t *testing.T) {
-	for _, args := range [][]string{{"--prim=nothing"}, {"--procs=2"}, {"--stops=0"}, {"--quota=100"}, {"--procs=3,4"}, {"--format=csv"}, {"-n"}} {
+	for _, args := range [][]string{{"--prim=nothing"}, {"--procs=2"}, {"--stops=0"}, {"--quota=100"}, {"--procs=3,4"}, {"--format=csv"}, {"-n"}, {"--in=fortran"}, {"--in=c", "--prim=waitable"}} {
 		code, _, errs := shmbench(t, append([]string{"stopstorm", "--stops=1", "--watch=1ms"}, args...)...)
 		require.Equal(t, exitUsage, code, args)
 		require.NotEmpty(t, errs, args)

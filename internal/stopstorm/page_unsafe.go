@@ -140,7 +140,14 @@ type lanePage struct {
 	//   futex:   none
 	//   crash:   of no importance
 	at atomic.Uint32
-	_  [52]byte
+	// tid is the thread of a lane in C; 0 in Go, where a lane has no thread of its own.
+	//   writers: the lane, before its first operation
+	//   readers: the parent
+	//   order:   relaxed
+	//   futex:   none
+	//   crash:   of no importance
+	tid atomic.Uint32
+	_   [48]byte
 }
 
 // fault records something that should not have happened.
@@ -188,6 +195,30 @@ func mapPage(f *os.File) (*page, error) {
 	}
 	// SAFETY: mappings are page-aligned, and the file is long enough.
 	return (*page)(unsafe.Pointer(&mem[0])), nil
+}
+
+// pageFlags tell worker.c where things are on the page, and what they mean.
+func pageFlags() (flags []string) {
+	var p page
+	var w procPage
+	var l lanePage
+	for _, f := range []struct {
+		name string
+		is   uintptr
+	}{
+		{"BYTES", unsafe.Sizeof(p)}, {"TEXTS", pageTexts}, {"FAULTS", unsafe.Offsetof(p.faults)}, {"TEXT", unsafe.Offsetof(p.text)},
+		{"PHASE", unsafe.Offsetof(p.phase)}, {"PHASE_BEGIN", phaseBegin}, {"PHASE_RUN", phaseRun},
+		{"ROUND", unsafe.Offsetof(p.round)}, {"SECRET", unsafe.Offsetof(p.secret)},
+		{"PROC", unsafe.Offsetof(p.proc)}, {"PROC_SIZE", unsafe.Sizeof(w)}, {"READY", unsafe.Offsetof(w.ready)},
+		{"SELF", unsafe.Offsetof(w.self)}, {"STEP", unsafe.Offsetof(w.step)}, {"TID", unsafe.Offsetof(w.tid)},
+		{"GATE", unsafe.Offsetof(w.gate)}, {"BEGAN", unsafe.Offsetof(w.began)}, {"ENDED", unsafe.Offsetof(w.ended)},
+		{"BEAT", unsafe.Offsetof(w.beat)}, {"LANES", mostLanes}, {"LANE", unsafe.Offsetof(w.lane)}, {"LANE_SIZE", unsafe.Sizeof(l)},
+		{"LANE_OPS", unsafe.Offsetof(l.ops)}, {"LANE_AT", unsafe.Offsetof(l.at)}, {"LANE_TID", unsafe.Offsetof(l.tid)}, {"GIVE_UP", uintptr(giveUp)},
+		{"AT_OUTSIDE", atOutside}, {"AT_ACQUIRING", atAcquiring}, {"AT_HOLDING", atHolding}, {"AT_RELEASING", atReleasing},
+	} {
+		flags = append(flags, fmt.Sprintf("-DPAGE_%s=%d", f.name, f.is))
+	}
+	return flags
 }
 
 func (p *page) unmap() {

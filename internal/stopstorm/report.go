@@ -35,7 +35,7 @@ type Document struct {
 // Result is the result of a storm for one primitive.
 type Result struct {
 	Prim    string `json:"prim"`
-	Lang    string `json:"lang"`
+	Lang    string `json:"lang"`            // of the workers: "go", "c" or "mixed"
 	Known   string `json:"known,omitempty"` // the reason why it may freeze today
 	Stops   int    `json:"stops"`
 	Excused int    `json:"excused"` // a lane needed what the victim visibly held
@@ -118,7 +118,8 @@ func Run(ctx context.Context, o *Options) error {
 	return errors.Join(err, d.Err())
 }
 
-// Measure runs a storm. The document is nil if the options are invalid.
+// Measure runs storms. The document is nil if the options are invalid, or the workers in C cannot
+// be built.
 func Measure(ctx context.Context, o *Options) (*Document, error) {
 	list, err := o.set()
 	if err != nil {
@@ -130,11 +131,17 @@ func Measure(ctx context.Context, o *Options) (*Document, error) {
 		d.Quota = fmt.Sprintf("%d %% of a CPU for worker 0, emulated: stopped for %v of each %v",
 			o.Quota, quotaPeriod*time.Duration(100-o.Quota)/100, quotaPeriod)
 	}
-	for _, which := range list {
+	if slices.ContainsFunc(list, func(t target) bool { return t.in != inGo }) {
+		if o.program, err = buildInC(o.CC); err != nil {
+			return nil, err
+		}
+		defer o.program.close()
+	}
+	for _, t := range list {
 		if o.Every != 0 {
-			err = stepAll(ctx, o, which, d)
+			err = stepAll(ctx, o, t, d)
 		} else {
-			err = stormOf(ctx, o, which, d)
+			err = stormOf(ctx, o, t, d)
 		}
 		if err != nil {
 			return d, err
@@ -144,8 +151,8 @@ func Measure(ctx context.Context, o *Options) (*Document, error) {
 }
 
 // stormOf stops workers of one primitive at random moments, or throttles one worker.
-func stormOf(ctx context.Context, o *Options, which int, d *Document) error {
-	s, err := newStorm(ctx, o, which, 0)
+func stormOf(ctx context.Context, o *Options, t target, d *Document) error {
+	s, err := newStorm(ctx, o, t, 0)
 	if err != nil {
 		return err
 	}
@@ -165,7 +172,7 @@ func (s *storm) finish(d *Document) {
 	d.Results = append(d.Results, s.res)
 	if s.o.Log != nil {
 		for _, text := range s.res.Texts {
-			fmt.Fprintf(s.o.Log, "shmbench: %s: %s\n", s.prim.name, text)
+			fmt.Fprintf(s.o.Log, "shmbench: %s: %s\n", s.res.name(), text)
 		}
 	}
 }
@@ -176,10 +183,21 @@ func (d *Document) Err() error {
 	var errs []error
 	for _, r := range d.Results {
 		if r.Freezes != 0 && r.Known == "" {
-			errs = append(errs, fmt.Errorf("%w: %s, in %d of %d stops", ErrFreeze, r.Prim, r.Freezes, r.Stops))
+			errs = append(errs, fmt.Errorf("%w: %s, in %d of %d stops", ErrFreeze, r.name(), r.Freezes, r.Stops))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// name is the primitive and the language of the workers, if that is not Go.
+func (r *Result) name() string {
+	switch r.Lang {
+	case inC:
+		return r.Prim + " in C"
+	case inMixed:
+		return r.Prim + " in both"
+	}
+	return r.Prim
 }
 
 func (d *Document) write(w io.Writer, format string) error {
@@ -200,7 +218,7 @@ func (d *Document) table(w io.Writer) error {
 	fmt.Fprintf(w, "%-34s %7s %8s %8s %8s %26s %10s\n", "", "", "", "", "", "longest gap of a stop, ms", "no stop")
 	fmt.Fprintf(w, "%-34s %7s %8s %8s %8s %8s %8s %8s %10s\n", "primitive", "stops", "excused", "granted", "freezes", "p50", "p99", "max", "max, ms")
 	for _, r := range d.Results {
-		name := r.Prim
+		name := r.name()
 		if r.Lane != "" {
 			name += ": " + r.Lane
 		}
@@ -209,7 +227,7 @@ func (d *Document) table(w io.Writer) error {
 	for _, r := range d.Results {
 		for i, x := range r.Where {
 			if i < 5 {
-				fmt.Fprintf(w, "%s: %d victims stood %s\n", r.Prim, x.N, x.What)
+				fmt.Fprintf(w, "%s: %d victims stood %s\n", r.name(), x.N, x.What)
 			}
 		}
 	}

@@ -13,9 +13,10 @@ import (
 	"strings"
 )
 
-// standing says where the threads of a stopped worker are in the code of this module. A worker
-// runs the same program, so its addresses are those of this process.
-func standing(pid int) string {
+// standing says where the threads of a stopped worker are in the code of the library. A worker in
+// Go runs the same program, so its addresses are those of this process.
+func (s *storm) standing(number int) string {
+	pid := s.procs[number].pid()
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
 		return err.Error()
@@ -25,15 +26,20 @@ func standing(pid int) string {
 		return err.Error()
 	}
 	defer mem.Close()
-	shift := loadedAt(pid) - loadedAt(os.Getpid())
+	at, frames := loadedAt(pid), goFrames
+	if s.inC(number) {
+		frames = s.program.frames // the program is position-independent: its addresses begin at 0
+	} else {
+		at -= loadedAt(os.Getpid())
+	}
 	var places []string
 	for _, task := range tasks {
-		if place := threadStands(fmt.Sprintf("/proc/%d/task/%s/syscall", pid, task.Name()), mem, shift); place != "" && !slices.Contains(places, place) {
+		if place := threadStands(fmt.Sprintf("/proc/%d/task/%s/syscall", pid, task.Name()), mem, at, frames); place != "" && !slices.Contains(places, place) {
 			places = append(places, place)
 		}
 	}
 	if len(places) == 0 {
-		return "at no place in the library that is known: its goroutine has no thread"
+		return "at no place in the library that is known: its thread sleeps, or its goroutine has none"
 	}
 	slices.Sort(places)
 	return strings.Join(places, "; ")
@@ -44,7 +50,7 @@ func standing(pid int) string {
 //
 // The kernel says where a stopped thread is, and gives its stack pointer. The return addresses
 // are read from the words of the stack, so they may include old ones.
-func threadStands(file string, mem *os.File, shift uintptr) string {
+func threadStands(file string, mem *os.File, shift uintptr, frames func(pc uintptr) []string) string {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return ""
@@ -60,30 +66,29 @@ func threadStands(file string, mem *os.File, shift uintptr) string {
 	}
 	stack := make([]byte, 1024)
 	n, _ := mem.ReadAt(stack, int64(sp))
-	var frames []string
-	add := func(pc uintptr, exact bool) {
-		if !exact {
-			pc-- // the call instruction is before the return address
-		}
-		fn := runtime.FuncForPC(pc)
-		if fn == nil {
-			return
-		}
-		for it := runtime.CallersFrames([]uintptr{pc + 1}); ; {
-			frame, more := it.Next()
-			if name := frame.Function; strings.Contains(name, "shmsync") && !strings.Contains(name, "stopstorm") && len(frames) < 4 {
-				frames = append(frames, fmt.Sprintf("%s %s:%d", filepath.Base(name), filepath.Base(frame.File), frame.Line))
-			}
-			if !more {
-				return
-			}
-		}
-	}
-	add(uintptr(pc)-shift, true)
+	found := frames(uintptr(pc) - shift)
 	for i := 0; i+8 <= n; i += 8 {
-		add(uintptr(binary.LittleEndian.Uint64(stack[i:]))-shift, false)
+		// The call instruction is before the return address.
+		found = append(found, frames(uintptr(binary.LittleEndian.Uint64(stack[i:]))-shift-1)...)
 	}
-	return strings.Join(frames, " < ")
+	return strings.Join(found[:min(len(found), 4)], " < ")
+}
+
+// goFrames returns the functions of this module at an address of this program: an inlined one comes
+// before its caller.
+func goFrames(pc uintptr) (frames []string) {
+	if runtime.FuncForPC(pc) == nil {
+		return nil
+	}
+	for it := runtime.CallersFrames([]uintptr{pc + 1}); ; {
+		frame, more := it.Next()
+		if name := frame.Function; strings.Contains(name, "shmsync") && !strings.Contains(name, "stopstorm") && !strings.Contains(name, "/cmd/") && !strings.Contains(name, "/bench/") {
+			frames = append(frames, fmt.Sprintf("%s %s:%d", filepath.Base(name), filepath.Base(frame.File), frame.Line))
+		}
+		if !more {
+			return frames
+		}
+	}
 }
 
 // loadedAt is the address at which the program of a process is loaded.

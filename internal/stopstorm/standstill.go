@@ -15,6 +15,7 @@ type standstill struct {
 		ops, beat uint64
 		moved     time.Time
 		often     int // number of changes that were seen
+		cpu       cpuWait
 	}
 	gap time.Duration // the longest time without progress
 }
@@ -49,16 +50,20 @@ func (w *standstill) sample() {
 			w.gap = max(w.gap, w.stood(i, k, now))
 			x.ops, x.beat, x.moved = ops, p.beat.Load(), now
 			x.often++
+			x.cpu = cpuWait{}
+		} else if tid := p.lane[k].tid.Load(); tid != 0 && now.Sub(x.moved) > laneIsSlow {
+			x.cpu.sample(w.s.procs[i].pid(), tid, now)
 		}
 	})
 }
 
-// stood is how long a lane has stood still while its process had CPU time.
+// stood is how long a lane has stood still while its process had CPU time, and its thread, if it has
+// one, did not wait for a CPU.
 func (w *standstill) stood(i, k int, now time.Time) time.Duration {
 	x := &w.seen[i][k]
 	// A heartbeat takes a little more than a millisecond; twice that is allowed.
 	beats := 2 * time.Duration(w.s.page.proc[i].beat.Load()-x.beat+1) * time.Millisecond
-	return min(now.Sub(x.moved), beats)
+	return min(now.Sub(x.moved)-max(x.cpu.waited, 0), beats)
 }
 
 // moved reports whether each lane has progressed often times.

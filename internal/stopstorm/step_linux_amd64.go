@@ -18,9 +18,9 @@ const mostSteps = 20_000
 const operationsMost = 100
 
 // stepAll steps through one operation of each lane of a primitive.
-func stepAll(ctx context.Context, o *Options, which int, d *Document) error {
+func stepAll(ctx context.Context, o *Options, t target, d *Document) error {
 	for k := 1; ; k++ {
-		s, err := newStorm(ctx, o, which, k)
+		s, err := newStorm(ctx, o, t, k)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (s *storm) lost(t *stepkill.Tracer, state stepkill.State, err error) error 
 
 // stoodAt says where the stepped thread is.
 func (s *storm) stoodAt(t *stepkill.Tracer) string {
-	place := standing(s.procs[0].pid())
+	place := s.standing(0)
 	if i := strings.Index(place, "; "); i >= 0 {
 		place = place[:i]
 	}

@@ -7,6 +7,6 @@ import (
 	"errors"
 )
 
-func stepAll(context.Context, *Options, int, *Document) error {
+func stepAll(context.Context, *Options, target, *Document) error {
 	return errors.New("--step needs an amd64 processor")
 }

@@ -57,7 +57,7 @@ func (s *storm) one(victim int) error {
 		nap(300 * time.Microsecond)
 		w.sample()
 		if still := w.still(s.o.Bound); len(still) != 0 {
-			s.judge(victim, still, func() string { return standing(p.pid()) })
+			s.judge(victim, still, func() string { return s.standing(victim) })
 			break
 		}
 		if still := w.still(s.o.Bound / excuseAfter); len(still) != 0 && s.excused(victim, still) {
@@ -90,7 +90,7 @@ func (s *storm) throttle() error {
 		for end := time.Now().Add(d); time.Now().Before(end); nap(300 * time.Microsecond) {
 			w.sample()
 			if still := w.still(bound); len(still) != 0 {
-				s.judge(0, still, func() string { return standing(p.pid()) })
+				s.judge(0, still, func() string { return s.standing(0) })
 				s.observed.gaps = append(s.observed.gaps, w.gap)
 				*w = *s.watchOthers(0)
 			}

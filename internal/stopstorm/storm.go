@@ -28,6 +28,8 @@ import (
 // Options says what a storm does.
 type Options struct {
 	Prims  []string      // primitives; all if it is empty
+	In     []string      // languages of the workers: "go", "c" and "mixed", one storm for each; Go if it is empty
+	CC     string        // C compiler; cc if it is empty
 	Stops  int           // stops of each primitive
 	Procs  int           // number of workers
 	Watch  time.Duration // least duration of a stop
@@ -40,6 +42,8 @@ type Options struct {
 	Log    io.Writer
 	// Trouble is how long the parent waits for something that must happen.
 	Trouble time.Duration
+
+	program *cProgram
 }
 
 // ErrFreeze says that stops froze a primitive that must not freeze.
@@ -47,8 +51,14 @@ var ErrFreeze = errors.New("a stopped process froze others")
 
 const arenaSize = 8 << 20
 
-// set checks the options, and returns the indices of the primitives.
-func (o *Options) set() (list []int, err error) {
+// target is what one storm is about.
+type target struct {
+	which int    // index in workloads
+	in    string // languages of the workers
+}
+
+// set checks the options, and returns the storms.
+func (o *Options) set() (list []target, err error) {
 	switch {
 	case o.Procs < 3 || o.Procs > mostProcs:
 		return nil, fmt.Errorf("--procs is 3 to %d", mostProcs)
@@ -69,16 +79,36 @@ func (o *Options) set() (list []int, err error) {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
 	}
+	if len(o.In) == 0 {
+		o.In = []string{inGo}
+	}
+	if o.CC == "" {
+		o.CC = "cc"
+	}
+	for _, in := range o.In {
+		if !slices.Contains([]string{inGo, inC, inMixed}, in) {
+			return nil, fmt.Errorf("%q is no language of workers: they are %s, %s and %s", in, inGo, inC, inMixed)
+		}
+	}
 	for _, name := range o.Prims {
 		i := slices.IndexFunc(workloads, func(p prim) bool { return p.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("%q is none of %s", name, Names())
 		}
-		list = append(list, i)
+		for _, in := range o.In {
+			if why := onlyGo[name]; why != "" && in != inGo {
+				return nil, fmt.Errorf("%q has no workers in C: %s", name, why)
+			}
+			list = append(list, target{i, in})
+		}
 	}
 	if len(list) == 0 {
 		for i := range sound {
-			list = append(list, i)
+			for _, in := range o.In {
+				if in == inGo || onlyGo[workloads[i].name] == "" {
+					list = append(list, target{i, in})
+				}
+			}
 		}
 	}
 	return list, nil
@@ -89,6 +119,8 @@ type storm struct {
 	ctx      context.Context
 	o        *Options
 	prim     *prim
+	in       string    // languages of the workers
+	program  *cProgram // nil if all workers are in Go
 	r        *rand.Rand
 	page     *page
 	files    [2]*os.File // page, arena
@@ -110,9 +142,10 @@ type proc struct {
 
 // newStorm starts the workers. If step is not 0, worker 0 runs only lane step-1, which is then
 // stepped.
-func newStorm(ctx context.Context, o *Options, which, step int) (s *storm, err error) {
-	s = &storm{ctx: ctx, o: o, prim: &workloads[which], r: rand.New(rand.NewPCG(o.Seed, uint64(which)))}
-	s.res = &Result{Prim: s.prim.name, Lang: "go", Known: s.prim.known}
+func newStorm(ctx context.Context, o *Options, t target, step int) (s *storm, err error) {
+	which := t.which
+	s = &storm{ctx: ctx, o: o, prim: &workloads[which], in: t.in, program: o.program, r: rand.New(rand.NewPCG(o.Seed, uint64(which)))}
+	s.res = &Result{Prim: s.prim.name, Lang: t.in, Known: s.prim.known}
 	s.observed.lanes = map[string]int{}
 	s.observed.where = map[string]int{}
 	begun := s // needed because a return of an error sets s to nil
@@ -187,12 +220,18 @@ func describe(seg *shm.Segment, which int) ([]lane, error) {
 }
 
 func (s *storm) launch(number int) (*proc, error) {
-	self, err := child.Self()
-	if err != nil {
-		return nil, err
+	var argv []string
+	if s.inC(number) {
+		argv = s.program.argv(number, s.prim.name, s.lanes)
+	} else {
+		self, err := child.Self()
+		if err != nil {
+			return nil, err
+		}
+		argv = append(self, "stopstorm-worker", strconv.Itoa(number))
 	}
-	argv := append(self, "stopstorm-worker", strconv.Itoa(number))
 	p := &proc{cmd: exec.Command(argv[0], argv[1:]...), page: &s.page.proc[number], done: make(chan struct{})}
+	var err error
 	if p.stderr, err = control.NewMemfd("stderr", 0); err != nil {
 		return nil, err
 	}

@@ -181,6 +181,9 @@ func TestOptions(t *testing.T) {
 		func(o *Options) { o.Watch = 0 },
 		func(o *Options) { o.Quota = 100 },
 		func(o *Options) { o.Quota, o.Every = 10, 1 },
+		func(o *Options) { o.In = []string{"fortran"} },
+		func(o *Options) { o.Prims, o.In = []string{"cohortmutex"}, []string{"c"} },
+		func(o *Options) { o.In, o.CC = []string{"mixed"}, "none" },
 	} {
 		o := options(1, "mutex")
 		change(o)

@@ -82,7 +82,7 @@ var layers = []layer{
 	{"internal/bench", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false}, // rooms of cmd/shmbench
 	{"include", nil, true}, // the C library as text
 	{"internal/torture", []string{".", "asm", "shm", "arena", "prims", "include", "internal/"}, false},
-	{"internal/stopstorm", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
+	{"internal/stopstorm", []string{".", "asm", "shm", "arena", "prims", "include", "internal/"}, false},
 	{"internal/selftest", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
 	{"internal/environ", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
 	{"cmd", []string{".", "asm", "shm", "arena", "prims", "internal/", "cmd/"}, false},

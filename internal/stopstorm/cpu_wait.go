@@ -1,0 +1,56 @@
+//go:build linux
+
+package stopstorm
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// laneIsSlow is how long a lane stands still before the parent asks the kernel whether its thread
+// waits for a CPU.
+const laneIsSlow = 2 * time.Millisecond
+
+// cpuWait estimates how long the thread of a lane that stands still has waited for a CPU. The heartbeat
+// of its process does not show this: the kernel prefers a thread that seldom runs. The time counts in
+// which the thread can run, less the CPU time that it gets, so a thread that spins stands still.
+type cpuWait struct {
+	at     time.Time // of the last sample
+	ran    time.Duration
+	waited time.Duration // less than 0 while the kernel has not added up its CPU time
+}
+
+// sample asks the kernel about a thread. If the thread is gone, sound reports that.
+func (c *cpuWait) sample(pid int, tid uint32, now time.Time) {
+	canRun, ran, err := threadState(pid, tid)
+	if err != nil {
+		return
+	}
+	if !c.at.IsZero() {
+		if canRun {
+			c.waited += now.Sub(c.at)
+		}
+		c.waited -= ran - c.ran
+	}
+	c.at, c.ran = now, ran
+}
+
+// threadState reports whether a thread runs or could run, and its CPU time.
+func threadState(pid int, tid uint32) (canRun bool, ran time.Duration, err error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))
+	if err != nil {
+		return false, 0, err
+	}
+	times, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid))
+	if err != nil {
+		return false, 0, err
+	}
+	first, _, _ := bytes.Cut(times, []byte(" "))
+	ns, err := strconv.ParseInt(string(first), 10, 64)
+	// The state follows the name, which is in parentheses and may contain any byte.
+	_, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+	return bytes.HasPrefix(state, []byte("R")), time.Duration(ns), err
+}

@@ -1,0 +1,133 @@
+//go:build linux
+
+package stopstorm
+
+import (
+	"debug/dwarf"
+	"debug/elf"
+	_ "embed" // for workerSource
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/shmsync/shmsync/include"
+	"github.com/shmsync/shmsync/internal/bench/peers"
+)
+
+// workerSource is the program of the workers in C.
+//
+//go:embed worker.c
+var workerSource string
+
+// Values of Options.In: the languages of the workers of a storm. In a mixed storm every second worker is a
+// program in C, from worker 1 on.
+const (
+	inGo    = "go"
+	inC     = "c"
+	inMixed = "mixed"
+)
+
+// onlyGo lists the workloads that C cannot have, with the reason.
+var onlyGo = map[string]string{
+	"cohortmutex": "the header has no CohortMutex",
+	"waitable":    "the header has no Waitable",
+	"objects":     "the header cannot claim memory without a name",
+}
+
+// inC reports whether a worker is a program in C.
+func (s *storm) inC(number int) bool {
+	return s.in == inC || s.in == inMixed && number%2 == 1
+}
+
+// cProgram is the program of the workers in C.
+type cProgram struct {
+	file      *os.File
+	functions []elf.Symbol // in the order of their addresses
+	lines     *dwarf.Data
+}
+
+// buildInC compiles the workers in C.
+func buildInC(cc string) (*cProgram, error) {
+	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
+		return nil, errors.New("SHMSYNC_EXEC_WRAP is set, so Go programs may be of another architecture")
+	}
+	flags := append([]string{"-std=gnu11", "-O2", "-g", "-pthread"}, pageFlags()...)
+	program, err := peers.BuildProgram(cc, "stopstorm", map[string]string{"stopstorm.c": workerSource, "shmsync.h": include.Header}, flags...)
+	if err != nil {
+		return nil, err
+	}
+	defer program.Remove()
+	if err := program.Check(); err != nil {
+		return nil, err
+	}
+	p := new(cProgram)
+	if p.file, err = os.Open(program.Path); err != nil {
+		return nil, err
+	}
+	if err := p.readSymbols(); err != nil {
+		p.file.Close()
+		return nil, fmt.Errorf("%s: %w", program.Path, err)
+	}
+	return p, nil
+}
+
+// close forgets the program. It may be nil.
+func (c *cProgram) close() {
+	if c != nil {
+		c.file.Close()
+	}
+}
+
+// argv is the command line of a worker.
+func (c *cProgram) argv(number int, prim string, lanes []lane) []string {
+	argv := []string{fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), c.file.Fd()), strconv.Itoa(number), prim}
+	for _, l := range lanes {
+		argv = append(argv, l.name)
+	}
+	return argv
+}
+
+func (c *cProgram) readSymbols() error {
+	f, err := elf.NewFile(c.file)
+	if err != nil {
+		return err
+	}
+	all, err := f.Symbols()
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Value != 0 {
+			c.functions = append(c.functions, s)
+		}
+	}
+	slices.SortFunc(c.functions, func(a, b elf.Symbol) int { return int(int64(a.Value) - int64(b.Value)) })
+	c.lines, err = f.DWARF()
+	return err
+}
+
+// frames returns the function of the C library at an address of the program, with the line.
+func (c *cProgram) frames(pc uintptr) []string {
+	i, _ := slices.BinarySearchFunc(c.functions, uint64(pc)+1, func(s elf.Symbol, pc uint64) int { return int(int64(s.Value) - int64(pc)) })
+	if i == 0 {
+		return nil
+	}
+	f := c.functions[i-1]
+	if uint64(pc) >= f.Value+f.Size || !strings.HasPrefix(f.Name, "shmsync_") && !strings.HasPrefix(f.Name, "shmi_") {
+		return nil
+	}
+	r := c.lines.Reader()
+	if unit, err := r.SeekPC(uint64(pc)); err == nil {
+		if lines, err := c.lines.LineReader(unit); err == nil && lines != nil {
+			var at dwarf.LineEntry
+			if lines.SeekPC(uint64(pc), &at) == nil && at.File != nil {
+				return []string{fmt.Sprintf("%s %s:%d", f.Name, filepath.Base(at.File.Name), at.Line)}
+			}
+		}
+	}
+	return []string{fmt.Sprintf("%s+%#x", f.Name, uint64(pc)-f.Value)}
+}

@@ -1,0 +1,148 @@
+//go:build linux
+
+package stopstorm
+
+import (
+	"context"
+	"debug/elf"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync/include"
+	"github.com/shmsync/shmsync/internal/proctest"
+)
+
+// needCompiler skips a test without a C compiler.
+func needCompiler(t *testing.T) string {
+	t.Helper()
+	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
+		t.Skip("SHMSYNC_EXEC_WRAP is set, so Go programs may be of another architecture than C programs")
+	}
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		require.Empty(t, os.Getenv("SHMSYNC_NEED_CC"), "there is no C compiler")
+		t.Skipf("needs a C compiler: %v", err)
+	}
+	return cc
+}
+
+// optionsInC are those of a quick storm with workers in C.
+func optionsInC(in string, stops int, prims ...string) *Options {
+	o := options(stops, prims...)
+	o.In = []string{in}
+	return o
+}
+
+func TestStopFreezesNobodyInC(t *testing.T) {
+	needCompiler(t)
+	for _, name := range free() {
+		for _, in := range []string{inC, inMixed} {
+			if onlyGo[name] != "" {
+				continue
+			}
+			t.Run(name+"/"+in, func(t *testing.T) {
+				d := measure(t, optionsInC(in, proctest.Rounds(2, 30), name))
+				require.Empty(t, d.Results[0].Texts, "a stopped process froze others")
+				require.Zero(t, d.Results[0].Freezes)
+				require.Equal(t, proctest.Rounds(2, 30), d.Results[0].Stops)
+			})
+		}
+	}
+}
+
+// Workers in C can use each primitive that may freeze; whether a stop freezes it is not asked here.
+func TestWorkloadsRunInC(t *testing.T) {
+	needCompiler(t)
+	for _, p := range workloads[:sound] {
+		if p.known != "" && onlyGo[p.name] == "" {
+			o := optionsInC(inMixed, 1, p.name)
+			o.Bound = 100 * time.Millisecond
+			require.Equal(t, 1, measure(t, o).Results[0].Stops, p.name)
+		}
+	}
+}
+
+// A lock that the arena does not show freezes others, whether the victim is a program in C or in Go.
+func TestFreezeInCIsFound(t *testing.T) {
+	needCompiler(t)
+	for _, in := range []string{inC, inMixed} {
+		// Whether a stop falls into the hold is chance, so there are several storms.
+		var d *Document
+		for storms := 0; d == nil || d.Results[0].Freezes == 0; storms++ {
+			require.Less(t, storms, 20, "no stop has frozen a workload whose lock nobody can see")
+			o := optionsInC(in, 40, "test:frozen")
+			o.Bound = 100 * time.Millisecond
+			d = measure(t, o)
+		}
+		require.ErrorIs(t, d.Err(), ErrFreeze)
+		require.Contains(t, d.Results[0].Texts[0], "does not go on: secret")
+		require.Equal(t, in, d.Results[0].Lang)
+	}
+}
+
+func TestStepStopsInCFreezeNobody(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("needs amd64: the tracer knows no other registers")
+	}
+	needCompiler(t)
+	o := optionsInC(inC, proctest.Rounds(10, 100), "futex")
+	o.Every = 1
+	for _, r := range measure(t, o).Results {
+		require.Zero(t, r.Freezes, "%s: %v", r.Lane, r.Texts)
+		require.NotZero(t, r.Stops, r.Lane)
+	}
+}
+
+// A stopped program in C stands in a function of the library at a line of the header.
+func TestPlaceOfAStoppedProgramInC(t *testing.T) {
+	cc := needCompiler(t)
+	c, err := buildInC(cc)
+	require.NoError(t, err)
+	defer c.close()
+	i := slices.IndexFunc(c.functions, func(f elf.Symbol) bool { return f.Name == "shmsync_futex_post" })
+	require.GreaterOrEqual(t, i, 0)
+	require.Regexp(t, `^shmsync_futex_post shmsync\.h:\d+$`, strings.Join(c.frames(uintptr(c.functions[i].Value)), " "))
+	require.Empty(t, c.frames(1))
+	require.Empty(t, c.frames(math.MaxInt32))
+}
+
+// An operation that worker.c does not have ends the storm with its name.
+func TestWorkerInCWithoutTheOperation(t *testing.T) {
+	needCompiler(t)
+	_, err := Measure(context.Background(), optionsInC(inC, 1, "test:held"))
+	require.ErrorContains(t, err, "C has no operation")
+}
+
+// The flags give the compiler all names that the source needs.
+func TestPageFlags(t *testing.T) {
+	names := map[string]bool{}
+	for _, f := range pageFlags() {
+		name, _, _ := strings.Cut(strings.TrimPrefix(f, "-D"), "=")
+		names[name] = true
+	}
+	used := regexp.MustCompile(`\bPAGE_[A-Z_]+\b`).FindAllString(workerSource, -1)
+	require.Greater(t, len(used), 15)
+	for _, name := range used {
+		require.True(t, names[name], name)
+	}
+}
+
+// The strictest warnings find nothing in the source.
+func TestWorkerCompilesCleanly(t *testing.T) {
+	cc := needCompiler(t)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "shmsync.h"), []byte(include.Header), 0o600))
+	args := slices.Concat([]string{"-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Wpedantic", "-Werror", "-I" + dir}, pageFlags(), []string{"worker.c"})
+	out, err := exec.Command(cc, args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
