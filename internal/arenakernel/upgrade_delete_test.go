@@ -200,7 +200,7 @@ func TestSuccessorOfAnUnknownKind(t *testing.T) {
 		err := upgradeStats(a)
 		require.ErrorIs(t, err, shmsync.ErrIncompatible)
 		require.NotErrorIs(t, err, shmsync.ErrCorrupt)
-		require.ErrorContains(t, err, "it becomes a none, a kind that this program does not know")
+		require.ErrorContains(t, err, "it becomes an object of kind none, a kind that this program does not know")
 		require.NoError(t, a.Delete("stats"))
 		require.Zero(t, a.Stats().Objects)
 	})
