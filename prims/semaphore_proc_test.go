@@ -14,11 +14,12 @@ import (
 func init() {
 	addWorkload(workload{
 		name:   "semaphore",
-		points: []string{"record.*", "semaphore.*", "park.waitnode.*", "arena.node.reclaimed", "arena.node.inherited", "mutex.unlock.before_release"},
+		points: []string{"record.*", "semaphore.*", "park.waitnode.*"},
 		// Only a Transferable semaphore passes this point. A member that dies takes the permits that it has of such a
 		// semaphore with it, so the worker group would run out of permits.
 		// TestSemaphoreDiesAccepting has a process die here.
-		without: []string{"semaphore.acquire.accepted"},
+		// A wait that is given up is withdrawn, and not left in the queue.
+		without: []string{"semaphore.acquire.accepted", "park.waitnode.given_up"},
 		open: func(a *arena.Arena) (worker, error) {
 			scarce, err := prims.OpenSemaphore(a, "scarce", 5, nil)
 			if err != nil {
