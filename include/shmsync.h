@@ -3453,12 +3453,12 @@ typedef struct shmi_kind_ops {
     /* Whether the object has an undo log with a transaction of dead, which will be undone. */
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     /* Completes the last change of the object, if its changes are records; 0 if that was not possible. */
-    int (*settle)(shmsync_arena *a, const shmi_object *o);
+    int (*complete)(shmsync_arena *a, const shmi_object *o);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o); /* NULL: not known */
 /* Completes the last change of an object, if there is an object at off whose changes are records. 0: it cannot. The
  * object is guarded. */
-SHMI_FN int shmi_settle(shmsync_arena *a, shmi_off off);
+SHMI_FN int shmi_complete_object(shmsync_arena *a, shmi_off off);
 
 /* ---- From an offset to an address ---- */
 
@@ -4654,8 +4654,8 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
     return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
 }
 /* A node may be on a recorded queue, whose words change by records: see internal/arenakernel/node_record.go and
- * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, says what has
- * become of the wait: 0, one of these, or the next node. */
+ * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, is the state of
+ * the wait: 0, one of these, or the next node. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
 enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_FIRST = 64 /* the least that may name a node */ };
 /* Whether a node whose word next has this value is on its queue. */
@@ -4766,7 +4766,7 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Frees a node of a dead participant that is off its recorded queue. next is what the word next of the node became then.
+/* Frees a node of a dead participant that is off its recorded queue. next is the value that its word next got then.
  * If several participants try, only one frees it. */
 SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
 {
@@ -5078,7 +5078,7 @@ SHMI_FN int shmi_node_granting(const shmi_node *n)
 /* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process that
  * does not know the kind of the object, or finds it corrupt, cannot tell, and leaves the node to one that can. The
  * owner of the node is not current, so it makes no change any more. It may leave the object guarded. */
-SHMI_FN int shmi_settled(shmsync_arena *a, shmi_node *n)
+SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
     if (shmi_node_may_join(n) || shmi_node_granting(n)) {
         shmi_off object = shmi_ld64(&n->object);
@@ -5087,7 +5087,7 @@ SHMI_FN int shmi_settled(shmsync_arena *a, shmi_node *n)
         if (shmi_ld64(&n->object) != object)
             return 0;
         shmi_begin_tell(a); /* if this process dies before it has woken the owners of waits that it resolves, all are woken */
-        done = shmi_settle(a, object);
+        done = shmi_complete_object(a, object);
         shmi_end_tell(a);
         if (!done)
             return 0;
@@ -5113,7 +5113,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
                 s->on = 0;
             }
         } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
-                   shmi_settled(a, n) && !shmi_untold(a, d, n)) {
+                   shmi_off_queue(a, n) && !shmi_untold(a, d, n)) {
             /* The participant that took the node off its queue, because the node's owner was reaped, died before it
              * could give the node back, or is about to give it back. */
             shmi_reap_node_in(a, off, owner, w);
@@ -5128,7 +5128,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
         return;
     there = object != 0 && shmi_is_object(a, object);
     list = shmi_ld64(&n->list);
-    if (list == 0 && there && !shmi_settled(a, n))
+    if (list == 0 && there && !shmi_off_queue(a, n))
         return; /* on a queue, or it may come there: the object's kind takes it off and gives it back */
     if (list == 0 && shmi_untold(a, d, n))
         return; /* its stack would be that of the slot's next participant */
@@ -5846,14 +5846,14 @@ SHMI_FN int shmi_header_at(shmsync_arena *a, shmi_off off, shmi_header *h)
     return shmi_no_object(a, off);
 }
 
-SHMI_FN int shmi_settle(shmsync_arena *a, shmi_off off)
+SHMI_FN int shmi_complete_object(shmsync_arena *a, shmi_off off)
 {
     const shmi_kind_ops *ops;
     shmi_header h;
     if (off == 0 || shmi_header_at(a, off, &h) != 0 || !shmi_object_there(shmi_ld32(h.state)))
         return 1; /* it is gone, and its queue of waits, too */
     ops = shmi_kind_of(&h.o);
-    return ops != NULL && (ops->settle == NULL || ops->settle(a, &h.o));
+    return ops != NULL && (ops->complete == NULL || ops->complete(a, &h.o));
 }
 
 SHMI_FN uint32_t *shmi_open_bit(shmsync_arena *a, const shmi_header *h, uint32_t slot, uint32_t *mask)
@@ -6714,7 +6714,7 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a);
 SHMI_FN uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *w);
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *w);
 
-/* The failure of an open because of another type: what differs, what to do, and the processes because of which no
+/* The failure of an open because of another type: the difference, the remedy, and the processes because of which no
  * on_first runs. The text of a failure has room for little more, so it names one field if three are too long. */
 SHMI_COLD int shmi_fail_type(shmsync_arena *a, const shmi_object *o, const shmi_spec *spec, const char *type)
 {
@@ -15978,7 +15978,7 @@ SHMI_FN int shmi_records_commit(struct shmi_records *r, uint32_t slot, uint64_t 
  *     completes it
  *
  * The words do not change while the commit word is the same and its record is complete. So the CAS of the commit word
- * proves that what the author has read belongs together.
+ * proves that the words that the author has read belong together.
  *
  * A recorded word has a tag in bits 0..31, which counts its changes, and a value in bits 32..63. */
 
@@ -16004,7 +16004,7 @@ struct shmi_rq {
     uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* a word other than the ends of the queue; NULL: there is none */
     int (*corrupt)(struct shmi_rq *q, const char *how);
     void (*check)(void *q); /* looks after the object if that is due, which is ten times a second while a thread waits */
-    void (*tidy)(struct shmi_rq *q); /* looks after the object */
+    void (*check_now)(struct shmi_rq *q); /* looks after the object */
     pthread_mutex_t *private_; /* held by the thread that makes a change for this process */
     uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
     uint32_t *spin, *pays, *last_cpu;
@@ -16019,7 +16019,7 @@ struct shmi_rq_change {
     uint32_t n;
     int too_many; /* it does not fit into a record */
     int made;     /* it has taken effect */
-    int torn;     /* what was read does not belong together, or a peer has overwritten it */
+    int torn;     /* the words that were read do not belong together, or a peer has overwritten one */
     uint8_t kind[SHMI_rqMost];
     uint32_t where[SHMI_rqMost], to[SHMI_rqMost];
     uint64_t was[SHMI_rqMost], *word[SHMI_rqMost];
@@ -16101,7 +16101,7 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
     return q->word(q, kind, where);
 }
 
-/* Does what follows from a record that took the node at off off the queue: next is what its word next became. Every
+/* Ends the wait of the node at off, which a record took off the queue. next is the value that its word next got. Every
  * process that completes the record does this, and the word of the node decides which of them resolves the wait:
  *
  *     a process that tells                   the owner of the node
@@ -16244,7 +16244,7 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
 
 /* ---- Its waits ---- */
 
-/* The wait of the queue at v, an offset divided by 64. If there is none, what x has read does not belong together. */
+/* The wait of the queue at v, an offset divided by 64. If there is none, the words that x has read do not belong together. */
 SHMI_FN int shmi_rq_wait_at(struct shmi_rq *q, struct shmi_rq_change *x, uint32_t v, struct shmi_wait *w)
 {
     w->off = (shmi_off)v * SHMI_nodeSize;
@@ -16299,7 +16299,7 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     shmi_rq_set(x, SHMI_rqNext, me, &n->next, SHMI_RECORDED_LAST);
     shmi_rq_set(x, SHMI_rqLast, 0, q->last, me);
 }
-/* Adds to x that a wait is off the queue. outcome is what its word next becomes. */
+/* Adds to x that a wait is off the queue. outcome is the new value of its word next. */
 SHMI_FN void shmi_rq_detach(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t me = (uint32_t)(w.off / SHMI_nodeSize), next = shmi_rq_get(x, &w.n->next), prev = shmi_rq_get(x, &w.n->extra);
@@ -16373,7 +16373,7 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
         } else if (r == SHMI_AGAIN) {
             uint32_t w = shmi_node_load(s->node);
             if (shmi_node_queued(w))
-                q->tidy(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_ring */
+                q->check_now(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_wake_first */
             else if (shmi_node_state(w) != SHMI_NodeResolved)
                 err = EPROTO; /* a peer wrote that */
         } else {
@@ -16437,7 +16437,7 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
 
 /* Wakes the owners of the first waits, whose waits go on, so that they look after the object. One is enough, unless it is
  * stopped. */
-SHMI_FN void shmi_rq_ring(struct shmi_rq *q)
+SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
 {
     uint32_t i, v = shmi_recorded_value(q->first);
     for (i = 0; i < 4 && v >= SHMI_RECORDED_FIRST; i++) {
@@ -22481,7 +22481,7 @@ SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *
     shmi_rq_set(x, SHMI_semFreeHigh, 0, &s->w->freeHigh, (uint32_t)(n >> 31));
 }
 /* Adds to x that the spare permits of a share are free, and that it is closed. It closes the word of the share at once: that changes
- * nothing but who may take these permits. */
+ * only which participants may take these permits. */
 SHMI_FN void shmi_sem_fold(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&r->share.fast)), shmi_sem_permits(x, r));
@@ -22522,8 +22522,8 @@ SHMI_FN int shmi_sem_release_fast(struct shmi_semaphore *s, uint64_t n)
     return 1;
 }
 
-/* Of a transferable semaphore a share counts what waits of the participant were granted, in permits, and what it
- * has accepted: prims/semaphore_transfer.go. The difference comes back when it dies. */
+/* The share of a transferable semaphore counts the permits that waits of the participant were granted, and those that
+ * it has accepted: prims/semaphore_transfer.go. The difference comes back when it dies. */
 SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
     int64_t n = (int64_t)(shmi_sem_permits(x, r) - shmi_ld64(&r->share.accepted));
@@ -22602,7 +22602,7 @@ SHMI_FN void shmi_sem_remove(struct shmi_semaphore *s, struct shmi_rq_change *x,
     if (s->moves)
         shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* the pool is opened if the queue is empty */
 }
-/* Whether the owner of a queued wait is alive. It checks the marks of death itself: what a dead participant was granted comes back only when
+/* Whether the owner of a queued wait is alive. It checks the marks of death itself: permits that a dead participant was granted come back only when
  * that participant is reaped. */
 SHMI_FN int shmi_sem_waiting(struct shmi_semaphore *s, struct shmi_wait w)
 {
@@ -22627,7 +22627,7 @@ SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct 
     *x = y;
     return shmi_node_owner(w.n);
 }
-/* Grants what can be granted, in order, and takes waits of the dead off that are first. */
+/* Grants the waits for which there are permits, in order, and takes waits of the dead off that are first. */
 SHMI_FN int shmi_sem_serve(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     for (;;) {
@@ -22739,7 +22739,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
         if (again)
             continue;
         if (!enough && !served && (shmi_sem_reap_due(s) || !shmi_rq_empty(&s->q, &x))) {
-            served = 1; /* the dead may have what this call, or the first wait, needs */
+            served = 1; /* the dead may have the permits that this call, or the first wait, needs */
             err = shmi_sem_tidy(s, &x, b);
             if (err != 0)
                 return err;
@@ -22852,7 +22852,7 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
         return 0;
     }
 }
-/* Releases n permits of this process, and grants what that allows. *had is 0 if the process has fewer. */
+/* Releases n permits of this process, and grants the waits that these allow. *had is 0 if the process has fewer. */
 SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n, int *had)
 {
     struct shmi_wakes b;
@@ -22896,7 +22896,7 @@ SHMI_FN int shmi_sem_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node)
         } else if (shmi_ld64(q->commit) != x.c) {
             ok = 0; /* the record that grants it may be incomplete */
         } else {
-            err = shmi_sem_corrupt(q, "a wait node, which is on no queue");
+            err = EPROTO; /* a peer has overwritten the node */
         }
         if (err != 0 || ok)
             break;
@@ -22912,8 +22912,8 @@ SHMI_FN int shmi_sem_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node)
     return withdrawn;
 }
 
-/* Finds what is left over by a death or by a stopped process, and dates the wait that is first. */
-SHMI_FN void shmi_sem_look(struct shmi_rq *q)
+/* Makes up for the changes that a dead or a stopped process owes, and dates the wait that is first. */
+SHMI_FN void shmi_sem_check_now(struct shmi_rq *q)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     struct shmi_rq_change x;
@@ -22935,12 +22935,12 @@ SHMI_FN void shmi_sem_look(struct shmi_rq *q)
     shmi_rq_unlock(&s->q);
     shmi_rq_wake(&s->q, &b);
 }
-/* Called ten times a second while a thread of this process waits, or less often if many do. */
+/* The periodic check: ten times a second while a thread of this process waits, or less often if many do. */
 SHMI_FN void shmi_sem_check(void *arg)
 {
     struct shmi_rq *q = (struct shmi_rq *)arg;
     if (shmi_check_due(&q->looked))
-        shmi_sem_look(q);
+        shmi_sem_check_now(q);
 }
 
 /* ---- The handle's side ---- */
@@ -22965,7 +22965,7 @@ SHMI_FN int shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi
     s->q.word = shmi_sem_word_at;
     s->q.corrupt = shmi_sem_corrupt;
     s->q.check = shmi_sem_check;
-    s->q.tidy = shmi_sem_look;
+    s->q.check_now = shmi_sem_check_now;
     s->q.private_ = &a->record_locks[o->off / 64 % SHMI_recordLocks];
     s->q.spin = &s->w->spin;
     s->q.pays = &s->w->pays;
@@ -23249,7 +23249,7 @@ int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
     return (int64_t)shmi_min(shmi_min(n, s->size), INT64_MAX);
 }
 
-/* Takes back what dead has. A process whose slot has no record, because it has not opened the semaphore, cannot make a change. It completes
+/* Takes back the permits of dead. A process whose slot has no record, because it has not opened the semaphore, cannot make a change. It completes
  * the last one. Those that wait, and the next call, do the rest. With a corrupt list of records, a process that knows them repairs it. */
 SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
@@ -23272,14 +23272,14 @@ SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_
     shmi_rq_wake(&s.q, &b);
 }
 /* Wakes the owners of the first waits if this process has no record, so that one of them reaps. */
-SHMI_FN void shmi_wake_semaphore(shmsync_arena *a, const shmi_object *o, int owed)
+SHMI_FN void shmi_wake_first_of_semaphore(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_semaphore s;
     (void)owed;
     if (o->size >= shmi_semaphore_bytes(a) && shmi_sem_init(&s, a, o) && shmi_sem_record_of(&s, a->my_slot) == NULL)
-        shmi_rq_ring(&s.q);
+        shmi_rq_wake_first(&s.q);
 }
-SHMI_FN int shmi_settle_semaphore(shmsync_arena *a, const shmi_object *o)
+SHMI_FN int shmi_complete_semaphore(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_semaphore s;
     struct shmi_wakes b;
@@ -29241,7 +29241,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_repair_barrier, shmi_wake_barrier, NULL, NULL},
     {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object, NULL, NULL},
 #if SHMSYNC_LAYOUT_VERSION >= 3
-    {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_wake_semaphore, NULL, shmi_settle_semaphore},
+    {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_wake_first_of_semaphore, NULL, shmi_complete_semaphore},
 #endif
     {SHMI_KIND_MULTI_LOCK, SHMI_VERSION_MULTI_LOCK, shmi_repair_multilock, shmi_wake_multilock, NULL, NULL},
     {SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, shmi_repair_rwmutex, shmi_wake_rwmutex, shmi_rw_kind_unfinished, NULL},

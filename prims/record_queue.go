@@ -90,7 +90,7 @@ type recordPlaces struct {
 //	completes it
 //
 // The words do not change while the commit word is the same and its record is complete. So the CAS of the
-// commit word proves that what the author has read belongs together. A process that stops or dies at any
+// commit word proves that the words that the author has read belong together. A process that stops or dies at any
 // step leaves nothing that the next one does not complete. docs/design/0056 has the argument.
 type recordQueue struct {
 	a      *arenakernel.Arena
@@ -136,7 +136,7 @@ type recordedChange struct {
 	n       int
 	tooMany bool // it does not fit into a record
 	made    bool // it has taken effect
-	torn    bool // what was read does not belong together, or a peer has overwritten it
+	torn    bool // the words that were read do not belong together, or a peer has overwritten one
 	kind    [recordMost]uint8
 	where   [recordMost]uint32
 	to      [recordMost]uint32

@@ -95,7 +95,7 @@ type rqState struct {
 	stopped uint8
 	kills   uint8
 
-	// What has happened, for the checks.
+	// The history, for the checks.
 	queue [rqThreads]uint8 // nodes + 1
 	waits uint8            // nodes whose wait was queued and not granted or given up
 	got   uint8            // nodes whose wait was granted, and whose owner has not collected
@@ -132,7 +132,7 @@ const (
 	rqPrepWord
 )
 
-// What a thread is doing.
+// The kinds of work of a thread.
 const (
 	rqAcquires uint8 = iota
 	rqJoins          // acquires, with a prepared node
@@ -142,7 +142,7 @@ const (
 	rqChecks    // looks after the object, beside a wait
 )
 
-// What a change does, and what its maker does next.
+// The purposes of a change. Its maker acts on them once the change is made.
 const (
 	rqNothing uint8 = iota // the call is over, or the rule has no change
 	rqAgain

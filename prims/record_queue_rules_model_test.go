@@ -138,7 +138,7 @@ func (m *recordQueueModel) grant(s *rqState, r *rqRecord, k uint8) {
 	r.add(s, rqShare+p, n)
 }
 
-// rule is what thread i does at a commit word whose record is complete: a change, which it returns.
+// rule is the next act of thread i at a commit word whose record is complete. It returns the change.
 func (m *recordQueueModel) rule(s *rqState, i int) (r rqRecord, did, share uint8) {
 	t, p := &s.thread[i], uint8(m.proc(i))
 	_, n := m.op(t, i)

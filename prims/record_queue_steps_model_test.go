@@ -136,7 +136,7 @@ func (m *recordQueueModel) step(s *rqState, i int) string {
 		case rqToShut:
 			t.at2, t.pc = share, rqShut
 		case rqNothing, rqNeedsNode, rqWasGranted:
-			// If the commit word is the same, what was read belongs together.
+			// If the commit word is the same, the words that were read belong together.
 			if t.rec = (rqRecord{}); s.commit == t.c || m.bug == rqLosesGrant && did == rqWasGranted {
 				t.pc = rqUnlock
 			} else {
@@ -239,7 +239,7 @@ func (m *recordQueueModel) deadNodes(s *rqState) (bits uint8) {
 	return bits
 }
 
-// takesEffect notes what the change of thread i does.
+// takesEffect notes the effect of the change of thread i.
 func (m *recordQueueModel) takesEffect(s *rqState, i int) {
 	t, p := &s.thread[i], m.proc(i)
 	_, n := m.op(t, i)
@@ -300,7 +300,7 @@ func (m *recordQueueModel) takesEffect(s *rqState, i int) {
 	}
 }
 
-// made is what thread i does when its record is complete.
+// made is the next act of thread i when its record is complete.
 func (m *recordQueueModel) made(s *rqState, i int) {
 	t := &s.thread[i]
 	switch t.did {
@@ -319,7 +319,7 @@ func (m *recordQueueModel) made(s *rqState, i int) {
 	}
 }
 
-// unlocked is what thread i does without the lock, and when it has woken.
+// unlocked is the next act of thread i without the lock, and when it has woken.
 func (m *recordQueueModel) unlocked(s *rqState, i int) {
 	t := &s.thread[i]
 	switch did, mode := t.did, t.mode; {

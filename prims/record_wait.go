@@ -23,8 +23,8 @@ func queuedValue(v uint32) bool {
 	return v == arenakernel.RecordedLast || v >= arenakernel.RecordedFirst
 }
 
-// waitAt is the wait of the queue at v, an offset divided by 64. ok is false if there is none: then what
-// x has read does not belong together.
+// waitAt is the wait of the queue at v, an offset divided by 64. ok is false if there is none: then the
+// words that x has read do not belong together.
 func (q *recordQueue) waitAt(x *recordedChange, v uint32) (w wait, ok bool) {
 	off := arenakernel.Offset(v) * linkUnit
 	n, err := q.a.NodeAt(off)
@@ -82,7 +82,7 @@ func (q *recordQueue) join(x *recordedChange, s *park.WaitNode) {
 	x.set(recordLast, 0, q.last, me)
 }
 
-// detach adds to x that a wait is off the queue. outcome is what its word next becomes.
+// detach adds to x that a wait is off the queue. outcome is the new value of its word next.
 func (q *recordQueue) detach(x *recordedChange, w wait, outcome uint32) {
 	next, prev := x.get(w.Next()), x.get(w.Extra())
 	if next == arenakernel.RecordedLast {
@@ -110,8 +110,8 @@ func firstAfter(next uint32) uint32 {
 	return next
 }
 
-// tell carries out what follows from a record that took the node at off off the queue: next is what its
-// word next became. Every process that completes the record does this, and the word of the node decides
+// tell ends the wait of the node at off, which a record took off the queue. next is the value that the record
+// gave to its word next. Every process that completes the record does this, and the word of the node decides
 // which of them resolves the wait.
 //
 //	a process that tells                   the owner of the node
@@ -286,13 +286,13 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 	return nil
 }
 
-// ringMost is how many waiters are woken after a death, to reap. One is enough, unless it is stopped.
-const ringMost = 4
+// wakeFirstMost is how many waiters are woken after a death, to reap. One is enough, unless it is stopped.
+const wakeFirstMost = 4
 
-// ring wakes the owners of the first waits, whose waits go on. They look after the object.
-func (q *recordQueue) ring() {
+// wakeFirst wakes the owners of the first waits, whose waits go on. They look after the object.
+func (q *recordQueue) wakeFirst() {
 	v := valueIn(q.first)
-	for n := 0; n < ringMost && v >= arenakernel.RecordedFirst; n++ {
+	for n := 0; n < wakeFirstMost && v >= arenakernel.RecordedFirst; n++ {
 		w, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)
 		if err != nil || w.Object() != q.object.Offset {
 			return

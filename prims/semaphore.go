@@ -20,7 +20,8 @@ var (
 
 // Semaphore is a weighted semaphore between processes: goroutines acquire permits, any number at
 // a time, and release them. Its methods are those of x/sync/semaphore, and so is its order: first
-// come, first served, so that small requests cannot overtake a request for many permits for ever.
+// come, first served, so that small requests cannot overtake a request for many permits for ever. A
+// request comes when it is queued. It may spin before that, for a millisecond at most.
 //
 // Permits belong to the process that acquired them, and come back when it dies. A transferable
 // semaphore only counts: when a process dies, only permits come back that were granted to an
@@ -47,8 +48,8 @@ type Semaphore struct {
 	opening *opening
 	deaths  atomic.Uint32  // the number of deaths at the last reap
 	scratch recordedChange // guarded by: private
-	// unreaped says that a dead participant was not gone at the last reap, which has left what
-	// that participant had.
+	// unreaped says that a dead participant was not gone at the last reap, which has left the permits of
+	// that participant.
 	unreaped atomic.Bool
 }
 
@@ -75,7 +76,7 @@ const (
 
 func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: semaphoreKind, Version: semaphoreVersion, Repair: repairSemaphore, Settle: settleSemaphore, Wake: wakeSemaphore,
+		Kind: semaphoreKind, Version: semaphoreVersion, Repair: repairSemaphore, Complete: completeSemaphore, Wake: wakeFirstOfSemaphore,
 		Check: checkSemaphore, Inspect: inspectSemaphore,
 	})
 }

@@ -135,5 +135,5 @@ func testSemaphoreCrowd(t *testing.T, n, objects int) {
 	alone(t, a, 1)
 	sound(t, a)
 	require.LessOrEqual(t, ownNodes(a), uint64(10))
-	require.LessOrEqual(t, a.Stats().PollerNodes, uint64(2*objects), "each process may have waited for each queue lock")
+	require.LessOrEqual(t, a.Stats().PollerNodes, uint64(2*objects), "each process may have a poller for each object")
 }

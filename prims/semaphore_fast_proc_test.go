@@ -21,7 +21,7 @@ import (
 func semOpens(t *testing.T, a *arena.Arena, s *prims.Semaphore) *proctest.Proc {
 	t.Helper()
 	if race.Enabled {
-		t.Skip("needs a build without the race detector: with it, every call takes the queue lock")
+		t.Skip("needs a build without the race detector: with it, every call makes a record")
 	}
 	p := semOther(t, a)
 	for range 3 {
@@ -48,7 +48,7 @@ func TestSemaphoreGathersWhatIsSpare(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.AcquireContext(context.Background(), 2) }()
 	semQueued(t, a, s, 1)
-	// A queued waiter gets a released permit, though it was acquired by the queue lock.
+	// A queued waiter gets a released permit, though it was acquired by a record.
 	require.Empty(t, semDo(t, p, semOrder{Verb: "release", N: 2}).Panic)
 	require.NoError(t, <-done)
 	s.Release(5)

@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// repairSemaphore takes back what dead has. A process whose slot has no record, because it has not opened the
+// repairSemaphore takes back the permits of dead. A process whose slot has no record, because it has not opened the
 // Semaphore, cannot make a change. It completes the last one. Those that wait, and the next call, do the rest.
 func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < semaphoreBytes(a) {
@@ -34,22 +34,22 @@ func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	s.serve(&s.scratch, b)
 }
 
-// wakeSemaphore wakes the owners of the first waits if this process has no record, so that one of them reaps.
+// wakeFirstOfSemaphore wakes the owners of the first waits if this process has no record, so that one of them reaps.
 // Processes in Go are told of a death by their pollers, too, but threads in C sleep on the words of their wait
 // nodes only.
-func wakeSemaphore(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
+func wakeFirstOfSemaphore(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if o.Size < semaphoreBytes(a) {
 		return
 	}
 	if s, err := buildSemaphore(a, o, true); err == nil {
 		if _, ok := s.recordAt(s.slot); !ok {
-			s.ring()
+			s.wakeFirst()
 		}
 	}
 }
 
-// settleSemaphore completes the last change.
-func settleSemaphore(a *arenakernel.Arena, o arenakernel.Object) bool {
+// completeSemaphore completes the last change.
+func completeSemaphore(a *arenakernel.Arena, o arenakernel.Object) bool {
 	if o.Size < semaphoreBytes(a) {
 		return false
 	}
@@ -138,8 +138,8 @@ func (s *Semaphore) inherit(x *recordedChange, b *wakes) error {
 // reap.
 func (s *Semaphore) reapDue() bool { return s.deaths.Load() != s.a.Deaths() || s.unreaped.Load() }
 
-// check is called ten times a second while a goroutine of this process waits. It finds what is
-// left over by a death or by a stopped process, and dates the wait that is first.
+// check is called ten times a second while a goroutine of this process waits. It makes up for the changes that
+// a dead or a stopped process owes, and dates the wait that is first.
 func (s *Semaphore) check() {
 	dead := false // a holder is dead; the process that marked it may be stopped before it counts the death
 	for _, h := range s.shares().all {

@@ -96,7 +96,7 @@ func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 		case again:
 			continue
 		case !enough && !served && (s.reapDue() || !s.empty(x)):
-			// The dead may have what this call, or the first wait, needs.
+			// The dead may have the permits that this call, or the first wait, needs.
 			served = true
 			if err := s.tidy(x, b); err != nil {
 				return semNotNow, err
@@ -158,7 +158,7 @@ func (s *Semaphore) enough(x *recordedChange, n uint64, b *wakes) (enough, again
 	return false, false, nil
 }
 
-// give releases n permits of this process, and grants what that allows. It reports false if the process has
+// give releases n permits of this process, and grants the waits that these allow. It reports false if the process has
 // fewer.
 func (s *Semaphore) give(n uint64) (ok bool, err error) {
 	race.ReleaseMerge(s.key)
@@ -265,14 +265,15 @@ func (s *Semaphore) grant(x *recordedChange, w wait) bool {
 	return true
 }
 
-// waiting reports whether the owner of a queued wait is alive. It checks the marks of death itself: what a
-// dead participant was granted comes back only when that participant is reaped.
+// waiting reports whether the owner of a queued wait is alive. It checks the marks of death itself: permits that
+// a dead participant was granted come back only when that participant is reaped.
 func (s *Semaphore) waiting(w wait) bool {
 	owner := w.Owner()
 	return s.current(owner) && !s.a.Dead(owner)
 }
 
-// serve grants what can be granted, in order, and takes waits of the dead off that are first. private is held.
+// serve grants the waits for which there are permits, in order, and takes waits of the dead off that are first.
+// private is held.
 func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 	for {
 		// The loop ends: each turn follows a change by another call, or takes a wait off the queue, or
@@ -364,8 +365,9 @@ func (s *Semaphore) withdraw(waitNode *park.WaitNode) bool {
 			}
 		case s.load() != x.c:
 			continue // the record that grants it may be incomplete
-		default:
-			err = s.corrupt("a wait node, which is on no queue")
+		default: // a peer has overwritten the node
+			waitNode.Forget()
+			return true
 		}
 		if err != nil { // a peer has overwritten the queue, which may name the node
 			waitNode.Forget()

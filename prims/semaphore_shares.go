@@ -188,7 +188,7 @@ func (h slotShare) setPermits(x *recordedChange, n uint64) {
 }
 
 // fold adds to x that the spare permits of a share are free, and that it is closed. It closes the word of
-// the share at once: that changes nothing but who may take these permits.
+// the share at once: that changes only which participants may take these permits.
 func (s *Semaphore) fold(x *recordedChange, h slotShare) {
 	spare := min(shut(&h.fast).spare(), h.permitsIn(x))
 	if valueIn(&h.fast) == 0 {

@@ -57,7 +57,7 @@ type semaphoreRecord struct {
 	//   futex:   none
 	//   crash:   a record that the commit word does not name means nothing
 	head atomic.Uint64
-	// kinds has a byte for each entry, which says what word it changes; 0 ends them. Tags as head.
+	// kinds has a byte for each entry: the kind of the word that it changes; 0 ends them. Tags as head.
 	kinds   atomic.Uint64
 	_       [16]byte
 	share   semaphoreShare
@@ -70,8 +70,8 @@ type recordEntry struct {
 	to  atomic.Uint64 // the value after it in the low half; in the high half which word it is, of its kind
 }
 
-// semaphoreShare is what one participant has, on its own cache line. In a transferable semaphore permits
-// counts what was granted: see semaphore_transfer.go. All but accepted are recordedWords.
+// semaphoreShare has the permits of one participant, on its own cache line. In a transferable semaphore it
+// counts the permits of grants: see semaphore_transfer.go. All but accepted are recordedWords.
 type semaphoreShare struct {
 	name        atomic.Uint64 // ID of the participant
 	permits     atomic.Uint64 // permits that it has, those included that are spare, modulo 2^32
@@ -82,7 +82,7 @@ type semaphoreShare struct {
 	//   readers: everybody who reaps; its next participant; tools
 	//   order:   seq-cst
 	//   futex:   none
-	//   crash:   what was granted and not accepted is free
+	//   crash:   permits that were granted and not accepted are free
 	accepted atomic.Uint64
 	_        [24]byte
 }

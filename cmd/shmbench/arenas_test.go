@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // Cells use an arena in the given directory, and leave nothing there.
 func TestArenaLiesWhereItIsSaid(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	dir := t.TempDir()
 	for _, args := range [][]string{
 		{"lock", "--prim=shmsync:mutex,c:robust,go:flock,go:pipe,in-process:sync.Mutex", "--procs=2", "--threads=1"},

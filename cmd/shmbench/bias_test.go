@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // Owners and intruders share a lock, and fences are made in one and in several busy processes.
 func TestBiasRuns(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	seen := map[string]bool{}
 	for _, c := range measured(t, hasSummary, "bias", "--warmup=2ms", "--count=1", "--gap=100us", "--procs=1,2").Cells {
 		if c.Status == bench.StatusSkipped {

@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // In critical sections of many lines all lines are counted, in Go and in C. A lock that does not
 // exclude is detected.
 func TestLinesUnderALock(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	args := []string{"lock", "--place=any", "--procs=2", "--threads=2", "--time=20ms", "--warmup=2ms", "--count=1", "--think=0", "--format=json"}
 	code, out, errs := shmbench(t, append(args, "--prim=shmsync:mutex,c:robust,in-process:sync.Mutex", "--cs=0", "--lines=1,8,512")...)
 	require.Zero(t, code, errs)

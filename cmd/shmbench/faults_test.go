@@ -20,6 +20,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/place"
 	"github.com/shmsync/shmsync/internal/bench/report"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // A run that is killed leaves no worker and no file behind. All processes of the run inherit the end of a pipe,
@@ -117,7 +118,7 @@ func TestSmallArenaDirectory(t *testing.T) {
 
 // Without a home that can be written, the peers in C run all the same.
 func TestHomeThatCannotBeWritten(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
 	for _, home := range []string{"/proc", filepath.Join(t.TempDir(), "none"), ""} {
@@ -133,7 +134,7 @@ func TestHomeThatCannotBeWritten(t *testing.T) {
 
 // In a cgroup with little CPU time a run says so in a sentence, and measures the library and its peers all the same.
 func TestRunUnderAQuota(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	if err := place.QuotaCheck(); err != nil {
 		t.Skipf("needs a cgroup of its own, for a quota of CPU time: %v", err)
 	}

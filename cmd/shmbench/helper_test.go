@@ -57,7 +57,7 @@ func measureFutex(t *testing.T, marker string) {
 // Another user that knows where shmbench would look for its helper in /tmp gets nothing
 // run.
 func TestHelperInTemporaryDirectoryIsNotTrusted(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	tmp := t.TempDir()
 	t.Setenv("HOME", "")
 	t.Setenv("XDG_CACHE_HOME", "")
@@ -73,7 +73,7 @@ func TestHelperInTemporaryDirectoryIsNotTrusted(t *testing.T) {
 
 // A cache to which another user can write is not used, whoever owns the file in it.
 func TestHelperInForeignCacheIsNotTrusted(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	for name, spoil := range map[string]func(t *testing.T, cache, helper string){
 		"the directory is somebody else's":     func(t *testing.T, _, helper string) { foreign(t, filepath.Dir(helper)) },
 		"a directory above is somebody else's": func(t *testing.T, cache, _ string) { foreign(t, cache) },
@@ -106,7 +106,7 @@ func TestHelperInForeignCacheIsNotTrusted(t *testing.T) {
 // In a private cache a helper that is not the one that was built is built again, and the one
 // that was is used again.
 func TestHelperIsCheckedBeforeEachRun(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	cache := filepath.Join(t.TempDir(), "cache")
 	t.Setenv("XDG_CACHE_HOME", cache)
 	helper, marker := plant(t, cache) // as an earlier version left it, without its digest
@@ -140,7 +140,7 @@ func TestHelperIsCheckedBeforeEachRun(t *testing.T) {
 // With a umask that lets a group write, the helper is built so that others cannot write to it, and runs. A named helper that
 // others can write to is refused before it runs.
 func TestHelperThatOthersCanWriteTo(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	defer syscall.Umask(syscall.Umask(0o002))
 	file := filepath.Join(t.TempDir(), "helper")
 	code, _, errs := shmbench(t, "helper", file)

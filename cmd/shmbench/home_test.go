@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // The memory of a home cell is on the node that the plan names, or the cell says why it was left out.
 func TestHomeRuns(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	seen := map[string]bool{}
 	for _, c := range measured(t, hasSummary, "home", "--warmup=2ms", "--count=1").Cells {
 		if c.Status == bench.StatusSkipped {

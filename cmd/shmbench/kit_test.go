@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync/internal/bench"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // TestKitRuns runs every cell of the kit and its peers, those that have several
 // threads in a process too. The cells check themselves.
 func TestKitRuns(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	for _, args := range [][]string{
 		{"rw", "--read=50", "--procs=2"},
 		{"sem", "--permits=2"},

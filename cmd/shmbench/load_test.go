@@ -24,7 +24,7 @@ import (
 
 // Every one of them runs in each of its scenarios, or says why not.
 func TestPeersRun(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	d := measured(t, hasSummary, "peers", "--prim", "c:pi,c:robust-pi,c:pthread-spin,c:sysv,c:mq,go:ofd,go:futex*,in-process:chan",
 		"--warmup=2ms", "--count=1", "--threads=1", "--place=any", "--kills=2", "--gap=100us", "--permits=2", "--capacity=16", "--cs=0", "--think=0")
 	seen := map[string]bool{}
@@ -44,7 +44,7 @@ func TestPeersRun(t *testing.T) {
 
 // Semaphores that the kernel would keep for ever are taken away.
 func TestSysVSemaphoresAreTakenAway(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	s, err := subjects.Find("c:sysv")
 	require.NoError(t, err)
 	if err := s.Check(); err != nil {
@@ -76,7 +76,7 @@ func TestSysVSemaphoresAreTakenAway(t *testing.T) {
 }
 
 func TestWakeCurveRuns(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	// A waiter that has nothing to do sleeps. A busy machine wakes some before they do.
 	sleeps := func(c report.Cell) bool {
 		slept := c.Values("slept")
@@ -114,7 +114,7 @@ func TestWakeCurveRuns(t *testing.T) {
 // Without a gap a wake is still one way, in C as in Go. A busy machine may not come to it
 // in time, so there are several attempts.
 func TestWakeWithoutAGap(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	for _, prim := range []string{"c:futex", "go:futex"} {
 		n := 0.0
 		for a := new(attempts); n == 0 && a.another(); {
@@ -132,7 +132,7 @@ func TestWakeWithoutAGap(t *testing.T) {
 }
 
 func TestOversubRuns(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	d := measured(t, func(c report.Cell) bool { return len(c.Values("ops/s")) != 0 },
 		"oversub", "--prim=shmsync:*,c:robust,c:pthread-spin", "--load=1,3", "--noise=1", "--spin=auto,0,20us", "--warmup=5ms", "--count=1")
 	cpus, err := place.AllowedCPUs()

@@ -118,17 +118,6 @@ func parseDocument(t *testing.T, text string) report.Document {
 	return d
 }
 
-// requireCC skips without a C compiler, unless the environment demands one.
-func requireCC(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("cc"); err != nil {
-		if os.Getenv("SHMSYNC_NEED_CC") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("needs a C compiler: %v", err)
-	}
-}
-
 func TestBrokenLockIsAViolation(t *testing.T) {
 	out, _ := violated(t, "lock", "--prim=test:open", "--place=any", "--threads=2", "--cs=2us", "--think=0",
 		"--time=200ms", "--count=1", "--format=json", "--cc=none")
@@ -167,7 +156,7 @@ func TestCrashedWorkerIsReported(t *testing.T) {
 }
 
 func TestEveryScenarioRuns(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	// TestLibrarySubjects has the library in each scenario, too.
 	args := []string{"--threads=2", "--prim=c:*,go:*,in-process:*,shmsync:mutex,shmsync:futex"}
 	if proctest.Long() {
@@ -276,7 +265,7 @@ func TestDryRunMeasuresNothing(t *testing.T) {
 
 // TestPeerCompilesCleanly holds the embedded C to the strictest warnings.
 func TestPeerCompilesCleanly(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	out, err := exec.Command("cc", "-O2", "-pthread", "-std=gnu11", "-Wall", "-Wextra", "-Werror",
 		`-DPEER_DIGEST=""`, `-DPEER_FLAGS=""`, "-o", t.TempDir()+"/peer", "../../internal/bench/peers/peer.c").CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -68,7 +68,7 @@ func TestTortureFallbacks(t *testing.T) {
 // Data under transactions, and in a Synchronized, are whole after each death of a process in C or Go, also of one that
 // was undoing the changes of another. No block is lost.
 func TestTortureOfDataInC(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	duration := proctest.Rounds(3*time.Second, 15*time.Second)
 	data := "--only=synchronized,tx,rwtx"
 	code, r, errs := runTorture(t, "--seed=0", "--duration="+duration.String(), data)
@@ -88,7 +88,7 @@ func TestTortureOfDataInC(t *testing.T) {
 
 // A torture finds a process in C that changes data without saving them.
 func TestTortureSeesTornDataInC(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	code, r, errs := runTorture(t, "--duration=30s", "--only=test:unsaved")
 	require.Equal(t, exitViolation, code, errs)
 	require.Regexp(t, "torn: cell", strings.Join(r.Violations, "\n"))

@@ -12,12 +12,13 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 	"github.com/shmsync/shmsync/internal/bench/report"
 	"github.com/shmsync/shmsync/internal/bench/stats"
+	"github.com/shmsync/shmsync/internal/proctest"
 )
 
 // A helper that was built before runs the peers. A helper from other sources, or a missing one,
 // is refused before anything is measured.
 func TestHelperGiven(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	helper := filepath.Join(t.TempDir(), "peer")
 	code, _, errs := shmbench(t, "helper", helper)
 	require.Zero(t, code, errs)
@@ -68,7 +69,7 @@ func TestSlowConsumersLag(t *testing.T) {
 
 // A key that all threads want is found held more often than one of many keys.
 func TestKeysWaitedFor(t *testing.T) {
-	requireCC(t)
+	proctest.CCompiler(t)
 	// The goroutines of a busy machine may not meet.
 	for a := new(attempts); ; {
 		waited := keysWaitedFor(t)

@@ -326,17 +326,17 @@ func (s *session) stuckText(waits []wait) string {
 	if n == 0 && s.older > 0 {
 		return "no wait is that old"
 	}
-	text := fmt.Sprintf("%d wait", n)
-	if n == 1 {
-		text = "1 waits"
-	}
 	if s.older > 0 {
-		return text + " that long, and nothing that is needed is held"
+		return "these waits are that old, and nothing that they need is held"
 	}
 	none := fmt.Sprintf("no cycle, no holder that is dead or stopped, and no wait for a lock for %s, or for work for %s",
 		diagnose.Short(diagnose.LongLock), diagnose.Short(diagnose.LongWork))
 	if n == 0 {
 		return "no process is stuck: " + none
+	}
+	text := fmt.Sprintf("%d waits", n)
+	if n == 1 {
+		text = "1 wait"
 	}
 	if longest >= 0 {
 		text += ", for up to " + diagnose.Short(time.Duration(longest))

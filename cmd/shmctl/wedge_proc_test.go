@@ -154,7 +154,7 @@ func TestNoDeadlock(t *testing.T) {
 	d := awaitWaits(t, name, 3)
 	require.Empty(t, d.Findings)
 	out := soon(t, exitOK, "waits", name)
-	require.Regexp(t, `(?m)^3 wait(, for up to \S+)?; none is known to be stuck: no cycle, .*; --older 1s examines younger waits, too$`, out)
+	require.Regexp(t, `(?m)^3 waits(, for up to \S+)?; none is known to be stuck: no cycle, .*; --older 1s examines younger waits, too$`, out)
 }
 
 // A stopped process is alive, and shmctl explains to its waiters why nothing moves.

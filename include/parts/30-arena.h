@@ -348,12 +348,12 @@ typedef struct shmi_kind_ops {
     /* Whether the object has an undo log with a transaction of dead, which will be undone. */
     int (*unfinished)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     /* Completes the last change of the object, if its changes are records; 0 if that was not possible. */
-    int (*settle)(shmsync_arena *a, const shmi_object *o);
+    int (*complete)(shmsync_arena *a, const shmi_object *o);
 } shmi_kind_ops;
 SHMI_FN const shmi_kind_ops *shmi_kind_of(const shmi_object *o); /* NULL: not known */
 /* Completes the last change of an object, if there is an object at off whose changes are records. 0: it cannot. The
  * object is guarded. */
-SHMI_FN int shmi_settle(shmsync_arena *a, shmi_off off);
+SHMI_FN int shmi_complete_object(shmsync_arena *a, shmi_off off);
 
 /* ---- From an offset to an address ---- */
 

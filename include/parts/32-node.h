@@ -20,8 +20,8 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
     return shmi_node_state(w) == from && shmi_node_swap(n, w, shmi_node_with(w, to));
 }
 /* A node may be on a recorded queue, whose words change by records: see internal/arenakernel/node_record.go and
- * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, says what has
- * become of the wait: 0, one of these, or the next node. */
+ * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, is the state of
+ * the wait: 0, one of these, or the next node. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
 enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_FIRST = 64 /* the least that may name a node */ };
 /* Whether a node whose word next has this value is on its queue. */
@@ -132,7 +132,7 @@ SHMI_FN void shmi_reap_node_in(shmsync_arena *a, shmi_off off, shmi_participant_
         shmi_reap_node(a, off, owner);
     shmi_end_act(a, &act);
 }
-/* Frees a node of a dead participant that is off its recorded queue. next is what the word next of the node became then.
+/* Frees a node of a dead participant that is off its recorded queue. next is the value that its word next got then.
  * If several participants try, only one frees it. */
 SHMI_FN void shmi_reap_removed(shmsync_arena *a, shmi_off off, shmi_participant_id owner, uint64_t next)
 {
@@ -444,7 +444,7 @@ SHMI_FN int shmi_node_granting(const shmi_node *n)
 /* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process that
  * does not know the kind of the object, or finds it corrupt, cannot tell, and leaves the node to one that can. The
  * owner of the node is not current, so it makes no change any more. It may leave the object guarded. */
-SHMI_FN int shmi_settled(shmsync_arena *a, shmi_node *n)
+SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
     if (shmi_node_may_join(n) || shmi_node_granting(n)) {
         shmi_off object = shmi_ld64(&n->object);
@@ -453,7 +453,7 @@ SHMI_FN int shmi_settled(shmsync_arena *a, shmi_node *n)
         if (shmi_ld64(&n->object) != object)
             return 0;
         shmi_begin_tell(a); /* if this process dies before it has woken the owners of waits that it resolves, all are woken */
-        done = shmi_settle(a, object);
+        done = shmi_complete_object(a, object);
         shmi_end_tell(a);
         if (!done)
             return 0;
@@ -479,7 +479,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
                 s->on = 0;
             }
         } else if (owner != 0 && list == 0 && !shmi_node_on_queue(n) && !shmi_current(a, owner) &&
-                   shmi_settled(a, n) && !shmi_untold(a, d, n)) {
+                   shmi_off_queue(a, n) && !shmi_untold(a, d, n)) {
             /* The participant that took the node off its queue, because the node's owner was reaped, died before it
              * could give the node back, or is about to give it back. */
             shmi_reap_node_in(a, off, owner, w);
@@ -494,7 +494,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
         return;
     there = object != 0 && shmi_is_object(a, object);
     list = shmi_ld64(&n->list);
-    if (list == 0 && there && !shmi_settled(a, n))
+    if (list == 0 && there && !shmi_off_queue(a, n))
         return; /* on a queue, or it may come there: the object's kind takes it off and gives it back */
     if (list == 0 && shmi_untold(a, d, n))
         return; /* its stack would be that of the slot's next participant */

@@ -105,14 +105,14 @@ SHMI_FN int shmi_header_at(shmsync_arena *a, shmi_off off, shmi_header *h)
     return shmi_no_object(a, off);
 }
 
-SHMI_FN int shmi_settle(shmsync_arena *a, shmi_off off)
+SHMI_FN int shmi_complete_object(shmsync_arena *a, shmi_off off)
 {
     const shmi_kind_ops *ops;
     shmi_header h;
     if (off == 0 || shmi_header_at(a, off, &h) != 0 || !shmi_object_there(shmi_ld32(h.state)))
         return 1; /* it is gone, and its queue of waits, too */
     ops = shmi_kind_of(&h.o);
-    return ops != NULL && (ops->settle == NULL || ops->settle(a, &h.o));
+    return ops != NULL && (ops->complete == NULL || ops->complete(a, &h.o));
 }
 
 SHMI_FN uint32_t *shmi_open_bit(shmsync_arena *a, const shmi_header *h, uint32_t slot, uint32_t *mask)
@@ -973,7 +973,7 @@ SHMI_FN int shmi_begins_epoch(shmsync_arena *a);
 SHMI_FN uint32_t shmi_say_insiders(shmsync_arena *a, shmi_words *w);
 SHMI_FN void shmi_say_participant(shmsync_arena *a, uint32_t i, uint32_t n, shmi_words *w);
 
-/* The failure of an open because of another type: what differs, what to do, and the processes because of which no
+/* The failure of an open because of another type: the difference, the remedy, and the processes because of which no
  * on_first runs. The text of a failure has room for little more, so it names one field if three are too long. */
 SHMI_COLD int shmi_fail_type(shmsync_arena *a, const shmi_object *o, const shmi_spec *spec, const char *type)
 {

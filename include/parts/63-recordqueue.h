@@ -12,7 +12,7 @@
  *     completes it
  *
  * The words do not change while the commit word is the same and its record is complete. So the CAS of the commit word
- * proves that what the author has read belongs together.
+ * proves that the words that the author has read belong together.
  *
  * A recorded word has a tag in bits 0..31, which counts its changes, and a value in bits 32..63. */
 
@@ -38,7 +38,7 @@ struct shmi_rq {
     uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* a word other than the ends of the queue; NULL: there is none */
     int (*corrupt)(struct shmi_rq *q, const char *how);
     void (*check)(void *q); /* looks after the object if that is due, which is ten times a second while a thread waits */
-    void (*tidy)(struct shmi_rq *q); /* looks after the object */
+    void (*check_now)(struct shmi_rq *q); /* looks after the object */
     pthread_mutex_t *private_; /* held by the thread that makes a change for this process */
     uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
     uint32_t *spin, *pays, *last_cpu;
@@ -53,7 +53,7 @@ struct shmi_rq_change {
     uint32_t n;
     int too_many; /* it does not fit into a record */
     int made;     /* it has taken effect */
-    int torn;     /* what was read does not belong together, or a peer has overwritten it */
+    int torn;     /* the words that were read do not belong together, or a peer has overwritten one */
     uint8_t kind[SHMI_rqMost];
     uint32_t where[SHMI_rqMost], to[SHMI_rqMost];
     uint64_t was[SHMI_rqMost], *word[SHMI_rqMost];
@@ -135,7 +135,7 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
     return q->word(q, kind, where);
 }
 
-/* Does what follows from a record that took the node at off off the queue: next is what its word next became. Every
+/* Ends the wait of the node at off, which a record took off the queue. next is the value that its word next got. Every
  * process that completes the record does this, and the word of the node decides which of them resolves the wait:
  *
  *     a process that tells                   the owner of the node
@@ -278,7 +278,7 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
 
 /* ---- Its waits ---- */
 
-/* The wait of the queue at v, an offset divided by 64. If there is none, what x has read does not belong together. */
+/* The wait of the queue at v, an offset divided by 64. If there is none, the words that x has read do not belong together. */
 SHMI_FN int shmi_rq_wait_at(struct shmi_rq *q, struct shmi_rq_change *x, uint32_t v, struct shmi_wait *w)
 {
     w->off = (shmi_off)v * SHMI_nodeSize;
@@ -333,7 +333,7 @@ SHMI_FN void shmi_rq_join(struct shmi_rq *q, struct shmi_rq_change *x, shmi_wait
     shmi_rq_set(x, SHMI_rqNext, me, &n->next, SHMI_RECORDED_LAST);
     shmi_rq_set(x, SHMI_rqLast, 0, q->last, me);
 }
-/* Adds to x that a wait is off the queue. outcome is what its word next becomes. */
+/* Adds to x that a wait is off the queue. outcome is the new value of its word next. */
 SHMI_FN void shmi_rq_detach(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
     uint32_t me = (uint32_t)(w.off / SHMI_nodeSize), next = shmi_rq_get(x, &w.n->next), prev = shmi_rq_get(x, &w.n->extra);
@@ -407,7 +407,7 @@ SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_
         } else if (r == SHMI_AGAIN) {
             uint32_t w = shmi_node_load(s->node);
             if (shmi_node_queued(w))
-                q->tidy(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_ring */
+                q->check_now(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_wake_first */
             else if (shmi_node_state(w) != SHMI_NodeResolved)
                 err = EPROTO; /* a peer wrote that */
         } else {
@@ -471,7 +471,7 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
 
 /* Wakes the owners of the first waits, whose waits go on, so that they look after the object. One is enough, unless it is
  * stopped. */
-SHMI_FN void shmi_rq_ring(struct shmi_rq *q)
+SHMI_FN void shmi_rq_wake_first(struct shmi_rq *q)
 {
     uint32_t i, v = shmi_recorded_value(q->first);
     for (i = 0; i < 4 && v >= SHMI_RECORDED_FIRST; i++) {

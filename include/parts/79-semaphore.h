@@ -180,7 +180,7 @@ SHMI_FN void shmi_sem_set_free(struct shmi_semaphore *s, struct shmi_rq_change *
     shmi_rq_set(x, SHMI_semFreeHigh, 0, &s->w->freeHigh, (uint32_t)(n >> 31));
 }
 /* Adds to x that the spare permits of a share are free, and that it is closed. It closes the word of the share at once: that changes
- * nothing but who may take these permits. */
+ * only which participants may take these permits. */
 SHMI_FN void shmi_sem_fold(struct shmi_semaphore *s, struct shmi_rq_change *x, uint32_t slot, shmi_semaphore_record *r)
 {
     uint64_t spare = shmi_min(shmi_fast_spare(shmi_sem_shut(&r->share.fast)), shmi_sem_permits(x, r));
@@ -221,8 +221,8 @@ SHMI_FN int shmi_sem_release_fast(struct shmi_semaphore *s, uint64_t n)
     return 1;
 }
 
-/* Of a transferable semaphore a share counts what waits of the participant were granted, in permits, and what it
- * has accepted: prims/semaphore_transfer.go. The difference comes back when it dies. */
+/* The share of a transferable semaphore counts the permits that waits of the participant were granted, and those that
+ * it has accepted: prims/semaphore_transfer.go. The difference comes back when it dies. */
 SHMI_FN uint64_t shmi_sem_unaccepted(struct shmi_semaphore *s, const struct shmi_rq_change *x, const shmi_semaphore_record *r)
 {
     int64_t n = (int64_t)(shmi_sem_permits(x, r) - shmi_ld64(&r->share.accepted));
@@ -301,7 +301,7 @@ SHMI_FN void shmi_sem_remove(struct shmi_semaphore *s, struct shmi_rq_change *x,
     if (s->moves)
         shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* the pool is opened if the queue is empty */
 }
-/* Whether the owner of a queued wait is alive. It checks the marks of death itself: what a dead participant was granted comes back only when
+/* Whether the owner of a queued wait is alive. It checks the marks of death itself: permits that a dead participant was granted come back only when
  * that participant is reaped. */
 SHMI_FN int shmi_sem_waiting(struct shmi_semaphore *s, struct shmi_wait w)
 {
@@ -326,7 +326,7 @@ SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct 
     *x = y;
     return shmi_node_owner(w.n);
 }
-/* Grants what can be granted, in order, and takes waits of the dead off that are first. */
+/* Grants the waits for which there are permits, in order, and takes waits of the dead off that are first. */
 SHMI_FN int shmi_sem_serve(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
     for (;;) {
@@ -438,7 +438,7 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
         if (again)
             continue;
         if (!enough && !served && (shmi_sem_reap_due(s) || !shmi_rq_empty(&s->q, &x))) {
-            served = 1; /* the dead may have what this call, or the first wait, needs */
+            served = 1; /* the dead may have the permits that this call, or the first wait, needs */
             err = shmi_sem_tidy(s, &x, b);
             if (err != 0)
                 return err;
@@ -551,7 +551,7 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
         return 0;
     }
 }
-/* Releases n permits of this process, and grants what that allows. *had is 0 if the process has fewer. */
+/* Releases n permits of this process, and grants the waits that these allow. *had is 0 if the process has fewer. */
 SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n, int *had)
 {
     struct shmi_wakes b;
@@ -595,7 +595,7 @@ SHMI_FN int shmi_sem_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node)
         } else if (shmi_ld64(q->commit) != x.c) {
             ok = 0; /* the record that grants it may be incomplete */
         } else {
-            err = shmi_sem_corrupt(q, "a wait node, which is on no queue");
+            err = EPROTO; /* a peer has overwritten the node */
         }
         if (err != 0 || ok)
             break;
@@ -611,8 +611,8 @@ SHMI_FN int shmi_sem_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node)
     return withdrawn;
 }
 
-/* Finds what is left over by a death or by a stopped process, and dates the wait that is first. */
-SHMI_FN void shmi_sem_look(struct shmi_rq *q)
+/* Makes up for the changes that a dead or a stopped process owes, and dates the wait that is first. */
+SHMI_FN void shmi_sem_check_now(struct shmi_rq *q)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     struct shmi_rq_change x;
@@ -634,12 +634,12 @@ SHMI_FN void shmi_sem_look(struct shmi_rq *q)
     shmi_rq_unlock(&s->q);
     shmi_rq_wake(&s->q, &b);
 }
-/* Called ten times a second while a thread of this process waits, or less often if many do. */
+/* The periodic check: ten times a second while a thread of this process waits, or less often if many do. */
 SHMI_FN void shmi_sem_check(void *arg)
 {
     struct shmi_rq *q = (struct shmi_rq *)arg;
     if (shmi_check_due(&q->looked))
-        shmi_sem_look(q);
+        shmi_sem_check_now(q);
 }
 
 /* ---- The handle's side ---- */
@@ -664,7 +664,7 @@ SHMI_FN int shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi
     s->q.word = shmi_sem_word_at;
     s->q.corrupt = shmi_sem_corrupt;
     s->q.check = shmi_sem_check;
-    s->q.tidy = shmi_sem_look;
+    s->q.check_now = shmi_sem_check_now;
     s->q.private_ = &a->record_locks[o->off / 64 % SHMI_recordLocks];
     s->q.spin = &s->w->spin;
     s->q.pays = &s->w->pays;
@@ -948,7 +948,7 @@ int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
     return (int64_t)shmi_min(shmi_min(n, s->size), INT64_MAX);
 }
 
-/* Takes back what dead has. A process whose slot has no record, because it has not opened the semaphore, cannot make a change. It completes
+/* Takes back the permits of dead. A process whose slot has no record, because it has not opened the semaphore, cannot make a change. It completes
  * the last one. Those that wait, and the next call, do the rest. With a corrupt list of records, a process that knows them repairs it. */
 SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
@@ -971,14 +971,14 @@ SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_
     shmi_rq_wake(&s.q, &b);
 }
 /* Wakes the owners of the first waits if this process has no record, so that one of them reaps. */
-SHMI_FN void shmi_wake_semaphore(shmsync_arena *a, const shmi_object *o, int owed)
+SHMI_FN void shmi_wake_first_of_semaphore(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_semaphore s;
     (void)owed;
     if (o->size >= shmi_semaphore_bytes(a) && shmi_sem_init(&s, a, o) && shmi_sem_record_of(&s, a->my_slot) == NULL)
-        shmi_rq_ring(&s.q);
+        shmi_rq_wake_first(&s.q);
 }
-SHMI_FN int shmi_settle_semaphore(shmsync_arena *a, const shmi_object *o)
+SHMI_FN int shmi_complete_semaphore(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_semaphore s;
     struct shmi_wakes b;

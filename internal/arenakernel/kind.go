@@ -80,9 +80,9 @@ type KindOps struct {
 	Repair func(a *Arena, o Object, dead ParticipantID)
 	// Wake wakes once all waiters whose wake the death may have swallowed.
 	Wake func(a *Arena, o Object, owed Owed)
-	// Settle completes the last change of the object, if its changes are records. It reports whether that
+	// Complete completes the last change of the object, if its changes are records. It reports whether that
 	// was possible. If so, no change that a dead participant has made puts a node on a queue later.
-	Settle func(a *Arena, o Object) bool
+	Complete func(a *Arena, o Object) bool
 	// Check reports impossible states of the object's bytes.
 	Check func(a *Arena, o Object) error
 	// Inspect returns the object's state: its holds, its waits, and which holds they wait for. a

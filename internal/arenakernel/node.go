@@ -254,7 +254,7 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 			switch w := n.Load(); {
 			case owner == 0 && list != 0 && w.State() != NodeFree && n.Owner() == 0:
 				orphans = append(orphans, orphan{off, n, w})
-			case owner != 0 && list == 0 && !n.onQueue() && !c.current(owner) && a.settled(n) && !untold(n):
+			case owner != 0 && list == 0 && !n.onQueue() && !c.current(owner) && a.offQueue(n) && !untold(n):
 				// The node was taken off its queue when its owner was reaped. The participant
 				// that took it off has died before it could free the node, or is about to free
 				// it.
@@ -272,7 +272,7 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 		}
 		there, list := object != 0 && c.isObject(object), Offset(n.list.Load())
 		switch {
-		case list == 0 && there && !a.settled(n):
+		case list == 0 && there && !a.offQueue(n):
 			// The node is on a queue, or may come there. The object's kind takes it off and frees it.
 		case list == 0 && untold(n):
 			// The granter would push the node on the stack of the slot's next participant.

@@ -2,7 +2,7 @@ package arenakernel
 
 // A wait node may be on a recorded queue: a queue whose words change by records, without a lock.
 // Its stamp has RecordedStamp, and next and extra are tagged words: 32 bits of tag below 32 bits of
-// value. The value of next says what has become of the wait:
+// value. The value of next is the state of the wait:
 //
 //	0             about to be queued
 //	RecordedLast  the last one of the queue
@@ -12,7 +12,7 @@ package arenakernel
 //
 // The words of a node that is on a recorded queue change by records only. So once the record that a
 // dead participant has committed is complete, next says whether its node is on the queue. A process
-// that knows the kind of the object completes it before it frees the node, see settled.
+// that knows the kind of the object completes it before it frees the node, see offQueue.
 
 // RecordedStamp is the bit of a stamp that says that next and extra are tagged words.
 const RecordedStamp = 1 << 63
@@ -44,8 +44,8 @@ func (n *Node) onQueue() bool {
 	return v == RecordedLast || v >= RecordedFirst
 }
 
-// ReapRemoved frees a node of a dead participant that is off its recorded queue. next is what the
-// word next of the node became then. If several participants try, only one frees it.
+// ReapRemoved frees a node of a dead participant that is off its recorded queue. next is the value that
+// its word next got then. If several participants try, only one frees it.
 func (a *Arena) ReapRemoved(off Offset, dead ParticipantID, next uint64) {
 	if n, err := a.nodeAt(off); err == nil {
 		a.reapNode(off, n, dead, func() bool { return n.recorded() && n.next.Load() == next && !a.current(dead) })
@@ -67,13 +67,13 @@ func (n *Node) granting() bool {
 	return false
 }
 
-// settled reports whether the node of a dead participant is on no queue, and no change of its object will
+// offQueue reports whether the node of a dead participant is on no queue, and no change of its object will
 // put it on one. A process that does not know the kind of the object, or finds it corrupt, cannot tell. It
 // leaves the node to one that can.
 //
 // Preconditions: the owner of the node is not current, so it makes no change any more. The caller holds
 // c.handles, and calls c.unguard later.
-func (a *Arena) settled(n *Node) bool {
+func (a *Arena) offQueue(n *Node) bool {
 	if n.mayJoin() || n.granting() {
 		object := n.Object()
 		a.guard(object)
@@ -88,10 +88,10 @@ func (a *Arena) settled(n *Node) bool {
 			if !known {
 				return false
 			}
-			if ops.Settle != nil {
+			if ops.Complete != nil {
 				// If this process dies before it has woken the owners of waits that it resolves, all are woken.
 				a.beginTell()
-				done := ops.Settle(a, h.Object)
+				done := ops.Complete(a, h.Object)
 				a.endTell()
 				if !done {
 					return false

@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recordedKind is a kind whose changes are records. settles does what its Settle does.
+// recordedKind is a kind whose changes are records. Its Complete calls completes.
 const recordedKind Kind = 0x44524352 // "RCRD"
 
-var settles func(o Object) bool
+var completes func(o Object) bool
 
 func init() {
-	RegisterKind(KindOps{Kind: recordedKind, Version: 1, Settle: func(_ *Arena, o Object) bool { return settles(o) }})
+	RegisterKind(KindOps{Kind: recordedKind, Version: 1, Complete: func(_ *Arena, o Object) bool { return completes(o) }})
 }
 
 // A participant dies with a node that was prepared for a recorded queue. Its join may be committed and not carried
@@ -26,15 +26,15 @@ func TestPreparedNodeOfDeadIsKept(t *testing.T) {
 		return true
 	}
 	for _, c := range []struct {
-		name    string
-		kind    Kind
-		version uint16
-		settle  func(Object) bool
-		kept    bool
+		name     string
+		kind     Kind
+		version  uint16
+		complete func(Object) bool
+		kept     bool
 	}{
-		{name: "of an object that is settled", kind: recordedKind, version: 1, settle: func(Object) bool { return true }},
-		{name: "of an object that is corrupt", kind: recordedKind, version: 1, settle: func(Object) bool { return false }, kept: true},
-		{name: "that a record puts on the queue", kind: recordedKind, version: 1, settle: joins, kept: true},
+		{name: "of an object whose last change is complete", kind: recordedKind, version: 1, complete: func(Object) bool { return true }},
+		{name: "of an object that is corrupt", kind: recordedKind, version: 1, complete: func(Object) bool { return false }, kept: true},
+		{name: "that a record puts on the queue", kind: recordedKind, version: 1, complete: joins, kept: true},
 		{name: "of an unknown kind", kind: recordedKind + 1, version: 1, kept: true},
 		{name: "of another version", kind: recordedKind, version: 2, kept: true},
 		{name: "of a kind without records", kind: testKind},
@@ -43,7 +43,7 @@ func TestPreparedNodeOfDeadIsKept(t *testing.T) {
 			t.Run(c.name+", of "+of, func(t *testing.T) {
 				p := newNeighbours(2<<20, 4)
 				a, b, other := p.join(1), p.join(2), p.join(3)
-				settles = c.settle
+				completes = c.complete
 				s := spec("x")
 				s.Kind, s.Version = c.kind, c.version
 				o, _, err := a.OpenObject(s)

@@ -19,12 +19,12 @@ import (
 const keepFor = 14 * 24 * time.Hour
 
 // Compile makes the program output of args, which name sources, flags and no output. It is a
-// symbolic link if the program is kept. What the compiler has printed is part of the error.
+// symbolic link if the program is kept. The output of the compiler is part of the error.
 //
-// Programs are kept below the user's cache directory, each under a hash of everything that the
-// compiler reads: the sources after the preprocessor, the flags, and the compiler's own file. A
-// program whose compilation fails, or prints a warning, is not kept. Without a cache directory, each
-// program is compiled.
+// Programs are kept below the user's cache directory, each under a hash of the sources after the
+// preprocessor, the flags, and the compiler's own file. The hash does not cover the linker and the
+// libraries. A program whose compilation fails is not kept. Without a cache directory, each program is
+// compiled.
 func Compile(cc string, args []string, output string) error {
 	kept, err := place(cc, args)
 	if err != nil {

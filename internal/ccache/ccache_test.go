@@ -8,17 +8,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/shmsync/shmsync/internal/proctest"
 	"github.com/stretchr/testify/require"
 )
 
 // A program is compiled once, in whichever directory its header is, and again after a change of the
 // source, of the header or of a flag. A program that does not compile is not kept.
 func TestCompile(t *testing.T) {
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		require.Empty(t, os.Getenv("SHMSYNC_NEED_CC"), "there is no C compiler")
-		t.Skip("needs a C compiler")
-	}
+	cc := proctest.CCompiler(t)
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
 	source := filepath.Join(t.TempDir(), "source.c")

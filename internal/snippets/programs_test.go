@@ -27,11 +27,7 @@ var programBlock = regexp.MustCompile("(?s)(?:<!-- run: (\\S+) -->\n)?```c\n(.*?
 // those that have a name.
 func programsInC(t *testing.T) map[string]string {
 	t.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		require.Empty(t, os.Getenv("SHMSYNC_NEED_CC"), err)
-		t.Skip("needs a C compiler")
-	}
+	cc := proctest.CCompiler(t)
 	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, "docs", "c-api.md"))
 	require.NoError(t, err)

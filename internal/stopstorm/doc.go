@@ -9,9 +9,9 @@
 // A lane is a goroutine that repeats one operation and counts how often it has returned. In a
 // worker that is a program in C, built from worker.c, the lanes are threads with the same names
 // and operations. The counters lie on a page of shared memory outside of the arena, so they tell
-// the truth whatever state the primitive is in. A stop is a freeze if a lane of another worker
-// makes no progress for longer than a bound, and no visible hold of the victim excuses that. What
-// excuses a lane is part of the workload; the parent reads it from the words of the objects, with
+// the truth in any state of the primitive. A stop is a freeze if a lane of another worker makes no
+// progress for longer than a bound, and no visible hold of the victim excuses that. The workload
+// defines which holds excuse a lane; the parent reads them from the words of the objects, with
 // [arenakernel.Inspector], which takes no lock.
 //
 // The parent measures lanes that stand still by the heartbeat of the same worker: a goroutine

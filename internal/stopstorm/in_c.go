@@ -6,7 +6,6 @@ import (
 	"debug/dwarf"
 	"debug/elf"
 	_ "embed" // for workerSource
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/shmsync/shmsync/include"
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
@@ -52,25 +50,14 @@ type cProgram struct {
 
 // buildInC compiles the workers in C.
 func buildInC(cc string) (*cProgram, error) {
-	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
-		return nil, errors.New("SHMSYNC_EXEC_WRAP is set, so Go programs may be of another architecture")
-	}
-	flags := append([]string{"-std=gnu11", "-O2", "-g", "-pthread"}, pageFlags()...)
-	program, err := peers.BuildProgram(cc, "stopstorm", map[string]string{"stopstorm.c": workerSource, "shmsync.h": include.Header}, flags...)
+	file, err := peers.BuildWorker(cc, "stopstorm", workerSource, append([]string{"-std=gnu11", "-O2", "-g", "-pthread"}, pageFlags()...)...)
 	if err != nil {
 		return nil, err
 	}
-	defer program.Remove()
-	if err := program.Check(); err != nil {
-		return nil, err
-	}
-	p := new(cProgram)
-	if p.file, err = os.Open(program.Path); err != nil {
-		return nil, err
-	}
+	p := &cProgram{file: file}
 	if err := p.readSymbols(); err != nil {
-		p.file.Close()
-		return nil, fmt.Errorf("%s: %w", program.Path, err)
+		file.Close()
+		return nil, fmt.Errorf("the workers in C: %w", err)
 	}
 	return p, nil
 }

@@ -7,9 +7,6 @@ import (
 	"debug/elf"
 	"math"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -28,12 +25,7 @@ func needCompiler(t *testing.T) string {
 	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
 		t.Skip("SHMSYNC_EXEC_WRAP is set, so Go programs may be of another architecture than C programs")
 	}
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		require.Empty(t, os.Getenv("SHMSYNC_NEED_CC"), "there is no C compiler")
-		t.Skipf("needs a C compiler: %v", err)
-	}
-	return cc
+	return proctest.CCompiler(t)
 }
 
 // optionsInC are those of a quick storm with workers in C.
@@ -123,26 +115,6 @@ func TestWorkerInCWithoutTheOperation(t *testing.T) {
 	require.ErrorContains(t, err, "C has no operation")
 }
 
-// The flags give the compiler all names that the source needs.
-func TestPageFlags(t *testing.T) {
-	names := map[string]bool{}
-	for _, f := range pageFlags() {
-		name, _, _ := strings.Cut(strings.TrimPrefix(f, "-D"), "=")
-		names[name] = true
-	}
-	used := regexp.MustCompile(`\bPAGE_[A-Z_]+\b`).FindAllString(workerSource, -1)
-	require.Greater(t, len(used), 15)
-	for _, name := range used {
-		require.True(t, names[name], name)
-	}
-}
-
-// The strictest warnings find nothing in the source.
-func TestWorkerCompilesCleanly(t *testing.T) {
-	cc := needCompiler(t)
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "shmsync.h"), []byte(include.Header), 0o600))
-	args := slices.Concat([]string{"-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Wpedantic", "-Werror", "-I" + dir}, pageFlags(), []string{"worker.c"})
-	out, err := exec.Command(cc, args...).CombinedOutput()
-	require.NoError(t, err, string(out))
+func TestSourceInC(t *testing.T) {
+	proctest.CheckSourceInC(t, workerSource, include.Header, pageFlags())
 }

@@ -197,7 +197,7 @@ func mapPage(f *os.File) (*page, error) {
 	return (*page)(unsafe.Pointer(&mem[0])), nil
 }
 
-// pageFlags tell worker.c where things are on the page, and what they mean.
+// pageFlags tell worker.c the places of the words on the page, and the meaning of their values.
 func pageFlags() (flags []string) {
 	var p page
 	var w procPage

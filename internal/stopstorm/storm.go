@@ -51,7 +51,7 @@ var ErrFreeze = errors.New("a stopped process froze others")
 
 const arenaSize = 8 << 20
 
-// target is what one storm is about.
+// target is the primitive of one storm, and the languages of its workers.
 type target struct {
 	which int    // index in workloads
 	in    string // languages of the workers

@@ -52,7 +52,7 @@ __attribute__((format(printf, 1, 2), noreturn)) static void fault(const char *fo
     _exit(1);
 }
 
-/* ---- What the operations have in common ---- */
+/* ---- The common part of the operations ---- */
 
 struct op;
 struct lane {

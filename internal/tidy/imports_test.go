@@ -79,7 +79,7 @@ var layers = []layer{
 	{"internal/race", nil, true},
 	{"internal/proctest", []string{"internal/crashpoint", "internal/linger", "internal/race"}, true}, // asks both whether they are built in, to know how long tests may take
 	{"internal/tidy", nil, true},
-	{"internal/bench", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false}, // rooms of cmd/shmbench
+	{"internal/bench", []string{".", "asm", "shm", "arena", "prims", "include", "internal/"}, false}, // rooms of cmd/shmbench
 	{"include", nil, true}, // the C library as text
 	{"internal/torture", []string{".", "asm", "shm", "arena", "prims", "include", "internal/"}, false},
 	{"internal/stopstorm", []string{".", "asm", "shm", "arena", "prims", "include", "internal/"}, false},

@@ -4,12 +4,10 @@ package torture
 
 import (
 	_ "embed" // for workerSource
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
 
-	"github.com/shmsync/shmsync/include"
 	"github.com/shmsync/shmsync/internal/bench/child"
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
@@ -33,20 +31,8 @@ func mustJobs(names ...string) uint64 {
 
 // buildInC compiles the victims in C.
 func buildInC(cc string) (*os.File, error) {
-	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
-		return nil, errors.New("SHMSYNC_EXEC_WRAP is set, so Go programs may be of another architecture")
-	}
 	// Compilers remove and move stores only when they optimize.
-	flags := append([]string{"-std=gnu11", "-O2", "-pthread"}, pageFlags()...)
-	program, err := peers.BuildProgram(cc, "torture", map[string]string{"torture.c": workerSource, "shmsync.h": include.Header}, flags...)
-	if err != nil {
-		return nil, err
-	}
-	defer program.Remove()
-	if err := program.Check(); err != nil {
-		return nil, err
-	}
-	return os.Open(program.Path)
+	return peers.BuildWorker(cc, "torture", workerSource, append([]string{"-std=gnu11", "-O2", "-pthread"}, pageFlags()...)...)
 }
 
 // launchVictim starts a victim. Without a program in C, all victims are Go programs.
