@@ -53,6 +53,7 @@ func TestLateJoinerLeavesTheSlotAlone(t *testing.T) {
 			require.Equal(t, alive, p.u32(p.aliveWord(2, 0)).Load())
 			require.NotEmpty(t, survivor.try(t, order{Do: "lock", Text: "held"}).Err, "it is held")
 			another.Kill(t)
+			survivor.must(t, order{Do: "locked", Text: "held"})
 			survivor.must(t, order{Do: "lock", Text: "held"})
 		})
 	}
