@@ -97,6 +97,21 @@ func killAt(t *testing.T, lang, point string) bool {
 			return false
 		}
 	}
+	// A holder dies, and only the victim can find out, because the others are stopped.
+	alone := func() {
+		holder := newAgent(t, "c", name, "holder")
+		holder.do(t, "mutex.open", "m", 1)
+		holder.start(t, "mutex.lock", "m").wait(t) // owner-dead, if the victim has not recovered it yet
+		for _, p := range []*agent{g, c} {
+			p.stop(t)
+			defer p.cmd.Process.Signal(syscall.SIGCONT)
+		}
+		holder.kill(t)
+		select {
+		case <-victim.ended:
+		case <-time.After(100 * time.Millisecond): // it passes the point twice
+		}
+	}
 	round := func() {
 		fodder := newAgent(t, "c", name, "fodder")
 		all := append(teamWork(t, g, 60, 16), teamWork(t, c, 60, 3)...)
@@ -111,6 +126,11 @@ func killAt(t *testing.T, lang, point string) bool {
 	rounds, limit := 20, timeout
 	if seldom[point] && !proctest.Long() {
 		rounds, limit = 2, 2*time.Second
+	}
+	if strings.HasPrefix(point, "mutex.owner_dead.") {
+		for n := 0; n < rounds && !dead(); n++ {
+			alone()
+		}
 	}
 	for n, end := 0, time.Now().Add(limit); !dead() && (n < rounds || time.Now().Before(end)); n++ {
 		round()
