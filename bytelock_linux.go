@@ -6,17 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A byte lock is a lock on one byte of a file that belongs to an open file
-// description: the kernel drops it when the last descriptor of that
-// description is gone, which at the latest is some time after the process
-// died. Unlike a robust list it works in every sandbox, and unlike a pid it
-// means the same in every namespace, but it has to be asked.
+// A byte lock is a lock on one byte of a file that belongs to an open file description. The kernel
+// drops the lock when the last descriptor of that description is closed; after the death of the
+// process, that is only a matter of time. Unlike a robust list, a byte lock works in every sandbox,
+// and unlike a pid it means the same in every namespace. But the kernel does not report its end: a
+// process has to ask for it.
 //
-// Each lock is its own probe: a call that works shows that the feature is there, and an error
-// that Is ErrNotSupported says that it is not, here or on this file system.
+// The calls need no probe: a call that works shows that the feature exists, and an error that Is
+// ErrNotSupported shows that the feature is missing, on this system or on this file system.
 
-// LockByte takes the byte lock at off through f, for writing, without waiting.
-// It reports false when another open file description has it.
+// LockByte takes an exclusive byte lock at off through f, without waiting. It reports false if
+// another open file description has the lock.
 func LockByte(f *os.File, off int64) (bool, error) {
 	if err := FeatureOFDLock.refused(); err != nil {
 		return false, err
@@ -33,7 +33,7 @@ func LockByte(f *os.File, off int64) (bool, error) {
 	}
 }
 
-// UnlockByte gives the byte lock at off back.
+// UnlockByte releases the byte lock at off.
 func UnlockByte(f *os.File, off int64) error {
 	lock := byteLock(unix.F_UNLCK, off)
 	return os.NewSyscallError("fcntl", unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock))

@@ -2,8 +2,8 @@ package shmsync
 
 import "strconv"
 
-// Plan 9 tells errors by strings. The errors of the library have the numbers of Linux here, so that
-// programs that name them build.
+// Plan 9 identifies errors by strings. The library gives its errors the numbers of Linux here, so
+// that programs that name them build.
 const (
 	eINVAL          = Errno(0x16)
 	eNOENT          = Errno(0x2)
@@ -16,8 +16,8 @@ const (
 	eNOTRECOVERABLE = Errno(0x83)
 )
 
-// Errno is an error number. On Plan 9, which has none, it is a type of its own with the numbers
-// of Linux; elsewhere it is syscall.Errno.
+// Errno is an error number. Plan 9 has none, so it is a type of its own there, with the numbers of
+// Linux. On other systems it is syscall.Errno.
 type Errno uintptr
 
 // Error implements error.

@@ -9,40 +9,35 @@ import (
 	"time"
 )
 
-// The sentinel errors of the module. errors.Is matches an error that the
-// module returns against its sentinel and, where POSIX has a name for the
-// condition, against the [Errno] as well.
+// The sentinel errors of the module. For an error that the module returns, errors.Is matches its
+// sentinel and, if POSIX has a name for the condition, the [Errno] as well.
 var (
-	// ErrOwnerDead says that the process which held the object died while
-	// holding it. The caller does not hold the object. Matches EOWNERDEAD.
+	// ErrOwnerDead says that a process died while it held the object. The caller does not hold the
+	// object. Matches EOWNERDEAD.
 	ErrOwnerDead = errors.New("owner died")
-	// ErrNotRecoverable says that a repair of the state an object guards
-	// failed, so that nobody may use it until Recover succeeds. Matches
-	// ENOTRECOVERABLE.
+	// ErrNotRecoverable says that a repair of the state that an object guards has failed. Nobody
+	// may use the object until Recover succeeds. Matches ENOTRECOVERABLE.
 	ErrNotRecoverable = errors.New("state not recoverable")
 	// ErrCorrupt says that shared bytes hold a value that no correct peer
 	// writes. Matches EPROTO.
 	ErrCorrupt = errors.New("shared memory is corrupt")
-	// ErrIncompatible says that a file is no arena, or one of another layout,
-	// or that a named object is of another kind or has other options. Matches
-	// EINVAL.
+	// ErrIncompatible says that a file is no arena or has another layout, or that a named object is
+	// of another kind or has other options. Matches EINVAL.
 	ErrIncompatible = errors.New("incompatible")
-	// ErrCanceled says that the object was stopped or the wait cancelled by
-	// Stop or Cancel. The end of a context is ctx.Err() instead. Matches
-	// ECANCELED.
+	// ErrCanceled says that the object was stopped or the wait cancelled by Stop or Cancel. If a
+	// context ends, the error is that of the context instead. Matches ECANCELED.
 	ErrCanceled = errors.New("canceled")
 	// ErrClosed says that the segment, arena or handle was closed. Matches
 	// EBADF.
 	ErrClosed = errors.New("closed")
-	// ErrNoSpace says that the arena or the shared memory it lives in is full.
-	// Matches ENOSPC.
+	// ErrNoSpace says that the arena, or the shared memory that it is in, is full. Matches ENOSPC.
 	ErrNoSpace = errors.New("no space")
-	// ErrNotSupported says that the kernel, a sandbox, or the operating system
-	// lacks what was asked for. Matches ENOTSUP.
+	// ErrNotSupported says that the kernel, a sandbox or the operating system does not offer what
+	// an operation needs. Matches ENOTSUP.
 	ErrNotSupported = errors.New("not supported")
 )
 
-// errnoOf gives the errno that stands for a sentinel.
+// errnoOf returns the errno that stands for a sentinel error.
 func errnoOf(sentinel error) Errno {
 	switch sentinel {
 	case ErrOwnerDead:
@@ -69,14 +64,14 @@ func errnoOf(sentinel error) Errno {
 	return 0
 }
 
-// Identity names a participant of an arena, alive or dead. Slot and Generation
-// are the identity; the rest is for people to read.
+// Identity identifies a participant of an arena, alive or dead, by Slot and Generation. The other
+// fields are for people to read.
 type Identity struct {
 	Slot       int       // index of the participant's slot, from 1
-	Generation uint32    // how often the slot had been taken
+	Generation uint32    // tells the participants of the slot apart
 	PID        int       // in the participant's own pid namespace
 	Label      string    // the label in the options of arena.Open
-	Died       time.Time // when a peer noticed; zero while alive or when not known
+	Died       time.Time // when a peer noticed the death; zero while alive, or if unknown
 }
 
 // String renders the identity on one line, as in `worker (pid 71, slot 3.1)`.
@@ -88,14 +83,14 @@ func (id Identity) String() string {
 	return fmt.Sprintf("%s (pid %d, slot %d.%d)", label, id.PID, id.Slot, id.Generation)
 }
 
-// Error is what the packages of the module return. It wraps a sentinel of this
-// package and, where one fits, an errno: errors.Is matches both.
+// Error is the type of the errors that the packages of the module return. It wraps a sentinel error
+// of this package and, if one stands for the condition, an errno: errors.Is matches both.
 type Error struct {
 	Op     string    // the operation, as in "mutex.lock"
-	Object string    // the object's name, or its offset when it has none
+	Object string    // the object's name, or its offset if it has no name
 	Err    error     // the sentinel, or a system error
 	Detail string    // the cause in words; may be empty
-	Who    *Identity // the participant that died, for ErrOwnerDead; nil when unknown
+	Who    *Identity // the participant that died, for ErrOwnerDead; nil if unknown
 }
 
 // Error implements error.
@@ -124,10 +119,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the sentinel or the system error.
+// Unwrap returns the sentinel or the system error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is the errno that stands for the sentinel.
+// Is reports whether target is the errno that stands for the sentinel of e.
 func (e *Error) Is(target error) bool {
 	errno, ok := target.(Errno)
 	return ok && errno != 0 && errnoOf(e.Err) == errno

@@ -11,20 +11,20 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// A word that one side changes and then wakes, and the other sleeps on.
+// One side changes a word and then wakes the other side, which sleeps on the word.
 func ExampleWait() {
-	var word uint32 // in shared memory, as a rule
+	var word uint32 // usually in shared memory
 	deadline := shmsync.Monotonic() + int64(time.Millisecond)
 	o, err := shmsync.Wait(&word, 0, deadline)
 	fmt.Println(o, err)
-	o, err = shmsync.Wait(&word, 1, 0) // it is not 1 any more
+	o, err = shmsync.Wait(&word, 1, 0) // the word is not 1 any more
 	fmt.Println(o, err, shmsync.Wake(&word, 1))
 	// Output:
 	// timed out <nil>
 	// changed <nil> 0
 }
 
-// The parts of an error: the operation, the object, and the dead process.
+// An error has several parts: the operation, the object, and the dead process.
 func ExampleError() {
 	err := error(&shmsync.Error{
 		Op: "mutex.lock", Object: "ledger", Err: shmsync.ErrOwnerDead,
@@ -37,7 +37,7 @@ func ExampleError() {
 	// Output: ledger teller 4711
 }
 
-// The features of the kernel that the library can do without.
+// These features of the kernel are optional: the library works without them.
 func ExampleFeatures() {
 	for _, f := range shmsync.Features() {
 		if err := f.Check(); err != nil {

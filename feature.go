@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// The needs of each feature:
+// What each feature needs:
 //
 //	feature      since   system call                        may be absent because of
 //	robust       2.6.17  set_robust_list                    qemu-user, seccomp
@@ -17,11 +17,11 @@ import (
 //	ofd          3.15    fcntl(F_OFD_SETLK)                 network file systems
 //	threads      5.16    /proc/PID/task                     no /proc, or that of another pid namespace
 //
-// A probe makes the real call. A sandbox answers EPERM or ENOSYS as it likes,
-// so both mean absent.
+// A probe makes the real call. Some sandboxes answer EPERM and others ENOSYS, so either error means
+// that the feature is absent.
 
-// Feature is a facility of the kernel that the library can do without, at a
-// price.
+// Feature is an optional facility of the kernel: the library works without it, but slower or with
+// less function.
 type Feature struct {
 	name  string
 	since string
@@ -37,12 +37,11 @@ func Features() []*Feature {
 	return []*Feature{FeatureRobustList, FeatureWaitV, FeatureMembarrier, FeatureOFDLock, FeatureThreads}
 }
 
-// Name is the feature's name, as SHMSYNC_DISABLE takes it.
+// Name returns the name of the feature, as SHMSYNC_DISABLE accepts it.
 func (f *Feature) Name() string { return f.name }
 
-// Check reports nil when the feature works here, an error that Is
-// [ErrNotSupported] when it does not, and another error when the probe could
-// not tell. Only conclusive answers are remembered.
+// Check returns nil if the feature works here, an error that Is [ErrNotSupported] if it does not,
+// and another error if the probe was inconclusive. Only conclusive results are remembered.
 func (f *Feature) Check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,8 +60,7 @@ func (f *Feature) Check() error {
 	return err
 }
 
-// refused reports why the feature is known not to work here, or nil while nothing speaks
-// against a try.
+// refused returns an error if the feature is known not to work here, and nil if it may work.
 func (f *Feature) refused() error {
 	if disabled()[f.name] {
 		return f.Check()
@@ -72,7 +70,7 @@ func (f *Feature) refused() error {
 	return f.err
 }
 
-// worked notes that a call which needs the feature has worked, so that no probe is needed.
+// worked records that a call which needs the feature has worked, so that no probe is needed.
 func (f *Feature) worked() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The features that the library probes for. SHMSYNC_DISABLE, a comma-separated
-// list of their names, makes them absent; it is read once.
+// The features that the library probes for. The environment variable SHMSYNC_DISABLE, a
+// comma-separated list of their names, makes them absent; it is read once.
 var (
 	FeatureRobustList = &Feature{name: "robust", since: "2.6.17", probe: probeRobustList}
 	FeatureWaitV      = &Feature{name: "waitv", since: "5.16", probe: probeWaitV}
@@ -17,7 +17,7 @@ var (
 	FeatureThreads    = &Feature{name: "threads", since: "5.16", probe: probeThreads}
 )
 
-// notSupported sorts the errno of a call that may be absent.
+// notSupported turns the errno of a call that a system may lack into an error.
 func notSupported(op string, errno unix.Errno) error {
 	switch errno {
 	case unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOPNOTSUPP:
@@ -55,7 +55,7 @@ func probeMembarrier() error {
 	if mask&need != need {
 		return &Error{Op: "membarrier", Err: ErrNotSupported, Detail: "the kernel lacks the global expedited command"}
 	}
-	// The query may be allowed where the command is not.
+	// A sandbox may allow the query and forbid the command.
 	if _, errno := membarrier(membarrierGlobalExpedited); errno != 0 {
 		return notSupported("membarrier", errno)
 	}
@@ -65,7 +65,7 @@ func probeMembarrier() error {
 func probeOFDLock() error {
 	fd, err := unix.MemfdCreate("shmsync-probe", unix.MFD_CLOEXEC)
 	if err != nil {
-		// Locks may work where memfds are forbidden.
+		// Byte locks may work although memfds are forbidden.
 		fd, err = unix.Open("/dev/shm", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 // RobustNodes is the number of words that a RobustList can name.
 const RobustNodes = 4
 
-// RobustList is a list of words that the kernel marks when a thread is gone.
+// RobustList is a list of words that the kernel marks when a thread ends.
 type RobustList struct{}
 
 // NewRobustList reports ErrNotSupported on this system.
@@ -50,16 +50,16 @@ func (l *RobustList) Unregister() error { return ErrNotSupported }
 // Free reports ErrNotSupported on this system.
 func (l *RobustList) Free() error { return ErrNotSupported }
 
-// Detached is false on this system.
+// Detached returns false on this system.
 func Detached(pid int, startTime uint64) bool { return false }
 
-// NoProcess is false on this system.
+// NoProcess returns false on this system.
 func NoProcess(pid int) bool { return false }
 
-// ThreadID is 0 on this system.
+// ThreadID returns 0 on this system.
 func ThreadID() int { return 0 }
 
-// PromptThread asks for prompt wakes.
+// PromptThread does nothing on this system.
 func PromptThread() (undo func()) { return func() {} }
 
 // Yield does nothing on this system.

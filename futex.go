@@ -1,11 +1,11 @@
 package shmsync
 
-// Outcome says why a wait on a futex word came back. In every case the caller checks its
-// own state again: wakes may be spurious.
+// Outcome says why a wait on a futex word returned. The caller always checks its own state again,
+// because wakes may be spurious.
 type Outcome uint8
 
 const (
-	// Woken: a wake reached this sleeper.
+	// Woken: a wake reached this waiter.
 	Woken Outcome = iota
 	// Changed: the word did not hold the expected value (EAGAIN).
 	Changed
@@ -34,5 +34,5 @@ func (o Outcome) String() string {
 	return "invalid"
 }
 
-// MatchAny is the bitset that every wait and wake matches.
+// MatchAny is the bitset that matches every wait and every wake.
 const MatchAny uint32 = 0xffffffff

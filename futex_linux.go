@@ -7,42 +7,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait sleeps while *addr holds val, until a wake, or until deadline, an
-// absolute CLOCK_MONOTONIC time in nanoseconds as [Monotonic] gives; 0 means
-// none. addr must lie in memory mapped shared for a wake from another process
-// to arrive. The error is non-nil only with [Failed].
+// Wait sleeps while *addr is val, until a wake or until deadline. deadline is a time of
+// CLOCK_MONOTONIC in nanoseconds, as [Monotonic] returns it; 0 means no deadline. A wake from
+// another process arrives only if addr is in memory that is mapped shared. The error is non-nil
+// only with [Failed].
 //
-// The goroutine keeps its thread while it sleeps, but not its P: the garbage
-// collector and other goroutines go on.
+// The goroutine keeps its thread while it sleeps, but not its P, so the garbage collector and other
+// goroutines go on.
 func Wait(addr *uint32, val uint32, deadline int64) (Outcome, error) {
 	return WaitBitset(addr, val, MatchAny, deadline)
 }
 
-// WaitBitset is Wait for wakes whose bitset shares a bit with bitset, which
-// must not be 0.
+// WaitBitset is Wait, but only wakes whose bitset shares a bit with bitset end it. bitset must not
+// be 0.
 func WaitBitset(addr *uint32, val, bitset uint32, deadline int64) (Outcome, error) {
 	return classify("futex_wait", futexWait(addr, val, bitset, deadline))
 }
 
-// Wake wakes up to n sleepers on addr, in the order in which they went to
-// sleep, and reports how many it woke. It does not block.
+// Wake wakes up to n sleepers on addr, in the order in which they went to sleep, and returns how
+// many it woke. It does not block.
 func Wake(addr *uint32, n int) int {
 	return WakeBitset(addr, n, MatchAny)
 }
 
-// WakeBitset is Wake for those sleepers whose bitset shares a bit with bitset.
+// WakeBitset is Wake, but wakes only sleepers whose bitset shares a bit with bitset.
 func WakeBitset(addr *uint32, n int, bitset uint32) int {
 	woken, errno := futexWakeSome(addr, n, bitset)
 	if errno != 0 {
-		// EFAULT: the page was unmapped under us; nobody can sleep there.
+		// EFAULT: the page was unmapped meanwhile, so nobody can sleep there.
 		return 0
 	}
 	return woken
 }
 
-// Requeue wakes up to wake sleepers on addr and moves up to move of the rest
-// to target, provided that *addr still holds val; otherwise it does nothing and
-// reports [Changed]. n counts the woken and the moved.
+// Requeue wakes up to wake sleepers on addr and moves up to move of the other sleepers to target,
+// if *addr is still val. Otherwise it does nothing and returns [Changed]. n is the number of
+// sleepers that were woken or moved.
 func Requeue(addr *uint32, val uint32, wake int, target *uint32, move int) (n int, o Outcome, err error) {
 	n, errno := futexRequeue(addr, val, wake, target, move)
 	if errno != 0 {
@@ -52,10 +52,9 @@ func Requeue(addr *uint32, val uint32, wake int, target *uint32, move int) (n in
 	return n, Woken, nil
 }
 
-// WaitV sleeps while every word of ws holds its value, until one of them is
-// woken or deadline passes. With [Woken], index is that of one woken entry:
-// others may have been woken as well, so the caller examines every entry
-// again. At most [WaitVMax] entries.
+// WaitV sleeps while every word of ws has its value, until one of the words is woken or deadline
+// passes. With [Woken], index is the index of one woken entry. Others may have been woken as well,
+// so the caller examines every entry again. ws has at most [WaitVMax] entries.
 func WaitV(ws []WaitVEntry, deadline int64) (index int, o Outcome, err error) {
 	index, errno := futexWaitV(ws, deadline)
 	if errno == 0 {
@@ -65,8 +64,8 @@ func WaitV(ws []WaitVEntry, deadline int64) (index int, o Outcome, err error) {
 	return -1, o, err
 }
 
-// classify sorts what the kernel answers to a wait. It is the one place that
-// knows which errnos are part of the protocol.
+// classify turns the errno of a wait into an Outcome. No other function knows which errnos are part
+// of the protocol.
 func classify(op string, errno unix.Errno) (Outcome, error) {
 	switch errno {
 	case 0:
@@ -81,9 +80,9 @@ func classify(op string, errno unix.Errno) (Outcome, error) {
 	return Failed, os.NewSyscallError(op, errno)
 }
 
-// The runtime's monotonic clock is CLOCK_MONOTONIC read through the vDSO, with
-// an origin of its own; the system call that shares the origin costs ten times
-// as much, so the distance is taken once.
+// The monotonic clock of the Go runtime is CLOCK_MONOTONIC, read through the vDSO, but with another
+// origin. A system call that reads CLOCK_MONOTONIC itself costs ten times as much, so the
+// difference of the origins is measured once.
 var (
 	clockBase   = time.Now()
 	clockOffset = monotonicOffset()
@@ -106,8 +105,8 @@ func monotonicOffset() int64 {
 	return offset
 }
 
-// Monotonic reads CLOCK_MONOTONIC in nanoseconds. All processes of one boot
-// (and one time namespace) share it.
+// Monotonic returns the time of CLOCK_MONOTONIC in nanoseconds. All processes of one boot (and one
+// time namespace) share this clock.
 func Monotonic() int64 {
 	return clockOffset + int64(time.Since(clockBase))
 }

@@ -51,7 +51,7 @@ func init() {
 			w.word(i).Store(uint32(shmsync.ThreadID()) | shmsync.RobustWaiters)
 		}
 		c.Ready()
-		c.Await() // the signal to leave the list
+		c.Await() // the signal to unregister the list
 		list.Unregister()
 		if err := list.Free(); err != nil {
 			c.Fatal(err)
@@ -114,7 +114,7 @@ func TestWakeReachesAnotherProcess(t *testing.T) {
 	p.WaitExit(t)
 }
 
-// sleepers starts n goroutines that sleep on a word, and returns when all do.
+// sleepers starts n goroutines that sleep on a word, and returns when all of them sleep.
 func sleepers(t *testing.T, w words, n int, sleep func(i int)) (woken chan int) {
 	woken = make(chan int, n)
 	for i := range n {
@@ -123,8 +123,8 @@ func sleepers(t *testing.T, w words, n int, sleep func(i int)) (woken chan int) 
 			woken <- i
 		}()
 	}
-	// A requeue from a word to itself that moves everybody and wakes nobody
-	// counts the sleepers.
+	// A requeue from a word to itself that moves all sleepers and wakes none of them returns their
+	// number.
 	for {
 		count, _, err := shmsync.Requeue(w.raw(0), 0, 0, w.raw(0), 1<<20)
 		require.NoError(t, err)
@@ -208,8 +208,7 @@ func TestWaitV(t *testing.T) {
 	}
 }
 
-// TestRobustListTellsADeath kills a process and waits on the words that the
-// kernel marks.
+// TestRobustListTellsADeath kills a process and waits until the kernel has marked the words.
 func TestRobustListTellsADeath(t *testing.T) {
 	if err := shmsync.FeatureRobustList.Check(); err != nil {
 		proctest.Skip(t, "needs robust lists: "+err.Error(), "futex/robust")
@@ -243,8 +242,8 @@ func TestRobustListCanBeLeft(t *testing.T) {
 	require.Zero(t, w.word(0).Load()&shmsync.RobustOwnerDied)
 }
 
-// TestRobustListGivesTheFormerListBack registers and unregisters a list on a thread
-// that had one, as the threads of a C library do, and ends the thread.
+// TestRobustListGivesTheFormerListBack registers and unregisters a list on a thread that already
+// has a list, as the threads of a C library have, and ends the thread.
 func TestRobustListGivesTheFormerListBack(t *testing.T) {
 	if err := shmsync.FeatureRobustList.Check(); err != nil {
 		t.Skipf("needs robust lists: %v", err)

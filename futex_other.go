@@ -7,10 +7,10 @@ import "time"
 // WaitVEntry is one word of a WaitV call.
 type WaitVEntry struct{}
 
-// NewWaitVEntry makes an entry that waits on addr while it holds val.
+// NewWaitVEntry makes an entry that waits on addr while its value is val.
 func NewWaitVEntry(addr *uint32, val uint32) WaitVEntry { return WaitVEntry{} }
 
-// WaitVMax is the most words that one WaitV call takes.
+// WaitVMax is the largest number of words that one WaitV call takes.
 const WaitVMax = 128
 
 // Wait reports ErrNotSupported on this system.

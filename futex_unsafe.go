@@ -27,8 +27,8 @@ type WaitVEntry struct {
 func NewWaitVEntry(addr *uint32, val uint32) WaitVEntry {
 	return WaitVEntry{
 		val: uint64(val),
-		// SAFETY: heap objects and mappings do not move; the stack does, and
-		// is excluded by the contract above.
+		// SAFETY: heap objects and mappings do not move. The stack does, but the contract above
+		// excludes it.
 		addr:  uint64(uintptr(unsafe.Pointer(addr))),
 		flags: futex2Size32,
 	}
@@ -41,15 +41,15 @@ func futexWait(addr *uint32, val, bitset uint32, deadline int64) unix.Errno {
 		ts = timespec(deadline)
 		tsp = &ts
 	}
-	// Syscall6, never RawSyscall6: an untimed raw wait would keep the garbage
-	// collector waiting for this thread for ever.
+	// Not RawSyscall6: a wait without a timeout would keep the garbage collector waiting for this
+	// thread for ever.
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), futexWaitBitset,
 		uintptr(val), uintptr(unsafe.Pointer(tsp)), 0, uintptr(bitset))
 	return errno
 }
 
-// timespec converts a monotonic time that is not 0; times before the boot
-// become its first nanosecond.
+// timespec converts a monotonic time, which is not 0. A time before the boot becomes the first
+// nanosecond after it.
 func timespec(deadline int64) unix.Timespec {
 	if deadline < 1 {
 		deadline = 1
@@ -89,11 +89,10 @@ func futexWaitV(ws []WaitVEntry, deadline int64) (int, unix.Errno) {
 	return int(r), errno
 }
 
-// RobustList is a list of words that the kernel marks when the thread that
-// registered the list is gone. It lies on a page mapped shared that no other
-// process has: in private memory the kernel's out-of-memory reaper may discard
-// it before the list is walked, and in memory that others have, they could
-// scribble over it.
+// RobustList is a list of words that the kernel marks when the thread that registered the list
+// ends. The list is on a page that is mapped shared, but that no other process has. In private
+// memory, the out-of-memory reaper of the kernel may discard the list before the kernel walks it.
+// In memory of other processes, these could overwrite it.
 type RobustList struct {
 	head *robustHead
 	page []byte
@@ -102,8 +101,7 @@ type RobustList struct {
 	before uintptr
 }
 
-// robustHead is struct robust_list_head of the kernel, and the nodes that it
-// links.
+// robustHead is struct robust_list_head of the kernel, and the nodes that the list links.
 type robustHead struct {
 	next    uintptr // &nodes[0], or &next when the list is empty
 	offset  int64   // distance from a node to its word
@@ -115,7 +113,7 @@ type robustHead struct {
 // RobustNodes is the number of words that a RobustList can name.
 const RobustNodes = 4
 
-// NewRobustList allocates an empty list on a page of its own.
+// NewRobustList allocates an empty list on its own page.
 func NewRobustList() (*RobustList, error) {
 	page, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -128,8 +126,8 @@ func NewRobustList() (*RobustList, error) {
 	return l, nil
 }
 
-// Link puts n words on the list: the first at first, each other 8 bytes after the
-// one before. The kernel marks the last one first.
+// Link puts n words on the list: the first at first, each of the others 8 bytes after the one
+// before. The kernel marks the last one first.
 func (l *RobustList) Link(first *uint32, n int) {
 	h := l.head
 	h.offset = int64(uintptr(unsafe.Pointer(first))) - int64(uintptr(unsafe.Pointer(&h.nodes[0])))
@@ -140,20 +138,20 @@ func (l *RobustList) Link(first *uint32, n int) {
 	}
 }
 
-// Clear takes all words off the list. It must precede the unmapping of the
-// words: the kernel gives up a walk at the first address that it cannot read.
+// Clear takes all words off the list. Call it before the words are unmapped, because the kernel
+// stops its walk at the first address that it cannot read.
 func (l *RobustList) Clear() {
 	l.head.next = uintptr(unsafe.Pointer(&l.head.next))
 }
 
-// Register makes l the robust list of the calling thread. When that thread is
-// gone, for whatever reason, or the process replaces its program, the kernel
-// puts [RobustOwnerDied] into each word that carries the thread's id and wakes
-// one sleeper of each that carries [RobustWaiters] too. The calling goroutine
-// must be locked to its thread. The last registration of a thread counts.
+// Register makes l the robust list of the calling thread. When that thread ends for any reason, or
+// the process replaces its program, the kernel puts [RobustOwnerDied] into each word that has the
+// thread's ID, and wakes one sleeper on each of these words that also has [RobustWaiters]. The
+// calling goroutine must be locked to its thread. A later registration of a thread replaces an
+// earlier one.
 //
-// A thread has one list. Until Unregister, the kernel does not walk the list of a
-// C library, so the thread must not lock a robust pthread mutex.
+// A thread has only one list. Until Unregister, the kernel does not walk the list that a C library
+// had registered, so the thread must not lock a robust pthread mutex.
 func (l *RobustList) Register() error {
 	before, errno := getRobustList()
 	if errno != 0 {
@@ -166,19 +164,19 @@ func (l *RobustList) Register() error {
 	return setRobustList(own)
 }
 
-// Unregister gives the calling thread, which registered l, the list back that it
-// had before. l can be freed afterwards.
+// Unregister gives the calling thread, which registered l, the list again that it had before
+// Register. l can be freed afterwards.
 func (l *RobustList) Unregister() error {
 	l.Clear()
 	return setRobustList(l.before)
 }
 
-// Free gives the list's page back. No thread may have the list registered.
+// Free frees the page of the list. No thread may have the list registered.
 func (l *RobustList) Free() error {
 	return os.NewSyscallError("munmap", unix.Munmap(l.page))
 }
 
-// robustHeadSize is sizeof(struct robust_list_head); the kernel takes no other.
+// robustHeadSize is sizeof(struct robust_list_head). The kernel accepts no other size.
 const robustHeadSize = 24
 
 func setRobustList(head uintptr) error {
@@ -189,7 +187,7 @@ func setRobustList(head uintptr) error {
 	return nil
 }
 
-// getRobustList gives the list that the calling thread has registered, or 0.
+// getRobustList returns the list that the calling thread has registered, or 0.
 func getRobustList() (head uintptr, errno unix.Errno) {
 	var size uintptr
 	_, _, errno = unix.RawSyscall(unix.SYS_GET_ROBUST_LIST, 0,
@@ -197,9 +195,8 @@ func getRobustList() (head uintptr, errno unix.Errno) {
 	return head, errno
 }
 
-// reregisterRobustList registers the calling thread's robust list, whatever it
-// is, once more: it changes nothing and needs the support that a new list
-// needs.
+// reregisterRobustList registers the current robust list of the calling thread again. It changes
+// nothing, but needs the same kernel support as a new list.
 func reregisterRobustList() unix.Errno {
 	head, errno := getRobustList()
 	if errno != 0 {

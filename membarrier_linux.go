@@ -2,8 +2,8 @@ package shmsync
 
 import "golang.org/x/sys/unix"
 
-// RegisterFence makes this process a target of [Fence]. It takes milliseconds
-// in a process of many threads and is needed once.
+// RegisterFence makes this process a target of [Fence]. It is needed once, and takes milliseconds
+// in a process with many threads.
 func RegisterFence() error {
 	if err := FeatureMembarrier.Check(); err != nil {
 		return err
@@ -14,11 +14,10 @@ func RegisterFence() error {
 	return nil
 }
 
-// Fence makes every running thread of every process that called
-// [RegisterFence] pass through a full memory fence: what such a thread stored
-// before its fence is visible to the caller when Fence returns, and what the
-// caller stored before the call is visible to loads that follow the fence. It
-// is the expensive half of an asymmetric Dekker protocol.
+// Fence makes every running thread of every process that has called [RegisterFence] execute a full
+// memory fence. When Fence returns, the caller sees what such a thread stored before its fence.
+// Loads of such a thread after its fence see what the caller stored before the call. Fence is the
+// expensive half of an asymmetric store-load pair (Dekker).
 func Fence() error {
 	if !FeatureMembarrier.Have() {
 		return ErrNotSupported

@@ -17,7 +17,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// refuse makes the kernel answer the calls that a process can do without, from now on, in all its threads.
+// refuse makes the kernel answer with the given errno, from now on and in all threads, the calls
+// that the library can do without.
 func refuse(answer syscall.Errno) error {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -53,7 +54,7 @@ func refuse(answer syscall.Errno) error {
 	return nil
 }
 
-// absent says of an error whether it is one of a feature that is not there.
+// absent says whether an error means that a feature is absent.
 func absent(err error) string {
 	switch {
 	case err == nil:
@@ -97,8 +98,9 @@ func init() {
 	})
 }
 
-// A sandbox answers a call that it does not allow with an error of its choice. Whatever it is, the
-// feature counts as absent, also for a call that does not ask first.
+// TestRefusedCallsAreAbsentFeatures: a sandbox answers a call that it does not allow with an error
+// of its choice. Whatever the error is, the feature counts as absent, even for a call that is made
+// without a probe.
 func TestRefusedCallsAreAbsentFeatures(t *testing.T) {
 	if os.Getenv("SHMSYNC_DISABLE") != "" || os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
 		proctest.Skip(t, "needs all features: SHMSYNC_DISABLE is set, or the kernel is emulated", "feature/refused")
@@ -118,7 +120,8 @@ func TestRefusedCallsAreAbsentFeatures(t *testing.T) {
 	}
 }
 
-// An answer that does not say that a call is absent is passed on as it is, and does not count.
+// TestOtherErrorsDoNotMakeAFeatureAbsent: an error that does not mean that a call is absent is
+// returned unchanged, and the feature does not count as absent.
 func TestOtherErrorsDoNotMakeAFeatureAbsent(t *testing.T) {
 	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
 		proctest.Skip(t, "needs seccomp", "feature/refused")

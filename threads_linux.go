@@ -10,23 +10,23 @@ import (
 )
 
 // When a process ends, each of its threads first leaves the system call that it is in, and then
-// gives up the memory of the process: the kernel sets its mm to none. The last thread to do so
-// takes the memory apart, which takes 30 ms and more for each GiB, and releases locks after that.
-// Without a thread that has memory, no thread of the process executes an instruction, or is in
-// a system call that copies into the memory.
+// gives up the memory of the process: the kernel sets the thread's mm to NULL. The last thread that
+// does so takes the memory apart, which takes 30 ms or more for each GiB, and then releases the
+// locks of the process. When no thread has memory, no thread of the process executes an
+// instruction, or is in a system call that copies into the memory.
 //
-// /proc/PID/task/TID/exe tells of one thread: it cannot be read once the thread has no memory. A read
-// takes no reference to the memory. Most other files there do, and so may make their reader the
-// last user, which then takes the memory apart itself.
+// /proc/PID/task/TID/exe shows whether one thread has memory: if not, the link cannot be read.
+// Reading it takes no reference to the memory. Reading most other files there does, so the reader
+// may become the last user of the memory, which then has to take the memory apart.
 
-// Detached reports whether every thread of a process has given up its memory. startTime
-// is when the process started, field 22 of its /proc/PID/stat. Another process under the same
-// number is not detached.
+// Detached reports whether every thread of a process has given up its memory. startTime is the
+// start time of the process, field 22 of its /proc/PID/stat. If the number now belongs to another
+// process, the result is false.
 //
-// It is false if that cannot be told: without /proc, or with one of another pid namespace, or without
-// the permission to trace the process; and when the process has been waited for. [NoProcess] tells of
-// the last case. Processes that share memory by clone(CLONE_VM) are several, and this is about one
-// of them.
+// The result is also false if it cannot be known: without /proc, with the /proc of another pid
+// namespace, without permission to trace the process, or if the parent has already waited for the
+// process. [NoProcess] recognizes the last case. If several processes share memory by
+// clone(CLONE_VM), Detached reports only about the one with this pid.
 func Detached(pid int, startTime uint64) bool {
 	if pid <= 0 || !FeatureThreads.Have() {
 		return false
@@ -43,13 +43,13 @@ func Detached(pid int, startTime uint64) bool {
 // belongs to a process until all its threads have given up its memory and its parent has waited
 // for it, so a process that had the number is detached.
 //
-// It is false if [FeatureThreads] is missing.
+// NoProcess returns false if [FeatureThreads] is missing.
 func NoProcess(pid int) bool {
 	return pid > 0 && FeatureThreads.Have() && unix.Kill(pid, 0) == unix.ESRCH
 }
 
-// taskDir is an open /proc/PID/task. Whatever is looked up in it is of one process, even if
-// another process gets its number.
+// taskDir is an open /proc/PID/task. All look-ups in it concern the same process, even if the
+// number is given to another process.
 type taskDir struct {
 	fd  int
 	st  unix.Stat_t
@@ -73,8 +73,8 @@ func (d *taskDir) close() { unix.Close(d.fd) }
 
 func (d *taskDir) device() uint64 { return uint64(d.st.Dev) } // Dev has 32 bits on mips
 
-// same reports whether the descriptor still is this directory's. A mistake elsewhere in the program
-// may have closed it, and opened another file under its number.
+// same reports whether the descriptor still refers to this directory. A mistake elsewhere in the
+// program may have closed it and opened another file with the same descriptor number.
 func (d *taskDir) same() bool {
 	var st unix.Stat_t
 	return unix.Fstat(d.fd, &st) == nil && st.Dev == d.st.Dev && st.Ino == d.st.Ino
@@ -82,8 +82,9 @@ func (d *taskDir) same() bool {
 
 // detached is Detached for the process of the directory, whose first thread is leader.
 //
-// A walk through the directory may miss threads, since it stops early if a thread ends under it.
-// So a second walk and the kernel's count decide whether the first one has found all:
+// A walk through the directory may miss threads, because it stops early if a thread ends meanwhile.
+// A second walk and the kernel's count of threads show whether the first walk has found all
+// threads:
 //
 //	first  := walk
 //	no thread of first has memory            none of them can create a thread any more
@@ -91,8 +92,8 @@ func (d *taskDir) same() bool {
 //	second := walk
 //	first and second have count in common    these existed at the count, and there were no others
 //
-// So at the count no thread had memory. A thread without memory never gets one, and creates
-// no thread.
+// So no thread had memory at the time of the count. A thread without memory never gets memory
+// again, and creates no thread.
 func (d *taskDir) detached(leader string, startTime uint64) bool {
 	if d.mayHaveMemory(leader) {
 		return false
@@ -106,7 +107,7 @@ func (d *taskDir) detached(leader string, startTime uint64) bool {
 			return false
 		}
 	}
-	// Reading this file takes a reference to the memory if the leader has one. It has none.
+	// Reading this file takes a reference to the memory if the leader has memory. It has none.
 	count, started, ok := d.stat(leader)
 	if !ok || started != startTime || count < 1 {
 		return false
@@ -115,8 +116,8 @@ func (d *taskDir) detached(leader string, startTime uint64) bool {
 	return ok && missedNone(first, second, count) && d.same()
 }
 
-// missedNone reports whether the first walk found all of the count threads that existed before the
-// second one began.
+// missedNone reports whether the first walk found all threads that existed before the second walk
+// began. count is their number.
 func missedNone(first, second []string, count int) bool {
 	found := make(map[string]bool, len(first))
 	for _, thread := range first {
@@ -131,8 +132,8 @@ func missedNone(first, second []string, count int) bool {
 	return count == 0
 }
 
-// mayHaveMemory reports whether a thread has memory, or it cannot be told. A thread that has ended
-// has none.
+// mayHaveMemory reports whether a thread has memory, or whether that is unknown. A thread that has
+// ended has none.
 func (d *taskDir) mayHaveMemory(thread string) bool {
 	var b [1]byte
 	_, err := unix.Readlinkat(d.fd, thread+"/exe", b[:])
@@ -142,7 +143,7 @@ func (d *taskDir) mayHaveMemory(thread string) bool {
 // mostThreads bounds a walk.
 const mostThreads = 1 << 15
 
-// walk gives the threads that it finds.
+// walk returns the threads that it finds.
 func (d *taskDir) walk() (threads []string, ok bool) {
 	if _, err := unix.Seek(d.fd, 0, 0); err != nil {
 		return nil, false
@@ -160,7 +161,7 @@ func (d *taskDir) walk() (threads []string, ok bool) {
 	return nil, false
 }
 
-// stat gives how many threads the process has, and when it started.
+// stat returns how many threads the process has, and when it started.
 func (d *taskDir) stat(leader string) (threads int, startTime uint64, ok bool) {
 	b := make([]byte, 1<<10)
 	fd, err := unix.Openat(d.fd, leader+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -172,7 +173,7 @@ func (d *taskDir) stat(leader string) (threads int, startTime uint64, ok bool) {
 	if err != nil {
 		return 0, 0, false
 	}
-	// The name of the program, in parentheses, may hold anything.
+	// The name of the program, in parentheses, may contain any byte.
 	_, rest, ok := bytes.Cut(b[bytes.LastIndexByte(b[:n], ')')+1:n], []byte(" "))
 	fields := bytes.Fields(rest)
 	const threadsField, startField = 20 - 3, 22 - 3 // the rest starts with field 3
@@ -187,7 +188,7 @@ func (d *taskDir) stat(leader string) (threads int, startTime uint64, ok bool) {
 	return threads, startTime, err == nil
 }
 
-// ownProc is the device of the /proc that probeThreads has accepted.
+// ownProc returns the device of the /proc that probeThreads has accepted.
 var ownProc = sync.OnceValue(func() uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/task", &st) != nil {
@@ -196,9 +197,10 @@ var ownProc = sync.OnceValue(func() uint64 {
 	return uint64(st.Dev)
 })
 
-// probeThreads looks whether /proc is that of this process's pid namespace, and tells of a
-// living thread that it has memory. The kernel must also be one whose io_uring copies only in threads
-// of the process, as Linux does since 5.12. That cannot be probed, so the probe asks for a newer call.
+// probeThreads checks that /proc belongs to the pid namespace of this process, and shows that a
+// living thread has memory. The kernel must also be one whose io_uring copies only in threads of
+// the process, as Linux does since 5.12. No probe can show that, so probeThreads checks for a
+// system call that is newer than 5.12.
 func probeThreads() error {
 	if err := FeatureWaitV.Check(); err != nil {
 		return err
@@ -227,8 +229,8 @@ func probeThreads() error {
 	return nil
 }
 
-// onlyPID reports whether status, the contents of /proc/self/status, says that the process has
-// that pid, and no other one in a namespace inside.
+// onlyPID reports whether status, the contents of /proc/self/status, says that the process has that
+// pid, and no other pid in an inner namespace.
 func onlyPID(status []byte, pid string) bool {
 	for line := range bytes.Lines(status) {
 		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A walk through the threads of a process that ends may stop before the last one. The threads that
-// it has missed have memory for all that it knows.
+// TestDetachedWalkThatMissesThreads: a walk through the threads of an ending process may stop
+// before the last thread. The threads that the walk missed may still have memory.
 func TestDetachedWalkThatMissesThreads(t *testing.T) {
 	for _, c := range []struct {
 		first, second []string
@@ -30,7 +30,7 @@ func TestDetachedWalkThatMissesThreads(t *testing.T) {
 	}
 }
 
-// A process that lives is not detached, whatever is asked about it.
+// TestDetachedOfTheLiving: a living process is not detached, whatever the arguments are.
 func TestDetachedOfTheLiving(t *testing.T) {
 	if err := FeatureThreads.Check(); err != nil {
 		t.Skipf("needs /proc/PID/task: %v", err)
@@ -46,7 +46,8 @@ func TestDetachedOfTheLiving(t *testing.T) {
 	}
 }
 
-// The PIDs of a /proc count only if this process has one PID there, its own.
+// TestOnlyPID: the PIDs of a /proc can be used only if this process has exactly one PID there,
+// which is its own.
 func TestOnlyPID(t *testing.T) {
 	for status, own := range map[string]bool{
 		"Name:\tx\nNSpid:\t12\nNSpgid:\t12\n": true,

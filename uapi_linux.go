@@ -1,7 +1,7 @@
 package shmsync
 
-// Transcribed from include/uapi/linux/futex.h and include/uapi/linux/membarrier.h
-// of Linux 6.18; golang.org/x/sys/unix carries the syscall numbers only.
+// Copied from include/uapi/linux/futex.h and include/uapi/linux/membarrier.h of Linux 6.18;
+// golang.org/x/sys/unix has only the system call numbers.
 const (
 	futexWake       = 1
 	futexCmpRequeue = 4
@@ -24,5 +24,5 @@ const (
 	RobustTIDMask   uint32 = 0x3fffffff // FUTEX_TID_MASK: the owning thread, in its own pid namespace
 )
 
-// WaitVMax is the most words that one WaitV call takes (FUTEX_WAITV_MAX).
+// WaitVMax is the largest number of words that one WaitV call takes (FUTEX_WAITV_MAX).
 const WaitVMax = 128

@@ -16,24 +16,24 @@ import (
 // or still work while this process has another opening.
 type Arena arenakernel.Arena
 
-// kernel gives the arena with the methods that package prims needs. The types have the same
-// fields, so this costs nothing.
+// kernel converts the arena to the type of the kernel, which has the methods that package prims
+// needs. The two types have the same fields, so the conversion costs nothing.
 func (a *Arena) kernel() *arenakernel.Arena { return (*arenakernel.Arena)(a) }
 
-// Open joins the arena of that name under /dev/shm, or at a path if name has a slash, and
-// creates it first if there is none. If several processes race to create it, one of them does,
-// and all join the same arena. A nil opts means the defaults. If the arena exists, Size and
-// MaxParticipants that are set are compared with those of the arena, and a difference is an
-// error that Is [shmsync.ErrIncompatible].
+// Open joins the arena of that name under /dev/shm, or at a path if name has a slash, and creates
+// it first if there is none. If several processes race to create it, one of them does, and all join
+// the same arena. A nil opts means the defaults. If the arena exists and opts sets another Size or
+// MaxParticipants than the arena has, the error Is [shmsync.ErrIncompatible].
 //
-// A file that is no arena, or one of another layout, is ErrIncompatible or
-// ErrCorrupt and is left as it was, unless Recreate says otherwise. If no slot is free, Open
-// waits for one of a process that has died, leaves or joins, for a second at most; then the
-// error is ErrNoSpace. In a program for a 32-bit or big-endian machine, and on another system than
-// Linux, every call that joins an arena is an error that Is [shmsync.ErrNotSupported].
+// If the file is no arena, or has another layout, the error is ErrIncompatible or ErrCorrupt, and
+// the file stays as it was, unless opts.Recreate says otherwise. If no slot is free, Open waits for
+// at most a second: a process that dies, leaves, or is still joining may free its slot. If none
+// becomes free, the error is ErrNoSpace. Every call that joins an arena returns an error that Is
+// [shmsync.ErrNotSupported] in a program for a 32-bit or big-endian machine, and on systems other
+// than Linux.
 //
-// Joining the same arena again in one process, by whatever name, gives another
-// opening of the same membership, which is closed separately.
+// If this process has joined the arena already, by whatever name, Open returns another opening of
+// the same membership, which is closed separately.
 //
 // Open waits while another process runs its OnFirst.
 func Open(name string, opts *Options) (*Arena, error) {
@@ -47,15 +47,15 @@ func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error
 	return (*Arena)(a), err
 }
 
-// Create makes a new arena under /dev/shm, or at a path if name has a slash, and joins it.
-// Where the name is taken the error Is [fs.ErrExist].
+// Create makes a new arena under /dev/shm, or at a path if name has a slash, and joins it. If the
+// name is taken, the error Is [fs.ErrExist].
 func Create(name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.Create(name, opts.kernel())
 	return (*Arena)(a), err
 }
 
-// Attach joins an existing arena under /dev/shm, or at a path if name has a slash. Where there
-// is none the error Is [fs.ErrNotExist].
+// Attach joins an existing arena under /dev/shm, or at a path if name has a slash. If there is
+// none, the error Is [fs.ErrNotExist].
 func Attach(name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.Attach(name, opts.kernel())
 	return (*Arena)(a), err
@@ -68,14 +68,14 @@ func AttachContext(ctx context.Context, name string, opts *Options) (*Arena, err
 }
 
 // Remove removes the file of the arena of that name under /dev/shm, or at a path if name has a
-// slash. While a participant is in, the error Is [syscall.EBUSY] and names those that are, and
-// the file stays. If there is no file the error Is [fs.ErrNotExist]. A file that is no arena is
-// an error that Is [shmsync.ErrIncompatible]; [shm.Remove] removes any file.
+// slash. While participants are in, the file stays, and the error Is [syscall.EBUSY] and names
+// them. If there is no file the error Is [fs.ErrNotExist]. A file that is no arena is an error that
+// Is [shmsync.ErrIncompatible]; [shm.Remove] removes any file.
 //
-// Where byte locks do not work the error Is [shmsync.ErrNotSupported].
+// If byte locks do not work on the file, the error Is [shmsync.ErrNotSupported].
 func Remove(name string) error { return arenakernel.Remove(name) }
 
-// Format makes an arena of a segment that no other process has yet. Call it in the init
+// Format makes an arena in a segment that no other process can find yet. Call it in the init
 // function of a constructor of package shm to create an arena at a path, or in a memfd:
 //
 //	seg, err := shm.CreateMemfd("jobs", size, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)
@@ -84,38 +84,39 @@ func Format(seg *shm.Segment, opts *Options) error {
 	return arenakernel.Format(seg, opts.kernel())
 }
 
-// FromSegment joins the arena that is in a segment. The segment belongs to the
-// arena from then on, also when an error is returned, and is closed with it.
+// FromSegment joins the arena in seg. The segment belongs to the arena from then on, even if
+// FromSegment returns an error, and is closed with the arena.
 func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 	a, err := arenakernel.FromSegment(seg, opts.kernel())
 	return (*Arena)(a), err
 }
 
-// Close ends this opening of the arena. It closes the handles that were opened
-// through it first: their waits end with an error that Is [shmsync.ErrClosed].
-// Closing an opening twice is such an error, too, and changes nothing.
+// Close ends this opening of the arena. It closes the handles that were opened through it first:
+// their waits end with an error that Is [shmsync.ErrClosed]. A second Close of the same opening
+// returns such an error, too, and changes nothing.
 //
 // The Close of the last opening of this process leaves the arena. Locks that this process
 // still holds are then treated as after its death: other processes get ErrOwnerDead.
 // Pointers into the arena become invalid: using one during or after Close is a mistake of
 // the caller and may end in a fault.
 //
-// Close waits until the waits have ended, and the functions of the caller that they run, such as a
-// Repair or one of an Update. So such a function must not call Close. Its waits through this
-// opening end, it may unlock what it has locked, and it can open nothing any more.
+// Close waits until these waits have ended. It also waits for functions of the program that a call
+// through this opening runs, such as a Repair or the function of an Update, so such a function must
+// not call Close. After Close has begun, such a function may still unlock what it has locked, but
+// its waits through this opening end, and it can open no more objects.
 func (a *Arena) Close() error { return a.kernel().Close() }
 
-// Segment is the memory under the arena.
+// Segment returns the memory that the arena is in.
 func (a *Arena) Segment() *shm.Segment { return a.kernel().Segment() }
 
-// Path names the arena to people: its file.
+// Path returns the path of the arena's file, for messages.
 func (a *Arena) Path() string { return a.kernel().Path() }
 
 // PathState says whether the path of an arena still leads to it.
 type PathState string
 
-// The states of an arena's path. A process that opens the path of an arena whose path was
-// removed or replaced does not meet the participants of that arena.
+// The states of an arena's path. A process that opens the path of an arena whose path was removed
+// or replaced joins another arena, or none: it does not meet the participants of the first one.
 const (
 	PathThere    PathState = "there"    // the path leads to the arena
 	PathRemoved  PathState = "removed"  // no file is at the path
@@ -124,15 +125,15 @@ const (
 )
 
 // PathState reports whether the path of the arena still leads to it. If the file of an arena was
-// removed, its participants go on with it, as [shm.Remove] intends, but no process can join them
-// by the path. systemd's RemoveIPC and clean-up jobs remove files that are in use, too. The call
-// costs two system calls. [Arena.Metrics] reports the state.
+// removed, its participants go on with it, as [shm.Remove] intends, but no other process can join
+// it by the path. systemd's RemoveIPC and clean-up jobs also remove files that are in use. The call
+// makes two system calls. [Arena.Metrics] reports the state.
 func (a *Arena) PathState() PathState { return PathState(a.kernel().PathState()) }
 
-// Size is the arena's size in bytes.
+// Size returns the size of the arena in bytes.
 func (a *Arena) Size() int64 { return a.kernel().Size() }
 
-// MaxParticipants is the most processes that can be in the arena at once.
+// MaxParticipants returns how many processes can be in the arena at once.
 func (a *Arena) MaxParticipants() int { return a.kernel().MaxParticipants() }
 
 // Counted reports whether the arena's objects count their operations.

@@ -17,7 +17,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Each call of this package passes its arguments on to the kernel of the arena, and gives back what that says.
+// TestCallsReachTheKernel checks that each call of this package passes its arguments on to package
+// arenakernel, and returns the result.
 func TestCallsReachTheKernel(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "arena")
 	ctx := t.Context()

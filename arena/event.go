@@ -15,10 +15,10 @@ type EventKind = arenakernel.EventKind
 
 const (
 	// EventDeath means that a participant has died. Each process with an OnEvent gets one such
-	// event for each death after its Open. OnFirst gets the deaths before an epoch.
+	// event for each death after its Open. Deaths before the epoch are passed to OnFirst.
 	EventDeath = arenakernel.EventDeath
 	// EventOwnerDead means that this process has made a lock owner-dead, because its holder has
-	// died. Calls that take the lock fail with ErrOwnerDead until it is repaired.
+	// died. Calls that take the lock fail with ErrOwnerDead until the lock is repaired.
 	EventOwnerDead = arenakernel.EventOwnerDead
 	// EventTakenBack means that this process has ended the exclusive hold of a dead participant by
 	// the policy of the lock: PolicyRelease, or PolicyRollback after it has undone what the dead
@@ -28,9 +28,10 @@ const (
 	// EventRepaired means that a repair by this process has succeeded. After Recover the lock is
 	// free; after the Repair of the options, the call that ran it holds the lock.
 	EventRepaired = arenakernel.EventRepaired
-	// EventNotRecoverable means that a repair by this process has failed, that it could not undo
-	// what a dead participant left, or that an Update has found or left an undo log that is not
-	// usable. Calls that take the lock fail with ErrNotRecoverable.
+	// EventNotRecoverable means that nobody can take a lock any more: a repair by this process has
+	// failed, this process could not undo what a dead participant left, or an Update of this
+	// process has found or left an undo log that is not usable. Calls that take the lock fail with
+	// ErrNotRecoverable.
 	EventNotRecoverable = arenakernel.EventNotRecoverable
 	// EventCorrupt means that a call on an open handle of this process has found bytes in the
 	// object that no correct process writes. Usually there is one such event for each object. A
@@ -38,11 +39,11 @@ const (
 	EventCorrupt = arenakernel.EventCorrupt
 )
 
-// Event is something that went wrong in an arena, or was put right, as the function
-// [Options].OnEvent gets it. Its values are for logs and alerts: what it says may have changed
-// since. Events of one object may come in another order than they happened, because the goroutine
-// that makes a change tells it afterwards; the object itself says how it is now. Do not change what
-// the pointers refer to: other functions get the same event.
+// Event describes something that went wrong in an arena, or was put right. The function
+// [Options].OnEvent gets it, for logs and alerts. The state of the object may have changed since.
+// Events of one object may arrive in another order than the changes were made, because a goroutine
+// first makes a change and then reports it; read the state from the object itself. Do not change
+// what the pointers refer to, because other functions get the same event.
 type Event struct {
 	Kind EventKind
 	Time time.Time // when this process learned of it
@@ -50,13 +51,14 @@ type Event struct {
 	Object Object
 	// Key is the key of a MultiLock that the event concerns, and nil otherwise.
 	Key *uint64
-	// Who is the participant that died. It is nil for EventCorrupt, and if it is not known.
+	// Who is the participant that died. It is nil for EventCorrupt, and if the participant is not
+	// known.
 	Who *shmsync.Identity
-	// Err is the error that EventCorrupt is about, or the error of the repair that has failed. It may be
+	// Err is the error that EventCorrupt reports, or the error of the repair that failed. It may be
 	// nil for EventNotRecoverable: a repair that panics has no error.
 	Err error
-	// Missed is how many events were dropped since the last one that was delivered, because
-	// OnEvent was too slow or because this process was stopped while the records of deaths were
+	// Missed is how many events were dropped since the last one that was delivered. Events are
+	// dropped if OnEvent is too slow, or if this process was stopped while the death records were
 	// overwritten.
 	Missed uint64
 }
@@ -83,7 +85,7 @@ func (e Event) String() string {
 	return diagnose.Clean(b.String()) // names and labels may contain anything
 }
 
-// onEvent gives a function of the options in the form of package arenakernel.
+// onEvent returns f as a function that takes an event of package arenakernel.
 func onEvent(f func(Event)) func(arenakernel.Event) {
 	if f == nil {
 		return nil

@@ -34,7 +34,7 @@ func Example() {
 	// Output: done: 1
 }
 
-// OnDeath tells when another process of the arena dies, however it does.
+// OnDeath calls a function when another process in the arena dies in any way.
 func ExampleArena_OnDeath() {
 	a, err := arena.Open("example-watch", &arena.Options{Size: 1 << 20})
 	if err != nil {
@@ -48,7 +48,7 @@ func ExampleArena_OnDeath() {
 	})
 }
 
-// An arena may be in a file of one's own, or in no file at all.
+// An arena can also be in a file anywhere, or in a memfd, which has no name.
 func ExampleFormat() {
 	seg, err := shm.CreateMemfd("jobs", 1<<20, func(s *shm.Segment) error {
 		return arena.Format(s, &arena.Options{MaxParticipants: 4})
@@ -56,7 +56,7 @@ func ExampleFormat() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Others inherit or are sent seg.File(), and call shm.FromFile.
+	// Other processes inherit seg.File(), or are sent it, and call shm.FromFile.
 	a, err := arena.FromSegment(seg, &arena.Options{Label: "first"})
 	if err != nil {
 		log.Fatal(err)
@@ -68,7 +68,7 @@ func ExampleFormat() {
 	// Output: first live true
 }
 
-// A block is found by its offset, in any process.
+// Any process finds a block by its offset.
 func ExampleArena_Alloc() {
 	a, err := arena.Open("example-blocks", &arena.Options{Size: 1 << 20})
 	if err != nil {

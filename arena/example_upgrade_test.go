@@ -59,7 +59,7 @@ func ExampleUpgrade() {
 	// {7 0}
 }
 
-// A block of another size replaces one that nobody has open.
+// A block of another size replaces a block that no process has open.
 func ExampleReplace() {
 	name := fmt.Sprint("example-replace-", os.Getpid()) // a program has a fixed name
 	defer arena.Remove(name)

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMethodsAreDeclaredHere finds methods that a type has although the package does not declare
-// them: a defined type keeps what the fields embedded in a struct of the kernel promote, and
-// go doc does not show that.
+// TestMethodsAreDeclaredHere finds methods that a type of this package has without declaring them.
+// A type that is defined from a struct of the kernel keeps the methods that the embedded fields of
+// that struct promote, and go doc does not show them.
 func TestMethodsAreDeclaredHere(t *testing.T) {
 	declared := map[string][]string{}
 	for _, f := range parseFiles(t, ".") {
@@ -40,7 +40,7 @@ func TestMethodsAreDeclaredHere(t *testing.T) {
 	}
 }
 
-// TestConstantsAreTheKernels compares the constants that are written down in both packages.
+// TestConstantsAreTheKernels compares the constants that both packages declare.
 func TestConstantsAreTheKernels(t *testing.T) {
 	face, kernel := constants(t, "."), constants(t, filepath.Join("..", "internal", "arenakernel"))
 	require.NotEmpty(t, face)
@@ -49,7 +49,7 @@ func TestConstantsAreTheKernels(t *testing.T) {
 	}
 }
 
-// constants gives the text of the value of each exported constant.
+// constants returns the text of the value of each exported constant of the package in dir.
 func constants(t *testing.T, dir string) map[string]string {
 	values := map[string]string{}
 	for _, f := range parseFiles(t, dir) {

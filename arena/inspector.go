@@ -8,43 +8,43 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Inspector examines an arena from outside. It is no participant, takes no slot, writes
-// nothing and wakes nobody, so it works while the participants of the arena are wedged, or
-// when its bytes are damaged. It works on a private copy of the bytes that it has read,
-// which stays the same until Refresh; see [shm.Image].
+// Inspector examines an arena from outside. It is no participant, takes no slot, writes nothing and
+// wakes nobody, so it works while the participants of the arena are wedged, or when its bytes are
+// damaged. It copies the bytes that it reads, and works on this copy until Refresh; see
+// [shm.Image].
 //
 // An Inspector is used by one goroutine at a time.
 type Inspector arenakernel.Inspector
 
 func (i *Inspector) kernel() *arenakernel.Inspector { return (*arenakernel.Inspector)(i) }
 
-// Inspect opens the arena of that name under /dev/shm or, if name has a slash, the file at
-// that path. If the file is no arena, or has a layout that this program does not know, the
-// error Is [shmsync.ErrIncompatible]. If its header is damaged, Inspect reads the arena as
-// far as its layout can be guessed, and Check reports the damage.
+// Inspect opens the arena of that name under /dev/shm or, if name has a slash, the file at that
+// path. If the file is no arena, or has a layout that this program does not know, the error Is
+// [shmsync.ErrIncompatible]. If its header is damaged, Inspect guesses the layout and reads what it
+// can, and Check reports the damage.
 func Inspect(name string) (*Inspector, error) {
 	i, err := arenakernel.Inspect(name)
 	return (*Inspector)(i), err
 }
 
-// InspectFile is Inspect for an open file, which belongs to the Inspector from then
-// on, also when an error is returned.
+// InspectFile is Inspect for an open file. The file belongs to the Inspector from then on, even if
+// InspectFile returns an error.
 func InspectFile(f *os.File) (*Inspector, error) {
 	i, err := arenakernel.InspectFile(f)
 	return (*Inspector)(i), err
 }
 
-// Refresh looks again. The error is that of Inspect, or of reading the file.
+// Refresh reads the arena again. The error is that of Inspect, or of reading the file.
 func (i *Inspector) Refresh() error { return i.kernel().Refresh() }
 
 // Close frees the copy.
 func (i *Inspector) Close() error { return i.kernel().Close() }
 
-// Witness is a participant as it is seen from outside.
+// Witness describes a participant as an Inspector sees it.
 type Witness struct {
 	Participant
-	// Life is "alive", "dead" or "unknown". A dead participant that has not been reaped yet
-	// is dead here although its State is live.
+	// Life is "alive", "dead" or "unknown". It is "dead" for a dead participant that has not been
+	// reaped yet, although the State of that participant is still live.
 	Life string
 }
 
@@ -67,10 +67,10 @@ func (i *Inspector) Participants() (all []Witness) {
 // DeathRecord describes a participant that died or left.
 type DeathRecord struct {
 	shmsync.Identity
-	Left bool // it left by closing, and did not die
+	Left bool // the participant left by Close, and did not die
 }
 
-// DeathRecords returns the records of the participants that left or died, the latest first.
+// DeathRecords returns the records of the participants that died or left, the latest first.
 func (i *Inspector) DeathRecords() (all []DeathRecord) {
 	for _, d := range i.kernel().DeathRecords() {
 		all = append(all, DeathRecord(d))
@@ -78,7 +78,7 @@ func (i *Inspector) DeathRecords() (all []DeathRecord) {
 	return all
 }
 
-// ObjectInfo describes an object, with the facts that only the arena knows.
+// ObjectInfo describes an object, with facts that only the arena knows.
 type ObjectInfo struct {
 	Object
 	Created time.Time       // when it was made
@@ -86,8 +86,8 @@ type ObjectInfo struct {
 	Known   bool            // this program knows its kind
 }
 
-// Objects are the objects of the arena, by their offsets. Those with impossible headers are left
-// out; Check reports them.
+// Objects returns the objects of the arena, ordered by their offsets. It leaves out objects with
+// impossible headers, which Check reports.
 func (i *Inspector) Objects() (all []ObjectInfo) {
 	for _, o := range i.kernel().Objects() {
 		all = append(all, ObjectInfo{Object: Object(o.Object), Created: o.Created, OpenBy: o.OpenBy, Known: o.Known})
@@ -95,7 +95,7 @@ func (i *Inspector) Objects() (all []ObjectInfo) {
 	return all
 }
 
-// Inspect tells the state of an object, as [Arena.Inspect] does.
+// Inspect returns the state of the object o, as [Arena.Inspect] does.
 func (i *Inspector) Inspect(o Object) Inspection {
 	return inspectionOf(i.kernel().Look(arenakernel.Object(o)))
 }
@@ -103,5 +103,5 @@ func (i *Inspector) Inspect(o Object) Inspection {
 // Who returns the identity of the participant n, living or dead, as Arena.Who does.
 func (i *Inspector) Who(n ParticipantID) *shmsync.Identity { return i.kernel().Who(n) }
 
-// Check is Arena.Check from outside. It checks the slots and the header, too.
+// Check examines the arena as Arena.Check does, and also examines the slots and the header.
 func (i *Inspector) Check() error { return i.kernel().Check() }

@@ -3,25 +3,25 @@ package arena
 // Metrics is the state of an arena in numbers, for a monitoring system. Its JSON form has
 // one member for each field.
 type Metrics struct {
-	Participants int                      // that are in the arena
-	Deaths       uint32                   // deaths and leaves that were recorded since the arena was made
+	Participants int                      // how many participants are in the arena
+	Deaths       uint32                   // how many deaths and leaves were recorded since the arena was made
 	Path         PathState                // whether the arena's path still leads to it
 	Size         int64                    // bytes
 	Used         uint64                   // bytes of the heap that are backed by memory
-	Objects      map[string]ObjectMetrics // by name; an object without a name by its offset
+	Objects      map[string]ObjectMetrics // by name, or by offset for an object without a name
 }
 
 // ObjectMetrics are the numbers of one object.
 type ObjectMetrics struct {
 	Kind    string  // four letters
-	Holds   int     // how many participants hold it, or a part of it
-	Waiters uint64  // goroutines that wait, as far as the words of the object show them
-	Lost    bool    // it cannot be taken any more
-	Counts  *Counts // nil in an arena that does not count
+	Holds   int     // how many participants hold the object, or a part of it
+	Waiters uint64  // how many goroutines wait, as far as the words of the object show
+	Lost    bool    // no participant can take the object any more
+	Counts  *Counts // nil if the arena is not counted
 }
 
-// Metrics gives the numbers of the arena and of its objects without values and blocks. The
-// call takes longer the more objects there are. To publish it in package expvar:
+// Metrics returns the numbers of the arena and of its objects, except values and blocks. The call
+// takes longer the more objects there are. To publish it in package expvar:
 //
 //	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 func (a *Arena) Metrics() Metrics {
@@ -36,23 +36,23 @@ func (a *Arena) Metrics() Metrics {
 	return m
 }
 
-// AllocStats counts what is in the heap of an arena.
+// AllocStats counts the blocks in the heap of an arena.
 type AllocStats struct {
-	Chunks      uint64 // chunks of 64 KiB, in all
+	Chunks      uint64 // how many chunks of 64 KiB the heap has
 	FreeChunks  uint64 // in no use
-	Reserved    uint64 // chunks that have memory behind them
+	Reserved    uint64 // chunks that are backed by memory
 	Raw         uint64 // blocks that Alloc returned and no process has freed
 	Objects     uint64
 	SlotRecords uint64 // blocks that objects have for the slots of participants that used them
 	Nodes       uint64 // wait nodes in use, or on the list of an object
 	PollerNodes uint64 // blocks on the node list of an object, which are freed with the object
 	Claimed     uint64 // blocks that are being made or taken apart
-	BytesUsed   uint64 // size of all those blocks, rounded up as they are
+	BytesUsed   uint64 // total size of these blocks, with the rounding of the allocator
 	Bytes       uint64 // size of the heap
 }
 
-// Stats counts what is in the heap. While other processes use the arena, the numbers may be
-// of different moments.
+// Stats counts the blocks in the heap. If other processes use the arena meanwhile, the numbers may
+// be of different moments.
 func (a *Arena) Stats() AllocStats { return AllocStats(a.kernel().Stats()) }
 
 // Check examines the whole arena and returns every state that no correct participant

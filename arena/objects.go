@@ -6,8 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Kind tells what an object is by four letters, such as "MUTX" for a Mutex, which its String
-// method gives. A [Value] has the kind "VALU" and a block of [Arena.Block] "BLOK".
+// Kind says what an object is by four letters, such as "MUTX" for a Mutex. Its String method
+// returns them. A [Value] has the kind "VALU", and a block of [Arena.Block] has the kind "BLOK".
 type Kind = arenakernel.Kind
 
 // Object is an object of the arena: an immutable header and a body that
@@ -18,17 +18,16 @@ type Object struct {
 	Size    uint64 // of the body
 	Kind    Kind
 	Version uint16 // layout version of the kind
-	Layout  uint64 // fingerprint of the type in the body; 0 where the kind needs none
+	Layout  uint64 // fingerprint of the type in the body; 0 if the kind needs none
 	Name    string // empty when anonymous
 }
 
-// String names the object to people: by name, or by offset when it has none.
+// String returns the name of the object, or its offset if it has no name.
 func (o Object) String() string { return arenakernel.Object(o).String() }
 
-// Objects goes through the objects of the arena, the anonymous ones included.
-// Each is open while the loop has it, so it cannot be deleted. Objects that
-// come or go meanwhile may be seen or not; objects with impossible headers are
-// passed over.
+// Objects iterates over the objects of the arena, including those without a name. Each object is
+// open during its iteration of the loop, so it cannot be deleted then. Objects that are created or
+// deleted meanwhile may be seen or not. Objects with impossible headers are skipped.
 func (a *Arena) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for o := range a.kernel().Objects() {
@@ -39,10 +38,10 @@ func (a *Arena) Objects() iter.Seq[Object] {
 	}
 }
 
-// Object gives the object at off, an offset that the Offset method of a primitive returned. An
-// offset that is no object's is an error that Is [shmsync.ErrIncompatible], an object with an
-// impossible header one that Is [shmsync.ErrCorrupt]. The call does not keep the object open:
-// unless a handle has it open, it can be deleted.
+// Object returns the object at off, an offset that the Offset method of a primitive returned. If
+// there is no object at off, the error Is [shmsync.ErrIncompatible]. If the header of the object is
+// impossible, the error Is [shmsync.ErrCorrupt]. The call does not keep the object open: unless a
+// handle has it open, it can be deleted.
 func (a *Arena) Object(off Offset) (Object, error) {
 	k := a.kernel()
 	o, err := k.ObjectAt(off)
@@ -53,17 +52,19 @@ func (a *Arena) Object(off Offset) (Object, error) {
 	return Object(o), nil
 }
 
-// Delete removes the object of that name, and its name, for good. If there is no such
-// object the error Is [fs.ErrNotExist]. The object stays while a living participant, this
-// one included, has it open, or holds something of it although its handle is closed. Then
-// the error Is [syscall.EBUSY] and names those participants.
+// Delete removes the object of that name, and its name, for good. If there is no such object the
+// error Is [fs.ErrNotExist]. While living participants, including this one, have the object open,
+// or still hold something of it after they closed their handles, the object stays. Then the error
+// Is [syscall.EBUSY] and names those participants.
 //
-// A process that died in an [Upgrade] may have left the contents of the object in a successor, which has another name.
-// Delete removes the successor first, also if there is nothing else: the next Upgrade brings nothing back.
+// If a process died in an [Upgrade], it may have left the contents of the object in a successor,
+// which has another name. Delete removes the successor first, even if there is no object of the
+// name itself, so that the next Upgrade does not bring the contents back.
 func (a *Arena) Delete(name string) error { return a.kernel().Delete(name) }
 
-// DeleteObject is Delete for an object that may have no name. If an interrupted [Upgrade] keeps the contents of an
-// earlier object of the same name, these stay for the next Upgrade.
+// DeleteObject is Delete for an object that may have no name. If an interrupted [Upgrade] has left
+// the contents of an earlier object of the same name, DeleteObject leaves them for the next
+// Upgrade.
 func (a *Arena) DeleteObject(o Object) error {
 	return a.kernel().DeleteObject(arenakernel.Object(o))
 }

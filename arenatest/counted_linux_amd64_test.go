@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestMain makes the tracer of a test whose statements are counted write its counts.
+// TestMain makes the tracer of a test that measures coverage write its coverage data.
 func TestMain(m *testing.M) {
 	if testing.CoverMode() != "" {
 		tracerVariable = envTracer + "_COUNTED"

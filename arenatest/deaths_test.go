@@ -16,7 +16,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Victims die with a lock while survivors use it, look at all objects, and join and leave.
+// TestDeathsBesideSurvivors: victims die while they hold a lock. Meanwhile survivors use the lock,
+// inspect all objects, and join and leave.
 func TestDeathsBesideSurvivors(t *testing.T) {
 	w := arenatest.New(t, nil)
 	var wg sync.WaitGroup

@@ -12,8 +12,9 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// go test -race reports an access to data in an arena without the lock, also between two
-// participants, and none with the lock.
+// TestRaceDetectorFindsAPlantedRace: go test -race reports an access without the lock to data in an
+// arena, even if the two goroutines belong to different participants. It reports nothing if both
+// hold the lock.
 func TestRaceDetectorFindsAPlantedRace(t *testing.T) {
 	if !race.Enabled {
 		t.Skip("needs -race")

@@ -1,12 +1,12 @@
 // Package arenatest tests programs that share an arena: what they do when a process dies.
 //
 // A [World] is an arena that lasts as long as a test. Each call of [World.Join] gives the test one
-// more participant, which behaves to the others as a process of its own.
+// more participant, which appears to the others as a process of its own.
 //
 // # A death at a chosen point
 //
-// [World.Kill] kills a participant, as kill -9 kills a process. The function that was
-// running goes on, and changes nothing more:
+// [World.Kill] kills a participant, as kill -9 kills a process. The function that was running
+// continues, but changes nothing in the arena any more:
 //
 //	func TestLeaseOfADeadWorkerReturns(t *testing.T) {
 //		w := arenatest.New(t, nil)
@@ -21,8 +21,9 @@
 //
 // # A death at every store
 //
-// [World.KillAtEveryStore] calls a function, and then tries what the survivors make of a death
-// after each machine instruction of it that changed the arena:
+// [World.KillAtEveryStore] calls a function and records each of its machine instructions that
+// changed the arena. Then it checks for each of them whether a survivor can recover from a death
+// right after it:
 //
 //	w := arenatest.New(t, nil)
 //	l := openLedger(t, w.Join("teller"))
@@ -34,7 +35,7 @@
 //		return l.lockAndRepair(checkBalances)
 //	})
 //
-// If the check fails, the test fails with the line of code after which the death came:
+// If the check fails, the test fails with the last line of code before the death:
 //
 //	arenatest: the balances have the sum 90, want 100
 //		This is what a death right after store 3 of 7 leaves. The store changed byte 0 of Value "ledger":
@@ -43,23 +44,24 @@
 //
 // # Data races
 //
-// Without this package the race detector does not see an arena: it looks at memory of the Go
-// runtime only. Under go test -race the participants of a World lie in such memory. A
-// goroutine that forgets a lock is reported, be it of the same or of another participant.
+// Without this package the race detector does not see races in an arena, because it watches only
+// memory of the Go runtime. Under go test -race a World maps its arena over such memory. So the
+// detector reports a goroutine that forgets a lock, whether the other goroutine belongs to the same
+// or to another participant.
 //
 // # What a test must not leave behind
 //
-// At the end of the test the World fails it for
+// At the end of the test, the World fails the test if it finds
 //
 //   - an arena that is damaged, as [arena.Arena.Check] finds it;
 //   - a lock, lease, permit or other hold that a living participant still has;
 //   - a goroutine of a living participant that still waits for an object.
 //
-// A block of [arena.Arena.Alloc] may stay. A test that wants none compares the field Raw of
+// A block of [arena.Arena.Alloc] may stay. To check that none is left, compare the field Raw of
 // [arena.Arena.Stats].
 //
 // If the test failed, the World logs the participants, the objects and their holders instead.
 //
-// The files whose names begin with example are tests to copy: of a repair function, of an Update,
-// and of a worker's lease.
+// The files whose names begin with "example" contain tests to copy: for a repair function, for an
+// Update, and for a worker's lease.
 package arenatest

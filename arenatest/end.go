@@ -10,16 +10,16 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// never is how long a World waits for what happens at once unless something hangs.
+// never is how long a World waits for something that happens at once unless the program hangs.
 const never = 2 * time.Minute
 
-// held are the modes of holds that a program gives back.
+// held are the modes of holds that a program has to release before the end of the test.
 var held = []string{
 	arena.HoldExclusive, arena.HoldShared, arena.HoldUpgradable, arena.HoldClosing, arena.HoldRecovering,
 	arena.HoldPermits, arena.HoldOwes, arena.HoldRunner, arena.HoldProducer, arena.HoldLease, arena.HoldClaim,
 }
 
-// end is called at the end of the test.
+// end does the work of the World at the end of the test.
 func (w *World) end() {
 	w.t.Helper()
 	if w.t.Failed() {
@@ -64,7 +64,7 @@ func waits(a *arena.Arena) (yes bool) {
 	return false
 }
 
-// leftovers says what the test has left behind that it should not have.
+// leftovers returns an error that describes what the test should not have left behind.
 func (w *World) leftovers() error {
 	i, err := arena.Inspect(w.name)
 	if err != nil {
@@ -77,7 +77,8 @@ func (w *World) leftovers() error {
 		}
 		<-time.After(time.Millisecond)
 	}
-	// An Inspector reads the bytes one after the other, while participants may change them.
+	// An Inspector reads the bytes one after the other, and participants may change them meanwhile,
+	// so try again.
 	for range 5 {
 		if err = i.Check(); err == nil {
 			break
@@ -120,7 +121,7 @@ func beingReaped(i *arena.Inspector) bool {
 	return dead && alive
 }
 
-// of finds the participant with an ID.
+// of returns the participant with an ID, or nil.
 func (w *World) of(id arena.ParticipantID) *participant {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,8 +133,8 @@ func (w *World) of(id arena.ParticipantID) *participant {
 	return nil
 }
 
-// lives reports whether id is a participant of this World that was not killed. One of another
-// process is not the World's to judge.
+// lives reports whether id is a participant of this World that was not killed. It is false for a
+// participant of another process, which the World cannot judge.
 func (w *World) lives(id arena.ParticipantID) bool {
 	p := w.of(id)
 	return p != nil && !p.killed
@@ -160,8 +161,8 @@ func holdText(h arena.Hold) string {
 	return s
 }
 
-// String describes the arena, for the log of a test: its participants, its objects, which
-// participant has them, and which waits for them.
+// String describes the arena, for the log of a test: its participants, its objects, and for each
+// object the participants that hold it and those that wait for it.
 func (w *World) String() string {
 	i, err := arena.Inspect(w.name)
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The program under test: two accounts under a Mutex with PolicyReport. A transfer writes
-// down what it is about to do, so that a repair can finish it.
+// This is the program under test: two accounts under a Mutex with PolicyReport. A transfer first
+// records what it is about to do, so that a repair can finish it.
 
 type accounts struct {
 	Balance [2]int64
-	To      [2]int64      // the balances that the transfer under way leads to
+	To      [2]int64      // the balances after the transfer that is in progress
 	Moving  atomic.Uint32 // 1 while To counts
 }
 
@@ -68,13 +68,13 @@ func (b *bank) transfer(ctx context.Context, amount int64) error {
 	}
 	defer b.m.Unlock()
 	b.v.To = [2]int64{b.v.Balance[0] - amount, b.v.Balance[1] + amount}
-	b.v.Moving.Store(1) // an atomic store: no compiler moves the stores around it
+	b.v.Moving.Store(1) // an atomic store: the compiler moves no store across it
 	b.v.Balance = b.v.To
 	b.v.Moving.Store(0)
 	return nil
 }
 
-// The test: wherever in a transfer its process dies, the next one finds all the money.
+// This is the test: wherever in a transfer its process dies, the next process finds the right sum.
 func TestBankSurvivesADeathAnywhereInATransfer(t *testing.T) {
 	ctx := context.Background()
 	w := arenatest.New(t, nil)

@@ -13,7 +13,8 @@ import (
 
 type stats struct{ Requests, Bytes uint64 }
 
-// count is the program under test. The tests kill its process in the middle, by interrupt.
+// count is the program under test. The tests pass an interrupt that kills its process in the middle
+// of count.
 func count(s *prims.Synchronized[stats], bytes uint64, interrupt func()) error {
 	return s.Update(func(v *stats) error {
 		v.Requests++
@@ -23,7 +24,7 @@ func count(s *prims.Synchronized[stats], bytes uint64, interrupt func()) error {
 	})
 }
 
-// An Update whose process dies in the middle has no effect, and delays nobody.
+// An Update whose process dies in the middle has no effect, and other processes do not wait for it.
 func TestUpdateOfADeadProcessHasNoEffect(t *testing.T) {
 	w := arenatest.New(t, nil)
 	victim, survivor := w.JoinVictim("victim"), w.Join("survivor")

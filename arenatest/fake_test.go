@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fake is a test whose failures another test looks at.
+// fake is a testing.TB whose failures another test examines.
 type fake struct {
 	testing.TB
 	cleanups []func()
@@ -27,7 +27,7 @@ func (f *fake) Errorf(s string, args ...any) {
 func (f *fake) Fatalf(s string, args ...any) { f.Errorf(s, args...); runtime.Goexit() }
 func (f *fake) Skipf(s string, args ...any)  { f.skipped = fmt.Sprintf(s, args...); runtime.Goexit() }
 
-// failures runs a test to its end, and gives what it reported.
+// failures runs a test to its end, and returns what the test reported.
 func failures(t *testing.T, test func(t testing.TB)) string {
 	t.Helper()
 	f := &fake{TB: t}

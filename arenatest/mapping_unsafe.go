@@ -14,15 +14,16 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// sharesMappings reports whether the participants of Join share one mapping. The race detector knows
-// memory by its address, so it finds a race between two participants only if they do.
+// sharesMappings reports whether the participants of Join share one mapping. The race detector
+// identifies memory by its address, so it finds a race between two participants only if they share
+// a mapping.
 const sharesMappings = race.Enabled
 
-// mapping is the file of an arena in the memory of this process. Under the race detector it lies
-// over an object of the Go heap: the detector does not look at other memory.
+// mapping is the file of an arena in the memory of this process. Under the race detector the file
+// is mapped over an object of the Go heap, because the detector watches no other memory.
 type mapping struct {
 	bytes []byte
-	heap  []byte // the object, and as much as it takes to find whole pages in it
+	heap  []byte // the object, with enough bytes to contain whole pages
 }
 
 func newMapping(f *os.File, size int64) (*mapping, error) {
@@ -40,16 +41,16 @@ func newMapping(f *os.File, size int64) (*mapping, error) {
 	return m, m.replace(int(f.Fd()), unix.MAP_SHARED)
 }
 
-// replace puts another mapping where this one is.
+// replace replaces this mapping by another one.
 func (m *mapping) replace(fd, flags int) error {
 	// SAFETY: the bytes are whole pages that this package has mapped, or an object of the Go heap
-	// without pointers, which does not move and which m keeps. Go frees it when close has put
-	// ordinary memory back.
+	// without pointers, which does not move and which m keeps. Go frees the object only after close
+	// has mapped ordinary memory there again.
 	return os.NewSyscallError("mmap", remap(m.bytes, fd, flags))
 }
 
-// makePrivate cuts the mapping off from the file, with the bytes that it has: no store reaches the
-// file any more, and no store to the file is seen here.
+// makePrivate detaches the mapping from the file. The mapping keeps its bytes, but no store to it
+// reaches the file any more, and no store to the file appears in it.
 func (m *mapping) makePrivate(f *os.File) error {
 	if err := m.replace(int(f.Fd()), unix.MAP_PRIVATE); err != nil {
 		return err
@@ -57,15 +58,15 @@ func (m *mapping) makePrivate(f *os.File) error {
 	page := os.Getpagesize()
 	return eachExtent(f, int64(len(m.bytes)), func(from, to int64) {
 		for at := int(from); at < int(to); at += page {
-			// SAFETY: at is the begin of a page of the mapping. The addition changes no byte, but it
-			// makes the kernel copy the page for this mapping. It is atomic, since a goroutine may
+			// SAFETY: at is the start of a page of the mapping. The addition changes no byte, but
+			// makes the kernel copy the page for this mapping. It is atomic because a goroutine may
 			// write there meanwhile.
 			(*atomic.Uint64)(unsafe.Pointer(&m.bytes[at])).Add(0)
 		}
 	})
 }
 
-// eachExtent calls f for each part of a file that has memory.
+// eachExtent calls f for each part of a file that is backed by memory.
 func eachExtent(file *os.File, size int64, f func(from, to int64)) error {
 	for at := int64(0); at < size; {
 		from, err := unix.Seek(int(file.Fd()), at, unix.SEEK_DATA)
@@ -85,16 +86,17 @@ func eachExtent(file *os.File, size int64, f func(from, to int64)) error {
 	return nil
 }
 
-// retire gives the memory back and keeps the addresses: a goroutine that is on its way out of a
-// call when the test ends may still use them.
+// retire frees the memory and keeps the addresses mapped, because a goroutine that is returning
+// from a call when the test ends may still use them.
 func (m *mapping) retire() error {
 	return m.replace(-1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 }
 
-// control is a page by which a tracer and the thread that it steps speak without the arena.
+// control is a page through which a tracer and the thread that it steps communicate without the
+// arena.
 type control struct {
 	_ structs.HostLayout
-	// began and ended are 1 when the function begins, and when it is over.
+	// began becomes 1 when the function begins, and ended when it has returned.
 	//   writers: the stepped thread
 	//   readers: the tracer
 	//   order:   relaxed; the tracer reads when the thread is stopped
@@ -109,11 +111,11 @@ func openControl(f *os.File) (*control, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
 	}
-	// SAFETY: the mapping is as long as a page and aligned to one, and stays until close.
+	// SAFETY: the mapping is one page, aligned to a page, and stays until close.
 	return (*control)(unsafe.Pointer(unsafe.SliceData(b))), nil
 }
 
 func (c *control) close() {
-	// SAFETY: these are the bytes of openControl.
+	// SAFETY: openControl mapped these bytes.
 	unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(c)), os.Getpagesize()))
 }

@@ -14,12 +14,13 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// guarded is what the participants change under each lock.
+// guarded is the data that the participants change under each lock.
 type guarded struct{ N, M uint64 }
 
-// Two participants use primitives of every kind for data in the arena. Under the race detector they
-// share a mapping that it sees, so it fails this test if a primitive does not order the accesses to
-// the data, or if the library's own accesses race.
+// TestGuardedDataIsNoRace has two participants that use primitives of every kind for data in the
+// arena. Under the race detector they share a mapping that the detector watches. So the detector
+// fails this test if a primitive does not order the accesses to the data, or if the library's own
+// accesses race.
 func TestGuardedDataIsNoRace(t *testing.T) {
 	rounds := int(proctest.Rounds(20, 200))
 	for name, open := range map[string]func(a *arena.Arena) func(f func(v *guarded)){
@@ -98,7 +99,8 @@ func TestGuardedDataIsNoRace(t *testing.T) {
 	}
 }
 
-// locked gives the value of an arena to one goroutine after the other.
+// locked returns a function that calls its argument with the value of an arena, while it holds the
+// lock l.
 func locked(a *arena.Arena, l sync.Locker) func(f func(v *guarded)) {
 	v := first(arena.Value[guarded](a, "v"))
 	return func(f func(*guarded)) {
@@ -108,13 +110,13 @@ func locked(a *arena.Arena, l sync.Locker) func(f func(v *guarded)) {
 	}
 }
 
-// permit is a Semaphore of one permit as a lock.
+// permit makes a Semaphore with one permit a lock.
 type permit struct{ s *prims.Semaphore }
 
 func (p permit) Lock()   { p.s.Acquire(1) }
 func (p permit) Unlock() { p.s.Release(1) }
 
-// key is a key of a MultiLock as a lock.
+// key makes a key of a MultiLock a lock.
 type key struct {
 	x *prims.MultiLock
 	h prims.Hold

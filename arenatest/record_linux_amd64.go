@@ -21,26 +21,27 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// A process cannot step a thread of its own. So the test binary is executed once more, as a tracer:
-// it single-steps the thread that calls the function, and looks at the bytes of the arena after
-// each instruction. The function so runs where the test wrote it, and sees the test's variables.
+// A process cannot single-step a thread of its own. So this package starts the test binary once
+// more, as a tracer. The tracer single-steps the thread that calls the function, and compares the
+// bytes of the arena after each instruction. The function still runs in the process of the test,
+// and sees the variables of the test.
 
 // envTracer has the ID of the thread to step. Its presence makes a process a tracer.
 const envTracer = "SHMSYNC_ARENATEST_TRACE"
 
-// tracerVariable is the variable that record sets. Tests whose statements are counted set another one than envTracer,
-// because a process that ends in an init function writes no counts.
+// tracerVariable is the variable that record sets. Tests that measure coverage set another variable
+// than envTracer, because a process that ends in an init function writes no coverage data.
 var tracerVariable = envTracer
 
 // The files of a tracer.
 const (
 	fdArena   = 3 + iota // the file of the arena
 	fdControl            // the page of control
-	fdGo                 // a pipe; a byte in it lets the thread go on
+	fdGo                 // a pipe: a byte in it lets the thread continue
 	fdResult             // a pipe for the recording
 )
 
-// mostSteps is how many instructions of a function are recorded.
+// mostSteps is the largest number of instructions of a function that are recorded.
 const mostSteps = 5_000_000
 
 func init() {
@@ -49,7 +50,8 @@ func init() {
 	}
 }
 
-// runTracer does the work of a tracer if the variable makes this process one, and gives its exit status.
+// runTracer does the work of a tracer if the environment variable makes this process one. It
+// returns the exit status.
 func runTracer(variable string) (ran bool, code int) {
 	tid, err := strconv.Atoi(os.Getenv(variable))
 	if err != nil {
@@ -67,8 +69,8 @@ func runTracer(variable string) (ran bool, code int) {
 	return true, 0
 }
 
-// record calls op on a thread of its own, and records the stores that it makes into the file.
-// The error Is errNoTrace if this system does not let a process trace another.
+// record calls op on a new thread and records the stores that op makes into the file. The error Is
+// errNoTrace if this system does not let a process trace another.
 func record(file *os.File, op func()) (*recording, error) {
 	fd, err := unix.MemfdCreate("arenatest-control", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -92,18 +94,18 @@ func record(file *os.File, op func()) (*recording, error) {
 		defer pipes[i][0].Close()
 		defer pipes[i][1].Close()
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // otherwise the collector would ask the traced thread to help, again and again
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector would make the traced thread assist
 	var stderr bytes.Buffer
 	done := make(chan error, 1)
 	var cmd *exec.Cmd
 	go func() {
-		// Never unlocked: the thread ends with the goroutine, and its affinity with it.
+		// The thread is never unlocked: it ends with the goroutine, and so does its CPU affinity.
 		runtime.LockOSThread()
 		returned := false
 		var err error
 		defer func() {
 			p := recover()
-			ctl.ended.Store(1) // first: the rest is not to be stepped
+			ctl.ended.Store(1) // first, so that the rest is not stepped
 			if p != nil {
 				err = fmt.Errorf("the function panicked: %v\n%s", p, debug.Stack())
 			} else if !returned {
@@ -123,21 +125,22 @@ func record(file *os.File, op func()) (*recording, error) {
 			returned = true
 			return
 		}
-		// Where Yama is in force, only the ancestors of a process may trace it, and whom it names.
+		// If the Yama security module is active, a process can be traced only by its ancestors and
+		// by the process that it names.
 		unix.Prctl(unix.PR_SET_PTRACER, uintptr(cmd.Process.Pid), 0, 0, 0)
 		in.Close()
 		pipes[0][1].Close()
 		pipes[1][1].Close()
 		var b [1]byte
 		for {
-			// By the descriptor: the thread has to wait here itself.
+			// Read from the descriptor itself, because this very thread has to wait.
 			n, err := unix.Read(int(pipes[0][0].Fd()), b[:])
 			if err == unix.EINTR {
 				continue
 			}
 			if n != 1 {
 				returned = true
-				return // the tracer says why in its recording
+				return // the recording of the tracer says why
 			}
 			break
 		}
@@ -165,19 +168,20 @@ func record(file *os.File, op func()) (*recording, error) {
 	return &r, nil
 }
 
-// tracer steps one thread of its parent. All its calls are made by one thread.
+// tracer single-steps one thread of its parent. One thread of the tracer makes all its calls, as
+// ptrace requires.
 type tracer struct {
 	pid, tid int
-	text     map[uint64]bool // by address: whether a system call instruction is there
+	text     map[uint64]bool // by address: whether the instruction there is a system call
 	sig      int             // the signal to deliver with the next step
 
 	goAt, goFrame uint64          // the last instruction of Go code outside the runtime, and its frame pointer
 	goText        map[uint64]bool // by address: whether Go code is there; used with the race detector only
 }
 
-// trace is the work of a tracer.
+// trace steps the thread tid and records its stores.
 func (r *recording) trace(tid int) error {
-	io.Copy(io.Discard, os.Stdin) // until the parent allows it
+	io.Copy(io.Discard, os.Stdin) // until the parent permits it
 	ctl, err := openControl(os.NewFile(fdControl, "control"))
 	if err != nil {
 		return err
@@ -228,8 +232,8 @@ func (r *recording) trace(tid int) error {
 	return nil
 }
 
-// together confines both threads to one CPU: to wake one on another takes far longer than an
-// instruction. It may fail: then it takes longer.
+// together confines both threads to one CPU, because waking a thread on another CPU takes far
+// longer than an instruction. If it fails, tracing only takes longer.
 func (t *tracer) together() {
 	cpu, _, ok := asm.CPU()
 	if !ok {
@@ -241,7 +245,7 @@ func (t *tracer) together() {
 	unix.SchedSetaffinity(0, &one)
 }
 
-// The places of registers in user_regs_struct of arch/x86/include/asm/user_64.h.
+// The indices of registers in user_regs_struct of arch/x86/include/asm/user_64.h.
 const (
 	rbpOffset = 4 * 8
 	ripOffset = 16 * 8
@@ -255,7 +259,8 @@ func (t *tracer) peek(register uintptr) (uint64, error) {
 	return binary.LittleEndian.Uint64(word[:]), nil
 }
 
-// step executes one instruction. It gives its address, and reports whether it was a system call.
+// step executes one instruction. It returns the address of the instruction, and whether it was a
+// system call.
 func (t *tracer) step() (at uint64, called bool, err error) {
 	if at, err = t.peek(ripOffset); err != nil {
 		return 0, false, err
@@ -281,8 +286,8 @@ func (t *tracer) step() (at uint64, called bool, err error) {
 	return at, called, t.wait()
 }
 
-// noteGo notes the place of an instruction of Go code. The race detector makes atomic stores in C
-// code, which has no frame pointers.
+// noteGo remembers the address of an instruction if it is Go code. The race detector makes atomic
+// stores in C code, which has no frame pointers.
 func (t *tracer) noteGo(at uint64) (err error) {
 	is, seen := t.goText[at]
 	if !seen {
@@ -314,7 +319,8 @@ func (t *tracer) wait() error {
 		}
 		switch s := ws.StopSignal(); s {
 		case unix.SIGTRAP, unix.SIGURG, unix.SIGPROF:
-			// A step, or what the Go runtime interrupts threads with: it goes on without.
+			// This is the end of a step, or a signal by which the Go runtime interrupts threads.
+			// The thread continues without it.
 		default:
 			if int(ws)>>16 == 0 {
 				t.sig = int(s)
@@ -324,14 +330,14 @@ func (t *tracer) wait() error {
 	}
 }
 
-// calls are the instruction at an address and the calls that led there: what frame pointers
-// tell.
+// calls returns the instruction at an address and the calls that led to it, as far as frame
+// pointers show them.
 func (t *tracer) calls(at uint64) []uintptr {
 	frame, err := t.peek(rbpOffset)
 	if race.Enabled {
 		at, frame = t.goAt, t.goFrame
 	}
-	all := []uintptr{uintptr(at) + 1} // plus 1, like the return address of a call
+	all := []uintptr{uintptr(at) + 1} // plus 1, because where expects return addresses
 	for err == nil && frame != 0 && len(all) < 64 {
 		var words [16]byte
 		local := []unix.Iovec{{Base: &words[0], Len: uint64(len(words))}}
@@ -349,12 +355,12 @@ func (t *tracer) calls(at uint64) []uintptr {
 	return all
 }
 
-// watch sees changes of the bytes of a file that others have mapped.
+// watch finds changes of the bytes of a file that other processes have mapped.
 type watch struct {
 	f       *os.File
 	bytes   []byte
 	last    []byte
-	extents [][2]int64 // where there is memory: elsewhere the bytes are not read, which would give it memory
+	extents [][2]int64 // the parts that are backed by memory; reading the others would allocate memory
 }
 
 func newWatch(f *os.File) (*watch, error) {
@@ -374,7 +380,7 @@ func newWatch(f *os.File) (*watch, error) {
 	return w, nil
 }
 
-// refresh finds parts of the file that have got memory since the last call.
+// refresh finds parts of the file that memory has backed since the last call.
 func (w *watch) refresh() error {
 	w.extents = w.extents[:0]
 	return eachExtent(w.f, int64(len(w.bytes)), func(from, to int64) {
@@ -382,7 +388,7 @@ func (w *watch) refresh() error {
 	})
 }
 
-// changes are the ranges that differ from what they were at the last call.
+// changes returns the ranges of bytes that have changed since the last call.
 func (w *watch) changes() (all []change) {
 	const piece = 4096
 	for _, e := range w.extents {
@@ -407,7 +413,8 @@ func (w *watch) changes() (all []change) {
 	return all
 }
 
-// where says which instruction made a store: the functions and lines, the innermost first.
+// where says which instruction made a store: the functions and lines of its calls, the innermost
+// first.
 func where(calls []uintptr) string {
 	var b strings.Builder
 	frames := runtime.CallersFrames(calls)

@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// What cannot be made is the failure of the test, not a panic.
+// TestWorldsThatCannotBeMade: if a World cannot be made, the test fails and does not panic.
 func TestWorldsThatCannotBeMade(t *testing.T) {
 	require.Contains(t, failures(t, func(t testing.TB) { arenatest.New(t, &arena.Options{Size: 1}) }), "arenatest: ")
 	require.Contains(t, failures(t, func(t testing.TB) {
@@ -45,14 +45,15 @@ func TestLeftoversAreCounted(t *testing.T) {
 	require.Contains(t, said, `"worker" has it: permits (2)`)
 }
 
-// A check that always fails is reported once, with the number of the other deaths; a store into memory without an
-// object is told by its place in the arena.
+// TestCheckThatAlwaysFails: an error that every check returns is reported once, with the number of
+// the other deaths. A store into memory that belongs to no object is described by its offset in the
+// arena.
 func TestCheckThatAlwaysFails(t *testing.T) {
 	report := failures(t, func(t testing.TB) {
 		w := arenatest.New(t, nil)
 		a := w.Join("writer")
 		words := arena.At[[2]atomic.Uint64](a, first(a.Alloc(16, 8)))
-		for !a.Fenced() { // the last thing that a participant stores for itself
+		for !a.Fenced() { // the last store that a participant makes for itself
 			runtime.Gosched()
 		}
 		calls := 0
@@ -67,7 +68,7 @@ func TestCheckThatAlwaysFails(t *testing.T) {
 		})
 	})
 	require.Contains(t, report, "lost")
-	// A store of another thread, such as a death watcher of the world, may count in between.
+	// A store of another thread, such as a death watcher of the World, may be counted before.
 	require.Regexp(t, "right after store 1 of [0-9]+ leaves", report)
 	require.Contains(t, report, "of the arena")
 	require.Regexp(t, "after [1-9][0-9]* more deaths the check fails", report)

@@ -13,12 +13,12 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// errNoTrace says that stores cannot be recorded here.
+// errNoTrace says that stores cannot be recorded on this system.
 var errNoTrace = errors.New("this system does not let a process trace another")
 
 // recording is the stores that a function made into an arena.
 type recording struct {
-	First   []byte  // the arena before the first of them
+	First   []byte  // the arena before the first store
 	Stores  []store // in their order
 	Steps   int     // instructions
 	Err     string
@@ -31,30 +31,31 @@ type store struct {
 	Calls   []uintptr // the instruction, and the calls that led to it
 }
 
-// change is new bytes at an offset.
+// change describes new bytes at an offset.
 type change struct {
 	Offset int64
 	Bytes  []byte
 }
 
-// mostReports bounds how many different errors one call reports.
+// mostReports is the largest number of different errors that one call reports.
 const mostReports = 3
 
-// KillAtEveryStore calls op once, and records each store that it makes into the arena. Then, for
-// each of the stores, it makes a copy of the arena as a kill right after that store leaves it; there is
-// one copy without any of the stores, too. All participants of the copy are dead. A newcomer, which has the
-// label "newcomer", joins the copy, and check is called with it. check recovers as the program under
-// test does, and returns an error if what it finds then is wrong. Each error fails the
-// test, with the line of code that made the last store before the death; an error that comes again is
-// reported once. A check may call t.Fatal instead, which ends that one check.
+// KillAtEveryStore calls op once, and records each store that op makes into the arena. Then, for
+// each of these stores, it makes a copy of the arena in the state that a kill right after the store
+// would leave. It also makes one copy without any of the stores. All participants of a copy are
+// dead. A participant with the label "newcomer" joins the copy, and KillAtEveryStore passes it to
+// check. check recovers as the program under test does, and returns an error if the state is wrong
+// afterwards. Each error fails the test, with the line of code that made the last store before the
+// death; equal errors are reported once. Instead of returning an error, check may call t.Fatal,
+// which ends only this call of check.
 //
-// Recorded are the stores of the goroutine that calls op, one machine instruction after the other: a
-// death between any two of them, also within the calls of this library. A system call counts as one
-// store. On a busy machine op took 25 to 37 microseconds for each instruction, and a call of check
-// 2 to 6 milliseconds.
+// KillAtEveryStore records the stores of the goroutine that calls op, one machine instruction after
+// the other. So it tests a death between any two instructions, including those of this library. A
+// system call counts as one store. On a busy machine op took 25 to 37 microseconds for each
+// instruction, and a call of check 2 to 6 milliseconds.
 //
-// KillAtEveryStore needs Linux on amd64, and permission to use ptrace(2). Where it has not, it skips the
-// test.
+// KillAtEveryStore needs Linux on amd64, and permission to use ptrace(2). Without these, it skips
+// the test.
 func (w *World) KillAtEveryStore(op func(), check func(a *arena.Arena) error) {
 	w.t.Helper()
 	r, err := record(w.seg.File(), op)
@@ -97,7 +98,7 @@ func (w *World) KillAtEveryStore(op func(), check func(a *arena.Arena) error) {
 		len(r.Stores)+1, len(r.Stores), r.Steps, time.Since(began).Round(time.Millisecond))
 }
 
-// place says where the death after n stores is.
+// place says where the death is if it comes after n stores.
 func (r *recording) place(n int) string {
 	if n == 0 {
 		return fmt.Sprintf("before the first of %d stores", len(r.Stores))
@@ -189,7 +190,7 @@ func (w *World) tryImage(image []byte, check func(a *arena.Arena) error) (err er
 	}
 }
 
-// panicked is the error of a check that panicked.
+// panicked is the error for a check that panicked.
 type panicked struct {
 	value any
 	stack string
@@ -197,7 +198,7 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// putImage writes an image into a new segment. Pages of zeroes take no memory.
+// putImage writes an image into a new segment. Pages of zeros take no memory.
 func putImage(s *shm.Segment, image []byte) error {
 	const page = 4096
 	var zeroes [page]byte

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/arenatest"
 )
 
-// Every prefix of the stores is tried exactly once, in order.
+// TestEveryPrefixOfTheStoresIsTried: check sees every prefix of the stores exactly once, in order.
 func TestEveryPrefixOfTheStoresIsTried(t *testing.T) {
 	type words [4]atomic.Uint64
 	w := arenatest.New(t, nil)
@@ -35,7 +35,7 @@ func TestEveryPrefixOfTheStoresIsTried(t *testing.T) {
 			return err
 		}
 		is := [4]uint64{v[0].Load(), v[1].Load(), v[2].Load(), v[3].Load()}
-		// The library may write to the slot of the writer meanwhile.
+		// The library may also write to the slot of the writer meanwhile.
 		if len(seen) == 0 || seen[len(seen)-1] != is {
 			seen = append(seen, is)
 		}
@@ -75,7 +75,7 @@ func TestSystemCallIsAStore(t *testing.T) {
 	require.Equal(t, map[int]bool{10_000: true, 5000: true}, seen)
 }
 
-// badBank is a bank whose repair ends the transfer, and forgets its second half.
+// badBank is a bank with a wrong repair: it ends the transfer but forgets its second half.
 type badBank struct{ *bank }
 
 func (b badBank) repair() error {
@@ -86,8 +86,8 @@ func (b badBank) repair() error {
 	return nil
 }
 
-// A repair that is wrong after one of the stores is found, with the store. A test of the right
-// repair is in example_repair_test.go.
+// TestBadRepairIsFound: if a repair is wrong after one of the stores, KillAtEveryStore finds it and
+// names the store. A test of the right repair is in example_repair_test.go.
 func TestBadRepairIsFound(t *testing.T) {
 	report := failures(t, func(t testing.TB) {
 		w := arenatest.New(t, nil)
@@ -144,7 +144,8 @@ func TestFunctionsThatFail(t *testing.T) {
 	}
 }
 
-// The newcomer begins an epoch: what the program does in OnFirst is tested, too.
+// TestOnFirstRunsInEveryCopy: the newcomer begins an epoch, so the OnFirst of the program is
+// tested, too.
 func TestOnFirstRunsInEveryCopy(t *testing.T) {
 	type pair struct{ A, B atomic.Uint64 }
 	firsts := 0

@@ -27,14 +27,14 @@ type World struct {
 	t    testing.TB
 	name string
 	opts arena.Options
-	seg  *shm.Segment // the arena in the hands of no participant
+	seg  *shm.Segment // a mapping of the arena that belongs to no participant
 
 	mu     sync.Mutex
 	in     []*participant // guarded by: mu; all that joined
-	common *mapping       // guarded by: mu; what the participants of Join share under -race
+	common *mapping       // guarded by: mu; the mapping that the participants of Join share under -race
 }
 
-// participant is one that joined a World.
+// participant is a participant of a World.
 type participant struct {
 	a      *arena.Arena
 	label  string
@@ -43,16 +43,15 @@ type participant struct {
 	killed bool // guarded by: World.mu
 }
 
-// worlds counts the Worlds of this process, for their names.
+// worlds counts the Worlds of this process. The count makes their names unique.
 var worlds atomic.Uint64
 
 // New makes an arena for the test t, with a unique name and without participants. At the
 // end of the test the World reports what the test has left behind (see the package comment), closes
 // the participants and removes the arena.
 //
-// opts is for the arena and for each participant; nil means the defaults. A Size of 0 means 1 MiB,
-// a MaxParticipants of 0 means 8. New uses Counted, KernelIO and OnFirst as well, and no
-// other field.
+// opts applies to the arena and to each participant; nil means the defaults. New uses the fields
+// Size (0 means 1 MiB), MaxParticipants (0 means 8), Counted, KernelIO and OnFirst, and no others.
 func New(t testing.TB, opts *arena.Options) *World {
 	t.Helper()
 	w := &World{t: t}
@@ -81,7 +80,7 @@ func New(t testing.TB, opts *arena.Options) *World {
 // format makes an arena of a new segment.
 func (w *World) format(seg *shm.Segment) error { return arena.Format(seg, &w.opts) }
 
-// plain gives the part of a test's name that may stand in the name of a segment.
+// plain returns the part of a test's name that the name of a segment can contain.
 func plain(name string) string {
 	name = strings.Map(func(r rune) rune {
 		switch {
@@ -93,24 +92,25 @@ func plain(name string) string {
 	return name[:min(len(name), 80)]
 }
 
-// Name is the name of the arena, for [arena.Open], also in another process.
+// Name returns the name of the arena for [arena.Open], which another process may call.
 //
-// A test's own process joins by Join: arena.Open makes one participant of all that a
-// process opens.
+// The process of the test joins with Join, because all calls of arena.Open in one process share one
+// participant.
 func (w *World) Name() string { return w.name }
 
-// Join joins the arena as one more participant. The label is what errors call it. A test may
-// close the participant; otherwise the World does.
+// Join joins the arena as one more participant. Errors name it by the label. A test may close the
+// participant; otherwise the World does.
 //
-// Participants have mappings of their own, as processes have. Under the race detector those that
-// Join returns share one, so that races between them are found.
+// Each participant has its own mapping, as a process has. Under the race detector, the participants
+// that Join returns share one mapping, so that the detector finds races between them.
 func (w *World) Join(label string) *arena.Arena {
 	w.t.Helper()
 	return w.join(label, false)
 }
 
-// JoinVictim is Join for a participant that Kill may kill. It has a mapping of its own also under
-// the race detector, which so finds races between its own goroutines only.
+// JoinVictim is Join for a participant that Kill may kill. The participant has its own mapping even
+// under the race detector, which therefore finds only races between the goroutines of this
+// participant.
 func (w *World) JoinVictim(label string) *arena.Arena {
 	w.t.Helper()
 	return w.join(label, true)
@@ -136,7 +136,8 @@ func (w *World) join(label string, victim bool) *arena.Arena {
 	return p.a
 }
 
-// mapping gives the mapping for a participant.
+// mapping returns the mapping for a new participant. own says whether it must be the participant's
+// own.
 func (w *World) mapping(own bool) (*mapping, error) {
 	if own || !sharesMappings {
 		return newMapping(w.seg.File(), w.seg.Size())
@@ -153,7 +154,7 @@ func (w *World) mapping(own bool) (*mapping, error) {
 	return w.common, nil
 }
 
-// joinApart joins the arena in seg, which belongs to the participant then, by the mapping m.
+// joinApart joins the arena in seg through the mapping m. seg then belongs to the new participant.
 func joinApart(seg *shm.Segment, m *mapping, label string, o *arena.Options) (*arena.Arena, error) {
 	k := &arenakernel.Options{Label: label, KernelIO: o.KernelIO}
 	if o.OnFirst != nil {
@@ -172,9 +173,10 @@ func joinApart(seg *shm.Segment, m *mapping, label string, o *arena.Options) (*a
 // Kill kills a participant that JoinVictim returned, as kill -9 kills a process: at this point,
 // without any clean-up. When Kill returns, the other participants can find out that it is dead.
 //
-// From then on the victim's goroutines work on a private copy of the arena. So the function that called
-// Kill may go on and run its deferred calls: nothing of that reaches the arena. A goroutine of
-// the victim that waits in the arena goes on waiting, and is left behind at the end of the test.
+// From then on the victim's goroutines work on a private copy of the arena. So the function that
+// called Kill may continue and run its deferred calls: their stores do not reach the arena. A
+// goroutine of the victim that waits in the arena waits for ever, and still exists at the end of
+// the test.
 func (w *World) Kill(victim *arena.Arena) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -204,5 +206,5 @@ func (w *World) find(a *arena.Arena) *participant { // guarded by: mu
 	return nil
 }
 
-// closed reports whether err says that something was closed before.
+// closed reports whether err says that something had been closed already.
 func closed(err error) bool { return errors.Is(err, shmsync.ErrClosed) }

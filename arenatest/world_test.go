@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Each World has a name of its own, which is gone after the test.
+// TestArenaIsRemoved: each World has a unique name, which is gone after the test.
 func TestArenaIsRemoved(t *testing.T) {
 	var names []string
 	require.Empty(t, failures(t, func(t testing.TB) {
@@ -35,8 +35,8 @@ func TestArenaIsRemoved(t *testing.T) {
 	}
 }
 
-// The survivors are told who died. They have what the victim stored before it died, and nothing of
-// what its goroutines store after that.
+// TestKill: the survivors learn who died. They see what the victim stored before it died, and
+// nothing of what its goroutines store afterwards.
 func TestKill(t *testing.T) {
 	w := arenatest.New(t, nil)
 	victim, survivor := w.JoinVictim("victim"), w.Join("survivor")
@@ -58,11 +58,12 @@ func TestKill(t *testing.T) {
 		return nil
 	}))
 	require.EqualValues(t, 1, v.N)
-	theirs.Unlock() // its own, in its copy
+	theirs.Unlock() // the victim unlocks its own copy
 	require.NoError(t, victim.Close())
 }
 
-// A waiter can be killed: its turn passes to the next one, and its goroutine stays behind.
+// TestKilledWaiter kills a waiter: its turn passes to the next waiter, and its goroutine waits for
+// ever.
 func TestKilledWaiter(t *testing.T) {
 	w := arenatest.New(t, nil)
 	victim, a := w.JoinVictim("victim"), w.Join("a")
@@ -77,7 +78,7 @@ func TestKilledWaiter(t *testing.T) {
 	mine.Unlock()
 }
 
-// awaitWaiter waits until a goroutine waits for an object of the arena.
+// awaitWaiter returns when a goroutine waits for an object of the arena.
 func awaitWaiter(t *testing.T, a *arena.Arena) {
 	for {
 		for o := range a.Objects() {
@@ -144,7 +145,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// Kill refuses what it cannot kill, and says what to do.
+// TestKillOfOthers: Kill refuses to kill a participant that JoinVictim did not return, and says
+// what to do.
 func TestKillOfOthers(t *testing.T) {
 	require.Contains(t, failures(t, func(t testing.TB) {
 		w := arenatest.New(t, nil)
@@ -156,7 +158,8 @@ func TestKillOfOthers(t *testing.T) {
 	}), "no participant of this World")
 }
 
-// A participant of another process, or one that arena.Open gives, meets those of the World.
+// TestOpenByName: a participant of another process, or one that arena.Open returns, is in the same
+// arena as those of the World.
 func TestOpenByName(t *testing.T) {
 	w := arenatest.New(t, nil)
 	a := w.Join("a")

@@ -4,9 +4,10 @@
  *
  * A C program that includes this header and a Go program that imports
  * github.com/shmsync/shmsync open the same arena and use the same instances, as
- * participants of equal rank. A process that is killed, at any instruction, wedges
- * no other: the others notice within about a millisecond, take back what it held,
- * and are told. docs/c-api.md is the reference, docs/abi.md has the bytes.
+ * participants of equal rank. A process that is killed, at any instruction, blocks
+ * no other: the others notice its death within about a millisecond, and take back what
+ * it held. Their calls report the death. docs/c-api.md is the reference, docs/abi.md
+ * has the bytes.
  *
  * In exactly one file of a program:
  *
@@ -19,16 +20,16 @@
  *
  * pthread_mutex_lock of a robust mutex returns EOWNERDEAD *with* the lock. Here an
  * error, any error, means: not held, not consumed. After EOWNERDEAD there is nothing
- * to unlock, and an unlock that follows returns EPERM. The way on is
+ * to unlock, and an unlock that follows returns EPERM. To go on, call
  * shmsync_mutex_recover, which takes the lock, runs your repair, and releases it.
  *
- * Results are 0 or an errno, never -1; errno itself is not touched on purpose:
+ * Results are 0 or an errno, never -1; no call sets errno on purpose:
  *
- *     EOWNERDEAD       its holder died; the caller does not hold it
- *     ENOTRECOVERABLE  a repair failed; only a recover brings it back
+ *     EOWNERDEAD       the holder died; the caller does not hold it
+ *     ENOTRECOVERABLE  a repair failed; only a recover makes the object usable
  *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first
  *     ECANCELED        the object was stopped
- *     EBUSY            a try did not get it; or an object is open elsewhere
+ *     EBUSY            a try would have to wait; or an object is open elsewhere
  *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken
  *     ENOENT           there is no such arena or object
  *     EPERM            the caller does not hold what it gives back
@@ -37,19 +38,21 @@
  *                      this header does not know
  *     EINVAL           no arena, another kind of object, other options, bad argument
  *     EBADF            this process has closed the arena or the handle
- *     ENOTCONN         a child of fork that has not attached itself: see below
+ *     ENOTCONN         a child of fork that has not opened the arena: see below
  *     ENOSPC, ENOTSUP  no room; the kernel lacks what is needed
  *
- * shmsync_error tells the last failure of the calling thread in words.
+ * shmsync_error describes the last failure of the calling thread in words.
  *
  * FORK. A child of fork is no participant: every call on what its parent opened
  * returns ENOTCONN and changes nothing. It opens the arena itself, and its objects
- * again. exec needs nothing.
+ * again. A program that calls exec need not do anything.
  *
- * SIGNALS. A handler may release a semaphore, set an event, count up a sequencer, post
- * to a futex and schedule a gate. docs/c-api.md has the list; all else is forbidden there.
+ * SIGNALS. A handler may release a semaphore, set an event, increment a sequencer, post
+ * to a futex and schedule a gate. docs/c-api.md has the list. A handler must not make
+ * any other call.
  *
- * Locks belong to processes: one thread may lock and another of the process unlock.
+ * Locks belong to processes: one thread may lock, and another thread of the
+ * process unlock.
  * A lock is not recursive.
  */
 #ifndef SHMSYNC_H
@@ -102,10 +105,10 @@ const char *shmsync_version(void);
 
 /* ---- Arenas ---- */
 
-/* What becomes of an exclusive hold when its process dies. The policy is fixed when the object is made. The process
- * is dead when none of its threads runs any more. It is gone when no system call of it can write into the arena any
- * more, either. */
-#define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
+/* What becomes of an exclusive hold when its process dies. The policy is fixed when the object is made. A process is
+ * dead when none of its threads runs any more. It is gone when, besides, none of its system calls can write into the
+ * arena any more. */
+#define SHMSYNC_POLICY_DEFAULT 0 /* report for a new object; an existing object keeps its policy */
 #define SHMSYNC_POLICY_REPORT 1  /* it stays owner-dead: EOWNERDEAD, at once, until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
 #define SHMSYNC_POLICY_ROLLBACK 3 /* its transaction is undone, then it becomes free; for a mutex, see shmsync_mutex_begin */
@@ -137,24 +140,24 @@ typedef struct shmsync_participant {
 /* The epoch that a participant begins: the time from a join while no participant is in, until none is in again. */
 typedef struct shmsync_epoch {
     uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
-    int clean;       /* not 0: all of the last epoch left by close, and the file is unchanged since then */
+    int clean;       /* not 0: every participant of the last epoch closed the arena, and the file is unchanged since */
     int reboot;      /* not 0: the computer has been restarted since. Always 0 on a tmpfs */
     const shmsync_participant *dead; /* the participants that died since the last epoch began, the last 192 at most */
     size_t n_dead;
 } shmsync_epoch;
 
-/* When an arena that nobody is in is replaced by a new one; the old data is lost. */
+/* The cases in which an open replaces an arena that no participant is in by a new one. The old data is lost. */
 #define SHMSYNC_RECREATE_INCOMPATIBLE 1u /* its layout, its features, size or max_participants differ */
 #define SHMSYNC_RECREATE_CORRUPT 2u      /* its header is damaged */
 #define SHMSYNC_RECREATE_UNCLEAN 4u      /* a death since the last epoch began, or the computer went down */
 
-/* What becomes of an arena when nobody is in. */
+/* What becomes of an arena when no participant is in any more. */
 #define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
-/* Flags of all options. Without one an open finds the object, or creates it if there is none. */
-#define SHMSYNC_CREATE_ONLY 1u   /* EEXIST where there is one already, of whatever kind and with whatever options */
-#define SHMSYNC_OPEN_EXISTING 2u /* ENOENT where there is none, as the _attach function has it */
+/* The flags of all options. Without a flag, an open finds the object, or creates it if there is none. */
+#define SHMSYNC_CREATE_ONLY 1u   /* EEXIST if the name is taken, whatever the kind and the options of the object */
+#define SHMSYNC_OPEN_EXISTING 2u /* ENOENT if there is no such object; the _attach functions do the same */
 
 /* The options of an open: NULL means all 0, which are the defaults. Each struct of options begins with its size, so that a
  * program and a library of two versions understand each other: fields that the program does not know are 0. If the program
@@ -178,7 +181,7 @@ typedef struct shmsync_arena_options {
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
     int lifetime;                /* SHMSYNC_LIFETIME_x */
-    int64_t gate_timeout_ns;     /* how long the open waits for the on_first of another process; 0: for ever. ETIMEDOUT */
+    int64_t gate_timeout_ns;     /* the longest wait for the on_first of another process, then ETIMEDOUT; 0: no limit */
     /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is
      * in: processes that open the name afterwards get another arena. The function must return quickly, and must not
      * close an arena. If this process opens the arena several times, the first function that was set is called. */
@@ -186,28 +189,29 @@ typedef struct shmsync_arena_options {
     void *on_detached_arg;
 } shmsync_arena_options;
 
-/* As shmsync_arena_open, for a program that was compiled for that SHMSYNC_ABI. EPROTONOSUPPORT: the implementation
- * is for another layout. */
+/* As shmsync_arena_open, for a program whose SHMSYNC_ABI is abi. EPROTONOSUPPORT: the implementation is for another
+ * layout. */
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
-/* Joins the arena /dev/shm/NAME, and creates it where there is none. A name with a slash is the path of a file. A
- * second open in one process gives the same arena, which is to be closed as often. opts may be NULL. In C, a macro
- * of this name calls shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for
- * bindings of other languages: it uses the SHMSYNC_ABI of the library. */
+/* Joins the arena /dev/shm/NAME, and creates it if there is none. A name with a slash is the path of a file. If a
+ * process opens an arena several times, each open gives the same pointer, and the process must close the arena as
+ * often. opts may be NULL. In C, a macro of this name calls shmsync_arena_open_abi with the SHMSYNC_ABI of the
+ * program. The function of this name is for bindings of other languages: it uses the SHMSYNC_ABI of the library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
-/* shmsync_arena_from_fd of a program that was made for that SHMSYNC_ABI. */
+/* As shmsync_arena_from_fd, for a program whose SHMSYNC_ABI is abi. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
-/* Joins the arena in an open file, such as a memfd that was inherited. fd remains the caller's to close. In C, a
- * macro of this name calls shmsync_arena_from_fd_abi, as for shmsync_arena_open. */
+/* Joins the arena in an open file, such as a memfd that was inherited. The caller keeps fd and has to close it. In
+ * C, a macro of this name calls shmsync_arena_from_fd_abi, as for shmsync_arena_open. */
 int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out);
-/* An argument may have commas in braces. */
+/* The macros are variadic, because an argument may contain commas in braces. */
 #define shmsync_arena_open(...) shmsync_arena_open_abi(__VA_ARGS__, SHMSYNC_ABI)
 #define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
-/* Leaves the arena with the last of the closes that match the opens. Holds of this process are treated as its death
- * would treat them. Waits of other threads end with EBADF. Pointers and handles into the arena are invalid
- * afterwards. ENOTCONN: it is not open. EDEADLK: a function that a call runs must not close the arena of the call. */
+/* Closes one open of the arena. The close that matches the last open leaves the arena: the holds of this process are
+ * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
+ * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a function that another call on the
+ * arena runs. */
 int shmsync_arena_close(shmsync_arena *a);
-/* Removes the file of the arena. EBUSY while a participant is in: shmsync_error names it, and the file
- * stays. ENOENT. EINVAL: not an arena. ENOTSUP without byte locks. */
+/* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT:
+ * there is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks. */
 int shmsync_arena_remove(const char *name);
 
 /* The size of the mapping, in bytes. 0 if the arena is closed. */
@@ -218,9 +222,9 @@ void *shmsync_arena_base(const shmsync_arena *a);
  * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
  * stopped for longer, the next call says in missed how many were lost. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
-/* This process as a participant. */
+/* Sets *out to this process as a participant. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
-/* Calls f for each participant until f returns not 0. */
+/* Calls f for each participant, until f returns a value other than 0. */
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
 
 /* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. */
@@ -229,12 +233,13 @@ int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
 int shmsync_free(shmsync_arena *a, shmsync_offset off);
 /* The size bytes at an offset that may have come from a peer, or NULL if no block at that offset has so many bytes. */
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size);
-/* Bytes found by name, zeroed when created; Go's Arena.Block. They stay open until
- * this process leaves the arena. EINVAL: size is 0, or not what an existing block has. */
+/* Finds a block of bytes by name, or creates it with zeros, as Arena.Block does in Go. *out points to the bytes. The
+ * block stays open until this process leaves the arena. EINVAL: size is 0, or not the size of the existing block. */
 int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out);
 /* As shmsync_block_open, for a new block only. EEXIST: the name is taken. */
 int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void **out);
-/* The bytes of an existing block, and how many they are; size may be NULL. ENOENT: there is no such block. */
+/* Finds an existing block. *out points to its bytes, and *size is their number; size may be NULL. ENOENT: there is
+ * no such block. */
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size);
 /* Opens a Value of the Go side, as shmsync_block_open opens a block. layout is the fingerprint that arena.LayoutOf
  * gives for its type, or 0 to accept whatever type an existing value has. */
@@ -253,11 +258,12 @@ int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size,
  * may have left the new contents under another name. The call removes these as well, even if they are all that is
  * left. ENOENT: there is no such object. EBUSY: a process has it open. */
 int shmsync_delete(shmsync_arena *a, const char *name);
-/* Removes the object at an offset that an _offset function gave. This is the way to remove an anonymous object.
- * EINVAL: no object is there. Otherwise as shmsync_delete. */
+/* Removes the object at an offset that an _offset function gave. Only this call removes an anonymous object. EINVAL:
+ * no object is there. Otherwise as shmsync_delete. */
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 
-/* The last failure of the calling thread in words; never NULL, good until its next. */
+/* Describes the last failure of the calling thread in words. The text is never NULL, and is valid until the next
+ * failure of the thread. */
 const char *shmsync_error(void);
 /* What an errno of this header means; never NULL. */
 const char *shmsync_strerror(int err);
@@ -280,7 +286,7 @@ typedef struct shmsync_mutex_options {
     int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
     int64_t spin_ns;         /* for a new mutex: 0: adaptive; SHMSYNC_SPIN_NEVER: never; else at most so many ns */
     int checked;             /* not 0: every unlock of this process is a compare-and-swap */
-    int (*repair)(void *);   /* run by lock of this process where it meets a death; 0 for repaired */
+    int (*repair)(void *);   /* called by lock when it finds a death; returns 0 if it has repaired the data */
     void *repair_arg;
     uint64_t log_bytes;      /* undo log of a new mutex of SHMSYNC_POLICY_ROLLBACK: 0 for 16 KiB, at most 1 MiB */
 } shmsync_mutex_options;
@@ -294,7 +300,7 @@ int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
 /* The offset of the mutex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
-/* Gives one opening of the mutex back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the mutex back. The holds and waits of this process stay as they are. */
 int shmsync_mutex_close(shmsync_mutex *m);
 /* Locks the mutex, and waits until it can. An error means: not held. EOWNERDEAD: its holder died, and nobody holds
  * it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
@@ -307,10 +313,10 @@ int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monoton
 /* Unlocks the mutex. EPERM: this process does not hold it. Two threads that race to unlock one hold may release the
  * hold of another process, unless the handle is checked. */
 int shmsync_mutex_unlock(shmsync_mutex *m);
-/* Makes an owner-dead or not recoverable mutex usable again. It waits until the process that died is gone, takes
- * the mutex, runs repair, and releases it. ENOTRECOVERABLE: repair returned a value other than 0, which the caller
- * does not get to see. A healthy mutex is locked and unlocked, without repair. EINVAL: repair is NULL; the mutex is
- * as before. */
+/* Makes an owner-dead or not recoverable mutex usable again. It waits until the process that died is gone, takes the
+ * mutex, runs repair, and releases the mutex. ENOTRECOVERABLE: repair returned a value other than 0; the caller does
+ * not get that value. A healthy mutex is locked and unlocked, and repair is not called. EINVAL: repair is NULL; the
+ * mutex is unchanged. */
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);
 /* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_mutex_state(shmsync_mutex *m);
@@ -339,7 +345,7 @@ int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out);
 /* The offset of the futex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
-/* Gives one opening of the futex back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the futex back. The holds and waits of this process stay as they are. */
 int shmsync_futex_close(shmsync_futex *f);
 /* The number of posts so far. A token is that number plus the number of posts to wait for. */
 uint64_t shmsync_futex_get(const shmsync_futex *f);
@@ -352,7 +358,7 @@ int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);
 /* Ends all waits, present and later ones, with ECANCELED, unless their token was reached. */
 int shmsync_futex_stop(shmsync_futex *f);
-/* Whether it was stopped: 1 or 0. */
+/* Whether the futex was stopped: 1 or 0. */
 int shmsync_futex_stopped(const shmsync_futex *f);
 /* ---- Transactions: changes that happen wholly or not at all ---- */
 
@@ -375,7 +381,7 @@ int shmsync_futex_stopped(const shmsync_futex *f);
  * save the same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once
  * the transaction has a record, shmsync_cond_wait with that mutex returns EINVAL. */
 typedef struct shmsync_tx {
-    struct shmi_mutex *mutex; /* NULL: it has ended */
+    struct shmi_mutex *mutex; /* NULL: the transaction has ended */
     struct shmsync_arena *arena;
     const struct shmi_log *log;
     uint64_t tail;            /* bytes of records */
@@ -386,8 +392,8 @@ typedef struct shmsync_tx {
     } saved[8];               /* the last ranges */
 } shmsync_tx;
 
-/* shmsync_mutex_begin locks m, as shmsync_mutex_lock does, and begins a transaction. A process that cannot tell
- * others of its end gets ENOTSUP: its kernel has no byte locks (fcntl with F_OFD_SETLK). EINVAL: m has another
+/* shmsync_mutex_begin locks m, as shmsync_mutex_lock does, and begins a transaction. ENOTSUP: the kernel has no byte
+ * locks (fcntl with F_OFD_SETLK), so that other processes could not see when this one is gone. EINVAL: m has another
  * policy. EPROTO: a peer has overwritten the log. An error means: not locked, and no transaction. */
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx);
 /* As shmsync_mutex_begin, but it does not wait. EBUSY: the mutex is held. */
@@ -404,23 +410,24 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
  * further save returns the same error, and shmsync_tx_commit undoes all changes and returns it. */
 int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
 
-/* shmsync_tx_alloc allocates zeroed bytes, for good if the transaction commits. If it is undone, they are free again.
- * align is a power of two up to 4096; 0: any. If a call fails, *out is 0. The bytes need not be saved before the caller
- * changes them.
+/* shmsync_tx_alloc allocates zeroed bytes. They stay allocated if the transaction commits, and are freed if it is
+ * undone. align is a power of two up to 4096; 0: any. If a call fails, *out is 0. The caller need not save the bytes
+ * before it changes them.
  *
- * ENOSPC: the arena or the log is full. EINVAL: no such alignment. Other errors, and what follows, are those of
- * shmsync_tx_save. */
+ * ENOSPC: the arena or the log is full. EINVAL: no such alignment. Other errors, and the consequences of an error,
+ * are those of shmsync_tx_save. */
 int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offset *out);
 
-/* shmsync_tx_free frees bytes of shmsync_alloc or shmsync_tx_alloc when the transaction commits. Until then they can be
- * read. If the transaction is undone, they stay allocated. EINVAL: the offset was not allocated, or is freed already.
- * Other errors, and what follows, are those of shmsync_tx_save. */
+/* shmsync_tx_free frees bytes of shmsync_alloc or shmsync_tx_alloc when the transaction commits. Until then the
+ * bytes can be read. If the transaction is undone, they stay allocated. EINVAL: the offset was not allocated, or is
+ * freed already. Other errors, and the consequences of an error, are those of shmsync_tx_save. */
 int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off);
 
-/* shmsync_tx_commit makes the changes final, and unlocks. If a save failed it undoes them instead, unlocks, and returns
- * that error. EPERM: the transaction has ended, or the mutex was unlocked meanwhile: then nothing is undone, since others
- * may have changed the data, the next begin gives EPROTO, and the mutex needs a recover. EPROTO, when it undoes: a peer
- * has overwritten the log. Then the mutex is not recoverable. */
+/* shmsync_tx_commit makes the changes final, and unlocks. If a save failed, it undoes the changes instead, unlocks,
+ * and returns the error of that save. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. After
+ * an unlock, nothing is undone, because other processes may have changed the data; the next begin returns EPROTO,
+ * and the mutex needs a recover. EPROTO, when it undoes: a peer has overwritten the log. Then the mutex is not
+ * recoverable. */
 int shmsync_tx_commit(shmsync_tx *tx);
 /* Undoes the changes, and unlocks. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. EPROTO: a
  * peer has overwritten the log; the mutex is not recoverable. */
@@ -452,13 +459,13 @@ int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_s
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out);
 /* The offset of the Sequencer in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
-/* Gives one opening of the Sequencer back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Sequencer back. The holds and waits of this process stay as they are. */
 int shmsync_sequencer_close(shmsync_sequencer *s);
 /* The value of the counter. */
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
 /* Adds one to the counter, and wakes the waiters for that value. value gets the new value; it may be NULL. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
-/* Makes the counter v if it is less. advanced, which may be NULL, says whether it was less. */
+/* Raises the counter to v if it is less. *advanced says whether it was less; advanced may be NULL. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
 /* Waits until the counter has reached token. ECANCELED: before that, the sequencer was stopped or reset, or its waits
  * were cancelled. */
@@ -466,16 +473,18 @@ int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token);
 /* As shmsync_sequencer_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic);
-/* Ends every wait that began before with ECANCELED, unless its token is reached. It wakes the waiters of other
- * processes, and does not wait for them: if a token is reached before its waiter wakes, that wait may still return
- * 0. */
+/* Ends every wait that began before this call with ECANCELED, unless the token of the wait is reached. It wakes the
+ * waiters of other processes, and does not wait for them: if a token is reached before its waiter wakes, that wait
+ * may still return 0. */
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);
-/* Ends all waits, present and later ones, with ECANCELED, unless their token is reached. The counter goes on. */
+/* Ends all waits, present and later ones, with ECANCELED, unless their token is reached. The counter can still be
+ * changed. */
 int shmsync_sequencer_stop(shmsync_sequencer *s);
-/* Whether it was stopped: 1 or 0. */
+/* Whether the sequencer was stopped: 1 or 0. */
 int shmsync_sequencer_stopped(const shmsync_sequencer *s);
-/* Ends all waits as shmsync_sequencer_cancel_waiters does, and makes the counter v, which may be less than it is. If
- * another process counts meanwhile, its count may be lost. It does not undo a stop. */
+/* Ends all waits as shmsync_sequencer_cancel_waiters does, and sets the counter to v, which may be less than its
+ * value. If another process increments the counter meanwhile, that increment may be lost. A reset does not undo a
+ * stop. */
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v);
 
 /* ---- Event: set or not, and its waiters ---- */
@@ -491,13 +500,13 @@ typedef struct shmsync_event_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int auto_reset;  /* each set lets one wait go */
-    int bidirectional;     /* one can wait for the reset, too; not with auto_reset */
-    int set;         /* a new one is set */
+    int bidirectional;     /* waits for the reset are possible, too; not with auto_reset */
+    int set;         /* a new Event is set at the beginning */
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_event_options;
 
 /* Finds the Event of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * one lacks a mode that was asked for, or is another kind of object. */
+ * Event lacks a mode that opts asks for, or the object is of another kind. */
 int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
 /* Finds the Event of that name. ENOENT: there is none. */
 int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
@@ -505,15 +514,16 @@ int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
 /* The offset of the Event in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
-/* Gives one opening of the Event back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Event back. The holds and waits of this process stay as they are. */
 int shmsync_event_close(shmsync_event *e);
-/* Sets the Event and lets waiters go: all of them, or with auto_reset one of them, or else the next to come. */
+/* Sets the Event and lets waiters go. Without auto_reset, all waiters go. With auto_reset, one waiter goes; if there
+ * is none, the next wait returns at once. */
 int shmsync_event_set(shmsync_event *e);
 /* Makes the Event not set. */
 int shmsync_event_reset(shmsync_event *e);
 /* Whether the Event is set: 1 or 0. */
 int shmsync_event_is_set(const shmsync_event *e);
-/* Waits until the Event is set; with auto_reset the call takes the token. */
+/* Waits until the Event is set. With auto_reset, the call takes the token, so that no other wait gets it. */
 int shmsync_event_wait(shmsync_event *e);
 /* As shmsync_event_wait, but it does not wait. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);
@@ -543,13 +553,13 @@ typedef struct shmsync_queue_options {
     const char *type;  /* description of an item, as shmgen makes it, instead of layout; NULL: none */
 } shmsync_queue_options;
 
-/* An item on lease. One call for one of its copies ends it. */
+/* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. */
 typedef struct shmsync_lease {
     struct shmi_queue *impl;
     uint64_t serial;
     uint64_t seq, state;
     uint32_t at;
-    uint32_t attempts; /* how often the item was leased before, and not acknowledged; at most 65534 */
+    uint32_t attempts; /* how often the item was leased before without an ack; at most 65534 */
 } shmsync_lease;
 
 /* The fingerprint that arena.LayoutOf gives on the Go side for the type that description describes. A number is
@@ -561,7 +571,7 @@ typedef struct shmsync_lease {
 uint64_t shmsync_layout(const char *description);
 
 /* Finds the Queue of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Items have item_size
- * bytes, at most 65536. EINVAL: capacity of the options is 0, or an existing queue has another one, another layout
+ * bytes, at most 65536. EINVAL: opts has the capacity 0, or an existing queue has another capacity, another layout
  * or another size of items. */
 int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
 /* Finds the Queue of that name. ENOENT: there is none. */
@@ -570,7 +580,7 @@ int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, c
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
 /* The offset of the Queue in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
-/* Gives one opening of the Queue back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Queue back. The holds and waits of this process stay as they are. */
 int shmsync_queue_close(shmsync_queue *q);
 /* Copies an item into the queue, and waits until there is room. ECANCELED: the queue is shut down. ENOSPC: no room
  * for a wait. */
@@ -579,16 +589,16 @@ int shmsync_queue_put(shmsync_queue *q, const void *item);
 int shmsync_queue_tryput(shmsync_queue *q, const void *item);
 /* As shmsync_queue_put, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic);
-/* Copies the first item out, and waits until there is one. ECANCELED: the queue is shut down, and empty. The item
- * is lost if this process dies now. */
+/* Copies the first item out, and waits until there is one. ECANCELED: the queue is shut down, and empty. If this
+ * process dies before it has used the item, the item is lost; shmsync_queue_lease prevents that. */
 int shmsync_queue_get(shmsync_queue *q, void *item);
 /* As shmsync_queue_get, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
 /* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
-/* Puts n items into the queue, in their order: as many at a time as there is room for. It waits until all are in,
- * or until abs_monotonic, which may be NULL. *done is the number of items that are in: n, unless the call returns
- * an error. Items of other producers may come between items of this call where it had to wait. */
+/* Puts n items into the queue, in their order, as many at a time as there is room for. It waits until all items are
+ * in, or until abs_monotonic, which may be NULL. *done is the number of items that are in: n, unless the call
+ * returns an error. If the call has to wait, items of other producers may come between its items. */
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
 /* Takes up to n items: as many as there are, after it has waited until there is at least one. *done is their
  * number, which is 0 only if the call returns an error. */
@@ -604,7 +614,7 @@ int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, c
 int shmsync_lease_ack(shmsync_lease *l);
 /* Ends the lease, and puts the item back to the front. EPERM: the lease is over. */
 int shmsync_lease_nack(shmsync_lease *l);
-/* Ends the queue for puts at once, and for gets when they have taken what is there. */
+/* Shuts the queue down. Puts fail from now on. Gets still take the items that are there, and fail after that. */
 int shmsync_queue_shutdown(shmsync_queue *q);
 /* The number of items that are queued, without those on lease. */
 uint32_t shmsync_queue_len(const shmsync_queue *q);
@@ -636,24 +646,24 @@ int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_w
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out);
 /* The offset of the WaitGroup in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
-/* Gives one opening of the WaitGroup back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the WaitGroup back. The holds and waits of this process stay as they are. */
 int shmsync_waitgroup_close(shmsync_waitgroup *g);
 /* Adds delta to the counter. What a process adds is its share until it is done. EINVAL, with nothing changed: the
  * counter would become negative, or too large. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
 /* Makes this process responsible for n of the units that other processes have added: if it dies before they are
  * done, waits fail. EINVAL: other processes have added less than n. If a process is just dying, the call first waits
- * until its work can be claimed. If others do some of the work during such a call, this process may have claimed a
- * part of n, and stays responsible for that part. */
+ * until its work can be claimed. If others do some of the work during the call, it may have claimed only a part
+ * of n; this process stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
 /* Takes one from the counter, as an add of -1. */
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
-/* Waits until the counter is 0. EOWNERDEAD: a process died that had something of its own left. */
+/* Waits until the counter is 0. EOWNERDEAD: a process died before its share was done. */
 int shmsync_waitgroup_wait(shmsync_waitgroup *g);
 /* As shmsync_waitgroup_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic);
-/* Forgets what dead processes had left, when they are gone. */
+/* Waits until the dead processes are gone, and takes from the counter what was left of their shares. */
 int shmsync_waitgroup_reset(shmsync_waitgroup *g);
 /* The counter: how much is still to be done. */
 int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g);
@@ -680,7 +690,7 @@ int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
 /* The offset of the Latch in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
-/* Gives one opening of the Latch back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Latch back. The holds and waits of this process stay as they are. */
 int shmsync_latch_close(shmsync_latch *l);
 /* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
  * claimed its part, waiters go on waiting. EINVAL: n is more than is left and not claimed by a living process. If a
@@ -696,7 +706,8 @@ int shmsync_latch_wait(shmsync_latch *l);
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
 /* Counts down n, and waits. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
-/* Forgets the claims of dead processes, when they are gone: others count down in their place. */
+/* Waits until the dead processes are gone, and forgets their claims, so that other processes count down in their
+ * place. */
 int shmsync_latch_reset(shmsync_latch *l);
 /* The counter: how much is still to be counted down. */
 int64_t shmsync_latch_count(const shmsync_latch *l);
@@ -725,10 +736,10 @@ int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_o
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
 /* The offset of the Once in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_once_offset(const shmsync_once *o);
-/* Gives one opening of the Once back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Once back. The holds and waits of this process stay as they are. */
 int shmsync_once_close(shmsync_once *o);
 /* Calls f if no call of any process has called its function yet. Otherwise it waits until that function has
- * returned. If the process that runs a function dies, the next call runs its own f. */
+ * returned. If the process that runs its function dies, the next call runs its own f. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
 /* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
  * has passed. */
@@ -766,10 +777,10 @@ int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_bar
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out);
 /* The offset of the Barrier in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
-/* Gives one opening of the Barrier back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Barrier back. The holds and waits of this process stay as they are. */
 int shmsync_barrier_close(shmsync_barrier *b);
-/* Counts n arrivals, and gives the number of the phase, for shmsync_barrier_wait. EINVAL, with nothing counted:
- * fewer than n arrivals are expected. At a broken barrier it counts nothing. */
+/* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. EINVAL, with nothing
+ * counted: fewer than n arrivals are expected. At a broken barrier the call counts nothing. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
 /* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
@@ -780,12 +791,12 @@ int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed; the arrival stays made. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
-/* Arrives once, and makes the parties of all later phases one less. */
+/* Arrives once, and lowers the number of parties of all later phases by one. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
 /* Registers this process as n more of the parties. If a process dies that neither registered nor arrived, the
  * others go on waiting. */
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
-/* Makes this process none of the parties any more: others arrive in its place. */
+/* Undoes the registration of this process: it is no party any more, and other processes arrive in its place. */
 int shmsync_barrier_deregister(shmsync_barrier *b);
 /* The number of parties that died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);
@@ -807,7 +818,7 @@ typedef struct shmsync_fairmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
-    int (*repair)(void *); /* run by lock of this process where it meets a death; 0 for repaired */
+    int (*repair)(void *); /* called by lock when it finds a death; returns 0 if it has repaired the data */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_fairmutex_options;
@@ -822,7 +833,7 @@ int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_f
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
 /* The offset of the FairMutex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
-/* Gives one opening of the FairMutex back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the FairMutex back. The holds and waits of this process stay as they are. */
 int shmsync_fairmutex_close(shmsync_fairmutex *f);
 /* Locks it, and waits until it can. Processes get it in the order of arrival. An error means: not held. EOWNERDEAD:
  * its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no
@@ -866,19 +877,20 @@ int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_futu
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
 /* The offset of the Future in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_future_offset(const shmsync_future *f);
-/* Gives one opening of the Future back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Future back. The holds and waits of this process stay as they are. */
 int shmsync_future_close(shmsync_future *f);
-/* Makes this process the producer. EBUSY: another is, it is set, or its producer died. */
+/* Makes this process the producer. EBUSY: another process is the producer, the Future is set, or its producer died. */
 int shmsync_future_claim(shmsync_future *f);
 /* Sets it to an errno, 0 for success. EBUSY: it is set, or its producer died. */
 int shmsync_future_set(shmsync_future *f, int result);
-/* Whether it is set, and to what; result may be NULL. */
+/* Whether the Future is set: 1 or 0. If it is set, *result is what it is set to; result may be NULL. */
 int shmsync_future_is_set(const shmsync_future *f, int *result);
-/* Waits until it is set. EOWNERDEAD: the process died that had claimed it. */
+/* Waits until the Future is set. EOWNERDEAD: the process that had claimed it died. */
 int shmsync_future_wait(shmsync_future *f, int *result);
 /* As shmsync_future_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
-/* Makes one that is set, or whose producer died, unset, when that producer is gone. EBUSY: it is not set. */
+/* Makes a Future unset that is set, or whose producer died. In the second case it waits until the producer is gone.
+ * EBUSY: the Future is not set, and its producer, if it has one, lives. */
 int shmsync_future_reset(shmsync_future *f);
 
 /* ---- Cond ---- */
@@ -906,7 +918,7 @@ int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_o
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
 /* The offset of the Cond in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
-/* Gives one opening of the Cond back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Cond back. The holds and waits of this process stay as they are. */
 int shmsync_cond_close(shmsync_cond *c);
 /* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. When
  * the call returns, m is held again, also with an error, unless the error came from locking m. EOWNERDEAD,
@@ -919,7 +931,7 @@ int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct times
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);
-/* Wakes all that wait now. */
+/* Wakes all waits that have begun. */
 int shmsync_cond_broadcast(shmsync_cond *c);
 
 #if SHMSYNC_LAYOUT_VERSION >= 3
@@ -935,7 +947,7 @@ typedef struct shmsync_semaphore {
 typedef struct shmsync_semaphore_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int transferable; /* a mere count: any process may release, and a death brings nothing back */
+    int transferable; /* permits belong to no process: any process may release them, and a death returns none */
     int64_t initial;  /* permits of a new transferable one; 0: all, negative: none */
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_semaphore_options;
@@ -950,7 +962,7 @@ int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_s
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out);
 /* The offset of the Semaphore in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
-/* Gives one opening of the Semaphore back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Semaphore back. The holds and waits of this process stay as they are. */
 int shmsync_semaphore_close(shmsync_semaphore *s);
 /* Acquires n permits, in the order of arrival. EINVAL: n is more than the semaphore has in all. ENOSPC: no room for
  * a wait. */
@@ -960,8 +972,8 @@ int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
 /* As shmsync_semaphore_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. Permits that are available at once are taken whatever the time. */
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
-/* Gives n permits back. EPERM, with nothing released: this process has not so many; of a transferable semaphore,
- * there would be more than its size. */
+/* Gives n permits back. EPERM, with nothing released: this process has fewer than n permits; or a transferable
+ * semaphore would have more permits than its size. */
 int shmsync_semaphore_release(shmsync_semaphore *s, int64_t n);
 /* The number of permits that are available. */
 int64_t shmsync_semaphore_free(const shmsync_semaphore *s);
@@ -980,7 +992,7 @@ typedef struct shmsync_rwmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_... for the death of a writer; EINVAL if an existing one has another */
-    int (*repair)(void *); /* run by lock, lock_upgradable and rdlock of this process where they meet a death; 0 for repaired */
+    int (*repair)(void *); /* called by lock, lock_upgradable and rdlock when they find a death; 0 if repaired */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
     uint64_t log_bytes;    /* see shmsync_mutex_options */
@@ -996,7 +1008,7 @@ int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwm
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out);
 /* The offset of the RWMutex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);
-/* Gives one opening of the RWMutex back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the RWMutex back. The holds and waits of this process stay as they are. */
 int shmsync_rwmutex_close(shmsync_rwmutex *m);
 /* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
  * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no room
@@ -1019,7 +1031,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *m);
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *m);
-/* Makes a read hold of the write hold; no writer comes in between. EPERM: this process has no write hold. */
+/* Turns the write hold into a read hold; no writer comes in between. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *m);
 /* Locks it upgradably: together with readers, but without writers and other upgradable holds. If a process dies
  * with an upgradable hold, later calls get no error, because it cannot have written anything. */
@@ -1039,9 +1051,9 @@ int shmsync_rwmutex_upgrade(shmsync_rwmutex *m);
 int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_upgrade, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
-/* Makes an upgradable hold of the write hold. EPERM: this process has no write hold. */
+/* Turns the write hold into an upgradable hold. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m);
-/* Makes a read hold of the upgradable hold. EPERM: this process has no upgradable hold. */
+/* Turns the upgradable hold into a read hold. EPERM: this process has no upgradable hold. */
 int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);
 /* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
  * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
@@ -1076,7 +1088,7 @@ typedef struct shmsync_spinlock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
-    int (*repair)(void *); /* run by calls of this process that meet a death; 0 for repaired */
+    int (*repair)(void *); /* called by locks that find a death; returns 0 if it has repaired the data */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_spinlock_options;
@@ -1091,7 +1103,7 @@ int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_sp
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out);
 /* The offset of the SpinLock in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
-/* Gives one opening of the SpinLock back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the SpinLock back. The holds and waits of this process stay as they are. */
 int shmsync_spinlock_close(shmsync_spinlock *l);
 /* Locks it, and waits until it can. A waiter spins first, then yields its CPU, and sleeps at last. An error means:
  * not held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
@@ -1120,7 +1132,7 @@ int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out);
 /* The offset of the RWSpinLock in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
-/* Gives one opening of the RWSpinLock back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the RWSpinLock back. The holds and waits of this process stay as they are. */
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
 /* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
  * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
@@ -1158,7 +1170,7 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_upgrade, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
-/* Makes a read hold of the write hold. EPERM: this process has no write hold. */
+/* Turns the write hold into a read hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
 /* Turns the upgradable hold into a read hold. EPERM: this process has none. */
 int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l);
@@ -1234,7 +1246,7 @@ int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_m
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
 /* The offset of the MultiLock in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
-/* Gives one opening of the MultiLock back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the MultiLock back. The holds and waits of this process stay as they are. */
 int shmsync_multilock_close(shmsync_multilock *m);
 /* Locks one key, and waits until it can. *out identifies the hold, for unlock. An error means: not held.
  * EOWNERDEAD: the holder of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a
@@ -1253,7 +1265,8 @@ int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t
 /* As shmsync_multilock_lockall, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic);
-/* Unlocks n holds. The result is that of the first that could not be unlocked; the others are unlocked. */
+/* Unlocks n holds. If some of them cannot be unlocked, the result is the error of the first of these, and all others
+ * are unlocked. */
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n);
 /* Makes an owner-dead or not recoverable key usable again: waits until the process that died is gone, takes the
  * key, runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */
@@ -1273,9 +1286,9 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key);
  *                                               shmsync_gate_finish(&gate, NULL);
  *                                           }
  *
- * A queue has a gate that is idle, scheduled, or executed by one worker. The death of a
- * worker leaves its queues scheduled again. Push by an atomic store (release is enough: a
- * schedule is a full fence), or under a lock. */
+ * Each queue has a gate, which is idle, scheduled, or executed by one worker. When a worker
+ * dies, the queues that it executed are scheduled again. Push by an atomic store or under a
+ * lock. A release store is enough, because a schedule is a full fence. */
 
 /* A handle on a SignalWaker of an arena. A copy is the same handle. */
 typedef struct shmsync_signalwaker {
@@ -1298,10 +1311,10 @@ typedef struct shmsync_gate {
     struct shmi_signalwaker *impl;
     uint64_t serial;
     uint32_t queue;   /* which one */
-    uint64_t running; /* the execution that it began, or 0 */
+    uint64_t running; /* the execution that this gate began, or 0 */
 } shmsync_gate;
 
-/* What shmsync_gate_state tells. */
+/* The state of a gate, as shmsync_gate_state reads it. */
 typedef struct shmsync_gate_info {
     int scheduled, executing;
     uint32_t epoch;               /* counts the executions, and wraps */
@@ -1328,7 +1341,7 @@ int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out);
 /* The offset of the SignalWaker in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w);
-/* Gives one opening of the SignalWaker back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the SignalWaker back. The holds and waits of this process stay as they are. */
 int shmsync_signalwaker_close(shmsync_signalwaker *w);
 /* The number of signals. */
 int shmsync_signalwaker_signals(const shmsync_signalwaker *w);
@@ -1348,11 +1361,12 @@ int shmsync_gate_trybegin_inline(shmsync_gate *g);
 /* Ends the execution that this handle began. *again, which may be NULL, says whether the queue is scheduled again,
  * because something was put into it meanwhile. EPERM: this gate executes nothing, or its process was declared dead. */
 int shmsync_gate_finish(shmsync_gate *g, int *again);
-/* As shmsync_gate_finish, but something is left in the queue, so the queue is scheduled again. */
+/* As shmsync_gate_finish, for an executor that leaves items in the queue: the queue is scheduled again. */
 int shmsync_gate_finish_and_schedule(shmsync_gate *g);
 /* Tells whether the queue is scheduled or executed, and by which process. */
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out);
-/* Begins a scheduled queue, near near_queue if it can. EBUSY: it found none; out is as it was. */
+/* Finds a scheduled queue, near near_queue if it can, and begins to execute it. *out is its gate. EBUSY: it found no
+ * queue; *out is unchanged. */
 int shmsync_signalwaker_next(shmsync_signalwaker *w, int near_queue, shmsync_gate *out);
 
 /* Waits for a permit. A permit says that there may be work that shmsync_signalwaker_next has not seen yet. If there
@@ -1401,24 +1415,24 @@ int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
 /* Takes a signal out of the summary if it has no bits. EBUSY: it has bits, or was not marked. */
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i);
-/* Takes a signal out of the summary, whatever it has. EBUSY: it was not marked. */
+/* Takes a signal out of the summary, even if it has bits. EBUSY: it was not marked. */
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i);
-/* One bit for each signal that is marked. */
+/* The summary: one bit for each signal, which is set if the signal is marked. */
 uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w);
 
-/* Sets the status bit "yield", and issues a permit if it was not set: *marked. */
+/* Sets the status bit "yield". If it was not set, the call issues a permit and sets *marked to 1. */
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked);
 /* Clears the status bit "yield". EBUSY: it was not set. */
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w);
-/* Sets the status bit "tasks", and issues a permit if it was not set: *marked. */
+/* Sets the status bit "tasks". If it was not set, the call issues a permit and sets *marked to 1. */
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked);
-/* Clears the status bit "tasks". EBUSY: it was not set, or stays set because the partition has a leaf. */
+/* Clears the status bit "tasks". EBUSY: it was not set, or stays set because the summary of the partition has a bit. */
 int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w);
-/* The two status bits; each pointer may be NULL. */
+/* Sets *yield and *tasks to 1 or 0, as the two status bits are. Neither pointer may be NULL. */
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks);
 
-/* Updates the summary of a partition: it says which of the signals start to end-1 of tree, 64 at most, have a bit
- * set. If tree is NULL, it is w itself. *work says whether any signal has a bit set. */
+/* Updates the summary of the partition of w: bit k says whether signal start + k of tree has a bit set. end - start
+ * is 64 at most. If tree is NULL, it is w itself. *work says whether any signal of it has a bit set. */
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int end, const shmsync_signalwaker *tree, int *work);
 /* Sets bit k of the summary of the partition. *was_empty, which may be NULL, says whether no bit was set before. */
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
@@ -1437,20 +1451,20 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);
 /* The number of queues that are reserved. */
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w);
 
-/* Counters. Those marked * count themselves with the option count. */
+/* The counters. The operations themselves count those marked * if the option count is set. */
 enum {
     SHMSYNC_STAT_TASKS_POLLED,  /* * executions begun */
     SHMSYNC_STAT_COMPLETED,     /* * executions that left the queue idle */
-    SHMSYNC_STAT_YIELDED,       /* * executions that scheduled it again */
+    SHMSYNC_STAT_YIELDED,       /* * executions that scheduled the queue again */
     SHMSYNC_STAT_WAITING,       /* * waits for a permit */
-    SHMSYNC_STAT_CAS_FAILURES,  /* * changes of a gate that another was faster with */
+    SHMSYNC_STAT_CAS_FAILURES,  /* * changes of a gate that failed because another thread changed it first */
     SHMSYNC_STAT_EMPTY_SCANS,   /* * calls of next that found nothing */
     SHMSYNC_STAT_YIELD_QUEUE_POLLS,
-    SHMSYNC_STAT_SIGNAL_POLLS,  /* * signals that next looked at */
+    SHMSYNC_STAT_SIGNAL_POLLS,  /* * signals that next examined */
     SHMSYNC_STAT_STEAL_ATTEMPTS,
     SHMSYNC_STAT_STEAL_SUCCESSES,
-    SHMSYNC_STAT_LEAF_SUMMARY_CHECKS, /* * looks at a partition's summary */
-    SHMSYNC_STAT_LEAF_SUMMARY_HITS,   /* * syncs of it that found work */
+    SHMSYNC_STAT_LEAF_SUMMARY_CHECKS, /* * checks of the summary of a partition */
+    SHMSYNC_STAT_LEAF_SUMMARY_HITS,   /* * calls of sync_partition that found work */
     SHMSYNC_STAT_LEAF_STEAL_ATTEMPTS,
     SHMSYNC_STAT_LEAF_STEAL_SUCCESSES,
     SHMSYNC_STATS
@@ -1460,12 +1474,12 @@ int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n);
 /* Reads all counters, each the sum over all processes that ever were in the arena. */
 void shmsync_signalwaker_stats(const shmsync_signalwaker *w, uint64_t stats[SHMSYNC_STATS]);
 
-/* The state of a SignalWaker, read word by word: the numbers need not fit together. */
+/* The state of a SignalWaker. It is read word by word, so the numbers may be of different moments. */
 typedef struct shmsync_signal_health {
     uint64_t summary, permits, partition;
-    int signals;   /* that have bits */
+    int signals;   /* signals that have bits */
     int scheduled; /* queues that wait for an executor */
-    int executing; /* queues that have one */
+    int executing; /* queues that have an executor */
     int reserved, sleepers, workers, yield, tasks;
 } shmsync_signal_health;
 /* Reads the state of all words. */
@@ -1480,20 +1494,21 @@ typedef struct shmsync_lost {
     int has_key;           /* not 0: the object is a multilock, and key says which key is meant */
     uint64_t key;
     int err;               /* the error that calls on it return: EOWNERDEAD or ENOTRECOVERABLE */
-    int who_known;         /* not 0: the member who says whose death that was */
+    int who_known;         /* not 0: who is the participant whose death that was */
     shmsync_participant who;
 } shmsync_lost;
 
-/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. It is for
- * on_first: there no other process is in, and every death has been dealt with. For each such object, and for each
- * such key of a multilock, it calls repair, which makes the data whole that the object guards. For a lock, it holds
- * the lock while repair runs. A waitgroup, latch, barrier or future is reset after that, unless repair has made it
- * usable: a future that repair has set keeps its result. Healthy objects are only read.
+/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. Call it in
+ * on_first, when no other process is in and every dead process has been reaped. For each such object, and for each
+ * such key of a multilock, it calls repair, which must make the data whole that the object guards. For a lock, it
+ * holds the lock while repair runs. After repair, a waitgroup, latch, barrier or future is reset, unless repair has
+ * made it usable: a future that repair has set keeps its result. Healthy objects are only read.
  *
  * If repair returns an errno, that object stays unusable, and the call goes on with the others. The result is the
- * first error: ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for one that a peer has
- * overwritten, ENOMEM if objects or keys may have been left out. *recovered, if it is not NULL, is how many were
- * recovered. Kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
+ * first error: ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for an object that a peer has
+ * overwritten, ENOMEM if objects or keys may have been left out. *recovered, if recovered is not NULL, is the number
+ * of objects and keys that were recovered. Objects of kinds that this header does not have, such as CohortMutex and
+ * Waitable of the Go side, are left alone. */
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered);
 
 /* ---- Synchronized: a value with its lock, which is changed wholly or not at all ---- */
@@ -1524,7 +1539,7 @@ int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size,
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out);
 /* The offset of the Synchronized in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s);
-/* Gives one opening of the Synchronized back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Synchronized back. The holds and waits of this process stay as they are. */
 int shmsync_synchronized_close(shmsync_synchronized *s);
 /* Locks the value. *copy points to a copy of it, aligned to 64 bytes. The process may change the copy, in any
  * order, until commit or abort. If the process dies before it has committed, the value is as it was before begin. A
@@ -1541,7 +1556,7 @@ int shmsync_synchronized_abort(shmsync_synchronized *s);
  * process is stopped or dead. While the call runs, dst may have parts of several values; when it returns 0, dst has
  * one whole value. */
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
-/* Makes *src the value: begin, a copy, commit. */
+/* Sets the value to *src, as a begin, a copy and a commit do. */
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);
 /* The number of changes so far. */
 uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);
@@ -1591,9 +1606,11 @@ SHMSYNC_NEAR(shmsync_rwmutex_rdunlock);
 #include <unistd.h>
 
 #define SHMI_FN static __attribute__((unused))
-/* A step of a call that succeeds at once: a compiler that makes a function of it doubles what the call costs. */
+/* For the steps of a call that succeeds at once. They are always inlined, because a function call for a step would
+ * double what the call costs. */
 #define SHMI_FAST static inline __attribute__((unused, always_inline))
-/* What such a call does seldom before it goes on. It is not cold: gcc would put the rest of the call with it, far away. */
+/* For what such a call does seldom before it goes on. It is not marked cold, because gcc would then place the rest
+ * of the call far away, too. */
 #define SHMI_SELDOM static __attribute__((unused, noinline))
 #define SHMI_COLD static __attribute__((unused, noinline, cold))
 #define SHMI_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -1918,7 +1935,7 @@ SHMI_FN void shmi_st32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMI
 SHMI_FN void shmi_st64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint32_t shmi_xchg32(uint32_t *p, uint32_t v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint64_t shmi_xchg64(uint64_t *p, uint64_t v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
-/* The value before. */
+/* Adds v to *p, and returns the value before. */
 SHMI_FN uint32_t shmi_add32(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint64_t shmi_add64(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint32_t shmi_or32(uint32_t *p, uint32_t v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
@@ -2053,7 +2070,8 @@ SHMI_FN int64_t shmi_now(void) /* CLOCK_MONOTONIC, ns */
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* The date of a first wait or of a lease: milliseconds of CLOCK_MONOTONIC modulo 2^32, rounded up, never 0. */
+/* The time of a first wait or of a lease, in the form that the arena stores: milliseconds of CLOCK_MONOTONIC modulo
+ * 2^32, rounded up, never 0. */
 SHMI_FN uint32_t shmi_first_date(int64_t ns)
 {
     uint32_t ms = (uint32_t)(ns / 1000000 + 1);
@@ -2067,7 +2085,7 @@ SHMI_FN int64_t shmi_unix_now(void)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* The CLOCK_MONOTONIC time of a timespec, at least 1. EINVAL for one that is none. */
+/* Sets *out to the CLOCK_MONOTONIC time in ts, in ns, at least 1. EINVAL: ts is not a valid time. */
 SHMI_FN int shmi_deadline(const struct timespec *ts, int64_t *out)
 {
     if (ts == NULL || ts->tv_nsec < 0 || ts->tv_nsec >= 1000000000)
@@ -2100,7 +2118,8 @@ SHMI_FN void shmi_nap(int64_t ns)
 /* ---- Memory for the holder of a queue lock. It does not come from malloc: a signal handler may have interrupted a
  * thread that holds a lock of malloc, and the handler may wait for the queue lock. ---- */
 
-/* Makes a region of had bytes, NULL for none, one of size bytes; NULL if there is no memory. */
+/* Changes the size of a region from had bytes to size bytes; old is NULL for a new region. Returns NULL if there is
+ * no memory. */
 SHMI_FN void *shmi_scratch(void *old, size_t had, size_t size)
 {
     void *p;
@@ -2156,7 +2175,7 @@ SHMI_FN shmi_waitv shmi_waitv_of(uint32_t *addr, uint32_t val)
     return v;
 }
 
-/* Sleeps while every word has its value. All are examined again after any return. */
+/* Sleeps while every word has its value. After any return, the caller examines all words again. */
 SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
 {
     struct timespec ts;
@@ -2215,14 +2234,14 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* 0, EAGAIN when another description has it, or another errno. */
+/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or another errno. */
 SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
 {
     int err = shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, off, NULL);
     return err == EACCES ? EAGAIN : err;
 }
 SHMI_FN void shmi_unlock_byte(int fd, uint64_t off) { shmi_byte_op(fd, F_OFD_SETLK, F_UNLCK, off, NULL); }
-/* Whether a description other than that of fd has the byte; -1 when nobody can tell. */
+/* Whether an open file description other than that of fd has the lock on the byte; -1 if that cannot be told. */
 SHMI_FN int shmi_byte_locked(int fd, uint64_t off)
 {
     short found = F_UNLCK;
@@ -2311,7 +2330,7 @@ SHMI_FN int shmi_alone(void)
     return alone;
 }
 
-/* Makes this process a target of fences. It is quick while it has one thread. */
+/* Makes this process a target of fences. That is quick while the process has only one thread. */
 SHMI_FN void shmi_register_fence(void)
 {
     int before = errno;
@@ -3111,7 +3130,8 @@ typedef struct shmi_brief_failure {
     char object[64];
 } shmi_brief_failure;
 
-/* A library has little room for the variables of a thread, so text and its parts share theirs. */
+/* The last failure of a thread. A shared library has little room for thread-local variables, so the text and the
+ * parts from which it can be made share the memory. */
 typedef struct shmi_failure {
     union {
         char text[512];
@@ -3125,7 +3145,7 @@ typedef struct shmi_failure {
 
 static SHMI_THREAD shmi_failure shmi_last;
 
-/* shmi_fail notes what failed and gives err. object may be NULL. */
+/* shmi_fail notes what failed, and returns err. object may be NULL. */
 __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fail(int err, const char *op, const char *object, const char *format, ...)
 {
     int n = snprintf(shmi_last.text, sizeof shmi_last.text, "shmsync: %s%s%s%s: %s%s", op, object != NULL ? " \"" : "",
@@ -3150,7 +3170,7 @@ SHMI_FN void shmi_note_word(char *to, size_t cap, const char *from)
     memcpy(to, from != NULL ? from : "", n);
     to[n] = 0;
 }
-/* shmi_fail for a result that is no news, such as ETIMEDOUT: the text is made when somebody asks for it. */
+/* As shmi_fail, for an expected result such as ETIMEDOUT: the text is made only when the program asks for it. */
 SHMI_FN int shmi_brief(int err, const char *op, const char *object)
 {
     shmi_last.err = shmi_last.brief = err;
@@ -3159,14 +3179,14 @@ SHMI_FN int shmi_brief(int err, const char *op, const char *object)
     shmi_note_word(shmi_last.of.object, sizeof shmi_last.of.object, object);
     return err;
 }
-/* Notes that no failure is known, for calls that look whether one is. */
+/* Notes that no failure is known. A caller does so if it checks later whether one was noted. */
 SHMI_FN void shmi_no_failure(void)
 {
     shmi_last.text[0] = 0;
     shmi_last.err = shmi_last.brief = shmi_last.who_known = 0;
 }
 
-/* Notes the failure of a function of the user's that noted none. */
+/* Notes the failure of a public function, unless a call inside it has noted the same error. */
 SHMI_COLD int shmi_note_result(int err, const char *function)
 {
     char *p;
@@ -3179,7 +3199,7 @@ SHMI_COLD int shmi_note_result(int err, const char *function)
     return err;
 }
 SHMI_FN int shmi_result(int err, const char *function) { return SHMI_LIKELY(err == 0) ? 0 : shmi_note_result(err, function); }
-/* A function of the user's begins, and gives its result: shmsync_error is about this call if it fails. */
+/* The begin and the result of a public function: if it fails, shmsync_error describes this call. */
 #define SHMI_BEGIN() (shmi_last.err = 0)
 #define SHMI_TELL(err) shmi_result((err), __func__)
 
@@ -3192,7 +3212,7 @@ const char *shmsync_version(void) { return SHMI_LIBRARY; }
 const char *shmsync_error(void)
 {
     if (shmi_last.brief) {
-        shmi_brief_failure of = shmi_last.of; /* the text takes its place */
+        shmi_brief_failure of = shmi_last.of; /* the text overwrites it */
         shmi_fail(shmi_last.brief, of.op, of.object[0] != 0 ? of.object : NULL, "%s", "");
     }
     return shmi_last.text;
@@ -3242,7 +3262,7 @@ typedef struct shmi_geometry {
     int counted; /* objects have counters */
 } shmi_geometry;
 
-/* What a fork wipes: a child finds no name, and every fast path looks here first. */
+/* The state that a fork wipes. In a child the name is 0, and every fast path reads it first. */
 typedef struct shmi_me {
     shmi_participant_id name;
 } shmi_me;
@@ -3290,16 +3310,16 @@ typedef struct shmi_ref {
 } shmi_ref;
 
 typedef struct shmi_reap_progress {
-    uint32_t of;     /* state of the slot; 0: none */
-    uint64_t window; /* of the slot: in another one, another participant can be so */
+    uint32_t of;     /* state of the slot; 0: no reap */
+    uint64_t window; /* window of the slot: in another one, another participant can have this state */
     int unknown;     /* objects whose kind this header does not know */
     int unfinished;  /* a transaction of the dead one is still in an undo log */
     int64_t reaped; /* when repairs and wakes were done; 0 before */
-    int64_t handed;  /* when they were done again for one that is gone; 0 before */
-    int64_t written; /* when the death record was; 0 before */
+    int64_t handed;  /* when they were done again, after the participant was gone; 0 before */
+    int64_t written; /* when the death record was written; 0 before */
     int reclaimed;     /* its memory went back */
     uint32_t dying;  /* state of a slot whose process has no fence and has not ended yet */
-    int64_t seen;    /* when that was seen first */
+    int64_t seen;    /* when that state was first seen */
 } shmi_reap_progress;
 
 enum { SHMI_recordLocks = 16 };
@@ -3308,7 +3328,7 @@ typedef struct shmi_wait_node {
     struct shmi_wait_node *next;
     shmi_node *node;
     shmi_off off;
-    int64_t since; /* of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
+    int64_t since; /* begin of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
     uint32_t tag;  /* for recorded queues: no word of the node had a later tag while this process had it */
 } shmi_wait_node;
 
@@ -3325,14 +3345,15 @@ typedef struct shmi_notice {
     int64_t when;
     uint32_t asked; /* the state in which the byte lock was asked for */
     /* guarded by: shmsync_arena.endings: when this process first met the death of generation
-     * ending_of, when it last looked at the threads, and whether they have given up their memory */
+     * ending_of, when it last examined the threads, and whether they have given up their memory */
     uint32_t ending_of;
     uint64_t ending_window;
     int64_t began, looked;
     int detached;
 } shmi_notice;
 
-/* No offset of an object: a guard of walks that says only that wakes may be owed to anybody. */
+/* A value for the guard of walks that is not the offset of an object. It says only that any participant may miss a
+ * wake if this one dies. */
 #define SHMI_WALK_OWED 1
 
 /* What lies where the file of a closed arena was: memory of this process alone, or nothing. */
@@ -3343,7 +3364,7 @@ struct shmsync_arena {
     unsigned opens;             /* guarded by: shmi_attached_lock */
     int in_hook;                /* hook_thread runs on_first; guarded by: shmi_attached_lock */
     pthread_t hook_thread;      /* guarded by: shmi_attached_lock */
-    int given;                  /* on_first has got its address; guarded by: shmi_attached_lock */
+    int given;                  /* on_first has been given the address of the arena; guarded by: shmi_attached_lock */
     int stage;                  /* SHMI_opening, SHMI_attached, SHMI_closing; guarded by: shmi_attached_lock */
     shmi_me *me;
     unsigned char *base;
@@ -3379,7 +3400,7 @@ struct shmsync_arena {
 
     uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
     uint64_t passed, lower_after; /* guarded by: handles; see shmi_lower_reach_if_due */
-    uint64_t work; /* atomic; the block words and directory entries that walks have looked at: tests bound it */
+    uint64_t work; /* atomic; the block words and directory entries that walks have examined: a test bounds it */
 
     pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
     int left;                /* guarded by: handles; this process gives up its slot, and clears its open bits */
@@ -3402,17 +3423,17 @@ struct shmsync_arena {
      * in which the pid of a slot means what its participant meant; 0 for none. */
     uint64_t pid_ns, proc_dev;
     unsigned char boot[16];
-    uint32_t unfinished;  /* a reap has to be gone on with */
-    int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: nobody is waited for. Atomic. */
-    uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* the slots where, a bit each */
+    uint32_t unfinished;  /* not 0: some reap is unfinished */
+    int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: it asks no more. Atomic. */
+    uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* one bit for each slot with an unfinished reap */
     int64_t *asked;       /* when shmi_dead last asked for the byte of a slot's participant; atomic */
 
     uint32_t announce_map; /* records in use, a bit each */
 
     uint32_t sleepers;        /* threads in shmi_sleep. Atomic. */
-    struct shmi_crowd *crowd; /* those that sleep for long; records are never given back. Atomic. */
-    uint32_t in_crowd;        /* how many they are. Atomic. */
-    uint32_t looks;           /* odd while the watcher looks after an object of theirs. Atomic. */
+    struct shmi_crowd *crowd; /* records of threads that sleep for long; a record is never freed. Atomic. */
+    uint32_t in_crowd;        /* number of these threads. Atomic. */
+    uint32_t looks;           /* odd while the watcher checks an object for them. Atomic. */
 
     pthread_mutex_t wait_nodes_lock;
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
@@ -3429,25 +3450,25 @@ struct shmsync_arena {
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
     uint64_t death_record_next; /* guarded by: death_lock */
-    shmi_participant_id *told; /* guarded by: death_lock; whose death was told, by the place of its record in the ring */
-    uint64_t lost;      /* guarded by: death_lock; death records written over before they were read, that nobody was told of yet */
-    uint64_t holes[SHMI_deathRecordDeaths]; /* guarded by: death_lock; death records that were not written when we looked */
+    shmi_participant_id *told; /* guarded by: death_lock; whose death was reported, by the place of its record */
+    uint64_t lost;      /* guarded by: death_lock; death records overwritten before they were read, not reported yet */
+    uint64_t holes[SHMI_deathRecordDeaths]; /* guarded by: death_lock; those not yet written when they were read */
     unsigned n_holes;
 };
 
-/* What a death may have swallowed of an object's wakes. */
+/* Which wakes of an object a death may have lost. */
 enum {
-    SHMI_OWED_ANNOUNCED, /* only participants that have announced themselves can wait for one */
+    SHMI_OWED_ANNOUNCED, /* only those for participants that have announced themselves */
     SHMI_OWED_ONE,       /* a participant has recorded that it sleeps */
-    SHMI_OWED_ALL        /* so had the dead */
+    SHMI_OWED_ALL        /* the dead participant had recorded that, too */
 };
 
-/* What a kind of object tells the reaper. Each function may be called by any number of
- * threads and processes at once, for any bytes: idempotent, trusts nothing, never
- * blocks. NULL: nothing to do. The table is in the last part. */
+/* The functions of a kind of object that the reaper calls. Any number of threads and processes may call each of them
+ * at once, for any bytes. So each is idempotent, trusts no bytes, and never blocks. NULL: nothing to do. The table
+ * is in the last part. */
 typedef struct shmi_kind_ops {
     uint32_t kind;
-    uint16_t version; /* an object of another version is one of an unknown kind */
+    uint16_t version; /* an object of another version counts as one of an unknown kind */
     void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
     /* Whether the object has an undo log with a transaction of dead, which will be undone. */
@@ -3467,7 +3488,7 @@ SHMI_FN int shmi_within(const shmsync_arena *a, shmi_off off, uint64_t n, uint64
     return off <= a->size && n <= a->size - off && (off & (align - 1)) == 0;
 }
 
-/* n bytes at an offset that has been validated; a mistake is a bug here. */
+/* The address of n bytes at an offset that the caller has validated. A wrong offset is a bug of this library. */
 SHMI_FN void *shmi_ptr(const shmsync_arena *a, shmi_off off, uint64_t n, uint64_t align)
 {
     if (SHMI_UNLIKELY(!shmi_within(a, off, n, align)))
@@ -3487,7 +3508,7 @@ SHMI_FN uint32_t shmi_id_slot(shmi_participant_id n) { return n & SHMI_MaxSlots;
 SHMI_FN uint32_t shmi_id_gen(shmi_participant_id n) { return n >> 11 & SHMI_maxGeneration; }
 SHMI_FN shmi_participant_id shmi_make_participant_id(uint32_t slot, uint32_t gen) { return slot | gen << 11; }
 SHMI_FN int shmi_id_valid(shmi_participant_id n) { return shmi_id_slot(n) != 0 && shmi_id_gen(n) != 0; }
-/* The reaper of n cleans up after o, too: the same slot, n's or an earlier generation. */
+/* Whether the reaper of n cleans up after o, too: o had the same slot, and the generation of n or an earlier one. */
 SHMI_FN int shmi_covers(shmi_participant_id n, shmi_participant_id o)
 {
     return o != 0 && shmi_id_slot(o) == shmi_id_slot(n) && shmi_id_gen(o) <= shmi_id_gen(n);
@@ -3560,9 +3581,8 @@ SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned w
     return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);
 }
 
-/* Whether n is a participant that has not been reaped. One load. A no means that no
- * thread of n executes an instruction on the arena any more; the kernel may still write
- * for it until shmi_gone. */
+/* Whether n is a participant that has not been reaped. One load. If it is not, no thread of n executes an
+ * instruction on the arena any more; the kernel may still write for it until shmi_gone. */
 SHMI_FN int shmi_current(const shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -3577,7 +3597,8 @@ SHMI_FN shmi_participant_id shmi_self(const shmsync_arena *a) { return __atomic_
 /* Why this process has no name: it closed the arena, or it is a child of fork. */
 SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) ? EBADF : ENOTCONN; }
 
-/* How many reaps there have been, as a sequence. */
+/* The number of reaps so far, as a sequence: a process that finds another number than before knows that there was a
+ * reap. */
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
 /* What is defined later and called before. */
@@ -3613,11 +3634,11 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
 }
 
 /* ---- Cancellation: a pthread_cancel takes effect after a call, never inside one. Inside, it would leave behind
- * locks that a living process holds, and no process takes those back. Code outside of these pairs calls nothing
- * that is a cancellation point. ---- */
+ * locks that a living process holds, and no process takes those back. Outside of a pair of shmi_hold_cancel and
+ * shmi_let_cancel, the code calls no cancellation point. ---- */
 
-static SHMI_THREAD unsigned shmi_cancel_held; /* pairs that the thread is in */
-static SHMI_THREAD int shmi_cancel_before;    /* the state that the outermost of them found */
+static SHMI_THREAD unsigned shmi_cancel_held; /* pairs of hold and let that the thread is in */
+static SHMI_THREAD int shmi_cancel_before;    /* the state before the outermost pair */
 
 SHMI_FN void shmi_hold_cancel(void)
 {
@@ -3636,7 +3657,7 @@ SHMI_FN void shmi_let_cancel(void)
 
 typedef struct shmi_outside {
     pid_t in; /* the process that called the function */
-    int left; /* until it returns */
+    int left; /* 1 until the function returns */
 } shmi_outside;
 
 SHMI_FN void shmi_come_back(shmi_outside *o)
@@ -3646,7 +3667,7 @@ SHMI_FN void shmi_come_back(shmi_outside *o)
     if (getpid() != o->in)
         shmi_abort("a child of fork returned from a function that the library had called in its parent; it has to end there");
 }
-/* Where the compiler emits no code for exceptions, the cleanup runs after a return alone. */
+/* If the compiler emits no code for exceptions, the cleanup runs only after a return. */
 #define SHMI_OUTSIDE(call)                                                                     \
     do {                                                                                       \
         __attribute__((cleanup(shmi_come_back))) shmi_outside outside_ = {getpid(), 1};        \
@@ -3654,7 +3675,7 @@ SHMI_FN void shmi_come_back(shmi_outside *o)
         outside_.left = 0;                                                                     \
     } while (0)
 
-/* Calls a repair of the user's. */
+/* Calls a repair function of the user's. */
 SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
 {
     int failed = 0;
@@ -3664,7 +3685,7 @@ SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
     return failed;
 }
 
-/* The arenas that the thread is in calls of: a function of the user's must not close them. */
+/* The arenas on which the thread is in a call. A function of the user's that such a call runs must not close them. */
 enum { SHMI_INSIDE = 4 };
 typedef struct shmi_inside {
     const shmsync_arena *a;
@@ -3695,15 +3716,15 @@ SHMI_FN int shmi_is_inside(const shmsync_arena *a)
     return 0;
 }
 
-/* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread
- * that holds the queue lock of the same object, it would wait for the thread that it
- * interrupted. So such a thread has its signals blocked for as long as it holds one. ---- */
+/* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread that holds the queue
+ * lock of the same object, it would wait for the thread that it interrupted. So a thread blocks its signals as long
+ * as it holds a queue lock. ---- */
 
 static SHMI_THREAD volatile unsigned shmi_signals_held; /* queue locks that the thread holds */
-static SHMI_THREAD uint64_t shmi_signals_before;        /* the mask that the outermost of them found */
+static SHMI_THREAD uint64_t shmi_signals_before;        /* the signal mask before the outermost of them */
 
-/* All signals except those that a fault of the thread itself raises, and the two that the C library needs. A
- * process that blocks a signal of the first kind is ended by it. */
+/* All signals except those that a fault of the thread itself raises, and the two that the C library needs. If a
+ * thread blocks a signal of the first kind, a fault that raises it kills the process. */
 #define SHMI_SIGNAL_BIT(n) (UINT64_C(1) << ((n)-1))
 #define SHMI_SIGNALS                                                                                                        \
     (~(SHMI_SIGNAL_BIT(SIGSEGV) | SHMI_SIGNAL_BIT(SIGBUS) | SHMI_SIGNAL_BIT(SIGFPE) | SHMI_SIGNAL_BIT(SIGILL) |             \
@@ -3733,7 +3754,7 @@ SHMI_FN void shmi_let_signals(void)
     if (held == 0)
         shmi_unblock_signals();
 }
-/* A thread that sleeps for a queue lock does not hold it yet, and takes signals meanwhile. */
+/* Lets signals in while the thread sleeps for a queue lock, which it does not hold yet. */
 SHMI_FN unsigned shmi_lend_signals(void)
 {
     unsigned held = shmi_signals_held;
@@ -3828,7 +3849,8 @@ SHMI_FN int shmi_touched_nothing(shmsync_arena *a, uint32_t slot)
     return 1;
 }
 SHMI_FN void shmi_worked(shmsync_arena *a, uint64_t n) { __atomic_fetch_add(&a->work, n, __ATOMIC_RELAXED); }
-/* Clears the set of a slot. The traces of all its participants are removed, and it cannot be taken. */
+/* Clears the set of a slot. The caller has removed the traces of all participants of the slot, and no participant
+ * can take the slot now. */
 SHMI_FN void shmi_forget_touched(shmsync_arena *a, uint32_t slot)
 {
     uint64_t bit;
@@ -3853,7 +3875,7 @@ typedef struct shmi_act {
     sigset_t before;
 } shmi_act;
 
-/* Publishes n. Signals wait: a handler that acts could find no act word that is in no use. */
+/* Publishes n. Signals are blocked until shmi_end_act: otherwise a handler that acts might find no free act word. */
 SHMI_FN void shmi_begin_act(shmsync_arena *a, shmi_act *act, shmi_participant_id n)
 {
     sigset_t all;
@@ -3883,7 +3905,7 @@ SHMI_FN void shmi_end_act(shmsync_arena *a, shmi_act *act)
     shmi_and32(&a->acting, ~act->bit);
     pthread_sigmask(SIG_SETMASK, &act->before, NULL);
 }
-/* Clears what the dead participant of this joiner's slot has left. */
+/* Clears the act words that the dead participant of this joiner's slot has left. */
 SHMI_FN void shmi_forget_acts(shmsync_arena *a)
 {
     uint32_t k;
@@ -3891,7 +3913,7 @@ SHMI_FN void shmi_forget_acts(shmsync_arena *a)
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotActs + k * 4), 0);
 }
 
-/* Whether n, whose ID an act has published, is dead, and gone if that is asked for. */
+/* Whether n, whose ID an act has published, is dead; if gone is set, whether it is gone, too. */
 SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participant_id n, int gone)
 {
     if (act->word == NULL)
@@ -3928,7 +3950,7 @@ SHMI_FN int shmi_reaps(shmsync_arena *a, shmi_participant_id dead, shmi_particip
 {
     return shmi_covers(dead, o) && (o == a->self || !shmi_current(a, o));
 }
-/* ---- Heap: chunk words and block words are the truth, and there is no other ---- */
+/* ---- Heap: the chunk words and the block words are its whole state ---- */
 
 enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_timeout = 64 };
 
@@ -4037,7 +4059,8 @@ SHMI_FN int shmi_holding(shmsync_arena *a, shmi_off off, shmi_block *b)
 SHMI_FN int shmi_locate(shmsync_arena *a, shmi_off off, shmi_block *b) { return shmi_holding(a, off, b) && b->off == off; }
 SHMI_FN int shmi_block_swap(const shmi_block *b, uint32_t old, uint32_t to) { return shmi_cas32(b->word, old, to); }
 
-/* Allocates a range inside a file; 0, or -1 with errno. gVisor knows no flags, and the size stays without one. */
+/* Allocates memory for a range inside a file. Returns 0, or -1 with errno. gVisor supports no flags; without a flag
+ * the size stays the same, too. */
 SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
 {
     /* Unlike fallocate, syscall is no cancellation point. */
@@ -4130,8 +4153,8 @@ SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64
         if (!shmi_cas32(word, SHMI_blockFree, claimed))
             continue;
         SHMSYNC_CRASHPOINT("arena.block.claimed");
-        /* Another participant may have taken the chunk back. If it is a slab of our class, it stays one, since a
-         * sweeper needs every block of a slab to be free. */
+        /* Another participant may have freed the chunk meanwhile. If the chunk is still a slab of our class, it
+         * stays one, because a slab is freed only when every block of it is free. */
         if (!shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls)) {
             shmi_cas32(word, claimed, SHMI_blockFree);
             return 0;
@@ -4463,7 +4486,7 @@ SHMI_FN int shmi_claim_aligned(shmsync_arena *a, uint64_t size, uint64_t align, 
 }
 SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off) { return shmi_claim_aligned(a, size, 1, off); }
 
-/* Makes a block that we have claimed what it is going to be: raw, object or node. */
+/* Changes a block that this process has claimed to its final kind: raw, object or node. */
 SHMI_FN int shmi_publish(shmsync_arena *a, shmi_off off, uint32_t kind)
 {
     shmi_block b;
@@ -4601,18 +4624,18 @@ SHMI_FN void shmi_each_block(shmsync_arena *a, uint32_t slot, uint32_t kind, int
             return;
 }
 
-/* ---- Telling: see internal/arenakernel/telling.go ----
+/* ---- Telling the owner of a wait that the wait is over: see internal/arenakernel/telling.go ----
  *
- * slotTelling counts the waits of others that this participant is ending: each counts from before it is resolved
- * until its owner has been told. While the count is 0, the participant puts no resolved or ready node on a stack.
- * So a reaper knows which nodes of the dead will not be put on a stack any more. */
+ * slotTelling counts the waits of others that this participant is ending. A wait counts from the time before it is
+ * resolved until its owner has been told. While the count is 0, the participant puts no resolved or ready node on a
+ * stack. So a reaper knows which nodes of the dead will not be put on a stack any more. */
 
 enum { SHMI_slotTelling = 240 };
 
 SHMI_FN void shmi_begin_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 1); }
 SHMI_FN void shmi_end_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), (uint32_t)-1); }
 
-/* Whether each participant that had decided about a node before this call has told its owner, or is dead. */
+/* Whether each participant that was ending a wait before this call has told the owner of the wait, or is dead. */
 SHMI_FN int shmi_all_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -4636,9 +4659,9 @@ SHMI_FN int shmi_await_told(shmsync_arena *a)
 
 SHMI_FN uint32_t shmi_node_state(uint32_t w) { return w & 15; }
 SHMI_FN uint32_t shmi_node_with(uint32_t w, uint32_t state) { return (w & ~15u) | state; }
-/* The word after the node has been given back. */
+/* The word of the node after it has been given back. */
 SHMI_FN uint32_t shmi_node_freed(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeFree); }
-/* The word after a wait whose owner keeps the node for another. */
+/* The word of the node after a wait, if its owner keeps the node for another wait. */
 SHMI_FN uint32_t shmi_node_kept(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeIdle); }
 SHMI_FN int shmi_node_over(uint32_t w) { return shmi_node_state(w) == SHMI_NodeResolved || shmi_node_state(w) == SHMI_NodeSpent; }
 SHMI_FN int shmi_node_queued(uint32_t word)
@@ -4657,7 +4680,7 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
  * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, is the state of
  * the wait: 0, one of these, or the next node. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
-enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_FIRST = 64 /* the least that may name a node */ };
+enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_FIRST = 64 /* the least offset */ };
 /* Whether a node whose word next has this value is on its queue. */
 SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
 /* Whether the node is on a queue of its object, and must not be reused or freed. */
@@ -4684,7 +4707,7 @@ SHMI_FN shmi_node *shmi_node_at(shmsync_arena *a, shmi_off off)
     return shmi_node_ptr(a, off);
 }
 
-/* Gives a wait node that is in no use, idle and ours, of no object. */
+/* Claims a wait node, and makes it idle: it belongs to this process and to no object. */
 SHMI_FN int shmi_claim_node(shmsync_arena *a, shmi_off *off, shmi_node **node)
 {
     shmi_node *n;
@@ -4842,9 +4865,9 @@ SHMI_FN void shmi_each_queued(shmsync_arena *a, shmi_off object, void (*f)(shmsy
     shmi_each_node(a, shmi_queue_visit_one, &v);
 }
 
-/* ---- Poller nodes: other processes park their goroutines behind them, for which the kernel's queue has no room. A
- * C process has no poller node, because its threads sleep in the kernel. It wakes the pollers of other processes.
- * ---- */
+/* ---- Poller nodes: through these, releasers find the pollers of Go processes, whose goroutines do not sleep in the
+ * kernel. A C process has no poller node, because its threads sleep in the kernel. It wakes the pollers of other
+ * processes. ---- */
 
 /* Visits a list of nodes until f returns 0. EPROTO: the list contains something that is not a node, or does not
  * end. Brent's method finds a cycle, and the number of nodes that the arena can have bounds the walk. */
@@ -5026,8 +5049,8 @@ SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
 SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
 SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
 
-/* A poller node without an owner that is ready: its owner died when it was not on the
- * stack, and a releaser may have been about to put it there. */
+/* A poller node that is ready and has no owner: the owner died while the node was not on its stack, and a releaser
+ * may be about to put the node there. */
 typedef struct shmi_orphan {
     shmi_off off;
     uint32_t word;
@@ -5038,7 +5061,7 @@ typedef struct shmi_dead_nodes {
     shmi_participant_id dead;
     uint64_t left;
     int told; /* no process will put a resolved or ready node on a stack any more */
-    shmi_orphan orphans[64]; /* others wait for the next death */
+    shmi_orphan orphans[64]; /* further ones wait for the next death */
     unsigned n_orphans;
 } shmi_dead_nodes;
 
@@ -5070,14 +5093,15 @@ SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
 }
 
-/* Whether a record has granted the wait of the node and has not resolved it. */
+/* Whether a record has granted the wait of the node but has not resolved it yet. */
 SHMI_FN int shmi_node_granting(const shmi_node *n)
 {
     return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) >> 32 == SHMI_RECORDED_GRANTED && shmi_node_queued(shmi_node_load(n));
 }
-/* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process that
- * does not know the kind of the object, or finds it corrupt, cannot tell, and leaves the node to one that can. The
- * owner of the node is not current, so it makes no change any more. It may leave the object guarded. */
+/* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process
+ * that does not know the kind of the object, or finds the object corrupt, cannot tell, and leaves the node to a
+ * process that can. The owner of the node is not current, so it makes no change any more. The call may leave the
+ * object guarded. */
 SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
     if (shmi_node_may_join(n) || shmi_node_granting(n)) {
@@ -5120,7 +5144,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
         }
         return;
     }
-    /* Guarded, the object is not taken apart, so its nodes stay what they are. */
+    /* While the object is guarded, no process takes it apart, so its nodes stay in the same use. */
     object = shmi_ld64(&n->object);
     shmi_guard(a, object);
     w = shmi_node_load(n);
@@ -5131,13 +5155,13 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     if (list == 0 && there && !shmi_off_queue(a, n))
         return; /* on a queue, or it may come there: the object's kind takes it off and gives it back */
     if (list == 0 && shmi_untold(a, d, n))
-        return; /* its stack would be that of the slot's next participant */
+        return; /* its ready stack would be that of the slot's next participant */
     if (list == 0) {
         shmi_reap_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
         shmi_free_node(a, off);
     } else if (there) {
-        /* Also one that is not ready: the dead one may have taken it loose. */
+        /* The node need not be ready: the dead participant may have taken it off the stack. */
         if (d->told || shmi_stacked(a, d->dead, off, &d->left)) {
             while (shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == d->dead && !shmi_node_swap(n, w, shmi_node_freed(w)))
                 w = shmi_node_load(n);
@@ -5146,7 +5170,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     }
 }
 
-/* Makes orphaned nodes free that have no way left to get on a stack, and are on none. */
+/* Frees the orphaned nodes that are on no stack and that no participant can put on one any more. */
 SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
 {
     uint64_t left = UINT64_C(1) << 20;
@@ -5238,7 +5262,7 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
     else if (shmi_ld64(&n->stamp) != 0)
         shmi_forget_wait(a, off, n);
 }
-/* Gives back the nodes that an object has which nobody has open. */
+/* Gives back the nodes of an object that no participant has open. */
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object) { shmi_each_node(a, shmi_free_node_at, &object); }
 
 SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)
@@ -5260,7 +5284,7 @@ SHMI_FN void shmi_wake_resolved(shmsync_arena *a) { shmi_each_node(a, shmi_wake_
 
 #define SHMI_TYPE_MOST 4095  /* bytes of a description */
 #define SHMI_TYPE_PATH 256   /* bytes of the path of a field, with the 0 */
-#define SHMI_TYPE_DEPTH 16   /* types in each other */
+#define SHMI_TYPE_DEPTH 16   /* types nested in each other */
 
 /* A part of a type that has a name of its own: a number, or an array. */
 typedef struct shmi_type_leaf {
@@ -5269,7 +5293,7 @@ typedef struct shmi_type_leaf {
     uint64_t off;              /* for a part of an array's element: its offset in the first element */
 } shmi_type_leaf;
 
-/* A look through the parts of a type. */
+/* A walk through the parts of a type. */
 typedef struct shmi_type_walk {
     const char *p; /* the next token */
     shmi_type_leaf leaf;
@@ -5346,7 +5370,7 @@ SHMI_FN int shmi_type_known_number(const char *s, size_t n)
     return 0;
 }
 
-/* Whether the n bytes are a name: nothing in them that a terminal obeys. The text is UTF-8. */
+/* Whether the n bytes are a name: they contain no character that controls a terminal. The text is UTF-8. */
 SHMI_FN int shmi_type_is_name(const char *s, size_t n)
 {
     size_t i;
@@ -5472,7 +5496,7 @@ SHMI_FN int shmi_type_is_path(shmi_type_walk *w)
         *w->found = w->leaf;
     return 1;
 }
-/* Whether the type has a part with the path of like, which is then in found. */
+/* Whether the type has a part with the path of like. *found is that part. */
 SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_type_leaf *found)
 {
     shmi_type_walk w;
@@ -5504,10 +5528,10 @@ __attribute__((format(printf, 2, 3), unused, cold)) static void shmi_say(shmi_wo
 
 /* A comparison of the type of an object with that of the program. */
 typedef struct shmi_type_pair {
-    const char *own, *other;    /* the types of the leaf, and the other one */
+    const char *own, *other;    /* the type that the leaf is a part of, and the type to compare with */
     const shmi_type_leaf *leaf; /* for shmi_type_is_renamed */
-    int arena;                  /* own is that of the object */
-    int moved;                  /* look at the fields that have moved only; otherwise at all others */
+    int arena;                  /* own is the type of the object */
+    int moved;                  /* 1: compare only the fields that have moved; 0: all others */
     int named, count;           /* fields that the text names, and differences */
     int most;                   /* fields to be named */
     shmi_words *text;
@@ -5519,7 +5543,7 @@ SHMI_FN int shmi_type_is_renamed(shmi_type_walk *w)
     return w->leaf.off == x->leaf->off && strcmp(w->leaf.kind, x->leaf->kind) == 0 && !shmi_type_find(x->own, &w->leaf, NULL);
 }
 
-/* Counts a difference. Whether the text is to name it. */
+/* Counts a difference, and returns whether the text names it. */
 SHMI_FN int shmi_type_names(shmi_type_pair *x)
 {
     if (x->count++ >= x->most)
@@ -5674,7 +5698,7 @@ SHMI_FN void *shmi_new_thing(size_t size)
     return h + 1;
 }
 
-/* From now on a call with a handle on it fails with EBADF. */
+/* Closes thing: from now on a call with a handle on it fails with EBADF. */
 SHMI_FN void shmi_close_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, 0, __ATOMIC_RELEASE); }
 
 SHMI_FN void shmi_free_thing(void *thing)
@@ -5695,7 +5719,7 @@ SHMI_FN void shmi_free_thing(void *thing)
     pthread_mutex_unlock(&shmi_spares_lock);
 }
 
-/* The number for a handle on thing; one that no thing has if it was closed meanwhile. */
+/* The serial number for a handle on thing. If thing was closed meanwhile, it is a number that no thing has. */
 SHMI_FN uint64_t shmi_serial_of(const void *thing)
 {
     uint64_t serial = thing != NULL ? __atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_RELAXED) : 0;
@@ -5735,7 +5759,8 @@ SHMI_COLD int shmi_closed(const char *function)
         }                                                        \
     } while (0)
 
-/* Makes handle one on thing. 0, or why there is none: shmi_share has told. */
+/* Makes handle a handle on thing, which shmi_share has returned. Returns 0, or, if thing is NULL, the error that
+ * shmi_share has noted. */
 #define SHMI_HAND_OUT(handle, type, thing) \
     ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_last.err != 0 ? shmi_last.err : ENOMEM)
 
@@ -5755,7 +5780,7 @@ SHMI_FN int shmi_object_legal(uint32_t s)
     return shmi_object_phase(s) <= SHMI_objectDeleting && shmi_id_valid(shmi_object_name(s));
 }
 
-/* What people call an object. */
+/* The name of an object in messages. */
 SHMI_FN const char *shmi_called(const shmi_object *o) { return o->name_len != 0 ? o->name : "(anonymous)"; }
 
 SHMI_FN uint64_t shmi_open_bytes(const shmsync_arena *a) { return ((uint64_t)a->geo.slots / 32 + 1) * 4; }
@@ -5898,7 +5923,8 @@ SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off o
     v->size = size;
     v->next = (shmi_off)shmi_ld32(shmi_u32(a, object + SHMI_objRecords)) * SHMI_blockMin;
 }
-/* The maker of a record may not have published its block yet. The walk ends: no slot comes twice. */
+/* Goes to the next record of the walk. The maker of a record may not have published its block yet. The walk ends,
+ * because no slot comes twice. */
 SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
 {
     uint32_t w;
@@ -5957,10 +5983,10 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
     return 0;
 }
 
-/* Publishes a block that a dead participant had claimed, if the block is a slot record that the dead participant
- * had pushed. Returns 0 if it is not. The bytes of a claimed block may be anything: only the list of the object
- * says what the block is. The caller is the reaper of the dead participant, and holds handles. A list that a peer has
- * damaged may have had the block, and handles remember their records: so a block that could be a record of that list
+/* Publishes a block that a dead participant had claimed, if the block is a slot record that the dead participant had
+ * pushed. Returns 0 if it is not. The bytes of a claimed block may be anything: only the list of the object says
+ * what the block is. The caller is the reaper of the dead participant, and holds handles. If a peer has damaged the
+ * list, a handle may still use a record that is not on it any more. So a block that could be a record of that list
  * is kept. */
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
@@ -6031,7 +6057,7 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     if (!shmi_guarded(a, b->off)) {
-        shmi_free_nodes_at(a, b->off); /* last, when no reaper looks at them any more */
+        shmi_free_nodes_at(a, b->off); /* only now, when no reaper looks at the nodes any more */
         shmi_free_records(a, b->off);
         SHMSYNC_CRASHPOINT("arena.delete.nodes_freed");
         shmi_release(a, b, w);
@@ -6043,14 +6069,14 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
             size_t cap = a->cap_deferred != 0 ? 2 * a->cap_deferred : 16;
             shmi_off *more = (shmi_off *)realloc(a->deferred, cap * sizeof *more);
             if (more == NULL)
-                return; /* it goes back when this process leaves */
+                return; /* the block goes back when this process leaves */
             a->deferred = more;
             a->cap_deferred = cap;
         }
         a->deferred[a->n_deferred++] = b->off;
     }
 }
-/* Releases what had to wait. The caller holds handles. */
+/* Releases the blocks whose release had to wait. The caller holds handles. */
 SHMI_FN void shmi_release_deferred(shmsync_arena *a)
 {
     size_t n = a->n_deferred, i;
@@ -6097,7 +6123,8 @@ SHMI_FN void shmi_raise_reach(shmsync_arena *a, uint64_t k)
     }
 }
 
-/* How far from the place of its hash the furthest entry is; one that does not tell is as far as can be. */
+/* The greatest distance of an entry from the place of its hash. For an entry whose hash cannot be read, that is the
+ * greatest distance possible. */
 SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
 {
     uint64_t pos, far = 0;
@@ -6131,7 +6158,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     if ((u != a->self && shmi_current(a, u)) || !shmi_take_from32(a, u, owner, u, a->self, 0))
         return;
     w = shmi_ld64(word) >> 32;
-    if ((w & 1) == 0) { /* else its lowerer died: the second check is due */
+    if ((w & 1) == 0) { /* otherwise a participant died before the second check */
         uint32_t r = shmi_ld32(reach);
         uint64_t far;
         shmi_st64(word, (uint64_t)(uint32_t)++w << 32 | r);
@@ -6143,7 +6170,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     shmi_st64(word, (uint64_t)(uint32_t)(w + 1) << 32);
     shmi_cas32(owner, a->self, 0);
 }
-/* Lowers the reach when searches of this process have passed more removed entries than it costs to look at all
+/* Lowers the reach when searches of this process have passed more removed entries than it costs to examine all
  * entries. The caller holds handles. */
 SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
 {
@@ -6155,7 +6182,7 @@ SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
     shmi_lower_reach(a);
     if (shmi_reach(a) <= before / 2)
         a->lower_after = 0;
-    else /* some name is that far; it may go soon, so the delay has a bound */
+    else /* an entry is that far away; it may be removed soon, so the delay has a bound */
         a->lower_after = a->lower_after == 0 ? ratio : a->lower_after < 8 * ratio ? 2 * a->lower_after : 8 * ratio;
 }
 
@@ -6321,7 +6348,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
         if (!shmi_object_legal(s))
             break;
         if (shmi_object_phase(s) == SHMI_objectDeleting) {
-            /* The deletion is cancelled, and with our bit set no other is decided. */
+            /* The deletion is cancelled. As long as our open bit is set, no other deletion is decided. */
             SHMSYNC_CRASHPOINT("arena.object.cancelling");
             if (!shmi_cas32(h->state, s, shmi_make_object(SHMI_objectCommitted, 0)))
                 continue;
@@ -6441,7 +6468,7 @@ typedef struct shmi_resolve_arg {
     shmi_participant_id dead;
     int whole; /* a block does not say which name it has, if any */
 } shmi_resolve_arg;
-/* For the block at off, which dead may have claimed, or be freeing. */
+/* Resolves the name in the block at off, which dead may have claimed, or may have been freeing. */
 SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_resolve_arg *s = (shmi_resolve_arg *)arg;
@@ -6744,7 +6771,7 @@ SHMI_COLD int shmi_fail_type(shmsync_arena *a, const shmi_object *o, const shmi_
                      (int)difference, what, call != NULL ? ", or a Go program keeps them by " : "", call != NULL ? call : "", call != NULL ? " in OnFirst" : "", who);
 }
 
-/* Compares what is there with what was asked for. */
+/* Compares the object that was found with the object that spec asks for. */
 SHMI_FN int shmi_compatible(shmsync_arena *a, const shmi_header *h, const shmi_spec *spec)
 {
     const shmi_object *o = &h->o;
@@ -6984,7 +7011,7 @@ SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
         shmi_forget(a, h->o.off);
         return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "this process has it open");
     }
-    /* The guard takes over from the open bit, which would be in the way. */
+    /* The guard replaces the open bit, with which the deletion could not be decided. */
     shmi_guard(a, h->o.off);
     *h = ref->h;
     shmi_forget(a, h->o.off);
@@ -7186,10 +7213,10 @@ SHMI_FN int shmi_visit_one(shmsync_arena *a, shmi_off off, void *arg)
         v->err = EPROTO;
     return 1;
 }
-/* Calls f for the objects that the participant in a slot may have touched, and those beside them. If slot is 0, it
- * calls f for all objects of the arena. The objects are not opened: they may be deleted meanwhile, but the bytes
- * are not used again before f returns. f must not walk objects itself. EPROTO: an object was passed over, because
- * its header is impossible. */
+/* Calls f for all objects in the chunks that the participant in a slot may have touched. If slot is 0, it calls f
+ * for all objects of the arena. The objects are not opened: they may be deleted meanwhile, but the bytes are not used
+ * again before f returns. f must not walk objects itself. EPROTO: an object was passed over, because its header is
+ * impossible. */
 SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
 {
     shmi_visit_arg v;
@@ -7369,7 +7396,7 @@ typedef struct shmi_tasks {
     struct stat st;
 } shmi_tasks;
 
-/* These are system calls without a point of cancellation. */
+/* These functions make system calls directly, so they are no cancellation points. */
 SHMI_FN int shmi_open_below(int dir, const char *path, int flags)
 {
     return (int)syscall(SYS_openat, dir, path, flags | O_RDONLY | O_CLOEXEC, 0);
@@ -7389,7 +7416,7 @@ SHMI_FN int shmi_open_tasks(const char *process, shmi_tasks *d)
     return 0;
 }
 
-/* Whether a thread has memory, or it cannot be told. One that has ended has none. */
+/* Whether a thread has memory, or may have it because that cannot be told. A thread that has ended has none. */
 SHMI_FN int shmi_may_have_memory(const shmi_tasks *d, uint32_t thread)
 {
     char path[32], b;
@@ -7397,7 +7424,7 @@ SHMI_FN int shmi_may_have_memory(const shmi_tasks *d, uint32_t thread)
     return syscall(SYS_readlinkat, d->fd, path, &b, (size_t)1) >= 0 || (errno != ENOENT && errno != ESRCH);
 }
 
-/* Calls f for each thread that a walk finds, until it returns not 0. -1: the walk failed. */
+/* Calls f for each thread that a walk finds, until f returns a value other than 0. Returns -1 if the walk failed. */
 SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t thread), void *arg)
 {
     enum { reclen = 16, name = 19 }; /* offsets in linux_dirent64 */
@@ -7442,7 +7469,7 @@ SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
     x->v[x->n++] = thread;
     return 0;
 }
-/* The second walk: both are in the order of the kernel's list. */
+/* For the second walk: both walks are in the order of the kernel's list. */
 SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
 {
     shmi_found *x = (shmi_found *)arg;
@@ -7494,7 +7521,7 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
         return 0;
     memset(&x, 0, sizeof x);
     x.tasks = d;
-    /* Not by malloc: a signal handler may ask. */
+    /* Memory from mmap, not malloc: a signal handler may make this call. */
     x.v = (uint32_t *)mmap(NULL, SHMI_THREADS_MOST * sizeof *x.v, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if ((void *)x.v == MAP_FAILED)
         return 0;
@@ -7521,7 +7548,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
         return 0;
     for (p += 7; *p == ' ' || *p == '\t'; p++) {
     }
-    snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* no other one in a namespace inside */
+    snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
     if (strncmp(p, pid, strlen(pid)) != 0 || !shmi_open_tasks("self", &d))
         return 0;
     *dev = (uint64_t)d.st.st_dev;
@@ -7565,7 +7592,7 @@ SHMI_FN int shmi_detached(uint64_t dev, uint32_t pid, uint64_t start)
 #define SHMI_ASK_WAITER INT64_C(1000000)
 #define SHMI_LOOK_FIRST INT64_C(30000)
 
-/* Whether nobody holds the byte lock of slot i, in state w, any more; not for a participant that never had it. */
+/* Whether the participant in slot i, in state w, had the byte lock of the slot, and no process holds it any more. */
 SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int fds[2], k;
@@ -7596,14 +7623,15 @@ SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (i == a->my_slot || !shmi_slot_present(w))
         return 0;
-    /* While joining, the words are still those of the one before. */
+    /* While a participant is joining, the alive words are still those of the participant before it. */
     if (shmi_slot_phase(w) != SHMI_phaseJoining && shmi_marked_by_kernel(a, i, 0))
         return shmi_slot_state(a, i) == w;
     if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0)
         return 0;
     return shmi_byte_free(a, i, w) && shmi_slot_state(a, i) == w;
 }
-/* slotGone says of whom a process has found that it is gone: see foundGone in internal/arenakernel/gone.go. */
+/* The value of slotGone that says that the participant in slot i, in state w, was found gone: see foundGone in
+ * internal/arenakernel/gone.go. */
 SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_slot_gen(w) | (uint32_t)(shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) >> 36) << 18;
@@ -7612,7 +7640,7 @@ SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return (uint32_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w);
 }
-/* Writes into slotGone, which was before, that the participant of that mark is gone. */
+/* Replaces before in slotGone by mark, which says that its participant is gone. */
 SHMI_FN int shmi_note_gone(shmsync_arena *a, uint32_t i, uint64_t before, uint32_t mark)
 {
     return shmi_cas64(shmi_slot64(a, i, SHMI_slotGone), before, (before & ~(uint64_t)UINT32_MAX) | mark);
@@ -7759,7 +7787,7 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
         return 1;
     w = shmi_slot_state(a, i);
     if (shmi_slot_gen(w) != shmi_id_gen(n) || !shmi_slot_taken(w))
-        return 1; /* a slot passes on only when its dead one is gone */
+        return 1; /* a slot gets its next participant only when the dead one is gone */
     if (n == a->self)
         return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST);
     return shmi_slot_phase(w) == SHMI_phaseDead &&
@@ -7777,7 +7805,7 @@ SHMI_FN int shmi_all_gone(shmsync_arena *a)
     return 1;
 }
 
-/* Has the watcher ask when the dead are gone, soon: a call of this process waits for it. */
+/* Makes the watcher ask soon whether the dead are gone, because a call of this process waits for that. */
 SHMI_FN void shmi_follow(shmsync_arena *a)
 {
     if (shmi_ld32(&a->unfinished) == 0) {
@@ -7785,8 +7813,8 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Makes the watcher ask again after an eighth of the time that has passed since the time since. So it asks rarely
- * about a process that takes long to end. */
+/* Makes the watcher ask again after an eighth of the time that has passed since the time since. So the watcher asks
+ * rarely about a process that takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;
@@ -7804,7 +7832,7 @@ SHMI_FN int64_t shmi_next_ask(int64_t *ask)
     *ask = *ask == 0 ? SHMI_ASK_FIRST : *ask * 3 / 2 < SHMI_ASK_WAITER ? *ask * 3 / 2 : SHMI_ASK_WAITER;
     return *ask;
 }
-/* A word of 32 or of 64 bits that names a dead participant, and the value with which it does. */
+/* A word of 32 or of 64 bits that names a dead participant, and its value as long as it does. */
 typedef struct shmi_naming {
     const uint32_t *word32; /* one of the two is NULL */
     const uint64_t *word64;
@@ -7812,12 +7840,12 @@ typedef struct shmi_naming {
     shmi_participant_id name;
 } shmi_naming;
 SHMI_FN int shmi_names(const shmi_naming *w) { return (w->word32 != NULL ? shmi_ld32(w->word32) : shmi_ld64(w->word64)) == w->is; }
-/* Whether the wait of shmi_await is over; was: the ID was current at its begin. */
+/* Whether the wait of shmi_await is over. was says whether the ID was current when the wait began. */
 SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
 {
     if (w == NULL)
         return shmi_all_gone(a);
-    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* current: another one with this ID */
+    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* another one has this ID */
 }
 /* Waits until the dead participant that w names is gone, or until the word has another value; after that, another
  * participant may have the ID. The caller then reads the word again. If w is NULL, it waits until all dead
@@ -7865,8 +7893,8 @@ SHMI_FN int shmi_await_gone64(shmsync_arena *a, shmi_participant_id n, const uin
     return shmi_await(a, &w, op, called, abs);
 }
 
-/* Makes sure that no thread of the dying process in slot i executes a store to the arena any more. Returns 0 while
- * that cannot be told. */
+/* Makes sure that no thread of the dying process in slot i executes a store to the arena any more. Returns 0 if that
+ * cannot be told yet. */
 SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
@@ -7881,7 +7909,7 @@ SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
     shmi_st32(&a->unfinished, 1);
 }
 
-/* Moves slot i from w to dead, after a fence; whether this call did it. */
+/* Moves slot i from w to dead, after a fence. Returns whether this call did it. */
 SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (!shmi_fence_dying(a, i, w)) {
@@ -7892,19 +7920,19 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), 0, (uint64_t)shmi_unix_now());
-    /* If it lives after all, it must learn that its locks are others' now. */
+    /* If the participant lives after all, it must learn that its locks belong to others now. */
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
 }
-/* As the function above, for a participant that was found dead: the thread publishes the act first. */
+/* As shmi_declare_dead, for a participant that was found dead: the thread publishes the act first. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
     int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w), marked;
     SHMSYNC_CRASHPOINT("arena.reap.seen");
     shmi_begin_act(a, &act, shmi_id_in(i, w)); /* none for a joiner, which has the byte lock of the slot */
-    /* Once more, now that no participant can get the ID: another one may have got it before. */
+    /* Asks once more, now that no participant can get the ID: before, another one may have got it. */
     marked = (act.word == NULL || blind || shmi_survey_dead(a, i, w)) && shmi_declare_dead(a, i, w);
     shmi_end_act(a, &act);
     return marked;
@@ -7933,7 +7961,7 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
         return 0;
     if (shmi_mark(a, i, w)) {
         /* The caller goes on at once with its own wait. The kernel has woken watchers for the rest of the reap; in
-         * case they do not run, our watcher looks again. */
+         * case they do not run, our watcher checks again. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
@@ -7952,7 +7980,7 @@ SHMI_FN int shmi_any_dying(shmsync_arena *a)
     }
     return 0;
 }
-/* Waits until there is no such process. The caller has entered. Returns 0 or EBADF. */
+/* Waits until there is no such dying process. The caller has entered. Returns 0 or EBADF. */
 SHMI_FN int shmi_await_none_dying(shmsync_arena *a, const char *op, const char *called)
 {
     int64_t ask = 0;
@@ -7974,10 +8002,10 @@ SHMI_FN int shmi_live(shmsync_arena *a, shmi_participant_id n)
     return shmi_id_in(i, w) == n && shmi_slot_present(w) && shmi_slot_phase(w) != SHMI_phaseLeaving && !shmi_dead(a, n);
 }
 
-/* ---- DeathRecords ---- */
+/* ---- Death records ---- */
 
-/* Number n of the deaths, or of the orderly leaves. There is a ring of each, so that a leave
- * does not overwrite the record of a death that no process has read yet. */
+/* The place of record number n of the deaths, or of the orderly leaves. Each of the two has a ring of its own, so
+ * that a leave does not overwrite the record of a death that no process has read yet. */
 SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 {
     uint64_t k = left ? SHMI_deathRecordDeaths + n % (SHMI_deathRecordCount - SHMI_deathRecordDeaths) : n % SHMI_deathRecordDeaths;
@@ -8075,7 +8103,7 @@ SHMI_FN void shmi_record_leave(shmsync_arena *a)
     shmi_put_death_record(a, 1, &p, flags);
 }
 
-/* DeathRecord n, if it is in the ring. */
+/* Reads death record n, if it is in the ring. */
 SHMI_FN int shmi_read_death_record(shmsync_arena *a, int left, uint64_t n, shmsync_participant *p, shmi_participant_id *name)
 {
     shmi_off o = shmi_death_record(a, left, n);
@@ -8104,7 +8132,7 @@ SHMI_FN int shmi_find_death_record(shmsync_arena *a, int left, shmi_participant_
     }
     return 0;
 }
-/* Whether the death of n is written down. */
+/* Whether the death of n has a record. */
 SHMI_FN int shmi_has_death_record(shmsync_arena *a, shmi_participant_id n)
 {
     shmsync_participant p;
@@ -8157,7 +8185,7 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
 }
 
 /* Describes the participant with ID n: from its slot, unless another participant has taken the slot since, and
- * otherwise from the death records. ENOENT: neither knows it. */
+ * otherwise from the death records. ENOENT: neither the slot nor the records have it. */
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out)
 {
     uint32_t i = shmi_id_slot(n), w, of, flags;
@@ -8173,9 +8201,9 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
         out->slot = i;
         out->generation = shmi_id_gen(n);
         if (shmi_slot_state(a, i) == w) {
-            /* The record is written before the slot's words are cleared, and these are cleared before its state
-             * changes. While a joiner takes the slot over, the words describe its predecessor until that one has a
-             * record. */
+            /* The death record is written before the slot's words are cleared, and the words are cleared before the
+             * state of the slot changes. While a joiner takes the slot over, the words describe its predecessor
+             * until the predecessor has a death record. */
             if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
                 && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
                 *out = gone;
@@ -8185,7 +8213,7 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
     return shmi_find_death_record(a, 0, n, out) || shmi_find_death_record(a, 1, n, out) ? 0 : ENOENT;
 }
 
-/* Tells one death to the function of shmsync_arena_on_death; 0 while it is not written. */
+/* Reports one death to the function of shmsync_arena_on_death. Returns 0 while the death record is not written yet. */
 SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
 {
     shmsync_participant p;
@@ -8207,7 +8235,7 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
     SHMI_OUTSIDE(a->on_death(&p, a->on_death_arg));
     return 1;
 }
-/* Tells the deaths that were written since the last call; not 0: look again soon. */
+/* Reports the deaths that were recorded since the last call. A result other than 0 means: call again soon. */
 SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 {
     uint64_t total, holes[SHMI_deathRecordDeaths];
@@ -8277,12 +8305,12 @@ static uint64_t shmi_first_cpus[128];
 static long shmi_first_cpus_size; /* in bytes; 0 or less: not known */
 static uint32_t shmi_own_threads;         /* threads of the library that run: each counts itself. Atomic. */
 static uint32_t shmi_own_changes;         /* how often that count has changed. Atomic. */
-static int shmi_opener_ended;              /* a thread that says so has ended: there may be no other one. Atomic. */
+static int shmi_opener_ended;              /* a thread that announced its end has ended: none may be left. Atomic. */
 static int shmi_process_ends;             /* a thread ends the process. Atomic. */
 static pthread_key_t shmi_end_key;
 static int shmi_end_key_made; /* written by pthread_once */
 static pthread_once_t shmi_end_key_once = PTHREAD_ONCE_INIT;
-static int shmi_main_noted; /* the main thread says when it ends. Atomic. */
+static int shmi_main_noted; /* the main thread announces its end. Atomic. */
 
 #define SHMI_LONELY_SOON INT64_C(200000000)
 #define SHMI_LONELY_EVERY INT64_C(1000000000)
@@ -8296,7 +8324,7 @@ SHMI_FN void shmi_note_end(void *value)
 }
 
 SHMI_FN void shmi_make_end_key(void) { shmi_end_key_made = pthread_key_create(&shmi_end_key, shmi_note_end) == 0; }
-/* The calling thread opens an arena, and says when it ends. */
+/* Notes that the calling thread opens an arena: it will announce its end. */
 SHMI_FN void shmi_note_opener(void)
 {
     pthread_once(&shmi_end_key_once, shmi_make_end_key);
@@ -8351,7 +8379,7 @@ SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     err = pthread_create(out, &attr, shmi_run_thread, t);
-    if (err == EPERM) /* a thread of policy SCHED_IDLE may not leave it everywhere */
+    if (err == EPERM) /* not every kernel lets a thread of policy SCHED_IDLE leave that policy */
         err = pthread_create(out, NULL, shmi_run_thread, t);
     if (err != 0)
         free(t);
@@ -8360,7 +8388,7 @@ SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void 
     return err;
 }
 SHMI_FN void shmi_end_thread(void) { shmi_count_own(-1); }
-/* In a child of fork. */
+/* In a child of fork, forgets the threads of the parent. */
 SHMI_FN void shmi_forget_threads(void)
 {
     shmi_own_threads = 0;
@@ -8435,7 +8463,8 @@ SHMI_FN int shmi_maps_locked(void)
         munmap(p, page);
     return locked;
 }
-/* Maps a file, which may be sparse; MAP_FAILED. Under mlockall it stays so: its pages are locked when they are used first. */
+/* Maps a file, which may be sparse. Returns MAP_FAILED on failure. Under mlockall the file stays sparse: a page is
+ * locked when it is used first. */
 SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
 {
     void *p;
@@ -8456,7 +8485,7 @@ SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
  * process repairs twice: when it finds a dead participant, and again when that participant is gone. The functions of
  * the kinds find out which of the two it is. ---- */
 
-#define SHMI_RECLAIM_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
+#define SHMI_RECLAIM_AFTER 1000000 /* ns: the threads that the death has woken need the CPU first */
 /* How long this process waits before it ends a reap if the arena has objects of a kind that it does not know.
  * Meanwhile other participants, which know that kind, may repair those objects. */
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
@@ -8481,7 +8510,7 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
  * ring of slots again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
-/* Makes those look at the death records that want to be told of deaths. */
+/* Rings the participants that want to be told of deaths, so that they read the death records. */
 SHMI_FN void shmi_ring_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -8490,14 +8519,14 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
             shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
 }
 
-/* The participants that a death, or a leave, concerns: those that have an object open which the dead participant
- * had open, too. A dead participant owes wakes only to these. If it died while it told others how their waits
- * ended, or while it reaped, it may owe one to any participant. */
+/* The participants that a death, or a leave, concerns: those that have an object open which the dead participant had
+ * open, too. Only these may miss a wake because of the death. If the dead participant was ending waits of others, or
+ * was reaping, any participant may miss one. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
-    int unfinished; /* an undo log has a transaction of the dead */
+    int unfinished; /* an undo log has a transaction of the dead participant */
     int anything; /* there is such an object */
-    int all;      /* anybody is concerned */
+    int all;      /* all participants are concerned */
     int nobody;   /* the dead participant can have left nothing in any object */
 } shmi_concern;
 
@@ -8532,8 +8561,8 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
     if (ops != NULL && ops->unfinished != NULL && ops->unfinished(a, o, r->dead))
         r->concern->unfinished = 1;
 }
-/* Whether dead, which is not this process, may owe a wake to any participant, and may hold any object. That is so
- * if it died while it told others how their waits ended, or while it reaped. */
+/* Whether any participant may miss a wake because of the death of dead, which is not this process, and dead may hold
+ * any object. That is so if dead was ending waits of others, or was reaping. */
 SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t i = shmi_id_slot(dead);
@@ -8562,7 +8591,7 @@ typedef struct shmi_owed {
 typedef struct shmi_owed_list {
     shmi_owed *v;
     size_t n, cap;
-    int full; /* no memory: everything is owed */
+    int full; /* no memory: assume that every wake is lost */
 } shmi_owed_list;
 
 SHMI_FN int shmi_owed_order(const void *x, const void *y)
@@ -8625,8 +8654,8 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
 /* Makes the participants that a death or a leave concerns check their objects. It counts the death, and rings each
- * of these participants that has goroutines that wait. A woken participant checks all of its objects, so one to
- * which the death can owe nothing is not rung. */
+ * of these participants that has goroutines that wait. A woken participant checks all of its objects, so a
+ * participant that cannot have missed a wake is not rung. */
 SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
     uint32_t i;
@@ -8639,7 +8668,7 @@ SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
         if ((c->all || (c->slots[i / 32] >> (i % 32) & 1) != 0) && shmi_slot_present(shmi_slot_state(a, i)))
             shmi_ring(shmi_slot32(a, i, SHMI_slotDoorbell));
 }
-/* Wakes, once, all waiters for a wake that a death may have swallowed. */
+/* Wakes, once, all waiters whose wake the death may have lost. */
 SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const shmi_concern *c)
 {
     if (c->anything || c->all) {
@@ -8660,10 +8689,10 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     uint32_t last = shmi_id_gen(dead), first = shmi_ld32(reclaimed) + 1, g;
     size_t left;
     if (shmi_ld32(reclaimed) == last) {
-        shmi_clear_open_bits(a, dead); /* it may have looked at objects after that, leaving */
+        shmi_clear_open_bits(a, dead); /* if dead was leaving, it may have looked at objects after that */
         return;
     }
-    if (first > last || last - first >= 256) /* generations that died one over the other; a peer's bytes may claim more */
+    if (first > last || last - first >= 256) /* those that died one after the other; a peer's bytes may claim more */
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
         shmi_participant_id n = shmi_make_participant_id(shmi_id_slot(dead), g);
@@ -8686,7 +8715,7 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
     uint32_t *described = shmi_slot32(a, i, SHMI_slotDescribed), of = shmi_ld32(described);
     if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
-    if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a reaper that is late must not take the next participant's away */
+    if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a late reaper must not clear a newer one */
         shmi_full_fence();
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
@@ -8707,15 +8736,15 @@ SHMI_FN int shmi_others(shmsync_arena *a)
 }
 
 /* Whether to leave the end of the reap to other participants, which may know the kinds that this header does not.
- * since is when the repair was due. */
+ * since is the time at which this process did its repair. */
 SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_reap_progress *b, int64_t since)
 {
     return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
 }
 
-/* Writes the death record. A moment after the dead participant is gone, it gives back its memory and frees its
- * slot, which only one process may do: the reaper. While a process waits for the dead participant to be gone, it
- * gives up the role of the reaper: the wait may take long, and the process may be stopped. */
+/* Writes the death record. A moment after the dead participant is gone, it gives back its memory and frees its slot.
+ * Only one process may do that: the reaper. While this process waits for the dead participant to be gone, it gives
+ * up the role of the reaper, because the wait may take long and this process may be stopped. */
 SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotReaper);
@@ -8737,9 +8766,9 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     if (b->written == 0) {
         b->written = now;
         if (shmi_has_death_record(a, dead))
-            /* Another participant has written the record, so those that the death woke have had their turn. The
-             * wait begins once for each death: if each reaper began it anew, reapers with short lives would never
-             * end it. */
+            /* Another participant has written the record, so the participants that the death woke have had time to
+             * run. The wait begins once for each death: if each reaper began it anew, reapers with short lives would
+             * never end it. */
             b->written -= SHMI_RECLAIM_AFTER;
         else
             shmi_record_deaths(a, i, b->of, shmi_id_gen(dead));
@@ -8790,7 +8819,7 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
         }
         gone = shmi_gone(a, dead);
         if (!b->reaped) {
-            /* Others sleep on these words too, and the kernel woke one of each. */
+            /* Several threads may sleep on each of these words, and the kernel woke only one of them. */
             for (k = 0; k < SHMI_aliveWords; k++)
                 shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
             b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);
@@ -8890,10 +8919,10 @@ SHMI_FN void shmi_survey_ahead(shmsync_arena *a)
  * act. The next participant of the slot has the first of them. */
 
 enum {
-    /* SHMI_slotWindow: first generation in bits 0..17, last in 18..35, number in 36..63 */
+    /* SHMI_slotWindow: first generation in bits 0..17, last in bits 18..35, number in bits 36..63 */
     SHMI_RENEW_MOST = 64, /* number of slots for which one search looks */
     SHMI_SEARCHES = 3,    /* see searches in window.go */
-    SHMI_RENEW_EVERY = 64 /* in how many joins of a slot a joiner renews the other slots */
+    SHMI_RENEW_EVERY = 64 /* once in so many joins of a slot, a joiner renews the other slots */
 };
 #define SHMI_HEIRS_LEFT 256u /* only for joiners that first clean up after a dead participant */
 /* Tests make both smaller, so that generations are used again soon. */
@@ -8943,7 +8972,7 @@ SHMI_FN int shmi_untouched(shmsync_arena *a, uint32_t i)
             return 0;
     return 1;
 }
-/* Whether nothing is left of those who were in slot i, which is free in state w. */
+/* Whether no trace is left of the participants that were in slot i. The slot is free, in state w. */
 SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w) && shmi_untouched(a, i);
@@ -8966,7 +8995,7 @@ SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, 
     if (!shmi_window_legal(&win))
         return 0;
     if (!shmi_window_has(&win, g))
-        /* inherit: a peer's bytes, since a window is recorded for a free slot only */
+        /* With inherit, a peer wrote these bytes, because a window is recorded only for a free slot. */
         return inherit || !shmi_may_enter(a, i, w, &win) ? 0 : win.first;
     left = win.last - g;
     if (left > shmi_window_heirs(&win) || (left > 0 && (inherit || !shmi_cleaned(a, i, w))))
@@ -8980,7 +9009,7 @@ SHMI_FN int shmi_used_up(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_phase(w) == SHMI_phaseFree && shmi_next_generation(a, i, w, 0, &raw) == 0;
 }
 
-/* The generations of some slots that words of the arena name, or bytes that may be IDs. */
+/* A search for generations of some slots that words of the arena, or bytes that may be IDs, name. */
 typedef struct shmi_id_search {
     uint32_t n, slots[SHMI_RENEW_MOST];
     uint8_t place[SHMI_MaxSlots + 1]; /* place of each slot in slots, from 1 */
@@ -9011,13 +9040,13 @@ SHMI_FN void shmi_search_words(shmsync_arena *a, shmi_id_search *s, shmi_off fro
     for (from &= ~(shmi_off)3; from < to; from += 4)
         shmi_search_word(s, shmi_ld32(shmi_u32(a, from)));
 }
-/* How many bytes of a body are not records of an undo log, which are users' bytes. */
+/* How many bytes of a body may name participants: all, except that the records of an undo log are bytes of users. */
 SHMI_FN uint64_t shmi_words_before_records(shmsync_arena *a, const shmi_object *o)
 {
     uint64_t head = sizeof(shmi_mutex_words) + SHMI_logHead;
     return o->kind == SHMI_KIND_MUTEX && o->size > head && (shmi_ld32(shmi_u32(a, o->body + offsetof(shmi_mutex_words, policy))) & 0xff) == SHMI_POLICY_ROLLBACK ? head : o->size;
 }
-/* Looks through a block, but not at what is its users'. */
+/* Searches a block, but not the bytes of users in it. */
 SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off, uint64_t size, uint32_t w)
 {
     shmi_header h;
@@ -9052,7 +9081,7 @@ SHMI_FN void shmi_search_ids(shmsync_arena *a, shmi_id_search *s)
     for (i = 1; i <= a->geo.slots; i++)
         shmi_search_word(s, shmi_ld32(shmi_slot32(a, (uint32_t)i, SHMI_slotReaper)));
     shmi_search_word(s, shmi_ld32(shmi_u32(a, SHMI_hdrDirLowerer)));
-    for (k = 0; k < SHMI_deathRecordCount; k++) /* or a record would name a later participant */
+    for (k = 0; k < SHMI_deathRecordCount; k++) /* otherwise an old record would name a later participant */
         shmi_search_word(s, shmi_ld32(shmi_u32(a, a->geo.death_record_off + k * SHMI_deathRecordStride + SHMI_deathRecordID)));
     for (i = 0; i < a->geo.chunk_count; i++) {
         uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0;
@@ -9068,7 +9097,7 @@ SHMI_FN void shmi_search_ids(shmsync_arena *a, shmi_id_search *s)
         case SHMI_chunkSweeping:
             n = shmi_blocks_of((int)shmi_chunk_number(w));
             size = shmi_class_size[shmi_chunk_number(w)];
-            /* The words of a free node stay as they were, and somebody may look at them. */
+            /* The words of a free node stay as they were, and another process may still look at them. */
             if (shmi_chunk_number(w) == SHMI_classNode)
                 shmi_search_words(a, s, shmi_chunk_off(a, i), shmi_chunk_off(a, i) + SHMI_chunkSize);
             break;
@@ -9094,8 +9123,8 @@ SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t 
     return longest;
 }
 
-/* Waits until it has seen each participant once at a time when that one was not ending a wait of another. Returns 0
- * if a participant takes long over that. */
+/* Waits until it has seen each participant once at a time when that participant was not ending a wait of another
+ * one. Returns 0 if a participant takes long over that. */
 SHMI_FN int shmi_each_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -9187,7 +9216,7 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
             continue;
         }
         again = 1;
-        /* Fails if another has renewed the slot: no two windows of a slot have the same number. */
+        /* Fails if another process has renewed the slot: no two windows of a slot have the same number. */
         if (shmi_slot_state(a, s->slots[k]) == (uint32_t)before[2 * k] &&
             shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
                        shmi_make_window(first, first + n - 1, ((uint32_t)(old >> 36) + 1) & ((1u << 28) - 1))))
@@ -9222,7 +9251,7 @@ SHMI_FN void shmi_renew_others(shmsync_arena *a)
 #define SHMI_GATE_PAUSE INT64_C(50000)
 #define SHMI_GATE_PAUSE_MOST INT64_C(10000000)
 #define SHMI_GATE_TIMEOUT INT64_C(1000000000)
-/* Results that are no errno values: those may come from on_first. */
+/* Results that are not errno values, because on_first may return any errno. */
 enum {
     SHMI_MOVED = -1, /* the name of the arena does not lead to its file any more */
     SHMI_TRY_AGAIN = -2
@@ -9243,7 +9272,7 @@ SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
         n = n + 1 != 0 ? n + 1 : 2; /* 1 stands for an arena that nobody has used */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
-/* The word after a claim that found a participant that is in: the epoch before. */
+/* The word at the end of a claim that found a participant in: it names the epoch before the claim. */
 SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
 {
     return shmi_epoch_number(w) <= 1 ? 0 : shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w) - 1, 0);
@@ -9268,7 +9297,7 @@ enum {
     SHMI_isIn
 };
 
-/* Whether the participant in slot i is in, which is not this one. */
+/* Whether the participant in slot i, which is not this one, is in. */
 SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
 {
     int round;
@@ -9306,7 +9335,7 @@ SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
 SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE) == 0; }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
-/* The reap of a joiner that found no participant in, before it takes the gate: see preparation in
+/* The work of a joiner that found no participant in, before it takes the gate: it reaps the dead. See preparation in
  * internal/arenakernel/gate_prepare.go. */
 typedef struct shmi_full_state {
     uint32_t word;
@@ -9315,7 +9344,7 @@ typedef struct shmi_full_state {
 typedef struct shmi_preparation {
     int64_t end;                               /* after this time it leaves the rest of a reap to its reaper; 0 before the first pass */
     shmi_full_state reaped[SHMI_MaxSlots + 1];  /* dead slots of which nothing is left that it has to repair */
-    shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots of whose earlier participants it has repaired what was left */
+    shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots in which it has repaired what earlier participants left */
     uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots whose dead participant has not ended, or whose reap is not finished */
     int waiting;                                /* waits is not empty */
     shmi_full_state met[SHMI_MaxSlots + 1];     /* the last death in each slot that it met, or the last joiner that took a slot over */
@@ -9375,7 +9404,7 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     if (now == w || now == dead) {
         if (shmi_is_late(p) && shmi_died_pending(a, i, w))
             return 1;
-        /* A participant that is stopped may have the rest of a reap; its data is repaired. */
+        /* The rest of this reap may belong to a participant that is stopped. The data is repaired already. */
         if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* system calls last */
             return 0;
         p->reaped[i].word = dead;
@@ -9391,8 +9420,8 @@ SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t w, shmi_participant_
     shmi_repair_all(a, dead, shmi_slot_phase(w) == SHMI_phaseJoining && shmi_owes_anybody(a, dead), &concern);
 }
 /* Reaps all dead participants, and repairs what earlier ones left. The result says whether nothing is left to do.
- * While it waits for the end of dead processes it looks at no other slots, because a look at a slot that is not
- * dead costs a system call. */
+ * While it waits for the end of dead processes it checks no other slots, because a check of a slot that is not dead
+ * costs a system call. */
 SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
 {
     int full = 0;
@@ -9429,7 +9458,7 @@ SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
     }
     return 1;
 }
-/* Whether p has reaped the participant in slot i if it is dead, and repaired what earlier ones left there. */
+/* Whether p has reaped the participant in slot i, if it is dead, and repaired what earlier participants left there. */
 SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -9437,7 +9466,7 @@ SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint
         return shmi_is_state(a, i, shmi_slot_with(w, SHMI_phaseDead), &p->reaped[i]) || (shmi_is_late(p) && shmi_died_pending(a, i, w));
     return shmi_left_by_earlier(a, i, w) == 0 || shmi_is_state(a, i, w, &p->earlier[i]) || shmi_is_late(p);
 }
-/* Whether that is so for all slots. */
+/* Whether shmi_prepared_slot holds for all slots. */
 SHMI_FN int shmi_prepared(shmsync_arena *a, shmi_preparation *p)
 {
     uint32_t i;
@@ -9557,11 +9586,11 @@ SHMI_FN void shmi_private_name(const char *path, uint64_t ino, char *out, size_t
     const char *base = strrchr(path, '/') + 1;
     snprintf(out, n, "%.*s.%.200s.%llu.removed~", (int)(base - path), path, base, (unsigned long long)ino);
 }
-/* Tests take renameat2 away by a number of no system call. */
+/* Tests take renameat2 away: they define this as a number of no system call. */
 #ifndef SHMI_RENAMEAT2
 #define SHMI_RENAMEAT2 SYS_renameat2
 #endif
-/* Gives a file another path. EEXIST. ENOTSUP: the kernel, or the file system, cannot rename so. */
+/* Gives a file another path. EEXIST: the path is taken. ENOTSUP: the kernel, or the file system, cannot rename so. */
 SHMI_FN int shmi_rename_new(const char *from, const char *to)
 {
     int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
@@ -9682,13 +9711,13 @@ SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
-    /* Joiners that have the file open start over. If it was moved, it is at no path that they know. */
+    /* Joiners that have the file open start over. If the file was moved, it is at no path that they know. */
     shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochRemoved, shmi_epoch_number(w), shmi_epoch_claimant(w)));
     SHMSYNC_CRASHPOINT("arena.remove.marked");
     return 0;
 }
 
-/* Says which process a joiner waits for, and gives err. */
+/* Notes which process a joiner waits for, and returns err. */
 SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
 {
     uint64_t w = shmi_epoch(a);
@@ -9851,7 +9880,7 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
     return 1;
 }
 
-/* Notes that the calling thread runs on_first, or does no more: it may not open the arena meanwhile. */
+/* Notes that the calling thread runs on_first, or that it has ended: meanwhile the thread may not open the arena. */
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
 /* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if none is in.
@@ -9909,7 +9938,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     return 0;
 }
 
-/* Checks the admission word of a joiner that could not become in. EPROTO. */
+/* Checks the admission word of a joiner that could not become in. EPROTO: a peer has changed the word. */
 SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
 {
     if (s != SHMI_admissionPending && s != SHMI_admissionRefused)
@@ -9917,7 +9946,7 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* shmi_admit, which frees *p. */
+/* As shmi_admit, which frees *p after this call. */
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
@@ -9929,7 +9958,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         uint32_t phase;
         int err;
         shmi_cas32(mine, SHMI_admissionRefused, SHMI_admissionPending);
-        /* After that, or a refusal could be overlooked. */
+        /* The epoch is read after that store: otherwise a refusal could be overlooked. */
         w = shmi_epoch(a);
         phase = shmi_epoch_phase(w);
         if (phase == SHMI_epochRemoved)
@@ -9959,13 +9988,14 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                     return err;
             }
         } else if (shmi_gate_busy(a)) {
-            /* Many joiners may wait for one on_first, so they do not look at the slots. */
+            /* Many joiners may wait for one on_first, so they do not examine the slots. */
         } else if (*p == NULL && (*p = (shmi_preparation *)calloc(1, sizeof **p)) == NULL) {
             return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
         } else if (shmi_prepare(a, *p) && shmi_lock_gate(a)) {
             SHMSYNC_CRASHPOINT("arena.gate.taken");
             err = shmi_first(a, *p, o, named);
-            /* After a failure shmi_leave gives the gate back, with the byte lock: the next first is to be alone. */
+            /* After a failure, shmi_leave gives the gate back together with the byte lock, so that the next first
+             * participant is alone. */
             if (err != 0 && err != SHMI_TRY_AGAIN)
                 return err;
             shmi_unlock_gate(a);
@@ -10048,7 +10078,7 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
     a->robust = NULL;
 }
 
-/* struct sched_attr of the kernel, as it was first. */
+/* struct sched_attr of the kernel, in its first version. */
 typedef struct shmi_sched_attr {
     uint32_t size, policy;
     uint64_t flags;
@@ -10073,7 +10103,7 @@ SHMI_FN void shmi_prompt_thread(void)
     (void)!syscall(SYS_sched_setattr, 0, &attr, 0u);
 }
 
-/* The helper thread's part of joining. */
+/* The part of joining that the helper thread does. */
 SHMI_FN int shmi_become_live(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self));
@@ -10090,7 +10120,7 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
         return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
     shmi_st32(shmi_slot32(a, i, SHMI_slotTID), tid);
     for (k = 0; k < SHMI_aliveWords; k++)
-        /* FUTEX_WAITERS always: without it the kernel marks but does not wake. */
+        /* FUTEX_WAITERS is always set, because without it the kernel marks the word but does not wake. */
         shmi_st32(shmi_alive_word(a, i, k), (tid & SHMI_TID_MASK) | SHMI_WAITERS);
     SHMSYNC_CRASHPOINT("arena.enter.before_live");
     if (!shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseLive)))
@@ -10099,8 +10129,8 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
     return 0;
 }
 
-/* Ends this process if its own slot is no longer its own. Others have taken its locks away by then, so it must not
- * go on as if it held them. */
+/* Ends this process if it has lost its slot. Others have taken its locks away by then, so it must not go on as if it
+ * held them. */
 SHMI_FN void shmi_check_self(shmsync_arena *a)
 {
     uint32_t w = shmi_slot_state(a, a->my_slot);
@@ -10157,7 +10187,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
         if (!shmi_slot_taken(w))
             continue;
         if (shmi_slot_phase(w) == SHMI_phaseDead) {
-            /* The participant that marked it may have died since, or leaves the rest to us. */
+            /* The participant that marked the slot may have died since, or leaves the rest to us. */
             shmi_participant_id u = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper));
             left = shmi_notice_left(a, i, w, u != a->self && shmi_current(a, u) ? SHMI_STAGGER : base);
             if (left > 0) {
@@ -10226,7 +10256,7 @@ SHMI_FN int shmi_later(shmsync_arena *a, int (*f)(void *), void *arg)
     shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     return 0;
 }
-/* Tries them; not 0: some have to be tried again. */
+/* Tries all chores once. Returns whether some have to be tried again. */
 SHMI_FN int shmi_do_chores(shmsync_arena *a)
 {
     shmi_chore *c, *next, *kept = NULL;
@@ -10257,7 +10287,7 @@ SHMI_FN int shmi_do_chores(shmsync_arena *a)
 }
 
 #define SHMI_LOOK_AT_NAME_EVERY INT64_C(1000000000)
-/* Sets the function that is told when the name of the arena leads elsewhere, unless there is one. */
+/* Sets the function that is called when the name of the arena leads elsewhere, unless one is set. */
 SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o)
 {
     if (o == NULL || o->on_detached == NULL || a->on_detached != NULL)
@@ -10266,7 +10296,7 @@ SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o
     __atomic_store_n(&a->on_detached, o->on_detached, __ATOMIC_RELEASE);
     shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
 }
-/* Looks at the name if it is time, and gives when to look again; 0 for never. */
+/* Checks where the name of the arena leads, if it is time. Returns the time of the next check; 0: never. */
 SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 {
     void (*f)(shmsync_arena *, void *) = __atomic_load_n(&a->on_detached, __ATOMIC_ACQUIRE);
@@ -10460,7 +10490,7 @@ SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, con
         return shmi_fail(EPROTO, op, name, "it was made %llu bytes long and is %llu", (unsigned long long)shmi_hdr_get64(h, SHMI_hdrSize), (unsigned long long)length);
     if (slots == 0 || slots > SHMI_MaxSlots)
         return shmi_fail(EPROTO, op, name, "it claims %u participants", slots);
-    /* The layout is a function of size and participants; any other is a forgery. */
+    /* The layout follows from size and participants. A header with any other layout is a forgery. */
     g = shmi_plan(length, slots);
     if (g.chunk_count == 0 || shmi_hdr_get64(h, SHMI_hdrSlotsOff) != g.slots_off || shmi_hdr_get64(h, SHMI_hdrDeathRecordOff) != g.death_record_off ||
         shmi_hdr_get64(h, SHMI_hdrDirOff) != g.dir_off || shmi_hdr_get64(h, SHMI_hdrDirCount) != g.dir_count ||
@@ -10475,7 +10505,7 @@ SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, con
     return 0;
 }
 
-/* Writes the header of a new arena into bytes that nobody else has. */
+/* Writes the header of a new arena into bytes that only this process can reach. */
 SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
 {
     memcpy(b + SHMI_hdrMagic, SHMI_magic, 8);
@@ -10517,7 +10547,7 @@ typedef struct shmi_segment {
     unsigned char *base;
     uint64_t size, dev, ino;
     int created;
-    int joined; /* the arena in it is what was asked for */
+    int joined; /* the arena in it is the one that was asked for */
 } shmi_segment;
 
 SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
@@ -10580,7 +10610,7 @@ SHMI_FN void shmi_unmap(shmi_segment *s)
     s->fd = -1;
 }
 
-/* Sizes, formats and maps s->fd, an empty file that nobody else has. */
+/* Sizes, formats and maps s->fd, an empty file that no other process can reach. */
 SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
     uint64_t size = o != NULL && o->size != 0 ? o->size : UINT64_C(64) << 20;
@@ -10594,7 +10624,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     g = shmi_plan(size, slots);
     if (g.chunk_count == 0)
         return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants", (unsigned long long)size, slots);
-    /* The kernel sends SIGXFSZ, which kills the process, for a file over the limit. So the limit is read before. */
+    /* For a file over the limit the kernel sends SIGXFSZ, which kills the process. So the limit is read first. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur)
         return shmi_fail(EFBIG, "arena.create", path, "%llu bytes are more than RLIMIT_FSIZE permits, which is %llu", (unsigned long long)size, (unsigned long long)limit.rlim_cur);
     while (ftruncate(s->fd, (off_t)size) != 0)
@@ -10624,7 +10654,7 @@ SHMI_FN int shmi_same_entry(int fd, int dirfd_, const char *name, int flags)
     return fstat(fd, &x) == 0 && fstatat(dirfd_, name, &y, flags) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Makes the arena under a temporary name that is locked while it has that, and renames it. */
+/* Makes the arena under a temporary name, which is locked until the arena is renamed. */
 SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, const char *base, const shmsync_arena_options *o)
 {
     char temp[300];
@@ -10644,7 +10674,7 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
             err = 0;
             break;
         }
-        unlinkat(dirfd_, temp, 0); /* a sweeper has found it before it was locked */
+        unlinkat(dirfd_, temp, 0); /* another process took it for a leftover before it was locked */
         close(s->fd);
         s->fd = -1;
     }
@@ -10665,7 +10695,8 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
     return err;
 }
 
-/* Makes a new arena at path: private until it has its name, and then whole. EEXIST. */
+/* Makes a new arena at path. No other process can open the arena before it is whole and has its name. EEXIST: path
+ * is taken. */
 SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
     char dir[PATH_MAX], self[64];
@@ -10756,8 +10787,9 @@ enum {
     SHMI_closing   /* one thread leaves; a thread that opens the file now joins anew */
 };
 
-/* A child of fork is no participant. The kernel wipes its page of names; This function closes the inherited
- * descriptor: its byte lock would say that the parent is alive even after the parent's death. */
+/* A child of fork is no participant. The kernel wipes the page with its ID. These handlers of forks close the
+ * descriptor that the child inherits: its byte lock would say that the parent is alive even after the parent's
+ * death. */
 SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
@@ -10781,9 +10813,9 @@ SHMI_FN void shmi_in_child(void)
     }
     shmi_attached = NULL;
     shmi_have.registered = 0;
-    shmi_registering = 0; /* the thread is not here */
+    shmi_registering = 0; /* the thread does not exist in the child */
     shmi_forget_threads();
-    pthread_cond_init(&shmi_attached_changed, NULL); /* threads that waited are not here */
+    pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that waited do not exist in the child */
     shmi_after_fork();
 }
 /* Wakes the death watchers of this process. */
@@ -10804,7 +10836,8 @@ SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
         return 1;
     if (shmi_lock_byte(a->lock_fd, shmi_slot(a, i)) != 0)
         return 0;
-    /* A peer that has found the byte unlocked before this does not say so of the joiner: see foundGone in Go. */
+    /* A peer that has found the byte unlocked before this change cannot record that the joiner is gone: see
+     * foundGone in Go. */
     shmi_add64(shmi_slot64(a, i, SHMI_slotGone), UINT64_C(1) << 32);
     SHMSYNC_CRASHPOINT("arena.enter.locked");
     return 1;
@@ -10821,21 +10854,22 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
     uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, next);
     uint32_t *reclaimed = shmi_slot32(a, i, SHMI_slotReclaimed);
     int enters = shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1;
-    /* All participants before the first one of a window are reaped, and their generations say nothing about those
-     * of this window. The swap fails if other participants have entered the window since w was read. */
+    /* All participants before the first one of a window are reaped, and their generations say nothing about the
+     * generations of this window. The swap fails if other participants have entered the window since w was read. */
     if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
         return 0;
     if (!shmi_cas_slot(a, i, w, joining))
         return 0;
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != raw) {
-        /* Without a byte lock, this process may have been stopped while the slot was used up, renewed, and came
+        /* Without a byte lock, this process may have been stopped while the slot was used up, was renewed, and came
          * back to the same state. */
         if (enters)
             shmi_cas32(reclaimed, next - 1, shmi_slot_gen(w));
         shmi_cas_slot(a, i, joining, w);
         return 0;
     }
-    /* Watchers tell two joiners of one generation apart by it. It is there before the capabilities: see shmi_given_up. */
+    /* Watchers use this time to tell two joiners with the same generation apart. It is written before the
+     * capabilities: see shmi_given_up. */
     shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
     if (!shmi_publish_caps(a, i, joining))
         return 0;
@@ -10845,8 +10879,8 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
     return 1;
 }
 
-/* Whether a joiner in slot i, in state w, has no byte lock and has not become live for so long that another joiner may
- * take its slot. Participants give it up themselves, but there may be none. */
+/* Whether a joiner in slot i, in state w, has no byte lock and has not become live for so long that another joiner
+ * may take its slot. Participants reap such a joiner themselves, but there may be no participant. */
 SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t age;
@@ -10869,12 +10903,12 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         return 0;
     if (shmi_slot_present(w)) {
         if ((a->lock_fd < 0 || !shmi_slot_has_byte(w)) && !shmi_seen_dead(a, i, w) && !shmi_given_up(a, i, w))
-            return 0; /* alive, as far as anybody can tell */
+            return 0; /* nothing shows that it is dead */
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
-    /* Its system calls may still write, and only its ID tells that. A participant without either capability never
-     * became live, so it has made no such call. */
+    /* System calls of the dead participant may still write, and only its ID shows that. A participant without either
+     * capability never became live, so it has made no such call. */
     if ((shmi_slot_has_byte(w) || (shmi_slot_caps(a, i) & SHMI_capRobust) != 0) && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
@@ -10884,7 +10918,7 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
-    /* From now on our name is current. A process that became reaper in between finishes first. */
+    /* From now on our ID is current. A process that became the reaper before that finishes first. */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) { /* the slot goes back as it was: the reaper may record the death after that, and it has one record */
@@ -10933,7 +10967,7 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a, const shmi_renewal *r)
 }
 
 /* Takes a slot for this joiner: a free one, or that of a dead participant. In the second case *before is the ID of
- * the dead participant, which this joiner must clean up after. */
+ * the dead participant, and this joiner must clean up after it. */
 SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
@@ -10941,7 +10975,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     memset(&renewal, 0, sizeof renewal);
     *before = 0;
     for (;; shmi_nap(1000000)) {
-        int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for longer than that looks once more */
+        int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for longer than that tries once more */
         uint32_t i, next;
         uint64_t raw;
         for (i = 1; i <= a->geo.slots; i++) {
@@ -10980,7 +11014,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     }
 }
 
-/* Fills in the slot. The identity of this process is only used by peers that look for its threads when it is dead. */
+/* Fills in the slot. Peers use the identity of this process only to look for its threads when it is dead. */
 SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, nibbles = 0;
@@ -10991,7 +11025,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     ssize_t n;
     memset(boot, 0, sizeof boot);
     if (shmi_read_file("/proc/self/stat", b, sizeof b) > 0 && (p = strrchr(b, ')')) != NULL) {
-        /* The name, in parentheses, may hold anything; field 22 is the start. */
+        /* The name, in parentheses, may contain any characters; field 22 is the start time. */
         for (k = 2; k < 22 && p != NULL; k++)
             p = strchr(p + 1, ' ');
         if (p != NULL)
@@ -11046,8 +11080,8 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
 }
 
 /* Gives back this joiner's slot after it has cleaned up after the dead participant there, if the slot is at the end
- * of its window and no other participant is in the arena. Then the slot can be renewed; a slot that needs a cleanup
- * cannot. */
+ * of its window and no other participant is in the arena. After that the slot can be renewed, which is not possible
+ * while it needs a cleanup. */
 SHMI_FN int shmi_step_back(shmsync_arena *a)
 {
     uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self);
@@ -11074,18 +11108,18 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
     shmi_concern concern;
     shmi_forget_acts(a);
     if (before != 0) {
-        /* If the dead participant may owe a wake to any participant, this one declares that it may, too, until it has
-         * sent the wakes. If it dies meanwhile, its reaper then checks every object. */
+        /* If any participant may miss a wake because the dead participant died, this one declares the same of itself
+         * until it has sent the wakes. If it dies meanwhile, its reaper then checks every object. */
         int all = shmi_owes_anybody(a, before), unknown;
         if (all)
             shmi_rest_guard(a, SHMI_WALK_OWED);
-        /* Otherwise it would seem that this participant is ending a wait, not the dead one. */
+        /* Otherwise this participant would seem to be ending a wait, although only the dead one was. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         unknown = shmi_repair_all(a, before, all, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
-        if (!concern.unfinished) /* else it is done with what this participant leaves */
+        if (!concern.unfinished) /* else the reaper of this participant does it */
             shmi_reclaim_memory(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
         shmi_rest_guard(a, 0);
@@ -11097,7 +11131,7 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
     return 1;
 }
 
-/* The capabilities of a participant with these options. */
+/* The capabilities that a participant declares with these options. */
 SHMI_FN uint32_t shmi_kernel_io_caps(const shmsync_arena_options *o)
 {
     switch (o != NULL ? o->kernel_io : SHMSYNC_KERNEL_IO_SYNCHRONOUS) {
@@ -11108,7 +11142,7 @@ SHMI_FN uint32_t shmi_kernel_io_caps(const shmsync_arena_options *o)
     }
     return 0;
 }
-/* Makes what this participant has declared hold for an opening with these options, too. */
+/* Widens what this participant has declared, so that it holds for an opening with these options, too. */
 SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options *o)
 {
     uint32_t *caps = shmi_slot32(a, a->my_slot, SHMI_slotCaps), old, wide, more = shmi_kernel_io_caps(o);
@@ -11128,12 +11162,12 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     char path[64];
     shmi_participant_id name = 0, before = 0;
     int err;
-    /* It opens a file description of its own: through a shared one, the lock of a dead process would live on in its
-     * child. */
+    /* This process opens a file description of its own: through a shared one, the lock of a dead process would live
+     * on in its child. */
     snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
     pthread_mutex_lock(&shmi_attached_lock);
     a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    err = a->lock_fd >= 0 ? shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size) : 0; /* a fork waits: its child must not get the page */
+    err = a->lock_fd >= 0 ? shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size) : 0; /* a forked child must not get it */
     pthread_mutex_unlock(&shmi_attached_lock);
     if (a->lock_fd >= 0 && !shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0))
         shmi_drop_lock(a);
@@ -11145,7 +11179,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         a->caps |= SHMI_capOFD;
     }
     a->caps |= shmi_kernel_io_caps(o);
-    /* Quick while there is one thread, so it comes before the helper. */
+    /* This is quick while the process has one thread, so it comes before the helper thread is started. */
     if (shmi_alone())
         shmi_register_fence();
     if (shmi_is_registered())
@@ -11159,7 +11193,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         a->my_slot = shmi_id_slot(name);
         a->self = name;
     } while (!shmi_settle_in(a, before, label));
-    /* Rung before it is live, so that a death watcher knows of it from the first moment on. */
+    /* Its watcher is rung before this participant is live, so that the watcher knows of it from the first moment on. */
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_start_watcher(a);
     if (err != 0) {
@@ -11178,7 +11212,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     return 0;
 }
 
-/* Makes sure that all that the arena believes to have memory behind it has. */
+/* Makes sure that everything that the arena counts as backed has memory. */
 SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
 {
     uint64_t believed = a->geo.blocks_off, i;
@@ -11203,7 +11237,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
     return 0;
 }
 
-/* Frees what this process has open, when nobody closes it any more. */
+/* Frees the records of what this process has open, when no thread closes those objects any more. */
 SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
 {
     shmi_ref *r, *next, **lists;
@@ -11267,7 +11301,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     free(a);
 }
 
-/* From now on a call with a handle of the arena fails with EBADF. */
+/* From now on, a call with a handle of an object of the arena fails with EBADF. */
 SHMI_FN void shmi_close_handles(shmsync_arena *a)
 {
     shmi_ref *r;
@@ -11282,8 +11316,8 @@ SHMI_FN void shmi_close_handles(shmsync_arena *a)
     pthread_mutex_unlock(&a->handles_of);
 }
 
-/* An arena that is closed is kept until this many more have been closed. Calls that come too late, and calls under
- * way that do not wait, may still use it. Memory of this process and its children replaces its file in the mapping.
+/* A closed arena is kept until this many further arenas have been closed. Calls that come too late, and calls under
+ * way that do not wait, may still use it. In its mapping, memory of this process and its children replaces the file.
  * Opens that fail push no closed arena out. */
 enum { SHMI_RETIRED = 64 };
 typedef struct shmi_retired_ring {
@@ -11304,8 +11338,8 @@ SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Puts memory without a file in the place of the arena's mapping, in one step. If it cannot, it returns 0, and nothing
- * is mapped there. The memory is shared with children of fork, because private memory would count against RLIMIT_DATA,
+/* Replaces the arena's mapping by memory without a file, in one step. If it cannot, it returns 0, and nothing is
+ * mapped there. The memory is shared with children of fork, because private memory would count against RLIMIT_DATA,
  * touched or not. Under mlockall, readable memory is allocated in full when it is mapped, so this memory is made
  * accessible later. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
@@ -11358,8 +11392,8 @@ SHMI_FN void *shmi_register_late(void *arg)
     shmi_end_thread();
     return NULL;
 }
-/* Starts a thread that registers this process for fences. The registration takes until all CPUs have rested, 15 ms
- * and more, and a process that is killed meanwhile cannot end before. So a process that lives briefly is not
+/* Starts a thread that registers this process for fences. The registration lasts until all CPUs have rested, 15 ms
+ * and more, and a process that is killed meanwhile cannot end before that. So a process that lives briefly is not
  * registered, and no call waits for the thread. The caller holds shmi_attached_lock. */
 SHMI_FN void shmi_begin_registering(void)
 {
@@ -11372,7 +11406,7 @@ SHMI_FN void shmi_begin_registering(void)
     }
 }
 
-/* Takes a out of the list. The caller holds shmi_attached_lock. */
+/* Takes a off the list. The caller holds shmi_attached_lock. */
 SHMI_FN void shmi_detach(shmsync_arena *a)
 {
     shmsync_arena **p;
@@ -11390,7 +11424,7 @@ SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
         if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
             a = a->next;
         } else if (a->stage == SHMI_opening) {
-            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* it would wait for itself */
+            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* the thread would wait for itself */
                 break;
             pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
             a = shmi_attached;
@@ -11410,7 +11444,7 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
     pthread_mutex_unlock(&shmi_attached_lock);
 }
 
-/* Begins an arena for s, as the caller holds shmi_attached_lock. */
+/* Makes the shmsync_arena for s. The caller holds shmi_attached_lock. */
 SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
@@ -11448,7 +11482,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     return 0;
 }
 
-/* Joins with a new arena. */
+/* Joins the arena with a, which is new. */
 SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
     unsigned char header[SHMI_headerSize];
@@ -11467,7 +11501,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
     a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
     a->asked = (int64_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->asked);
     if (page != MAP_FAILED) {
-        madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* or the handler of forks does it */
+        madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* if this fails, the handler of forks does it */
         pthread_mutex_lock(&shmi_attached_lock);
         a->me = (shmi_me *)page;
         pthread_mutex_unlock(&shmi_attached_lock);
@@ -11535,7 +11569,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         shmi_unmap(s);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (a->given)
-            shmi_retire(&shmi_failed_opens, a); /* on_first may have kept it */
+            shmi_retire(&shmi_failed_opens, a); /* on_first may have kept a pointer to it */
         else
             shmi_destroy(a);
         pthread_mutex_lock(&shmi_attached_lock);
@@ -11556,7 +11590,7 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     return 0;
 }
 
-/* Checks the options that are of this process only. */
+/* Checks the options that concern this process only. */
 SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
 {
     if (o != NULL && (unsigned)o->kernel_io > SHMSYNC_KERNEL_IO_NONE)
@@ -11569,8 +11603,8 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
 }
 
 /* Tries once to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
- * judged is not -1, it removes no file but that one. *again says that another try may have another result. The
- * caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
+ * judged is not -1, it removes only the file that judged has open. *again says that another try may have another
+ * result. The caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
@@ -11585,7 +11619,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     *again = 0;
     if (fd < 0)
         return shmi_fail(errno, op, path, "%s", "");
-    if (judged >= 0 && !shmi_same_file(fd, judged)) { /* another process has replaced it */
+    if (judged >= 0 && !shmi_same_file(fd, judged)) { /* another process has replaced the file */
         close(fd);
         return 0;
     }
@@ -11626,7 +11660,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         *again = 1;
         err = 0;
     } else if (!readable) {
-        /* Gate and byte locks mean the same in every layout. */
+        /* The gate and the byte locks mean the same in every layout. */
         err = shmi_bytes_op(fd, F_OFD_GETLK, F_WRLCK, 0, SHMI_GATE_BYTE, &found);
         if (err == 0 && found != F_UNLCK)
             err = EBUSY;
@@ -11704,12 +11738,12 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
         }
         if (s.created)
             shmi_sweep_removed(path);
-        /* As long as it is open, no other file has its inode number. */
+        /* As long as judged is open, no other file has its inode number. */
         judged = opts != NULL && opts->recreate != 0 ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
         err = shmi_attach(&s, path, opts, out);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (err == SHMI_MOVED) {
-            err = 0; /* start over at the name */
+            err = 0; /* start over: look the name up again */
         } else if (err != 0 && judged >= 0 && !s.joined &&
                    (((opts->recreate & SHMSYNC_RECREATE_INCOMPATIBLE) != 0 && (err == EPROTONOSUPPORT || err == EINVAL)) ||
                     ((opts->recreate & SHMSYNC_RECREATE_CORRUPT) != 0 && err == EPROTO))) {
@@ -11785,12 +11819,12 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
 int (shmsync_arena_open)(const char *name, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI); }
 int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI); }
 
-/* ---- Leaving: what this process still holds or waits for is treated as its death
- * would be ---- */
+/* ---- Leaving: the holds and waits that this process still has are treated as after its death ---- */
 
-/* Frees the slot of this participant, as the last step of its leave. Calls that do not count may still be under way.
- * So the mapping that they know is replaced before the slot is free: what they store late would be stores of the next
- * participant of the slot. The leave itself goes on in a mapping of its own, unless there is no room for one. */
+/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still
+ * be under way. So the mapping that they use is replaced before the slot is free: otherwise their late stores would
+ * be stores of the next participant of the slot. The leave itself goes on in a mapping of its own, unless there is
+ * no room for one. */
 SHMI_FN void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
 {
     shmsync_arena own = *a;
@@ -11810,7 +11844,7 @@ SHMI_FN void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, 
     shmi_write_back(&own, number, synced);
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
     shmi_ring_watchers_of(&own, a->my_slot);
-    shmi_count_death(&own, concern); /* a peer that looked when it was woken found us current still */
+    shmi_count_death(&own, concern); /* a peer that checked when it was woken may have found us current still */
     shmi_drop_lock(a);
     if (own.base != a->base)
         munmap(own.base, (size_t)a->size);
@@ -11826,8 +11860,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
-    /* The kernel does not mark the alive words of a process that leaves in good order, so watchers have to ask for
-     * its byte lock. */
+    /* The kernel does not mark the alive words of a process that leaves in good order, so watchers have to test its
+     * byte lock. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
     while (shmi_ld32(&a->calls) != 0) { /* the waiters */
@@ -11847,7 +11881,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     if (!concern.unfinished)
         shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(a, a->self, &concern); /* a wake that was for us is lost with us, as in a death */
+    shmi_wake_all_for(a, a->self, &concern); /* a wake that was sent to us is lost, as in a death */
     pthread_mutex_lock(&a->handles);
     a->left = 1; /* before the bits are cleared: the bytes of a bit may belong to another object after that */
     pthread_mutex_unlock(&a->handles);
@@ -11904,7 +11938,8 @@ int shmsync_arena_close(shmsync_arena *a)
         shmi_retire(&shmi_closed_arenas, a);
     }
     shmi_let_cancel();
-    /* Inherited over a fork, or closed already: that was lately, or the address means nothing any more. */
+    /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:
+     * after that the address means nothing. */
     return SHMI_TELL(open_ != NULL ? 0 : shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
@@ -11938,7 +11973,7 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
     return 0;
 }
 
-/* ---- Bytes of the user's own ---- */
+/* ---- Blocks of bytes that programs use ---- */
 
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
 {
@@ -12058,32 +12093,32 @@ int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size,
 
 /* ---- Crowds: docs/design/0051-crowds-in-c.md ----
  *
- * A thread that waits looks after its object ten times a second. In a process in which many threads wait, that would
- * cost a CPU. So a thread whose wait lasts joins the crowd of the arena: it sleeps longer, and the death watcher looks
- * after its object instead. The more threads sleep, the longer each of them does, so all of them together wake about as
- * often as a few did. */
+ * A thread that waits checks its object ten times a second. In a process in which many threads wait, that would cost
+ * a CPU. So a thread whose wait lasts joins the crowd of the arena: it sleeps longer, and the death watcher checks
+ * its object instead. The more threads sleep, the longer each of them sleeps, so all of them together wake about as
+ * often as a few threads would. */
 
 enum {
-    SHMI_FEW = 8, /* the sleeping threads of a process wake 10 times as often a second as this number, however many they are */
+    SHMI_FEW = 8, /* however many threads of a process sleep, they wake 10 * SHMI_FEW times a second in all */
     SHMI_CROWD_CHUNK = 64
 };
 #define SHMI_CROWD_MOST INT64_C(10000000000)  /* ns that a thread of a crowd sleeps at most */
-#define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* ns between two looks of the watcher at most */
-#define SHMI_CROWD_SHARE 300                     /* the looks take at most one part in 300 of a CPU, or more if they come once a second and take longer */
+#define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* the longest time between two checks of the watcher, ns */
+#define SHMI_CROWD_SHARE 300                     /* the checks take 1/300 of a CPU at most, or are a second apart */
 
 enum {
     SHMI_sleeperNone,
     SHMI_sleeperFilling,
     SHMI_sleeperThere,
-    SHMI_sleeperSeen, /* the watcher looks after its object */
+    SHMI_sleeperSeen, /* the watcher checks its object */
     SHMI_sleeperLeft  /* and the thread has left meanwhile */
 };
 
 /* A thread of a crowd. The watcher reads the fields below wake_word while state is SHMI_sleeperSeen. */
 typedef struct shmi_sleeper {
     uint32_t state; /* atomic */
-    uint32_t wake_word; /* of this thread alone: it sleeps on it, too */
-    uint32_t *word; /* what it sleeps on, while that is val */
+    uint32_t wake_word; /* of this thread alone, which sleeps on it, too */
+    uint32_t *word; /* the word that the thread sleeps on, while its value is val */
     uint32_t val;
     int own;        /* no other thread sleeps on word */
     int64_t *looked;
@@ -12095,7 +12130,7 @@ typedef struct shmi_crowd {
     shmi_sleeper s[SHMI_CROWD_CHUNK];
 } shmi_crowd;
 
-/* Whether it is this process's turn to look after an object: ten times a second. */
+/* Whether this process has to check an object now: ten times a second. */
 SHMI_FN int shmi_check_due(int64_t *looked)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
@@ -12103,7 +12138,7 @@ SHMI_FN int shmi_check_due(int64_t *looked)
            __atomic_compare_exchange_n(looked, &last, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-/* Gives a record that nobody uses; NULL: there is no memory. */
+/* Returns a record that no thread uses, or NULL if there is no memory. */
 SHMI_FN shmi_sleeper *shmi_claim_sleeper(shmsync_arena *a)
 {
     shmi_crowd *c;
@@ -12125,9 +12160,10 @@ SHMI_FN void shmi_join_crowd(shmsync_arena *a, shmi_sleeper *s)
 {
     shmi_st32(&s->state, SHMI_sleeperThere);
     if (shmi_add32(&a->in_crowd, 1) == 0)
-        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* from now on it looks ten times a second */
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* the watcher checks from now on */
 }
-/* It does not wait for the watcher: the close of the object does, see shmi_await_look. */
+/* Takes the calling thread out of the crowd. It does not wait for the watcher: the close of the object does, by
+ * shmi_await_look. */
 SHMI_FN void shmi_leave_crowd(shmsync_arena *a, shmi_sleeper *s)
 {
     while (!shmi_cas32(&s->state, SHMI_sleeperThere, SHMI_sleeperNone) && !shmi_cas32(&s->state, SHMI_sleeperSeen, SHMI_sleeperLeft)) {
@@ -12147,8 +12183,8 @@ SHMI_FN void shmi_ring_crowd(shmsync_arena *a)
                 shmi_ring_sleeper(&c->s[i]);
 }
 
-/* Looks after the object of a thread that sleeps. If the word has changed since it fell asleep, a wake may have gone to
- * a process that is stopped, or never came: so one thread of this process looks for itself. */
+/* Checks the object of a thread that sleeps. If the word has changed since the thread fell asleep, its wake may have
+ * gone to a process that is stopped, or never came. So one thread of this process is woken to check for itself. */
 SHMI_FN void shmi_look_for(shmi_sleeper *s)
 {
     int64_t before = __atomic_load_n(s->looked, __ATOMIC_RELAXED);
@@ -12163,8 +12199,8 @@ SHMI_FN int64_t shmi_thread_time(void)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
-/* The death watcher calls this. It checks the objects of the crowd if it is time, and returns when to check again. 0:
- * only when the watcher's doorbell rings. */
+/* Checks the objects of the crowd if it is time, and returns the time of the next check. 0: only when the watcher's
+ * doorbell rings. The death watcher calls this. */
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
 {
     shmi_crowd *c;
@@ -12197,8 +12233,8 @@ SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
         pause_ = SHMI_CHECK_EVERY;
     return now + (pause_ < SHMI_CROWD_LOOK_MOST ? pause_ : SHMI_CROWD_LOOK_MOST);
 }
-/* Waits until the watcher no longer looks after an object that the caller closes. No thread waits for that object any
- * more, so the watcher does not begin to. */
+/* Waits until the watcher no longer checks an object that the caller closes. No thread waits for that object any
+ * more, so the watcher does not begin another check. */
 SHMI_FN void shmi_await_look(shmsync_arena *a)
 {
     uint32_t looks = shmi_ld32(&a->looks);
@@ -12220,11 +12256,10 @@ SHMI_FN void shmi_free_crowd(shmsync_arena *a)
  * its slot, so that a reaper finds it after a death. If more threads sleep than there are records, the others sleep
  * without one, and periodic checks find them.
  *
- * Nothing depends on every wake arriving: no sleep is longer than 100 ms, and after
- * one that long the caller looks at the object's own words. Threads of a crowd sleep longer, and the death watcher
- * looks. */
+ * No wait depends on every wake arriving: no sleep is longer than 100 ms, and after a sleep of that length the
+ * caller reads the object's own words. Threads of a crowd sleep longer, and the death watcher checks for them. */
 
-/* Takes an announce record for a wait that has lasted since that time; -1 when there is none. */
+/* Takes an announce record for a wait that has lasted since the time since; -1 if there is none. */
 SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted, int64_t since)
 {
     for (;;) {
@@ -12265,32 +12300,32 @@ SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_
 }
 
 enum {
-    SHMI_AGAIN,  /* something happened, or may have: look at the state */
+    SHMI_AGAIN,  /* something happened, or may have: read the state again */
     SHMI_LATE,   /* the deadline has passed */
-    SHMI_LOOK,   /* 100 ms have passed since the last check: look after the object, and sleep again */
+    SHMI_LOOK,   /* a periodic check is due (every 100 ms, or 10 ms without futex_waitv): check the object */
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
-/* What a thread sleeps on. Zero it, then fill in. */
+/* What a thread sleeps on. Set all fields to zero first, then fill in those that are needed. */
 typedef struct shmi_sleep_spec {
-    uint32_t *word; /* while it is val */
+    uint32_t *word; /* sleep while it has the value val */
     uint32_t val;
     shmi_off object; /* object in the announce record */
     uint64_t wanted;
     int64_t deadline;  /* CLOCK_MONOTONIC ns, 0: none */
-    int64_t *since;    /* since when the wait lasts, CLOCK_MONOTONIC ns; 0 before its first sleep, which sets it */
+    int64_t *since;    /* begin of the wait, CLOCK_MONOTONIC ns; 0 before its first sleep, which sets it */
     shmi_participant_id owner;   /* wake up when this participant dies, if not 0 */
     uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
     uint32_t other_is;
     int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
-    int64_t *looked;   /* when this process looked after the object last; shmi_check_due moves it on */
-    void (*check)(void *); /* looks after the object if that is due, on any thread of this process; NULL: the thread does not join the crowd */
+    int64_t *looked;   /* when this process checked the object last; shmi_check_due sets it */
+    void (*check)(void *); /* makes the check if it is due, on any thread of this process; NULL: no crowd */
     void *check_arg;
     int own;           /* no other thread sleeps on word */
 } shmi_sleep_spec;
 
-/* If many threads sleep and the wait of this thread has lasted, makes the thread, which is about to sleep, one of the
- * crowd, and sets *until to a later time. Otherwise returns NULL. */
+/* Adds this thread, which is about to sleep, to the crowd, if many threads sleep and its wait has lasted. It then
+ * sets *until to a later time. Otherwise it returns NULL. */
 SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
 {
     shmi_sleeper *s;
@@ -12298,7 +12333,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
         return NULL;
     if (pthread_equal(pthread_self(), a->watcher))
-        return NULL; /* a function of on_death waits: the watcher looks after nothing meanwhile */
+        return NULL; /* a function of on_death waits: the watcher checks nothing meanwhile */
     s = shmi_claim_sleeper(a);
     if (s == NULL)
         return NULL;
@@ -12325,7 +12360,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_CLOSED;
     if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
         return SHMI_LATE;
-    /* A thread that is woken often, or waits briefly each time, never sleeps for so long. */
+    /* A thread that is woken often, or waits briefly each time, never sleeps long enough for a check. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
@@ -12342,14 +12377,15 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
                 v[n++] = shmi_waitv_of(w, alive);
             } else if (w != NULL) {
-                until = now + 200000; /* its threads cannot be fenced yet */
+                until = now + 200000; /* the owner's threads cannot be fenced yet */
                 look = 0;
             }
         }
         if (sleep_spec->other != NULL)
             v[n++] = shmi_waitv_of(sleep_spec->other, sleep_spec->other_is);
     } else if (sleep_spec->owner != 0 || sleep_spec->other != NULL) {
-        /* One word at a time: what the others tell is found by looking more often. */
+        /* Without futex_waitv the thread sleeps on one word only. It finds changes of the other words by a check
+         * every 10 ms. */
         if (until > now + 10000000) {
             until = now + 10000000;
             look = 1;
@@ -12392,14 +12428,15 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     return SHMI_AGAIN;
 }
 
-/* ---- Lines: where the waiters of an object are found ---- */
+/* ---- Wait lists: where the waiters of an object are found ---- */
 
 typedef struct shmi_wait_list {
     uint32_t *word; /* the word that waiters sleep on */
     uint64_t *poller;  /* head of the list of poller nodes */
 } shmi_wait_list;
 
-/* Wakes one waiter: by turns one of the kernel's queue and one of a poller. The caller has changed the word. */
+/* Wakes one waiter: by turns one that sleeps in the kernel on the word, and one of a poller. The caller has changed
+ * the word. */
 SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_wait_list *l, uint32_t turn)
 {
     int pollers = shmi_ld64(l->poller) != 0;
@@ -12417,10 +12454,10 @@ SHMI_FN void shmi_deliver_all(shmsync_arena *a, const shmi_wait_list *l)
         shmi_ready_all(a, l->poller);
 }
 
-/* A line whose word is a wake word: bit 0 announced, bits 1..31 a sequence. */
+/* A wait list whose word is a wake word: bit 0 says announced, bits 1..31 are a sequence. */
 
 SHMI_FN uint32_t shmi_bumped(uint32_t w) { return (w + 2) & ~1u; }
-/* Makes sure that the next release wakes, and gives the word to sleep on. */
+/* Makes sure that the next release wakes, and returns the value of the word to sleep on. */
 SHMI_FN uint32_t shmi_wake_word_announce(const shmi_wait_list *l)
 {
     for (;;) {
@@ -12432,7 +12469,7 @@ SHMI_FN uint32_t shmi_wake_word_announce(const shmi_wait_list *l)
     }
 }
 SHMI_FN int shmi_wake_word_announced(const shmi_wait_list *l) { return (shmi_ld32(l->word) & 1) != 0; }
-/* Wakes one waiter if one has announced itself. Called after the release. */
+/* Wakes one waiter if one has announced itself. The caller has released the object before. */
 SHMI_FN void shmi_wake_word_release(shmsync_arena *a, const shmi_wait_list *l)
 {
     uint32_t w = shmi_ld32(l->word);
@@ -12455,9 +12492,9 @@ SHMI_FN uint32_t shmi_wake_word_bump(const shmi_wait_list *l)
             return w;
     }
 }
-/* Changes the word so that a waiter that is about to sleep looks again. */
+/* Changes the word, so that a waiter that is about to sleep checks again. */
 SHMI_FN void shmi_wake_word_touch(const shmi_wait_list *l) { shmi_add32(l->word, 2); }
-/* Bumps and wakes one, or all, announced or not: for wakes that may have been lost. */
+/* Changes the word and wakes one waiter, or all, announced or not: for wakes that may have been lost. */
 SHMI_FN void shmi_wake_word_wake_one(shmsync_arena *a, const shmi_wait_list *l) { shmi_deliver_one(a, l, shmi_wake_word_bump(l) >> 1); }
 SHMI_FN void shmi_wake_word_wake_all(shmsync_arena *a, const shmi_wait_list *l)
 {
@@ -12481,12 +12518,12 @@ enum {
     SHMI_yieldPause = 30
 };
 
-/* The words of an object that steer its waiters' spinning; all are hints. */
+/* The words of an object that control how its waiters spin. All are hints. */
 typedef struct shmi_tuning {
     uint32_t *budget;   /* 0: adaptive; else ns + 1 */
-    uint32_t *pays;     /* how well spinning has paid lately: see shmi_make_pay */
-    uint32_t *last_cpu; /* a CPU note */
-    uint32_t slot;      /* of this participant */
+    uint32_t *pays;     /* how successful spins were lately: see shmi_make_pay */
+    uint32_t *last_cpu; /* a note of the CPUs of the last releasers */
+    uint32_t slot;      /* the slot of this participant */
 } shmi_tuning;
 
 static int64_t shmi_no_yield_until;
@@ -12537,13 +12574,13 @@ SHMI_FN int shmi_one_cpu(void)
     return known == 2;
 }
 
-/* The CPU + 1 of the last releaser that is not the participant in slot. */
+/* The number + 1 of the CPU of the last releaser that is not the participant in slot. */
 SHMI_FN uint32_t shmi_note_other(uint32_t note, uint32_t slot)
 {
     return (note >> 20 & 2047) == slot ? note >> 10 & 1023 : note & 1023;
 }
 
-/* Leaves this CPU's number for the waiters. */
+/* Notes the number of this CPU for the waiters. */
 SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
 {
     int cpu = sched_getcpu();
@@ -12584,7 +12621,8 @@ SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
     uint32_t took = p & SHMI_payField, share = p >> 10 & SHMI_payField, now;
     if (!success)
         return shmi_make_pay(took, share + (SHMI_payField - share) / SHMI_payPart, (p >> 20) + 1);
-    /* Means that only take whole steps stop short of their goal, so the steps are rounded up. */
+    /* The steps of a mean are whole numbers. They are rounded up, because otherwise the mean would stop short of its
+     * goal. */
     now = spent / SHMI_payUnit < SHMI_payField ? (uint32_t)(spent / SHMI_payUnit) : (uint32_t)SHMI_payField;
     if (now > took)
         took += (now - took + 7) / 8;
@@ -12592,7 +12630,7 @@ SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
         took -= (took - now + 7) / 8;
     return shmi_make_pay(took, share - (share + SHMI_payPart - 1) / SHMI_payPart, 0);
 }
-/* The word after a yield, which tells nothing about spins but that the other party does not come. */
+/* The word after a yield. A yield says nothing about the length of spins, only whether the other party came. */
 SHMI_FN uint32_t shmi_pay_after_yield(uint32_t p, int success)
 {
     return shmi_make_pay(p & SHMI_payField, p >> 10 & SHMI_payField, success ? 0 : (p >> 20) + 1);
@@ -12603,8 +12641,8 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
-/* Calls done until it returns not 0, for as long as that is likely to be quicker than a sleep. Returns whether done
- * did so. */
+/* Calls done until it returns a value other than 0, as long as spinning is likely to be quicker than a sleep.
+ * Returns whether done returned such a value. */
 SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
 {
     uint32_t b = __atomic_load_n(t->budget, __ATOMIC_RELAXED), p, chunk = 2;
@@ -12615,7 +12653,7 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     p = __atomic_load_n(t->pays, __ATOMIC_RELAXED);
     cpu = sched_getcpu();
     if (cpu >= 0 && shmi_note_other(__atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), t->slot) == (uint32_t)cpu + 1) {
-        /* The other party is on this very CPU: let it run, once. */
+        /* The other party is on the same CPU: let it run, once. */
         int64_t took;
         int ok;
         if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {
@@ -12650,7 +12688,7 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     return 0;
 }
 
-/* A spin budget as an object stores it. */
+/* The form in which an object stores a spin budget. */
 SHMI_FN uint32_t shmi_spin_field(int64_t ns)
 {
     if (ns == 0)
@@ -12662,8 +12700,8 @@ SHMI_FN uint32_t shmi_spin_field(int64_t ns)
 
 /* ---- Wait nodes: where one thread waits for something of its own, in a queue of nodes ---- */
 
-/* The tag that the words of a node begin with when this process gets it: a process that was stopped while an earlier
- * owner had the node must not find the tag that it knows. */
+/* The first tag in the words of a node that this process gets. It is random, because a process that was stopped while
+ * an earlier owner had the node must not find a tag that it knows. */
 SHMI_FN uint32_t shmi_first_tag(void)
 {
     static uint64_t turns; /* atomic */
@@ -12673,7 +12711,7 @@ SHMI_FN uint32_t shmi_first_tag(void)
     return (uint32_t)((((uint64_t)shmi_now() + shmi_add64(&turns, 1)) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
 }
 
-/* Gives a wait node for one wait, with its node idle. */
+/* Gets a wait node for one wait, with its node idle. */
 SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
     shmi_wait_node *s;
@@ -12698,8 +12736,9 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
     *out = s;
     return 0;
 }
-/* As shmi_wait_node_take, if that needs neither a new node nor a wait. Otherwise it returns NULL. The caller may
- * hold a queue lock: a thread that has wait_nodes_lock may be interrupted by a handler that waits for it. */
+/* As shmi_wait_node_take, but it returns NULL if that needs a new node or a wait. A caller may hold a queue lock, so it
+ * must not wait for wait_nodes_lock: a signal handler that waits for that queue lock may have interrupted the thread
+ * that has wait_nodes_lock. */
 SHMI_FN shmi_wait_node *shmi_wait_node_cached(shmsync_arena *a)
 {
     shmi_wait_node *s;
@@ -12727,7 +12766,7 @@ SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolve
 
 /* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller
  * is within shmi_enter, and calls again while the wait node is not resolved. On SHMI_LATE and SHMI_CLOSED it may
- * abandon the wait node. check looks after the object, and moves *looked on. */
+ * abandon the wait node. check makes the periodic check of the object, and sets *looked. */
 SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline, int64_t *looked, void (*check)(void *), void *check_arg)
 {
     uint32_t w = shmi_node_load(s->node);
@@ -12768,12 +12807,12 @@ SHMI_FN int shmi_wait_node_abandon(shmsync_arena *a, shmi_wait_node *s)
     return 1;
 }
 
-/* Drops a wait node that a queue may name, because a peer has overwritten the queue. No wait uses it again before this
- * process has left the arena. */
+/* Gives up a wait node that a queue may still name, because a peer has overwritten the queue. No wait uses it again
+ * before this process has left the arena. */
 SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
 {
     uint32_t w;
-    do /* it ends: only a granter changes the word, once, or a peer that overwrites it */
+    do /* this loop ends: only a granter changes the word, once, or a peer that overwrites it */
         w = shmi_node_load(s->node);
     while (shmi_node_state(w) != SHMI_NodeResolved && !shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)));
     free(s);
@@ -12784,7 +12823,7 @@ SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
 {
     uint32_t w;
     int i;
-    /* Mostly it is off its queue: its granter took it off a few instructions later. */
+    /* Mostly the node is off its queue: its granter takes it off a few instructions after it has resolved the wait. */
     for (i = 0; i < 200 && shmi_ld64(&s->node->stamp) != 0; i++)
         shmi_pause(2);
     w = shmi_node_load(s->node);
@@ -12806,13 +12845,13 @@ SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
  * must store the state neither earlier nor later than the program says, and must not leave a store out: each store
  * of the state stands between two barriers of the compiler. */
 
-/* The state of a log whose lock needs a repair: nothing is undone any more. */
+/* The state of a log whose lock needs a repair: nothing in it is undone any more. */
 #define SHMI_LOG_LOST ((uint64_t)SHMI_logLost << 61)
 #define SHMI_LOG_PHASE(s) ((uint32_t)((s) >> 61))
 #define SHMI_LOG_TAIL(s) ((s) & UINT32_MAX)
 #define SHMI_LOG_ID(s) ((shmi_participant_id)((s) >> 32 & SHMI_NAME_MASK))
 
-/* What a record ends with. */
+/* The footer, with which each record ends. */
 typedef struct shmi_log_footer {
     uint64_t off;
     uint32_t length, kind;
@@ -12821,10 +12860,10 @@ SHMI_ASSERT(sizeof(shmi_log_footer) == SHMI_recordFooter, "shmi_log_footer");
 
 /* The log of a lock. */
 typedef struct shmi_log {
-    shmi_log_head *head;    /* NULL: it is not there */
+    shmi_log_head *head;    /* NULL: the lock has no log */
     unsigned char *records;
     uint64_t room;          /* bytes of records */
-    shmi_off begin, end;    /* the lock: no record is about it */
+    shmi_off begin, end;    /* the lock itself, of which no record may save a byte */
 } shmi_log;
 
 SHMI_FN uint64_t shmi_log_size(uint64_t asked) { return asked == 0 ? (uint64_t)SHMI_logDefault : (asked + 63) & ~UINT64_C(63); }
@@ -12838,7 +12877,7 @@ SHMI_FN const char *shmi_policy_text(uint32_t field)
     static const char *const text[] = {"report", "release", "rollback"};
     return field < 3 ? text[field] : "unknown";
 }
-/* Why a kind of lock cannot have a policy, or 0. */
+/* An error if this kind of lock cannot have the policy, or 0. */
 SHMI_FN int shmi_no_rollback(const char *op, const char *name, int policy, const char *kind)
 {
     if (policy == SHMSYNC_POLICY_ROLLBACK)
@@ -12847,7 +12886,7 @@ SHMI_FN int shmi_no_rollback(const char *op, const char *name, int policy, const
         return shmi_fail(EINVAL, op, name, "there is no policy %d", policy);
     return 0;
 }
-/* Whether a lock with an undo log can have these options. */
+/* Checks whether a lock with an undo log can have these options. */
 SHMI_FN int shmi_check_policy(const char *op, const char *name, int policy, uint64_t log_bytes)
 {
     if (policy < 0 || policy > SHMSYNC_POLICY_ROLLBACK)
@@ -12858,7 +12897,7 @@ SHMI_FN int shmi_check_policy(const char *op, const char *name, int policy, uint
         return shmi_fail(EINVAL, op, name, "an undo log of %llu bytes; 1 MiB is the most", (unsigned long long)log_bytes);
     return 0;
 }
-/* Stores the state of a log; to 0, or to committed, it is the commit. */
+/* Stores the state of a log. A store of 0, or of committed, is the commit of the transaction. */
 SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -12868,7 +12907,8 @@ SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
 SHMI_FN uint64_t shmi_make_log(uint32_t phase, shmi_participant_id n, uint64_t tail) { return (uint64_t)phase << 61 | (uint64_t)n << 32 | tail; }
 SHMI_FN uint64_t shmi_log_padded(uint64_t n) { return (n + 7) & ~UINT64_C(7); }
 
-/* The log of the lock o, whose own words have that many bytes. Its head is NULL if no lock has such a body. */
+/* Finds the log of the lock o, whose own words have that many bytes. Its head is NULL if the body is not that of a
+ * lock with a log. */
 SHMI_FN void shmi_log_of(shmsync_arena *a, const shmi_object *o, uint64_t words, shmi_log *l)
 {
     shmi_log_head *head;
@@ -12919,7 +12959,8 @@ SHMI_FN int shmi_log_backed(shmsync_arena *a, shmi_off off, uint64_t n)
     return 1;
 }
 
-/* The record that ends at *tail: 0, with *tail at its beginning, or EPROTO if it is impossible. */
+/* Reads the record that ends at *tail, and sets *tail to its beginning. Returns 0, or EPROTO if the record is
+ * impossible. */
 SHMI_FN int shmi_log_record(shmsync_arena *a, const shmi_log *l, uint64_t *tail, shmi_log_footer *f)
 {
     uint64_t rest = *tail, padded;
@@ -12939,7 +12980,7 @@ SHMI_FN int shmi_log_record(shmsync_arena *a, const shmi_log *l, uint64_t *tail,
     return 0;
 }
 
-/* Looks at all records: 0, with how many are about blocks, or EPROTO. */
+/* Checks all records. Returns 0, and in *blocks how many are about blocks, or EPROTO. */
 SHMI_FN int shmi_log_check(shmsync_arena *a, const shmi_log *l, uint64_t tail, uint64_t *blocks)
 {
     shmi_log_footer f;
@@ -12968,9 +13009,9 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 }
 
 /* Ends what a transaction of n did with blocks. If it is committed, the blocks that it allocated stay, and those
- * that it freed are freed; otherwise the other way round. A block that is freed is first freeing by this process,
- * and its record says given. It becomes free when the log is idle, because a block in use again could be logged by
- * n in another log. A block that is not logged by n was dealt with before. */
+ * that it freed are freed; otherwise the other way round. To free a block, this process first marks the block as
+ * freeing by itself, and the record as given. The block becomes free when the log is idle, because a block in use
+ * again could be logged by n in another log. A block that is not logged by n was dealt with before. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
@@ -13002,7 +13043,7 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
     }
     return 0;
 }
-/* Makes the blocks free that shmi_log_settle gave away. The log is idle, and the lock is still held. */
+/* Makes the blocks free that shmi_log_settle marked. The log is idle, and the lock is still held. */
 SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
@@ -13016,8 +13057,8 @@ SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     }
 }
 
-/* Makes the log lost. The caller holds the lock, which is about to become not recoverable or to be repaired. So a
- * death during the repair is not followed by a rollback that would overwrite what was repaired. */
+/* Sets the state of the log to lost. The caller holds the lock, which is about to become not recoverable or to be
+ * repaired. So a death during the repair is not followed by a rollback, which would overwrite what was repaired. */
 SHMI_FN void shmi_log_lose(const shmi_log *l)
 {
     if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
@@ -13025,19 +13066,20 @@ SHMI_FN void shmi_log_lose(const shmi_log *l)
     shmi_log_store(l->head, SHMI_LOG_LOST);
     SHMSYNC_CRASHPOINT("tx.log.lost");
 }
-/* Makes the log lost if it still has state s. The caller does not hold the lock. */
+/* Sets the state of the log to lost if it is still s. The caller does not hold the lock. */
 SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
 {
     if (__atomic_compare_exchange_n(&l->head->state, &s, SHMI_LOG_LOST, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         SHMSYNC_CRASHPOINT("tx.log.lost");
 }
-/* Makes the log lost if its transaction is not that of dead, the holder in owner word o, which was not rolling
- * back: a program has unlocked in a transaction, and others have had the lock since then. This must come before the
- * lock is taken from dead: a death right after that would hide whose hold it was.
+/* Sets the state of the log to lost if its transaction is not that of dead, the holder in owner word o, which was
+ * not rolling back. In that case a program has unlocked in a transaction, and others have had the lock since then.
+ * The state must be set before the lock is taken from dead, because after a death right then nobody could tell whose
+ * hold it was.
  *
- * The caller does not hold the lock, and may have been stopped for long since it read o. So it reads the state first,
- * and then the owner word again, while dead is in an act word. If that is as it was, only dead or another reaper of dead
- * can have written the state; see logState in prims/tx_word.go. */
+ * The caller does not hold the lock, and may have been stopped for long since it read o. So it reads the state
+ * first, and then the owner word again, while dead is in an act word. If the owner word is still o, only dead or
+ * another reaper of dead can have written the state; see logState in prims/tx_word.go. */
 SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owner, uint32_t o, shmi_participant_id dead)
 {
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
@@ -13080,7 +13122,7 @@ SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
     return 0;
 }
 
-/* As shmi_log_end, for the transaction that a process which is gone has left. */
+/* As shmi_log_end, for a transaction whose process is gone. */
 SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
 {
     uint64_t s;
@@ -13094,8 +13136,8 @@ SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
     return err;
 }
 
-/* Checks that the lock o has a body of the right size and the options that were asked for. Its own words have size
- * bytes, and its policy is at an offset within them. Returns EPROTO or EINVAL if not. */
+/* Checks that the lock o has a body of the right size and the options that were asked for. Its own words have that
+ * many bytes, and its policy is at an offset within them. Returns EPROTO or EINVAL if not. */
 SHMI_FN int shmi_check_lock(shmsync_arena *a, const shmi_object *o, const char *op, uint64_t words, uint64_t policy_at, int policy, uint64_t log_bytes)
 {
     uint32_t field = o->size < words ? 0 : shmi_ld32(shmi_u32(a, o->body + policy_at)) & 0xff;
@@ -13122,10 +13164,10 @@ enum { SHMI_kindHeld, SHMI_kindBiased, SHMI_kindReserved, SHMI_kindOwnerDead, SH
 #define SHMI_MUTEX_KIND SHMI_KIND('M', 'U', 'T', 'X')
 enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_STARVE_AFTER 1000000
-#define SHMI_METFUTURE UINT64_C(60000000000) /* later dates are those of another boot, or wrong */
+#define SHMI_METFUTURE UINT64_C(60000000000) /* later times are of another boot, or wrong */
 #define SHMI_HAND_OFF_EVERY 1000000
 #define SHMI_UNFENCED_SLEEP 1000000
-#define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: a hand-off inside a process */
+#define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: the handoff was inside a process */
 
 SHMI_FN uint32_t shmi_owner_kind(uint32_t o) { return o >> 29; }
 SHMI_FN shmi_participant_id shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
@@ -13157,20 +13199,20 @@ typedef struct shmi_mutex {
     shmsync_arena *a;
     shmi_mutex_words *w;
     shmi_wait_list line;
-    shmi_off object;      /* header of the object that it is, or is a part of */
+    shmi_off object;      /* offset of the header of the object that the mutex is, or is a part of */
     const char *called;   /* name for messages; lives as long as the arena has the object open */
     int release;          /* policy PolicyRelease */
     int rollback;         /* policy PolicyRollback */
     shmi_log log;         /* of that */
-    int queueLock;            /* a part of another object, which only this header locks */
-    int internal;         /* it protects words: it passes on when its holder is dead, not only when that is gone */
+    int queueLock;            /* it is a part of another object, and only this header locks it */
+    int internal;         /* it protects words: it passes on when its holder is dead, even if the holder is not gone */
     int (*repair)(void *);
     void *repair_arg;
     uint32_t quiet;       /* unlocks that found no waiter; written by the holder of the mutex, atomic */
-    uint32_t need;        /* how many it takes to turn the bias on. Atomic. */
-    uint32_t reserved;    /* owner word that the last check found reserved. Atomic. */
+    uint32_t need;        /* value of quiet at which the bias is turned on. Atomic. */
+    uint32_t reserved;    /* owner word of the reservation that the last check found. Atomic. */
     int64_t looked;
-    void (*also_check)(void *); /* called by periodic checks, for an object that has it as a part */
+    void (*also_check)(void *); /* called by periodic checks; for an object that this mutex is a part of */
     void *also_check_arg;
     struct shmi_rwmutex *rw; /* for the writers' mutex of an RWMutex: that RWMutex, for its transactions */
     shmi_object o; /* for a mutex that is an object of its own */
@@ -13196,7 +13238,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     if (shmi_have.membarrier)
         m->bias_most = SHMI_OWNER_BIASED;
     if (__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE))
-        m->bias = m->bias_most; /* else when this process is a target of fences */
+        m->bias = m->bias_most; /* else the bias is set when this process becomes a target of fences */
 }
 
 SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline);
@@ -13204,11 +13246,11 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m);
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o);
 SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m);
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
-/* Takes an owner-dead mutex by the repair of the handle. Returns 1 if it has taken the mutex, and 0 if the word
- * changed; or sets *err to an errno. */
+/* Takes an owner-dead mutex with the repair function of the handle. Returns 1 if it has taken the mutex, and 0 if
+ * the word changed. Otherwise it sets *err to an errno. */
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_check(shmi_mutex *m);
-/* The hooks for the part of an object that a mutex is. */
+/* For the hooks of an object that has a mutex as a part. */
 SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal, const shmi_log *log);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
@@ -13227,12 +13269,12 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-/* Gives back the mutex of name if o, its owner word, is biased. */
+/* Unlocks the mutex that name holds, if its owner word o is biased. */
 SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
-        /* A release store; the load of the wake word may pass it. A waiter makes up for the missing fence with a
-         * fence of its own. */
+        /* This is a release store, so the load of the wake word may be done before it. A waiter makes a fence
+         * instead of this process. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))
@@ -13253,8 +13295,8 @@ SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_partici
 }
 SHMI_FN shmi_participant_id shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 
-/* What an owner word becomes when the participant that it names was found dead. With PolicyRelease the word keeps
- * that name until the participant is gone. */
+/* The owner word after the participant that it names was found dead. With PolicyRelease the word keeps that ID until
+ * the participant is gone. */
 SHMI_FN uint32_t shmi_owner_died(uint32_t o, int release, int gone)
 {
     if (shmi_owner_kind(o) == SHMI_kindReserved)
@@ -13274,15 +13316,16 @@ SHMI_FN shmi_wait_list shmi_mutex_wait_list(shmi_mutex_words *w)
     return l;
 }
 
-/* Ends what the dead holder of owner word o had begun, and makes the mutex free. Returns 0 if the holder is not
- * gone. If the log is impossible, because a peer has overwritten it, the mutex becomes not recoverable. */
+/* Ends the unfinished transaction of the dead holder in owner word o, and makes the mutex free. Returns 0 if the
+ * holder is not gone. If the log is impossible, because a peer has overwritten it, the mutex becomes not
+ * recoverable. */
 SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, const shmi_log *log)
 {
     shmi_participant_id dead = shmi_owner_name(o);
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, a->self);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (!shmi_gone(a, dead))
-        return 0; /* a system call of it may still write what the log would restore */
+        return 0; /* a system call of the holder may still write what the log would restore */
     if (shmi_owner_kind(o) != SHMI_kindRecovering)
         shmi_log_disown(a, log, &w->owner, o, dead);
     if (!shmi_take_from32(a, dead, &w->owner, o, recovering, 1))
@@ -13344,8 +13387,8 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
     uint32_t o = shmi_ld32(&w->owner);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (shmi_owner_kind(o) == SHMI_kindReserved) {
-        /* The dead process may have made the reservation for a waiter that had given up. A reservation is no hold,
-         * so it can always be taken back. */
+        /* The dead process may have made the reservation for a waiter that had given up. A reservation is not a
+         * hold, so it can always be taken back. */
         shmi_cas32(&w->owner, o, 0);
         if (owed < SHMI_OWED_ONE)
             owed = SHMI_OWED_ONE;
@@ -13396,19 +13439,19 @@ SHMI_FN void shmi_mutex_note(shmi_mutex *m)
 /* The undo log of a mutex, or NULL. */
 SHMI_FN const shmi_log *shmi_mutex_log(const shmi_mutex *m) { return m->rollback ? &m->log : NULL; }
 
-/* One blocked call. */
+/* The state of one call that waits. */
 typedef struct shmi_mutex_wait {
     shmi_mutex *m;
     int64_t deadline;
     int64_t since; /* time of the first sleep */
-    int64_t ask;   /* as of shmi_next_ask */
+    int64_t ask;   /* see shmi_next_ask */
     int slept, starving;
 } shmi_mutex_wait;
 
 enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
 
-/* Whether the last reservation is so old that anybody may have the lock: the process that
- * it was for may be stopped. */
+/* Whether the last reservation is so old that any waiter may take the lock: the process with the reservation may be
+ * stopped. */
 SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
 {
     const int64_t most = 100000000; /* ns */
@@ -13458,7 +13501,7 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     int tries, err;
     if (shmi_self(m->a) == 0)
         return shmi_fail(shmi_nameless(m->a), "mutex.trylock", m->called, "%s", "");
-    for (tries = 0; tries < 1000; tries++) { /* each turn is another's step; a peer may make them up */
+    for (tries = 0; tries < 1000; tries++) { /* each round is another's step; a peer may fake them */
         uint32_t o = shmi_ld32(m->own);
         switch (shmi_mutex_step(m, o, 0, &err)) {
         case SHMI_STEP_TOOK: return 0;
@@ -13468,7 +13511,7 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     return EBUSY;
 }
 
-/* Whether o is a hold that a dead process keeps, since it is not gone. */
+/* Whether o is a hold of a process that is dead but not gone. */
 SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
 {
     if (!m->rollback && (!m->release || shmi_owner_kind(o) == SHMI_kindRecovering))
@@ -13476,8 +13519,8 @@ SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
     return !m->internal && shmi_owner_valid(o) && shmi_owner_held(o) &&
            !shmi_current(m->a, shmi_owner_name(o)) && !shmi_gone(m->a, shmi_owner_name(o));
 }
-/* Whether a waiter may sleep on owner word o: its next change wakes the waiter, or a dead process keeps it until it
- * is gone. */
+/* Whether a waiter may sleep on owner word o: either the next change of the word wakes the waiter, or a dead process
+ * has the hold until it is gone. */
 SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 {
     if (!shmi_owner_valid(o))
@@ -13489,18 +13532,18 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
     return 0;
 }
 
-/* Records, for tools, when the caller has seen the hold, after it announced itself. A hold is identified by o, the word
- * that names the holder, and the announced wake word v. *met_since only grows, so the date of an earlier hold is never
- * taken for that of this one. */
+/* Records, for tools, when the caller has seen the hold, after it announced itself. The hold is identified by o, the
+ * word that names the holder, and by v, the announced wake word. *met_since only grows, so the time of an earlier
+ * hold is never taken for that of this one. */
 SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o, uint32_t v)
 {
     const uint64_t hold = (uint64_t)o << 32 | v;
     uint64_t now, old;
     int i;
     if (shmi_ld64(met_hold) == hold)
-        return; /* another waiter has dated it */
+        return; /* another waiter has recorded the time */
     now = (uint64_t)shmi_now(); /* after the hold was seen, so the hold is older */
-    for (i = 0; i < 4; i++) { /* others date it, too: without a date its age stays unknown */
+    for (i = 0; i < 4; i++) { /* other waiters write it, too; without a time the age of the hold stays unknown */
         old = shmi_ld64(met_since);
         if ((old >= now && old - now < SHMI_METFUTURE) || shmi_cas64(met_since, old, now)) {
             shmi_st64(met_hold, hold);
@@ -13513,8 +13556,8 @@ SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
     if (!m->queueLock && shmi_owner_held(o))
         shmi_meet_hold(&m->w->metSince, &m->w->metHold, o, v);
 }
-/* Dates the present hold as a waiter does. The caller does not wait for m, but for something else that the holder of m
- * has. The next unlock sees the announcement, and may wake nobody. */
+/* Records the time of the present hold as a waiter does. The caller does not wait for m, but for something else that
+ * the holder of m has. The next unlock finds the announcement, and may wake nobody. */
 SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
 {
     uint32_t v = shmi_wake_word_announce(&m->line), o = shmi_ld32(m->own);
@@ -13534,7 +13577,7 @@ SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
 SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 {
     if (w->slept)
-        shmi_mutex_meet(w->m, shmi_ld32(w->m->own), shmi_wake_word_announce(&w->m->line)); /* for those that still sleep */
+        shmi_mutex_meet(w->m, shmi_ld32(w->m->own), shmi_wake_word_announce(&w->m->line)); /* for the other waiters */
     if (w->starving)
         shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
 }
@@ -13578,7 +13621,7 @@ SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
     shmi_mutex_spin s;
     shmi_tuning t;
     if (shmi_wake_word_announced(&m->line))
-        return 0; /* others are queued: they would only be overtaken */
+        return 0; /* other waiters are queued: spinning would only overtake them */
     s.own = m->own;
     s.self = m->a->self;
     s.slept = slept;
@@ -13591,7 +13634,7 @@ SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
 
 SHMI_FN void shmi_mutex_check_arg(void *m) { shmi_mutex_check((shmi_mutex *)m); }
 
-/* Announces, looks again, and sleeps. */
+/* Announces the waiter, reads the state again, and sleeps. */
 SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
 {
     shmi_mutex *m = w->m;
@@ -13607,10 +13650,10 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
-        ago = -1; /* that one cost nothing */
+        ago = -1; /* that sleep cost nothing */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
-        /* One process at a time: a waiter that finds the place taken stays an ordinary one. It asks again before
-         * each sleep, since another thread may have used the handoff. */
+        /* Only one process at a time can ask for the handoff: if another one does, this waiter stays an ordinary one.
+         * It asks again before each sleep, because another thread may have used the handoff. */
         w->starving = shmi_ld32(&m->w->starving) == self || shmi_cas32(&m->w->starving, 0, self);
         if (w->starving)
             SHMSYNC_CRASHPOINT("mutex.lock.starving");
@@ -13638,14 +13681,14 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.object = m->object;
     sleep_spec.wanted = v;
     sleep_spec.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event tells when it is gone */
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone */
         shmi_follow(m->a);
         sleep_spec.bounded = shmi_next_ask(&w->ask);
         sleep_spec.owner = 0;
     }
     sleep_spec.deadline = w->deadline;
     sleep_spec.since = &w->since;
-    if (!m->queueLock) { /* a signal handler may wait for a queue lock: the thread may have locks that a check needs */
+    if (!m->queueLock) { /* a signal handler may wait for a queue lock: no check there */
         sleep_spec.check = shmi_mutex_check_arg;
         sleep_spec.check_arg = m;
     }
@@ -13657,7 +13700,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     return r;
 }
 
-/* Finds what a stopped or dead process kept from the waiters, ten times a second. */
+/* The periodic check, ten times a second: it finds wakes that a stopped or dead process kept from the waiters. */
 SHMI_FN void shmi_mutex_check(shmi_mutex *m)
 {
     uint32_t o;
@@ -13672,11 +13715,12 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
         shmi_mark_owner_dead(m->a, m->w, o, m->internal, shmi_mutex_log(m));
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
-            /* Nobody came for it: its process may be stopped. It is not held. */
+            /* No waiter took the reservation: its process may be stopped. A reservation is not a hold, so it was
+             * taken back. */
             shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
-        /* The waiter that was woken last may be stopped before it could announce the others. */
+        /* The waiter that was woken last may be stopped before it could announce the remaining waiters. */
         shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)
@@ -13685,8 +13729,7 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
         m->also_check(m->also_check_arg);
 }
 
-/* Runs a repair while m is being recovered by this process; a failure leaves it not
- * recoverable. */
+/* Runs a repair while this process is recovering m. If the repair fails, m is not recoverable. */
 SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *arg)
 {
     shmi_participant_id who = shmi_mutex_died(m);
@@ -13718,7 +13761,7 @@ SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err)
     return 1;
 }
 
-/* Takes the lock within shmi_enter. */
+/* Waits for the lock. The caller has called shmi_enter. */
 SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
 {
     shmi_mutex *m = w->m;
@@ -13761,7 +13804,8 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
             spun = 0;
             break;
         case SHMI_LATE:
-            /* A satisfied condition beats it, and a wake that was ours is not dropped. */
+            /* If the lock is free, that takes precedence over the time. A wake that was sent to this waiter is not
+             * lost. */
             for (tries = 0; tries < 1000; tries++) {
                 step = shmi_mutex_step(m, shmi_ld32(m->own), w->slept, &err);
                 if (step == SHMI_STEP_TOOK) {
@@ -13797,7 +13841,7 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
     return err;
 }
 
-/* Gives the lock to a waiter that has lost for long and asks for it. The lock is held by us or free, as from says.
+/* Hands the lock to a waiter that has lost for long and asks for it. The lock is held by us or free, as from says.
  * Returns 1 if it did so, 0 if there is no such waiter or another process took the free lock meanwhile, and -1 if
  * the word is not from. */
 SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
@@ -13811,13 +13855,13 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
         return 0;
     }
     reserved = shmi_make_owner(SHMI_kindReserved, s);
-    /* Before the reservation, which would look old otherwise. */
+    /* The time is stored before the reservation, which would seem to be old otherwise. */
     shmi_st64(&m->w->handed, (uint64_t)shmi_now() & ~SHMI_HANDED_LOCALLY);
     if (!shmi_cas32(m->own, from, reserved))
         return from == 0 ? 0 : -1;
     SHMSYNC_CRASHPOINT("mutex.unlock.reserved");
     if (!shmi_cas32(&m->w->starving, s, 0)) {
-        /* It gave up meanwhile, and perhaps before it could see the reservation. */
+        /* The waiter gave up meanwhile, perhaps before it could see the reservation. */
         shmi_cas32(m->own, reserved, 0);
         shmi_wake_word_release(m->a, &m->line);
         return 1;
@@ -13825,7 +13869,7 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
     shmi_mutex_note(m);
     shmi_add32(&m->w->handoff, 1);
     shmi_wake(&m->w->handoff, SHMI_ALL);
-    /* It may be awake and about to sleep, or parked behind its poller. */
+    /* The waiter may be awake and about to sleep, or parked behind its poller. */
     shmi_wake_word_touch(&m->line);
     shmi_ready_of(m->a, &m->w->poller, s);
     return 1;
@@ -13841,8 +13885,8 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     shmi_wake_word_release(m->a, &m->line);
 }
 
-/* Ends a biased release that found a waiter. The waiter had to pay for a fence, so the next holds are not biased
- * for a while. */
+/* Ends a biased release that found a waiter. Such a waiter has made a fence, which is expensive, so the next holds
+ * are not biased for a while. */
 SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m)
 {
     uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
@@ -13854,7 +13898,7 @@ SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m)
 SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
 {
     if (m->queueLock)
-        return 0; /* a peer has overwritten the word, and the next one to come is told */
+        return 0; /* a peer has overwritten the word; the next call finds that */
     if (!shmi_owner_valid(o))
         return shmi_fail(EPROTO, "mutex.unlock", m->called, "owner word %#010x", o);
     return shmi_fail(EPERM, "mutex.unlock", m->called, "this process does not hold it (owner word %#010x)", o);
@@ -13868,7 +13912,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
     if (o != self)
         return shmi_mutex_bad_unlock(m, o);
     SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
-    if (m->bias_most != 0) { /* decides when holds are biased again, while it is held */
+    if (m->bias_most != 0) { /* decides, while the lock is held, when holds are biased again */
         int waited = shmi_wake_word_announced(&m->line);
         uint32_t quiet = waited ? 0 : __atomic_load_n(&m->quiet, __ATOMIC_RELAXED) + 1;
         if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED) && __atomic_load_n(&m->a->fenced, __ATOMIC_ACQUIRE)) {
@@ -14077,7 +14121,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         uint32_t o = shmi_ld32(m->own);
         int err;
         if (shmi_owner_kind(o) != SHMI_kindOwnerDead && o != SHMI_OWNER_NOT_RECOVERABLE) {
-            /* A healthy lock is taken and given back, whatever repair the handle has. */
+            /* A healthy lock is taken and given back, and the repair of the handle is not called. */
             shmi_mutex_wait w;
             memset(&w, 0, sizeof w);
             w.m = m;
@@ -14091,7 +14135,8 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         if (!shmi_owner_valid(o))
             return shmi_mutex_report(m, EPROTO, o);
         if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
-            /* Before it is taken: the word names the process that may still write, also if this one dies here. */
+            /* This comes before the lock is taken: even if this process dies here, the word then names the process
+             * that may still write. */
             err = shmi_await_gone32(m->a, shmi_owner_name(o), m->own, o, "mutex.recover", m->called, 0);
             if (err != 0)
                 return err;
@@ -14163,8 +14208,8 @@ SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
     return t;
 }
 
-/* Makes up for a wake that a death swallowed. The word need not change: a post has changed it already, and without
- * a post no wake is owed. */
+/* Sends the wakes that a death may have lost. The word need not change: a post has changed it already, and without a
+ * post no waiter has missed a wake. */
 SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
@@ -14267,7 +14312,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 {
     if (shmi_self(f->a) == 0)
         return shmi_fail(shmi_nameless(f->a), op, shmi_called(&f->o), "%s", "");
-    if (!stop) { /* the CPU's number goes first: a waiter that sees the post may look for it */
+    if (!stop) { /* the note of the CPU comes first: a waiter that sees the post may read it */
         shmi_tuning t = shmi_futex_tuning(f);
         shmi_note_cpu(&t);
     }
@@ -14314,8 +14359,8 @@ SHMI_FN int shmi_futex_spun(void *arg)
     return shmi_futex_counter(s) >= x->token || (s & SHMI_FUTEX_STOPPED) != 0;
 }
 
-/* Makes up, ten times a second, for a wake that a stopped or dead poster owes. After a post, an announcement no
- * longer proves that the poster has woken the waiters. */
+/* Sends, ten times a second, the wakes that a stopped or dead poster has not sent. After a post, an announcement
+ * does not prove that the poster has woken the earlier waiters. */
 SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;
@@ -14414,7 +14459,7 @@ int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct times
 
 enum { SHMI_txSaved = sizeof((shmsync_tx *)0)->saved / sizeof((shmsync_tx *)0)->saved[0] };
 
-/* Begins a transaction of a lock that this process has just got. EPROTO: its log is not idle. */
+/* Begins a transaction of a lock that this process has just got. EPROTO: the log of the lock is not idle. */
 SHMI_FN int shmi_tx_begin(shmsync_arena *a, const shmi_log *log, shmsync_tx *tx)
 {
     if (SHMI_UNLIKELY(__atomic_load_n(&log->head->state, __ATOMIC_RELAXED) != 0))
@@ -14428,7 +14473,7 @@ SHMI_FN int shmi_tx_begin(shmsync_arena *a, const shmi_log *log, shmsync_tx *tx)
     return 0;
 }
 
-/* Whether the lock may begin transactions at all. */
+/* Checks whether the lock can begin transactions at all. */
 SHMI_FN int shmi_tx_check(shmsync_arena *a, int rollback, const char *op, const char *called, shmsync_tx *tx)
 {
     tx->mutex = NULL;
@@ -14441,12 +14486,12 @@ SHMI_FN int shmi_tx_check(shmsync_arena *a, int rollback, const char *op, const 
     return 0;
 }
 
-/* What a transaction needs of an RWMutex, whose writers' mutex it names. */
+/* The functions that a transaction calls for an RWMutex. tx->mutex is then the writers' mutex of that RWMutex. */
 SHMI_FN int shmi_rw_bad_log(struct shmi_rwmutex *m, const char *op);
 SHMI_FN int shmi_rw_writes(struct shmi_rwmutex *m, uint32_t *word);
 SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op);
 
-/* The lock has a log that no correct program leaves: only a recover helps. */
+/* Notes that the lock has a log that no correct program leaves: only a recover makes the lock usable. */
 SHMI_COLD int shmi_mutex_bad_log(shmi_mutex *m, const char *op)
 {
     if (m->rw != NULL)
@@ -14496,7 +14541,7 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
 SHMI_FN const char *shmi_tx_called(const shmsync_tx *tx) { return tx->mutex->called; }
 SHMI_FN uint64_t shmi_tx_active(const shmsync_tx *tx) { return shmi_make_log(SHMI_logActive, tx->arena->self, tx->tail); }
 
-/* Whether the transaction goes on: ENOTCONN in a child of fork, or why an earlier save failed. */
+/* Whether the transaction can go on: 0, ENOTCONN in a child of fork, or the error of an earlier save. */
 SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
 {
     if (SHMI_UNLIKELY(tx->mutex == NULL))
@@ -14512,8 +14557,8 @@ SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint
 {
     unsigned char *r = tx->log->records + tx->tail;
     uint64_t padded = shmi_log_padded(n);
-    uint64_t footer = n | (uint64_t)kind << 32; /* whole words: a store in parts delays the copy of them */
-    if (n == sizeof(uint64_t)) /* a word, as most are: without a call */
+    uint64_t footer = n | (uint64_t)kind << 32; /* one whole word: a store in parts delays its copy */
+    if (n == sizeof(uint64_t)) /* most ranges are one word, and need no call of memcpy */
         memcpy(r, from, sizeof(uint64_t));
     else if (n != 0)
         memcpy(r, from, n);
@@ -14648,7 +14693,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
             SHMSYNC_CRASHPOINT("tx.free.logged");
             return 0;
         }
-        shmi_tx_take_back(tx); /* so that the undo does not take the block from the transaction that has it */
+        shmi_tx_take_back(tx); /* otherwise an undo would take the block from the transaction that has it */
     }
     return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off));
 }
@@ -14659,7 +14704,8 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
 
 /* Whether the transaction can end. Returns EPERM if this process has unlocked its mutex, or ENOTCONN. After EPERM
- * the log is lost: if this process dies as a later holder, its death must not undo data that all could change. */
+ * the log is lost: otherwise, if this process died as a later holder, its death would undo data that all processes
+ * could change. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);
@@ -14681,7 +14727,7 @@ SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
     return err;
 }
 
-/* How much of the log transactions have used, for people. */
+/* Records for tools how much of the log transactions have used at most. */
 SHMI_FN void shmi_tx_highest(const shmsync_tx *tx)
 {
     if (tx->tail > __atomic_load_n(&tx->log->head->highest, __ATOMIC_RELAXED))
@@ -14742,39 +14788,37 @@ int shmsync_tx_abort(shmsync_tx *tx)
 struct shmi_monitor;
 enum { SHMI_redoMost = 6, SHMI_wakesFew = 32 };
 
-/* A node on a queue; n is NULL where there is none. */
+/* A node on a queue. n is NULL if there is none. */
 struct shmi_wait {
     uint64_t off;
     shmi_node *n;
 };
 
-/* Waits that have ended and whose owners have to be woken, once the queue lock is left. */
+/* Waits that have ended, and whose owners have to be woken when the queue lock has been left. */
 struct shmi_woken {
     struct shmi_wait w;
-    uint32_t state; /* when it was resolved */
-    uint32_t owner; /* then: the node of a dead one may have a new owner when it is told */
+    uint32_t state; /* state of the node when the wait was resolved */
+    uint32_t owner; /* its owner at that time: the node of a dead participant may get a new owner before the wake */
 };
 struct shmi_wakes {
     uint32_t n, room;
-    struct shmi_woken few[SHMI_wakesFew], *more; /* more is a copy of few and what came after it, once there was no room */
+    struct shmi_woken few[SHMI_wakesFew], *more; /* more is a copy of few and of the later ones, once few is full */
 };
 
-/*
- * What an object tells its monitor. All but holders are called with the queue lock held; see
- * the rules of prims/monitor.go.
- */
+/* The functions of an object that its monitor calls. All but holders are called with the queue lock held; see the
+ * rules of prims/monitor.go. */
 struct shmi_rules {
     void (*resolve)(struct shmi_monitor *m, struct shmi_wakes *b);
     void (*account)(struct shmi_monitor *m, struct shmi_wait w);
     void (*clear)(struct shmi_monitor *m);
     void (*requeue)(struct shmi_monitor *m, struct shmi_wait w);
     void (*detach)(struct shmi_monitor *m, struct shmi_wait w);
-    /* reap takes off, with shmi_mon_discard, the waits that nobody is there for. */
+    /* discard_dead takes off the queues, with shmi_mon_discard, the waits for which shmi_mon_waiting is false. */
     void (*discard_dead)(struct shmi_monitor *m);
-    /* reap takes back what names have: words if shmi_mon_died is true for them, data if
-     * shmi_mon_gone is. */
+    /* reap takes back what dead participants have: words if shmi_mon_died is true for the ID in them, data if
+     * shmi_mon_gone is true for it. */
     void (*reap)(struct shmi_monitor *m);
-    /* holders calls shmi_mon_heed for those on whose life others wait. */
+    /* holders calls shmi_mon_heed for each participant whose death would change the state. */
     void (*holders)(struct shmi_monitor *m);
     /* look is called by the periodic check, without the queue lock; may be NULL. */
     void (*look)(struct shmi_monitor *m);
@@ -14786,20 +14830,21 @@ struct shmi_monitor {
     shmi_monitor_words *w;
     const struct shmi_rules *rules;
     shmi_mutex queueLock;
-    int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object are */
+    int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object belong to the monitor */
     uint32_t without; /* this participant while it leaves, or 0 */
     uint32_t broken;  /* a link was wrong: the queues are rebuilt before the queue lock is left */
-    uint32_t deaths;  /* how many reaps the last reap knew of */
-    int64_t kept;     /* when the last reap left data of one that was not gone; 0: there was none. Atomic. */
-    int64_t resolved; /* when a check of this process resolved last; 0: never. Atomic. */
-    uint32_t dead_holder; /* a check has found one: the process that marked it may be stopped before it counts the death */
+    uint32_t deaths;  /* the number of reaps in the arena at the last reap here */
+    int64_t kept;     /* when the last reap left data of a participant that was not gone; 0: it left none. Atomic. */
+    int64_t resolved; /* when a check of this process last resolved; 0: never. Atomic. */
+    uint32_t dead_holder; /* a check found a dead holder, whose death may not be counted yet */
     uint32_t waiting;     /* threads of this process in shmi_mon_sleep. Atomic. */
-    int one_spins;    /* waits end one after the other: only the first of those threads spins */
-    uint32_t cleaning_up; /* a wait was given up and could not be taken off */
+    int one_spins;    /* waits end one after the other: only the first of the waiting threads spins */
+    uint32_t cleaning_up; /* a wait was given up and is still on its queue */
     int handlers;     /* signal handlers may call the object */
 };
 
-/* A store of a word that only the holder of the queue lock writes: in the order of the program, so that a death leaves a prefix. */
+/* Stores to a word that only the holder of the queue lock writes. The stores happen in program order, so that a
+ * death leaves a prefix of them. */
 SHMI_FN void shmi_put(uint64_t *w, uint64_t v)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -14810,7 +14855,7 @@ SHMI_FN void shmi_put(uint64_t *w, uint64_t v)
 SHMI_FN uint64_t shmi_get(uint64_t *w) { return __atomic_load_n(w, __ATOMIC_ACQUIRE); }
 SHMI_FN uint32_t shmi_get32(uint32_t *w) { return __atomic_load_n(w, __ATOMIC_ACQUIRE); }
 
-/* How a wait ended, its class, and more, in the extra word of its node. */
+/* The extra word of a node: how its wait ended, the class of the wait, and more. */
 SHMI_FN uint64_t shmi_outcome(uint32_t class_, uint32_t result, uint32_t aux)
 {
     return (uint64_t)aux << 32 | (uint64_t)(class_ & 0xffff) << 16 | (result & 0xffff);
@@ -14831,7 +14876,8 @@ SHMI_FN uint64_t shmi_link_prev(uint64_t l) { return (l >> 32) * 64; }
 SHMI_FN int shmi_is_broken(struct shmi_monitor *m) { return __atomic_load_n(&m->broken, __ATOMIC_RELAXED) != 0; }
 SHMI_FN void shmi_set_broken(struct shmi_monitor *m, uint32_t v) { __atomic_store_n(&m->broken, v, __ATOMIC_RELAXED); }
 
-/* The wait at an offset that was read from a link. If there is none, or it is on no queue of this object, the queues are rebuilt. */
+/* The wait at an offset that was read from a link. If there is no wait there, or it is on no queue of this object,
+ * the queues are rebuilt. */
 SHMI_FN struct shmi_wait shmi_mon_node(struct shmi_monitor *m, uint64_t off)
 {
     struct shmi_wait w;
@@ -14891,7 +14937,7 @@ SHMI_FN void shmi_fifo_clear(shmi_list_words *q)
 SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w);
 SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w);
 
-/* Takes off the waits of a queue that nobody is there for. A list that bites its own tail is rebuilt. */
+/* Takes off a queue the waits whose owners are dead or have given up. If the list is a cycle, it is rebuilt. */
 SHMI_FN void shmi_fifo_discard_dead(struct shmi_monitor *m, shmi_list_words *q)
 {
     uint64_t before = 0;
@@ -14911,15 +14957,15 @@ SHMI_FN void shmi_fifo_discard_dead(struct shmi_monitor *m, shmi_list_words *q)
     }
 }
 
-/* Whether a participant is there, as far as the present call goes. */
+/* Whether a participant is current. The participant m->without, which leaves, does not count as current. */
 SHMI_FN int shmi_mon_current(struct shmi_monitor *m, uint32_t name)
 {
     return name != m->without && shmi_current(m->a, name);
 }
-/* Whether a participant has died, so that the words that name it are nobody's. */
+/* Whether a participant has died, so that the words that name it have no owner. */
 SHMI_FN int shmi_mon_died(struct shmi_monitor *m, uint32_t name) { return name != 0 && !shmi_mon_current(m, name); }
-/* Whether a participant is gone, so that its data may pass to others. If it is only dead yet,
- * there will be another reap. */
+/* Whether a participant is gone, so that its data may pass to others. If it is only dead, there will be another
+ * reap. */
 SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name)
 {
     if (!shmi_mon_died(m, name))
@@ -14929,21 +14975,21 @@ SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name)
     __atomic_store_n(&m->kept, shmi_now(), __ATOMIC_RELAXED);
     return 0;
 }
-/* Whether a reap has left data of one that was not gone, and it is time for another. */
+/* Whether the last reap has left data of a participant that was not gone, and it is time for another reap. */
 SHMI_FN int shmi_mon_keeps(struct shmi_monitor *m)
 {
     int64_t kept = __atomic_load_n(&m->kept, __ATOMIC_RELAXED);
     return kept != 0 && shmi_now() - kept >= SHMI_ASK_WAITER;
 }
 
-/* Looks whether a participant lives whose death would change the state. */
+/* Checks whether a participant has died whose death would change the state. */
 SHMI_FN void shmi_mon_heed(struct shmi_monitor *m, uint32_t name)
 {
     if (name != 0 && shmi_dead(m->a, name))
         shmi_st32(&m->dead_holder, 1);
 }
 
-/* Whether the owner of a wait is there for it. */
+/* Whether the owner of a wait still waits. */
 SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w)
 {
     uint32_t owner = shmi_owner_of(w);
@@ -14979,7 +15025,7 @@ SHMI_FN void shmi_wakes_add(shmsync_arena *a, struct shmi_wakes *b, struct shmi_
         uint32_t room = 4 * b->room;
         struct shmi_woken *more = (struct shmi_woken *)shmi_scratch(b->more, b->more != NULL ? b->room * sizeof *more : 0, room * sizeof *more);
         if (more == NULL) {
-            shmi_wake_one(a, &u); /* at once, then */
+            shmi_wake_one(a, &u); /* no room to remember it: wake it at once */
             return;
         }
         if (b->more == NULL)
@@ -14990,7 +15036,7 @@ SHMI_FN void shmi_wakes_add(shmsync_arena *a, struct shmi_wakes *b, struct shmi_
     to[b->n++] = u;
 }
 
-/* Wakes the owners, and makes b empty. */
+/* Wakes the owners in b, and makes b empty. */
 SHMI_FN void shmi_wake_all_of(shmsync_arena *a, struct shmi_wakes *b)
 {
     struct shmi_woken *u = b->more != NULL ? b->more : b->few;
@@ -15038,7 +15084,8 @@ SHMI_FN void shmi_mon_let_signals(struct shmi_monitor *m)
         shmi_let_signals();
 }
 
-/* Takes the queue lock, until abs, CLOCK_MONOTONIC ns, 0 for no end. Returns 0, ETIMEDOUT, EPROTO, EBADF, ENOTCONN. */
+/* Takes the queue lock, and waits for it until abs, CLOCK_MONOTONIC ns; 0: no limit. Returns 0, ETIMEDOUT, EPROTO,
+ * EBADF or ENOTCONN. */
 SHMI_FN int shmi_mon_enter(struct shmi_monitor *m, int64_t abs)
 {
     int err;
@@ -15062,7 +15109,7 @@ SHMI_FN int shmi_mon_enter_free(struct shmi_monitor *m)
 /* Takes the queue lock if that does not take long. */
 SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
 {
-    const int most = 20; /* its holder may be preempted or stopped */
+    const int most = 20; /* this is bounded, because the holder may be preempted or stopped */
     int tries, err;
     if (shmi_self(m->a) == 0)
         return 0;
@@ -15086,7 +15133,7 @@ SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
 
 SHMI_FN void shmi_mon_reap(struct shmi_monitor *m, struct shmi_wakes *b);
 
-/* Gives the queue lock back, and wakes those whose wait has ended; b may be NULL. */
+/* Gives the queue lock back, and wakes the owners in b, whose waits have ended; b may be NULL. */
 SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_wakes own;
@@ -15103,11 +15150,13 @@ SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
     shmi_mon_wake(m, b);
 }
 
-/* Takes a wait that is over, or that nobody is there for, out of the truth, after it was taken off its queue. */
+/* Gives back the node of a wait that is over, or that its owner gave up or left by its death, after the wait was
+ * taken off its queue. */
 SHMI_FN void shmi_mon_release_node(struct shmi_monitor *m, struct shmi_wait w)
 {
     uint32_t n = shmi_node_load(w.n), owner = shmi_owner_of(w);
-    /* It is ours before it is off: if we die in between it goes with us. */
+    /* This process owns the node before it is off the queue: if this process dies in between, its reaper gives the
+     * node back. */
     int ours = shmi_node_state(n) == SHMI_NodeLeft && shmi_take_node(m->a, w.off, owner);
     __atomic_store_n(&w.n->stamp, 0, __ATOMIC_SEQ_CST);
     SHMSYNC_CRASHPOINT("monitor.released");
@@ -15117,7 +15166,8 @@ SHMI_FN void shmi_mon_release_node(struct shmi_monitor *m, struct shmi_wait w)
         shmi_reclaim_node(m->a, w.off, n);
     else if (((shmi_node_load(w.n) ^ n) & ~15u) == 0)
         shmi_reap_node_in(m->a, w.off, owner, n);
-    /* Else it kept the node and died in another queue, whose kind does this. */
+    /* Otherwise the owner kept the node and died while it was in another queue. The kind of that object gives the
+     * node back. */
 }
 
 SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
@@ -15126,7 +15176,8 @@ SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
     shmi_mon_release_node(m, w);
 }
 
-/* Takes a wait off its queue and resolves it, and says whether it did: its owner may have given up. If so the caller accounts for it. */
+/* Takes a wait off its queue and resolves it. Returns whether it did: the owner may have given up. If it did, the
+ * caller accounts for the result. */
 SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t result, uint32_t aux)
 {
     int telling = 0;
@@ -15142,7 +15193,7 @@ SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct sh
             return 0;
         }
         if (!telling && shmi_node_state(n) == SHMI_NodeParked) {
-            shmi_begin_tell(m->a); /* it ends with the wake */
+            shmi_begin_tell(m->a); /* until the owner has been woken */
             telling = 1;
         }
         if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
@@ -15153,7 +15204,8 @@ SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct sh
     }
 }
 
-/* Makes the queues anew from the nodes, which are the truth, and accounts for waits whose granter died over it. */
+/* Builds the queues anew from the nodes, which are authoritative, and accounts for waits whose granter died before
+ * it could do so. */
 struct shmi_queued_wait {
     uint64_t stamp;
     struct shmi_wait w;
@@ -15162,7 +15214,7 @@ struct shmi_gather {
     struct shmi_monitor *m;
     struct shmi_queued_wait *all, next;
     size_t n, room;
-    uint64_t stamp, off; /* of the last one, where there is no memory for all */
+    uint64_t stamp, off; /* of the last wait that was queued, if there is no memory for all */
     int failed;
 };
 
@@ -15215,7 +15267,7 @@ SHMI_FN void shmi_sift_waits(struct shmi_queued_wait *all, size_t i, size_t n)
     }
     all[i] = w;
 }
-/* Sorts by stamp. It is not qsort, which allocates: see shmi_scratch. */
+/* Sorts by stamp. It does not use qsort, because qsort allocates memory: see shmi_scratch. */
 SHMI_FN void shmi_sort_waits(struct shmi_queued_wait *all, size_t n)
 {
     size_t i;
@@ -15249,7 +15301,7 @@ SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
     shmi_each_queued(m->a, m->o.off, shmi_gather_one, &g);
     m->rules->clear(m);
     if (g.failed) {
-        /* One after the other: slow, and it needs no memory. */
+        /* Without memory the waits are queued one after the other, which is slow. */
         for (;;) {
             g.next.w.n = NULL;
             shmi_each_queued(m->a, m->o.off, shmi_gather_one, &g);
@@ -15265,11 +15317,11 @@ SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
             shmi_mon_rebuild_one(m, g.all[i].w);
     }
     shmi_end_scratch(g.all, g.room * sizeof *g.all);
-    shmi_set_broken(m, 0); /* or a peer overwrites the nodes */
+    shmi_set_broken(m, 0); /* it is set if a peer overwrites the nodes */
 }
 
-/* The first step of the next holder of the queue lock after the death of a holder. No object that C has writes a redo
- * log. */
+/* The first step of a holder of the queue lock that gets it after the death of a holder. No object that C has writes
+ * a redo log. */
 SHMI_FN int shmi_mon_replay(void *arg)
 {
     struct shmi_monitor *m = (struct shmi_monitor *)arg;
@@ -15282,7 +15334,8 @@ SHMI_FN int shmi_mon_replay(void *arg)
     return 0;
 }
 
-/* Takes back what the dead have, and the waits that nobody is there for, with the queue lock held. */
+/* Takes back what dead participants have, and takes off the queues the waits that they left and those that were given
+ * up. The caller holds the queue lock. */
 SHMI_FN void shmi_mon_reap(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     SHMSYNC_CRASHPOINT("monitor.reap.entered");
@@ -15303,7 +15356,7 @@ SHMI_FN void shmi_mon_reap_if_due(struct shmi_monitor *m, struct shmi_wakes *b)
         shmi_mon_reap(m, b);
 }
 
-/* A wait that its owner has given up: the node, unless it is in another use by now. */
+/* A wait that its owner has given up: its node, which may be in another use by now. */
 struct shmi_abandoned {
     struct shmi_wait w;
     uint32_t word;
@@ -15320,12 +15373,13 @@ SHMI_FN struct shmi_abandoned shmi_abandoned_of(const shmi_wait_node *s)
     return l;
 }
 
-/* Takes a wait off that this process has given up, unless another process has done that. It does not wait for the queue lock. */
+/* Takes a wait that this process has given up off its queue, unless another process has done that. It does not wait
+ * for the queue lock. */
 SHMI_FN void shmi_mon_clean_up(struct shmi_monitor *m, struct shmi_abandoned l)
 {
     struct shmi_wakes b;
     if (!shmi_mon_try_enter(m)) {
-        /* For the next thread of this process that leaves the queue lock, or for the check of a waiter. */
+        /* The next thread of this process that leaves the queue lock does it, or the check of a waiter. */
         shmi_st32(&m->cleaning_up, 1);
         return;
     }
@@ -15339,14 +15393,15 @@ SHMI_FN void shmi_mon_clean_up(struct shmi_monitor *m, struct shmi_abandoned l)
     shmi_mon_leave(m, &b);
 }
 
-/* Whether the wait at an offset seems to have no date as the first of its queue, without the queue lock; see
- * prims/monitor_first.go. */
+/* Whether the wait at an offset is the first of its queue and seems to have no date. It reads without the queue
+ * lock; see prims/monitor_first.go. */
 SHMI_FN int shmi_mon_undated(struct shmi_monitor *m, uint64_t off)
 {
     shmi_node *n = off != 0 ? shmi_node_at(m->a, off) : NULL;
     return n != NULL && shmi_get(&n->object) == m->o.off && shmi_node_queued(shmi_node_load(n)) && shmi_outcome_aux(shmi_get(&n->extra)) == 0;
 }
-/* Dates a wait that is the first of its queue: milliseconds of CLOCK_MONOTONIC, rounded up, and never 0. The queue lock is held. */
+/* Gives a wait that has become the first of its queue a date: milliseconds of CLOCK_MONOTONIC, rounded up, and never
+ * 0. The caller holds the queue lock. */
 SHMI_FN void shmi_mon_date(struct shmi_wait w)
 {
     uint64_t f;
@@ -15356,7 +15411,7 @@ SHMI_FN void shmi_mon_date(struct shmi_wait w)
     if (shmi_node_queued(shmi_node_load(w.n)) && shmi_outcome_aux(f) == 0)
         shmi_st64(&w.n->extra, f | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* The look of an object with one queue in strict order: dates its first wait. */
+/* The look function of an object with one queue in strict order: it gives the first wait its date. */
 SHMI_FN void shmi_mon_date_first(struct shmi_monitor *m, shmi_list_words *q)
 {
     if (!shmi_mon_undated(m, shmi_get(&q->first)) || !shmi_mon_enter_free(m))
@@ -15368,14 +15423,14 @@ SHMI_FN void shmi_mon_date_first(struct shmi_monitor *m, shmi_list_words *q)
 /* Called ten times a second while a thread of this process waits, or once a second if many do. */
 SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
 {
-    const int64_t resolve_every = 9 * SHMI_CHECK_EVERY; /* a check that comes once a second is not left out */
+    const int64_t resolve_every = 9 * SHMI_CHECK_EVERY; /* so that a check that comes once a second is not left out */
     int64_t now = shmi_now(), last = __atomic_load_n(&m->resolved, __ATOMIC_RELAXED);
     struct shmi_wakes b;
     m->rules->holders(m);
     shmi_wakes_init(&b);
     if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) || shmi_mon_keeps(m) || shmi_ld32(&m->dead_holder) != 0) {
         if (shmi_mon_try_enter(m)) {
-            shmi_st32(&m->dead_holder, 0); /* a check finds it again if the reap has left it */
+            shmi_st32(&m->dead_holder, 0); /* if the reap has left the holder, a check finds it again */
             shmi_mon_reap(m, &b);
             shmi_mon_leave(m, &b);
         }
@@ -15388,20 +15443,16 @@ SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
         m->rules->look(m);
 }
 
-/*
- * Counts a call that may wait: until shmi_mon_finish the arena stays mapped, for what the call
- * does before, in and after its wait. The caller does not have the queue lock yet. If the call were
- * refused with the queue lock held, it could not give the lock back, since the arena may be gone. The
- * lock would stay until the close has ended, and a function that the close waits for may need it.
- */
+/* Counts a call that may wait. Until shmi_mon_finish the arena stays mapped, for what the call does before, during
+ * and after its wait. The caller does not have the queue lock yet: if the call were refused with the queue lock
+ * held, it could not give the lock back, because the arena may be gone. The lock would then stay held until the
+ * close has ended, and a function that the close waits for may need it. */
 SHMI_FN int shmi_mon_begin(struct shmi_monitor *m) { return shmi_enter(m->a, "monitor.wait"); }
 SHMI_FN void shmi_mon_finish(struct shmi_monitor *m) { shmi_exit(m->a); }
 
-/*
- * Gives a wait node to wait in, with the queue lock held. *again says that the call had to release the
- * queue lock meanwhile, so the caller looks at the state once more. On an error the queue lock has been
- * released, and there is no wait node.
- */
+/* Gets a wait node to wait in, with the queue lock held. *again says that the call had to release the queue lock
+ * meanwhile, so the caller must read the state once more. On an error the queue lock has been released, and there is
+ * no wait node. */
 SHMI_FN int shmi_mon_wait_node(struct shmi_monitor *m, int64_t abs, shmi_wait_node **wait_node, int *again)
 {
     int err;
@@ -15434,7 +15485,7 @@ SHMI_FN void shmi_mon_return_node(struct shmi_monitor *m, shmi_wait_node *wait_n
         shmi_wait_node_return(m->a, wait_node);
 }
 
-/* Queues a wait node's node, with the queue lock held, in a call that counts. */
+/* Puts the wait of wait_node on a queue, with the queue lock held, in a call that counts. */
 SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, uint32_t cls, uint64_t wanted)
 {
     shmi_node *n = wait_node->node;
@@ -15447,7 +15498,7 @@ SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, ui
     shmi_st64(&n->wanted, wanted);
     shmi_st64(&n->extra, shmi_outcome(cls, 0, 0));
     shmi_st64(&n->next, 0);
-    shmi_st64(&n->ready_next, 0); /* it has no date: it is awake */
+    shmi_st64(&n->ready_next, 0); /* it has no date: its owner is awake */
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
     stamp = shmi_get(&m->w->arrivals) + 1;
     shmi_put(&m->w->arrivals, stamp);
@@ -15467,7 +15518,7 @@ SHMI_FN uint64_t shmi_mon_collect(struct shmi_monitor *m, shmi_wait_node *wait_n
     return outcome;
 }
 
-/* Gives a wait up that was not resolved, and has it taken off: 0 if it was resolved. */
+/* Gives up a wait that was not resolved, and has it taken off its queue. Returns 0 if the wait was resolved. */
 SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_wait_node *wait_node)
 {
     struct shmi_abandoned left = shmi_abandoned_of(wait_node);
@@ -15478,18 +15529,17 @@ SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_wait_node *wait_node)
     return 1;
 }
 
-/*
- * Waits until the wait of a wait node that has joined is resolved. An error means that it is
- * not and never will be, and the wait node is gone: ETIMEDOUT, EBADF, ENOTCONN. After 0 the
- * caller collects.
- */
+/* Waits until the wait of a wait node that has joined is resolved. An error means that it is not resolved and never
+ * will be, and that the wait node has been given back: ETIMEDOUT, EBADF, ENOTCONN. After 0 the caller calls
+ * shmi_mon_collect. */
 SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, int64_t abs)
 {
     shmi_tuning t = shmi_mon_tuning(m);
     int err = shmi_enter(m->a, "monitor.wait");
     if (err != 0)
         return shmi_self(m->a) == 0 || shmi_mon_give_up(m, wait_node) ? err : 0;
-    /* Where waits end one after the other, further spinners would take the CPUs from the first one and from the holder. */
+    /* If waits end one after the other, more than one spinner would take the CPUs from the first waiter and from the
+     * holder. */
     if ((__atomic_fetch_add(&m->waiting, 1, __ATOMIC_RELAXED) != 0 && m->one_spins) || !shmi_spin(&t, shmi_wait_node_resolved_arg, wait_node)) {
         while (!shmi_wait_node_resolved(wait_node)) {
             int r;
@@ -15501,7 +15551,7 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, in
                 uint32_t w = shmi_node_load(wait_node->node);
                 if (shmi_node_queued(w) || shmi_node_state(w) == SHMI_NodeResolved)
                     continue;
-                err = EPROTO; /* a peer wrote that */
+                err = EPROTO; /* a peer has overwritten the node */
             } else {
                 err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
             }
@@ -15517,7 +15567,7 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, in
     return 0;
 }
 
-/* shmi_mon_sleep and the result. */
+/* As shmi_mon_sleep, and gets the result, too. */
 SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_wait_node *wait_node, int64_t abs, uint64_t *outcome)
 {
     int err = shmi_mon_sleep(m, wait_node, abs);
@@ -15528,7 +15578,7 @@ SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_wait_node *wait_node, in
 
 SHMI_FN void shmi_mon_check_arg(void *m) { shmi_mon_check((struct shmi_monitor *)m); }
 
-/* Makes a monitor whose words are at off in the body of o. A reaper's is on its stack. */
+/* Makes a monitor whose words are at off in the body of o. The monitor of a reaper is on the stack of the reaper. */
 SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
 {
     shmi_monitor_words *w = (shmi_monitor_words *)shmi_ptr(a, off, sizeof(shmi_monitor_words), 8);
@@ -15550,7 +15600,7 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->queueLock.also_check_arg = m;
 }
 
-/* The end of a handle: objects have their monitor at their head. */
+/* Frees a handle. Objects with a monitor have it at their head. */
 SHMI_FN void shmi_mon_free(void *handle) { shmi_free_thing(handle); }
 
 /* The reaper's work on an object whose monitor has been made. */
@@ -15567,7 +15617,7 @@ SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
     }
 }
 
-/* The wake of objects that begin with a monitor. */
+/* Does the wake of objects that begin with a monitor. */
 SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 8);
@@ -15578,12 +15628,12 @@ SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int ow
 /* 0, or ENOTCONN in a child of fork. */
 SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(shmi_nameless(a), op, NULL, "%s", ""); }
 
-/* ---- What objects share that are let go together, or are opened alike ---- */
+/* ---- What objects have in common whose waiters are released together, or that are opened alike ---- */
 
 /* How a wait ended. */
 enum { SHMI_outcomeOpen, SHMI_outcomeDead };
 
-/* Reaps, with the queue lock held, wakes whom that lets go, and takes the queue lock again. */
+/* Reaps, with the queue lock held, wakes the waiters that this lets go, and takes the queue lock again. */
 SHMI_FN int shmi_mon_reap_and_enter(struct shmi_monitor *m, int64_t abs)
 {
     struct shmi_wakes b;
@@ -15602,11 +15652,9 @@ SHMI_FN void shmi_mon_resolve_and_leave(struct shmi_monitor *m)
     shmi_mon_leave(m, &b);
 }
 
-/*
- * Queues a wait unless over says, with the queue lock held, that there is nothing to wait for.
- * It begins with the queue lock held and ends without it. No wait node without an error means that
- * over was true; otherwise the caller awaits the wait node.
- */
+/* Queues a wait unless over, which is called with the queue lock held, says that there is nothing to wait for. The
+ * call begins with the queue lock held and ends without it. If *wait_node is NULL and there is no error, over was
+ * true; otherwise the caller awaits the wait node. */
 SHMI_FN int shmi_mon_enqueue(struct shmi_monitor *m, int64_t abs, uint64_t wanted, int (*over)(struct shmi_monitor *m, void *arg), void *arg, shmi_wait_node **wait_node)
 {
     int err, again = 1;
@@ -15648,7 +15696,7 @@ SHMI_FN void shmi_mon_end_all(struct shmi_monitor *m, struct shmi_wakes *b, shmi
     }
 }
 
-/* Opens an object of a kind and gives this process's handle on it. */
+/* Opens an object of a kind, and returns this process's handle on it. */
 SHMI_FN int shmi_mon_open(shmsync_arena *a, const shmi_spec *spec, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, int *created, void **impl)
 {
     shmi_object o;
@@ -15676,7 +15724,7 @@ SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t
 }
 SHMI_FN int shmi_mon_close(struct shmi_monitor *m) { return shmi_unshare(m->a, m->o.off, shmi_mon_free); }
 
-/* The body of a kind that begins with monitor words, of which nothing but the spinning is set. */
+/* Fills in the body of a kind that begins with monitor words, of which only the spin budget is not zero. */
 SHMI_FN void shmi_mon_fill(unsigned char *body, const void *arg) { ((shmi_monitor_words *)(void *)body)->spin = *(const uint32_t *)arg; }
 SHMI_FN void shmi_mon_spec(shmi_spec *spec, uint32_t kind, uint16_t version, const char *name, uint64_t size)
 {
@@ -15693,7 +15741,7 @@ SHMI_FN void shmi_mon_spec(shmi_spec *spec, uint32_t kind, uint16_t version, con
 /* The word; see prims/eventcount_word.go. */
 #define SHMI_EVENTCOUNT_ANNOUNCED (UINT64_C(1) << 32)
 
-/* One process's side of an object whose waiters sleep on a sequence, in no order, until it changes. */
+/* The handle of one process on an object whose waiters sleep until a sequence changes, in no order. */
 struct shmi_eventcount {
     shmsync_arena *a;
     shmi_eventcount_words *w;
@@ -15702,13 +15750,14 @@ struct shmi_eventcount {
     uint64_t seen; /* the sequence at the last periodic check, plus 1 */
     shmi_object o;
     const char *op;
-    /* Carries out what a stopped or dead process left undone, and finds deaths. NULL: there is nothing like that. */
+    /* Does what a stopped or dead process left undone, and finds deaths. NULL: the object has nothing like that. */
     void (*look)(struct shmi_eventcount *e);
-    void (*scan)(struct shmi_eventcount *e); /* looks for deaths that nobody has counted, at each periodic check and after a wake without a change; or NULL */
+    /* Finds deaths that no process has counted, at each periodic check and after a wake without a change; or NULL. */
+    void (*scan)(struct shmi_eventcount *e);
 };
 
 SHMI_FN uint64_t shmi_eventcount_load(struct shmi_eventcount *e) { return shmi_ld64(&e->w->state); }
-/* The word after a change that ends waits. The object's own bits stay. */
+/* The word after a change that ends waits. The bits that belong to the object stay. */
 SHMI_FN uint64_t shmi_eventcount_next(uint64_t s) { return (s & ~(SHMI_EVENTCOUNT_ANNOUNCED | UINT32_MAX)) | (uint32_t)(s + 1); }
 
 SHMI_FN void shmi_eventcount_init(struct shmi_eventcount *e, shmsync_arena *a, const shmi_object *o, const char *op, void (*look)(struct shmi_eventcount *))
@@ -15736,7 +15785,8 @@ SHMI_FN shmi_tuning shmi_eventcount_tuning(struct shmi_eventcount *e)
     t.slot = e->a->my_slot;
     return t;
 }
-/* Before a change: waiters that may see it soon look for its maker there. */
+/* Called before a change: it notes the CPU of the process that makes the change, for the waiters that see the change
+ * soon. */
 SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 {
     shmi_tuning t = shmi_eventcount_tuning(e);
@@ -15745,8 +15795,8 @@ SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 }
 SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_all(e->a, &e->line); }
 
-/* Makes up for what a stopped or dead process owes. A waiter that has slept since before the last check sleeps on
- * the sequence of that time, or was woken by that check. */
+/* Sends the wakes that a stopped or dead process has not sent. A waiter that has slept since before the last check
+ * sleeps on the sequence of that time, or was woken by that check. */
 SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
 {
     uint64_t s, now;
@@ -15765,14 +15815,15 @@ SHMI_FN void shmi_eventcount_check(struct shmi_eventcount *e)
         shmi_eventcount_make_up(e);
 }
 SHMI_FN void shmi_eventcount_check_arg(void *e) { shmi_eventcount_check((struct shmi_eventcount *)e); }
-/* Makes up for a wake that a death swallowed. */
+/* Sends the wakes that a death may have lost. */
 SHMI_FN void shmi_eventcount_wake_dead(struct shmi_eventcount *e, int owed)
 {
     if (owed != SHMI_OWED_ANNOUNCED || (shmi_eventcount_load(e) & SHMI_EVENTCOUNT_ANNOUNCED) != 0 || shmi_ld64(&e->w->poller) != 0)
         shmi_eventcount_wake_all(e);
 }
 
-/* Makes sure that the process that changes the sequence wakes this waiter: whether the sequence is still seq. */
+/* Makes sure that the process that changes the sequence wakes this waiter. Returns whether the sequence is still
+ * seq. */
 SHMI_FN int shmi_eventcount_announce(struct shmi_eventcount *e, uint32_t seq)
 {
     for (;;) {
@@ -15794,7 +15845,7 @@ SHMI_FN int shmi_eventcount_spun(void *arg)
     return (uint32_t)shmi_eventcount_load(x->e) != x->seq;
 }
 
-/* Waits until the sequence is no longer seq. The call has entered. */
+/* Waits until the sequence is no longer seq. The caller has called shmi_enter. */
 SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_t deadline)
 {
     int64_t since = 0;
@@ -15838,7 +15889,7 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
             shmi_eventcount_check(e);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a change that has come takes precedence over the end of the wait */
+        case SHMI_CLOSED: /* a change that has come takes precedence over the close */
             shmi_eventcount_do_look(e);
             if ((uint32_t)shmi_eventcount_load(e) != seq)
                 return 0;
@@ -16464,7 +16515,8 @@ SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
     if ((stamp & SHMI_RECORDED_STAMP) != 0 && (uint32_t)stamp == 0 && shmi_recorded_value(q->first) == v)
         shmi_cas64(&n->stamp, stamp, stamp | shmi_first_date(shmi_now()));
 }
-/* Sequencers: a counter, and cells on whose words the waiters for its tokens sleep. It is prims/sequencer*.go in C. */
+/* Sequencers: a counter, and cells, on whose words the waiters for its tokens sleep. This is prims/sequencer*.go in
+ * C. */
 
 enum { SHMI_sequencerCells = 16 };
 #define SHMI_TOKEN_FAR (UINT32_C(1) << 29)
@@ -16473,7 +16525,7 @@ enum { SHMI_sequencerCells = 16 };
 #define SHMI_TURNS_STOPPED UINT64_C(1)
 #define SHMI_TURNS_ONE UINT64_C(2)
 
-/* This process's side of a cell. */
+/* The handle of this process on a cell. */
 typedef struct shmi_token_cell {
     struct shmi_sequencer *s;
     uint64_t *state;
@@ -16487,28 +16539,30 @@ struct shmi_sequencer {
     shmi_object o;
     shmi_token_cell cells[SHMI_sequencerCells];
 };
-/* A wait for a token, which began when the word turns was that. */
+/* A wait for a token. turns is the value of the word turns when the wait began. */
 typedef struct shmi_token_wait {
     shmi_token_cell *cell;
     uint64_t token, turns;
 } shmi_token_wait;
 
-/* How far the next token of a cell is ahead of the counter at v. If it is not 1 to SHMI_TOKEN_FAR, it is reached. */
+/* How far the announced token of a cell is ahead of the counter at v. If the result is not 1 to SHMI_TOKEN_FAR, the
+ * counter has reached the token. */
 SHMI_FN uint32_t shmi_token_ahead(uint64_t state, uint64_t v)
 {
     return ((uint32_t)(state >> SHMI_TOKEN_CELL_NEXT_SHIFT) - (uint32_t)v) & SHMI_TOKEN_MASK;
 }
-/* Whether the waiters of a cell have to look. */
+/* Whether the waiters of a cell have to be woken, to read the counter again. */
 SHMI_FN int shmi_token_due(uint64_t state, uint64_t v)
 {
     return (state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) - 1 >= SHMI_TOKEN_FAR;
 }
-/* The word with token announced, which the counter, at v, has not reached. The word is not due. */
+/* The word of the cell after the announcement of token, which the counter, at v, has not reached. No wake is due for
+ * the word. */
 SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v)
 {
     uint64_t ahead = token - v;
     if (ahead > SHMI_TOKEN_FAR)
-        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells; /* one of the same cell */
+        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells; /* nearer, of the same cell */
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) <= ahead)
         return state;
     return (state & ~SHMI_TOKEN_CELL_NEXT_MASK) | SHMI_EVENTCOUNT_ANNOUNCED | ((v + ahead) & SHMI_TOKEN_MASK) << SHMI_TOKEN_CELL_NEXT_SHIFT;
@@ -16521,7 +16575,7 @@ SHMI_FN int shmi_token_over(const shmi_token_wait *w)
     uint64_t turns = shmi_ld64(&s->w->turns);
     return turns != w->turns || (turns & SHMI_TURNS_STOPPED) != 0 || shmi_sequencer_now(s) >= w->token;
 }
-/* How a wait has ended that is over. */
+/* How a wait that is over has ended. */
 SHMI_FN int shmi_token_judge(const shmi_token_wait *w) { return shmi_sequencer_now(w->cell->s) >= w->token ? 0 : ECANCELED; }
 SHMI_FN shmi_token_wait shmi_token_begin(struct shmi_sequencer *s, uint64_t token)
 {
@@ -16542,7 +16596,7 @@ SHMI_FN shmi_tuning shmi_sequencer_tuning(struct shmi_sequencer *s)
     return t;
 }
 
-/* Makes all waiters of a cell look. 0: the word is no longer state, and nothing was done. */
+/* Changes the word of a cell and wakes all its waiters. Returns 0, and does nothing, if the word is no longer state. */
 SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
 {
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
@@ -16557,27 +16611,27 @@ SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
     }
     return 1;
 }
-/* Called after the counter has become v, by a jump of so much. */
+/* Called after the counter has become v, by a jump of that length. */
 SHMI_FN void shmi_token_hit_if_due(shmi_token_cell *c, uint64_t v, uint64_t jump)
 {
     for (;;) {
         uint64_t state = shmi_ld64(c->state);
         if (!shmi_token_due(state, v) && !((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && jump > SHMI_TOKEN_FAR))
             return;
-        if (shmi_token_hit(c, state)) /* suffices: a later announcement follows a look at the counter */
+        if (shmi_token_hit(c, state)) /* enough: a later waiter first announces itself, then reads the counter */
             return;
     }
 }
 
-/* Makes up for what a stopped or dead process owes. */
+/* Sends the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
 {
     struct shmi_sequencer *s = c->s;
     uint64_t v = shmi_sequencer_now(s), turns = shmi_ld64(&s->w->turns), state, now;
     int all = v - shmi_xchg64(&c->value, v) > SHMI_TOKEN_FAR;
     all = shmi_xchg64(&c->turns, turns) != turns || all;
-    /* After such a jump the word of the cell says nothing of tokens, and it never says anything of turns. So this
-     * changes it: a waiter may be about to sleep. */
+    /* After such a jump the word of the cell does not show which tokens are reached, and it never shows a change of
+     * turns. So the word is changed in any case, because a waiter may be about to sleep. */
     while (all && !shmi_token_hit(c, shmi_ld64(c->state))) {
     }
     shmi_token_hit_if_due(c, v, 0);
@@ -16594,8 +16648,8 @@ SHMI_FN void shmi_token_check(void *cell)
         shmi_token_make_up(c);
 }
 
-/* Makes sure that a wake comes when the counter reaches the token. 0: the wait is over. *word is what the waiter may
- * sleep on. */
+/* Makes sure that a wake comes when the counter reaches the token. Returns 0 if the wait is over. *word is the value
+ * on which the waiter may sleep. */
 SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
 {
     shmi_token_cell *c = w->cell;
@@ -16612,12 +16666,12 @@ SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
         if (*word != state && !shmi_cas64(c->state, state, *word))
             continue;
         SHMSYNC_CRASHPOINT("sequencer.wait.announced");
-        /* The count to the token, or to the nearer one that stands for it, may have come before the announcement. */
+        /* The counter may have reached the token, or the nearer token that stands for it, before the announcement. */
         if (shmi_token_over(w))
             return 0;
         if (shmi_sequencer_now(c->s) - v < shmi_token_ahead(*word, v))
             return 1;
-        shmi_token_hit(c, *word); /* or the counter was set back */
+        shmi_token_hit(c, *word); /* the counter may also have been set back */
     }
 }
 
@@ -16672,7 +16726,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
     return err;
 }
 
-/* Wakes the waiters that have to look after the counter has become v, by a jump of so much. */
+/* Wakes the waiters that have to read the counter again after it has become v, by a jump of that length. */
 SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64_t jump)
 {
     uint64_t back;
@@ -16680,7 +16734,7 @@ SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64
     for (back = 0; back < jump && back < SHMI_sequencerCells; back++)
         shmi_token_hit_if_due(&s->cells[(v - back) % SHMI_sequencerCells], v, jump);
 }
-/* Makes the waiters of all cells look, also those that are about to announce. */
+/* Wakes the waiters of all cells, also those that are about to announce themselves. */
 SHMI_FN void shmi_sequencer_end_waits(struct shmi_sequencer *s)
 {
     int i;
@@ -16689,7 +16743,7 @@ SHMI_FN void shmi_sequencer_end_waits(struct shmi_sequencer *s)
         }
 }
 
-/* The handle's side. */
+/* The functions of a handle. */
 
 SHMI_FN void shmi_sequencer_init(struct shmi_sequencer *s, shmsync_arena *a, const shmi_object *o, shmi_sequencer_words *w)
 {
@@ -16896,8 +16950,9 @@ int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
     return 0;
 }
 
-/* The reaper's side: makes up for wakes that a death swallowed. The dead process may have counted, or ended all waits,
- * and not changed the word of a cell. So this changes it: a waiter may be about to sleep. */
+/* For a reaper: sends the wakes that a death may have lost. The dead process may have changed the counter, or ended
+ * all waits, but not changed the word of a cell. So this function changes the words, because a waiter may be about
+ * to sleep. */
 SHMI_FN void shmi_wake_sequencer(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_sequencer_words *w = (shmi_sequencer_words *)shmi_try_at(a, o->body, sizeof *w, 8);
@@ -16913,19 +16968,19 @@ SHMI_FN void shmi_wake_sequencer(shmsync_arena *a, const shmi_object *o, int owe
             shmi_deliver_all(a, &l);
     }
 }
-/* Events: a manual-reset Event is an eventcount, whose sequence is odd while it is set; an auto-reset Event has
- * tokens, and counts the waits of each participant in a share. It is prims/event*.go in C. */
+/* Events: a manual-reset Event is an eventcount, whose sequence is odd while the Event is set; an auto-reset Event
+ * has tokens, and counts the waits of each participant in a share. This is prims/event*.go in C. */
 
 enum { SHMI_eventAuto = 1, SHMI_eventBidirectional = 2 };
 
 struct shmi_event {
-    struct shmi_eventcount count; /* with automatic reset its state is another, see below */
+    struct shmi_eventcount count; /* with automatic reset its state has another form, see below */
     shmi_event_record *own;       /* with automatic reset: this process's share */
     shmi_event_record **known;    /* the shares by slot, from slot 1. Atomic. */
     uint32_t known_head;          /* the latest slot record in known, as objRecords names it. Atomic. */
     uint32_t most;                /* the greatest slot in known. Atomic. */
     uint32_t bad;                 /* the list of records was corrupt. Atomic. */
-    uint32_t turns;               /* counts the wakes, which go to the kernel's queue and the pollers by turns. Atomic. */
+    uint32_t turns;               /* counts the wakes, which alternate between a thread and a poller. Atomic. */
     uint32_t mode;
     shmsync_arena *a;
     shmi_object o;
@@ -16944,15 +16999,15 @@ struct shmi_event {
  *
  * No lock is involved, so a signal handler may set the Event. */
 
-/* How long a wait that has not slept leaves the tokens to those that began before it, in ns. The process of one of
- * those may be stopped. */
+/* How long a wait that has not slept leaves the tokens to the waits that began before it, in ns. The time is
+ * bounded, because the process of such a wait may be stopped. */
 #define SHMI_EVENT_YIELD INT64_C(1000000)
 /* The greatest number of tokens. A set that would make more does nothing. */
 #define SHMI_EVENT_TOKENS_MOST (SHMI_AUTO_EVENT_TOKENS_MASK >> SHMI_AUTO_EVENT_TOKENS_SHIFT)
 
 SHMI_FN uint64_t shmi_event_tokens(uint64_t s) { return (s & SHMI_AUTO_EVENT_TOKENS_MASK) >> SHMI_AUTO_EVENT_TOKENS_SHIFT; }
 SHMI_FN int shmi_event_announced(uint64_t s) { return (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) != 0; }
-/* The word after a change that ends no wait, with so many tokens. */
+/* The word after a change that ends no wait, with that many tokens. */
 SHMI_FN uint64_t shmi_event_with(uint64_t s, uint64_t tokens)
 {
     return (uint64_t)(uint32_t)(s + 1) | (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) | tokens << SHMI_AUTO_EVENT_TOKENS_SHIFT;
@@ -16961,21 +17016,21 @@ SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_eventcount_
 /* Changes the word. The caller has called shmi_event_count_off for it. */
 SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t from, uint64_t to) { return shmi_cas64(&e->count.w->state, from, to); }
 
-/* A share: how many waits have begun and are not counted off, and the version that the word had when the last wait
- * ended that is counted off. */
+/* A share: the number of waits that have begun and are not counted off, and the version of the word when the last
+ * wait that is counted off ended. */
 SHMI_FN uint32_t shmi_event_share_waits(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_event_share_ended(uint64_t h) { return (uint32_t)(h >> 32); }
-/* The share after a wait that ended with that version is counted off. */
+/* The share after a wait that ended with that version has been counted off. */
 SHMI_FN uint64_t shmi_event_share_less(uint64_t h, uint32_t version)
 {
     uint32_t waits = shmi_event_share_waits(h);
     return (uint64_t)version << 32 | (waits > 0 ? waits - 1 : 0);
 }
 
-/* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an
- * array that it has from the start: a signal handler may get here. A participant puts its record on the list when it
- * opens the Event, before its first wait, and a wait that begins changes the word. So a change of the word that
- * succeeds has seen the shares of all waits. */
+/* Reads where the shares are. They lie in slot records, which stay until the object is deleted. So a handle
+ * remembers their places, in an array that it has from the start, because a signal handler may call this. A
+ * participant puts its record on the list when it opens the Event, before its first wait, and a wait that begins
+ * changes the word. So a change of the word that succeeds has seen the shares of all waits. */
 SHMI_FN void shmi_event_learn(struct shmi_event *e)
 {
     uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords)), most;
@@ -17001,7 +17056,7 @@ SHMI_FN shmi_event_record *shmi_event_share_of(struct shmi_event *e, uint32_t sl
     shmi_event_learn(e);
     return __atomic_load_n(&e->known[slot - 1], __ATOMIC_ACQUIRE);
 }
-/* 0 unless the list of records is corrupt. */
+/* Returns 0, or EPROTO if the list of records is corrupt. */
 SHMI_FN int shmi_event_check_shares(struct shmi_event *e)
 {
     shmi_event_learn(e);
@@ -17028,8 +17083,8 @@ SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t mos
     return n;
 }
 
-/* Counts the wait off that ended by the change to s, unless that was done. A call that changes s calls this before. So a
- * change that succeeds has seen all ends of waits in the shares. */
+/* Counts off the wait that ended by the change to s, unless that was done already. Each call that changes s does
+ * this first. So a change that succeeds has seen all ends of waits in the shares. */
 SHMI_FN void shmi_event_count_off(struct shmi_event *e, uint64_t s)
 {
     uint32_t slot = (uint32_t)((s & SHMI_AUTO_EVENT_SLOT_MASK) >> SHMI_AUTO_EVENT_SLOT_SHIFT);
@@ -17040,22 +17095,22 @@ SHMI_FN void shmi_event_count_off(struct shmi_event *e, uint64_t s)
     if (h == NULL)
         return; /* a peer overwrote the word or the list of records */
     for (;;) {
-        /* While the word is s, the share has either not been changed for it, or the version of s. */
+        /* While the word is s, the share either has not been changed for s, or has the version of s. */
         uint64_t was = shmi_ld64(&h->waits);
         if (shmi_event_share_ended(was) == (uint32_t)s || shmi_event_load(e) != s || shmi_cas64(&h->waits, was, shmi_event_share_less(was, (uint32_t)s)))
             return;
     }
 }
 
-/* Gives the share of its slot to this participant. The waits of the one before it do not count. The caller holds
- * handles_of: all handles of this process on the Event have one share. */
+/* Gives the share of this slot to this participant. The waits of the participant before it do not count any more.
+ * The caller holds handles_of, because all handles of this process on the Event have one share. */
 SHMI_FN void shmi_event_inherit(struct shmi_event *e)
 {
     shmi_event_record *h = e->own;
     uint64_t was;
     if (shmi_ld64(&h->name) == e->a->self)
         return;
-    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the one before */
+    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the participant before */
     do /* another process may count that wait off */
         was = shmi_ld64(&h->waits);
     while (!shmi_cas64(&h->waits, was, was & ~(uint64_t)UINT32_MAX));
@@ -17085,7 +17140,7 @@ SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
     }
 }
 
-/* Sets it while there may be waits. */
+/* Sets the Event, and wakes a wait, as long as there may be waits. */
 SHMI_FN int shmi_event_set_and_wake(struct shmi_event *e)
 {
     for (;;) {
@@ -17116,7 +17171,7 @@ SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
         if (shmi_event_tokens(s) > 0) {
             shmi_full_fence();
             if (shmi_event_load(e) == s)
-                return 0; /* nobody waits, and it is set */
+                return 0; /* there is no wait, and the Event is set */
             continue;
         }
         shmi_event_count_off(e, s);
@@ -17144,14 +17199,14 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
     }
 }
 
-/* A wait that is counted. It is over when it has ended the wait by a change of the word. */
+/* A wait that is counted. It is over when this process has ended it by a change of the word. */
 typedef struct shmi_event_wait {
     struct shmi_event *e;
     int announced, slept;
-    uint64_t word; /* it may sleep while the version is that of this */
+    uint64_t word; /* the wait may sleep while the word has the version of this one */
 } shmi_event_wait;
 
-/* Counts a wait. The call has entered. */
+/* Counts a wait. The caller has called shmi_enter. */
 SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_wait *w)
 {
     shmi_add64(&e->own->waits, 1);
@@ -17159,7 +17214,8 @@ SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_wait *w)
     memset(w, 0, sizeof *w);
     w->e = e;
 }
-/* Ends the wait, and leaves so many tokens, or one if nobody else waits. 0: the word is no longer s. */
+/* Ends the wait, and leaves that many tokens, or one if there is no other wait. Returns 0 if the word is no longer
+ * s. */
 SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
 {
     struct shmi_event *e = w->e;
@@ -17171,7 +17227,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     if (!others)
         to &= ~SHMI_AUTO_EVENT_ANNOUNCED_MASK;
     if (shmi_event_share_ended(shmi_ld64(&e->own->waits)) == (uint32_t)to) {
-        /* The last wait of this participant ended 2^32 changes ago. This one would seem to be counted off. */
+        /* The last wait of this participant ended 2^32 changes ago, so the end of this wait would seem to be counted
+         * off already. */
         shmi_event_swap(e, s, shmi_event_with(s, shmi_event_tokens(s)));
         return 0;
     }
@@ -17185,8 +17242,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     }
     return 1;
 }
-/* Takes a token if there is one for this wait. 0: there is none, and w->word is the word to sleep on. A wait that has
- * not slept leaves the tokens to those that have announced themselves before it. */
+/* Takes a token if there is one for this wait. Returns 0 if there is none; w->word is then the word to sleep on. A
+ * wait that has not slept leaves the tokens to the waits that announced themselves before it. */
 SHMI_FN int shmi_event_take(shmi_event_wait *w)
 {
     struct shmi_event *e = w->e;
@@ -17210,7 +17267,7 @@ SHMI_FN int shmi_event_take(shmi_event_wait *w)
         }
     }
 }
-/* Ends the wait. If unless is set, it takes a token instead if there is one, and returns 1. */
+/* Ends the wait. If unless is set and there is a token, it takes the token instead, and returns 1. */
 SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 {
     for (;;) {
@@ -17245,7 +17302,7 @@ SHMI_FN void shmi_event_check(void *event)
 }
 
 SHMI_FN int shmi_event_spun(void *event) { return shmi_event_tokens(shmi_event_load((struct shmi_event *)event)) > 0; }
-/* Waits for a token after a claim that failed. The call has entered. */
+/* Waits for a token after a claim that failed. The caller has called shmi_enter. */
 SHMI_FN int shmi_event_await_token(struct shmi_event *e, int64_t deadline)
 {
     shmi_tuning t = shmi_eventcount_tuning(&e->count);
@@ -17285,7 +17342,7 @@ SHMI_FN int shmi_event_await_token(struct shmi_event *e, int64_t deadline)
             w.slept = since != 0; /* a check that is due comes before the first sleep */
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a token that is there takes precedence over the end of the wait */
+        case SHMI_CLOSED: /* a token that is there takes precedence over the close */
             if (shmi_event_give_up(&w, 1))
                 return 0;
             return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "event.wait", shmi_called(&e->o))
@@ -17309,7 +17366,7 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 
 /* ---- Reset by hand ---- */
 
-/* An Event that is reset by hand: whether it is set. */
+/* Whether an Event that is reset by hand is set. */
 SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
 
 /* Makes an Event that is reset by hand set, or not set. A signal handler may call it. */
@@ -17334,7 +17391,7 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
     }
 }
 
-/* Waits until it is set, or not set. */
+/* Waits until the Event is set, or not set, as set says. */
 SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 {
     uint64_t s = shmi_eventcount_load(&e->count);
@@ -17351,8 +17408,8 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 
 /* ---- The handle's side ---- */
 
-/* The mode of an Event, or -1 if it is none. The word mode tells an auto-reset Event from the others, which have
- * zeros there. */
+/* The mode of an Event, or -1 if the object is not an Event. The word mode tells an auto-reset Event from the
+ * others, which have zeros there. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
     uint32_t word;
@@ -17398,7 +17455,7 @@ SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
     }
 }
 
-/* Finds the share of this process, and those of the others. 0, or why that cannot be. */
+/* Finds the share of this process, and the shares of the others. Returns 0 or an errno. */
 SHMI_FN int shmi_event_build_shares(struct shmi_event *e)
 {
     shmi_off record = 0;
@@ -17408,7 +17465,7 @@ SHMI_FN int shmi_event_build_shares(struct shmi_event *e)
         return err;
     e->own = (shmi_event_record *)shmi_ptr(e->a, record, sizeof(shmi_event_record), 8);
     while (cap < e->a->geo.slots)
-        cap *= 2; /* few sizes, since each has its own spare ones */
+        cap *= 2; /* powers of two, because each size has spare memory of its own */
     e->known = (shmi_event_record **)shmi_new_thing(cap * sizeof *e->known);
     if (e->known == NULL)
         return shmi_fail(ENOMEM, "event.open", shmi_called(&e->o), "%s", "");
@@ -17604,7 +17661,7 @@ int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_m
     return SHMI_TELL(err != 0 ? err : shmi_event_await_reset(e, ns));
 }
 
-/* The reaper's side: makes up for wakes that a death swallowed. */
+/* For a reaper: sends the wakes that a death may have lost. */
 SHMI_FN void shmi_wake_event(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_eventcount e;
@@ -17617,10 +17674,9 @@ SHMI_FN void shmi_wake_event(shmsync_arena *a, const shmi_object *o, int owed)
     else if (shmi_event_tokens(shmi_eventcount_load(&e)) > 0)
         shmi_eventcount_wake_all(&e);
 }
-/* Queues: bounded queues of items of one size. It is prims/queue*.go in C. Items are in slots, and a ring of cells
+/* Queues: bounded queues of items of one size. This is prims/queue*.go in C. Items are in slots, and a ring of cells
  * gives their order. Slots and cells are the whole state, and no lock guards them. A call that waits sleeps until
- * the queue may have changed, and then looks at the ring again.
- * */
+ * the queue may have changed, and then reads the ring again. */
 
 /* Kinds of a slot; see queueState of prims/queue_word.go. */
 enum { SHMI_queueFree, SHMI_queueClaimed, SHMI_queueFull, SHMI_queueTaken, SHMI_queueLeased, SHMI_queueReturned, SHMI_queueKinds };
@@ -17628,15 +17684,15 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_ITEM_MOST 65536u
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
 #define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
-#define SHMI_QUEUE_WALK 1000u /* how many more steps than cells in two laps a walk takes */
+#define SHMI_QUEUE_WALK 1000u /* a walk takes as many steps as two laps have cells, and so many more */
 #define SHMI_QUEUE_WALKS 16   /* if so many walks find nothing while no hint moves, a peer has overwritten the ring */
-#define SHMI_QUEUE_LOOK 64u   /* at how many slots a waiter that spins looks */
+#define SHMI_QUEUE_LOOK 64u   /* how many slots a waiter that spins examines */
 #define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
-#define SHMI_QUEUE_USE 64u    /* by how many slots used grows */
+#define SHMI_QUEUE_USE 64u    /* the number by which used grows */
 #define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffff)
 #define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 16)
 #define SHMI_QUEUE_LEASE_ENDED (UINT64_C(1) << 31)
-#define SHMI_QUEUE_LEASE_UNDATED UINT64_C(0xffffffff) /* all but the date */
+#define SHMI_QUEUE_LEASE_UNDATED UINT64_C(0xffffffff) /* all fields but the date */
 
 typedef struct shmi_queue_slot {
     uint64_t state;
@@ -17648,13 +17704,13 @@ struct shmi_queue_side {
     shmi_queue_side_words *w;
     shmi_wait_list line;
     int64_t looked;
-    uint64_t sum; /* sum over the words that the last periodic check saw. Atomic. */
+    uint64_t sum; /* sum of the words that the last periodic check read. Atomic. */
 };
 
-/* The first returned slots, as a look at all slots found them; see returnedSlots of prims/queue_returned.go. */
+/* The first returned slots, as a search through all slots found them; see returnedSlots of prims/queue_returned.go. */
 #define SHMI_QUEUE_RETURNED 64u
 struct shmi_queue_returned {
-    uint32_t busy; /* Atomic. A call does not wait for it. */
+    uint32_t busy; /* a thread uses this; others do not wait for it. Atomic. */
     uint32_t from, to;
     uint32_t all;
     uint64_t at;
@@ -17668,15 +17724,16 @@ struct shmi_queue {
     shmi_queue_words *w;
     struct shmi_queue_side items, room;
     uint32_t capacity, slots, shift;
-    uint64_t mask, first; /* the number of cells less 1; where the slots begin */
+    uint64_t mask, first; /* the number of cells less 1; where the first slot is */
     uint64_t item, stride;
     uint64_t seen;    /* a position: no position before it has an item. Atomic. */
-    uint32_t watched; /* the slot that a periodic check looked at last. Atomic. */
+    uint32_t watched; /* the slot that a periodic check visited last. Atomic. */
     struct shmi_queue_returned back;
 };
 
 SHMI_FN uint64_t shmi_queue_stride(uint64_t item) { return sizeof(shmi_queue_slot) + ((item + 7) & ~UINT64_C(7)); }
-/* A small queue has slots to spare, so that puts and gets that are stopped, and keep one each, leave room. */
+/* The number of slots. A small queue has spare slots, so that puts and gets that are stopped, each of which keeps a
+ * slot, leave room for others. */
 SHMI_FN uint64_t shmi_queue_slots(uint64_t capacity) { return capacity < 64 ? capacity + 8 : capacity; }
 SHMI_FN uint32_t shmi_queue_shift(uint64_t slots)
 {
@@ -17716,7 +17773,8 @@ SHMI_FN int32_t shmi_queue_ahead(const struct shmi_queue *x, uint64_t cell, uint
     uint32_t d = (uint32_t)(cell >> 32) - shmi_queue_lap(x, p);
     return d <= INT32_MAX ? (int32_t)d : -(int32_t)(UINT32_MAX - d) - 1;
 }
-/* How far position p is after position q, 0 if it is before. Positions that differ by 2^32 laps are the same: a heal forgets those laps. */
+/* How far position p is after position q; 0 if it is before q. Positions that differ by 2^32 laps count as the same,
+ * because shmi_queue_heal forgets how many times 2^32 laps there were. */
 SHMI_FN uint64_t shmi_queue_distance(const struct shmi_queue *x, uint64_t p, uint64_t q)
 {
     uint64_t d = (p - q) & ((UINT64_C(1) << (32 + x->shift)) - 1);
@@ -17735,7 +17793,8 @@ SHMI_FN uint64_t *shmi_queue_cell_of(struct shmi_queue *x, uint64_t p)
     return (uint64_t *)(void *)((char *)x->w + sizeof(shmi_queue_words)) + (p & x->mask);
 }
 
-/* What follows takes no lock. A participant that is stopped in the middle of it keeps a slot, and nothing else. */
+/* The functions that follow take no lock. A participant that is stopped in one of them keeps a slot, and nothing
+ * else. */
 
 SHMI_FN int shmi_queue_stopped(struct shmi_queue *x) { return (shmi_ld64(&x->w->flags) & SHMI_queueStoppedFlag) != 0; }
 SHMI_FN int shmi_queue_regular(struct shmi_queue *x) { return (shmi_ld64(&x->w->flags) & SHMI_queueIrregularFlag) == 0; }
@@ -17744,7 +17803,7 @@ SHMI_FN void shmi_queue_deviate(struct shmi_queue *x)
     if (shmi_queue_regular(x))
         shmi_or64(&x->w->flags, SHMI_queueIrregularFlag);
 }
-/* A bound of the slots that were ever claimed. */
+/* An upper bound of the slots that were ever claimed. */
 SHMI_FN uint32_t shmi_queue_used(struct shmi_queue *x)
 {
     uint64_t n = shmi_ld64(&x->w->used);
@@ -17753,17 +17812,18 @@ SHMI_FN uint32_t shmi_queue_used(struct shmi_queue *x)
 /* Whether position p was filled. The positions of lap 0 are those of all-zero cells. */
 SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return shmi_queue_ahead(x, shmi_ld64(shmi_queue_cell_of(x, p)), p) >= 0; }
 
-/* Makes the hints anew. They may lag behind afterwards. */
+/* Computes the hints anew. They may be too low afterwards. */
 SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 {
-    /* Laps begin anew after 2^32. With so many more, the position is after that of all-zero cells. */
+    /* The numbers of laps repeat after 2^32. That many laps are added, so that the position is after the one of
+     * cells that are all zero. */
     uint64_t p = ((shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) + (UINT64_C(1) << 32)) << x->shift;
     shmi_st64(&x->w->head, p - x->mask);
     shmi_st64(&x->w->tail, p);
     shmi_st64(&x->seen, 0);
 }
 
-/* What a step of a walk found. */
+/* The result of a step of a walk. */
 enum { SHMI_queueFound, SHMI_queueOn, SHMI_queueImpossible };
 struct shmi_queue_found {
     uint64_t p;
@@ -17806,11 +17866,11 @@ SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_found 
         f->p++;
         return SHMI_queueOn;
     }
-    /* A later position has this cell: the items of all positions before the one a lap earlier than that were taken. */
+    /* The cell has a later position. So all items at positions before the one a lap earlier were taken. */
     f->p += ((uint64_t)(uint32_t)(d - 1) << x->shift) + 1;
     return SHMI_queueOn;
 }
-/* Walks from a hint on; 0 if a peer overwrote the ring. */
+/* Walks the ring from a hint on. Returns 0 if a peer overwrote the ring. */
 SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*step)(struct shmi_queue *, struct shmi_queue_found *), struct shmi_queue_found *f)
 {
     int walks;
@@ -17827,7 +17887,7 @@ SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*st
                 break;
         }
         if (tail != shmi_ld64(&x->w->tail) || head != shmi_ld64(&x->w->head))
-            walks = 0; /* the others went on, and overtook this walk */
+            walks = 0; /* the other calls made progress, and overtook this walk */
         shmi_queue_heal(x);
     }
     return 0;
@@ -17841,7 +17901,7 @@ SHMI_FN int shmi_queue_published(struct shmi_queue *x, uint32_t i, uint64_t st)
     uint64_t tag = shmi_queue_tag(st), c = shmi_ld64(shmi_queue_cell_of(x, tag));
     return shmi_queue_kind(st) == SHMI_queueFull && (uint32_t)c == i && ((((c >> 32) << x->shift) | (tag & x->mask)) & SHMI_QUEUE_TAG) == tag;
 }
-/* How many slots are of the kinds of a set; those that were put if they are in the ring. */
+/* How many slots are of the kinds in a set; slots that were put count only if they are in the ring. */
 SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
 {
     uint32_t i, n = 0, used = shmi_queue_used(x);
@@ -17852,7 +17912,8 @@ SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
     }
     return n;
 }
-/* Whether there is no room for an item at position p, the first that is not filled; -1 if a peer overwrote the ring. */
+/* Whether there is no room for an item at position p, the first that is not filled. Returns -1 if a peer overwrote
+ * the ring. */
 SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
 {
     if (p - shmi_ld64(&x->seen) >= x->capacity) { /* true also if p is before seen */
@@ -17871,7 +17932,7 @@ SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
            shmi_queue_count(x, 1u << SHMI_queueFull | 1u << SHMI_queueLeased | 1u << SHMI_queueReturned) >= x->capacity;
 }
 
-/* A slot that a put has claimed, and a position that was not filled then. */
+/* A slot that a put has claimed, and a position that was not filled at that time. */
 struct shmi_queue_claimed {
     uint64_t p, was;
     uint32_t i;
@@ -17908,7 +17969,7 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claime
     }
     return 0;
 }
-/* Claims a slot for an item: 1, 0 if there is no room, -1 if a peer overwrote the ring. */
+/* Claims a slot for an item. Returns 1, 0 if there is no room, or -1 if a peer overwrote the ring. */
 SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     int healed = 0;
@@ -17926,7 +17987,8 @@ SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
         c->was = f.was;
         if (!full && shmi_queue_claim_slot(x, c))
             return 1;
-        /* While the position is not filled, items are not made more: there was no room at the beginning of this round. */
+        /* The position was not filled meanwhile, so no item was added, and there was no room at the beginning of
+         * this round. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was)
             return 0;
     }
@@ -17941,30 +18003,32 @@ SHMI_FN shmi_tuning shmi_queue_tuning(struct shmi_queue *x, struct shmi_queue_si
     t.slot = x->a->my_slot;
     return t;
 }
-/* Wakes a waiter of a side, if one has announced itself: n items or places have come. */
+/* Wakes a waiter of a side, if one has announced itself, because n items or places have come. */
 SHMI_FN void shmi_queue_tell(struct shmi_queue *x, struct shmi_queue_side *side, size_t n)
 {
     if (n > 0 && shmi_wake_word_announced(&side->line)) {
         shmi_tuning t = shmi_queue_tuning(x, side);
-        shmi_note_cpu(&t); /* a waiter may look for it */
+        shmi_note_cpu(&t); /* a waiter may read the note */
         shmi_wake_word_release(x->a, &side->line);
     }
 }
 
-/* Makes a slot free that this call has claimed, unless this process has left and its slots were taken back. */
+/* Frees a slot that this call has claimed, unless this process has left and its slots were taken back. */
 SHMI_FN void shmi_queue_unclaim(struct shmi_queue *x, shmi_queue_slot *s)
 {
     uint64_t st = shmi_ld64(&s->state);
     if (shmi_queue_name(st) == x->a->self && shmi_cas64(&s->state, st, 0))
         shmi_queue_tell(x, &x->room, 1); /* another put may have found no free slot */
 }
-/* Puts the item of a claimed slot into the queue: 0, EBUSY for no room, ECANCELED, EPROTO. Without success the slot is free again. */
+/* Puts the item of a claimed slot into the queue. Returns 0, EBUSY if there is no room, ECANCELED or EPROTO. If it
+ * fails, the slot is free again. */
 SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     for (;;) {
         struct shmi_queue_found f;
         int full;
-        /* The position may have been filled before the slot was ours, even with this slot: then the tag would make an item of it. */
+        /* The position may have been filled before this call claimed the slot, even with this slot: then the tag
+         * would make an item of it. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was) {
             uint64_t st = shmi_queue_state(SHMI_queueFull, x->a->self, c->p);
             __atomic_store_n(&c->s->state, st, __ATOMIC_RELEASE);
@@ -17975,7 +18039,7 @@ SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *
                 if (SHMI_LIKELY(!shmi_queue_stopped(x)))
                     return 0;
                 shmi_queue_deviate(x);
-                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* or a get has it */
+                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* if not, a get has the item */
             }
         }
         full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
@@ -17995,12 +18059,12 @@ SHMI_FN void shmi_queue_tell_returned(struct shmi_queue *x)
         w = shmi_ld64(&x->w->returned);
     while (!shmi_cas64(&x->w->returned, w, (w & ~UINT64_C(1)) + 3));
 }
-/* The state of a returned slot; see queueReturns. */
+/* The state of a slot that is returned; see queueReturns. */
 SHMI_FN uint64_t shmi_queue_back(struct shmi_queue *x, uint64_t st)
 {
     return shmi_queue_with(st, SHMI_queueReturned, (shmi_participant_id)(shmi_ld64(&x->w->returned) >> 1 & SHMI_NAME_MASK));
 }
-/* Finds the first returned slots, those that come before all others. */
+/* Searches all slots for the first returned ones. */
 SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -18026,7 +18090,7 @@ SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
         r->slot[n] = i;
     }
 }
-/* The first returned slot, if none has come back since the count of returns was back; 0 if there is none. */
+/* The first returned slot, if no slot has come back since the count of returns was back. Returns 0 if there is none. */
 SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, uint64_t *st)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -18034,7 +18098,7 @@ SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, 
     if (__atomic_exchange_n(&r->busy, 1, __ATOMIC_ACQUIRE) == 0) {
         if (r->at != back)
             shmi_queue_look_returned(x, back);
-        while (first == 0) { /* in each round other participants took all that a look had found */
+        while (first == 0) { /* in each round, other participants took all the slots that the search had found */
             while (first == 0 && r->from < r->to)
                 if (shmi_ld64(&shmi_queue_at(x, r->slot[r->from])->state) == r->state[r->from])
                     first = r->slot[r->from];
@@ -18073,7 +18137,7 @@ SHMI_FN shmi_queue_slot *shmi_queue_take_returned(struct shmi_queue *x, uint64_t
     }
     return NULL;
 }
-/* Gives the first item to this process, in f: 1, 0 if there is none, -1 if a peer overwrote the ring. */
+/* Takes the first item for this process, in f. Returns 1, 0 if there is none, or -1 if a peer overwrote the ring. */
 SHMI_FN int shmi_queue_take(struct shmi_queue *x, uint32_t kind, struct shmi_queue_found *f)
 {
     for (;;) {
@@ -18102,7 +18166,7 @@ SHMI_FN int shmi_queue_take(struct shmi_queue *x, uint32_t kind, struct shmi_que
         }
     }
 }
-/* Makes a slot free whose item was copied or acknowledged; 0 if this process has left meanwhile. */
+/* Frees a slot whose item was copied or acknowledged. Returns 0 if this process has left meanwhile. */
 SHMI_FN int shmi_queue_drop(shmi_queue_slot *s, uint64_t st)
 {
     if (!shmi_cas64(&s->state, st, 0))
@@ -18123,7 +18187,7 @@ SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
 
 /* ---- Waiting ---- */
 
-/* Whether a waiter of a side can go on now, as far as a look at that many slots tells. */
+/* Whether a waiter of a side can go on now. It examines at most that many slots. */
 SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side, uint32_t most)
 {
     struct shmi_queue_found f;
@@ -18143,7 +18207,8 @@ SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side,
     }
     return 0;
 }
-/* A waiter that may have been woken: the wake has cleared the announcement, and others may still sleep. */
+/* Called by a waiter that may have been woken. The wake has cleared the announcement, and other waiters may still
+ * sleep, so it announces them again. */
 SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
 {
     shmi_wake_word_announce(&side->line);
@@ -18152,8 +18217,8 @@ SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
         shmi_wake_word_release(x->a, &side->line);
 }
 
-/* Sets the bit that ends lease w; 0 if the slot does not have that lease any more. One date at most comes in
- * between, unless a peer breaks the rules. */
+/* Sets the bit that ends lease w. Returns 0 if the slot does not have that lease any more. Meanwhile the word
+ * changes at most once, by a date, unless a peer breaks the rules. */
 SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
 {
     uint64_t was = w;
@@ -18167,14 +18232,15 @@ SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
     }
     return 0;
 }
-/* Dates the lease of a slot for tools, if it lasts and has no date: milliseconds modulo 2^32, rounded up. */
+/* Stores the date of the lease of a slot, for tools, if the lease lasts and has no date: milliseconds modulo 2^32,
+ * rounded up. */
 SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
 {
     uint64_t w = shmi_ld64(&s->lease);
     if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
         shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* Tells of items that came back by a process that died or was stopped before it told. */
+/* Wakes waiters for items that came back, if the process that returned them died or was stopped before it woke them. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
     if ((shmi_ld64(&x->w->returned) & 1) == 0 && shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
@@ -18182,7 +18248,8 @@ SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
         shmi_queue_tell(x, &x->items, 1);
     }
 }
-/* Takes back what participants have that are dead and gone, and what this process has if it is leaving. */
+/* Takes back what participants have that are dead and gone, and what leaving has, which is this process while it
+ * leaves. */
 SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
 {
     uint32_t i, used = shmi_queue_used(x);
@@ -18193,7 +18260,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
         shmi_queue_slot *s = shmi_queue_at(x, i);
         uint64_t st = shmi_ld64(&s->state), w;
         shmi_participant_id n = shmi_queue_name(st);
-        /* First the death, and then the cell: before it dies, a put may fill the cell. */
+        /* The death is tested before the cell is read, because a put may fill the cell just before it dies. */
         if (n == 0 || (n != leaving && (shmi_current(x->a, n) || !shmi_gone(x->a, n))))
             continue;
         switch (shmi_queue_kind(st)) {
@@ -18202,7 +18269,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
             shmi_queue_deviate(x);
             w = shmi_ld64(&s->lease);
             if (shmi_queue_kind(st) == SHMI_queueLeased && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && shmi_ld64(&s->state) == st)
-                shmi_queue_end_word(s, w); /* its date is not that of the next lease */
+                shmi_queue_end_word(s, w); /* so that its date does not become that of the next lease */
             if (shmi_take_from64(x->a, n, &s->state, st, shmi_queue_back(x, st), 1)) {
                 SHMSYNC_CRASHPOINT("queue.back.committed");
                 shmi_queue_tell_returned(x);
@@ -18222,7 +18289,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
     shmi_queue_tell(x, &x->items, back);
     shmi_queue_tell(x, &x->room, freed);
 }
-/* Finds participants that died, and items that came back and that nobody told of. */
+/* Finds participants that died, and items that came back without a wake. */
 SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
 {
     uint32_t used = shmi_queue_used(x), n = used < SHMI_QUEUE_CHECK ? used : SHMI_QUEUE_CHECK;
@@ -18249,7 +18316,7 @@ SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
     if (dead)
         shmi_queue_reap(x, 0);
 }
-/* Makes up for what a stopped or dead process owes, ten times a second. */
+/* Sends, ten times a second, the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side)
 {
     uint64_t sum;
@@ -18267,7 +18334,7 @@ SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side
         return;
     else if (moved)
         shmi_wake_word_wake_one(x->a, &side->line);
-    else /* nothing has moved: the waiters that were woken are stopped */
+    else /* nothing has moved since the last check: the waiters that were woken are stopped */
         shmi_wake_word_wake_all(x->a, &side->line);
 }
 
@@ -18276,7 +18343,7 @@ SHMI_FN void shmi_queue_check_room(void *x) { shmi_queue_check((struct shmi_queu
 
 /* ---- Calls ---- */
 
-/* A call: a put of an item, or a get or lease into one. */
+/* A call: a put of an item, or a get or a lease, which copies an item out. */
 struct shmi_queue_call {
     struct shmi_queue *x;
     struct shmi_queue_side *side;
@@ -18284,7 +18351,7 @@ struct shmi_queue_call {
     void *to;
     shmsync_lease *lease;
 };
-/* A lease of the slot in f, which this process has. */
+/* Fills in the lease of the slot in f, which this process has. */
 SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f, shmsync_lease *lease)
 {
     uint64_t w = shmi_ld64(&f->s->lease), times = w & SHMI_QUEUE_LEASE_TIMES;
@@ -18301,11 +18368,11 @@ SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f,
     lease->seq = w;
     lease->attempts = (uint32_t)times - 1;
 }
-/* Tries a call: 0, EBUSY if it has to wait, ECANCELED, EPROTO, EBADF. */
+/* Tries a call. Returns 0, EBUSY if it has to wait, ECANCELED, EPROTO or EBADF. */
 SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
 {
     struct shmi_queue *x = c->x;
-    int stopped = shmi_queue_stopped(x), got; /* the flag comes before the ring: a put that comes later sees the flag */
+    int stopped = shmi_queue_stopped(x), got; /* the flag is read before the ring: a later put sees the flag */
     struct shmi_queue_found f;
     if (c->side == &x->room) {
         struct shmi_queue_claimed claim;
@@ -18357,7 +18424,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
         if (!announced) {
             announced = 1;
             word = shmi_wake_word_announce(&c->side->line);
-            continue; /* there may be something since the last look */
+            continue; /* something may have come since the last search */
         }
         SHMSYNC_CRASHPOINT("queue.wait.announced");
         announced = 0;
@@ -18380,7 +18447,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
             shmi_queue_check(x, c->side);
             break;
         case SHMI_LATE:
-            shmi_queue_pass(x, c->side); /* a wake may have come for this waiter */
+            shmi_queue_pass(x, c->side); /* a wake may have been sent to this waiter */
             return shmi_brief(ETIMEDOUT, op, shmi_called(&x->o));
         case SHMI_CLOSED:
             shmi_queue_pass(x, c->side);
@@ -18391,7 +18458,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
         shmi_queue_pass(x, c->side);
     return err;
 }
-/* Tells the other side of a call that was done. */
+/* Wakes waiters of the other side after a call. */
 SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
 {
     struct shmi_queue *x = c->x;
@@ -18411,7 +18478,7 @@ SHMI_FN int shmi_queue_fail(struct shmi_queue_call *c, int err)
     }
     return err;
 }
-/* A call that waits until abs, 0 for no end, unless try_. */
+/* Makes a call. If try_ is not set, it waits until abs; 0: no limit. */
 SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
 {
     shmsync_arena *a = c->x->a;
@@ -18453,7 +18520,7 @@ SHMI_FN int shmi_queue_get(shmsync_queue *q, void *item, shmsync_lease *lease, i
     return shmi_queue_do(&c, abs, try_);
 }
 
-/* Of several calls that want to end a lease, one sets the bit that says so. */
+/* Ends a lease. If several calls want to end it, the one that sets the bit does so. */
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
 {
     struct shmi_queue *x = l->impl;
@@ -18499,7 +18566,8 @@ SHMI_FN void shmi_queue_init_side(struct shmi_queue_side *side, shmi_queue_side_
     side->line.word = &w->wake;
     side->line.poller = &w->poller;
 }
-/* Whether the body has room for what its immutable words say. They are read once. */
+/* Views the body of a queue. Returns 0 if the body is too small for what its immutable words say. They are read
+ * once. */
 SHMI_FN int shmi_queue_build(struct shmi_queue *x, shmsync_arena *a, const shmi_object *o)
 {
     uint64_t capacity;
@@ -18539,7 +18607,7 @@ SHMI_FN void shmi_queue_fill(unsigned char *body, const void *arg)
     w->tail = w->head = UINT64_C(1) << shmi_queue_shift(shmi_queue_slots(spec->capacity));
 }
 
-/* The shape is that which shmi_queue_handle has seen, even if a peer overwrites it meanwhile. */
+/* The sizes are those that shmi_queue_handle has checked, even if a peer overwrites them meanwhile. */
 SHMI_FN void *shmi_queue_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     struct shmi_queue *x = (struct shmi_queue *)shmi_new_thing(sizeof *x);
@@ -18679,7 +18747,7 @@ int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *
     return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
 }
 
-/* A deadline that may be NULL: 0 for none. */
+/* Converts a deadline that may be NULL, which gives 0, for no limit. */
 SHMI_FN int shmi_queue_until(const struct timespec *abs_monotonic, int64_t *abs)
 {
     *abs = 0;
@@ -18736,7 +18804,7 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
         err = shmi_queue_do(&c, abs, 0);
         if (err != 0)
             return SHMI_TELL(err);
-        before = 1; /* it was told of */
+        before = 1; /* waiters were woken for it already */
     }
     for (*done = 1; *done < n; ++*done) {
         c.to = (unsigned char *)items + *done * x->item;
@@ -18808,7 +18876,7 @@ uint64_t shmsync_layout(const char *description)
     return shmi_type_fingerprint(description);
 }
 
-/* The reaper's side. */
+/* The functions of a reaper. */
 SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_queue x;
@@ -18822,7 +18890,7 @@ SHMI_FN void shmi_wake_line(shmsync_arena *a, const shmi_wait_list *l, int owed)
     else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(l))
         shmi_wake_word_wake_one(a, l);
 }
-/* Makes up for a wake that a death swallowed. */
+/* Sends the wakes that a death may have lost. */
 SHMI_FN void shmi_wake_queue(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_queue x;
@@ -18844,14 +18912,14 @@ enum { SHMI_counterCount = 1, SHMI_counterPeriod, SHMI_counterOwed, SHMI_counter
 enum { SHMI_shareName, SHMI_sharePeriod, SHMI_shareOwn, SHMI_shareClaimed };
 
 struct shmi_counter {
-    struct shmi_records r; /* first: a record gets it */
+    struct shmi_records r; /* first, because the functions of records get a pointer to it */
     shmsync_arena *a;
     shmi_counter_words *w;
     shmi_counter_slot *slots; /* from slot 1 */
     shmi_wait_list line;
     uint32_t n_slots;
-    const char *op;      /* of waits, in errors */
-    uint64_t seen;       /* the events at the last check */
+    const char *op;      /* the operation, for errors of waits */
+    uint64_t seen;       /* the word events at the last check */
     int64_t looked;
     shmi_object o;
 };
@@ -18918,10 +18986,11 @@ SHMI_FN uint64_t *shmi_counter_record_of(struct shmi_records *r, uint32_t slot, 
 }
 SHMI_FN int shmi_counter_spoilt(struct shmi_records *r, const char *how) { return shmi_counter_corrupt((struct shmi_counter *)(void *)r, how); }
 SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c) { return shmi_records_complete(&t->r, c); }
-/* Makes a change of the counter over c, with the private lock held and the record of c complete. */
+/* Makes a change of the counter by a record, if the commit word is still c. The caller holds the private lock, and
+ * the record of c is complete. */
 SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_record_change *ch, int *ok) { return shmi_records_commit(&t->r, t->a->my_slot, c, ch, ok); }
 
-/* A period that no share has: the low half of a ticket, which comes back after 2^32 tickets. */
+/* A period that no share has: the low half of a ticket. It repeats after 2^32 tickets. */
 SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
 {
     uint32_t tries, i, period = 0;
@@ -18938,7 +19007,7 @@ SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
     return period;
 }
 
-/* Changes c, which is of the sole form and not 0, to the logged form, unless c has changed. */
+/* Changes c, which is of the sole form and not 0, to the logged form, unless the commit word has changed. */
 SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
 {
     shmi_record_change ch;
@@ -18963,7 +19032,7 @@ SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
     return err;
 }
 
-/* Makes the waiters look at what a death has changed. */
+/* Wakes the waiters, because a death has changed the counter. */
 SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
 {
     uint64_t e;
@@ -18973,7 +19042,7 @@ SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
     while (!shmi_cas64(&t->w->events, e, (e & ~(uint64_t)UINT32_MAX) | (uint32_t)(e + 1)));
     shmi_deliver_all(t->a, &t->line);
 }
-/* Tells the waiters of the zero c, if that is still to be done. */
+/* Wakes the waiters for the zero c, if no process has done that yet. */
 SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
 {
     uint32_t ticket = (uint32_t)c >> 3;
@@ -18992,7 +19061,9 @@ SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
         shmi_deliver_all(t->a, &t->line);
     }
 }
-/* What a process does for the waiters after a change, without the private lock: 0 is nothing, SHMI_COUNTER_DUE_DEATH is to make them look, another value is an untold zero. */
+/* What a process has to do for the waiters after a change (*due), without the private lock. 0: nothing.
+ * SHMI_COUNTER_DUE_DEATH: wake them because of a death. Any other value: the commit word of a zero for which they
+ * have not been woken. */
 #define SHMI_COUNTER_DUE_DEATH SHMI_COUNTER_LOGGED
 SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
 {
@@ -19001,7 +19072,8 @@ SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
     else if (due != 0)
         shmi_counter_tell_zero(t, due);
 }
-/* Makes the counter 0, unless the commit word is not c any more. The caller pays what is due. */
+/* Sets the counter to 0 if its commit word is still c, and returns whether it did. The caller then passes *due to
+ * shmi_counter_pay, which wakes the waiters. */
 SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_t *due)
 {
     shmi_tuning u = shmi_counter_tuning(t);
@@ -19013,7 +19085,7 @@ SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_
         ticket = (uint32_t)(shmi_add64(&t->w->tickets, 1) + 1) & SHMI_COUNTER_TICKETS;
     while (ticket == 0 || ticket == (uint32_t)(shmi_ld64(&t->w->events) >> 32));
     to = (uint64_t)ticket << 3 | SHMI_COUNTER_WATCHED;
-    shmi_note_cpu(&u); /* a waiter that sees the zero may look for it */
+    shmi_note_cpu(&u); /* a waiter that sees the zero may read the note */
     if (!shmi_cas64(&t->w->commit, c, to))
         return 0;
     SHMSYNC_CRASHPOINT("counter.zero.untold");
@@ -19021,7 +19093,7 @@ SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_
     return 1;
 }
 
-/* What the share of a slot is worth, in a logged form that is complete. */
+/* The value of the share of a slot. The commit word is of the logged form, and its record is complete. */
 SHMI_FN uint64_t shmi_counter_has(struct shmi_counter *t, shmi_counter_slot *s)
 {
     return shmi_value_of(&s->period) == shmi_value_of(&t->w->period) ? shmi_value_of(&s->own) : 0;
@@ -19034,12 +19106,14 @@ SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_slo
     return own - shmi_min(shmi_value_of(&s->claimed), own);
 }
 
-/* The share of this participant, as a change needs it. own is the count at most: others also do work of this share, so the word may exceed the count. */
+/* The share of this participant, as a change needs it. own is at most the count, although the word may exceed the
+ * count, because others also do work of this share. */
 typedef struct shmi_own_share {
     uint64_t own, claimed;
     int void_; /* the slot has no share of this period */
 } shmi_own_share;
-/* 0 if the slot has the share of a dead one, which is to be folded. */
+/* Reads the share of this participant. Returns 0 if the slot has the share of a dead participant, which has to be
+ * folded. */
 SHMI_FN int shmi_counter_mine(struct shmi_counter *t, uint64_t count, shmi_own_share *h)
 {
     shmi_counter_slot *s = &t->slots[t->a->my_slot - 1];
@@ -19065,7 +19139,8 @@ SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_record_change *ch, co
     if (h->void_ || claimed != h->claimed || own > h->own)
         shmi_record_set(ch, shmi_share_at(slot, SHMI_shareClaimed), claimed);
 }
-/* Makes one attempt to make the share of a slot what the dead owe, with the private lock held. If *due is not 0 after it, the share is folded. */
+/* Makes one attempt to fold the share of a slot: to add it to what the dead leave undone. The caller holds the
+ * private lock. If *due is not 0 after the call, the share is folded. */
 SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot, uint64_t *due)
 {
     shmi_counter_slot *s = &t->slots[slot - 1];
@@ -19081,7 +19156,7 @@ SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot,
     return err;
 }
 
-/* What an attempt in the logged form came to. */
+/* The result of an attempt in the logged form. */
 enum { SHMI_counterAgain, SHMI_counterDone, SHMI_counterNot, SHMI_counterReap, SHMI_counterAwait };
 
 /* Makes one attempt to add n, or to take n off, in the logged form. */
@@ -19107,7 +19182,7 @@ SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint6
     ch.n = 0;
     if (add) {
         shmi_record_set(&ch, SHMI_counterCount, count + n);
-        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* others may claim what is added now */
+        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* other processes may claim what is added now */
     } else {
         uint64_t own = h.own - shmi_min(n, h.own);
         shmi_record_set(&ch, SHMI_counterCount, count - n);
@@ -19201,7 +19276,8 @@ SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *o
 }
 
 #define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
-/* The dead participant that leaves work undone, or 0, which is right for a moment after c was read. *current is 0 if *died may be another dead participant. */
+/* The dead participant that leaves work undone, or 0. The answer is right for a moment after c was read. *current is
+ * 0 if *died may be another dead participant. */
 SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
     int err;
@@ -19215,14 +19291,15 @@ SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_partic
     if (err != 0)
         return err;
     if (shmi_value_of(&t->w->owed) == 0)
-        return 0; /* a fold makes waiters look after it has changed owed */
+        return 0; /* a fold wakes waiters after it has changed owed */
     *died = (shmi_participant_id)(shmi_value_of(&t->w->dead) & SHMI_NAME_MASK);
-    /* If the word has moved on, owed may belong to a later record, which is half carried out. */
+    /* If the word has changed, owed may belong to a later record, which is only half carried out. */
     *current = shmi_counter_bare(shmi_counter_load(t)) == shmi_counter_bare(c);
     return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-/* Makes one attempt to fold the share of a slot, if that is a dead participant's or that of without. *ok is 1 if the slot has no such share now. */
+/* Makes one attempt to fold the share of a slot, if it is the share of a dead participant or of without. *ok is 1 if
+ * the slot has no such share now. */
 SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, uint32_t slot, shmi_participant_id without, int *ok)
 {
     uint64_t due = 0;
@@ -19242,7 +19319,8 @@ SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, uint32_t
     shmi_counter_pay(t, due);
     return err;
 }
-/* Folds the shares of dead participants, and of without, slot by slot. The commit word was of the logged form after those deaths. One look at each slot is enough; see prims/counter_repair.go. */
+/* Folds the shares of dead participants, and of without, slot by slot. The commit word was of the logged form after
+ * those deaths. One check of each slot is enough; see prims/counter_repair.go. */
 SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
 {
     uint32_t slot;
@@ -19254,7 +19332,7 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         slot += (uint32_t)ok;
     }
 }
-/* Makes the shares of dead participants, and that of without, what the dead owe. */
+/* Adds the shares of dead participants, and that of without, to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
     for (;;) {
@@ -19272,7 +19350,7 @@ SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id witho
         }
     }
 }
-/* Makes what participants have that died the dead's. */
+/* Adds the shares of the participants that have died to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap_dead(struct shmi_counter *t)
 {
     uint64_t c = shmi_counter_load(t);
@@ -19301,7 +19379,7 @@ SHMI_FN int shmi_counter_spun(void *arg)
     uint64_t c = shmi_counter_load(x->t);
     return shmi_counter_is_zero(c) || shmi_counter_is_lost(c) || (uint32_t)(shmi_ld64(&x->t->w->events) >> 32) != x->began;
 }
-/* Makes up for what a stopped or dead process owes, ten times a second. */
+/* Sends, ten times a second, the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_counter_check(struct shmi_counter *t)
 {
     uint64_t e, c;
@@ -19324,13 +19402,14 @@ SHMI_FN int shmi_counter_gives_up(struct shmi_counter *t, int ended)
     return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, t->op, shmi_called(&t->o))
                               : shmi_fail(EBADF, t->op, shmi_called(&t->o), "this process closed the arena");
 }
-/* How often a waiter looks at a counter that changes all the time, to read who died. Then it sleeps until the next periodic check. */
+/* How often a waiter reads a counter that changes all the time, to find out who died. Then it sleeps until the next
+ * periodic check. */
 enum { SHMI_counterLooks = 16 };
 SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
 {
     uint32_t began = (uint32_t)(shmi_ld64(&t->w->events) >> 32);
     int64_t since = 0;
-    int looks; /* since the last sleep; a call that looks again without a sleep examines its deadline, and does not spin */
+    int looks; /* since the last sleep; a call that reads again without a sleep checks its deadline */
     for (looks = 0;; looks++) {
         uint64_t e = shmi_ld64(&t->w->events), c = shmi_counter_load(t);
         shmi_sleep_spec spec;
@@ -19381,7 +19460,7 @@ SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
             shmi_counter_check(t);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a zero that has come beats the end of the wait */
+        case SHMI_CLOSED: /* a zero that has come takes precedence over the close */
             if (shmi_counter_is_zero(shmi_counter_load(t)) || (uint32_t)(shmi_ld64(&t->w->events) >> 32) != began)
                 return 0;
             return shmi_counter_gives_up(t, ended);
@@ -19428,12 +19507,12 @@ SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const v
     return t;
 }
 
-/* A claim on its way. */
+/* The state of a claim. */
 typedef struct shmi_claiming {
     uint64_t n, rest, period;
     int from_others, reaped;
 } shmi_claiming;
-/* Makes one attempt to claim: from the dead, from nobody, and from one other participant. */
+/* Makes one attempt to claim: from the dead, from what belongs to no participant, and from one other participant. */
 SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_claiming *k, int *next, uint64_t *due)
 {
     uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
@@ -19470,7 +19549,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
         free = most = 0;
     free += others + owed;
     if (k->from_others)
-        free = shmi_min(free, count - h.own); /* if less than nothing is nobody's */
+        free = shmi_min(free, count - h.own); /* at most what belongs to no participant */
     if (shmi_counter_load(t) != c)
         return 0;
     if (k->rest > free) {
@@ -19503,7 +19582,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     }
     return err;
 }
-/* shmi_counter_claim_entered without the wait for processes that are dying. */
+/* As shmi_counter_claim_entered, but without the wait for processes that are dying. */
 SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err = 0;
@@ -19530,24 +19609,25 @@ SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, con
             shmi_counter_reap_dead(t);
             k->reaped = 1;
             *next = SHMI_counterAgain;
-        } else if (err == 0 && *next == SHMI_counterAwait) { /* what the dead owe is taken from those that are gone */
+        } else if (err == 0 && *next == SHMI_counterAwait) { /* it can be taken only from participants that are gone */
             err = shmi_await_all_gone(t->a, op, shmi_called(&t->o));
             *next = SHMI_counterAgain;
         }
     }
     return err;
 }
-/* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has, and then, if from_others, of what other participants have. */
+/* Claims n of the expected units for this participant: first of what the dead left undone, then of what belongs to
+ * no participant, and then, if from_others is set, of what other participants have. */
 SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err;
     if (k->from_others) {
-        shmi_counter_reap_dead(t); /* the process that had it may be dead, and this one has come in its place */
+        shmi_counter_reap_dead(t); /* the participant that had the share may be dead */
         k->reaped = 1;
     }
     err = shmi_counter_try_claim(t, k, op, next);
-    /* A caller that has waited for the end of a process expects its claims to be free. It may take a moment until it
-     * can be told that all threads of the process have ended. */
+    /* A caller that has waited for the end of a process expects that it can claim the units of that process. A
+     * moment may pass until all threads of the process can be seen to have ended. */
     if (err == 0 && *next == SHMI_counterNot) {
         err = shmi_await_none_dying(t->a, op, shmi_called(&t->o));
         k->reaped = 0;
@@ -19584,7 +19664,7 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
         return err;
     count = shmi_value_of(&t->w->count);
     owed = shmi_value_of(&t->w->owed);
-    if (owed >= count) { /* others have done some of it */
+    if (owed >= count) { /* other processes have done some of it */
         *ok = shmi_counter_become_zero(t, c, due);
         return 0;
     }
@@ -19593,7 +19673,7 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
     shmi_record_set(&ch, SHMI_counterOwed, 0);
     return shmi_counter_commit(t, c, &ch, ok);
 }
-/* Forgets what the dead owe. */
+/* Forgets what the dead left undone. */
 SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
     int ok = 0, err = shmi_enter(t->a, "counter.reset");
@@ -19624,7 +19704,7 @@ SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
     shmi_exit(t->a);
     return err;
 }
-/* The counter; it gives up to have it of one moment when it changes all the time. */
+/* The counter. If it changes all the time, the result need not be of one moment. */
 SHMI_FN int64_t shmi_counter_count(struct shmi_counter *t)
 {
     uint64_t count = 0;
@@ -19643,7 +19723,7 @@ SHMI_FN int64_t shmi_counter_count(struct shmi_counter *t)
 }
 SHMI_FN int shmi_counter_close(struct shmi_counter *t) { return shmi_unshare(t->a, t->o.off, shmi_mutex_end); }
 
-/* What a new counter begins with. */
+/* The initial state of a new counter. */
 typedef struct shmi_counter_spec {
     uint64_t n;
     uint32_t spin;
@@ -19861,7 +19941,7 @@ SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_pa
     if (o->size < shmi_counter_bytes(a->geo.slots))
         return;
     shmi_counter_init(&t, a, o);
-    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* if dead is this participant, which leaves, it is current still */
+    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that leaves is still current */
 }
 SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
 {
@@ -19896,14 +19976,14 @@ struct shmi_once {
 SHMI_FN uint64_t shmi_once_load(struct shmi_once *o) { return shmi_ld64(&o->w->state); }
 SHMI_FN int shmi_once_is_done(uint64_t w) { return (w & SHMI_ONCE_DONE) != 0; }
 SHMI_FN shmi_participant_id shmi_once_runner(uint64_t w) { return (shmi_participant_id)((uint32_t)w >> 3); }
-/* The word when n begins the next turn. */
+/* The word after n has begun the next turn. */
 SHMI_FN uint64_t shmi_once_taken_by(uint64_t w, shmi_participant_id n) { return ((w & ~SHMI_ONCE_IDS) + SHMI_ONCE_TURN) | (uint64_t)n << 3; }
 /* Whether the turn is still the one that began with the word began. */
 SHMI_FN int shmi_once_runs(uint64_t w, uint64_t began)
 {
     return !shmi_once_is_done(w) && shmi_once_runner(w) == shmi_once_runner(began) && w >> 32 == began >> 32;
 }
-/* Whether the next call may run its function: nobody runs one, or the runner is dead and gone. */
+/* Whether the next call may run its function: no process runs one, or the runner is dead and gone. */
 SHMI_FN int shmi_once_free(struct shmi_once *o, uint64_t w)
 {
     shmi_participant_id n = shmi_once_runner(w);
@@ -19986,7 +20066,7 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* Takes the turn from a runner that is dead, or is without, once that is gone, and wakes the waiters. */
+/* Takes the turn from a runner that is dead, or is without, when the runner is gone, and wakes the waiters. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
     for (;;) {
@@ -20001,7 +20081,7 @@ SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
         }
     }
 }
-/* Makes up for what a stopped or dead process owes, ten times a second. */
+/* Sends, ten times a second, the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_once_check(struct shmi_once *o)
 {
     uint64_t w;
@@ -20032,7 +20112,8 @@ SHMI_FN int shmi_once_spun(void *arg)
     return shmi_once_is_done(w) || shmi_once_runner(w) == 0;
 }
 
-/* Waits until a function has returned, or makes the caller the runner: then *began is the word with its turn, and else 0. */
+/* Waits until a function has returned, or makes the caller the runner. In the second case *began is the word with
+ * its turn; otherwise it is 0. */
 SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *began)
 {
     int64_t since = 0;
@@ -20083,7 +20164,7 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             shmi_once_check(o);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a function that has returned beats the end of the wait */
+        case SHMI_CLOSED: /* a function that has returned takes precedence over the close */
             if (shmi_once_is_done(shmi_once_load(o)))
                 return 0;
             return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "once.do", shmi_called(&o->o))
@@ -20091,7 +20172,7 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
         }
     }
 }
-/* Notes that the function of the turn that began with that word has returned, and wakes the waiters. */
+/* Notes the return of the function whose turn began with that word, and wakes the waiters. */
 SHMI_FN void shmi_once_finish(struct shmi_once *o, uint64_t began)
 {
     shmi_tuning t = shmi_once_tuning(o);
@@ -20100,7 +20181,7 @@ SHMI_FN void shmi_once_finish(struct shmi_once *o, uint64_t began)
         if (!shmi_once_runs(w, began))
             return; /* a peer overwrote the word */
         if ((w & SHMI_ONCE_ANNOUNCED) != 0)
-            shmi_note_cpu(&t); /* a waiter that sees the end may look for it */
+            shmi_note_cpu(&t); /* a waiter that sees the end may read the note */
         if (!shmi_cas64(&o->w->state, w, (w & ~SHMI_ONCE_IDS) | SHMI_ONCE_DONE))
             continue;
         SHMSYNC_CRASHPOINT("once.run.done");
@@ -20148,9 +20229,9 @@ SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_parti
     if (o->size < sizeof(shmi_once_words))
         return;
     shmi_once_init(&x, a, o);
-    shmi_once_reap(&x, dead == a->self ? dead : 0); /* if dead is this participant, which leaves, it is current still */
+    shmi_once_reap(&x, dead == a->self ? dead : 0); /* a participant that leaves is still current */
 }
-/* Makes up for a wake that a death swallowed. */
+/* Sends the wakes that a death may have lost. */
 SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_once x;
@@ -20164,17 +20245,17 @@ SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
 /* ---- Barrier: prims/barrier*.go in C ---- */
 
 struct shmi_barrier {
-    struct shmi_eventcount e; /* first: a look gets it */
+    struct shmi_eventcount e; /* first, because the look function gets a pointer to it */
     struct shmi_records r;
     shmi_barrier_words *w;
     void (*completion)(void *);
     void *completion_arg;
-    uint32_t deaths;          /* the number of deaths when it last looked for the dead */
+    uint32_t deaths;          /* the number of deaths when this process last looked for dead participants */
     uint32_t head;            /* the latest slot record when the list was read */
-    shmi_barrier_slot *of[1]; /* the slot records, by slot, from slot 1; NULL: it has none */
+    shmi_barrier_slot *of[1]; /* the slot records, by slot, from slot 1; NULL: the slot has none */
 };
 
-/* The counters follow in an arena whose objects count. */
+/* The size of the body. In an arena whose objects have counters, the counters follow. */
 SHMI_FN uint64_t shmi_barrier_bytes(shmsync_arena *a)
 {
     return sizeof(shmi_barrier_words) + (a->geo.counted ? 64 : 0);
@@ -20215,10 +20296,10 @@ typedef struct shmi_barrier_share {
 
 SHMI_FN int shmi_barrier_any(const shmi_barrier_state *s) { return (s->broken & SHMI_BARRIER_BROKEN) != 0; }
 SHMI_FN int shmi_barrier_broken(const shmi_barrier_state *s) { return shmi_barrier_any(s) && (s->broken >> 30 & 1) == (s->phase & 1); }
-/* What waiters sleep on. */
+/* The value of the sequence on which waiters sleep. */
 SHMI_FN uint32_t shmi_barrier_sequence(const shmi_barrier_state *s) { return (uint32_t)(s->phase << 1) + (shmi_barrier_broken(s) ? 1 : 0); }
 
-/* How many of the parties a share is in this phase, and how many of their arrivals are to come. */
+/* How many parties a share has in this phase. *left is how many of their arrivals have not come yet. */
 SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier_share *h, uint64_t *left)
 {
     uint64_t ago = s->phase - h->phase;
@@ -20228,10 +20309,10 @@ SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier
     if (ago <= s->skipped)
         return *left = h->parties;
     if (ago == s->skipped + 1)
-        return *left = h->parties - *left; /* other processes arrived instead */
+        return *left = h->parties - *left; /* other processes arrived in their place */
     return *left = 0;
 }
-/* Makes a share one of this phase. */
+/* Sets the parties of a share in this phase, and how many of their arrivals are to come. */
 SHMI_FN void shmi_barrier_put(const shmi_barrier_state *s, shmi_barrier_share *h, uint64_t parties, uint64_t left)
 {
     h->phase = s->phase;
@@ -20244,9 +20325,11 @@ SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_p
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
         s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
 }
-/* Whether all arrivals of this phase have come. Other processes made those that a share has left, and have these parties now. */
+/* Whether all arrivals of this phase have come. If a share has arrivals left, other processes made them, and have
+ * these parties now. */
 SHMI_FN int shmi_barrier_full(const shmi_barrier_state *s) { return s->completer != 0 || (shmi_barrier_broken(s) && s->pending == 0 && s->expected > 0); }
-/* Breaks the phase that the dead participant of a share leaves incomplete. Its parties are lost. */
+/* Breaks the phase that the dead participant of a share leaves incomplete: this one, or the next one if its arrivals
+ * in this one have come. Its parties are lost. */
 SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), phase = s->phase;
@@ -20256,7 +20339,7 @@ SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
     }
     h->parties = h->left = 0;
     if (parties == 0)
-        return; /* the share is void, or others have its parties */
+        return; /* the share is void, or other processes have its parties */
     if (left == 0)
         phase++;
     shmi_barrier_break_by(s, phase, h->name);
@@ -20273,7 +20356,7 @@ SHMI_FN void shmi_barrier_take(shmi_barrier_state *s, shmi_barrier_share *h, shm
     h->name = me;
     shmi_barrier_put(s, h, 0, 0);
 }
-/* Ends this phase, which is not broken. */
+/* Ends this phase, which is not broken, and begins the next. */
 SHMI_FN void shmi_barrier_over(shmi_barrier_state *s)
 {
     s->phase++;
@@ -20281,7 +20364,7 @@ SHMI_FN void shmi_barrier_over(shmi_barrier_state *s)
     s->skipped = 0;
     s->completer = 0;
 }
-/* Counts n arrivals, which are not more than this phase takes, and removes drop parties. */
+/* Counts n arrivals, which are no more than this phase expects, and removes drop parties. */
 SHMI_FN void shmi_barrier_count(shmi_barrier_state *s, shmi_barrier_share *h, uint64_t n, uint64_t drop, shmi_participant_id completer)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), own = shmi_min(n, left);
@@ -20305,13 +20388,13 @@ SHMI_FN void shmi_barrier_drop(shmi_barrier_state *s, shmi_barrier_share *h, uin
     s->expected -= shmi_min(n, s->expected);
     shmi_barrier_put(s, h, parties, shmi_min(parties, left));
 }
-/* Ends a broken phase, and begins another one for that many parties; 0: for those that are alive. */
+/* Ends a broken phase, and begins another one with that many parties; 0: with those that are alive. */
 SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
 {
     if (parties == 0)
         parties = s->expected - shmi_min(s->lost, s->expected);
     if (parties == 0)
-        parties = 1; /* the caller is there */
+        parties = 1; /* the caller is at least one party */
     s->skipped = shmi_barrier_full(s) ? 0 : shmi_min(s->skipped + 1, UINT32_MAX);
     s->phase++;
     s->reset = s->phase;
@@ -20320,16 +20403,16 @@ SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
     s->broken = 0;
     s->lost = 0;
 }
-/* The record of this phase, which is broken. */
+/* The record of this phase, which is broken, as it is remembered. */
 SHMI_FN uint64_t shmi_barrier_remembered(const shmi_barrier_state *s)
 {
     return (s->broken & SHMI_NAME_MASK) | shmi_min(s->lost, 31) << 29 | SHMI_BARRIER_RECORDED | s->phase >> 5 << 35;
 }
-/* How a wait for the end of phase p ends, if it is over: 0 or EOWNERDEAD, and who died. r is the record at the place of p, read
- * after the state. *dead is 0 with EOWNERDEAD if nobody knows how the phase ended. */
+/* How a wait for the end of phase p ends, if the phase is over: *end is 0 or EOWNERDEAD, and *dead is who died. r is
+ * the record at the place of p, read after the state. *dead is 0 with EOWNERDEAD if the record is lost. */
 SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64_t r, int *end, shmi_participant_id *dead)
 {
-    uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: how many laps after p it was written */
+    uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: laps from p to the record */
     *end = 0;
     *dead = 0;
     if (s->phase <= p) {
@@ -20350,7 +20433,7 @@ SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64
         *dead = (shmi_participant_id)(r & SHMI_NAME_MASK);
     }
     if (*dead == 0)
-        *dead = 1; /* a peer's bytes, and broken all the same */
+        *dead = 1; /* a peer has overwritten the record; the phase is broken all the same */
     return 1;
 }
 
@@ -20366,7 +20449,7 @@ SHMI_FN shmi_barrier_slot *shmi_barrier_slot_of(struct shmi_barrier *x, uint32_t
     if (__atomic_load_n(&x->head, __ATOMIC_ACQUIRE) != head) {
         shmi_record_walk v;
         for (shmi_walk_records(a, &v, x->e.o.off, sizeof(shmi_barrier_slot)); shmi_next_record(a, &v);)
-            if (__atomic_load_n(&x->of[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a record that is known stays known, whatever a peer makes of the list */
+            if (__atomic_load_n(&x->of[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* whatever a peer does to the list */
                 __atomic_store_n(&x->of[v.slot - 1], (shmi_barrier_slot *)shmi_ptr(a, v.b.off, sizeof(shmi_barrier_slot), 8), __ATOMIC_RELEASE);
         __atomic_store_n(&x->head, head, __ATOMIC_RELEASE);
     }
@@ -20395,7 +20478,8 @@ SHMI_FN uint64_t *shmi_barrier_tagged(struct shmi_records *r, uint32_t index)
 }
 SHMI_FN int shmi_barrier_spoilt(struct shmi_records *r, const char *how) { return shmi_fail(EPROTO, "barrier.wait", shmi_called(&shmi_barrier_of(r)->e.o), "%s", how); }
 
-/* Reads the state that commit word c stands for. *ok is 0 if the word is not c any more: then parts may be of later states. */
+/* Reads the state that commit word c stands for. *ok is 0 if the word is not c any more: then parts of the state may
+ * be of later states. */
 SHMI_FN int shmi_barrier_at(struct shmi_barrier *x, uint64_t c, shmi_barrier_state *s, int *ok)
 {
     shmi_barrier_words *w = x->w;
@@ -20425,7 +20509,7 @@ SHMI_FN void shmi_barrier_share_of(shmi_barrier_slot *s, shmi_barrier_share *h)
 SHMI_FN int shmi_barrier_read(struct shmi_barrier *x, shmi_barrier_state *s)
 {
     int ok = 0, err = 0;
-    while (err == 0 && !ok) /* each turn follows a change by another call */
+    while (err == 0 && !ok) /* each round follows a change by another call */
         err = shmi_barrier_at(x, shmi_ld64(&x->w->commit), s, &ok);
     return err;
 }
@@ -20456,7 +20540,7 @@ SHMI_FN void shmi_barrier_differ_share(shmi_record_change *ch, uint32_t slot, co
 
 /* A rule changes the state and the share of a slot. It may be called several times, and must not wait. */
 typedef void shmi_barrier_rule(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg);
-/* Applies a rule, and publishes what it has changed: the state before and after. */
+/* Applies a rule, and publishes what it has changed. *was and *is are the states before and after. */
 SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barrier_rule *rule, const uint64_t *arg, shmi_barrier_state *was, shmi_barrier_state *is)
 {
     shmsync_arena *a = x->e.a;
@@ -20464,7 +20548,7 @@ SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barr
     memset(was, 0, sizeof *was);
     *is = *was;
     pthread_mutex_lock(&a->counter_lock);
-    while (err == 0 && !ok) { /* each turn follows a change by another call */
+    while (err == 0 && !ok) { /* each round follows a change by another call */
         uint64_t c = shmi_ld64(&x->w->commit);
         shmi_barrier_slot *record;
         shmi_barrier_share had, has;
@@ -20494,7 +20578,7 @@ SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barr
     return err;
 }
 
-/* Brings the events up to date with the state, and wakes the waiters if that ends their waits. The state is read after the events,
+/* Makes events agree with the state, and wakes the waiters if that ends their waits. The state is read after events,
  * so it is at least as late. */
 SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
 {
@@ -20529,8 +20613,8 @@ SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_sta
     if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
         shmi_barrier_lose(s, h);
 }
-/* Breaks the phases that dead participants leave incomplete, and that the participant without does, which leaves. A process that has no
- * slot record cannot: those that wait, and the next call, do it. */
+/* Breaks the phases that dead participants leave incomplete, and the phase that without, which leaves, does. A
+ * process that has no slot record cannot do that: the waiters, and the next call, do it. */
 SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
 {
     shmsync_arena *a = x->e.a;
@@ -20567,7 +20651,7 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether a participant has parties or runs the completion; 0: whether a dead one does. */
+/* Whether who has parties or runs the completion. who 0: whether any dead participant does. */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
@@ -20624,7 +20708,7 @@ SHMI_FN uint64_t shmi_barrier_phase(struct shmi_barrier *x)
     return shmi_barrier_read(x, &s) == 0 ? s.phase : 0;
 }
 
-/* A handle, or what a reaper needs, which the caller frees. */
+/* The size of a handle, or of the object on which a reaper works. The caller frees it. */
 SHMI_FN size_t shmi_barrier_size(shmsync_arena *a) { return sizeof(struct shmi_barrier) + a->geo.slots * sizeof(shmi_barrier_slot *); }
 SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const shmi_object *o)
 {
@@ -20639,7 +20723,7 @@ SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const s
     x->r.tagged = shmi_barrier_tagged;
     x->r.record = shmi_barrier_record;
     x->r.corrupt = shmi_barrier_spoilt;
-    x->deaths = shmi_deaths(a) - 1; /* the first look looks for the dead */
+    x->deaths = shmi_deaths(a) - 1; /* the first check looks for dead participants */
 }
 SHMI_FN void *shmi_barrier_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
@@ -20757,7 +20841,8 @@ SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
     }
 }
 
-/* n arrivals, drop parties less, and the completer: 0 if the phase ends at once. */
+/* The rule of an arrival: n arrivals, drop parties less, and this process as the completer, or 0 if the phase ends
+ * at once. */
 SHMI_FN void shmi_barrier_arriving(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     if (s->completer != 0 && !shmi_barrier_broken(s))
@@ -20793,7 +20878,7 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     return shmi_barrier_tell(x);
 }
 
-/* Counts n arrivals, and drop parties less, and gives the phase. The call counts. */
+/* Counts n arrivals, removes drop parties, and sets *p to the phase. The call counts. */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     uint64_t arg[3];
@@ -20803,7 +20888,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
     arg[0] = (uint64_t)n;
     arg[1] = drop;
     arg[2] = x->completion != NULL ? x->e.a->self : 0;
-    shmi_barrier_look(&x->e); /* a death that is known breaks the phase before the arrival */
+    shmi_barrier_look(&x->e); /* a death that is known breaks the phase before the arrival counts */
     for (;;) {
         shmi_barrier_state was, is;
         err = shmi_barrier_change(x, x->e.a->my_slot, shmi_barrier_arriving, arg, &was, &is);
@@ -20811,7 +20896,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
             return err;
         *p = was.phase;
         if (was.completer != 0 && !shmi_barrier_broken(&was)) {
-            err = shmi_barrier_wait(x, was.phase, abs); /* each turn is a completion */
+            err = shmi_barrier_wait(x, was.phase, abs); /* each round waits for a completion */
             if (err != 0 && err != EOWNERDEAD)
                 return err;
             continue;
@@ -20908,14 +20993,14 @@ int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, &p));
 }
 
-/* n parties more; 0: none at all. */
+/* The rule of register and deregister: n more parties; 0: none at all. */
 SHMI_FN void shmi_barrier_being(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     uint64_t left, parties;
     shmi_barrier_take(s, h, x->e.a->self);
     parties = shmi_barrier_in(s, h, &left);
     if (s->completer == 0)
-        left += *arg; /* else the phase takes no more arrivals: these parties arrive in the next one */
+        left += *arg; /* otherwise the phase takes no more arrivals, and these parties arrive in the next one */
     shmi_barrier_put(s, h, *arg == 0 ? 0 : parties + *arg, left);
 }
 SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
@@ -20944,10 +21029,11 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_be(b->impl, 0));
 }
 
-/* Makes one attempt to end this phase, if it is broken, and to begin another one. While a dead participant is not gone,
- * it ends nothing: that participant may still write. It asks after the load of c, so the answer covers each death that
- * c has taken into account. It writes the record before it ends the phase, and the record says what the state says at
- * c. If this process is stopped before the CAS of the record, the CAS may fail: see prims/barrier_breaks.go. */
+/* Makes one attempt to end this phase, if it is broken, and to begin another one. It does nothing while a dead
+ * participant is not gone, because that participant may still write. It checks that after the load of c, so the
+ * answer covers each death that c has taken into account. It writes the record of the phase before it ends the
+ * phase, and the record agrees with the state at c. If this process is stopped before the CAS of the record, the CAS
+ * may fail: see prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
     uint64_t c = shmi_ld64(&x->w->commit), *record, was, remembered;
@@ -21016,15 +21102,16 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
     return shmi_barrier_seen(b->impl, &s) == 0 ? (int64_t)s.lost : 0;
 }
 
-/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this participant has never opened the Barrier, it has no
- * record for a change. It only wakes the waiters: they find the death. Without memory it does nothing, and their periodic checks find it. */
+/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this participant has never
+ * opened the Barrier, it has no record for a change, and only wakes the waiters, which find the death. Without
+ * memory it does nothing, and the periodic checks of the waiters find the death. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
     if (o->size < shmi_barrier_bytes(a) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
         return;
     shmi_barrier_init(x, a, o);
-    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* if dead is this participant, which leaves, it is current still */
+    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* a participant that leaves is still current */
     shmi_barrier_tell(x);
     if (shmi_barrier_slot_of(x, a->my_slot) == NULL && shmi_barrier_holds(x, dead))
         shmi_eventcount_wake_all(&x->e);
@@ -21520,11 +21607,11 @@ SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_
 /* ---- Future: prims/future*.go in C ---- */
 
 struct shmi_future {
-    struct shmi_eventcount e; /* first: a look gets it */
+    struct shmi_eventcount e; /* first, because the look function gets a pointer to it */
     shmi_future_words *w;
 };
 
-#define SHMI_FUTURE_ROUNDS 32u /* how many results it keeps */
+#define SHMI_FUTURE_ROUNDS 32u /* how many results a Future keeps */
 
 /* The word, and the results of the rounds; see prims/future_word.go. */
 SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_eventcount_load(&f->e); }
@@ -21538,7 +21625,7 @@ SHMI_FN uint64_t shmi_future_result(uint32_t round, uint64_t value)
 {
     return value | SHMI_FUTURE_RESULT_DECIDED_MASK | (uint64_t)(round / SHMI_FUTURE_ROUNDS) << SHMI_FUTURE_RESULT_LAP_SHIFT;
 }
-/* Whether it is the result of that round. It was read from the slot of the round. */
+/* Whether r, which was read from the slot of the round, is the result of that round. */
 SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 {
     return (r & SHMI_FUTURE_RESULT_DECIDED_MASK) != 0 && (uint32_t)(r >> SHMI_FUTURE_RESULT_LAP_SHIFT) == round / SHMI_FUTURE_ROUNDS;
@@ -21552,7 +21639,8 @@ SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int r
         return !shmi_current(f->e.a, n) || n == without;
     return n != f->e.a->self && shmi_dead(f->e.a, n);
 }
-/* Ends the round if it is decided, or its producer has died: the state, and whether the caller owes a wake. */
+/* Ends the round if it is decided, or if its producer has died. Returns the state. *wake says whether the caller has
+ * to wake the waiters. */
 SHMI_FN uint64_t shmi_future_end(struct shmi_future *f, int repairs, shmi_participant_id without, int *wake)
 {
     *wake = 0;
@@ -21597,7 +21685,7 @@ SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
 }
 SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
 
-/* How that round ended, which is over: 0 and the result, EOWNERDEAD or EPROTO. If more than 31 rounds have ended
+/* How that round, which is over, ended: 0 and the result, EOWNERDEAD or EPROTO. If more than 31 rounds have ended
  * since, the answer is that of the last of them. */
 SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
 {
@@ -21619,7 +21707,7 @@ SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result
     }
 }
 
-/* Whether the round is over, and how it ended, by loads only. */
+/* Whether the round is over, and how it ended. It only loads. */
 SHMI_FN int shmi_future_reached(struct shmi_future *f, int *err)
 {
     uint64_t s = shmi_future_load(f);
@@ -21736,7 +21824,7 @@ int shmsync_future_set(shmsync_future *f, int result)
         slot = shmi_future_slot(x, round);
         r = shmi_ld64(slot);
         if (shmi_future_result_of(r, round) || shmi_future_round(shmi_future_load(x)) != round)
-            continue; /* decided, or r may be the result of a later round */
+            continue; /* the round is decided, or r may be the result of a later round */
         if (shmi_cas64(slot, r, shmi_future_result(round, (uint32_t)result))) {
             SHMSYNC_CRASHPOINT("future.set.decided");
             shmi_future_now(x);
@@ -21746,7 +21834,7 @@ int shmsync_future_set(shmsync_future *f, int result)
     shmi_exit(a);
     return SHMI_TELL(err);
 }
-/* Whether it is set, and the result, without a call: it changes nothing. */
+/* Whether the Future is set, and its result. It changes nothing. */
 SHMI_FN int shmi_future_read(struct shmi_future *f, int *result)
 {
     for (;;) {
@@ -21833,7 +21921,7 @@ SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
                 break;
             }
             err = shmi_future_await_gone(x, s);
-        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) { /* every other bit is 0 afterwards */
+        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) { /* this clears every other bit */
             SHMSYNC_CRASHPOINT("future.reset.stored");
             break;
         }
@@ -21855,7 +21943,7 @@ SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_par
     if (o->size < sizeof(shmi_future_words))
         return;
     shmi_future_init(&f, a, o);
-    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* if dead is this participant, which leaves, it is current still */
+    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* a participant that leaves is still current */
     if (wake)
         shmi_eventcount_wake_all(&f.e);
 }
@@ -21873,18 +21961,18 @@ SHMI_FN void shmi_wake_future(shmsync_arena *a, const shmi_object *o, int owed)
 enum { SHMI_condSignalled = 1, SHMI_condBroadcast };
 #define SHMI_COND_BATCH 16
 #define SHMI_COND_ALL UINT64_C(0xffffffff)
-#define SHMI_COND_SUCCESSOR (UINT32_C(1) << 31) /* in the aux of a wait that got a signal passed on */
-#define SHMI_COND_NO_CHECK UINT64_MAX       /* the last check found nobody covered */
+#define SHMI_COND_SUCCESSOR (UINT32_C(1) << 31) /* in the aux of a wait whose signal was passed on to it */
+#define SHMI_COND_NO_CHECK UINT64_MAX       /* no wait of a broadcast was left at the last check */
 
 struct shmi_cond {
     struct shmi_monitor m;
     shmi_cond_words *w;
-    uint64_t limit;  /* how many of a broadcast are on their way at a time */
-    int reap_woken;       /* some of the woken may be dead; guarded by the queue lock */
-    uint64_t before; /* landed at the last check */
+    uint64_t limit;  /* how many waits of a broadcast may be woken and not back at a time */
+    int reap_woken;       /* some of the woken waiters may be dead; guarded by the queue lock */
+    uint64_t before; /* the count of landed waits at the last check */
 };
 
-/* Takes a wait that was woken out of the truth. */
+/* Takes a wait that was woken off the list of the woken waits: it has landed. */
 SHMI_FN void shmi_cond_land(struct shmi_cond *k, struct shmi_wait w)
 {
     if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast) {
@@ -21905,7 +21993,7 @@ SHMI_FN void shmi_cond_account(struct shmi_monitor *m, struct shmi_wait w)
     shmi_fifo_requeue(m, &k->w->woken, w);
 }
 
-/* Wakes the first of those with stamps up to bound, and says whether there was one. */
+/* Wakes the first wait with a stamp up to bound, and returns whether there was one. */
 SHMI_FN int shmi_cond_wake(struct shmi_cond *k, struct shmi_wakes *b, uint64_t bound, uint32_t from)
 {
     struct shmi_monitor *m = &k->m;
@@ -21926,13 +22014,13 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, struct shmi_wakes *b, uint64_t b
     return 0;
 }
 
-/* The next wait of the woken, within bounds: like shmi_fifo_discard_dead's walk. */
+/* The next of the woken waits. The walk has a bound, as that of shmi_fifo_discard_dead. */
 SHMI_FN struct shmi_wait shmi_fifo_after(struct shmi_monitor *m, struct shmi_wait w)
 {
     return shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
 }
 
-/* Gives the signal that has ended w to the next, unless that has been done. */
+/* Passes the signal that has ended w on to the next wait, unless that has been done. */
 SHMI_FN void shmi_cond_pass(struct shmi_cond *k, struct shmi_wakes *b, struct shmi_wait w)
 {
     uint32_t from = (uint32_t)shmi_stamp_of(w) | SHMI_COND_SUCCESSOR;
@@ -21952,7 +22040,7 @@ SHMI_FN void shmi_cond_pass(struct shmi_cond *k, struct shmi_wakes *b, struct sh
         SHMSYNC_CRASHPOINT("cond.pass.resolved");
 }
 
-/* Wakes those of a broadcast until that many are on their way. */
+/* Wakes waits of a broadcast until limit of them are on their way. */
 SHMI_FN void shmi_cond_wake_covered(struct shmi_cond *k, struct shmi_wakes *b, uint64_t limit)
 {
     struct shmi_monitor *m = &k->m;
@@ -21972,7 +22060,7 @@ SHMI_FN void shmi_cond_wake_covered(struct shmi_cond *k, struct shmi_wakes *b, u
     }
 }
 
-/* Passes on what the dead had, and wakes those of a broadcast whose turn it is. */
+/* Passes on the signals that dead processes had, and wakes the waits of a broadcast whose turn it is. */
 SHMI_FN void shmi_cond_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
@@ -21984,7 +22072,7 @@ SHMI_FN void shmi_cond_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
             struct shmi_wait next;
             int dead = !shmi_mon_current(m, shmi_owner_of(w));
             if (dead)
-                shmi_cond_pass(k, b, w); /* which may put one at the end */
+                shmi_cond_pass(k, b, w); /* the call may put a wait at the end */
             next = shmi_fifo_after(m, w);
             if (dead)
                 shmi_cond_land(k, w);
@@ -21996,7 +22084,7 @@ SHMI_FN void shmi_cond_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
     shmi_cond_wake_covered(k, b, k->limit);
 }
 
-/* The queue where a wait belongs that is not over. */
+/* The queue of a wait that is not over. */
 SHMI_FN shmi_list_words *shmi_cond_queue_of(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
@@ -22021,7 +22109,8 @@ SHMI_FN void shmi_cond_clear(struct shmi_monitor *m)
 }
 SHMI_FN void shmi_cond_reap(struct shmi_monitor *m) { ((struct shmi_cond *)m)->reap_woken = 1; }
 
-/* If nobody has come back from a broadcast since the last check, those on their way are stopped, or their lock is held for long: all go. */
+/* If no wait of a broadcast has come back since the last check, the waiters on their way are stopped, or their lock
+ * is held for long. Then all remaining waits are woken. */
 SHMI_FN void shmi_cond_check(struct shmi_monitor *m)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
@@ -22134,7 +22223,7 @@ int shmsync_cond_close(shmsync_cond *c)
     return SHMI_TELL(err);
 }
 
-/* Ends a wait whose owner has the lock again, or could not get it: then the signal passes on. */
+/* Ends a wait after its owner got the lock again, or could not get it; in the second case the signal passes on. */
 SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_wait_node *wait_node, int pass)
 {
     struct shmi_monitor *m = &k->m;
@@ -22155,7 +22244,7 @@ SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_wait_node *wait_node, int
     return 0;
 }
 
-/* The rest of wait, in a call that counts. */
+/* The part of a wait after the call has been counted. */
 SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
 {
     struct shmi_monitor *m = &k->m;
@@ -22186,7 +22275,7 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
     SHMSYNC_CRASHPOINT("cond.wait.unlocked");
     err = shmi_mon_sleep(m, wait_node, abs);
     if (err != 0) {
-        wait_node = NULL; /* it is the queue's now */
+        wait_node = NULL; /* the queue has it now */
         if (err == ETIMEDOUT && shmi_ld64(&k->w->upTo) >= stamp)
             err = 0; /* a broadcast came first */
     }
@@ -22214,7 +22303,7 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
-/* Waits with a mutex. EINVAL in a transaction: to unlock would let others see what it has not finished. */
+/* Waits with a mutex. EINVAL in a transaction: an unlock would show others changes that are not finished. */
 SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
 {
     uint64_t s = m->impl->rollback ? shmi_ld64(&m->impl->log.head->state) : 0;
@@ -23303,13 +23392,13 @@ struct shmi_rwmutex {
     shmsync_arena *a;
     shmi_object o;
     shmi_rwmutex_words *w;
-    shmi_mutex_words *ww; /* the words of the writers' mutex, at the same place */
+    shmi_mutex_words *ww; /* the words of the writers' mutex, which lie at the same place */
     uint32_t *gate;       /* in the header of the object */
     uint64_t *mine;       /* this participant's reader word */
     uint32_t *records;    /* in the header of the object: the latest slot record */
-    struct shmi_rw_readers *known; /* changes by registry */
+    struct shmi_rw_readers *known; /* changed only with registry held */
     int release, rollback;
-    shmi_log log; /* undo log, for PolicyRollback; it follows the words of a whole mutex */
+    shmi_log log; /* undo log, for PolicyRollback; it follows the words, which are those of a whole mutex */
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
@@ -23318,8 +23407,8 @@ struct shmi_rwmutex {
     pthread_mutex_t registry;
     uint32_t waiting, due; /* guarded by: registry; registered in this epoch; let in and not aware of it */
     uint64_t epoch;        /* guarded by: registry; grants so far */
-    uint32_t upgradable;   /* SHMI_upNot and its like: the words cannot tell an upgradable hold from a writer between two steps */
-    uint32_t stuck;        /* the gate that the last check found closed although nobody reads */
+    uint32_t upgradable;   /* SHMI_upNot and so on; the words alone do not show whether the hold is upgradable */
+    uint32_t stuck;        /* the gate, if the last check found it closed although nobody reads */
     int64_t looked_readers, looked_writer;
 };
 
@@ -23330,13 +23419,13 @@ typedef struct shmi_rw_reader {
     uint32_t slot;
 } shmi_rw_reader;
 typedef struct shmi_rw_readers {
-    struct shmi_rw_readers *older; /* shorter ones, which other threads may still read; they stay until the handle ends */
+    struct shmi_rw_readers *older; /* shorter lists, which other threads may still read; freed with the handle */
     uint32_t head;                 /* the latest of the slot records in v, as objRecords names it */
     uint32_t n, cap;
     shmi_rw_reader v[1]; /* cap of them */
 } shmi_rw_readers;
 
-/* The counters of the writers' mutex follow in an arena whose objects count. */
+/* The size of the body. In an arena whose objects have counters, those of the writers' mutex follow. */
 SHMI_FN uint64_t shmi_rw_bytes(shmsync_arena *a)
 {
     return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_rwmutex_words);
@@ -23359,18 +23448,19 @@ SHMI_FN int shmi_rw_taken(uint32_t g)
     return shmi_rw_who(g) != 0 && (k == SHMI_GATE_HELD || k == SHMI_GATE_CLOSED || k == SHMI_GATE_RECOVERING);
 }
 SHMI_FN int shmi_rw_valid(uint32_t g) { return shmi_owner_valid(g) && shmi_rw_kind(g) != SHMI_kindReserved; }
-/* Whether the death of the process in gate g is followed by a rollback. One that waits for readers has written nothing. */
+/* Whether a rollback follows the death of the process in gate g. A process that waits for readers has written
+ * nothing. */
 SHMI_FN int shmi_rw_logged(struct shmi_rwmutex *m, uint32_t g) { return m->rollback && shmi_rw_taken(g) && shmi_rw_kind(g) != SHMI_GATE_CLOSED; }
 SHMI_FN uint32_t shmi_rw_closed_by_us(struct shmi_rwmutex *m) { return shmi_make_owner(SHMI_GATE_CLOSED, m->a->self); }
 
-/* Wakes all readers that sleep, and leaves their announcement: only a granter takes that down. */
+/* Wakes all readers that sleep. Their announcement stays, because only a grant clears it. */
 SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
 {
     shmi_wake_word_touch(&m->readers_wake_word);
     shmi_deliver_all(m->a, &m->readers_wake_word);
 }
 
-/* Deals with gate g, whose name was found dead; 0: it stays as it is until that is gone. */
+/* Deals with gate g, whose process was found dead. Returns 0 if the gate stays as it is until that process is gone. */
 SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
 {
     uint32_t next = g;
@@ -23379,7 +23469,7 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     if (shmi_rw_taken(g)) {
         next = shmi_make_owner(SHMI_GATE_OWNER_DEAD, shmi_rw_who(g));
         if (shmi_rw_kind(g) == SHMI_GATE_CLOSED)
-            next = 0; /* it has written nothing */
+            next = 0; /* the process has written nothing */
         else if (shmi_rw_kind(g) == SHMI_GATE_HELD && m->release)
             next = shmi_gone(m->a, shmi_rw_who(g)) ? 0 : g;
     }
@@ -23393,7 +23483,7 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* Whether gate g is one that a dead process keeps, since it is not gone. */
+/* Whether gate g is kept by a process that is dead but not gone. */
 SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
 {
     return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
@@ -23407,7 +23497,7 @@ SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
     shmi_participant_id dead = shmi_rw_who(g);
     uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
     if (!shmi_gone(m->a, dead))
-        return 0; /* a system call of it may still write what the log would restore */
+        return 0; /* a system call of the dead process may still write what the log would restore */
     if (shmi_rw_kind(g) != SHMI_GATE_RECOVERING)
         shmi_log_disown(m->a, &m->log, m->gate, g, dead);
     if (!shmi_take_from32(m->a, dead, m->gate, g, recovering, 1))
@@ -23426,7 +23516,7 @@ SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 }
 
 SHMI_FN shmi_participant_id shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
-/* Why a gate will not open by itself, or 0. */
+/* The error if a gate will not open by itself, or 0. */
 SHMI_FN int shmi_rw_trouble(struct shmi_rwmutex *m, const char *op, uint32_t g)
 {
     if (!shmi_rw_valid(g))
@@ -23448,7 +23538,8 @@ SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
     return t;
 }
 
-/* The list of slot records, from the record at first on. What is behind a record never changes. */
+/* Begins a walk of the slot records, from the record at first on. The part of the list behind a record never
+ * changes. */
 SHMI_FN void shmi_rw_walk(struct shmi_rwmutex *m, shmi_record_walk *v, uint32_t first)
 {
     shmi_walk_records(m->a, v, m->o.off, sizeof(shmi_rwmutex_record));
@@ -23461,7 +23552,8 @@ SHMI_FN shmi_rw_reader shmi_rw_reader_in(struct shmi_rwmutex *m, const shmi_reco
     r.slot = v->slot;
     return r;
 }
-/* Makes known what has been pushed up to the record at head; 0: there is no memory, or the list is corrupt. */
+/* Adds the records that have been pushed, up to the one at head, to the known ones. Returns 0 if there is no memory,
+ * or if the list is corrupt. */
 SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
 {
     shmi_rw_readers *k;
@@ -23476,7 +23568,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
         shmi_rw_readers *more;
         uint32_t cap = 2;
         while (cap < 2 * n)
-            cap *= 2; /* few sizes, since each has its own spare ones */
+            cap *= 2; /* powers of two, because each size has spare memory of its own */
         more = (shmi_rw_readers *)shmi_new_thing(sizeof *more + cap * sizeof more->v[0]);
         if (more != NULL) {
             if (k != NULL)
@@ -23492,7 +23584,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     if (!v.bad && k != NULL) {
         old = k->n;
         learned = 1;
-        if (n > old) { /* if not, another thread has learned more */
+        if (n > old) { /* if not, another thread has added more */
             uint32_t place = n;
             for (shmi_rw_walk(m, &v, head); place > old && shmi_next_record(m->a, &v); place--)
                 k->v[place - 1] = shmi_rw_reader_in(m, &v);
@@ -23506,8 +23598,8 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     pthread_mutex_unlock(&m->registry);
     return learned;
 }
-/* Gives all reader words, *n of them; for NULL see shmi_rw_learn. A writer closes the gate before it calls this
- * function. A reader has its record on the list before it adds to its word, and then looks at the gate. */
+/* Returns all reader words, *n of them; for NULL see shmi_rw_learn. A writer closes the gate before it calls this
+ * function. A reader has its record on the list before it adds to its word, and reads the gate after that. */
 SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
 {
     uint32_t head = shmi_ld32(m->records);
@@ -23525,9 +23617,9 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* Finds the first place, beginning at at, whose participant reads, and gives its word; 0: there is none. Places
- * begin with 1 and are in the order in which the words were added. If the list is corrupt, a reader may always be
- * there, whose word is NULL. */
+/* Finds the first place, from at on, whose participant reads, and returns it; 0: there is none. *found is its reader
+ * word. Places begin with 1 and are in the order in which the words were added. If the list is corrupt, a reader may
+ * always be there, and its word is NULL. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -23558,7 +23650,7 @@ SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_
     found->state = NULL;
     return at > n ? at : n + 1;
 }
-/* Whether a participant reads, or it cannot be found out. */
+/* Whether a participant reads, or may read because that cannot be found out. */
 SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
 {
     shmi_rw_reader r;
@@ -23575,12 +23667,12 @@ SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
         shmi_wake_word_release(m->a, &m->writer_wake_word);
     }
 }
-/* Ends an unlock of a reader, which has left that reader word. */
+/* Ends an unlock of a reader. w is this process's reader word after it. */
 SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 {
     if (shmi_rw_reading(w) == SHMI_READER_MOST) {
         shmi_add64(m->mine, SHMI_READER_ONE);
-        shmi_rw_left(m); /* a writer may have seen what is not there */
+        shmi_rw_left(m); /* a writer may have counted the hold that does not exist */
         return shmi_fail(EPERM, "rwmutex.rdunlock", m->called, "%s", "");
     }
     SHMSYNC_CRASHPOINT("rwmutex.runlock.left");
@@ -23590,10 +23682,11 @@ SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 }
 SHMI_FN void shmi_rw_take_back(struct shmi_rwmutex *m) { shmi_rw_runlock_slow(m, shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE); }
 
-/* What a reader's change of its process's word is. */
+/* The changes of its process's word that a reader makes. */
 enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave, SHMI_rwLook };
 
-/* Notes a grant: it lets in all that wait, so it shows by nobody waiting in w although some do. guarded by: registry */
+/* Notes a grant. A grant lets in all waiting readers of the word, so nobody waits in w after it, although m->waiting
+ * is not 0. guarded by: registry */
 SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
 {
     if (m->waiting != 0 && shmi_rw_waiting(w) == 0) {
@@ -23602,7 +23695,8 @@ SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
         m->epoch++;
     }
 }
-/* Changes this process's reader word, after it has caught up with a grant; one that was let in changes nothing. guarded by: registry */
+/* Changes this process's reader word, after it has noted any grant. For a reader that was let in, it changes
+ * nothing. guarded by: registry */
 SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch)
 {
     for (;;) {
@@ -23618,7 +23712,8 @@ SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch
             return to;
     }
 }
-/* Whether one that registered in epoch was let in; guarded by: registry. It is true once. */
+/* Whether a reader that registered in epoch was let in. It must be called at most once for each reader that was.
+ * guarded by: registry */
 SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
 {
     if (m->epoch == epoch)
@@ -23626,7 +23721,7 @@ SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
     m->due--;
     return 1;
 }
-/* Makes a waiting thread of one that tries. */
+/* Makes this thread, which has made a try, a waiting reader. */
 SHMI_FN uint64_t shmi_rw_register(struct shmi_rwmutex *m)
 {
     uint64_t w, epoch;
@@ -23649,7 +23744,8 @@ SHMI_FN int shmi_rw_was_granted(struct shmi_rwmutex *m, uint64_t epoch, int clai
     pthread_mutex_unlock(&m->registry);
     return in;
 }
-/* Lets a waiting reader in by itself, since the gate is open; 0 when it was closed meanwhile, and the reader is registered as before. */
+/* Lets a waiting reader in by itself, because the gate is open. Returns 0 if the gate was closed meanwhile; the
+ * reader is then registered as before. */
 SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
 {
     pthread_mutex_lock(&m->registry);
@@ -23666,7 +23762,7 @@ SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
     *epoch = shmi_rw_register(m);
     return 0;
 }
-/* Ends a wait; not 0 if the reader was let in before that: then it has a hold. */
+/* Ends a wait. The result is not 0 if the reader was let in before that: then it has a hold. */
 SHMI_FN int shmi_rw_give_up(struct shmi_rwmutex *m, uint64_t epoch)
 {
     int in;
@@ -23684,7 +23780,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g);
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m);
 
-/* Finds what a stopped or dead process kept from the readers of this one. */
+/* Finds wakes that a stopped or dead process kept from the readers of this process. */
 SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
 {
     uint32_t g = shmi_rw_gate(m), due;
@@ -23694,15 +23790,17 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
         if (!shmi_rw_mark_owner_dead(m, g) && shmi_rw_logged(m, g) && shmi_gone(m->a, shmi_rw_who(g)))
             shmi_rw_wake_readers(m); /* one of them rolls back */
     } else if (shmi_rw_kind(g) == SHMI_GATE_CLOSED && !shmi_rw_read(m)) {
-        /* Nothing keeps the writer from going on; if it was so at the last check too it may be stopped. It writes nothing yet. */
+        /* Nothing keeps the writer from going on. If that was so at the last check, too, the writer may be stopped,
+         * and the gate is opened: the writer has written nothing yet. */
         if (shmi_xchg32(&m->stuck, g) == g && shmi_cas32(m->gate, g, 0)) {
             shmi_rw_wake_readers(m);
             shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
         }
         return;
     } else {
-        shmi_mutex_date_hold(&m->writers); /* a writer has the turn of the writers as long as it has m */
-        /* The death watcher looks, too, and waits for no thread of the process. The next check tries again. */
+        shmi_mutex_date_hold(&m->writers); /* as long as a writer has m, it also has the writers' mutex */
+        /* The death watcher calls this, too, and must not wait for a thread of this process. If the mutex is held,
+         * the next check tries again. */
         if (pthread_mutex_trylock(&m->registry) == 0) {
             shmi_rw_catch_up(m, shmi_ld64(m->mine));
             due = m->due;
@@ -23733,7 +23831,8 @@ SHMI_FN int shmi_rw_may_read(void *arg)
     return shmi_rw_gate(m) == 0 || shmi_rw_waiting(shmi_ld64(m->mine)) == 0;
 }
 
-/* Adds a reader to this process's word. 0: the gate is closed, and that is a try, and no hold. */
+/* Adds a reader to this process's word. Returns 0 if the gate is closed: then the reader has made only a try, and
+ * has no hold. */
 SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
 {
     shmi_add64(m->mine, SHMI_READER_ONE);
@@ -23741,7 +23840,7 @@ SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
     return shmi_rw_gate(m) == 0;
 }
 
-/* Makes a hold of a try that found the gate closed. */
+/* Turns a try that found the gate closed into a hold. */
 SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
@@ -23807,7 +23906,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event tells when it is gone */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -23853,7 +23952,7 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
         if (g == 0) {
             return 0;
         } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
-            /* The process that closes it has the mutex, and we have that. */
+            /* The process that closes the gate has the writers' mutex, and now this thread has it. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
             if (shmi_rw_logged(m, g) ? !shmi_rw_roll_back(m, g) : !shmi_rw_mark_owner_dead(m, g))
@@ -23880,8 +23979,8 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 }
 
 /* Calls f, and calls it again each time that a dead process kept the gate closed and is gone now. It waits without
- * the writers' mutex: this process may be stopped, and other writers can go on as soon as the dead one is gone.
- * *held says whether this thread has the mutex, as it has after 0. */
+ * the writers' mutex, because this process may be stopped: other writers can go on as soon as the dead process is
+ * gone. *held says whether this thread has the mutex. After a result of 0 it has it. */
 SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op), int *held)
 {
     int err;
@@ -23901,8 +24000,8 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* Rolls back, for a reader, what the dead process in gate g has left, if that needs no wait. Returns 0 if it would
- * need one. A reader must not wait for the writers' mutex: the process that has it rolls back, and may then keep
+/* Rolls back, for a reader, what the dead process in gate g has left, if that needs no wait. Returns 0 if it needs
+ * one. A reader must not wait for the writers' mutex, because the process that has it rolls back, and may then keep
  * the mutex for long together with readers. */
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
@@ -23918,7 +24017,7 @@ SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int6
     return shmi_rw_until_reclaimed(m, op, abs, shmi_rw_close_gate, held);
 }
 
-/* Makes readers of those that wait in a reader word. */
+/* Turns the waiting readers of a reader word into readers. */
 SHMI_FN void shmi_rw_grant(uint64_t *state)
 {
     uint64_t w;
@@ -23926,7 +24025,8 @@ SHMI_FN void shmi_rw_grant(uint64_t *state)
         w = shmi_ld64(state);
     while (shmi_rw_waiting(w) != 0 && !shmi_cas64(state, w, shmi_rw_granted(w)));
 }
-/* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate: nobody else may grant. */
+/* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate. No other thread may
+ * grant. */
 SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
 {
     shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
@@ -23934,7 +24034,7 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
     shmi_record_walk v;
     uint32_t i, n = 0;
     if (!shmi_wake_word_announced(&m->readers_wake_word))
-        return; /* a reader that is about to announce looks at the gate after that */
+        return; /* a reader that is about to announce itself reads the gate after that */
     known = shmi_rw_known(m, &n);
     for (i = 0; i < n; i++)
         shmi_rw_grant(known[i].state);
@@ -24020,7 +24120,8 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
     return err;
 }
 
-/* Waits until no reader is in, and then has m. On failure it opens the gate and keeps the writers' mutex. */
+/* Waits until no reader is in, so that this process has the write hold. On failure it opens the gate and keeps the
+ * writers' mutex. */
 SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err;
@@ -24031,13 +24132,13 @@ SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t a
             return 0;
         }
         if (err == 0)
-            err = shmi_rw_close_gate(m, op); /* another process has opened it: we have not run for long */
+            err = shmi_rw_close_gate(m, op); /* another process has opened the gate, because we have not run for long */
     } while (err == 0);
     SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
     shmi_rw_reopen(m);
     return err;
 }
-/* shmi_rw_drain_gate, which gives the writers' mutex back on failure. */
+/* As shmi_rw_drain_gate, but on failure it releases the writers' mutex. */
 SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err = shmi_rw_drain_gate(m, op, abs);
@@ -24045,7 +24146,8 @@ SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
         shmi_rw_release_writers(m);
     return err;
 }
-/* Has m if no reader is in; EBUSY: one is, and the gate is open. This thread has the writers' mutex. */
+/* Gets the write hold if no reader is in. EBUSY: a reader is in, and the gate is open. This thread has the writers'
+ * mutex. */
 SHMI_FN int shmi_rw_take_drained(struct shmi_rwmutex *m, const char *op)
 {
     int err = shmi_rw_close_gate(m, op);
@@ -24059,7 +24161,8 @@ SHMI_FN int shmi_rw_take_drained(struct shmi_rwmutex *m, const char *op)
     return EBUSY;
 }
 
-/* The same, but it looks first: a thread that tries in a loop need not close the gate to readers. */
+/* As shmi_rw_take_drained, but it first checks whether readers are in, so that a thread that tries in a loop does
+ * not close the gate to readers. */
 SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
 {
     shmi_rw_reader r;
@@ -24068,7 +24171,7 @@ SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
     return r.state != NULL ? EBUSY : shmi_rw_corrupt_readers(m, op);
 }
 
-/* The rest of lock, within shmi_enter. */
+/* The slow part of lock, within shmi_enter. */
 SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, held;
@@ -24096,7 +24199,7 @@ typedef struct shmi_rw_all {
     uint32_t head, n;
     const shmi_rw_reader *v;
 } shmi_rw_all;
-/* 0: the handle does not know them all. */
+/* Gets all reader words. Returns 0 if the handle does not know all of them. */
 SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
 {
     const shmi_rw_readers *k = __atomic_load_n(&m->known, __ATOMIC_ACQUIRE);
@@ -24108,7 +24211,7 @@ SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
     all->v = k->v;
     return 1;
 }
-/* Whether no participant reads. 0 may also mean that a dead one has not been reaped yet. */
+/* Whether no participant reads. 0 may also mean that a dead participant has not been reaped yet. */
 SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
 {
     uint32_t i;
@@ -24117,11 +24220,11 @@ SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
             return 0;
     return 1;
 }
-/* What shmi_rw_at_once has got. */
+/* What shmi_rw_at_once has reached. */
 enum { SHMI_rwNothing, SHMI_rwQueued, SHMI_rwClosed, SHMI_rwWrites };
-/* Takes m if that needs no look at anything but its words: the mutex is free, the gate open, and nobody reads. The
- * caller undoes what it got if it did not get all. What can be loaded before the first compare-and-swap is, since a
- * load after one waits for it. */
+/* Takes m if only its own words have to be read: the mutex is free, the gate is open, and nobody reads. If it does
+ * not get everything, the caller undoes what it got. It loads as much as possible before the first compare-and-swap,
+ * because a load after that waits for it. */
 SHMI_FAST int shmi_rw_at_once(struct shmi_rwmutex *m)
 {
     uint32_t name = shmi_mutex_name(&m->writers), closed = shmi_make_owner(SHMI_GATE_CLOSED, name), *gate = m->gate;
@@ -24145,8 +24248,9 @@ SHMI_FN void shmi_rw_undo(struct shmi_rwmutex *m, int got)
         shmi_rw_release_writers(m);
 }
 
-/* A lock that takes no waiting is not within shmi_enter. Any other one is until it is through with what it has to take
- * back. It gives the writers' mutex back before it counts itself: if it were refused, the arena might be gone. */
+/* A lock that need not wait is not within shmi_enter. A lock that waits is, until it has taken back everything that
+ * it has to. It releases the writers' mutex before it calls shmi_enter: if that were refused later, the arena might
+ * be gone. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, got = shmi_rw_at_once(m);
@@ -24161,7 +24265,8 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     return err;
 }
 
-/* Opens the gate that this process holds; 0: it does not hold it. Waiting readers have to be let in after that. */
+/* Opens the gate that this process holds. Returns 0 if it does not hold the gate. After that the caller has to let
+ * in waiting readers. */
 SHMI_FAST int shmi_rw_open_gate_at_once(struct shmi_rwmutex *m, uint32_t name)
 {
     if (SHMI_UNLIKELY(name == 0) || SHMI_UNLIKELY(!shmi_cas32(m->gate, name, 0)))
@@ -24200,7 +24305,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         uint32_t g = shmi_rw_gate(m);
         if (g == SHMI_OWNER_NOT_RECOVERABLE || (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && shmi_rw_valid(g))) {
             if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && !shmi_gone(m->a, shmi_rw_who(g))) {
-                /* Others are told meanwhile, and do not wait for us. */
+                /* Other writers get the mutex meanwhile, and report the death. They do not wait for this process. */
                 shmi_mutex_unlock(&m->writers);
                 err = shmi_await_gone32(m->a, shmi_rw_who(g), m->gate, g, op, m->called, abs);
                 if (err == 0)
@@ -24245,7 +24350,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     return shmi_mutex_unlock(&m->writers);
 }
 
-/* What this process has of an upgradable hold: nothing, the hold, or a call of upgrade under way. */
+/* The state of this process's upgradable hold: none, held, or a call of upgrade under way. */
 enum { SHMI_upNot, SHMI_upHeld, SHMI_upUpgrading };
 
 SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
@@ -24253,7 +24358,7 @@ SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
     shmi_st32(&m->upgradable, SHMI_upHeld);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.acquired");
 }
-/* The rest of lock_upgradable, within shmi_enter. */
+/* The slow part of lock_upgradable, within shmi_enter. */
 SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err, held;
@@ -24295,7 +24400,7 @@ SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
     shmi_exit(m->a);
     return err;
 }
-/* Takes the upgradable hold of this process, and leaves next in its place; EPERM: there is none. */
+/* Ends the upgradable hold of this process, and sets its state to next. EPERM: there is no such hold. */
 SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint32_t next)
 {
     int err = shmi_use(m->a, op);
@@ -24327,14 +24432,14 @@ SHMI_FN int shmi_rw_repaired(void *arg)
     (void)arg;
     return 0;
 }
-/* What a handle and a reaper have in common. */
+/* The part of a handle that a reaper needs, too. */
 SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_object *o)
 {
     memset(m, 0, sizeof *m);
     m->a = a;
     m->o = *o;
     m->called = o->name_len != 0 ? m->o.name : NULL;
-    m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for it is smaller */
+    m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for a body is smaller */
     m->ww = (shmi_mutex_words *)(void *)m->w;
     m->gate = shmi_u32(a, o->off + SHMI_objOfKind);
     m->records = shmi_u32(a, o->off + SHMI_objRecords);
@@ -24347,7 +24452,7 @@ SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_o
     m->writer_wake_word.word = &m->w->wakeWriter;
     m->writer_wake_word.poller = &m->w->pollerWriter;
 }
-/* Whether the object has a body as its policy says, and what was asked for. */
+/* Checks that the object has a body that its policy asks for, and the options that the caller asks for. */
 SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, uint64_t log_bytes)
 {
     const char *op = "rwmutex.open";
@@ -24394,14 +24499,15 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     pthread_mutex_init(&m->registry, NULL);
     shmi_mutex_init(&m->writers, a, m->ww, o->off, m->called, 1);
     m->writers.rw = m;
-    m->writers.repair = shmi_rw_repaired; /* the gate, and not the mutex, reports what a death leaves */
-    /* The reader word of our slot becomes our own. */
+    m->writers.repair = shmi_rw_repaired; /* the gate, not the mutex, reports a death */
+    /* Makes the reader word of our slot our own. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
         if (shmi_cas64(m->mine, w, gen)) {
-            shmi_wake_word_release(a, &m->writer_wake_word); /* the dead may have been waited for */
+            shmi_wake_word_release(a, &m->writer_wake_word); /* a writer may wait for the dead reader */
             break;
         }
-    /* An upgradable hold outlives the handles. This is the first one: no call of this process is under way. */
+    /* An upgradable hold stays when the handles are closed. This is the first handle, so no call of this process is
+     * under way. */
     pthread_mutex_lock(&a->rolling_back);
     owner = shmi_ld32(&m->ww->owner);
     if (a->rolled_back != o->off && shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == a->self && shmi_owner_held(owner))
@@ -24438,7 +24544,7 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a));
     if (policy == SHMSYNC_POLICY_ROLLBACK)
         spec.size = sizeof(shmi_mutex_words) + SHMI_logHead + shmi_log_size(log_bytes);
-    spec.any_size = 1; /* how long the log is says the lock */
+    spec.any_size = 1; /* the body says how long the log is */
     spec.init = shmi_rw_fill;
     spec.arg = opts;
     spec.flags = flags;
@@ -24527,7 +24633,7 @@ SHMI_COLD int shmi_rw_unlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_unlock");
     return shmi_result(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
 }
-/* The rest of an unlock that has opened the gate. */
+/* The slow part of an unlock that has opened the gate. */
 SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x)
 {
     SHMI_BEGIN();
@@ -24556,7 +24662,7 @@ SHMI_COLD int shmi_rw_rdlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_rdlock");
     return shmi_result(shmi_rw_rlock(m->impl, 0), "shmsync_rwmutex_rdlock");
 }
-/* The rest of an rdlock whose try found the gate closed. */
+/* The slow part of an rdlock whose try found the gate closed. */
 SHMI_COLD int shmi_rw_rdlock_slow_called(struct shmi_rwmutex *x)
 {
     SHMI_BEGIN();
@@ -24597,9 +24703,9 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
     }
     return SHMI_TELL(err);
 }
-/* Takes a reader out of this process's word, and gives that word. */
+/* Takes a reader out of this process's word, and returns the word. */
 SHMI_FAST uint64_t shmi_rw_leave(struct shmi_rwmutex *m) { return shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE; }
-/* Whether nothing is left to do after a reader has left that word. */
+/* Whether nothing remains to be done after a reader has left, with w as the word. */
 SHMI_FAST int shmi_rw_left_quietly(struct shmi_rwmutex *m, uint64_t w)
 {
     return SHMI_LIKELY(shmi_rw_gate(m) == 0) && SHMI_LIKELY(shmi_rw_reading(w) != SHMI_READER_MOST);
@@ -24618,7 +24724,7 @@ SHMI_COLD int shmi_rw_rdunlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_rdunlock");
     return shmi_result(shmi_rw_runlock(m->impl), "shmsync_rwmutex_rdunlock");
 }
-/* The rest of an rdunlock that has left word w. */
+/* The slow part of an rdunlock, with w as the word. */
 SHMI_COLD int shmi_rw_rdunlock_slow_called(struct shmi_rwmutex *m, uint64_t w)
 {
     SHMI_BEGIN();
@@ -24792,16 +24898,18 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
 }
 
 /* Whether the reap of dead has to roll back what the process in the gate has left. That process may be another one
- * than dead: its own reaper could not get the writers' mutex while dead had it. */
+ * than dead, if its own reaper could not get the writers' mutex because dead had it. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
     return shmi_rw_valid(*g) && shmi_rw_logged(m, *g) &&
            (shmi_reaps(m->a, dead, shmi_rw_who(*g)) || !shmi_current(m->a, shmi_rw_who(*g))) && shmi_gone(m->a, shmi_rw_who(*g));
 }
-/* How often a reaper looks at words that a peer may rewrite all the time. A correct peer changes them a few times at most. */
+/* How often a reaper reads words that a peer may rewrite all the time. A correct peer changes them a few times at
+ * most. */
 #define SHMI_REAP_TRIES 16
-/* Rolls back while it is due. This process has the writers' mutex. A peer may rewrite the gate all the time, so the loop has a bound. */
+/* Rolls back as long as shmi_rw_undo_due says so. This process has the writers' mutex. A peer may rewrite the gate all
+ * the time, so the loop has a bound. */
 SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id dead)
 {
     uint32_t g;
@@ -24810,8 +24918,8 @@ SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id d
     }
 }
 /* Takes the writers' mutex to roll back, or releases it, as take says. by_reaper says that the caller is the reaper
- * of this process. rolled_back tells a handle that is made meanwhile that the hold is no upgradable one, since the
- * owner word cannot tell the two apart. */
+ * of this process. The owner word is the same as for an upgradable hold. So rolled_back says to a handle that is
+ * made meanwhile that the hold is not upgradable. */
 SHMI_FN int shmi_rw_own_to_roll_back(struct shmi_rwmutex *m, int take, int by_reaper)
 {
     shmsync_arena *a = m->a;
@@ -24823,9 +24931,9 @@ SHMI_FN int shmi_rw_own_to_roll_back(struct shmi_rwmutex *m, int take, int by_re
     pthread_mutex_unlock(&a->rolling_back);
     return ok;
 }
-/* Rolls back what dead has left in the gate, unless another process has the writers' mutex: that process does so
- * before it closes the gate, or when it releases the mutex; see shmi_rw_release_writers. Until then the reap of
- * dead has not ended. If this process dies in here, the mutex becomes free. */
+/* Rolls back what dead has left in the gate, unless another process has the writers' mutex. That process does so
+ * before it closes the gate, or when it releases the mutex; see shmi_rw_release_writers. Until then the reap of dead
+ * has not ended. If this process dies in here, the mutex becomes free. */
 SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, int by_reaper)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);
@@ -24838,12 +24946,12 @@ SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, i
         shmi_rw_roll_back_due(m, dead);
         shmi_rw_own_to_roll_back(m, 0, by_reaper);
         shmi_wake_word_wake_one(m->a, &l);
-        /* Another reaper may have found the mutex held meanwhile, so look again. */
+        /* Another reaper may have found the mutex held meanwhile, so the loop checks again. */
     }
 }
 /* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that
- * found the mutex held does not come back. So the caller rolls back if the writer is gone when it looks, after it
- * has released the mutex; if it is not gone then, its reaper finds the mutex free. */
+ * found the mutex held does not come back. So after the release, the caller checks whether the writer is gone, and
+ * rolls back if it is. If it is not gone at that time, its reaper finds the mutex free. */
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
@@ -24886,7 +24994,8 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
             break;
     }
     if (m.rollback && dead == a->self && shmi_owner_name(shmi_ld32(&m.ww->owner)) == dead) {
-        /* A process that leaves is not dead yet: a writer that got the mutex now would find the gate closed by a process that lives. */
+        /* A process that leaves is not dead yet. Without this, a writer that got the mutex now would find the gate
+         * closed by a process that lives. */
         shmi_rw_roll_back_due(&m, dead);
     }
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);
@@ -24909,12 +25018,12 @@ SHMI_FN void shmi_wake_rwmutex(shmsync_arena *a, const shmi_object *o, int owed)
 /* ---- SpinLock and RWSpinLock: prims/spinlock*.go and prims/rwspinlock*.go in C ---- */
 
 typedef struct shmi_rwspin_slot {
-    uint64_t count; /* holds for reading in bits 0..29, name in bits 32..60 */
+    uint64_t count; /* holds for reading in bits 0..29, ID in bits 32..60 */
     uint8_t pad0_[120];
 } shmi_rwspin_slot;
 SHMI_ASSERT(sizeof(shmi_rwspin_slot) == 128, "shmi_rwspin_slot");
 
-#define SHMI_SPIN_READ 16u /* a reader's wait, which the state word does not store */
+#define SHMI_SPIN_READ 16u /* the wait of a reader; the state word never has this kind */
 #define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
 #define SHMI_SPIN_OWNER_GONE (SHMI_SPIN_OWNER_DEAD << 29) /* see spinOwnerGone in prims/spinlock_word.go */
 #define SHMI_RWSPIN_MOST ((UINT64_C(1) << 30) - 1)
@@ -24966,20 +25075,21 @@ SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
     else
         shmi_wake_word_wake_one(l->a, &l->next);
 }
-/* Whether o, which names a dead process, is released when that is gone. */
+/* Whether the lock with owner word o, which names a dead process, is released when that process is gone. */
 SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t k = shmi_owner_kind(o);
     return l->release && shmi_spin_held(o) && k != SHMI_SPIN_DRAINING && k != SHMI_SPIN_RECOVERING;
 }
-/* Deals with state word o, whose name was found dead; 0: it stays as it is until that is gone. */
+/* Deals with state word o, whose process was found dead. Returns 0 if the word stays as it is until that process is
+ * gone. */
 SHMI_FN int shmi_spin_mark_owner_dead(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
     if (!shmi_spin_held(o))
         return 1;
     if (shmi_owner_kind(o) == SHMI_SPIN_DRAINING) {
-        next = 0; /* it has written nothing */
+        next = 0; /* the process has written nothing */
     } else if (shmi_spin_released(l, o)) {
         if (!shmi_gone(l->a, shmi_owner_name(o)))
             return 0;
@@ -25024,7 +25134,7 @@ SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
         shmi_wake_word_wake_all(l->a, &l->gate);
     shmi_wake_word_release(l->a, &l->next);
 }
-/* Gives a hold of this process back, or makes another of it. */
+/* Gives a hold of this process back, or turns it into another hold, as from and to say. */
 SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
 {
     int err = shmi_use(l->a, op);
@@ -25062,7 +25172,7 @@ SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
             return 0;
     return 1;
 }
-/* A participant that holds the lock for reading, or 0; takes back the holds that the dead have left. */
+/* A participant that holds the lock for reading, or 0. It takes back the holds of dead participants. */
 SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who)
 {
     uint32_t i, n = shmi_rwspin_up_to(l);
@@ -25080,20 +25190,20 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who
                     *who = name;
                     return 0;
                 }
-                break; /* it has left meanwhile */
+                break; /* the participant has left meanwhile */
             }
             shmi_take_from64(l->a, name, &l->slots[i].count, c, 0, 0);
         }
     return 0;
 }
-/* Counts one more hold of ours. */
+/* Counts one more hold of this process. */
 SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
 {
     shmi_participant_id self = l->a->self;
     for (;;) {
         uint64_t c = shmi_ld64(l->mine), to = shmi_make_count(self, 1);
         uint32_t top = shmi_ld32(&l->w->top);
-        if (top < l->a->my_slot) { /* before we are counted there */
+        if (top < l->a->my_slot) { /* this comes before the hold is counted there */
             shmi_cas32(&l->w->top, top, l->a->my_slot);
             continue;
         }
@@ -25105,7 +25215,8 @@ SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
             return 0;
     }
 }
-/* Takes one hold of ours back, and tells the waiter for the last one; 0 when there is none. */
+/* Takes back one hold of this process, and wakes the process that waits for the last reader. Returns 0 if there is
+ * no hold. */
 SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
 {
     for (;;) {
@@ -25122,7 +25233,7 @@ SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
         return 1;
     }
 }
-/* Counts one more hold for reading, provided that nobody has the lock to itself. */
+/* Counts one more hold for reading, unless a process has the lock exclusively. */
 SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
 {
     int err = shmi_rwspin_count(l);
@@ -25137,7 +25248,7 @@ SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
     return 0;
 }
 
-/* Moves on from state word o if that takes no waiting. *changed says that o is no longer the word. */
+/* Makes the next step from state word o, if that needs no wait. *changed says that o is no longer the word. */
 SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int *took, int *changed)
 {
     int err;
@@ -25154,7 +25265,7 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
         *changed = shmi_spin_mark_owner_dead(l, o);
     return err;
 }
-/* Takes the lock as kind if that is possible without waiting: 0, EBUSY, or why not. */
+/* Takes the lock as kind as says, if that is possible without a wait. Returns 0, EBUSY or another errno. */
 SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
     int took, changed, err;
@@ -25167,7 +25278,7 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 }
 
 SHMI_FN int shmi_spin_not_held(void *arg) { return !shmi_spin_held(shmi_spin_state((struct shmi_spinlock *)arg)); }
-/* Spins while done is 0, and gives the CPU away some times after that. */
+/* Spins while done returns 0, and then yields the CPU some times. */
 SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
 {
     shmi_tuning t = shmi_spin_tuning(l);
@@ -25188,15 +25299,15 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
     }
     return 0;
 }
-/* Whether a waiter may sleep on owner word o: its next change wakes the waiter, or a dead process keeps it until it
- * is gone. */
+/* Whether a waiter may sleep on owner word o: either the next change of the word wakes the waiter, or a dead process
+ * has the hold until it is gone. */
 SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 {
     return shmi_spin_valid(l, o) && shmi_spin_held(o) &&
            (shmi_current(l->a, shmi_owner_name(o)) || (shmi_spin_released(l, o) && !shmi_gone(l->a, shmi_owner_name(o))));
 }
 
-/* Finds what a stopped or dead process kept from the waiters. */
+/* Finds wakes that a stopped or dead process kept from the waiters. */
 SHMI_FN void shmi_spin_meet_again(struct shmi_spinlock *l, uint32_t v)
 {
     uint32_t gate = shmi_ld32(&l->w->gate), o = shmi_spin_state(l);
@@ -25216,7 +25327,7 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
     else if (shmi_dead(l->a, shmi_owner_name(o)))
         shmi_spin_mark_owner_dead(l, o);
     else
-        shmi_spin_meet_again(l, shmi_wake_word_announce(&l->next)); /* the waiter that was woken last may be stopped before it could announce the others again */
+        shmi_spin_meet_again(l, shmi_wake_word_announce(&l->next)); /* the waiter woken last may be stopped */
 }
 
 SHMI_FN void shmi_spin_check_if_due(void *arg)
@@ -25228,7 +25339,7 @@ SHMI_FN void shmi_spin_check_if_due(void *arg)
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
 
-/* Ends a wait that did not get the lock. A wake may have been meant for it. */
+/* Ends a wait that did not get the lock. A wake may have been meant for this waiter, so it passes that wake on. */
 SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
 {
     SHMSYNC_CRASHPOINT("spinlock.lock.leaving");
@@ -25291,7 +25402,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event tells when it is gone */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event says when the owner is gone */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -25311,7 +25422,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
             break;
         }
     }
-    /* Others may be asleep, and the wake that got us here took their announcement down. */
+    /* Others may be asleep, and the wake that got us here has cleared their announcement. */
     if (err == 0 && slept && as != SHMI_SPIN_READ) {
         uint32_t v = shmi_wake_word_announce(wake_word), o = shmi_spin_state(l);
         if (shmi_spin_held(o) && shmi_owner_name(o) == l->a->self)
@@ -25323,7 +25434,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
 
 /* ---- Waiting for readers to leave ---- */
 
-/* What the state word is before, while it lasts, after, and when it failed. */
+/* The state words of a drain: before it, while it lasts, after it, and if it failed. */
 typedef struct shmi_rwspin_drain {
     uint32_t from, pending, to, back;
 } shmi_rwspin_drain;
@@ -25414,7 +25525,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
     shmi_exit(l->a);
     return err;
 }
-/* Waits until no reader is left. When it fails the state word is d->back. */
+/* Waits until no reader is left. On failure the state word is d->back. */
 SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, int64_t abs)
 {
     shmi_participant_id who = 0;
@@ -25434,7 +25545,7 @@ SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, in
     return err;
 }
 
-/* Has the lock to itself. */
+/* Gets the lock exclusively. */
 SHMI_FN int shmi_spin_own(struct shmi_spinlock *l, int64_t abs, int may_repair)
 {
     int err;
@@ -25483,8 +25594,8 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
         SHMSYNC_CRASHPOINT("spinlock.recover.taken");
         if (l->slots != NULL) {
             if (shmi_owner_name(o) != 0)
-                shmi_st32(&l->w->died, shmi_owner_name(o)); /* a report: the process that marked it may have died before it did this */
-            /* While this one waits for readers, no word has the ID of the dead participant. */
+                shmi_st32(&l->w->died, shmi_owner_name(o)); /* whoever marked it may have died before this */
+            /* While this process waits for readers, no word has the ID of the dead participant. */
             err = shmi_rwspin_drained(l, shmi_drain_of(l, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, o == SHMI_SPIN_LOST ? SHMI_SPIN_LOST : SHMI_SPIN_OWNER_GONE), abs);
             if (err != 0)
                 return err;
@@ -25785,7 +25896,7 @@ int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
     SHMI_OPENED(l);
     return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
 }
-/* EPERM unless this process holds l as kind says. */
+/* Returns EPERM unless this process holds l as kind says. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
 {
     uint32_t o = shmi_spin_state(l);
@@ -25824,7 +25935,8 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
         err = who != 0 ? EBUSY : shmi_rwspin_turn(l, d.from, d.to);
     return SHMI_TELL(err);
 }
-/* Counts a hold for reading before the other one is given back, so that no writer comes in between. */
+/* Turns the hold of kind from into a hold for reading, which is counted before the other one is given back, so that
+ * no writer comes in between. */
 SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, uint32_t from)
 {
     int err = shmi_rwspin_has(l, op, from);
@@ -25861,7 +25973,7 @@ int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
     return SHMI_TELL(shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)));
 }
 
-/* The reaper's side. */
+/* The functions of a reaper. */
 SHMI_FN int shmi_spin_whole(shmsync_arena *a, const shmi_object *o)
 {
     return o->size >= (o->kind == SHMI_KIND_RWSPIN_LOCK ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words));
@@ -25903,18 +26015,18 @@ SHMI_FN void shmi_wake_spin(shmsync_arena *a, const shmi_object *o, int owed)
         shmi_wake_word_wake_all(a, &l.drained);
 }
 
-/* ---- WaitAny and WaitAll: prims/await*.go in C. The words of all waits are slept on at once. ---- */
+/* ---- WaitAny and WaitAll: prims/await*.go in C. The thread sleeps on the words of all waits at once. ---- */
 
-/* One wait. It is of the kind whose field is not NULL; if none is, it has not begun, or has ended. */
+/* One wait. The field that is not NULL says its kind. If all are NULL, the wait has not begun, or has ended. */
 typedef struct shmi_awaited {
-    struct shmi_eventcount *e; /* it waits until the sequence is no longer seq */
+    struct shmi_eventcount *e; /* the wait lasts until the sequence is no longer seq */
     uint32_t seq;
-    shmi_token_wait wait;  /* with a cell: it waits for a token of a sequencer */
-    shmi_event_wait token; /* with an event: it waits for the token of one with automatic reset */
+    shmi_token_wait wait;  /* with a cell: a wait for a token of a sequencer */
+    shmi_event_wait token; /* with an event: a wait for the token of an auto-reset event */
 } shmi_awaited;
 
 SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->token.e != NULL || w->e != NULL || w->wait.cell != NULL; }
-/* Whether it is over. One that is over for an auto-reset event has taken the token then. */
+/* Whether the wait is over. If it is over for an auto-reset event, it has taken the token. */
 SHMI_FN int shmi_awaited_over(shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
@@ -25925,8 +26037,8 @@ SHMI_FN int shmi_awaited_over(shmi_awaited *w)
     return (uint32_t)shmi_eventcount_load(w->e) != w->seq;
 }
 
-/* Whether the awaitable is reached, without waiting, and with what result. The token of an auto-reset event is
- * taken. A close does not wait for this call, so the call must not end the round of a Future. */
+/* Whether the awaitable is reached, without a wait. *err is its result. The token of an auto-reset event is taken. A
+ * close does not wait for this call, so the call must not end the round of a Future. */
 SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
@@ -25940,7 +26052,8 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins its wait. None has begun: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
+/* Begins the wait for x. If no wait has begun, x is reached, or *err says how the wait has ended. A result other
+ * than 0 is an error of the waiting itself. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, shmi_awaited *w, int *err)
 {
     *err = 0;
@@ -25980,7 +26093,7 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, shmi_awaited *w, int *e
         return 0;
     }
 }
-/* How a wait ended that is over and is chosen. */
+/* The result of a wait that is over and is chosen. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
@@ -25996,7 +26109,8 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
         shmi_event_give_up(&w->token, 0);
 }
 
-/* Sleeps until one of the waits is over, or until then, 100 ms at most. The call has lasted since that time. */
+/* Sleeps until one of the waits is over, or until the time until, 100 ms at most. The call has lasted since the time
+ * since. */
 SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
@@ -26034,7 +26148,7 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
     if (i == n && !__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if ((a->caps & SHMI_capWaitV) != 0) {
             shmi_futex_sleepv(v, (unsigned)n, until);
-        } else { /* one word at a time: the others are looked at more often */
+        } else { /* one word at a time: the other words are checked more often */
             int64_t soon = shmi_now() + 2000000;
             shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
         }
@@ -26043,7 +26157,7 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
         shmi_retract_sleep(a, records[k]);
 }
 
-/* 0 if the list can be waited for, with *a the arena. */
+/* Checks that the list can be waited for, and sets *a to the arena. */
 SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n, shmsync_arena **a)
 {
     size_t i;
@@ -26069,7 +26183,7 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
     }
     return 0;
 }
-/* Sleeps for a turn until one of n waits may be over: 0, or why there is no more waiting. */
+/* Sleeps once, until one of n waits may be over. Returns 0, or the error that ends the waiting. */
 SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, size_t n, int64_t since, int64_t abs)
 {
     int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
@@ -26145,7 +26259,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
-    size_t of[SHMSYNC_AWAIT_MOST]; /* where in the list the waits are that are not over */
+    size_t of[SHMSYNC_AWAIT_MOST]; /* the places in the list of the waits that are not over */
     int errs[SHMSYNC_AWAIT_MOST];
     shmsync_arena *a = NULL;
     size_t i, left = 0;
@@ -26198,11 +26312,11 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0007-fair-locks.md ---- */
 
-/* The kinds of a hold that are not, or not quite, those of an owner word. */
+/* The kinds of a hold that differ from those of an owner word. */
 enum { SHMI_keyBiased = SHMI_kindBiased, SHMI_keyGranted = SHMI_kindNotRecoverable /* with a name */, SHMI_keyFree = SHMI_kindNotRecoverable + 1, SHMI_keyCached };
 enum { SHMI_multiInline = 5, SHMI_multiLogDefault = 6, SHMI_multiLogMost = 16, SHMI_evictEvery = 16 };
 #define SHMI_MULTI_HASH UINT64_C(0x9e3779b97f4a7c15)
-#define SHMI_HOLD_FAST (UINT64_C(1) << 29)                               /* what a claim takes */
+#define SHMI_HOLD_FAST (UINT64_C(1) << 29)                               /* a claim clears this bit */
 #define SHMI_HOLD_UNLOCK ((uint64_t)(SHMI_keyCached - SHMI_keyBiased) << 29) /* turns biased into cached */
 #define SHMI_HOLD_LOCK ((UINT64_C(1) << 32) - SHMI_HOLD_UNLOCK)           /* turns cached into the next biased */
 #define SHMI_HOLD_FREE ((uint64_t)SHMI_keyFree << 29)                     /* turns held into free */
@@ -26213,7 +26327,7 @@ struct shmi_key_bucket {
     struct shmi_multilock *of;
     shmi_multilock_bucket *w;
     uint32_t number;
-    uint32_t biased; /* this process has had a biased hold here. Atomic. */
+    uint32_t biased; /* this process has had a biased hold in the bucket. Atomic. */
 };
 
 struct shmi_multilock {
@@ -26222,13 +26336,13 @@ struct shmi_multilock {
     int release;  /* policy PolicyRelease */
     uint32_t log; /* logarithm of the number of buckets */
     pthread_mutex_t making;
-    struct shmi_key_bucket **all; /* NULL until this process looks at it; atomic */
+    struct shmi_key_bucket **all; /* NULL until this process uses the bucket; atomic */
 };
 
-/* Where a key is that is not free: an entry of its bucket, or a node. hold is NULL where there is none. */
+/* The place of a key that is not free: an entry of its bucket, or a node. hold is NULL if there is none. */
 struct shmi_key_entry {
     uint64_t *key, *hold, *queue;
-    uint64_t off; /* of the node, or 0 */
+    uint64_t off; /* offset of the node, or 0 */
     shmi_node *n;
 };
 
@@ -26237,15 +26351,15 @@ SHMI_FN uint32_t shmi_hold_kind(uint64_t h) { return shmi_owner_kind((uint32_t)h
 SHMI_FN uint32_t shmi_hold_name(uint64_t h) { return shmi_owner_name((uint32_t)h); }
 SHMI_FN uint32_t shmi_hold_stamp(uint64_t h) { return (uint32_t)(h >> 32); }
 SHMI_FN uint64_t shmi_make_hold(uint32_t kind, shmi_participant_id n, uint32_t stamp) { return (uint64_t)stamp << 32 | shmi_make_owner(kind, n); }
-/* Whether nobody has the key or waits for it. */
+/* Whether no participant has the key or waits for it. */
 SHMI_FN int shmi_hold_free(uint64_t h) { return h == 0 || shmi_hold_kind(h) >= SHMI_keyFree; }
-/* shmi_hold_free of a word that is not fast: the entry is in no use. */
+/* As shmi_hold_free, for a word that is not fast: the entry is unused. */
 SHMI_FN int shmi_hold_idle(uint64_t h) { return h == 0 || shmi_hold_kind(h) == SHMI_keyFree; }
-/* Whether its name may change the word without the queue lock. */
+/* Whether the participant that the word names may change the word without the queue lock. */
 SHMI_FN int shmi_hold_fast(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyBiased || shmi_hold_kind(h) == SHMI_keyCached; }
-/* Whether a waiter was handed the key that has not accepted it. */
+/* Whether the key was handed to a waiter that has not accepted it yet. */
 SHMI_FN int shmi_hold_granted(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyGranted && shmi_hold_name(h) != 0; }
-/* Whether a participant has the key to itself, or was handed it. */
+/* Whether a participant has the key, or was handed it. */
 SHMI_FN int shmi_hold_taken(uint64_t h) { return shmi_owner_held(shmi_hold_owner(h)) || shmi_hold_granted(h); }
 SHMI_FN int shmi_hold_valid(uint64_t h)
 {
@@ -26253,20 +26367,20 @@ SHMI_FN int shmi_hold_valid(uint64_t h)
         return shmi_hold_name(h) != 0;
     return shmi_owner_valid(shmi_hold_owner(h)) && (shmi_hold_owner(h) != 0 || h == 0);
 }
-/* The hold when it is let go while others wait. */
+/* The hold after its key was unlocked while others wait. */
 SHMI_FN uint64_t shmi_hold_passing(uint64_t h) { return shmi_make_hold(SHMI_kindReserved, shmi_hold_name(h), shmi_hold_stamp(h)); }
-/* The hold after its name was found dead, and perhaps gone. */
+/* The hold after the participant in it was found dead, and perhaps gone. */
 SHMI_FN uint64_t shmi_hold_owner_died(uint64_t h, int release, int gone)
 {
     uint32_t next = shmi_hold_granted(h) ? 0 : shmi_owner_died(shmi_hold_owner(h), release, gone);
     return next != 0 ? (h & ~(uint64_t)UINT32_MAX) | next : shmi_hold_passing(h);
 }
-/* Whose death made the key what it is. */
+/* The participant whose death made the key what it is. */
 SHMI_FN shmi_participant_id shmi_hold_died(uint64_t h)
 {
     return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? shmi_hold_stamp(h) & SHMI_NAME_MASK : shmi_hold_name(h);
 }
-/* How a wait for a key with this hold ends at once; SHMI_lockGranted: it does not. */
+/* The result of a wait for a key with this hold, if the wait ends at once. SHMI_lockGranted: it does not. */
 SHMI_FN uint32_t shmi_hold_result(uint64_t h)
 {
     if (!shmi_hold_valid(h) || shmi_hold_fast(h) || shmi_hold_kind(h) == SHMI_keyFree)
@@ -26383,7 +26497,7 @@ SHMI_FN int shmi_next_key(struct shmi_key_bucket *k, struct shmi_key_walk *v, st
     return 1;
 }
 
-/* Sees to it that the stamps that follow are behind that of a hold. */
+/* Makes sure that later stamps come after the stamp of a hold. */
 SHMI_FN void shmi_key_raise(struct shmi_key_bucket *k, uint64_t h)
 {
     uint64_t n = shmi_get(&k->w->mon.arrivals);
@@ -26404,8 +26518,8 @@ SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry
     return h;
 }
 
-/* The entry of a key among those in the bucket itself. If there is none, *was is the unused entry where the key was
- * last, if there is one. It claims the key. The caller has the queue lock. */
+/* Finds the entry of a key among those in the bucket itself, and claims its hold. If there is none, *was is the
+ * unused entry where the key was last, if there is one. The caller has the queue lock. */
 SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *was)
 {
     uint32_t i;
@@ -26422,12 +26536,12 @@ SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t 
             *was = shmi_no_entry();
             return e;
         }
-        if (h != 0 || was->hold == NULL) /* 0 of an entry that was never used is no key */
+        if (h != 0 || was->hold == NULL) /* a hold of 0 means that the entry was never used, so its key is no key */
             *was = e;
     }
     return shmi_no_entry();
 }
-/* The entry of a key, with the queue lock held. It claims the key. */
+/* Finds the entry of a key, and claims its hold. The caller has the queue lock. */
 SHMI_FN struct shmi_key_entry shmi_key_find(struct shmi_key_bucket *k, uint64_t key)
 {
     struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
@@ -26439,7 +26553,7 @@ SHMI_FN struct shmi_key_entry shmi_key_find(struct shmi_key_bucket *k, uint64_t 
             return e;
     return shmi_no_entry();
 }
-/* An entry in no use. They go in turn, so that the keys that they were for have time to come back. */
+/* Returns an unused entry. The entries are used in turn, so that the keys that they were for have time to come back. */
 SHMI_FN struct shmi_key_entry shmi_key_unused(struct shmi_key_bucket *k, uint64_t n)
 {
     uint32_t i;
@@ -26471,7 +26585,7 @@ SHMI_FN struct shmi_key_entry shmi_key_room(struct shmi_key_bucket *k, struct sh
     }
     return shmi_key_unused(k, n);
 }
-/* An entry for a key that has none, with the queue lock held, or none if that takes more than a look. */
+/* Finds an entry for a key that has none, or none if that is not possible at once. The caller has the queue lock. */
 SHMI_FN struct shmi_key_entry shmi_key_vacant(struct shmi_key_bucket *k, uint64_t key)
 {
     struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
@@ -26480,7 +26594,7 @@ SHMI_FN struct shmi_key_entry shmi_key_vacant(struct shmi_key_bucket *k, uint64_
     return shmi_key_room(k, was);
 }
 
-/* The link that leads, or would lead, to the node at off. The head is a link, too. */
+/* The link that leads, or would lead, to the node at off. The head counts as a link. */
 SHMI_FN uint64_t *shmi_key_before(struct shmi_key_bucket *k, uint64_t off)
 {
     uint64_t *before = &k->w->spilled;
@@ -26496,20 +26610,20 @@ SHMI_FN void shmi_key_link(struct shmi_key_bucket *k, uint64_t off, shmi_node *n
     shmi_put(&n->next, shmi_links(shmi_link_next(shmi_get(before)), 0));
     shmi_put(before, shmi_links(off, 0));
 }
-/* Makes an entry of a node that this process has claimed. */
+/* Makes an entry of a node that this process has claimed, for a key. */
 SHMI_FN struct shmi_key_entry shmi_key_spill(struct shmi_key_bucket *k, uint64_t off, shmi_node *n, uint64_t key, uint64_t h)
 {
     struct shmi_key_entry e = shmi_node_entry(off, n);
     shmi_st64(&n->object, k->m.o.off);
     shmi_st64(e.key, key);
     shmi_st64(e.queue, 0);
-    /* From here on the node goes back with the key, not with this process. */
+    /* From here on the node is given back with the key, not when this process dies. */
     shmi_put(e.hold, h);
     SHMSYNC_CRASHPOINT("multilock.lock.spilled");
     shmi_key_link(k, off, n);
     return e;
 }
-/* Makes an entry one in no use, for a key that nobody has or waits for. */
+/* Makes an entry unused. No participant has its key or waits for it. */
 SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
 {
     uint64_t h = shmi_get(e.hold), *before;
@@ -26523,7 +26637,8 @@ SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
     if (shmi_link_next(shmi_get(before)) == e.off)
         shmi_put(before, shmi_links(shmi_link_next(shmi_get(&e.n->next)), 0));
     SHMSYNC_CRASHPOINT("multilock.unlock.unlinked");
-    /* The participant that claimed the node may be dead. The node keeps its stamp until it is free, so that no other gives it back. */
+    /* The participant that claimed the node may be dead. The node keeps its stamp until it is free, so that no other
+     * participant gives it back. */
     shmi_reap_node(k->m.a, e.off, shmi_node_owner(e.n));
 }
 
@@ -26559,8 +26674,8 @@ SHMI_FN uint64_t shmi_key_new_hold(struct shmi_key_bucket *k, uint32_t kind)
     shmi_put(&k->w->mon.arrivals, stamp);
     return shmi_make_hold(kind, k->m.a->self, (uint32_t)stamp);
 }
-/* Puts a free key into an unused entry. If this process had the key last, it locks and unlocks the key by CAS from
- * here on. Other processes have to pay for that, so the process must take the key twice first. */
+/* Puts a free key into an unused entry. If this process also had the key last, it locks and unlocks the key by CAS
+ * from here on. That costs other processes more, so a process must take the key twice first. */
 SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, uint64_t key, shmsync_hold *out)
 {
     uint32_t kind = SHMI_kindHeld;
@@ -26595,7 +26710,8 @@ SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
     shmi_mon_release_node(m, w);
 }
 
-/* Passes a key on that was let go, or makes its entry free, and tells the waiters for a key that cannot be had. */
+/* Passes on a key that was unlocked, or makes its entry unused. If the key cannot be locked, it ends the waits for
+ * it. */
 SHMI_FN void shmi_key_resolve(struct shmi_key_bucket *k, struct shmi_wakes *b, struct shmi_key_entry e)
 {
     while (shmi_get(e.queue) != 0) {
@@ -26607,7 +26723,7 @@ SHMI_FN void shmi_key_resolve(struct shmi_key_bucket *k, struct shmi_wakes *b, s
         w = shmi_key_head(k, e);
         if (w.n == NULL)
             break;
-        if (!shmi_mon_waiting(&k->m, w)) { /* which has looked whether it lives */
+        if (!shmi_mon_waiting(&k->m, w)) { /* this has checked whether the owner lives */
             shmi_mon_discard(&k->m, w);
             continue;
         }
@@ -26646,7 +26762,7 @@ SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
         struct shmi_key_entry e = shmi_inline_entry(k, i);
         uint64_t h = shmi_get(e.hold);
         shmi_put(e.queue, 0);
-        /* The participant that claimed it may have died before it raised arrivals. */
+        /* The participant that claimed the hold may have died before it raised arrivals. */
         if (shmi_hold_owner(h) != SHMI_OWNER_NOT_RECOVERABLE)
             shmi_key_raise(k, h);
     }
@@ -26681,7 +26797,7 @@ SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
     shmi_fifo_requeue(m, &q, w);
     shmi_key_set_queue(e, q);
 }
-/* Takes off the waits that nobody is there for. A list that bites its own tail is rebuilt. */
+/* Takes off the queues the waits whose owners are dead or have given up. If a list is a cycle, it is rebuilt. */
 SHMI_FN void shmi_multi_discard_dead(struct shmi_monitor *m)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
@@ -26731,7 +26847,7 @@ SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
             shmi_mon_heed(m, shmi_hold_name(h));
     }
 }
-/* Dates the first wait of each key. */
+/* Gives the first wait of each key its date. */
 SHMI_FN void shmi_multi_look(struct shmi_monitor *m)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
@@ -26766,7 +26882,7 @@ SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *
     k->number = i;
     k->biased = 0;
 }
-/* Makes a bucket that this process looks at for the first time. */
+/* Makes the handle of a bucket that this process uses for the first time. */
 SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struct shmi_key_bucket **out)
 {
     struct shmi_key_bucket *k;
@@ -26795,7 +26911,7 @@ SHMI_FN int shmi_multi_bucket(struct shmi_multilock *x, uint64_t key, struct shm
     return SHMI_LIKELY(*out != NULL) ? 0 : shmi_multi_make_bucket(x, i, out);
 }
 
-/* What the head of the body says; 0 if it cannot be. */
+/* Reads the sizes from the head of the body. Returns 0 if they are impossible. */
 SHMI_FN int shmi_multi_shape(struct shmi_multilock *x, shmsync_arena *a, const shmi_object *o)
 {
     const shmi_multilock_head *head;
@@ -26817,7 +26933,7 @@ SHMI_FN void *shmi_multi_new(shmsync_arena *a, const shmi_object *o, const void 
     (void)arg;
     if (x == NULL)
         return NULL;
-    shmi_multi_shape(x, a, o); /* shmi_multi_handle has seen that it can be */
+    shmi_multi_shape(x, a, o); /* shmi_multi_handle has checked that it is possible */
     x->all = (struct shmi_key_bucket **)shmi_new_thing(sizeof *x->all << x->log);
     if (x->all == NULL) {
         shmi_free_thing(x);
@@ -26837,7 +26953,8 @@ SHMI_FN void shmi_multi_end(void *handle)
     pthread_mutex_destroy(&x->making);
     shmi_free_thing(x);
 }
-/* Gives this process's handle on an object that has been opened. policy and log are those asked for; log -1: whatever it has. */
+/* Returns this process's handle on an object that has been opened. policy and log are the options that were asked
+ * for; log -1 accepts any. */
 SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy, int log, shmsync_multilock *out)
 {
     struct shmi_multilock x;
@@ -26941,7 +27058,7 @@ int shmsync_multilock_close(shmsync_multilock *m)
 /* ---- locking ---- */
 
 /* Takes a key by one CAS, if it is cached for this process. The key of an entry changes only after its hold was
- * claimed, and no value of the hold comes back. */
+ * claimed, and no value of a hold is used twice. */
 SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
 {
     shmi_participant_id self = shmi_self(k->m.a);
@@ -26965,7 +27082,8 @@ SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hol
     }
     return 0;
 }
-/* Whether a living participant has the key in a biased hold, without the queue lock: a try leaves it so. */
+/* Whether a living participant has the key in a biased hold. It reads without the queue lock, because a try leaves
+ * such a hold as it is. */
 SHMI_FN int shmi_key_is_biased(struct shmi_key_bucket *k, uint64_t key)
 {
     uint32_t i;
@@ -27007,7 +27125,7 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t he
     int tries, err;
     for (tries = 0; tries < SHMI_acceptTries; tries++) {
         for (i = 0; i < SHMI_multiInline; i++) {
-            /* A granted word with this stamp is of this wait, so it needs no look at the key. */
+            /* A granted word with this stamp belongs to this wait, so the key need not be compared. */
             struct shmi_key_entry e = shmi_inline_entry(k, i);
             if (shmi_get(e.hold) == granted)
                 return shmi_key_accept_in(k, e, key, granted, held);
@@ -27016,8 +27134,8 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t he
             break;
         shmi_pause(SHMI_acceptPause);
     }
-    /* The key is spilled, or the granter has resolved the wait and not yet finished: it is running, stopped or
-     * dead. */
+    /* The key is in a node, or the granter has resolved the wait and not finished yet: the granter is running,
+     * stopped or dead. */
     err = shmi_mon_enter(&k->m, 0);
     if (err != 0)
         return err;
@@ -27025,7 +27143,7 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t he
     shmi_mon_leave(&k->m, NULL);
     return err;
 }
-/* Waits for a key in the wait node, with the queue lock held, which it leaves. */
+/* Waits for a key with the wait node. The caller has the queue lock, and the call releases it. */
 SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmi_wait_node *wait_node, struct shmi_wakes *b, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
@@ -27043,7 +27161,7 @@ SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t k
         err = shmi_key_fail(m, "multilock.lock", key, shmi_outcome_result(outcome), shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     return err != 0 ? err : shmi_key_accept(k, key, out->hold);
 }
-/* The rest of lock, with the queue lock held, which it leaves. The call counts. */
+/* The slow part of lock. The caller has the queue lock, and the call releases it. The call counts. */
 SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
@@ -27166,7 +27284,7 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
     memset(out, 0, sizeof *out);
     return SHMI_TELL(err != 0 ? err : shmi_key_lock(m->impl, key, ns, out));
 }
-/* The rest of trylock, with the queue lock held, which it leaves. */
+/* The slow part of trylock. The caller has the queue lock, and the call releases it. */
 SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
@@ -27245,12 +27363,12 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
             SHMSYNC_CRASHPOINT("multilock.unlock.biased");
             return 0;
         }
-        h &= ~SHMI_HOLD_FAST; /* it was claimed */
+        h &= ~SHMI_HOLD_FAST; /* the hold was claimed */
     }
     err = shmi_mon_enter(&k->m, 0);
     if (err != 0)
         return SHMI_TELL(err);
-    /* The hold is of this key, since its stamp is of this hold alone. */
+    /* The hold belongs to this key, because no other hold has its stamp. */
     if (hold->at != NULL && shmi_get(hold->at) == h && shmi_get(hold->at + 1) == 0) {
         shmi_put(hold->at, h + SHMI_HOLD_FREE);
         shmi_mon_leave(&k->m, NULL);
@@ -27283,7 +27401,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     size_t i, distinct = 0;
     int err;
     *held = 0;
-    err = shmi_enter(x->a, "multilock.lock"); /* until those are unlocked that it has taken in vain */
+    err = shmi_enter(x->a, "multilock.lock"); /* until the keys that were locked in vain are unlocked */
     if (err != 0) {
         memset(out, 0, n * sizeof *out);
         return err;
@@ -27306,7 +27424,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
         *held = distinct;
     } else {
         for (i--; i > 0; i--)
-            shmsync_multilock_unlock(&out[i - 1]); /* it fails where this process closed the arena, and so holds nothing */
+            shmsync_multilock_unlock(&out[i - 1]); /* fails if this process closed the arena, and so holds nothing */
         memset(out, 0, n * sizeof *out);
     }
     shmi_exit(x->a);
@@ -27339,7 +27457,7 @@ int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 
 /* ---- after a death ---- */
 
-/* Makes next of a key that this process recovers. */
+/* Sets the hold of a key that this process recovers to next. */
 SHMI_FN int shmi_key_end_recover(struct shmi_key_bucket *k, uint64_t key, uint64_t h, uint64_t next)
 {
     struct shmi_key_entry e;
@@ -27425,7 +27543,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
     return SHMI_TELL(shmi_key_fail(&k->m, "multilock.state", key, shmi_hold_result(h), shmi_hold_died(h)));
 }
 
-/* Whether a bucket has nothing that a death could have left. */
+/* Whether a bucket contains nothing that a death could have left. */
 SHMI_FN int shmi_bucket_quiet(shmi_multilock_bucket *w)
 {
     uint32_t i;
@@ -27440,7 +27558,7 @@ SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint3
 {
     return (shmi_multilock_bucket *)shmi_ptr(x->a, shmi_bucket_at(&x->o, i), sizeof(shmi_multilock_bucket), 8);
 }
-/* Takes back what dead has. Every wait is for a key that has an entry, so that a quiet bucket has nothing of it. */
+/* Takes back what dead has. Each wait is for a key that has an entry, so a quiet bucket has nothing of dead. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;
@@ -27465,15 +27583,14 @@ SHMI_FN void shmi_wake_multilock(shmsync_arena *a, const shmi_object *o, int owe
 }
 
 /* SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md. The gates hold the
- * state. The bits of the signals, the summary and the permits are an index over the gates: it may show work that is
- * not there, and misses work only while an operation is under way.
- * */
+ * state. The bits of the signals, the summary and the permits are an index of the gates. It may show work that does
+ * not exist. It misses work only while an operation is under way. */
 
 #define SHMI_SIGNAL_BITS 64U
 #define SHMI_SIGNAL_READY (SHMI_SIGNAL_GATE_SCHEDULED_MASK | SHMI_SIGNAL_GATE_EXECUTING_MASK)
 #define SHMI_SIGNAL_EPOCH (UINT64_C(1) << SHMI_SIGNAL_GATE_EPOCH_SHIFT)
-#define SHMI_SIGNAL_CHECK 256U /* gates that a look goes through */
-#define SHMI_SIGNAL_PASSES 64 /* how often next goes through the summary before it leaves the rest to another */
+#define SHMI_SIGNAL_CHECK 256U /* gates that one check examines */
+#define SHMI_SIGNAL_PASSES 64 /* how often next goes through the summary before it leaves the rest to another worker */
 
 struct shmi_signalwaker {
     shmsync_arena *a;
@@ -27482,12 +27599,12 @@ struct shmi_signalwaker {
     shmi_signal_words *w;
     shmi_signal_line *lines;
     shmi_signal_gate *gates;
-    shmi_signal_row *rows; /* by slot - 1 */
+    shmi_signal_row *rows; /* at index slot - 1 */
     uint32_t n_lines, n_gates, n_rows;
     uint64_t mask; /* the bits of the summary that stand for a signal */
     shmi_wait_list wake_word;
     int counting;
-    uint32_t cursor; /* the next slice of gates to look at. Atomic. */
+    uint32_t cursor; /* the next group of gates to check. Atomic. */
     int64_t looked;
 };
 
@@ -27497,7 +27614,7 @@ SHMI_FN uint64_t shmi_signal_bytes(uint32_t signals, uint32_t rows)
            (uint64_t)rows * sizeof(shmi_signal_row);
 }
 
-/* Views the words of an object; 0 if its head says what its size does not allow. */
+/* Views the words of an object. Returns 0 if the object is too small for what its head says. */
 SHMI_FN int shmi_signal_view(struct shmi_signalwaker *w, shmsync_arena *a, const shmi_object *o)
 {
     shmi_signal_words *head = (shmi_signal_words *)shmi_try_at(a, o->body, sizeof *head, 8);
@@ -27553,21 +27670,21 @@ int shmsync_nearest_bit(uint64_t bitmap, int start)
 SHMI_FN shmi_participant_id shmi_gate_executor(uint64_t g) { return (shmi_participant_id)(g & SHMI_SIGNAL_GATE_EXECUTOR_MASK); }
 SHMI_FN int shmi_gate_scheduled(uint64_t g) { return (g & SHMI_SIGNAL_GATE_SCHEDULED_MASK) != 0; }
 SHMI_FN int shmi_gate_executing(uint64_t g) { return (g & SHMI_SIGNAL_GATE_EXECUTING_MASK) != 0; }
-/* Whether it waits for an executor. */
+/* Whether the queue waits for an executor. */
 SHMI_FN int shmi_gate_ready(uint64_t g) { return (g & SHMI_SIGNAL_READY) == SHMI_SIGNAL_GATE_SCHEDULED_MASK; }
-/* Whether nothing is to be done, and nobody does anything. */
+/* Whether the queue is idle: neither scheduled nor executed. */
 SHMI_FN int shmi_gate_idle(uint64_t g) { return (g & SHMI_SIGNAL_READY) == 0; }
-/* The word of the next execution, by n. */
+/* The word after n has begun the next execution. */
 SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_participant_id n)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
 }
-/* The word after an execution; with again it is scheduled whether or not something came meanwhile. */
+/* The word after an execution. With again, the queue is scheduled even if no item came meanwhile. */
 SHMI_FN uint64_t shmi_gate_finished(uint64_t g, int again)
 {
     return (g & (SHMI_SIGNAL_GATE_EPOCH_MASK | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) | (again ? SHMI_SIGNAL_GATE_SCHEDULED_MASK : 0);
 }
-/* The word after the death of its executor. */
+/* The word after the death of the executor. */
 SHMI_FN uint64_t shmi_gate_orphaned(uint64_t g)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_SCHEDULED_MASK;
@@ -27587,8 +27704,8 @@ SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORK
 SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
 SHMI_FN shmi_participant_id shmi_row_name(uint64_t c) { return (shmi_participant_id)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
 
-/* Adds one to the count of the sleepers or of the workers, or takes one away. Returns 0 if that is impossible. The
- * count that the slot's previous participant left there does not carry over. */
+/* Adds one to the count of the sleepers or of the workers, or takes one away. Returns 0 if that is impossible. A
+ * count that the slot's previous participant left does not carry over. */
 SHMI_FN int shmi_signal_counter(struct shmi_signalwaker *w, int sleeper, int up)
 {
     uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
@@ -27663,16 +27780,16 @@ SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
             return 1;
     }
 }
-/* What a waiter does when it leaves. The wake that it got has cleared the announcement for other sleepers as well,
- * so it sets the announcement again; if there are more permits, it wakes a sleeper. */
+/* Called by a waiter that leaves. The wake that it got has cleared the announcement for other sleepers as well, so
+ * the waiter sets it again; if there are more permits, it wakes a sleeper. */
 SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
 {
     shmi_wake_word_announce(&w->wake_word);
     if (shmi_ld64(&w->w->permits) != 0)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
-/* Makes sure that there are as many permits as the index has reasons for them. It replaces a permit that a dead
- * process took without acting on it, or that it should have issued. */
+/* Makes sure that there are as many permits as the index has reasons for, and at least least. This replaces a permit
+ * that a dead process took without acting on it, or should have issued. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -27692,8 +27809,9 @@ SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 
 /* ---- The index ---- */
 
-/* If the bit is found set, the process that set it issues the permit. A process that clears the bit looks at the
- * signal after that, and the queue's bit was set before this process looked. */
+/* Sets the bit of signal i in the summary. If the bit is set already, the process that set it issues the permit. A
+ * process that clears the bit reads the signal after that, and the queue's bit was set before this process read the
+ * summary. */
 SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -27703,7 +27821,7 @@ SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
     shmi_signal_release(w, 1);
     return 1;
 }
-/* Takes a signal out of the summary if it has no bits. A bit that is set meanwhile is found by the second check. */
+/* Takes a signal out of the summary if it has no bits. A second check finds a bit that is set meanwhile. */
 SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -27731,23 +27849,24 @@ SHMI_FN int shmi_signal_unmark_status(struct shmi_signalwaker *w, uint64_t m)
     return (shmi_ld64(&w->w->status) & m) != 0 && (shmi_and64(&w->w->status, ~m) & m) != 0;
 }
 
-/* Sets the bit of queue q and that of its signal, whatever it finds: the process that set the signal's first bit
- * may have been stopped before it set the bit in the summary. */
+/* Sets the bit of queue q in its signal, and the bit of the signal in the summary, even if the signal has bits
+ * already: the process that set its first bit may have been stopped before it set the bit in the summary. */
 SHMI_FN void shmi_signal_publish(struct shmi_signalwaker *w, uint32_t q)
 {
     shmi_or64(&w->lines[q / SHMI_SIGNAL_BITS].bits, UINT64_C(1) << q % SHMI_SIGNAL_BITS);
     SHMSYNC_CRASHPOINT("signal.publish.bit_set");
     shmi_signal_mark(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears the bit of a queue that the caller executes, and the signal's if that was the last. */
+/* Clears the bit of a queue that the caller executes, and the bit of its signal in the summary if that
+ * was the last one. */
 SHMI_FN void shmi_signal_clear(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t *bits = &w->lines[q / SHMI_SIGNAL_BITS].bits, m = UINT64_C(1) << q % SHMI_SIGNAL_BITS;
     if ((shmi_ld64(bits) & m) != 0 && (shmi_and64(bits, ~m) & ~m) == 0)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears a bit whose gate does not wait for an executor. The gate may become scheduled, and its bit set rightly,
- * just before this call clears the bit. So the call checks the gate once more. */
+/* Clears a bit whose gate does not wait for an executor. The queue may become scheduled, and its bit set, just
+ * before this call clears the bit. So the call checks the gate once more. */
 SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t m = UINT64_C(1) << q % SHMI_SIGNAL_BITS, left = shmi_and64(&w->lines[q / SHMI_SIGNAL_BITS].bits, ~m) & ~m;
@@ -27758,10 +27877,11 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
 
-/* ---- The reap: it makes the index good from the gates ---- */
+/* ---- The reap: it repairs the index from the gates ---- */
 
 /* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled queue must have.
- * dead is the participant that is reaped. If it is 0, a periodic check calls, and asks about each executor. */
+ * dead is the participant that is reaped. If dead is 0, the caller is a periodic check, and the call tests each
+ * executor. */
 SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
@@ -27775,12 +27895,12 @@ SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_
             SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
         } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
-            shmi_signal_publish(w, q); /* its producer, or the worker that acquired the bit, is in between, or is dead */
+            shmi_signal_publish(w, q); /* the process that has to do it is not yet there, or is dead */
         }
         return;
     }
 }
-/* Frees what dead had reserved, and the bit of what nobody has. */
+/* Frees the queue if dead had reserved it, and clears the task bit of a queue that is not reserved. */
 SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint32_t *task = &w->gates[q].task, n = shmi_ld32(task);
@@ -27792,7 +27912,7 @@ SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_
     if (n == 0 && (shmi_ld64(bits) & m) != 0)
         shmi_and64(bits, ~m);
 }
-/* Marks the signals that have bits, and the tasks of a partition that has leaves. */
+/* Marks the signals that have bits, and sets the status bit "tasks" for a partition that has bits. */
 SHMI_FN void shmi_signal_reap_index(struct shmi_signalwaker *w)
 {
     uint32_t i;
@@ -27802,7 +27922,7 @@ SHMI_FN void shmi_signal_reap_index(struct shmi_signalwaker *w)
     if (shmi_ld64(&w->w->partition) != 0)
         shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
 }
-/* Makes up for what a stopped or dead process owes, ten times a second. */
+/* Does, ten times a second, what a stopped or dead process has not done. */
 SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
 {
     uint32_t q, n;
@@ -27821,7 +27941,7 @@ SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
 SHMI_FN void shmi_signal_check_arg(void *w) { shmi_signal_check((struct shmi_signalwaker *)w); }
 
 /* Repairs the index for the reaper. It may leave too many bits and permits: a worker clears a bit that has no
- * reason, and a permit without a reason costs it one look. */
+ * reason, and a permit without a reason costs a worker one search. */
 SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_signalwaker w;
@@ -27838,8 +27958,8 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
         if (shmi_reaps(a, dead, shmi_row_name(c)))
             shmi_take_from64(a, shmi_row_name(c), count, c, 0, 0);
     }
-    /* The dead process may have taken a permit and not acted on it. Or it may have set a bit in some leaf and not
-     * told the leaf's owner, which looks when it wakes. */
+    /* The dead process may have taken a permit and not acted on it. Or it may have set a bit in some leaf without
+     * waking the owner of that leaf, which checks when it wakes. */
     shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
@@ -27876,7 +27996,7 @@ SHMI_FN void *shmi_signal_build(shmsync_arena *a, const shmi_object *o, const vo
     }
     return w;
 }
-/* Gives this process's handle on an object that has been opened, if it is as asked for. */
+/* Returns this process's handle on an object that has been opened, if the object is as asked for. */
 SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t signals, shmsync_signalwaker *out)
 {
     struct shmi_signalwaker w;
@@ -27963,7 +28083,7 @@ int shmsync_signalwaker_queues(const shmsync_signalwaker *w)
     return (int)w->impl->n_gates;
 }
 
-/* 0, or ENOTCONN, or EINVAL for what is not one of n. */
+/* Returns 0, ENOTCONN in a child of fork, or EINVAL if i is not one of n. */
 SHMI_FN int shmi_signal_use(const struct shmi_signalwaker *w, const char *op, const char *what, int i, uint32_t n)
 {
     int err = shmi_use(w->a, op);
@@ -27996,8 +28116,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     int err = shmi_use(w->a, "gate.schedule");
     if (scheduled != NULL)
         *scheduled = 0;
-    /* What was put into the queue by a release store alone must be visible before the gate is looked at: an
-     * executor that has just finished looked at the queue before that. */
+    /* An item that was put into the queue by a release store alone must be visible before the gate is read, because
+     * an executor that has just finished read the queue before that. */
     shmi_full_fence();
     while (err == 0) {
         uint64_t s = shmi_ld64(word);
@@ -28005,7 +28125,7 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
             break;
         if (shmi_cas64(word, s, s | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) {
             if (shmi_gate_executing(s))
-                break; /* its executor finds the flag */
+                break; /* the executor finds the flag when it finishes */
             SHMSYNC_CRASHPOINT("signal.schedule.gated");
             shmi_signal_publish(w, g->queue);
             if (scheduled != NULL)
@@ -28017,8 +28137,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     return SHMI_TELL(err);
 }
 
-/* Begins the execution of a scheduled queue. The executor's name is stored together with the flag, and before the
- * bit is cleared, so a process that dies here is known to be the executor. */
+/* Begins the execution of a scheduled queue. The executor's ID is stored together with the flag, and before the bit
+ * is cleared, so a process that dies here is known to be the executor. */
 SHMI_FN int shmi_gate_begin(shmsync_gate *g)
 {
     struct shmi_signalwaker *w = g->impl;
@@ -28167,17 +28287,17 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             return SHMI_TELL(EBUSY);
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
-            /* A permit for other scheduled queues, if a worker sleeps and there is no permit: this execution may
-             * last for ever. */
+            /* Issues a permit for other scheduled queues, if a worker sleeps and there is no permit: this execution
+             * may last for ever. */
             if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
             return 0;
         }
         /* The bit was set without a reason, and is cleared now. Meanwhile a queue may have been scheduled whose
-         * signal was marked all the time, so that no permit was issued for it: look again. */
+         * signal was marked all the time, so that no permit was issued for it. So the loop searches again. */
     }
-    shmi_signal_release(w, 1); /* the worker that takes it looks on */
+    shmi_signal_release(w, 1); /* the worker that takes it searches on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
     return SHMI_TELL(EBUSY);
 }
@@ -28186,9 +28306,9 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
 
 SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_signalwaker *)w)->w->permits) != 0; }
 
-/* Closes the gap between the look at the permits and the sleep. A waiter announces itself in the wake word, looks
- * for a permit, and sleeps only while the word is unchanged. A process that issues a permit looks at the word after
- * that, and changes it if it is announced. */
+/* Waits for a permit. No wake is lost between the read of the permits and the sleep: a waiter announces itself in
+ * the wake word, tries to take a permit, and sleeps only while the word is unchanged. A process that issues a permit
+ * reads the word after that, and changes it if it is announced. */
 SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
     int64_t since = 0;
@@ -28203,7 +28323,7 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
             return 0;
         }
         if ((shmi_ld64(&w->w->summary) & w->mask) != 0) {
-            /* There is work, but another worker took the permit for it. That worker may have looked before this
+            /* There is work, but another worker took the permit for it. That worker may have searched before this
              * waiter announced itself, and may take long to do the work. So this waiter wakes another one and tries
              * again. */
             shmi_signal_pass_on(w);
@@ -28334,8 +28454,8 @@ int shmsync_signalwaker_unregister_worker(shmsync_signalwaker *w)
     return SHMI_TELL(shmi_signal_register(w->impl, "signalwaker.unregister_worker", 0, 0));
 }
 
-/* What users of a SignalWaker do with its index themselves: signals, summary, status, partitions,
- * reservations, counters. prims/signal_bits.go, signal_summary.go, signal_partition.go, signal_tasks.go. */
+/* The functions with which users handle the index of a SignalWaker themselves: signals, summary, status, partitions,
+ * reservations, counters. See prims/signal_bits.go, signal_summary.go, signal_partition.go, signal_tasks.go. */
 
 /* ---- Signals ---- */
 
@@ -28518,8 +28638,8 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     for (k = 0; k < end - start; k++)
         if (shmi_ld64(&t->lines[start + k].bits) != 0)
             now |= UINT64_C(1) << k;
-    /* It sets the new bits first, so that no concurrent look misses them. Then it clears the bits that have no
-     * reason any more, each after a second check of its leaf. */
+    /* The new bits are set first, so that no concurrent reader misses them. Then the bits that have no reason any
+     * more are cleared, each with a second check of its leaf. */
     old = shmi_or64(&w->w->partition, now);
     for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
         if ((gone & 1) == 0)
@@ -28583,7 +28703,7 @@ uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w)
 
 /* ---- Reservations ---- */
 
-/* A number that callers do not have in common, to begin a search with. */
+/* A number at which a search begins, different for each caller. */
 SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
 {
     static uint32_t turns;
@@ -28605,9 +28725,9 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
         bit = ((uint32_t)__builtin_ctzll(turned) + turn) % SHMI_SIGNAL_BITS;
         m = UINT64_C(1) << bit;
         if ((shmi_or64(tasks, m) & m) != 0)
-            continue; /* another was faster */
+            continue; /* another participant was faster */
         SHMSYNC_CRASHPOINT("signal.reserve.indexed");
-        /* A bit that was clear for a reserved queue stays set. */
+        /* If the queue turns out to be reserved although its bit was clear, the bit stays set. */
         if (shmi_cas32(&w->gates[i * SHMI_SIGNAL_BITS + bit].task, 0, w->a->self)) {
             SHMSYNC_CRASHPOINT("signal.reserve.taken");
             return (int)bit;
@@ -28711,7 +28831,7 @@ void shmsync_signalwaker_health(const shmsync_signalwaker *waker, shmsync_signal
     out->workers = shmsync_signalwaker_workers(waker);
     shmsync_signalwaker_status(waker, &out->yield, &out->tasks);
 }
-/* Synchronized: a value with its lock. It is prims/synchronized*.go in C. There are two copies, and the lowest bit
+/* Synchronized: a value with its lock. This is prims/synchronized*.go in C. There are two copies, and the lowest bit
  * of current names the valid one. The holder of the lock writes the other copy, and the store of current + 1 is the
  * commit. */
 
@@ -28731,7 +28851,7 @@ SHMI_FN uint64_t shmi_synchronized_copy_at(size_t size, int n)
     return sizeof(shmi_synchronized_words) + (n != 0 ? (size + 63) & ~UINT64_C(63) : 0);
 }
 
-/* Stores the commit. The compiler moves no store of the caller past the fences, and drops none. The store is a
+/* Stores the commit. The compiler moves no store of the caller past the fences, and omits none. The store is a
  * release, because a load reads the copy without the lock. */
 SHMI_FN void shmi_commit_store(uint64_t *current, uint64_t n)
 {
@@ -28758,7 +28878,8 @@ SHMI_FN void shmi_synchronized_fill(unsigned char *body, const void *arg)
         memcpy(body + shmi_synchronized_copy_at(s->size, 0), s->initial, s->size);
 }
 
-/* A death leaves nothing to repair. It is for a policy that a peer has overwritten. */
+/* The repair function of the lock. A death leaves nothing to repair. The function is needed only if a peer has
+ * overwritten the policy. */
 SHMI_FN int shmi_synchronized_repaired(void *arg)
 {
     (void)arg;
@@ -28872,7 +28993,7 @@ int shmsync_synchronized_close(shmsync_synchronized *s)
     return SHMI_TELL(err);
 }
 
-/* A lock that is not recoverable was overwritten by a peer: nobody makes it so. */
+/* Locks. If the lock is not recoverable, a peer has overwritten it, because no correct process makes it so. */
 SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline)
 {
     int err = shmi_mutex_lock(&x->m, deadline);
@@ -28909,7 +29030,7 @@ int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const 
     return SHMI_TELL(shmi_synchronized_begin(s->impl, copy, deadline));
 }
 
-/* Whether this process holds the lock: 0, or why not. */
+/* Checks that this process holds the lock. Returns 0 or an errno. */
 SHMI_FN int shmi_synchronized_holds(struct shmi_synchronized *x, const char *op)
 {
     shmi_participant_id self = shmi_self(x->m.a);
@@ -28954,7 +29075,7 @@ int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
     return SHMI_TELL(shmsync_synchronized_commit(s));
 }
 
-/* Reads without the lock: whether dst is one value. */
+/* Reads without the lock. Returns whether dst has one whole value. */
 SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
 {
     uint64_t c = __atomic_load_n(&x->w->current, __ATOMIC_ACQUIRE);
@@ -28963,7 +29084,7 @@ SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
     return __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) == c;
 }
 
-/* Reads with the lock, or without it while its holder does not commit. */
+/* Reads with the lock, or, while its holder does not commit, without it. */
 SHMI_COLD int shmi_synchronized_load_slow(struct shmi_synchronized *x, void *dst)
 {
     int round = 0, tries, err;
@@ -29027,7 +29148,7 @@ SHMI_FN int shmi_recovery_repair(void *arg)
         r->recovered++;
     return err;
 }
-/* Notes that err is what a call of an object returned, and says whether it is lost because of a death. */
+/* Notes err, the result of a call on an object, and returns whether the object is lost because of a death. */
 SHMI_FN int shmi_recovery_found(shmi_recovery *r, int err)
 {
     r->lost.err = err;
@@ -29043,7 +29164,7 @@ SHMI_FN void shmi_recovery_ended(shmi_recovery *r, int err)
     if (r->err == 0)
         r->err = err;
 }
-/* Whether an object was opened by an _at function that returned err. EINVAL: the object was deleted, or is of a
+/* Whether an _at function has opened the object; err is its result. EINVAL: the object was deleted, or is of a
  * version that this header does not have. */
 SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
 {
@@ -29052,9 +29173,9 @@ SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
     return err == 0;
 }
 
-/* If the holder of a lock has died and no call has noticed it yet, the lock becomes owner-dead when a call does:
- * trylock notices it. A healthy lock is only read, because a death of this process while it held the lock would
- * make it owner-dead. */
+/* If the holder of a lock has died and no call has noticed that yet, the first call that notices it makes the lock
+ * owner-dead. trylock is such a call. A healthy lock is only read, because a death of this process while it held the
+ * lock would make the lock owner-dead. */
 #define SHMI_RECOVER_LOCK(type, holder)                                                             \
     SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                              \
     {                                                                                               \
@@ -29078,8 +29199,8 @@ SHMI_RECOVER_LOCK(spinlock, shmi_owner_name(shmi_spin_state(x.impl)))
 SHMI_RECOVER_LOCK(rwspinlock, shmi_owner_name(shmi_spin_state(x.impl)))
 #undef SHMI_RECOVER_LOCK
 
-/* Lists the keys that are lost, or whose holder has died, as they are now: *n of them in *keys, which the caller
- * frees. ENOMEM: there are more. */
+/* Lists the keys that are lost, or whose holder has died, as they are now. *n is their number, and the caller frees
+ * *keys. ENOMEM: there are more keys. */
 SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
 {
     size_t cap = 0;
@@ -29130,7 +29251,7 @@ SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
     shmsync_multilock_close(&x);
 }
 
-/* What follows has nothing to hold: repair comes first, and then the reset, unless repair has made it usable. */
+/* For objects without a lock: repair comes first, and then the reset, unless repair has made the object usable. */
 #define SHMI_RECOVER_COUNT(type, look, reset)                                                    \
     SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                           \
     {                                                                                            \
@@ -29199,7 +29320,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
         *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
-    r.err = shmi_enter(a, "recover_all"); /* a walk writes the guard of the slot, which may be another process's after the close */
+    r.err = shmi_enter(a, "recover_all"); /* a walk writes into the slot, which a close gives to others */
     if (r.err != 0)
         return SHMI_TELL(r.err);
     memset(&r, 0, sizeof r);
@@ -29207,7 +29328,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     r.a = a;
     r.repair = repair;
     r.arg = arg;
-    r.err = shmi_visit(a, 0, shmi_note_object, &l); /* repair may delete some */
+    r.err = shmi_visit(a, 0, shmi_note_object, &l); /* first a list, because repair may delete objects */
     shmi_exit(a);
     shmi_recovery_ended(&r, l.err);
     for (i = 0; i < l.n; i++) {

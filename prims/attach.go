@@ -11,9 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Each OpenX finds an object or creates it. Each AttachX only finds an object: if there is no
-// object of that name, the error Is [fs.ErrNotExist]. Options mean what they mean for OpenX and
-// an object that exists.
+// Each OpenX finds an object or creates it. Each AttachX only finds an object: if there is no object of that
+// name, the error Is [fs.ErrNotExist]. The options have the same meaning as in an OpenX of an existing object.
 
 // needs returns the error of an OpenX that lacks the number that a new object needs. OpenX
 // returns it even if the object exists: otherwise a race between processes would decide whether

@@ -13,14 +13,14 @@ import "context"
 // A wait for an auto-reset Event takes its token, as Wait does. All other waits change
 // nothing, and any number of waiters can see the same event.
 //
-// Its methods are not exported: only this package can make a wait that takes nothing.
+// The methods are not exported: only this package can make a wait that can be given up without a loss.
 type Awaitable interface {
-	// reached reports, without waiting, whether a wait would end now, and with which error. It
-	// takes what such a wait takes.
+	// reached reports, without waiting, whether a wait would end now, and with which error. If such a wait
+	// would take a token, reached takes it.
 	reached() (done bool, err error)
-	// watch begins a wait that takes nothing. It calls notify when the wait may be over: before
-	// watch returns, or later on any goroutine, possibly even after the watcher was left. notify
-	// never blocks. An error means that the wait has not begun.
+	// watch begins a wait; only the watcher's reached can take a token. watch arranges that notify is called
+	// when the wait may be over: before watch returns, or later on any goroutine, possibly even after
+	// watcher.leave. notify never blocks. An error means that the wait has not begun.
 	watch(notify func()) (watcher, error)
 }
 
@@ -34,13 +34,14 @@ type watcher interface {
 	leave()
 }
 
-// WaitAny waits until one of the list has come, and returns its index: the lowest index if
-// several have come. The error is the one that the wait for that element alone would return: nil,
-// or ErrOwnerDead from a Future whose producer died, for example. WaitAny takes nothing from the
-// others. The list may have the same element more than once.
+// WaitAny waits until at least one element of the list has come, and returns its index: the lowest index if
+// several have come. The error is the one that the wait for that element alone would return: nil, or
+// ErrOwnerDead from a Future whose producer died, for example. WaitAny takes nothing from the other elements.
+// The list may have the same element more than once.
 //
-// At an auto-reset Event it counts as a waiter, so a Set makes a token for it, and IsSet does not see
-// that. It takes the token only if it chooses the Event. Otherwise the token is there for others.
+// At an auto-reset Event, WaitAny counts as a waiter. So a Set makes a token for it, and IsSet does not report
+// that token. WaitAny takes the token only if it returns the index of the Event. Otherwise the token stays
+// there for others.
 //
 // An index of -1 comes with an error of the waiting itself: ErrCorrupt or ErrClosed.
 // WaitAny of an empty list returns -1 and nil at once.
@@ -103,7 +104,7 @@ type together struct {
 	ended []bool
 	errs  []error
 	at    []watcher
-	told  chan struct{} // capacity 1: an element may have come
+	told  chan struct{} // capacity 1; has a value if an element may have come
 }
 
 func newTogether(ctx context.Context, list []Awaitable, want int) *together {

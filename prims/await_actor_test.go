@@ -101,9 +101,9 @@ func (x *hand) blocked(t testing.TB, o task) int {
 	return id
 }
 
-// mostWaits counts waiters. The first periodic check after a change wakes all of them, and count does not see one that is
-// awake. So the largest of several counts is the right one, unless the waiters are awake for longer than that: the number
-// is a lower bound.
+// mostWaits returns the largest of several counts of waiters. The first periodic check after a change wakes all
+// waiters, and count does not see a waiter that is awake. The result is a lower bound, because the waiters may
+// be awake for longer.
 func mostWaits(count func() int) (n int) {
 	for range 10 {
 		n = max(n, count())

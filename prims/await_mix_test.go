@@ -177,7 +177,7 @@ func TestWaitAnyEventLowest(t *testing.T) {
 	})
 }
 
-// WaitAny waits with others, once for each place in its list.
+// WaitAny waits beside other waiters, once for each place in its list.
 func TestWaitAnyEventInLine(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		auto := mixEvents(t, a)
@@ -228,8 +228,8 @@ func TestWaitAnyEventPulse(t *testing.T) {
 	})
 }
 
-// WaitAny may be woken for a token and then return another event, or its process may be stopped or die before it has
-// looked. In each case another waiter gets the token, or it is there for the next caller.
+// WaitAny may be woken for a token and then return another event. Or its process may be stopped, or die, before
+// it has checked for the token. In each case another waiter gets the token, or it is there for the next caller.
 func TestWaitAnyEventLeavesTheToken(t *testing.T) {
 	for _, then := range []string{"returns another", "dies", "event.wait.ended"} {
 		if strings.Contains(then, ".") && !crashpoint.Enabled {
@@ -292,7 +292,7 @@ func TestWaitAnyEventSetterDies(t *testing.T) {
 	y.must(t, task{Op: "event.set", Name: "auto2"})
 	y.proc.Kill(t)
 	alone(t, a, 2)
-	// The death makes it look: for a moment it is not parked.
+	// The death wakes the waiter for a moment; then it is not parked.
 	eventually(t, "it goes on waiting", auto.String, func() bool { return prims.Queued(a, auto.Offset()) == 1 })
 	here.must(t, task{Op: "event.set", Name: "auto"})
 	require.Equal(t, "2", x.wait(t, id).Text)

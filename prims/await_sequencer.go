@@ -42,8 +42,8 @@ type tokenWatch struct {
 	err  error
 }
 
-// reached ends the call once the result is known: a Close waits for the call, and the caller may go on
-// to wait for others.
+// reached is watcher.reached. The watcher counts as a call of the Sequencer, for which a Close waits. reached
+// ends that call as soon as the result is known, because the caller may go on to wait for other elements.
 func (w *tokenWatch) reached() (bool, error) {
 	if w.done {
 		return true, w.err

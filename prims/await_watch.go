@@ -108,7 +108,8 @@ func (x futexToken) watch(notify func()) (watcher, error) {
 	return w, nil
 }
 
-// listen waits for the next wake. It reports false if the wait has ended.
+// listen arranges that the next post calls notify. It reports false, and arranges nothing, if the wait has
+// ended.
 func (w *futexWatch) listen() bool {
 	f := w.f
 	for {
@@ -130,11 +131,11 @@ func (w *futexWatch) listen() bool {
 	}
 }
 
-// reached ends the call once the result is known: a Close waits for the call, and the caller may go on
-// to wait for others.
+// reached is watcher.reached. The watcher counts as a call of the Futex, for which a Close waits. reached ends
+// that call as soon as the result is known, because the caller may go on to wait for other elements.
 func (w *futexWatch) reached() (bool, error) {
 	for !w.done {
-		// The loop ends: each turn follows a change by another call, or begins a watch.
+		// The loop ends: each iteration follows a change by another call, or begins a watch.
 		switch w.done, w.err = w.futexToken.reached(); {
 		case w.done:
 			w.end()

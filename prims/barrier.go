@@ -52,7 +52,7 @@ type Barrier struct {
 	records    *atomic.Uint32 // names the latest slot record
 	known      atomic.Pointer[barrierSlots]
 	deaths     atomic.Uint32 // the number of deaths when this handle last looked for the dead
-	// scratch is what change works on, so that it allocates nothing. Guarded by: recordLog.private
+	// scratch is the memory that change works in, so that it allocates nothing. Guarded by: recordLog.private
 	scratch struct {
 		is  barrierState
 		has barrierShare
@@ -73,7 +73,7 @@ type BarrierOptions struct {
 	// stored: all handles on the Barrier should have the same one.
 	Completion func()
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -141,8 +141,8 @@ func newBarrier(completion func()) func(*arenakernel.Arena, arenakernel.Object) 
 	}
 }
 
-// buildBarrier makes a handle. A bare one is for tools and reapers, which cannot wait. It makes changes only if
-// the slot of this participant has a record.
+// buildBarrier makes a handle. If bare is set, the handle is for a tool or a reaper: it cannot wait, and it can
+// change the Barrier only if the slot of this participant already has a record.
 func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(), bare bool) *Barrier {
 	w := arenakernel.At[barrierWords](a, o.Body)
 	x := &Barrier{words: w, name: a.Self(), completion: completion, records: a.SlotRecords(o)}
@@ -156,12 +156,11 @@ func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(),
 	return x
 }
 
-// Arrive counts n arrivals in this phase and returns the phase's number, for Wait. If these
-// arrivals are the last, it runs the completion. While another process runs the completion,
-// Arrive waits for the next phase; otherwise it does not block. It panics if n is not positive,
-// if n is more than the arrivals that the phase still takes, and with an error that Is ErrCorrupt
-// or ErrClosed. At a broken Barrier it counts nothing, and returns the number of the broken
-// phase.
+// Arrive counts n arrivals in this phase and returns the phase's number, for Wait. If these arrivals are the
+// last, it runs the completion. While another process runs the completion, Arrive waits for the next phase;
+// otherwise it does not block. At a broken Barrier it counts nothing, and returns the number of the broken
+// phase. It panics if n is not positive, or if n is more than the arrivals that the phase still takes. It also
+// panics with an error that Is ErrCorrupt or ErrClosed.
 func (x *Barrier) Arrive(n int64) BarrierPhase {
 	x.mustEnter()
 	defer x.leave()
@@ -286,7 +285,7 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		case err != nil:
 			return 0, err
 		case was.completer != 0 && !was.isBroken():
-			// The loop ends: each turn waits for the end of one completion.
+			// The loop ends: each iteration waits for the end of one completion.
 			if err := x.wait(ctx, was.phase); err != nil && !isOwnerDead(err) {
 				return 0, err
 			}
@@ -294,7 +293,7 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		case was.isBroken():
 			return was.phase, x.tell()
 		case is.isBroken() && is.phase == was.phase:
-			// The participant that had the slot before was a party.
+			// A party that had this slot before is dead. Taking over the slot has broken the phase.
 			return was.phase, x.tell()
 		case uint64(n) > was.pending:
 			panic(fmt.Sprintf("shmsync: %s of %d at barrier %s: more than are expected", verb, n, objectName(x.object)))
@@ -303,7 +302,8 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		if is.completer != 0 {
 			return was.phase, x.runCompletion()
 		}
-		// A process that was stopped may not have told of the phase before this one, either.
+		// A process that was stopped after it had ended the previous phase may not have told the waiters,
+		// either.
 		return was.phase, x.tellOf(is.sequence())
 	}
 }
@@ -368,7 +368,7 @@ func (x *Barrier) own(rule func(s *barrierState, h *barrierShare)) {
 		rule(s, h)
 	})
 	if err == nil {
-		err = x.tell() // a participant that had the slot before may have been a party
+		err = x.tell() // taking over the slot may have broken the phase: a dead party may have had the slot before
 	}
 	if err != nil {
 		panic(err)
@@ -396,7 +396,7 @@ func (x *Barrier) reset(parties int64) bool {
 	x.mustEnter()
 	defer x.leave()
 	for {
-		// The loop ends: each turn waits until the dead are gone, or follows a change by another call.
+		// The loop ends: each iteration waits until the dead are gone, or follows a change by another call.
 		x.reap(x.absent)
 		s, err := x.read()
 		switch {

@@ -7,11 +7,11 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// begin makes one attempt to end this phase, if it is broken, and to begin another one with that many
-// parties, or with those that are alive if parties is 0. It reports whether it has begun one. While a dead
-// participant is not gone, it does not: in the next phase other processes write data into which the dead may
-// still write. It asks after the load of the commit word, so the answer covers each death that c has taken into
-// account.
+// begin tries once to end this phase, if the phase is broken, and to begin the next one. parties is the number
+// of parties of the next phase; 0 means the parties that are alive. begin reports whether it has begun a phase.
+// While a dead participant is not gone, begin does nothing: the other processes write data in the next phase,
+// and the dead process may still write into that data. begin checks this after the load of the commit word, so
+// that the check covers every death that c takes into account.
 //
 //	Reset                                      another Reset, of the same phase
 //	state: the phase is broken, at c           the same
@@ -19,9 +19,10 @@ import (
 //	CAS of the record                          CAS of the record
 //	CAS of the commit word from c              CAS of the commit word
 //
-// The record is written before the phase ends, and says what the state says at c: a death that comes later
-// changes the commit word. If a process is stopped before its CAS of the record and another one ends the phase
-// meanwhile, the CAS fails: the phase ends only after the record has another value.
+// The record of the broken phase is written before that phase ends. The record agrees with the state at c,
+// because a later death changes the commit word. If a process is stopped before its CAS of the record, and
+// another process ends the phase meanwhile, that CAS fails: the phase ends only after the record has another
+// value.
 func (x *Barrier) begin(parties uint64) (done bool, err error) {
 	x.private.Lock()
 	defer x.private.Unlock()

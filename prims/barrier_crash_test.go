@@ -39,8 +39,8 @@ func init() {
 	})
 }
 
-// Those that watch over a party have never opened the Barrier, so they cannot make its parties lost. They wake the
-// waiters, which do it, without a periodic check.
+// The participants that watch over a party have never opened the Barrier, so they cannot make its parties lost.
+// They wake the waiters. The waiters make the parties lost, without a periodic check.
 func TestBarrierDeathBesideStrangers(t *testing.T) {
 	a := newArena(t, nil)
 	x := gateActor(t, a, "x", proctest.Env("SHMSYNC_CHECK_EVERY=1h"))

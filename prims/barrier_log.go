@@ -14,15 +14,15 @@ var (
 	_ = crashpoint.Register("barrier.reap.lost")
 )
 
-// barrierSlots are the slot records of a Barrier, as readerWords are those of an RWMutex.
+// barrierSlots is what a handle knows of the slot records of a Barrier.
 type barrierSlots struct {
 	head uint32         // the latest slot record when the list was read
 	of   []*barrierSlot // by slot, from slot 1; nil for a slot that has none
 	err  error          // an error in the list
 }
 
-// slots returns all slot records. A record that is known stays known, whatever a peer makes of the list.
-// A participant has its record on the list before it commits a change that names a word of it.
+// slots returns all slot records. Once this handle has found a record, it keeps it, even if a peer overwrites
+// the list. A participant has its record on the list before it commits a change that names a word of it.
 func (x *Barrier) slots() *barrierSlots {
 	for {
 		known, head := x.known.Load(), x.records.Load()
@@ -65,8 +65,8 @@ func (x *Barrier) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint
 
 func (x *Barrier) load() counterWord { return x.recordLog.load() }
 
-// at reads the state that c stands for. ok is false if the commit word has changed from c: then s may have
-// parts of later states.
+// at reads the state that commit word c describes. If the commit word has changed since c was read, ok is
+// false, and s may mix parts of later states.
 func (x *Barrier) at(c counterWord) (s barrierState, ok bool, err error) {
 	if err := x.complete(c); err != nil {
 		return s, false, err
@@ -93,7 +93,7 @@ func (s *barrierSlot) share() barrierShare {
 // read returns the state.
 func (x *Barrier) read() (barrierState, error) {
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// The loop ends: each iteration follows a change by another call.
 		// sync(counter.commit): acquire
 		if s, ok, err := x.at(x.load()); ok || err != nil {
 			return s, err
@@ -107,7 +107,7 @@ func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) 
 	x.private.Lock()
 	defer x.private.Unlock()
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// The loop ends: each iteration follows a change by another call.
 		c := x.load()
 		s, ok, err := x.at(c)
 		if err != nil {
@@ -135,7 +135,7 @@ func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) 
 	}
 }
 
-// differState adds to a change what two states do not have in common.
+// differState adds each word in which the states s and is differ to the change.
 func (ch *recordChange) differState(s, is *barrierState) {
 	ch.differ(barrierPhase, s.phase, is.phase)
 	ch.differ(barrierEra, s.phase>>32, is.phase>>32)
@@ -166,8 +166,9 @@ func (ch *recordChange) differ(index uint32, from, to uint64) {
 	}
 }
 
-// tell brings the events up to date with the state, and wakes the waiters if that ends their waits. The
-// process that changed the state calls it, and every process that looks.
+// tell sets the sequence of the events to that of the state, if they differ. If a waiter has announced itself,
+// tell also wakes the waiters. The process that changed the state calls tell. The waiters and the periodic
+// checks call it, too, because that process may be stopped or dead.
 //
 //	a change               tell                        a waiter for phase p
 //	commit word            events: e                   events: announced, if the sequence is 2p
@@ -175,8 +176,8 @@ func (ch *recordChange) differ(index uint32, from, to uint64) {
 //	                       CAS of e: the sequence,
 //	                       no announcement; wake
 //
-// The state is read after e, so it is at least as late. If a process is stopped before its CAS, the CAS
-// fails once the events have changed, unless 2^31 phases have passed.
+// The state is read after e, so it is not older than e. If a process is stopped before its CAS, and the events
+// change meanwhile, the CAS fails, unless exactly 2^31 phases have passed.
 func (x *Barrier) tell() error {
 	for {
 		// The loop ends: each failure of the CAS is a change of the events by another process.
@@ -196,7 +197,8 @@ func (x *Barrier) tell() error {
 	}
 }
 
-// tellOf is tell, unless the events have the sequence of a state that was read just now.
+// tellOf calls tell, unless the events already have the given sequence. The caller has just read the state with
+// that sequence.
 func (x *Barrier) tellOf(sequence uint32) error {
 	if x.eventcount.load().sequence() == sequence {
 		return nil
@@ -204,8 +206,8 @@ func (x *Barrier) tellOf(sequence uint32) error {
 	return x.tell()
 }
 
-// look carries out what a stopped or dead process left undone. It looks for the dead if a death was counted
-// since it last did.
+// look does what a stopped or dead process left undone. It reaps if deaths were counted since the last reap by
+// this handle.
 func (x *Barrier) look() {
 	if x.deaths.Load() != x.a.Deaths() {
 		x.reap(x.absent)
@@ -247,11 +249,12 @@ func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
 
 // reap breaks the phases that dead participants leave incomplete.
 //
-// One look at each slot is enough. The first look completes a record that the commit word may have named at
-// the death. From then on only living participants change the share of the dead one: they make its parties
-// lost, or take the slot, which does the same.
+// One pass over the slots is enough. The first read of the state completes a record that the commit word may
+// have named at the time of the death. From then on only living participants change the share of the dead one:
+// they make its parties lost, or take the slot, which does the same.
 //
-// A process that has no slot record cannot make a change. The processes that wait make it, or the next call.
+// A process that has no slot record cannot make a change, so reap does nothing there. A waiting process, or the
+// next call of another process, reaps instead.
 func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 	deaths := x.a.Deaths()
 	if x.slotOf(x.slot) == nil {
@@ -293,11 +296,11 @@ func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// seen is the state as it will be when all known deaths have been reaped, for State and tools. shares are
-// the shares that will be left then, by slot.
+// seen returns the state, and the shares by slot, as they will be when all known deaths have been reaped. State
+// and tools use it.
 func (x *Barrier) seen() (s barrierState, shares []barrierShare, err error) {
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// The loop ends: each iteration follows a change by another call.
 		c := x.load()
 		s, ok, err := x.at(c)
 		if err != nil {

@@ -187,8 +187,8 @@ func completing(t *testing.T, b *prims.Barrier, x *actor, n int) (id int) {
 	return id
 }
 
-// If others have arrived in place of a process, the parties of which that was are theirs, also while the completion
-// runs: a death of the process does not lose them.
+// If other processes have arrived in place of a process, its parties are theirs, also while the completion
+// runs: the death of the process does not lose these parties.
 func TestBarrierDeathDuringCompletionLosesNoReplacedParty(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "b", 3, nil)
@@ -207,7 +207,7 @@ func TestBarrierDeathDuringCompletionLosesNoReplacedParty(t *testing.T) {
 	require.EqualValues(t, 3, b.State().Phase)
 }
 
-// The same if the process that runs the completion dies: all had arrived.
+// The same holds if the process that runs the completion dies, because all parties had arrived.
 func TestBarrierDeathOfTheCompleterLosesNoReplacedParty(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		t.Run(fmt.Sprint("reset between the deaths ", reset), func(t *testing.T) {
@@ -238,8 +238,8 @@ func TestBarrierDeathOfTheCompleterLosesNoReplacedParty(t *testing.T) {
 	}
 }
 
-// An attempt of Reset asks whether the dead are gone over the commit word that it replaces: a party may have died since
-// Reset asked before.
+// Each attempt of Reset checks whether the dead are gone after it has read the commit word that it replaces: a
+// party may have died since Reset checked before.
 func TestBarrierBeginsWhenTheDeadAreGone(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "b", 2, nil)

@@ -30,7 +30,7 @@ func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	}
 }
 
-// wakeBarrier makes up for a wake that a death swallowed.
+// wakeBarrier makes a wake that a dead process did not make.
 func wakeBarrier(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size < barrierBytes(a) {
 		return

@@ -15,7 +15,7 @@ type BarrierState struct {
 	Waiting   bool              // there are waiters
 	Completer *shmsync.Identity // the process that runs the completion, or nil
 	Err       error             // why waits fail: nil or ErrOwnerDead
-	Who       *shmsync.Identity // the process whose death that is; nil if it is not known any more
+	Who       *shmsync.Identity // the process that died; nil if it is not known any more
 	// Lost is how many of the parties died since the Barrier was created or reset. It may
 	// be positive while Err is nil: then the next phase is broken.
 	Lost int64

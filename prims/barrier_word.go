@@ -10,8 +10,8 @@ import (
 // barrierMax is the highest number of parties.
 const barrierMax = 1<<31 - 1
 
-// barrierState is the state of a Barrier at one moment, without the shares. Its methods are the
-// changes. They have no other effect: a call publishes the difference by one record.
+// barrierState is the state of a Barrier at one moment, without the shares. Its methods compute changes in this
+// copy and have no other effect. A call publishes the difference between two states by one record.
 //
 //	completer  broken           pending  meaning                              left by
 //	0          no               > 0      this phase takes arrivals            an arrival; a death
@@ -65,7 +65,8 @@ func (s *barrierState) isBroken() bool {
 	return s.broken.any() && uint64(s.broken>>barrierParityShift&1) == s.phase&1
 }
 
-// sequence is what waiters sleep on: it differs for any two states of which only one ends a wait.
+// sequence is the number that waiters sleep on. If a wait ends in one of two states but not in the other, the
+// two states have different sequences.
 func (s *barrierState) sequence() uint32 {
 	n := uint32(s.phase) << 1
 	if s.isBroken() {
@@ -83,7 +84,7 @@ func (s *barrierState) sequence() uint32 {
 //	                                      now, all to come
 //	earlier                      void     void: a whole phase passed without it
 //
-// gone is the last participant of the slot whose death lost parties, while goneIn is the low half of
+// gone is the last participant of the slot that died as a party. It counts only while goneIn is the low half of
 // barrierState.reset.
 type barrierShare struct {
 	name          arenakernel.ParticipantID
@@ -93,7 +94,7 @@ type barrierShare struct {
 	goneIn        uint64
 }
 
-// in is how many parties a share has in this phase, and how many of their arrivals are to come.
+// in returns how many parties the share h has in this phase, and how many of their arrivals are still to come.
 func (s *barrierState) in(h *barrierShare) (parties, left uint64) {
 	switch ago := s.phase - h.phase; {
 	case ago == 0:
@@ -107,7 +108,7 @@ func (s *barrierState) in(h *barrierShare) (parties, left uint64) {
 	return 0, 0
 }
 
-// put makes a share one of this phase.
+// put sets the share h to that many parties in this phase, of whose arrivals left are still to come.
 func (s *barrierState) put(h *barrierShare, parties, left uint64) {
 	h.phase, h.parties, h.left = s.phase, min(parties, barrierMax), min(left, parties, barrierMax)
 }
@@ -122,7 +123,8 @@ func (s *barrierState) take(h *barrierShare, me arenakernel.ParticipantID) {
 	}
 }
 
-// breakBy makes a phase, which is this one or the next, and all later ones broken by a death.
+// breakBy records that the death of a participant breaks a phase, which is this one or the next. It does
+// nothing if that phase is broken already.
 func (s *barrierState) breakBy(phase uint64, dead arenakernel.ParticipantID) {
 	if !s.broken.any() || phase == s.phase && !s.isBroken() {
 		s.broken = barrierBrokenBy(phase, dead)
@@ -149,7 +151,7 @@ func (s *barrierState) lose(h *barrierShare) {
 	case parties > 0:
 		phase++
 	default:
-		h.parties, h.left = 0, 0 // a share that is void, or whose parties others have
+		h.parties, h.left = 0, 0 // the share is void, or other processes have its parties
 		return
 	}
 	s.breakBy(phase, h.name)
@@ -260,8 +262,8 @@ func (r barrierBreak) dead() arenakernel.ParticipantID {
 }
 func (r barrierBreak) lost() uint64 { return uint64(r >> barrierLostShift & barrierLostMost) }
 
-// laps is how many laps the phase of the record is after phase p, whose record would be at the same place. ok is
-// false if there is no record.
+// laps returns how many laps the recorded phase is later than phase p, whose record has the same place. ok is
+// false if r is no record.
 func (r barrierBreak) laps(p uint64) (after int32, ok bool) {
 	d := (uint32(r>>barrierLapShift) - uint32(p>>barrierLapOfPhase)) << 3 // 29 bits, with their sign
 	return int32(d) >> 3, r&barrierRecorded != 0

@@ -54,7 +54,7 @@ func TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor(t *testing.T) {
 			blocks, err := open(b)
 			require.NoError(t, err)
 			blocks.Block()
-			const pairs = 8 // a Close that goes through the handles in any order meets the Update first in one of them
+			const pairs = 8 // in one pair the Close meets the Update first, in whatever order it goes on
 			ends := make(chan error, pairs)
 			for i := range pairs {
 				s, err := prims.OpenSynchronized(a, fmt.Sprint("s", i), 0, nil)

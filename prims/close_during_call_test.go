@@ -114,7 +114,7 @@ func TestCloseDuringTheCall(t *testing.T) {
 				first <- err
 			}()
 			go func() {
-				h, err := other.LockContext(t.Context(), 2) // so that its Unlock comes to the point
+				h, err := other.LockContext(t.Context(), 2) // so that its Unlock reaches the crash point
 				if err == nil {
 					h.Unlock()
 				}

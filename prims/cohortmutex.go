@@ -185,7 +185,7 @@ func buildCohortMutex(a *arenakernel.Arena, o arenakernel.Object, opt *CohortMut
 	for k := range c.localLocks {
 		c.localLocks[k].mutex = buildLocalLock(a, o, k)
 		c.localLocks[k].mutex.opening = g.opening
-		c.localLocks[k].mutex.counts = g.counts // a waiter that sleeps at a local lock waits for the lock
+		c.localLocks[k].mutex.counts = g.counts // a sleep at a local lock counts as one at the CohortMutex
 	}
 	return c, nil
 }

@@ -22,8 +22,8 @@ const (
 	// cohortShut is the number of timeouts during which a process bypasses a local lock, after one
 	// of its waiters has waited there and not got it.
 	cohortShut = 10
-	// cohortUnresponsive is for how long a process lets no waiters of other nodes go first after
-	// it did so and they did not come.
+	// cohortUnresponsive is how long a process does not let waiters of other nodes go first, after it has let
+	// them go first in vain.
 	cohortUnresponsive = starveAfter
 	// cohortDefer is how long a waiter lets other waiters go first, while the lock is held and
 	// then while it is free. It is about the cost of a sleep and a wake.
@@ -199,10 +199,10 @@ func (c *CohortMutex) isUnresponsive() bool {
 	return false
 }
 
-// giveWay lets waiters of other nodes go first, for a bounded time. inVain reports that the turn
-// of its own node is over and others have not come although the lock was free for them. A waiter
-// without a local lock does not spin here for long: it may be one of many, and sleeps where all
-// of them sleep.
+// giveWay lets waiters of other nodes go first, for a bounded time. inVain is true if the turn of the caller's
+// own node is over, but no waiter of another node has taken the lock although it was free. A waiter without a
+// local lock does not spin here while other waiters sleep at the lock: there may be many such waiters, so it
+// sleeps with them.
 func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	if !c.yields(node) {
 		return false

@@ -31,12 +31,12 @@ func cohortParts(a *arenakernel.Arena, o arenakernel.Object, f func(localLock in
 	return err
 }
 
-// repairCohort takes back what dead holds of the object: the lock, and local locks.
+// repairCohort takes back what the participant dead holds of the object: the lock, and local locks.
 func repairCohort(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	cohortParts(a, o, func(localLock int, w *mutexWords) { repairMutexWords(a, o, w, dead, localLock >= 0) })
 }
 
-// wakeCohort makes up for wakes that a death swallowed, at the lock and at local locks.
+// wakeCohort makes the wakes that a dead process did not make, at the lock and at local locks.
 func wakeCohort(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	cohortParts(a, o, func(_ int, w *mutexWords) { wakeMutexWords(a, w, owed) })
 }
@@ -76,8 +76,8 @@ func inspectCohort(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 	return i.Inspection
 }
 
-// cohortLocalLocks adds the local locks. A waiter at a local lock waits for the holder of the
-// lock: on holds its index.
+// cohortLocalLocks adds the local locks and their waiters. Each of these waiters waits for the holder of the
+// CohortMutex; on has the indices of its holds.
 func (i *inspection) cohortLocalLocks(nodes int, on []int) {
 	for k := range nodes {
 		off := cohortLocalLockOff(k)

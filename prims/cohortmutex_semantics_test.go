@@ -35,7 +35,7 @@ func TestCohortMutexSemantics(t *testing.T) {
 	})
 }
 
-// It survives the same deaths and stops.
+// A CohortMutex survives the same deaths and stops as a Mutex.
 func TestCohortMutexDeaths(t *testing.T) {
 	onCohort(t, map[string]func(t *testing.T){
 		"holder dies":             TestMutexHolderDies,
@@ -51,7 +51,7 @@ func TestCohortMutexDeaths(t *testing.T) {
 	})
 }
 
-// It works without the same features of the kernel or of a sandbox.
+// A CohortMutex works without the same features of the kernel or of a sandbox as a Mutex.
 func TestCohortMutexFallbacks(t *testing.T) {
 	disabled := []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"}
 	onCohort(t, map[string]func(t *testing.T){

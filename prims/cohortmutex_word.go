@@ -14,8 +14,8 @@ import "fmt"
 //	255   0      0       a waiter sleeps; the next holder says whose    the waiter that went to sleep
 //	                     turn it is
 //
-// A peer has written any other value. Every value is safe: the word only decides which node lets
-// which go first, and that lasts a bounded time.
+// Only a faulty peer writes another value. Every value is safe: the word only decides which node lets which
+// other node go first, and only for a bounded time.
 type cohortTurn uint32
 
 const (

@@ -62,7 +62,7 @@ type CondOptions struct {
 	// number means all, which suits locks that many goroutines can hold at once.
 	Batch int
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -171,8 +171,8 @@ func (c *Cond) wait(ctx context.Context) error {
 	}
 	c.mustNotTearUpdate()
 	k := c.core
-	// The wait is over only when L is locked again, and Close does not wait for that. The stay
-	// begins here, so that a concurrent Close leaves the words in place.
+	// The wait is over only when L is locked again, but Close does not wait for that. stayIfOpen makes sure
+	// that a concurrent Close leaves the words in place until then.
 	if !k.mon.opening.stayIfOpen() {
 		return k.closed()
 	}

@@ -16,9 +16,9 @@ var (
 	_ = crashpoint.Register("cond.broadcast.spliced")
 )
 
-// How the wait of a Cond ended. After a signal, the node's wanted word is the last stamp that was
-// given before the call of Signal, and aux is the stamp, truncated, of the wait from which the
-// signal was passed on.
+// These results say how the wait of a Cond ended. After a signal, the node's wanted word is the last stamp that
+// was given before the call of Signal. If the signal was passed on, aux is the truncated stamp of the wait that
+// passed it on.
 const (
 	condSignalled = iota + 1
 	condBroadcast
@@ -29,10 +29,10 @@ const condSuccessor = 1 << 31
 
 // condCore is a process's side of a Cond.
 //
-// A Signal whose owner is dead passes on in two steps: the resolution of the next wait, and the
-// end of the old one. The next wait names the old one, so a replay in between does not pass the
-// Signal on again. The next wait is still there at the replay, since a wait ends under the queue
-// lock.
+// If a waiter dies after a Signal has woken it, the Signal passes on in two steps: first the next wait is
+// resolved, then the wait of the dead waiter ends. The next wait names the old one, so a replay between the two
+// steps does not pass the Signal on again. At the replay the next wait still exists, because a wait ends only
+// under the queue lock.
 type condCore struct {
 	mon     *monitor
 	waiting fifo
@@ -184,7 +184,7 @@ func (k *condCore) resolve(b *wakes) {
 	k.wakeCovered(b, k.limit)
 }
 
-// wakeCovered wakes waiters of a Broadcast until limit of them are on their way.
+// wakeCovered wakes waiters of a Broadcast until limit of them are woken and do not have the lock yet.
 func (k *condCore) wakeCovered(b *wakes, limit uint64) {
 	m := k.mon
 	for k.words.flying.Load() < limit {
@@ -230,7 +230,7 @@ func (k *condCore) land(w wait) {
 	k.mon.releaseNode(w)
 }
 
-// account records that a wait was resolved. The wait keeps its stamp.
+// account moves a wait that was resolved to the woken ones. The wait keeps its stamp.
 func (k *condCore) account(w wait) {
 	if outcome(w.Extra().Load()).result() == condBroadcast {
 		storeWord(&k.words.flying, k.words.flying.Load()+1)
@@ -266,7 +266,7 @@ func (k *condCore) clear() {
 // reap makes the next resolve look for dead waiters.
 func (k *condCore) reap(func(arenakernel.ParticipantID) bool) { k.reapWoken.Store(true) }
 
-// holders names nobody: the reap of a woken process that dies finds its waits in the queues.
+// holders calls f for nobody, because the reap of a woken process that dies finds its waits in the queues.
 func (k *condCore) holders(f func(arenakernel.ParticipantID)) {}
 
 // check is called ten times a second while a goroutine of this process waits. If no waiter of a

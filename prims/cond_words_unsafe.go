@@ -8,9 +8,9 @@ import (
 
 // condWords is the body of a Cond, 512 bytes.
 //
-// Each node of a Cond is in one of three queues. The node itself tells which: woken if its wait
-// is over, covered if its stamp is not above upTo, and waiting otherwise. A node whose wait is
-// over keeps its stamp until its owner has locked L again and recorded that.
+// Each node of a Cond is in one of three queues. The node itself tells which: if its wait is over, it is in
+// woken; otherwise, if its stamp is not above upTo, it is in covered; otherwise it is in waiting. A node whose
+// wait is over keeps its stamp until its owner has locked L again and recorded that.
 type condWords struct {
 	_   structs.HostLayout
 	mon monitorWords

@@ -22,10 +22,9 @@ var (
 // counter is what WaitGroup and Latch have in common: a counter of what is still to be done,
 // waiters for its 0, and a record of how much of it each participant has undertaken.
 //
-// A decrement by a participant first counts for what the participant has undertaken itself, and
-// then for others. So its share is never negative, and if it dies, the share contains the work
-// that it undertook last. When the counter becomes 0 no participant owes anything: all shares are
-// void.
+// A decrement by a participant first counts for what the participant has undertaken itself, and then for
+// others. So its share is never negative, and if it dies, the share contains the work that it undertook last.
+// When the counter becomes 0, no participant has work left: all shares are void.
 //
 // The work of a dead participant is owed until others have done all of it, another process takes
 // it over, or Reset forgets it. While work is owed, all waits end with ErrOwnerDead.
@@ -215,8 +214,8 @@ func (t *counter) tryFinish(n uint64) (ok bool, err error) {
 	}
 }
 
-// becomeZero makes the counter 0, unless the commit word has changed from c. The caller pays what
-// is due.
+// becomeZero sets the counter to 0 if the commit word is still c, and reports whether it did. The caller then
+// passes due to pay.
 func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	if !c.watched() {
 		return t.swap(c, 0), 0
@@ -230,7 +229,8 @@ func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	return true, counterDue(to)
 }
 
-// zeroTicket is a number for a zero that waiters have not been told of.
+// zeroTicket returns a ticket for a zero that waiters have not been told of. The ticket differs from that of
+// the events.
 func (t *counter) zeroTicket() uint32 {
 	for {
 		// The loop ends: two turns get different tickets.
@@ -274,7 +274,7 @@ func (t *counter) tellZero(c counterWord) {
 	}
 }
 
-// tell makes the waiters look, because a death has changed something.
+// tell wakes the waiters, so that they check the counter again, because a death has changed something.
 func (t *counter) tell() {
 	crashpoint.Hit("counter.reap.lost")
 	for {

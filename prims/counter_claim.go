@@ -16,8 +16,8 @@ func (t *counter) claim(n uint64, fromOthers bool) bool {
 	if t.tryClaim(&k) {
 		return true
 	}
-	// A caller that has waited for the end of a process expects its claims to be free. It may take a moment until it
-	// can be told that all threads of the process have ended.
+	// A caller that has waited for the end of a process expects that its units are free to claim. But for a
+	// moment other processes cannot know yet that all threads of the process have ended.
 	t.must(t.awaitUntil(func() bool { return !t.a.AnyDying() }))
 	k.reaped = false
 	return t.tryClaim(&k)

@@ -68,8 +68,8 @@ func TestWaitGroupTellsUnlocked(t *testing.T) {
 	gateRefused(t, x.wait(t, id), "x")
 }
 
-// A Wait that finds another record at each look, so that it cannot tell which participant died,
-// ends with its context.
+// A Wait that finds another record at each check cannot find out which participant died. It ends with its
+// context.
 func TestWaitGroupWaitOfRestlessCounter(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

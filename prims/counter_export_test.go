@@ -16,8 +16,8 @@ func (g *WaitGroup) ShareOf(slot int) uint64 { return g.counter.has(&g.counter.s
 // SetCommit overwrites the commit word, as a hostile peer does.
 func (g *WaitGroup) SetCommit(v uint64) { g.counter.words.commit.Store(v) }
 
-// LostWhileFolded is what lostAt returns for a commit word over which another process then
-// folds the share of a slot. That process is stopped after it changed the first word.
+// LostWhileFolded returns the result of lostAt for a commit word, while another process folds the share of a
+// slot. That process is stopped after it changed the first word.
 func (g *WaitGroup) LostWhileFolded(slot int) (died, current bool, err error) {
 	t := g.counter
 	c := t.load()
@@ -65,8 +65,8 @@ func (g *WaitGroup) ClaimHalfway(n uint64, f func()) bool {
 	return true
 }
 
-// Reap folds the shares of the participants in the slots for which dead is true. dead is asked
-// for each share.
+// Reap folds the shares of the participants in the slots for which dead returns true. It calls dead for each
+// share.
 func (g *WaitGroup) Reap(dead func(slot int) bool) {
 	g.counter.reap(func(n arenakernel.ParticipantID) bool { return dead(n.Slot()) })
 }

@@ -63,7 +63,8 @@ func (t *counter) hasPeriod(period uint64) bool {
 	return false
 }
 
-// has is how much work the share of a slot stands for, in a logged form that is complete.
+// has returns how much work the share of a slot stands for. The commit word must be in the logged form, and its
+// record must be complete.
 func (t *counter) has(s *counterSlot) uint64 {
 	if valueOf(&s.period) != valueOf(&t.words.period) {
 		return 0
@@ -82,9 +83,9 @@ func (t *counter) claimable(s *counterSlot) uint64 {
 	return own - min(valueOf(&s.claimed), own)
 }
 
-// ownShare is the share of this participant, as a change needs it. Others also do work of this
-// share, so the word may exceed the count. The participant's undone work is part of the count, so
-// own is the count at most. Without this limit the share of a producer would grow for ever.
+// ownShare is the share of this participant, in the form that a change needs. Other participants also do work
+// of this share, so the word in the slot may exceed the count. own never exceeds the count, because the undone
+// work of the participant is part of the count. Without this limit the share of a producer would grow for ever.
 type ownShare struct {
 	own, claimed uint64
 	void         bool // the slot has no share of this period
@@ -104,7 +105,7 @@ func (t *counter) mine(count uint64) (h ownShare, ok bool) {
 	return ownShare{}, false
 }
 
-// put adds to a change that the share h becomes own, of which claimed was claimed.
+// put adds to a change that the share h now has own units, of which claimed were claimed.
 func (t *counter) put(ch *recordChange, h ownShare, own, claimed uint64) {
 	slot := t.name.Slot()
 	if h.void {
@@ -191,8 +192,8 @@ func (t *counter) doneLogged(c counterWord, n uint64) (r attempt, err error) {
 	return r, err
 }
 
-// fold makes one attempt to turn the share of a slot into work that the dead owe. The caller has
-// the private lock, and has completed c. If due is not 0, the share is folded.
+// fold makes one attempt to turn the share of a slot into work that the dead owe. The caller has the private
+// lock, and has completed the record that c names. If due is not 0, the share is folded.
 func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
 	s := &t.slots[slot-1]
 	var ch recordChange
@@ -206,14 +207,15 @@ func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
 	return due, err
 }
 
-// counterDue is what a process has to do for the waiters after a change: 0 means nothing,
-// dueDeath to make them look, and any other value is an untold zero to tell them of. A wake is a
-// system call for each waiter, so no process wakes while it holds its private lock.
+// counterDue says what a process has to do for the waiters after a change. 0 means nothing; dueDeath means to
+// make them check the counter again; any other value is the commit word of a zero that they have not been told
+// of. The process calls pay for that after it has unlocked its private lock, because a wake is a system call
+// for each waiter.
 type counterDue counterWord
 
 const dueDeath = counterDue(counterLogged)
 
-// pay does what is due. The private lock is not held.
+// pay tells the waiters what due says. The caller must not hold the private lock.
 func (t *counter) pay(due counterDue) {
 	switch due {
 	case 0:
@@ -242,7 +244,7 @@ func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current
 		return 0, false, err
 	}
 	if valueOf(&t.words.owed) == 0 {
-		return 0, true, nil // a fold makes waiters look after it has changed owed
+		return 0, true, nil // a fold makes waiters check again after it has changed owed
 	}
 	died = arenakernel.ParticipantID(valueOf(&t.words.dead) & arenakernel.ParticipantIDMask)
 	switch {

@@ -41,8 +41,8 @@ func (t *counter) reapDead() {
 // reap turns the shares of dead participants into work that the dead owe, and tells waiters.
 func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 	for {
-		// The loop ends: each turn that goes on has met a change by another goroutine. Then it
-		// folds the share of the dead owner, or finds that the new owner is alive.
+		// The loop ends: it goes on only after a change by another goroutine. The next iteration then folds the
+		// share of the dead owner, or finds that the new owner is alive.
 		c := t.load()
 		if !c.logged() {
 			if c.owner() == 0 || c.lost() || !dead(c.owner()) {
@@ -62,11 +62,11 @@ func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 // reapShares folds the shares of dead participants, slot by slot. After those deaths the commit
 // word was in the logged form.
 //
-// One look at each slot is enough, although the commit word may change all the time. The first
-// turn completes a record that the commit word may have named at the death. From then on only a
-// living participant changes the share of the dead one: it claims from the share, folds it, makes
-// it void by a zero, or takes the slot when the share is void. So a share that is void or 0, or
-// that is another participant's, never becomes the dead one's again.
+// One pass over the slots is enough, although the commit word may change all the time. The first attempt
+// completes a record that the commit word may have named at the death. From then on only a living participant
+// changes the share of the dead one: it claims from the share, folds it, makes it void by a zero, or takes the
+// slot when the share is void. So once a share is void, is 0, or belongs to another participant, it never
+// becomes the dead one's again.
 func (t *counter) reapShares(dead func(arenakernel.ParticipantID) bool) {
 	for slot := 1; slot <= len(t.slots); {
 		c := t.load()
@@ -110,7 +110,7 @@ func repairCounter(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	})
 }
 
-// wakeCounter makes up for a wake that a death swallowed.
+// wakeCounter makes a wake that a dead process did not make.
 func wakeCounter(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size < counterBytes(a.MaxParticipants()) {
 		return

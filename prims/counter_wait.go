@@ -22,8 +22,8 @@ func (t *counter) waitOrPanic() {
 	}
 }
 
-// counterLooks is how often a waiter looks at a counter that changes all the time, to find out
-// which participant died. Then it sleeps until the next periodic check.
+// counterLooks is how often a waiter tries to find out which participant died, if the counter changes all the
+// time. After that the waiter sleeps until the next periodic check.
 const counterLooks = 16
 
 // wait waits until the counter is 0, or has been 0 since the call began.
@@ -48,8 +48,8 @@ func (t *counter) waitEntered(ctx context.Context) error {
 	cancel := park.CancelBy(ctx)
 	defer cancel.Stop()
 	t.counts.add(countContended)
-	// looks is the number of looks since the last sleep. A call that looks again without a sleep
-	// checks its context, and does not spin.
+	// looks is how often this call has checked the counter since its last sleep. From the second time on, the
+	// call also checks its context, and does not spin.
 	looks := 0
 	for ; ; looks++ {
 		e := counterEvents(t.words.events.Load())
@@ -117,8 +117,8 @@ func (t *counter) tuning() park.Tuning {
 	return park.Tuning{Budget: &w.spin, Pays: &w.pays, LastCPU: &w.lastCPU, Slot: t.a.Self().Slot()}
 }
 
-// check is called ten times a second while a goroutine of this process waits. It makes up for
-// what a stopped or dead process owes, and finds participants that died.
+// check is called ten times a second while a goroutine of this process waits. It does what a stopped or dead
+// process left undone, and finds participants that died.
 func (t *counter) check() {
 	e := t.words.events.Load()
 	moved := t.looked.Swap(e) != e

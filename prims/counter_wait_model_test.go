@@ -167,7 +167,7 @@ func (m *cwModel) step(s *cwState, i int, emit func(model.Step[cwState])) {
 	}
 }
 
-// stepCheck is the periodic check of a waiter, if something is owed.
+// stepCheck is the periodic check of a waiter, if a process has left something undone.
 func (m *cwModel) stepCheck(s *cwState, do func(string, func(*cwState, *cwThread))) {
 	switch {
 	case s.commit.count == 0 && s.commit.ticket != 0:

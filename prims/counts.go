@@ -27,7 +27,7 @@ func (c *countWords) took() {
 	}
 }
 
-// holds counts one exclusive acquisition of the object, and dates the hold.
+// holds counts one exclusive acquisition of the object, and records when the hold began.
 func (c *countWords) holds(contended bool) {
 	if c == nil {
 		return
@@ -39,14 +39,14 @@ func (c *countWords) holds(contended bool) {
 	}
 }
 
-// dates dates a hold that was handed to a waiter.
+// dates records that a hold which was handed to a waiter begins now.
 func (c *countWords) dates() {
 	if c != nil {
 		c.since.Store(uint64(shmsync.Monotonic()))
 	}
 }
 
-// add increments the counter that which chooses.
+// add increments the counter that the function which selects.
 func (c *countWords) add(which func(c *countWords) *atomic.Uint64) {
 	if c != nil {
 		which(c).Add(1)
@@ -78,8 +78,8 @@ func (c *countWords) began() int64 {
 	return int64(c.since.Load())
 }
 
-// counted makes a handle on a Mutex count, if the arena counts. The fast paths then work on a
-// word that is nobody's, and fail. The slow paths use the owner word, and do all the work.
+// counted makes a handle on a Mutex count, if the arena counts. The fast paths then work on a private word that
+// no participant can lock or unlock, so they fail. The slow paths use the owner word, and do all the work.
 func (m *Mutex) counted() {
 	if m.counts = countsOf(m.a, &m.words.counts); m.counts == nil {
 		return

@@ -18,11 +18,11 @@ import (
 // it, even if a Reset follows at once: no waiter misses a pulse. In a bidirectional Event
 // goroutines can also wait for the reset, by the same rule.
 //
-// An auto-reset Event has a token instead. A Set makes a token for one of the goroutines that wait, or
-// for the next caller of Wait if each of them has one. A Set while that token is there has no effect. No
-// order is promised among waiters. IsSet, TryWait and Reset do not count the tokens for waiters. A new
-// caller of Wait leaves these to earlier waiters, for about a millisecond: the process of such a waiter may
-// be stopped.
+// An auto-reset Event has tokens instead. A Set makes a token for one of the waiting goroutines. If each of
+// them has one already, the Set makes a token for the next caller of Wait. A Set while that token is there has
+// no effect. Waiters are released in no particular order. IsSet, TryWait and Reset do not count the tokens for
+// waiters. A new caller of Wait leaves those tokens to the earlier waiters for about a millisecond, but not
+// longer, because the process of such a waiter may be stopped.
 //
 // In the terminology of the Go memory model, and across processes: a Set synchronizes
 // before the return of each Wait that it lets go, and before each IsSet that is true
@@ -48,7 +48,7 @@ type EventOptions struct {
 	// InitiallySet sets a new Event.
 	InitiallySet bool
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -109,7 +109,8 @@ func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
 	return buildEvent(a, o, mode, false)
 }
 
-// eventModeOf is the mode of an Event. The word mode tells an auto-reset one from the others, which have zeros there.
+// eventModeOf returns the mode of an Event. In an auto-reset Event the word mode is not 0; in the others it is
+// 0.
 func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) {
 	if o.Size == eventBytes {
 		switch arenakernel.At[autoEventWords](a, o.Body).mode.Load() {
@@ -140,8 +141,8 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 	return e, nil
 }
 
-// Set sets e and ends the waits for the set: all of them, or one if e is auto-reset. If e is set
-// already, Set changes nothing, and what was done before it is visible after the calls that find e set.
+// Set sets e and ends the waits for the set: all of them, or one if e is auto-reset. If e is set already, Set
+// changes nothing. What the caller did before it is visible after the calls that find e set, all the same.
 func (e *Event) Set() {
 	e.opening.use()
 	if e.auto != nil {
@@ -151,8 +152,8 @@ func (e *Event) Set() {
 	e.manual.turn(true)
 }
 
-// Reset makes e not set, and reports whether it was set. If e is auto-reset, it takes the
-// token away, and leaves those that were made for waiters.
+// Reset makes e not set, and reports whether it was set. If e is auto-reset, Reset takes the token that is
+// there for the next caller, and leaves the tokens that were made for waiters.
 func (e *Event) Reset() bool {
 	e.opening.use()
 	if e.auto != nil {

@@ -20,8 +20,9 @@ var (
 	_ = crashpoint.Register("event.wait.before_pass")
 )
 
-// autoEvent is an Event with automatic reset. A Set makes a token, and a wait takes one. No lock of the arena is involved,
-// and nothing is handed to a wait, so a process that is stopped keeps nobody. docs/design/0055 has the argument.
+// autoEvent is an Event with automatic reset. A Set makes a token, and a wait takes one. It uses no lock of the
+// arena and hands no token to a particular wait, so a stopped process blocks nobody. docs/design/0055 has the
+// argument.
 //
 //	a wait                                   Set
 //	share: waits + 1                         word: tokens, version
@@ -36,10 +37,10 @@ type autoEvent struct {
 	slot    int
 	known   atomic.Pointer[eventShares]
 	records *atomic.Uint32 // names the latest slot record
-	turns   atomic.Uint32  // counts the wakes of this handle, which go to the kernel's queue and the pollers by turns
+	turns   atomic.Uint32  // counts the wakes of this handle: they go to the kernel's queue and the pollers alternately
 }
 
-// buildAutoEvent makes a handle. One of a reaper or a tool is bare: it has no share, and cannot wait.
+// buildAutoEvent makes a handle. A bare handle is for a reaper or a tool: it has no share, and cannot wait.
 func buildAutoEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*autoEvent, error) {
 	x := &autoEvent{slot: a.Self().Slot(), records: a.SlotRecords(o)}
 	x.place(a, o, arenakernel.At[autoEventWords](a, o.Body).places(), "event.wait", nil)
@@ -101,7 +102,8 @@ func (x *autoEvent) set() {
 	}
 }
 
-// setAndWake is set while there may be waits. Close waits for it: it uses the words after the change.
+// setAndWake is set while there may be waits. A Close must wait for it, because it uses the words after the
+// change.
 func (x *autoEvent) setAndWake() {
 	defer x.serve().end()
 	for {
@@ -162,13 +164,14 @@ func (x *autoEvent) isSet() bool {
 	return s.tokens() > waits
 }
 
-// state is what State tells: whether a token is there for the next caller, and whether there are waits.
+// state returns what State reports: whether a token is there for the next caller, and whether there are waits.
 func (x *autoEvent) state() (set, waiting bool) {
 	s, waits := x.look()
 	return s.tokens() > waits, x.waits(s, 0) > 0
 }
 
-// eventWait is a wait that is counted. It is over when it has ended the wait by a change of the word.
+// eventWait is a wait that the share counts. It is over when its method take, end or giveUp has changed the
+// word to end it.
 type eventWait struct {
 	x         *autoEvent
 	announced bool
@@ -211,7 +214,8 @@ func (w *eventWait) take() (s tokenState, ok bool) {
 	}
 }
 
-// end ends the wait, and leaves so many tokens, or one if nobody else waits. It reports false if the word is no longer s.
+// end ends the wait, if the word is still s, and reports whether it did. It leaves the given number of tokens
+// in the word, but at most one if nobody else waits.
 func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	x := w.x
 	others := x.waits(s|tokenAnnounced, 1) > 1
@@ -220,7 +224,8 @@ func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	}
 	to := s.ended(x.slot, tokens).alone(others)
 	if waitShare(x.own.waits.Load()).ended() == to.version() {
-		// The last wait of the participant ended 2^32 changes ago. This one would seem to be counted off.
+		// The last wait of the participant ended exactly 2^32 changes ago. So others would think that this wait
+		// is counted off already. A change of the version avoids that.
 		x.swap(s, s.with(s.tokens()))
 		return false
 	}
@@ -236,7 +241,7 @@ func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	return true
 }
 
-// giveUp ends the wait. If unless is set, it takes a token instead if there is one, and reports true.
+// giveUp ends the wait. If unless is set and there is a token, giveUp takes the token, and returns true.
 func (w *eventWait) giveUp(unless bool) bool {
 	for {
 		// The loop ends: whenever the CAS fails, another call has changed the word.
@@ -288,7 +293,7 @@ func (x *autoEvent) wait(ctx context.Context) error {
 	defer cancel.Stop()
 	w := x.begin()
 	for {
-		// The loop ends: each turn follows a wake, or a change by another call.
+		// The loop ends: each iteration follows a wake, or a change by another call.
 		s, ok := w.take()
 		if ok {
 			return nil
@@ -320,8 +325,8 @@ func (x *autoEvent) wakeOne() {
 	x.queue.DeliverOneAsOne(x.turns.Add(1))
 }
 
-// pass wakes one more wait. The caller may itself have been called by a wake, so this leaves the goroutines of this
-// process to the poller.
+// pass wakes one more wait. A wake may have called the caller of pass, so pass does not wake goroutines of this
+// process itself, but leaves that to the poller.
 func (x *autoEvent) pass() {
 	x.counts.add(countWake)
 	x.list.DeliverOne(x.turns.Add(1))
@@ -342,13 +347,14 @@ func (x *autoEvent) check() {
 	}
 }
 
-// rest says how long the periodic checks find nothing: until a Set changes the word.
+// rest returns the word and its value. If ok is set, the periodic checks find nothing to do as long as the word
+// keeps that value.
 func (x *autoEvent) rest() (word *atomic.Uint64, value uint64, ok bool) {
 	s := x.load()
 	return x.words.state, uint64(s), s.announced() && s.tokens() == 0
 }
 
-// wakeDead makes up for wakes that a death swallowed.
+// wakeDead makes the wakes that a dead process did not make.
 func (x *autoEvent) wakeDead() {
 	if x.load().tokens() > 0 {
 		x.list.DeliverAll()

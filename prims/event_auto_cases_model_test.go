@@ -48,7 +48,7 @@ func (m autoEventModel) withStop() autoEventModel         { m.stops = true; retu
 func (m autoEventModel) withChecks() autoEventModel       { m.checks = true; return m }
 func (m autoEventModel) set() autoEventModel              { m.first = 1; return m }
 
-// but is the exploration of a model that does without a step.
+// but returns the exploration of the model without a step.
 func (m autoEventModel) but(step bug) func(bug) model.Result {
 	return func(bug) model.Result { return m.explore(step) }
 }
@@ -110,7 +110,7 @@ func TestModelAutoEventStop(t *testing.T) {
 	})
 }
 
-// No token is lost without these steps.
+// Even without these steps no token is lost.
 func TestModelAutoEventLess(t *testing.T) {
 	requireModels(t, []exploration{
 		{"counts are left to others", small, aeModel("0kw", "0kw", "1kSS").but(aeEndNoCountOff), nil},

@@ -236,7 +236,7 @@ func (m *autoEventModel) waits(s *aeState) (announced, begun uint8) {
 	return announced, begun
 }
 
-// note notes for each call whether it would be right now to do nothing.
+// note records for each call whether doing nothing would be correct at this moment.
 func (m *autoEventModel) note(s *aeState) {
 	announced, begun := m.waits(s)
 	for i := range m.threads {
@@ -253,7 +253,7 @@ func (m *autoEventModel) note(s *aeState) {
 	}
 }
 
-// canon renames the versions, so that states that differ by their values only are one. Versions are only compared.
+// canon gives states that differ only in the values of versions the same form: versions are only compared.
 func (m *autoEventModel) canon(s *aeState) {
 	used := uint64(1)
 	each := func(f func(*uint8)) {
@@ -314,7 +314,8 @@ func (m *autoEventModel) inherits(s *aeState, p int) bool {
 	return false
 }
 
-// done: each thread has ended, but for those that are dead or stopped, and those that sleep and have no token.
+// done reports whether all threads have ended, except the dead, the stopped, and those that sleep without a
+// token.
 func (m *autoEventModel) done(s *aeState) bool {
 	for i := range m.threads {
 		switch t := &s.thread[i]; t.pc {
@@ -664,7 +665,7 @@ func (m *autoEventModel) after(s *aeState, i int, then uint8) {
 	}
 }
 
-// countOff begins to count the wait off that the word t.s names.
+// countOff begins to count off the wait that the word t.s names.
 func (m *autoEventModel) countOff(s *aeState, i int, then uint8) {
 	t := &s.thread[i]
 	skip := false
@@ -744,7 +745,7 @@ func (m *autoEventModel) end(s *aeState, i int, took bool) {
 	m.count(s, i, true, 1, aeThenOthers)
 }
 
-// wait goes to sleep, or announces the wait before.
+// wait makes a thread sleep if it has announced its wait, and announce the wait otherwise.
 func (m *autoEventModel) wait(s *aeState, i int) {
 	t := &s.thread[i]
 	if t.pc = aeAnnounce; t.announced || m.bug == aeBeginsSilently && t.s.announced {

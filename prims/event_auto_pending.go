@@ -11,16 +11,17 @@ import (
 type eventWatch struct {
 	*eventWait
 	notify func()
-	watch  *park.Watch // nil before the first look
+	watch  *park.Watch // nil before the first call of look
 }
 
-// beginWatch counts such a wait. The call has entered, and leaves when the wait has ended.
+// beginWatch begins such a wait and counts it in the share. The caller has entered the handle. The wait leaves
+// it when it has ended.
 func (x *autoEvent) beginWatch(notify func()) *eventWatch {
 	return &eventWatch{eventWait: x.begin(), notify: notify}
 }
 
-// look takes a token if there is one. Otherwise notify is called when there may be one. It reports false, and does
-// neither, if the handle is being closed.
+// look takes a token if there is one, and reports whether it took one. Otherwise it arranges that notify is
+// called when there may be one. If the handle is being closed, look does neither, and ok is false.
 func (w *eventWatch) look() (took, ok bool) {
 	if w.watch != nil && !w.watch.Over() {
 		if w.x.load().tokens() == 0 {
@@ -29,7 +30,7 @@ func (w *eventWatch) look() (took, ok bool) {
 		w.watch.Leave()
 	}
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// The loop ends: each iteration follows a change by another call.
 		if w.watch != nil {
 			w.slept = true
 		}
@@ -106,7 +107,8 @@ func (w eventPending) cancel(p *Pending) bool {
 	return true
 }
 
-// watch begins a wait for WaitAny and the like. It takes a token when it is asked whether it is over.
+// watch begins a wait for WaitAny and similar calls. The watcher takes a token only in its method reached, when
+// that reports that the wait is over.
 func (x *autoEvent) watch(notify func()) (watcher, error) {
 	if err := x.enter(); err != nil {
 		return nil, err
@@ -116,7 +118,7 @@ func (x *autoEvent) watch(notify func()) (watcher, error) {
 		return nil, x.corruptShares()
 	}
 	w := &eventWatcher{eventWatch: x.beginWatch(notify)}
-	notify() // the first look
+	notify() // makes the caller check for a token
 	return w, nil
 }
 

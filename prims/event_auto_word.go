@@ -9,8 +9,8 @@ import "fmt"
 //	bits 33..52  tokens     how many waits may end
 //	bits 53..63  slot       the last change ended a wait of this slot, which its share may still count; 0: none
 //
-// Each wait is counted in the share of its participant, see waitShare. The Event has as many tokens as waits are counted,
-// and one more, at most:
+// Each wait is counted in the share of its participant; see waitShare. The Event has at most one token more
+// than counted waits:
 //
 //	tokens               meaning                                             left by
 //	0                    it is not set                                       the wait that takes the last token; Reset
@@ -19,8 +19,9 @@ import "fmt"
 //
 // A participant that is dead or has left has no waits. So a token that it was about to take is there for others.
 //
-// announced may be set with nobody waiting, which costs a wake. It is not cleared while another wait is counted: a wait
-// that begins changes the word after it is counted, and so makes a change fail that has not seen it.
+// announced may be set with nobody waiting, which costs a wake. It is not cleared while another wait is
+// counted. A wait that begins is counted first and then changes the word. So a change by a call that has not
+// seen the wait fails.
 //
 //	writers: Set, Reset, TryWait; waits when they begin and end
 //	readers: the same, IsSet, periodic checks, tools
@@ -47,12 +48,12 @@ func (s tokenState) announced() bool { return s&tokenAnnounced != 0 }
 func (s tokenState) tokens() uint64  { return uint64(s & tokenCountMask >> tokenCountShift) }
 func (s tokenState) slot() int       { return int(s >> tokenSlotShift) }
 
-// with is the next word, with so many tokens, after a change that ends no wait.
+// with is the next word, with that many tokens, after a change that ends no wait.
 func (s tokenState) with(tokens uint64) tokenState {
 	return tokenState(s.version()+1) | s&tokenAnnounced | tokenState(tokens)<<tokenCountShift
 }
 
-// ended is with after a change that ends a wait of a slot.
+// ended is the next word, with that many tokens, after a change that ends a wait of a slot.
 func (s tokenState) ended(slot int, tokens uint64) tokenState {
 	return s.with(tokens) | tokenState(slot)<<tokenSlotShift
 }
@@ -75,10 +76,11 @@ func (s tokenState) String() string {
 //	bits 0..31   waits  how many waits have begun and are not counted off
 //	bits 32..63  ended  version of the Event's word when the last wait ended that is counted off
 //
-// A wait ends when the word of the Event names its slot. Then everybody who will change that word counts the wait off
-// first, unless ended is the version: one of them does so, by a compare-and-swap of the whole share. If a process is
-// stopped before its compare-and-swap, that fails, because ended has changed meanwhile. ended has an earlier value
-// again after 2^32 changes at the earliest.
+// A wait ends when the word of the Event names its slot. Before another call changes that word, it counts the
+// wait off, unless ended has the version of the word: then the wait is counted off already. Only one call
+// counts it off, because it does so by a compare-and-swap of the whole share. If a process is stopped before
+// its compare-and-swap, that fails later, because ended has changed meanwhile. ended has an earlier value again
+// after 2^32 changes at the earliest.
 //
 //	writers: the participant; everybody who counts a wait off
 //	readers: Set, Reset, IsSet, TryWait, waits that end, tools

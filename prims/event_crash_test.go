@@ -22,9 +22,9 @@ func eventVictim(t *testing.T, a *arena.Arena, how, point string, o order) *acto
 	return victim
 }
 
-// A process dies, or stops for ever, when it has turned an Event and has woken nobody. Those that waited for that
-// go on, although the Event is turned back at once and others wait for it. They rest neither on the
-// process nor on each other.
+// A process dies, or stops for ever, when it has turned an Event and has woken nobody. The goroutines that
+// waited for that go on, although the Event is turned back at once and others wait for it. They depend neither
+// on the process nor on each other.
 func TestEventCrashOfTheSetter(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		for _, set := range []bool{true, false} {

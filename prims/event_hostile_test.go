@@ -85,7 +85,8 @@ func TestEventListOfSharesIsDamaged(t *testing.T) {
 	sound(t, a)
 }
 
-// A word of the mode that a peer overwrote is an error, unless it is that of another mode.
+// If a peer has overwritten the word of the mode, the result is an error, unless the word is that of another
+// mode.
 func TestEventModeIsOverwritten(t *testing.T) {
 	for what, c := range map[string]struct {
 		mode prims.EventMode

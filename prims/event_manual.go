@@ -10,14 +10,14 @@ import (
 
 var _ = crashpoint.Register("event.turn.before_wake")
 
-// manualEvent is an Event that is reset by hand. Its word is an eventcount, whose sequence is odd
-// while the Event is set. Set and Reset count it up. A waiter, for the set or for the reset, waits
-// until the sequence it has seen changes. So it misses no pulse, and no lock is involved.
+// manualEvent is an Event that is reset by hand. Its word is an eventcount, whose sequence is odd while the
+// Event is set. Set and Reset increment the sequence. A waiter, for the set or for the reset, waits until the
+// sequence that it has seen changes. So it misses no pulse, and needs no lock.
 type manualEvent struct{ eventcount }
 
 func buildManualEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *manualEvent {
 	m := &manualEvent{}
-	// There is nothing to look for: each value of the word is a whole state, whoever dies.
+	// The eventcount needs no look function: each value of the word is a whole state, whoever dies.
 	m.eventcount.init(a, o, &arenakernel.At[eventWords](a, o.Body).count, "event.wait", nil, bare)
 	return m
 }
@@ -52,7 +52,7 @@ func (m *manualEvent) turn(set bool) bool {
 	}
 }
 
-// turnAndWake is turn while there may be waiters. Close waits for it: it uses the words after the
+// turnAndWake is turn while there may be waiters. A Close must wait for it, because it uses the words after the
 // change.
 func (m *manualEvent) turnAndWake(set bool) bool {
 	defer m.serve().end()
@@ -76,7 +76,8 @@ func (m *manualEvent) turnAndWake(set bool) bool {
 	}
 }
 
-// reached reports whether the Event is set, or not set. Otherwise it returns the sequence to wait on.
+// reached reports whether the Event is set, or not set if set is false. Otherwise it returns the sequence to
+// wait on.
 func (m *manualEvent) reached(set bool) (seq uint32, ok bool) {
 	s := m.load()
 	if s.set() != set {
@@ -92,7 +93,7 @@ func (m *manualEvent) judge() error {
 	return nil
 }
 
-// waitUntil waits until the Event is set, or not set.
+// waitUntil waits until the Event is set, or not set if set is false.
 func (m *manualEvent) waitUntil(ctx context.Context, set bool) error {
 	seq, ok := m.reached(set)
 	if ok {
@@ -116,7 +117,7 @@ func (m *manualEvent) async(set bool) *Pending {
 	return m.pend(seq, m.judge, nil)
 }
 
-// watchUntil begins a wait for WaitAny and the like.
+// watchUntil begins a wait for WaitAny and similar calls.
 func (m *manualEvent) watchUntil(set bool, notify func()) (watcher, error) {
 	seq, ok := m.reached(set)
 	if ok {

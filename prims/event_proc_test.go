@@ -32,8 +32,8 @@ func init() {
 	})
 }
 
-// eventWorker passes a baton on: its waiter sets it again. It also waits for a gate that is set
-// and reset in the meantime.
+// eventWorker passes a baton on: the goroutine that has waited for the baton sets the Event again. It also
+// waits for a gate that is set and reset in the meantime.
 type eventWorker struct{ gate, baton *prims.Event }
 
 func (w *eventWorker) turn(g int, r *rand.Rand) error {

@@ -24,8 +24,8 @@ var (
 	eventTryWait = order{Op: "e.try", Object: "e"}
 )
 
-// The tests of the system that was the model for the Event that is reset by hand, with their
-// names, each between processes.
+// These are the tests of the system that was the model for the Event that is reset by hand, under their names.
+// Each runs between processes.
 func TestEventCatalogue(t *testing.T) {
 	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerGroup){
 		"initiallyUnset": func(t *testing.T, x *sequencerGroup) {
@@ -138,7 +138,7 @@ func TestEventCatalogue(t *testing.T) {
 func TestEventBidirectional(t *testing.T) {
 	sequencerTests(t, &prims.EventOptions{Mode: prims.EventBidirectional}, map[string]func(*testing.T, *sequencerGroup){
 		"both directions": func(t *testing.T, x *sequencerGroup) {
-			x.waiter.must(t, order{Op: "e.wait.reset", Object: "e"}) // it is
+			x.waiter.must(t, order{Op: "e.wait.reset", Object: "e"}) // it is not set, so this ends at once
 			for range 5 {
 				id := x.queued(t, "e.wait", 0)
 				x.counter.must(t, eventReset) // no change
@@ -479,7 +479,8 @@ func TestEventWaitPassesTheWakeOn(t *testing.T) {
 	require.Zero(t, e.Tokens())
 }
 
-// The version of an end is that of the participant's last one, after 2^32 changes. It is counted off all the same.
+// A wait ends with the version of the participant's last end, 2^32 changes later. It is counted off all the
+// same.
 func TestEventEndsWithTheVersionOfTheLastEnd(t *testing.T) {
 	e := newEvent(t, &prims.EventOptions{Mode: prims.EventAutoReset})
 	p := e.WaitAsync()

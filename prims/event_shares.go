@@ -7,9 +7,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// eventShares are the shares of an auto-reset Event, in the order in which they came. A share lies in
-// the slot record of its slot, and stays there until the Event is deleted. So each handle remembers
-// where the shares are, and looks at the list of records only when that has changed.
+// eventShares are the shares of an auto-reset Event, in the order in which they were added. A share lies in the
+// slot record of its slot, and stays there until the Event is deleted. So each handle remembers where the
+// shares are, and reads the list of records again only when that has changed.
 type eventShares struct {
 	head uint32 // the latest slot record when the list was read
 	all  []eventShare
@@ -33,7 +33,8 @@ func readEventShares(a *arenakernel.Arena, o arenakernel.Object) *eventShares {
 	return r
 }
 
-// shares returns all shares of x. A share that is known stays known, whatever a peer makes of the list.
+// shares returns all shares of x. Once this handle has found a share, it keeps it, even if a peer overwrites
+// the list.
 //
 // A participant puts its record on the list when it opens x, before its first wait. A wait that begins changes the word
 // of x. So a change of the word that succeeds has seen the shares of all waits.
@@ -65,7 +66,8 @@ func (x *autoEvent) shareOf(slot int) *eventRecord {
 	return nil
 }
 
-// inherit gives the share of its slot to this participant. The waits of the one before it do not count.
+// inherit gives the share of its slot to this participant. The waits of the slot's previous participant do not
+// count.
 func (x *autoEvent) inherit() {
 	// All handles of this process on x have one share.
 	private := &recordPrivate[x.object.Offset/64%64]
@@ -74,7 +76,7 @@ func (x *autoEvent) inherit() {
 	if x.own.name.Load() == uint64(x.a.Self()) {
 		return
 	}
-	x.countOff(x.load()) // the last wait of the one before
+	x.countOff(x.load()) // the last wait of the slot's previous participant
 	for {
 		// The loop ends: a CAS fails if another process has counted that wait off.
 		h := waitShare(x.own.waits.Load())
@@ -85,7 +87,8 @@ func (x *autoEvent) inherit() {
 	x.own.name.Store(uint64(x.a.Self()))
 }
 
-// waits is how many waits are counted, for the word s. It stops counting when it has found more than most.
+// waits returns how many waits the shares count while the word is s. It stops counting when it has found more
+// than most.
 func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 	// sync(event.announce): acquire
 	if !s.announced() {
@@ -103,8 +106,9 @@ func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 	return n
 }
 
-// countOff counts the wait off that ended by the change to s, unless that was done. A call that changes s calls it
-// before. So a change that succeeds has seen all ends of waits in the shares.
+// countOff counts off the wait that ended by the change of the word to s, unless that was done already. Every
+// call that changes the word calls countOff first. So if a change succeeds, all waits that ended before it are
+// counted off.
 func (x *autoEvent) countOff(s tokenState) {
 	if s.slot() == 0 {
 		return

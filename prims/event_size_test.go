@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// An Event has the same size whatever number of participants its arena can have, but for the open bits of the
-// arena: a bit for each slot. Each participant that uses an auto-reset Event adds 128 bytes, once.
+// An Event has the same size whatever number of participants its arena can have, except for the open bits of
+// the arena: a bit for each slot. Each participant that uses an auto-reset Event adds 128 bytes, once.
 func TestEventSize(t *testing.T) {
 	for slots, want := range map[int]uint64{1: 256, 8: 256, 128: 256, 256: 256, 511: 256, 512: 384, 2047: 512} {
 		for mode, record := range map[prims.EventMode]uint64{prims.EventManualReset: 0, prims.EventAutoReset: 128, prims.EventBidirectional: 0} {
@@ -44,8 +44,8 @@ func TestEventSize(t *testing.T) {
 	sound(t, a)
 }
 
-// The body of each mode has the same length in an arena that does not count. The mode tells them apart, whatever
-// the words are that change.
+// The body of each mode has the same length in an arena that does not count. The word mode tells the modes
+// apart, whatever values the other words have.
 func TestEventModesOfOneLength(t *testing.T) {
 	a := newArena(t, nil)
 	for _, mode := range []prims.EventMode{prims.EventManualReset, prims.EventAutoReset, prims.EventBidirectional} {

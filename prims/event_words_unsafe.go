@@ -12,7 +12,8 @@ type eventWords struct {
 	count eventcountWords // its state is an eventState
 }
 
-// autoEventWords is the body of an Event with automatic reset, 128 bytes. It is an eventcountWords, but for the mode.
+// autoEventWords is the body of an Event with automatic reset, 128 bytes. It is an eventcountWords, except for
+// the mode.
 type autoEventWords struct {
 	_       structs.HostLayout
 	state   atomic.Uint64 // a tokenState

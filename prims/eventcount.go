@@ -16,9 +16,8 @@ var (
 	_ = crashpoint.Register("eventcount.wait.woken")
 )
 
-// eventcount is one handle's side of an object whose waiters sleep on a sequence, in no order, until
-// it changes. No lock is involved, so a stopped process keeps nobody. docs/design/0042 has the
-// argument.
+// eventcount is one handle's side of an object whose waiters sleep on a sequence until it changes. The waiters
+// are in no order. No lock is involved, so a stopped process blocks nobody. docs/design/0042 has the argument.
 type eventcount struct {
 	words   eventcountPlaces
 	list    park.WaitList
@@ -29,14 +28,14 @@ type eventcount struct {
 	counts  *countWords
 	opening *opening
 	op      string // the name of a wait in errors
-	// look carries out what a stopped or dead process left undone, and finds deaths. Waiters call
-	// it before they sleep, and so do the periodic checks. It does nothing where the word says all.
+	// look does what a stopped or dead process left undone, and finds deaths. Waiters call it before they
+	// sleep, and so do the periodic checks. It does nothing if the word alone is the whole state.
 	look   func()
 	scan   func()        // looks for deaths that nobody has counted, at each periodic check and after a wake without a change; may be nil
 	looked atomic.Uint64 // the sequence at the last periodic check, plus 1
 }
 
-// init prepares a handle. look is nil if there is nothing that a death or a stop can leave undone but a wake.
+// init prepares a handle. look is nil if a dead or stopped process can leave nothing undone but a wake.
 func (e *eventcount) init(a *arenakernel.Arena, o arenakernel.Object, w *eventcountWords, op string, look func(), bare bool) {
 	wordSaysAll := look == nil
 	if wordSaysAll {
@@ -98,8 +97,8 @@ func (e *eventcount) fail(err error, who *shmsync.Identity, detail string) error
 //	word: announced, by CAS                if so, wake all
 //	sleep while the sequence is seq
 //
-// Both change one word. So if a CAS of one of them succeeds, the other finds the change; if it fails,
-// the process looks again.
+// Both sides change the same word. So if the CAS of one side succeeds, the other side finds that change; if its
+// CAS fails, the process loads the word again.
 func (e *eventcount) wait(ctx context.Context, seq uint32) error {
 	cancel := park.CancelBy(ctx)
 	defer cancel.Stop()
@@ -166,14 +165,15 @@ func (e *eventcount) tuning() park.Tuning {
 	return park.Tuning{Budget: w.spin, Pays: w.pays, LastCPU: w.lastCPU, Slot: e.a.Self().Slot()}
 }
 
-// noteCPU is called before a change if waiters may see it soon: they look for its maker there.
+// noteCPU records the CPU of this goroutine before a change that waiters may see soon. They look for the CPU of
+// the process that made the change.
 func (e *eventcount) noteCPU(s eventcountState) {
 	if s.announced() && e.queue != nil {
 		e.tuning().NoteCPU()
 	}
 }
 
-// wakeAll makes all waiters look.
+// wakeAll wakes all waiters, so that they check the word again.
 func (e *eventcount) wakeAll() {
 	e.counts.add(countWake)
 	if e.queue == nil {
@@ -183,9 +183,9 @@ func (e *eventcount) wakeAll() {
 	e.queue.DeliverAllAsOne()
 }
 
-// check is called ten times a second while a goroutine of this process waits. It makes up for what a
-// stopped or dead process owes. A waiter that has slept since before the last check sleeps on the
-// sequence of that time, or was woken by that check.
+// check is called ten times a second while a goroutine of this process waits. It does what a stopped or dead
+// process left undone. A waiter that has slept since before the last check sleeps on the sequence that the last
+// check saw, unless the last check woke that waiter.
 func (e *eventcount) check() {
 	if e.scan != nil {
 		e.scan()
@@ -200,25 +200,26 @@ func (e *eventcount) check() {
 	}
 }
 
-// rest returns the value of the word at which periodic checks find nothing. ok says that the last check saw the present
-// sequence, and so has woken all waiters of earlier ones, and that the announcement is set, so that a process that
-// changes the sequence wakes.
+// rest returns the word and its value. While the word keeps that value, periodic checks find nothing to do. ok
+// is true if two conditions hold: the last check saw the present sequence, and so has woken all waiters of
+// earlier ones; and a waiter is announced, so that the process that changes the sequence wakes it.
 func (e *eventcount) rest() (word *atomic.Uint64, value uint64, ok bool) {
 	s := e.load()
 	return e.words.state, uint64(s), s.announced() && e.looked.Load() == uint64(s.sequence())+1
 }
 
-// wakeDead makes up for a wake that a death swallowed. After a change the word does not say that
-// there are waiters; a thread that sleeps has a record then, and a goroutine a poller node.
+// wakeDead makes the wakes that a dead process did not make. After a change the word no longer says whether
+// there are waiters. But each thread that sleeps has a record, and each goroutine that sleeps has a poller
+// node.
 func (e *eventcount) wakeDead(owed arenakernel.Owed) {
 	if owed != arenakernel.OwedAnnounced || e.load().announced() || e.words.poller.Load() != 0 {
 		e.list.DeliverAll()
 	}
 }
 
-// watch calls notify once, when the sequence may no longer be seq. The caller has entered. If it
-// returns nil, the sequence has changed, or the handle is being closed. before is the watch that the
-// same wait had before, or nil.
+// watch calls notify once, when the sequence may no longer be seq. The caller has entered. If watch returns nil
+// instead of a watch, the sequence has changed, or the handle is being closed. before is the previous watch of
+// the same wait, or nil.
 func (e *eventcount) watch(seq uint32, before *park.Watch, notify func()) *park.Watch {
 	for {
 		// The loop ends as that of wait does.

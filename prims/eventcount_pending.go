@@ -13,8 +13,8 @@ type pendingChange struct {
 	watch *park.Watch  // nil before the wait has begun
 }
 
-// pend makes a Pending of a wait for a change of the sequence. judge is called once, when it has
-// changed; then, if it is not nil, is called after the wait has ended.
+// pend makes a Pending of a wait for a change of the sequence. When the sequence has changed, judge is called
+// once and returns the result. If the function then is not nil, it is called after the wait has ended.
 func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pending {
 	p := &Pending{op: e.op, then: then, done: make(chan struct{})}
 	p.mu.Lock()
@@ -32,10 +32,10 @@ func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pen
 // told waits for the next wake, or ends the Pending and the call that it counts as.
 func (c *pendingChange) told(p *Pending) {
 	if c.watch != nil && !c.watch.Over() {
-		return // told too late: the wake was for a watch before this one
+		return // too late: the wake was for a watch before this one
 	}
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// The loop ends: each iteration follows a change by another call.
 		if c.watch = c.e.watch(c.seq, c.watch, p.told); c.watch != nil {
 			return
 		}
@@ -76,7 +76,7 @@ type changeWatch struct {
 	err    error
 }
 
-// watchChange begins a wait for a change of the sequence, for WaitAny and the like.
+// watchChange begins a wait for a change of the sequence, for WaitAny and similar calls.
 func (e *eventcount) watchChange(seq uint32, judge func() error, notify func()) (watcher, error) {
 	if err := e.enter(); err != nil {
 		return nil, err
@@ -88,14 +88,14 @@ func (e *eventcount) watchChange(seq uint32, judge func() error, notify func()) 
 	return w, nil
 }
 
-// reached ends the call once the result is known: a Close waits for the call, and the caller may go on
-// to wait for others.
+// reached is watcher.reached. The watcher counts as a call of the object, for which a Close waits. reached ends
+// that call as soon as the result is known, because the caller may go on to wait for other elements.
 func (w *changeWatch) reached() (bool, error) {
 	if w.done {
 		return true, w.err
 	}
 	for !w.done {
-		// The loop ends: each turn follows a change by another call, or begins a watch.
+		// The loop ends: each iteration follows a change by another call, or begins a watch.
 		w.e.look()
 		switch {
 		case w.e.load().sequence() != w.seq:

@@ -7,14 +7,14 @@ package prims
 //	bit  32      announced  a waiter may sleep, or be on the way to it
 //	bits 33..63             of the object
 //
-// A waiter loads the word, sets announced by a CAS of the whole word, and sleeps while the sequence
-// is what it was. A change that ends waits counts the sequence up, and clears announced. If the bit
-// was set, the process that made the change wakes all waiters. One of the two CASes fails, or the
+// A waiter loads the word, sets announced by a CAS of the whole word, and sleeps while the sequence is what it
+// was. A change that ends waits increments the sequence, and clears announced. If the bit was set, the process
+// that made the change wakes all waiters. If a waiter and a change meet, one of the two CASes fails, or the
 // change finds the announcement.
 //
-// announced may be set with nobody asleep, which costs one wake. While it is not set, a waiter may
-// sleep only if a change was made since it went to sleep. The process that made the change then owes
-// the wake. If it dies or stops first, reaping or the waiters' own periodic check makes up for it.
+// announced may be set with nobody asleep, which costs one wake. While it is not set, a waiter may sleep only
+// if a change was made since it went to sleep. The process that made the change then has to make the wake. If
+// it dies or stops first, reaping or the waiters' own periodic check makes the wake.
 //
 //	writers: waiters, and the calls that change the object, each by CAS
 //	readers: the same, tools

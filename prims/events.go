@@ -5,9 +5,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// tellDied tells that the death of n ended its hold of o: o is owner-dead or, if free is set, its
-// policy has taken the hold back. key is the key of a MultiLock, or nil. The caller has made the
-// change, so one process tells it, once.
+// tellDied reports the event that the death of n ended its hold of o. If free is set, the policy has taken the
+// hold back; otherwise o is owner-dead. key is the key of a MultiLock, or nil. The caller is the process that
+// changed the state of o, so only one process reports the death, and only once.
 func tellDied(a *arenakernel.Arena, o arenakernel.Object, key *uint64, n arenakernel.ParticipantID, free bool) {
 	kind := arenakernel.EventOwnerDead
 	if free {
@@ -16,7 +16,7 @@ func tellDied(a *arenakernel.Arena, o arenakernel.Object, key *uint64, n arenake
 	a.Happened(kind, o, key, n, nil)
 }
 
-// failed makes an error of an operation on o. It tells damage.
+// failed makes an error of an operation on o. If err is ErrCorrupt, it also reports that as an event.
 func failed(a *arenakernel.Arena, o arenakernel.Object, op string, err error, who *shmsync.Identity, detail string) error {
 	e := &shmsync.Error{Op: op, Object: objectName(o), Err: err, Who: who, Detail: detail}
 	if err == shmsync.ErrCorrupt {

@@ -23,7 +23,7 @@ func (m *Mutex) Spinners() int { return int(m.variant.spinners.Load()) }
 // without the kernel.
 func (m *Mutex) Parked() int { return m.queue.Parked() }
 
-// Oldest is the time since which the longest parked goroutine of this process waits.
+// Oldest is when the goroutine of this process that has been parked longest began to wait.
 func (m *Mutex) Oldest() int64 { return m.queue.Oldest() }
 
 // NextIsLocal makes the next release one for goroutines of this process.
@@ -68,8 +68,8 @@ func Describe(a *arena.Arena, o arenakernel.Object) string {
 // Object is the object under m.
 func (m *Mutex) Object() arenakernel.Object { return m.object }
 
-// Rewrite overwrites the words of the Mutex at o with bytes that may be such as no correct
-// participant writes. If b is short, the poller list stays.
+// Rewrite overwrites the words of the Mutex at o with any bytes, even with those that no correct participant
+// writes. If b is short, the poller list stays.
 func Rewrite(a *arena.Arena, o arenakernel.Object, b []byte) {
 	switch o.Kind {
 	case mutexKind:
@@ -115,8 +115,8 @@ func next32(b *[]byte) (v uint32, ok bool) {
 	return v, true
 }
 
-// RollBackStale does what a reaper does that read owner word o of m earlier, was stopped, and
-// resumes now.
+// RollBackStale does what a reaper does that has read owner word o of m some time ago, was stopped, and resumes
+// now.
 func (m *Mutex) RollBackStale(o uint32) (changed bool) {
 	return rollBackMutex(m.a, m.object, m.words, m.log, ownerWord(o))
 }
@@ -350,7 +350,7 @@ func (m *RWMutex) LogRecords() []byte {
 	return append([]byte(nil), m.log.records[:uint64(m.log.state())&0xffffffff]...)
 }
 
-// FlipGate rewrites the gate, which names n, in turns: held, then recovering.
+// FlipGate rewrites the gate, which names n, alternately: held, then recovering.
 func (m *RWMutex) FlipGate(n arenakernel.ParticipantID) {
 	held, recovering := uint32(makeGate(gateHeld, n)), uint32(makeGate(gateRecovering, n))
 	if !m.gate.CompareAndSwap(held, recovering) {

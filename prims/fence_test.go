@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A call that changes nothing, because the last one has not been answered, is for the call that answers: that one sees what
-// was written before. If it does not, the call has changed something after all. Without a fence this fails within a
-// few hundred rounds.
+// A call that finds the previous call not answered yet changes nothing. The call that answers then has to see
+// what was written before the call that changed nothing; otherwise that call must change something. Without a
+// fence this fails within a few hundred rounds.
 func TestCallThatChangesNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: the test has a data race, which a fence orders")

@@ -58,7 +58,7 @@ type Futex struct {
 // value.
 type FutexOptions struct {
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -252,9 +252,9 @@ func (f *Futex) tuning() park.Tuning {
 	return park.Tuning{Budget: &f.words.spin, Pays: &f.words.pays, LastCPU: &f.words.lastCPU, Slot: f.a.Self().Slot()}
 }
 
-// check is called ten times a second while a goroutine of this process waits. It makes up for a
-// wake that a stopped or dead process owes. After a post an announcement proves nothing: a waiter
-// may have made it since, for a later token.
+// check is called ten times a second while a goroutine of this process waits. It makes the wakes that a stopped
+// or dead process did not make. After a post, an announcement does not prove that the wake was made: a waiter
+// may have made the announcement since then, for a later token.
 func (f *Futex) check() {
 	s := futexState(f.state.Load())
 	posted := f.looked.Swap(s.counter()) != s.counter()
@@ -263,8 +263,8 @@ func (f *Futex) check() {
 	}
 }
 
-// wakeFutex makes up for a wake that a death swallowed. It need not change the word: a post has
-// changed it, and without a post nobody is owed a wake.
+// wakeFutex makes the wakes that a dead process did not make. It need not change the word: either a post has
+// changed it, or there was no post, and so no waiter has to be woken.
 func wakeFutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[futexWords](a, obj.Body)
 	if err == nil && (owed != arenakernel.OwedAnnounced || futexState(w.state.Load()).announced()) {

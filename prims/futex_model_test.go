@@ -76,7 +76,8 @@ func (m futexModel) explore(b bug) model.Result {
 
 func (m *futexModel) check(*model.Sys) error { return nil }
 
-// maySleep: the token has not come, and the next poster will see the sleeper.
+// maySleep reports whether a thread may sleep: its token is not reached, and the next poster will see the
+// sleeper.
 func (m *futexModel) maySleep(s *model.Sys, i int) bool {
 	state := futexState(s.Mem[wState])
 	return !state.reached(uint64(s.Thread[i].R[rToken])) && !state.stopped() && state.announced()

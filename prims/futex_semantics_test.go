@@ -180,8 +180,8 @@ func TestFutexDifferentTokens(t *testing.T) {
 	f, err := prims.OpenFutex(newArena(t, nil), "f", nil)
 	require.NoError(t, err)
 	rounds := proctest.Rounds(300, uint64(3000))
-	// Each waiter is at its own distance ahead of the counter. At the end of each round exactly
-	// the waiters have returned whose tokens are reached.
+	// Each waiter is at its own distance ahead of the counter. At the end of each round, those waiters have
+	// returned whose tokens are reached, and no others.
 	const waiters = 20
 	var at [waiters]atomic.Uint64
 	var wg sync.WaitGroup
@@ -216,9 +216,9 @@ func TestFutexDifferentTokens(t *testing.T) {
 	wg.Wait()
 }
 
-// A poster that is stopped before it wakes leaves waiters asleep whose token is reached. Others,
-// for a later token, have announced themselves since, so nothing seems to be owed. The periodic
-// check finds the waiters all the same.
+// A poster that is stopped before it wakes leaves waiters asleep whose token is reached. Waiters for a later
+// token have announced themselves since, so no wake seems to be missing. The periodic check finds the waiters
+// all the same.
 func TestFutexPosterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

@@ -44,7 +44,7 @@ type Future struct {
 // value.
 type FutureOptions struct {
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -95,8 +95,8 @@ func (f *Future) swap(from, to futureState) bool {
 	return f.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// now returns the state after it has ended the round, if the round is decided or its producer has
-// died, and has woken the waiters.
+// now ends the round if its result is decided or its producer has died, wakes the waiters, and returns the
+// state after that.
 func (f *Future) now() futureState {
 	s, wake := f.end(f.dead)
 	if wake {
@@ -108,8 +108,8 @@ func (f *Future) now() futureState {
 // dead reports whether another process, which is the producer, has died.
 func (f *Future) dead(n arenakernel.ParticipantID) bool { return n != f.name && f.a.Dead(n) }
 
-// end is now without the wake: it reports whether the caller owes one. dead says which producers have
-// died.
+// end is like now, but wakes nobody: wake reports whether the caller has to wake the waiters. The function dead
+// reports whether a producer has died.
 func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, wake bool) {
 	for {
 		// The loop ends: a CAS fails when another process has decided or ended the round, has
@@ -147,11 +147,11 @@ func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, 
 
 func (f *Future) slot(r futureRound) *atomic.Uint64 { return &f.words.results[r.slot()] }
 
-// resultOf returns how round r ended, which is over. If more than 31 rounds have ended since, it is
-// how the last of them ended. It reports false if a peer has overwritten the words.
+// resultOf returns how round r, which is over, ended. If more than 31 rounds have ended since, it may return
+// how the latest of those ended instead. It reports false if a peer has overwritten the words.
 func (f *Future) resultOf(r futureRound) (futureResult, bool) {
 	for {
-		// The loop ends: each turn follows the end of 32 rounds.
+		// The loop ends: each iteration follows the end of 32 rounds.
 		v := futureResult(f.slot(r).Load())
 		if v.of(r) {
 			race.Acquire(f.key)
@@ -213,7 +213,7 @@ func (f *Future) Set(errno shmsync.Errno) bool {
 	return done
 }
 
-// set is Set without the last wake: it reports whether the caller owes one.
+// set is Set without the last wake: wake reports whether the caller has to wake the waiters.
 func (f *Future) set(errno shmsync.Errno) (done, wake bool) {
 	for {
 		// The loop ends: a CAS fails when another process has decided the round.
@@ -249,7 +249,7 @@ func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 		}
 	}()
 	for _, f := range futures {
-		calls = append(calls, f.serve()) // of all, since a waiter of the first may close the others
+		calls = append(calls, f.serve()) // of all before the first Set: a waiter of that one may close the others
 	}
 	for i, f := range futures {
 		var done bool
@@ -327,7 +327,8 @@ func (f *Future) reset(abandonedOnly bool) bool {
 		case !s.over(), abandonedOnly && !s.abandoned():
 			return false
 		case s.abandoned() && !f.a.Gone(s.producer()):
-			// A process that leaves is current until it has left, and has abandoned what it claimed.
+			// Live, not Current: a process that leaves is current until it has left, and has abandoned what it
+			// claimed.
 			if f.a.Live(s.producer()) && f.load() == s {
 				panic(f.fail(shmsync.ErrCorrupt, nil, fmt.Sprintf("%v, which lives", s)))
 			}

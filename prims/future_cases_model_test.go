@@ -34,8 +34,7 @@ func TestModelFuture(t *testing.T) {
 	})
 }
 
-// stepCheck is a periodic check, where there is something to make up for. Without a stop nothing may
-// rely on it.
+// stepCheck is a periodic check, if a process has left something undone. Without a stop nothing may rely on it.
 func (m *fuModel) stepCheck(s *fuState, do func(string, func(*fuState, *fuThread))) {
 	t := &s.thread[fuWaiter]
 	if !m.stops || m.bug == fuNoCheck || t.pc != fuAsleep {

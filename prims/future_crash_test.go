@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// comesToHand starts a task of which a process dies, or stops, and returns when it has.
+// comesToHand starts a task during which a process dies, or stops, and returns when that has happened.
 func comesToHand(t *testing.T, how string, x *hand, o task) {
 	t.Helper()
 	x.start(o)

@@ -38,7 +38,8 @@ func (f *Future) DecideOnly(e shmsync.Errno) {
 	f.slot(s.round()).Store(uint64(resultOf(s.round(), e)))
 }
 
-// BeginClose begins a Close, up to the point at which no call is under way. The result goes on with it.
+// BeginClose begins a Close, up to the point at which no call is under way. The function that it returns goes
+// on with the Close.
 func (f *Future) BeginClose() func() {
 	f.opening.refuse()
 	for !f.opening.left() {

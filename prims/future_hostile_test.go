@@ -96,7 +96,7 @@ func TestFutureContradictions(t *testing.T) {
 	}
 }
 
-// State reads one round: each that is set has the errno of its round, though the Future is reset all
+// State reads one round: each state that is set has the errno of its own round, though the Future is reset all
 // the time.
 func TestFutureStateOfOneRound(t *testing.T) {
 	a := newArena(t, nil)

@@ -376,7 +376,7 @@ func (m *fuModel) step(s *fuState, i int, t *fuThread) {
 		m.stepWaiter(s, t)
 	case fuReapEnd:
 		if m.bug != fuReapSilent {
-			m.wake(s) // the wake that the dead process owed
+			m.wake(s) // the wake that the dead process did not make
 		}
 		if s.life == onGone && !(s.w.producer == fuProducer+1 && !s.w.over()) {
 			s.life = onReaped

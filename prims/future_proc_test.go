@@ -25,8 +25,8 @@ func init() {
 	})
 }
 
-// futureWorker: the first goroutines of each process produce results, or die before they have.
-// The others wait for one, for any, or for all, and reset after the dead.
+// futureWorker has goroutines that produce results, the first ones of each process, or die before they have.
+// The others wait for one Future, for any, or for all, and reset the Futures of dead producers.
 type futureWorker struct {
 	futures [4]*prims.Future
 	list    []prims.Awaitable

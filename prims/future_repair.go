@@ -28,7 +28,7 @@ func repairFuture(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.P
 	}
 }
 
-// wakeFuture makes up for a wake that a death swallowed.
+// wakeFuture makes a wake that a dead process did not make.
 func wakeFuture(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size >= futureBytes {
 		buildFuture(a, o, true).wakeDead(owed)

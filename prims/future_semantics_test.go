@@ -141,7 +141,7 @@ func TestFutureResetAndReuse(t *testing.T) {
 	})
 }
 
-// setAll: one batch, of futures that are set before, too.
+// setAll: one batch, in which some futures are set already.
 func TestFutureSetAll(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var names []string

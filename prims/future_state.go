@@ -24,7 +24,7 @@ func (f *Future) IsSet() (shmsync.Errno, bool) {
 // a round that is not over.
 func (f *Future) read() (futureState, futureResult, bool) {
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// The loop ends: each iteration follows a change by another call.
 		s := f.load()
 		if !s.over() {
 			return s, 0, true
@@ -40,7 +40,7 @@ func (f *Future) read() (futureState, futureResult, bool) {
 	}
 }
 
-// errUnset says that there is no result, or that it takes more than loads to know.
+// errUnset says that there is no result, or that loads alone do not show whether there is one.
 var errUnset = errors.New("not set")
 
 // result is the result of a Future that is set, errUnset, or the error of a closed handle.
@@ -70,11 +70,11 @@ type FutureState struct {
 // State reads f without changing it. The answer may be out of date when it returns.
 func (f *Future) State() FutureState {
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// The loop ends: each iteration follows a change by another call.
 		f.opening.use()
 		s, v, ok := f.read()
 		lost := s.claimed() && !f.a.Current(s.producer())
-		if lost { // it decides nothing any more
+		if lost { // the producer is not current, so it cannot decide the round any more
 			r := futureResult(f.slot(s.round()).Load())
 			if f.load() != s {
 				continue // r may be the result of a later round

@@ -22,8 +22,8 @@ import (
 //	odd       0          any       it is set                           the first process that finds the result
 //	odd       1          n         n died: it cannot be set            the same
 //
-// The result of the round decides: see futureResult. Any process that finds it makes the sequence
-// odd. So a process that stops between the two keeps nobody.
+// The word follows the result of the round: see futureResult. Any process that finds the result makes the
+// sequence odd. So a process that stops between the two steps blocks nobody.
 //
 //	writers: all participants, by CAS
 //	readers: the same, tools

@@ -29,13 +29,13 @@ type gateBody struct {
 
 func (g *gateBody) words() string { return prims.Describe(g.a, g.o) }
 
-// latchBytes is where the latch ends in the body. It is left alone: calls without a context would
-// wait for ever for an invented holder that is alive.
+// latchBytes is how many bytes at the beginning of the body stay as they are while calls without a context run.
+// These calls would wait for ever for an invented holder that is alive.
 const latchBytes = 192
 
 // scribble overwrites n words of the body, from byte from on.
 func (g *gateBody) scribble(r *rand.Rand, from, n int) {
-	from %= int(g.o.Size) // a Once has no latch, and is shorter
+	from %= int(g.o.Size) // a Once is shorter
 	for range n {
 		off := from + 8*r.IntN((int(g.o.Size)-from)/8)
 		arena.At[atomic.Uint64](g.a, g.o.Body+arena.Offset(off)).Store(hostileValue(g, r))

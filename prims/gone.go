@@ -15,7 +15,7 @@ import (
 // docs/design/0018.
 
 const (
-	// goneFirst and goneMost bound the time between two questions whether a dead process is gone.
+	// goneFirst and goneMost bound the time between two checks whether a dead process is gone.
 	goneFirst = 50e3 // ns
 	goneMost  = 5e6  // ns
 )
@@ -23,18 +23,19 @@ const (
 // errClosing says that this process leaves the arena.
 var errClosing = errors.New("this process closes the arena")
 
-// goneWait spaces out the questions of one caller.
+// goneWait computes the times between the checks of one caller.
 type goneWait struct{ last int64 }
 
-// next is how many nanoseconds to wait before the next question.
+// next returns how many nanoseconds to wait before the next check.
 func (g *goneWait) next() int64 {
 	g.last = min(max(g.last*5/4, goneFirst), goneMost)
 	return g.last
 }
 
-// awaitGone waits until the dead participant n is gone, or until names is false: the word that named n has another value.
-// After that n may be the ID of another participant, whose end the caller must not wait for. It reads the word again
-// in both cases. q is a queue of the object. The errors are ctx.Err() and errClosing.
+// awaitGone waits until the dead participant n is gone, or until names returns false because the word that
+// named n has another value. After that, n may be the ID of another participant, whose end the caller must not
+// wait for. So the caller reads the word again in both cases. q is a queue of the object. The errors are
+// ctx.Err() and errClosing.
 func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID, names func() bool) error {
 	was := a.Current(n) // n may be current if a peer has written its ID
 	// If the ID becomes current, another participant has got it.

@@ -10,12 +10,13 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// opening belongs to a handle, and is one opening of an object. Each handle has its own, and its
-// Close ends this opening and no other of the process.
+// opening is one opening of an object. Each handle has an opening of its own. The Close of the handle ends this
+// opening, and no other opening of the process.
 //
-// Close ends the waits of the handle first; their calls clean up while the words are still in
-// place. Then it takes the words away from the fast paths. A fast path has no room for a test, so
-// it gets words that are never free. So it falls through to its slow path, which checks ended. The
+// Close first ends the waits of the handle, whose calls clean up while the words are still in place. Then it
+// takes the words away from the fast paths, and gives them words that are never free. A fast path has no room
+// for a test whether the handle is closed. With such a word it fails, and goes on in its slow path, which
+// checks ended. The steps are at closeAll.
 // steps are at closeAll.
 type opening struct {
 	a      *arenakernel.Arena
@@ -208,7 +209,7 @@ func handleAt[H handle](
 	return share(k, o, build)
 }
 
-// handlesOn returns the record of the handles on an object, a new one if there is none.
+// handlesOn returns the record of the handles on an object, and makes one if there is none.
 func handlesOn(a *arenakernel.Arena, o arenakernel.Object) *objectHandles { // guarded by: handles
 	if handles.of == nil {
 		handles.of = map[any]map[arenakernel.Offset]*objectHandles{}
@@ -226,9 +227,9 @@ func handlesOn(a *arenakernel.Arena, o arenakernel.Object) *objectHandles { // g
 	return on
 }
 
-// common returns the part that all handles of this process on an object share, and makes it if
-// there is none. The opening uses the part until it ends. A build function calls common once, and
-// cannot fail after that: only an opening that share has registered ever ends.
+// common returns the part that all handles of this process on an object share, and makes it if there is none.
+// The opening uses the part until it ends. A build function calls common once, and must not fail after that:
+// only an opening that share has registered ever ends, and so gives up its use of the part.
 func common[C any](p *opening) *C {
 	handles.Lock()
 	defer handles.Unlock()

@@ -72,12 +72,12 @@ func closeAll(all []*opening) {
 // served is a call that does not wait, and that uses the words of a handle.
 type served struct {
 	queue *park.Queue
-	stays *opening // nil: Close of the handle waits for the call
+	stays *opening // nil if Close of the handle waits for the call
 }
 
-// serve begins a call that does not wait. A function that Close waits for may make such calls: it may be
-// in the middle of an Update, and others may depend on what it does here. So they are served until the
-// handle has ended. serve panics when it has.
+// serve begins a call that does not wait. Such calls are served until the handle has ended; then serve panics.
+// They are served even while Close waits for a function of the caller. That function may be in the middle of an
+// Update and make such calls itself, and other goroutines may depend on them.
 func (p *opening) serve(q *park.Queue) served {
 	s, ok := p.tryServe(q)
 	if !ok {

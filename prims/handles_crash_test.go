@@ -107,7 +107,7 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 				early = len(closed) != 0
 			})
 			defer crashpoint.Disarm()
-			ctx, cancel := context.WithTimeout(t.Context(), timeout()) // if the call does not come to the point
+			ctx, cancel := context.WithTimeout(t.Context(), timeout()) // if the call does not reach the crash point
 			defer cancel()
 			require.ErrorIs(t, mine.Wait(ctx), shmsync.ErrClosed, words(a))
 			require.NoError(t, <-closed)

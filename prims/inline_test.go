@@ -97,13 +97,12 @@ func TestAllocationsContended(t *testing.T) {
 	}
 }
 
-// waitsAllocateNothing repeats hammer, which makes a number of turns and returns how many of them had
-// a waiter. It ends when at least one turn in six had a waiter and a turn cost at most so many
-// allocations. The allowance covers the goroutines themselves, and what the collector does to pools.
-// In addition, the periodic checks may allocate while goroutines wait. The scheduler decides which
-// goroutines meet, and whether the pool of a P is empty: on a busy machine the goroutines may run one
-// after the other, so that none waits, or on Ps whose pools were never used. A wait that allocates
-// does so in each round.
+// waitsAllocateNothing repeats hammer, which makes a number of turns and returns how many of them had a waiter.
+// It ends when at least one turn in six had a waiter, and a turn cost fewer than most allocations. That bound
+// allows for the goroutines themselves, and for what the collector does to pools. In addition, the periodic
+// checks may allocate while goroutines wait. The scheduler decides which goroutines meet, and whether the pool
+// of a P is empty: on a busy machine the goroutines may run one after the other, so that none waits, or on Ps
+// whose pools were never used. A wait that allocates does so in each round.
 func waitsAllocateNothing(t *testing.T, turns int, most float64, words func() string, hammer func() (waited int)) {
 	t.Helper()
 	begun := time.Now()

@@ -55,7 +55,8 @@ func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, o
 	}
 }
 
-// waitsFor sets what waits want: an amount, or the number of a thing.
+// waitsFor records what the waits in the queues of a monitor wait for, if nothing is recorded yet: the wanted
+// value is an amount or a number of what, and on has the holds that have to end.
 func (i *inspection) waitsFor(what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && inQueue(w) {
@@ -170,7 +171,7 @@ func spinText(field uint32) string {
 	}
 }
 
-// enough says that waits of one sort need only enough of their holds to end, not all.
+// enough records that each wait for what needs only some of its holds to end, not all of them.
 func (i *inspection) enough(what string) {
 	for k := range i.Waits {
 		if i.Waits[k].For == what {

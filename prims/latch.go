@@ -32,7 +32,7 @@ type Latch struct {
 // LatchOptions says how a Latch is created. A nil *LatchOptions means the zero value.
 type LatchOptions struct {
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -81,11 +81,11 @@ func newLatch(a *arenakernel.Arena, o arenakernel.Object) (*Latch, error) {
 	return &Latch{t, t.words.size.Load()}, nil
 }
 
-// Claim says that this process will count down n: if it dies first, waits fail. CountDown of this
-// process then reduces its own claim first. Claim takes over the claims of dead processes before
-// others. It panics if n is negative or more than the part of the counter that no living process
-// has claimed. If a process is just dying, Claim first waits until what it had claimed is free: so
-// a parent may claim at once what its child had, when it has waited for the child's end.
+// Claim says that this process will count down n: if it dies first, waits fail. CountDown of this process then
+// reduces its own claim first. Claim takes over the claims of dead processes before others. It panics if n is
+// negative or more than the part of the counter that no living process has claimed. If a process is just dying,
+// Claim first waits until what it had claimed is free. So a parent that has waited for the end of its child may
+// at once claim what the child had claimed.
 //
 // A Claim that takes over the claims of dead processes may take effect in several steps. If
 // others count down between the steps, so that less than n is left, Claim panics, and this

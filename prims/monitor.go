@@ -31,11 +31,11 @@ var (
 // the redo log, rebuilds the queues from the nodes, and goes on. The state and the nodes are the
 // truth; the queues are an index of the nodes.
 //
-// A wait ends by a compare-and-swap on its node: the holder of the queue lock makes it resolved,
-// or its owner, which gives up and need not have the queue lock, makes it left. A grant takes
-// these steps: take the wait off the queue, resolve it, commit the change of state, clear the
-// node's stamp. A death in between leaves a resolved node with a stamp. The next holder of the
-// queue lock accounts for that node, once.
+// A wait ends by a compare-and-swap on its node. Either the holder of the queue lock makes the node resolved,
+// or the owner of the wait gives up and makes it left; the owner need not have the queue lock. A grant takes
+// these steps: take the wait off the queue, resolve it, commit the change of state, clear the node's stamp. A
+// death in between leaves a resolved node with a stamp. The next holder of the queue lock commits the change of
+// state for that node, exactly once.
 //
 // The scheme is that of a monitor after Hoare and Brinch Hansen, with the redo log of a database.
 type monitor struct {
@@ -51,7 +51,7 @@ type monitor struct {
 	// if this monitor is the only one.
 	mine    func(wait) bool
 	opening *opening
-	// without is this participant while it leaves, and 0 before.
+	// without is the ID of this participant while it leaves, and 0 before. See current.
 	without arenakernel.ParticipantID
 
 	broken atomic.Bool   // a link was wrong: the queues must be rebuilt before the queue lock is released
@@ -80,8 +80,8 @@ type rules interface {
 	// each calls f for the waits in the queues until f returns false. f may take the wait off its
 	// queue.
 	each(f func(w wait) bool)
-	// reap takes back the parts of the state that dead participants have. It takes back a part
-	// that gives access to data only if the participant is gone.
+	// reap takes back the parts of the state that dead participants have. If a part gives access to data, reap
+	// takes it back only when its participant is gone.
 	reap(dead func(arenakernel.ParticipantID) bool)
 	// holders calls f for the participants for which others wait. It is called without the queue
 	// lock.
@@ -160,7 +160,7 @@ func (m *monitor) begin() error {
 
 func (m *monitor) finish() { m.queueLock.queue.Exit() }
 
-// leaveStay ends a stay, for which neither Close nor the end of the arena waits.
+// leaveStay ends what opening.stayIfOpen has begun. A Close of the handle does not wait for that.
 func (m *monitor) leaveStay() {
 	q := m.queueLock.queue
 	if q.EnterLasting() {
@@ -169,9 +169,9 @@ func (m *monitor) leaveStay() {
 	}
 }
 
-// waitNode returns a wait node. The queue lock is held. If again is true, waitNode had to release
-// the queue lock for a moment: the caller checks the state once more, and passes the wait node
-// in. If it returns an error, it has released the queue lock.
+// waitNode returns a wait node: has, if that is not nil. The caller holds the queue lock. If again is true,
+// waitNode has released the queue lock for a moment. Then the caller checks the state once more, and passes the
+// wait node as has to the next call. If waitNode returns an error, it has released the queue lock.
 func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.WaitNode, again bool, err error) {
 	if has != nil {
 		return has, false, nil
@@ -190,8 +190,8 @@ func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.Wai
 	return s, true, nil
 }
 
-// join queues the node of a wait node, with the wanted word and class of the primitive. The queue
-// lock is held; the caller then releases it and awaits. The caller has called begin.
+// join queues the wait node s, with the wanted word and class of the primitive. The caller has called begin and
+// holds the queue lock. It then releases the queue lock and calls await.
 func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	n := s.Node
 	n.SetObject(m.object.Offset)
@@ -252,8 +252,8 @@ func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	return m.slept(r, w, &c)
 }
 
-// sleepOnLine is sleep for a wait that is on a line of this process. If the wait is granted, the
-// end of the hold passes the turn on.
+// sleepOnLine is sleep for a wait that is on a line of waits of this process; see park.Turns. If the wait is
+// granted, the next wait of the line gets the turn when the hold ends.
 func (m *monitor) sleepOnLine(ctx context.Context, s *park.WaitNode, w abandoned) error {
 	granted := false
 	defer func() { s.LeaveLine(granted) }()
@@ -321,7 +321,7 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 			return false
 		}
 		if !telling && n.State() == arenakernel.NodeParked {
-			m.a.BeginTell() // the section ends with the wake
+			m.a.BeginTell() // the wake ends this section, by EndTell
 			telling = true
 		}
 		// sync(waitnode.resolve): release
@@ -385,7 +385,8 @@ func (m *monitor) ended(n arenakernel.ParticipantID) bool {
 	return true
 }
 
-// awaitGone waits until the dead participant n is gone, or until names is false. The queue lock is not held.
+// awaitGone waits until the dead participant n is gone, or until names returns false. The caller must not hold
+// the queue lock.
 func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID, names func() bool) error {
 	if err := awaitGone(ctx, m.a, m.queueLock.queue, n, names); err != errClosing {
 		return err
@@ -393,7 +394,8 @@ func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID, na
 	return m.closed()
 }
 
-// current reports whether a participant is alive, from the point of view of this call.
+// current reports whether a participant is alive. While this participant leaves, it does not count as alive
+// here.
 func (m *monitor) current(n arenakernel.ParticipantID) bool { return n != m.without && m.a.Current(n) }
 
 // queued reports whether the owner of a node on a queue still waits.
@@ -405,8 +407,8 @@ func queued(n arenakernel.NodeWord) bool {
 	return false
 }
 
-// waiting reports whether the owner of a wait is alive and still waits. It checks the marks of
-// death itself: a grant to a dead participant comes back only when that participant is reaped.
+// waiting reports whether the owner of a wait is alive and still waits. It checks for the death of the owner,
+// because a grant to a dead participant would come back only when that participant is reaped.
 func (m *monitor) waiting(w wait) bool {
 	owner := w.Owner()
 	return queued(w.Load()) && m.current(owner) && !m.a.Dead(owner)

@@ -7,10 +7,10 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// This file dates the holds of locks whose waits are served strictly in order: FairMutex and
-// MultiLock; a Semaphore does so in recordQueue.dateFirst. No process gets such a lock while a wait is first in its queue. So
-// each hold is at least as old as the time for which the present first wait has been first.
-// Design note 47 has the argument.
+// This file dates the holds of locks whose waits are served strictly in order: FairMutex and MultiLock. (A
+// Semaphore has recordQueue.dateFirst for that.) No process gets such a lock while a wait is first in its
+// queue. So each hold is at least as old as the time for which the present first wait has been first. Design
+// note 47 has the argument.
 //
 // The periodic check of a waiter's process writes that time into the node of the first wait, as
 // the aux part of its outcome. Neither a lock nor a grant reads the clock.
@@ -53,9 +53,9 @@ func (m *monitor) undated(off arenakernel.Offset) bool {
 // and never 0.
 func firstDate(ns int64) uint32 { return max(uint32(ns/int64(time.Millisecond)+1), 1) }
 
-// firstSince converts a date of a first wait to CLOCK_MONOTONIC ns; now was read after the date. A
-// date that is more than 2^31 ms old looks like one of the future, and an older one like a date
-// that is 2^32 ms later. So the result is 0, which is unknown, or no earlier than the date.
+// firstSince converts a date of a first wait to CLOCK_MONOTONIC ns. now was read after the date. A date that is
+// more than 2^31 ms old looks like a date in the future. A date that is more than 2^32 ms old looks like one
+// that is 2^32 ms later. So the result is either 0, which means unknown, or no earlier than the date.
 func firstSince(date uint32, now int64) int64 {
 	ms := now/int64(time.Millisecond) + 1
 	age := int32(uint32(ms) - date)
@@ -75,8 +75,8 @@ func (i *inspection) dateByFirst(holds []int) {
 	}
 }
 
-// dateBy adds the date of w to the given holds, and reports whether w has one. It looks at w after
-// the holds: w was first in its queue from its date until now, so the holds are as old.
+// dateBy adds the date of w to the given holds, and reports whether w has one. The holds were read before w.
+// Since w was first in its queue from its date until now, the holds are at least as old as that date.
 func (i *inspection) dateBy(w *arenakernel.Wait, holds []int) bool {
 	n, err := i.a.NodeAt(w.Node)
 	if err != nil {

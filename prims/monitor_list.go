@@ -104,7 +104,7 @@ func (q *fifo) each(f func(w wait) bool) {
 // endAll ends every wait of a queue with one result.
 func (m *monitor) endAll(b *wakes, q *fifo, result, aux uint32) {
 	for w, ok := q.head(); ok; w, ok = q.head() {
-		// The loop ends: each turn takes one wait off the queue.
+		// The loop ends: each iteration takes one wait off the queue.
 		if !m.waiting(w) {
 			q.detach(w)
 			m.releaseNode(w)

@@ -278,7 +278,7 @@ func (m *monModel) check(s *monState) error {
 	return m.checkRest(s)
 }
 
-// checkRest is what must be so when nobody does anything.
+// checkRest checks what must hold when nobody does anything.
 func (m *monModel) checkRest(s *monState) error {
 	if s.thread[m.reaper()].pc != mIdle || s.dead != s.reaped || s.queueLock != 0 {
 		return nil
@@ -377,7 +377,7 @@ func (x *monExec) current(name uint8) bool { return x.s.marked>>(name-1)&1 == 0 
 // waiting is monitor.waiting.
 func (x *monExec) waiting(n *monNode) bool { return queuedState(n.word) && x.current(n.owner) }
 
-// bump is what a node's next generation means to those that remember this one.
+// bump begins a node's next generation: threads that remember this one see that the node is in another use.
 func (x *monExec) bump(node uint8) {
 	for i := range x.s.thread {
 		t := &x.s.thread[i]

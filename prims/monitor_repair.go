@@ -17,7 +17,8 @@ var (
 // queue lock: the holder may be preempted or stopped.
 const enterYields = 20
 
-// tryEnter takes the queue lock unless that takes long. It deals with a dead holder.
+// tryEnter takes the queue lock, unless another process holds it for long, and reports whether it did. It takes
+// the lock over if its holder is dead.
 func (m *monitor) tryEnter() bool {
 	for tries := 0; ; tries++ {
 		if m.queueLock.TryLock() {
@@ -39,8 +40,8 @@ func (m *monitor) tryEnter() bool {
 	}
 }
 
-// sweep takes back what the dead have, and takes off the waits whose owners are dead or have
-// given up. The queue lock is held.
+// sweep takes back what dead participants have, takes the waits off whose owners are dead or have given up, and
+// resolves the waits that can end then. The queue lock is held.
 func (m *monitor) sweep(b *wakes) {
 	crashpoint.Hit("monitor.reap.entered")
 	m.deaths.Store(m.a.Deaths())
@@ -121,9 +122,9 @@ func (m *monitor) cleanUpLater() {
 	}()
 }
 
-// check is called ten times a second while a goroutine of this process waits. It finds what is
-// left over: by a death, by a stopped reaper, or by a waiter that gave up and was stopped. It dates
-// the waits that are first in their queues.
+// check is called ten times a second while a goroutine of this process waits. It finds what a dead process, a
+// stopped reaper, or a waiter that gave up and was stopped has left undone. It also dates the waits that are
+// first in their queues.
 func (m *monitor) check() {
 	dead := false // a holder is dead; the process that marked it may be stopped before it counts the death
 	m.rules.holders(func(n arenakernel.ParticipantID) {
@@ -142,8 +143,8 @@ func (m *monitor) check() {
 	m.dateFirsts()
 }
 
-// resolveEvery: one of this many checks of a waiter's process serves the queue. It makes up for a
-// process that is stopped after it gave up at the head of the queue or changed the state.
+// resolveEvery is a number of periodic checks: one in so many resolves the waits that can end. Another process
+// may have given up at the head of the queue, or changed the state, and be stopped before it could do that.
 const resolveEvery = 10
 
 // repairMonitor takes back what dead has in an object. If another process holds the queue lock
@@ -161,7 +162,7 @@ func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
 	}
 }
 
-// wakeMonitor makes up for wakes that a death swallowed. The arena wakes the owners of resolved
+// wakeMonitor makes the wakes that a dead process did not make. The arena wakes the owners of resolved
 // nodes.
 func wakeMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[mutexWords](a, off); err == nil {

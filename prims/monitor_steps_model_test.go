@@ -110,7 +110,7 @@ func (x *monExec) enter() {
 	}
 }
 
-// body is what the queue lock was taken for.
+// body does what the thread has taken the queue lock for.
 func (x *monExec) body() {
 	switch x.t.pc {
 	case mTakeFree:
@@ -241,7 +241,7 @@ func (x *monExec) account() {
 	}
 }
 
-// unstamp does what a log says that names a stamp.
+// unstamp carries out a log that names a stamp.
 func (x *monExec) unstamp() {
 	if l := &x.s.log; l.node != 0 {
 		n := &x.s.node[l.node-1]

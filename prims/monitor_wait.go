@@ -85,8 +85,8 @@ func (b *wakes) add(w wait, s arenakernel.NodeState, owner arenakernel.Participa
 	b.more = append(b.more, wakeUp{w, s, owner})
 }
 
-// owe makes Close wait until the owners are woken, because the wakes need the words. The queue
-// lock is held: Close waits for that, too.
+// owe makes Close wait until wake has woken the owners, because the wakes need the words. The queue lock is
+// held; Close waits for its release, too.
 func (m *monitor) owe(b *wakes) {
 	if q := m.queueLock.queue; b != nil && b.n > 0 && q != nil {
 		q.EnterEnding()

@@ -69,7 +69,7 @@ type MultiLockOptions struct {
 	// number, opening fails. A bucket takes 512 bytes.
 	Buckets int
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -201,8 +201,9 @@ func (x *MultiLock) LockContext(ctx context.Context, key uint64) (Hold, error) {
 	return x.lock(ctx, key)
 }
 
-// biased takes a key by one CAS, if the key is cached for this process. The key of an entry
-// changes only after its hold was claimed, and no later hold has the same word.
+// biased takes a key by one CAS, if the key is cached for this process. If the CAS succeeds, the entry still
+// has the key: the key of an entry changes only after its hold was claimed, and no later hold has the same
+// word.
 func (k *multiBucket) biased(key uint64) (*multiLockEntry, keyHold) {
 	for i := range k.words.entries {
 		s := &k.words.entries[i]

@@ -5,8 +5,8 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// accept makes this process the holder, with hold h, of a key that one of its waits was granted.
-// A process that dies before this step has never held the key.
+// accept makes this process the holder of a key, with hold h, after one of its waits was granted the key. A
+// process that dies before this step has never held the key.
 func (k *multiBucket) accept(key uint64, h keyHold) error {
 	granted := makeKeyHold(keyGranted, h.owner().participant(), h.stamp())
 	for range acceptTries {

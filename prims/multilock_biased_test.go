@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// quickly gives a hold of a key that this process unlocks by CAS.
+// quickly returns a hold of a key that this process unlocks by CAS.
 func quickly(t *testing.T, x *prims.MultiLock, key uint64) prims.Hold {
 	t.Helper()
 	if race.Enabled {
@@ -50,7 +50,7 @@ func TestMultiLockBiased(t *testing.T) {
 	require.True(t, x.State(7).Held)
 	h.Unlock()
 
-	// A waiter gets its turn although the key is cached, and is in the queue.
+	// If others wait for a biased key, it is no longer biased, and the first waiter gets it.
 	h = quickly(t, x, 8)
 	first := multiQueued(t, x, other, 8, order{Op: "mlock", Token: 8})
 	second := multiQueued(t, x, other, 8, order{Op: "mlock", Token: 8})

@@ -36,8 +36,8 @@ func nodeEntry(off arenakernel.Offset, n *arenakernel.Node) keyEntry {
 	return keyEntry{key: n.Wanted(), word: n.Stamp(), queue: n.Extra(), off: off, node: n}
 }
 
-// seek searches the entries of the bucket for a key. s is the key's entry, which seek claims; was
-// is the unused entry that had the key last. The queue lock is held.
+// seek searches the entries of the bucket for a key. If the key has an entry, seek claims it and returns it as
+// s. Otherwise was is an unused entry that had the key last, or nil. The queue lock is held.
 func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 	for i := range k.words.entries {
 		e := &k.words.entries[i]
@@ -58,8 +58,8 @@ func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 	return nil, was
 }
 
-// vacant returns an entry for a key that has none, or nil. The queue lock is held. It is for
-// callers that need nothing else.
+// vacant returns an entry for a key that has none. It returns nil if the key has an entry or may have a spilled
+// one, or if there is no room. The queue lock is held.
 func (k *multiBucket) vacant(key uint64) *multiLockEntry {
 	w := k.words
 	for i := range w.entries {
@@ -86,10 +86,9 @@ func (k *multiBucket) vacantAgain(key uint64) *multiLockEntry {
 	return k.room(was)
 }
 
-// room returns an entry for a key that has none, or nil. The queue lock is held. It prefers the
-// entry that had the key last, then an unused one, then one that caches another key. One time in
-// evictEvery it takes an entry that caches a key before an unused one: nobody may want that key
-// any more.
+// room returns an entry for a key that has none, or nil. The queue lock is held. It prefers the entry that had
+// the key last, then an unused one, then one that caches another key. But one time in evictEvery it prefers an
+// entry that caches a key to an unused one, because nobody may want that key any more.
 func (k *multiBucket) room(was *multiLockEntry) *multiLockEntry {
 	if was != nil {
 		return was
@@ -124,8 +123,8 @@ func (k *multiBucket) unused(n uint64) *multiLockEntry {
 	return nil
 }
 
-// evictEvery: one of this many keys that arrive takes the entry of a cached key, although another
-// entry is unused.
+// evictEvery says that one in this many keys that arrive takes the entry of a cached key, even if another entry
+// is unused.
 const evictEvery = 16
 
 // claim changes the hold of an entry into one that only the holder of the queue lock changes, and

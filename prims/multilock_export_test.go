@@ -15,8 +15,8 @@ func (x *MultiLock) HoldWord(key uint64) string {
 	return h.String()
 }
 
-// Opens reports whether a call that finds x open now, and comes to the bucket of the key after
-// whatever happens between, opens the bucket.
+// Opens reports whether a call opens the bucket of the key, if the call finds x open now, and between runs
+// before the call comes to the bucket.
 func (x *MultiLock) Opens(key uint64, between func()) bool {
 	if x.opening.error("multilock.lock") != nil {
 		return false

@@ -66,8 +66,8 @@ func inspectMultiLock(a *arenakernel.Arena, o arenakernel.Object) arenakernel.In
 		if w.Want == nil || dated[*w.Want] {
 			continue
 		}
-		// A hold may be in a node, which a tool may have read after that of the wait. So the stamps
-		// must say that the wait came after this hold.
+		// A hold may be in a node that the tool has read after the node of the wait. So the stamps must show
+		// that the wait came after this hold.
 		if on := holds[*w.Want]; len(on) > 0 && int32(uint32(w.Stamp)-stamps[*w.Want]) > 0 {
 			dated[*w.Want] = i.dateBy(w, on)
 		}

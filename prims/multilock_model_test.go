@@ -9,10 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a bucket of a MultiLock: one entry, in which two keys
-// have no room at a time. The queue lock is a lock that works, and tells of its holder's
-// death; the queue is a set, and the nodes are one for each thread. Both have a model
-// of their own, that of the monitor.
+// The words of the model of a bucket of a MultiLock. The bucket has one entry, so it has no room for two keys
+// at a time. The queue lock is a lock that works, and reports the death of its holder. The queue is a set, and
+// each thread has one node. The model of the monitor covers both the queue lock and the queue.
 const (
 	mkHold = iota
 	mkKey
@@ -375,7 +374,7 @@ func (m *multiModel) raise(x *model.Exec, w mkWord) {
 	}
 }
 
-// lock is the way of Lock with the queue lock.
+// lock has the steps of Lock with the queue lock.
 func (m *multiModel) lock(x *model.Exec) {
 	key := *x.R(mrKey)
 	switch x.PC() {
@@ -485,8 +484,8 @@ func (m *multiModel) grant() ownerKind {
 	return keyGranted
 }
 
-// see decides what to do with an entry that has hold w, of the key that is wanted or
-// of another.
+// see decides what to do with an entry that has hold w. mine says that the entry is that of the key which is
+// wanted.
 func (m *multiModel) see(x *model.Exec, w mkWord, mine bool) {
 	h := w.hold()
 	switch {
@@ -510,7 +509,7 @@ func (m *multiModel) see(x *model.Exec, w mkWord, mine bool) {
 	}
 }
 
-// unlock is the way of Unlock, and of the reap.
+// unlock has the steps of Unlock, and of the reap.
 func (m *multiModel) unlock(x *model.Exec) {
 	hold := mkWord(*x.R(mrHold))
 	switch x.PC() {

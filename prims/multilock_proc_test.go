@@ -96,7 +96,7 @@ func (w *multiWorker) turn(g int, r *rand.Rand) error {
 	})
 }
 
-// again is a turn with one key, which is seldom that of others, many times.
+// again is a turn that takes one key many times. Other goroutines seldom want that key.
 func (w *multiWorker) again(g int, r *rand.Rand, x *prims.MultiLock, v *[multiKeys][2]uint64) error {
 	key := (w.own*7 + uint64(g)) % multiKeys
 	if r.IntN(8) == 0 {

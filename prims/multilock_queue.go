@@ -19,10 +19,10 @@ type multiBucket struct {
 	number int
 	words  *multiLockBucket
 	mon    *monitor
-	// The low half of a hold in the two states in which this process leaves an entry: free, and
-	// cached.
+	// last and cached are the low half of a hold in the two states in which this process leaves an entry: free,
+	// and cached.
 	last, cached uint32
-	turns        *park.Turns // turns of the bucket's keys in this process; nil in a reaper's handle
+	turns        *park.Turns // the Turns of this bucket in this process; nil in a reaper's handle
 	mayBeBiased  atomic.Bool // this process has had a biased hold in the bucket
 }
 
@@ -45,9 +45,9 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	return k
 }
 
-// take puts a free key into an unused entry. If this process had the key last, it locks and
-// unlocks the key by CAS from here on. Other processes have to pay for that, so the process must
-// take the key twice first.
+// take puts a free key into an unused entry. If this process had the key last, it locks and unlocks the key by
+// CAS from here on. That makes the key more costly for other processes, so the process must take the key twice
+// first.
 func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 	kind := kindHeld
 	if s.key.Load() != key {
@@ -226,7 +226,8 @@ func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 	return Hold{k, nil, key, hold}, true
 }
 
-// lookAt takes back what the dead hold. The queue lock is held.
+// lookAt prepares a lock of the key: it takes back what dead participants hold, and hands the key on if it was
+// let go. The queue lock is held.
 func (k *multiBucket) lookAt(b *wakes, key uint64) {
 	if e := k.find(key); e.there() {
 		if h := e.hold(); h.taken() && k.of.a.Dead(h.owner().participant()) {
@@ -240,7 +241,8 @@ func (k *multiBucket) lookAt(b *wakes, key uint64) {
 	}
 }
 
-// result is how a wait for a key with this hold ends at once; lockGranted: it does not end.
+// result returns how a wait for a key with this hold ends at once; lockGranted means that it does not end at
+// once.
 func (h keyHold) result() (result uint32, who arenakernel.ParticipantID) {
 	switch o := h.owner(); {
 	case !h.valid() || h.fast() || h.kind() == keyFree:
@@ -328,9 +330,9 @@ func (k *multiBucket) head(e keyEntry) (w wait, ok bool) {
 	return w, ok
 }
 
-// account grants a key to the process of a wait that was resolved with a grant. The key was on
-// its way when the wait was resolved. So another word says that the grant is done already, and
-// the waiter may even have accepted the key.
+// account grants a key to the process of a wait that was resolved with a grant. When the wait was resolved, the
+// word of the key said that the key is on its way. If the word has changed since, the grant is done already,
+// and the waiter may even have accepted the key.
 func (k *multiBucket) account(w wait) {
 	if outcome(w.Extra().Load()).result() == lockGranted {
 		if e := k.find(w.Wanted().Load()); e.there() && e.hold().kind() == kindReserved {

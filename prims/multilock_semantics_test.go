@@ -37,7 +37,7 @@ func multiQueued(t *testing.T, x *prims.MultiLock, by *actor, key uint64, o orde
 	return id
 }
 
-// sameBucket gives n keys that share a queue lock.
+// sameBucket returns n keys that share a queue lock.
 func sameBucket(x *prims.MultiLock, n int) (keys []uint64) {
 	for key := uint64(0); len(keys) < n; key++ {
 		if x.SameBucket(0, key) {
@@ -71,8 +71,8 @@ func TestMultiLockKeys(t *testing.T) {
 	}
 }
 
-// Keys do not wait for each other: not those of one bucket, not where the holder
-// of one waits for another, and not behind a stopped holder.
+// A call for one key does not wait for another key: not in the same bucket, not while the holder of one key
+// waits for another, and not behind a stopped holder.
 func TestMultiLockDistinctKeysProceedIndependently(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
@@ -237,7 +237,8 @@ func TestMultiLockAll(t *testing.T) {
 	}
 	require.NoError(t, x.RecoverContext(ctx, 4, func() error { return nil }))
 
-	// A process that dies over it leaves each key that it had by the policy, and no more.
+	// If a process dies in LockAll, the policy decides about the keys that it had, and no other key is
+	// affected.
 	held = x.Lock(4)
 	multiQueued(t, x, other, 4, order{Op: "mall", Token: 1, N: 6})
 	other.proc.Kill(t)

@@ -52,7 +52,7 @@ type Mutex struct {
 	key      race.Key
 	opening  *opening // the opening of the object that it is, or that it is a part of
 
-	granted atomic.Int32  // goroutines that were granted a reservation, and have not looked yet
+	granted atomic.Int32  // goroutines that were granted a reservation, and have not tried to take the lock since
 	turns   atomic.Uint32 // releases that found a waiter
 
 	// quiet counts the unlocks in a row that found no waiter. After need such unlocks, holds are
@@ -85,7 +85,7 @@ type MutexOptions struct {
 	// handle and is not stored, as are Checked and Contention.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	// See Mutex.SetSpin.
 	Spin time.Duration
 	// Checked makes every Unlock of this process a compare-and-swap. It then detects every unlock

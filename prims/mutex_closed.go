@@ -36,8 +36,8 @@ func (m *Mutex) unlockBiased(o uint32) bool {
 	return true
 }
 
-// endPolls is how often the end of an opening looks for calls that hold a queue lock, once a
-// millisecond. So a peer that overwrites the queue lock delays the end no longer than that.
+// endPolls is how often the end of an opening checks for calls that hold a queue lock. It checks about once a
+// millisecond, so a peer that overwrites the queue lock delays the end by about a second at most.
 const endPolls = 1000
 
 // awaitCalls waits until no call of this process holds m and none is counted. m is a queue lock
@@ -52,13 +52,15 @@ const endPolls = 1000
 //	unlocks the queue lock          the queue lock is not this process's?
 //	wakes, is counted no more      no call is counted?
 //
-// If a call had not unlocked at the first look, the second look finds it. If a call had not
-// unlocked at the second look, the third finds it.
+// The right column makes three checks. If a call that has the queue lock has not counted itself at the first
+// check, the second check finds the queue lock held, unless the call has unlocked it by then. In that case the
+// third check finds the call counted, unless the call is over.
 //
-// A call that lets no waiter go and has the words still does not count itself before it unlocks the
-// queue lock: that would cost each call as much as the queue lock does. It counts itself after that, if
-// somebody waits for the queue lock, and looks whether the opening has ended. Either the end of the
-// opening finds it counted, or it touches the words no more, and the end of the opening wakes instead.
+// A call that ends no wait, and still has the words, does not count itself before it unlocks the queue lock:
+// that would cost each call as much as the queue lock does. If somebody waits for the queue lock, the call
+// counts itself after the unlock, and checks whether the opening has ended. Either the end of the opening finds
+// the call counted, or the call does not touch the words any more, and the end of the opening wakes the waiter
+// instead.
 func (m *Mutex) awaitCalls() {
 	for p := m.opening; !m.unused(); p.polls++ {
 		switch {

@@ -34,7 +34,7 @@ func (m *mutexModel) mark(x *model.Exec, p int) {
 	x.Update(wDead, func(v uint8) uint8 { return v | 1<<p })
 }
 
-// markOwnerDead is markOwnerDeadMutex, and goes on at rBack when it has woken whom it must.
+// markOwnerDead is markOwnerDeadMutex. It goes on at rBack when it has woken the waiters that it has to wake.
 func (m *mutexModel) markOwnerDead(x *model.Exec, o ownerWord) {
 	x.Say("deals with the dead owner")
 	if x.Me < len(m.threads) {
@@ -179,9 +179,8 @@ func (m *mutexModel) awake(x *model.Exec) {
 	x.Goto(sUnreserve)
 }
 
-// survey decides whether the object is one of those that a reap wakes: by the announce
-// records of sleepers, and by the word, in which waiters announce themselves before they
-// sleep.
+// survey decides whether a reap wakes waiters of the object: by the announce records of sleepers, and by the
+// word, in which waiters announce themselves before they sleep.
 func (m *mutexModel) survey(x *model.Exec) {
 	then := sReaped
 	if m.poller && m.bug != pollersUnrung {
@@ -208,7 +207,7 @@ func (m *mutexModel) survey(x *model.Exec) {
 	}
 }
 
-// unreaped gives a process that is dead and not yet reaped.
+// unreaped returns a process that is dead and not yet reaped.
 func (m *mutexModel) unreaped(s *model.Sys) (p int, ok bool) {
 	for p, l := range s.Life {
 		if l != model.Alive && s.Ghost[gReaped]&(1<<p) == 0 {

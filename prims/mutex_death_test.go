@@ -193,7 +193,7 @@ func recoverEverywhere(t *testing.T, others []*actor, victim *actor) {
 	require.False(t, x.must(t, order{Op: "recover", Object: "m"}).OK, "the repair of a healthy lock has run")
 }
 
-// poll gives what came of an order, if that is there by now.
+// poll returns the answer to an order, if the answer has come.
 func (x *actor) poll(t testing.TB, id int) (r answer, ok bool) {
 	t.Helper()
 	if x.proc != nil {
@@ -659,8 +659,8 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 	}
 }
 
-// Fallbacks: the core of the above where the kernel, or a sandbox, lacks
-// something, in all of the processes or in some.
+// The core of the tests above where the kernel, or a sandbox, lacks something, in all of the processes or in
+// some.
 func TestMutexFallbacks(t *testing.T) {
 	combos := []string{"robust", "waitv", "membarrier", "ofd", "threads", "robust,waitv", "waitv,membarrier", "robust,membarrier", "robust,waitv,membarrier", "ofd,waitv,membarrier"}
 	if !proctest.Long() {
@@ -696,8 +696,8 @@ func TestMutexFallbacks(t *testing.T) {
 	}
 }
 
-// Periodic checks make up for wakes that a stopped process took along. Here there are
-// none, so a wake that is lost for another reason is a hang.
+// Periodic checks make up for wakes that a stopped process took along. Here there are no periodic checks, so a
+// wake that is lost for another reason makes a process hang.
 func TestWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

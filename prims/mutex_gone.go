@@ -2,8 +2,8 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/park"
 
-// stays reports whether o is the hold of a dead participant that is not gone, and the hold passes
-// on only when it is gone.
+// stays reports whether hold o must stay as it is for now: its participant is dead but not gone, and the policy
+// passes the hold on only when the participant is gone.
 func (m *Mutex) stays(o ownerWord) bool {
 	return !m.internal && o.held() && (m.log != nil || o.ownerDied(policyOf(m.words.policy)).free()) && !m.a.Gone(o.participant())
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// A handoff inside a process. While the lock is on its way, the owner word says that it is
-// reserved for this process, so a death at that time is not the death of an owner. The Go
-// runtime, and neither the kernel nor the poller, wakes the goroutine that gets the lock. See
+// This file hands a lock over inside a process. While the lock is on its way, the owner word says that it is
+// reserved for this process, so a death at that time is not the death of an owner. The Go runtime wakes the
+// goroutine that gets the lock; neither the kernel nor the poller has to. See
 // docs/design/0023-local-handoff.md.
 
 // reservedFor is how long a reservation keeps other processes from the lock, in nanoseconds.
@@ -64,7 +64,7 @@ func (m *Mutex) yield() {
 	}
 }
 
-// oldest is the time since which the longest parked goroutine waits, 0 if none is parked.
+// oldest returns when the goroutine that has been parked longest began to wait, or 0 if none is parked.
 func (m *Mutex) oldest() int64 {
 	if m.queue == nil {
 		return 0
@@ -82,9 +82,9 @@ func (m *Mutex) grant() bool {
 	return false
 }
 
-// forAnother reports whether a reservation for this process is meant for another goroutine than
-// the caller, which has waited since since. The other one has been woken to take it, or has been
-// parked for longer. In the second case forAnother wakes it.
+// forAnother reports whether a reservation for this process is meant for another goroutine than the caller,
+// which began to wait at the time since. Either the other goroutine has been woken to take the reservation, or
+// it has been parked for longer than the caller. In the second case forAnother wakes it.
 func (m *Mutex) forAnother(since int64) bool {
 	if m.granted.Load() > 0 {
 		return true
@@ -103,9 +103,9 @@ func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 		took, changed, err = m.step(o, true)
 	}
 	if w.granted {
-		// If the waiter did not get the lock, another process took the reservation back. The
-		// waiter looks once more after this line, because until now other goroutines have left a
-		// reservation to it.
+		// If the waiter did not get the lock, another process took the reservation back. Until now other
+		// goroutines have left each reservation to this waiter. So the waiter checks the word once more after
+		// this line.
 		w.granted = false
 		m.granted.Add(-1)
 		changed = changed || err == nil && !took

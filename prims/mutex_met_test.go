@@ -88,8 +88,8 @@ func awaitDate(t testing.TB, a *arena.Arena, off arena.Offset) (h arena.Hold) {
 	return h
 }
 
-// In an arena without counters the first waiter dates a hold from below. The date stays while the
-// hold lasts, and the next hold has a later one.
+// In an arena without counters the first waiter gives a hold a date: the hold is at least as old. The date
+// stays while the hold lasts, and the next hold has a later one.
 func TestHoldIsDatedByItsFirstWaiter(t *testing.T) {
 	for name, open := range metLocks {
 		t.Run(name, func(t *testing.T) {

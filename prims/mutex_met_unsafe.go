@@ -9,9 +9,10 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// metWords date the present hold of a mutex or of a spin lock from below, for tools. The fast path of Lock does not
-// read the clock. So a waiter that goes to sleep dates the hold that it waits for: the hold is at
-// least as old. A waiter that has slept dates the hold that it gets. The words share a cache line with the wake word, which the waiter has just written.
+// metWords have a date for the present hold of a mutex or of a spin lock, for tools: the hold is at least as
+// old as that date. The fast path of Lock does not read the clock. So a waiter that goes to sleep dates the
+// hold that it waits for. A waiter that has slept dates the hold that it gets. The words share a cache line
+// with the wake word, which the waiter has just written.
 //
 // A hold is identified by the owner word and the wake word, while the wake word is announced. A
 // release by another process changes the former, and a release by the same process changes the
@@ -48,16 +49,16 @@ var (
 // read the clock, in nanoseconds. A later date is that of another boot, or a peer's error.
 const metFuture = 60e9
 
-// meet dates the hold that the caller has seen after it announced itself: o is the owner word, v
-// the announced wake word. Nobody asks for the age of a queue lock.
+// meet dates the hold that the caller has seen after it announced itself: o is the owner word, v the announced
+// wake word. It does nothing for a queue lock, because nobody asks for the age of its hold.
 func (x *Mutex) meet(o ownerWord, v uint32) {
 	if !x.queueLock && o.held() {
 		x.words.met.meet(uint32(o), v)
 	}
 }
 
-// dateHold dates the present hold as a waiter does. The caller does not wait for x, but for something
-// else that the holder of x has. The next Unlock sees the announcement, and may wake nobody.
+// dateHold dates the present hold as a waiter does. The caller does not wait for x, but for something else that
+// the holder of x has. The next Unlock sees the announcement, and tries to wake a waiter even if there is none.
 func (x *Mutex) dateHold() {
 	v, o := x.wakeWord.Announce(), ownerWord(x.owner.Load())
 	if x.words.met.hold.Load() == uint64(o)<<32|uint64(v) {
@@ -105,8 +106,8 @@ func (m *metWords) dateOf(owner, wake *atomic.Uint32) int64 {
 	return int64(since)
 }
 
-// dateMutex adds to the given holds the time when they began. If no process has counted that, it adds
-// a time at which a waiter met them, so they began earlier.
+// dateMutex adds to the given holds the time when they began. If no process has recorded that time, it adds a
+// time at which a waiter found the lock held; the holds began before that.
 func (i *inspection) dateMutex(holds []int, a *arenakernel.Arena, w *mutexWords) {
 	i.date(holds, countsOf(a, &w.counts))
 	for _, h := range holds {

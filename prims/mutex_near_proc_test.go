@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// nearVar is the node that an actor believes to run on; its mutexes have NearWakes.
+// nearVar has the NUMA node on which an actor believes to run; its mutexes have NearWakes.
 const nearVar = "SHMSYNC_TEST_NODE"
 
 // nearNode reports whether this process is an actor with a node.
@@ -38,7 +38,7 @@ var nearNode = sync.OnceValue(func() bool {
 	return true
 })
 
-// onNode are the options of an actor on a node, or of one that does not care.
+// onNode are the options of an actor on a node, or of an actor without a preference for a node.
 func onNode(node int) []proctest.Option {
 	if node < 0 {
 		return nil
@@ -151,8 +151,8 @@ func nearHammer(t *testing.T, goroutines uint64, each int, opts ...proctest.Opti
 	sound(t, a)
 }
 
-// TestMutexNearWaiterDies: a waiter that was woken because of its node, and dies
-// before it takes the lock, takes the wake of nobody along.
+// TestMutexNearWaiterDies: if a waiter was woken because of its node, and dies before it takes the lock, no
+// other waiter loses a wake.
 func TestMutexNearWaiterDies(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

@@ -160,8 +160,8 @@ func dequeue(queue uint8, thread int) uint8 {
 	return queue
 }
 
-// ready is Arena.ready for the poller's node. It goes on at rBack, or where there
-// is no node to make ready, at none.
+// ready is Arena.ready for the poller's node. It goes on at rBack, or at none if there is no node to make
+// ready.
 func (m *mutexModel) ready(x *model.Exec, none uint8) {
 	switch x.PC() {
 	case sReady:
@@ -303,7 +303,7 @@ func (m *mutexModel) deliver(x *model.Exec) {
 	}
 }
 
-// rewait is setWaiting where others are parked still.
+// rewait is setWaiting if others are still parked.
 func (m *mutexModel) rewait(x *model.Exec) {
 	if x.Load(wQueue)&^queueLocked != 0 && m.bug != rewaitForgotten {
 		m.node(x, arenakernel.NodeIdle, arenakernel.NodeWaiting)

@@ -119,8 +119,8 @@ func repairLoggedMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWor
 	}
 }
 
-// wakeMutex replaces a wake that a death swallowed. If a sleeper is recorded, a waiter may be
-// asleep. If a waiter has announced itself, it may be about to sleep.
+// wakeMutex makes a wake that a dead process did not make. If a sleeper is recorded, a waiter may be asleep. If
+// a waiter has announced itself, it may be about to sleep.
 func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[mutexWords](a, obj.Body); err == nil {
 		wakeMutexWords(a, w, owed)

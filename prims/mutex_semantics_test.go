@@ -447,7 +447,7 @@ func handOff(t *testing.T, waiters int, opts ...proctest.Option) {
 	}
 }
 
-// handOffOnce gives how often one has lost when it gets the lock, on the average.
+// handOffOnce returns how often a waiter has lost on average when it gets the lock.
 func handOffOnce(t *testing.T, waiters int, opts ...proctest.Option) (lost uint64) {
 	a := newArena(t, nil)
 	barger := remoteActor(t, a, "barger", opts...)

@@ -236,7 +236,7 @@ func (w *waiter) took() {
 	}
 }
 
-// sleep announces, looks again, and sleeps.
+// sleep announces the waiter, checks the words again, and sleeps.
 func (w *waiter) sleep() park.Result {
 	m := w.m
 	now := shmsync.Monotonic()
@@ -244,9 +244,9 @@ func (w *waiter) sleep() park.Result {
 		w.since = now
 	}
 	if w.slept && now-w.since > starveAfter && m.mayHandOff(now) {
-		// The place in starving is for one process. A waiter that finds it taken stays an
-		// ordinary one. It asks before each sleep, since another goroutine of this process may
-		// have used up the handoff.
+		// The word starving has room for one process. A waiter that finds the room taken does not ask for a
+		// handoff. A waiter asks before each sleep, since another goroutine of this process may have used up
+		// the handoff.
 		w.starving = m.words.starving.Load() == uint32(m.name) || m.words.starving.CompareAndSwap(0, uint32(m.name))
 		if w.starving {
 			crashpoint.Hit("mutex.lock.starving")
@@ -348,8 +348,8 @@ func (m *Mutex) wakeNext() {
 	m.wakeWord.Release()
 }
 
-// loseBias ends a biased release that found a waiter. That waiter had to pay for a fence, so
-// holds are not biased for a while.
+// loseBias ends a biased release that found a waiter. The bias has cost that waiter a fence, so holds are not
+// biased for a while.
 func (m *Mutex) loseBias() {
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	m.need.Store(min(2*m.need.Load(), biasMost))
@@ -371,7 +371,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 		return
 	}
 	if m.counts != nil {
-		o = m.owner.Load() // the fast path has read a word that is nobody's
+		o = m.owner.Load() // the fast path has read a private word instead
 		if o == uint32(m.name) && !m.queueLock {
 			m.counts.since.Store(0)
 		}
@@ -392,7 +392,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 		return
 	}
 	if m.wakeWord.Announced() {
-		// A waiter of this process to which the lock is handed has had its turn above.
+		// A handoff to a waiter of this process was tried above.
 		crashpoint.Hit("mutex.unlock.before_wake")
 		m.wakeAny()
 	}
@@ -401,7 +401,7 @@ func (m *Mutex) unlockSlow(o uint32) {
 // wakeAfter wakes a waiter after a release, or hands the lock to a waiter.
 func (m *Mutex) wakeAfter() {
 	if m.queueLock && m.queue != nil {
-		m.queue.EnterEnding() // the end of the opening waits, or is seen
+		m.queue.EnterEnding() // the end of the opening waits for this call, or this call sees the end
 		defer m.queue.Exit()
 		if m.opening.ended.Load() {
 			return // the end of the opening wakes instead

@@ -151,7 +151,7 @@ func (m *mutexModel) acquired(x *model.Exec) {
 	m.skipTook(x)
 }
 
-// skipTook passes over the steps that there is no reason for.
+// skipTook skips those steps of took that the thread has no reason for.
 func (m *mutexModel) skipTook(x *model.Exec) {
 	if x.PC() == sTook && (!m.flag(x, fSlept) || m.bug == noAnnounceAfterSleep) {
 		x.Goto(sUnask)
@@ -240,7 +240,7 @@ func (m *mutexModel) release(x *model.Exec, then uint8) {
 	m.goOn(x, then)
 }
 
-// goOn goes on at a step, and forgets everything where that is Idle.
+// goOn goes on at a step. If that is Idle, the thread forgets everything.
 func (m *mutexModel) goOn(x *model.Exec, at uint8) {
 	if at == sIdle {
 		x.Idle()

@@ -23,13 +23,12 @@ var (
 // Is [shmsync.ErrNotSupported]. Its other errors are those of LockContext, but never
 // ErrOwnerDead.
 //
-// Updates of one Mutex do not nest: f waits for itself if it calls Update or Lock of m. It
-// passes tx on instead. An Update of another Mutex within f is a transaction of its own: it stays
-// when the outer one is undone, and the two must not save the same bytes. f must not unlock m, so a
-// [Cond.Wait] with m in f panics, and must not close m or its arena: Close waits for the Updates of
-// this process. If f has unlocked m, Update panics and undoes nothing, since others may have changed
-// the data since then; the next Update returns ErrCorrupt, and m needs a Recover.
-//
+// Updates of one Mutex do not nest: if f calls Update or Lock of m, it waits for itself for ever. It passes tx
+// on instead. An Update of another Mutex within f is a transaction of its own: its changes stay when the outer
+// one is undone, and the two must not save the same bytes. f must not unlock m, so a [Cond.Wait] with m in f
+// panics. f must not close m or its arena, because Close waits for the Updates of this process. If f has
+// unlocked m, Update panics and undoes nothing, since others may have changed the data since then; the next
+// Update returns ErrCorrupt, and m needs a Recover.
 // Update synchronizes as Lock and Unlock do.
 func (m *Mutex) Update(f func(tx *Tx) error) error { return m.UpdateContext(nil, f) }
 

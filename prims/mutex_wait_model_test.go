@@ -50,9 +50,9 @@ func (m *mutexModel) sleep(x *model.Exec) {
 	}
 }
 
-// ask asks for a hand-off, once it has lost for long and no other hand-off was
-// just now. Time passes, but nothing may rely on it. A request that another
-// thread of the process has used up is made anew.
+// ask asks for a hand-off, if the thread has lost for long and there was no other hand-off just before. Time
+// passes, but nothing may rely on it. If another thread of the process has used up a request, ask makes it
+// again.
 func (m *mutexModel) ask(x *model.Exec, self uint8) {
 	asks := false
 	if m.flag(x, fSlept) {
@@ -184,7 +184,8 @@ func (m *mutexModel) leave(x *model.Exec) {
 	}
 }
 
-// leaveOthers goes on to what a leaver owes to the waiters that stay.
+// leaveOthers goes on to the steps by which a thread that leaves makes sure that the other waiters lose no
+// wake.
 func (m *mutexModel) leaveOthers(x *model.Exec) {
 	switch {
 	case m.bug == leaveAtOnce, !m.flag(x, fSlept|fGaveBack):

@@ -25,16 +25,16 @@ type worstLoad struct {
 	For                  time.Duration
 }
 
-// worstResult is what came of it.
+// worstResult is the result of a worstLoad.
 type worstResult struct {
 	Worst []time.Duration
 	Holds int64
 	Took  time.Duration
 }
 
-// BenchmarkWorstWait reports how long the waits of many goroutines of one process, or of
-// each of two, last at worst, beside sync.Mutex in the same run: the longest wait of each
-// goroutine, of which it gives the median and the longest, and how often the lock was taken.
+// BenchmarkWorstWait reports how long the waits of many goroutines last at worst, in one process or in each of
+// two, beside sync.Mutex in the same run. It takes the longest wait of each goroutine, and gives the median and
+// the longest of these. It also gives how often the lock was taken.
 func BenchmarkWorstWait(b *testing.B) {
 	for _, l := range []struct{ processes, goroutines, ps, hogs int }{{1, 64, 2, 0}, {1, 1000, 1, 1}, {2, 32, 2, 0}, {2, 500, 1, 1}} {
 		for _, kind := range []string{"sync", "Mutex", "FairMutex"} {
@@ -126,8 +126,8 @@ func (load worstLoad) run(a *arena.Arena) (r worstResult, err error) {
 	return r, nil
 }
 
-// worstWaits has goroutines take turns with a lock for a while, beside hogs that compute,
-// and gives the longest wait of each.
+// worstWaits makes goroutines take turns with a lock for a while, beside hogs that compute, and returns the
+// longest wait of each goroutine.
 func worstWaits(l sync.Locker, goroutines, hogs int, d time.Duration) (worst []time.Duration, holds int64, took time.Duration) {
 	var stop atomic.Bool
 	var all atomic.Int64

@@ -31,7 +31,7 @@ var (
 // function synchronizes before the return of every Do, and before every Done that is
 // true.
 type Once struct {
-	state   *atomic.Uint64 // the word, for the fast path; one that is not done for a closed handle
+	state   *atomic.Uint64 // the word, for the fast path; in a closed handle, a word that is not done
 	words   *onceWords
 	list    park.WaitList
 	queue   *park.Queue // nil for a reaper's handle, which cannot wait
@@ -46,7 +46,7 @@ type Once struct {
 // OnceOptions says how a Once is created. A nil *OnceOptions means the zero value.
 type OnceOptions struct {
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -186,13 +186,13 @@ func (o *Once) finish(began onceWord) {
 	defer o.opening.leave()
 	race.ReleaseMerge(o.key)
 	for {
-		// The loop ends: the announcement is the one change beside that of the runner.
+		// The loop ends: the only other change of the word is one announcement by a waiter.
 		w := o.load()
 		if !w.runs(began) {
 			return // a peer overwrote the word
 		}
 		if w.announced() {
-			o.tuning().NoteCPU() // a waiter that sees the end may look for it
+			o.tuning().NoteCPU() // a waiter that sees the end may read it
 		}
 		if o.swap(w, w.finished()) {
 			crashpoint.Hit("once.run.done")

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// comesTo starts an order of which a process dies, or stops, and returns when it has.
+// comesTo starts an order during which a process dies, or stops, and returns when that has happened.
 func comesTo(t *testing.T, how string, x *actor, f func()) {
 	t.Helper()
 	f()
@@ -77,8 +77,8 @@ func TestOnceCrashOfAWaiter(t *testing.T) {
 	}
 }
 
-// The runner stops for ever when its function has returned and it has woken nobody: the waiters
-// look by themselves.
+// The runner stops for ever when its function has returned and it has woken nobody: the waiters find out by
+// themselves.
 func TestOnceStopsBeforeItWakes(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")

@@ -380,8 +380,7 @@ func (m *onModel) stepReaper(s *onState, i int, do func(string, func(*onState, *
 	}
 }
 
-// stepCheck is a periodic check, where there is something to make up for. Without a stop
-// nothing may rely on it.
+// stepCheck is a periodic check, if a process has left something undone. Without a stop nothing may rely on it.
 func (m *onModel) stepCheck(s *onState, do func(string, func(*onState, *onThread))) {
 	if !m.stops {
 		return

@@ -47,7 +47,7 @@ func repairOnce(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Par
 	}
 }
 
-// wakeOnce makes up for a wake that a death swallowed.
+// wakeOnce makes a wake that a dead process did not make.
 func wakeOnce(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size < onceBytes {
 		return

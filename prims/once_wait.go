@@ -22,8 +22,8 @@ var (
 //	state: announced, by CAS               if so, wake all
 //	sleep while the low half is unchanged
 //
-// Both change one word. So if a CAS of one of them succeeds, the other finds the change; if it fails,
-// the process looks again.
+// Both sides change the same word. So if the CAS of one side succeeds, the other side finds that change; if its
+// CAS fails, the process loads the word again.
 func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) {
 	if !o.queue.Enter() {
 		return 0, false, o.closed()
@@ -112,7 +112,7 @@ func (o *Once) tuning() park.Tuning {
 	return park.Tuning{Budget: &w.spin, Pays: &w.pays, LastCPU: &w.lastCPU, Slot: o.a.Self().Slot()}
 }
 
-// wakeAll makes all waiters look.
+// wakeAll wakes all waiters, so that they check the word again.
 func (o *Once) wakeAll() {
 	o.counts.add(countWake)
 	if o.queue == nil {
@@ -122,8 +122,8 @@ func (o *Once) wakeAll() {
 	o.queue.DeliverAllAsOne()
 }
 
-// check is called ten times a second while a goroutine of this process waits: it makes up for
-// what a stopped or dead process owes, and finds a runner that died.
+// check is called ten times a second while a goroutine of this process waits. It does what a stopped or dead
+// process left undone, and finds a runner that died.
 func (o *Once) check() {
 	if w := o.load(); !w.done() && w.runner() != 0 && o.a.Dead(w.runner()) {
 		o.reap(func(n arenakernel.ParticipantID) bool { return !o.a.Current(n) })

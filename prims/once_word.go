@@ -25,8 +25,8 @@ import (
 // may be set with nobody asleep, which costs one wake. It must be set while a waiter sleeps:
 // no step clears it, so the process that sets done knows of every waiter.
 //
-// turn keeps a process from a change on behalf of an old runner: a participant with the same ID
-// may run by then. A turn comes back after 2^32 deaths of runners.
+// turn keeps a process from a change on behalf of an earlier runner, because by then a participant with the
+// same ID may be the runner. The same turn comes back after 2^32 deaths of runners.
 //
 //	writers: Do, reaping, periodic checks (any process), each by CAS
 //	readers: Do, Done, tools
@@ -60,7 +60,7 @@ func (w onceWord) takenBy(n arenakernel.ParticipantID) onceWord {
 	return w&^onceIDs + onceTurn | onceWord(n)<<onceIDShift
 }
 
-// left is the word when nobody runs the function of its runner any more.
+// left is the word after the turn was taken from its runner.
 func (w onceWord) left() onceWord { return w &^ onceIDs }
 
 // finished is the word when its runner's function has returned.

@@ -45,7 +45,7 @@ type Queue[T any] struct{ core *queueCore }
 // QueueOptions says how a Queue is created. A nil *QueueOptions means the zero value.
 type QueueOptions struct {
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -186,8 +186,8 @@ func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 	})
 }
 
-// TryPut puts v into q if there is room, and reports whether it did. It fails after Shutdown. Room
-// that a call which has not returned is about to fill, or about to leave, may count as filled.
+// TryPut puts v into q if there is room, and reports whether it did. It fails after Shutdown. While another
+// call is about to fill room, or to make room, TryPut may count that room as filled.
 func (q *Queue[T]) TryPut(v T) bool {
 	x := q.core
 	x.opening.use()
@@ -259,8 +259,8 @@ func (q *Queue[T]) Len() int {
 	return q.core.length()
 }
 
-// Cap is the number of items that q has room for, including those on lease. An item that a process
-// was about to get when it died comes back, so Len may be larger for a while.
+// Cap is the number of items that q has room for, including those on lease. If a process dies in a Get, its
+// item may come back, so Len may exceed Cap for a while.
 func (q *Queue[T]) Cap() int { return int(q.core.capacity) }
 
 // Shutdown makes every Put fail from now on, and every Get once the remaining items are taken,

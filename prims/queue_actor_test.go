@@ -31,7 +31,7 @@ type queueAnswer struct {
 	ID    int
 	OK    bool
 	IDs   []uint64
-	Times []int // how often what was leased was leased before
+	Times []int // how often each leased item was leased before
 	Err   string
 	Panic string
 }
@@ -198,7 +198,8 @@ func queueWaits(t *testing.T, a *arena.Arena, q *prims.Queue[queueTicket], gette
 	})
 }
 
-// queueNow is the state of a queue, but for calls that have waited: nobody notes that they have left.
+// queueNow is the state of a queue without Getting and Putting: nobody records that a call that has waited has
+// left.
 func queueNow(q *prims.Queue[queueTicket]) prims.QueueState {
 	st := q.State()
 	st.Getting, st.Putting = false, false

@@ -13,9 +13,9 @@ import (
 // queueCore is the part of a Queue that does not depend on the type of its items. A handle has
 // one.
 //
-// Items are in slots, and a ring of cells says in which order: see queueState and queueCell. They are
-// the whole truth. Nobody gives an item or room to a waiter: a call that waits sleeps until the
-// queue may have changed, and then looks at the ring itself.
+// Items are in slots, and a ring of cells says in which order: see queueState and queueCell. Slots and cells
+// are the whole state. Nobody gives an item or room to a waiter: a call that waits sleeps until the queue may
+// have changed, and then checks the ring itself.
 type queueCore struct {
 	words    *queueWords
 	items    queueSide // the calls that wait for items
@@ -36,7 +36,7 @@ type queueCore struct {
 
 	shut    atomic.Bool   // the handle is being closed, or was
 	seen    atomic.Uint64 // a position: no position before it has an item
-	watched atomic.Uint32 // the slot that a periodic check looked at last
+	watched atomic.Uint32 // the last slot that a periodic check examined
 	back    returnedSlots
 }
 
@@ -45,7 +45,7 @@ type queueSide struct {
 	words *queueSideWords
 	wake  park.WakeWord
 	queue *park.Queue // nil for a reaper's handle, which cannot wait
-	// there reports whether a waiter can go on now, as far as it looks at most that many slots.
+	// there reports whether a waiter may be able to go on now. It examines at most that many slots.
 	there  func(most uint32) bool
 	looked atomic.Uint64 // a sum of what a periodic check saw last
 }
@@ -89,8 +89,8 @@ func (x *queueCore) refuse() {
 	park.Refuse(x.items.queue, x.room.queue)
 }
 
-// callsMost is how long a close waits for calls that do not wait. They are preempted at most, unless a peer
-// overwrote the slots.
+// callsMost is how long a close waits for calls that do not wait. Only preemption can delay such a call, unless
+// a peer overwrote the slots.
 const callsMost = time.Second
 
 // awaitCalls waits until the calls of this process that are in the middle of their work with a slot have left. Calls
@@ -128,7 +128,7 @@ func (x *queueCore) corrupt(op string) error {
 	return x.fail(op, shmsync.ErrCorrupt, "its ring has impossible cells")
 }
 
-// open reports whether a Put may begin without a look at the errors.
+// open reports whether a Put may begin. If not, the caller has to find out which error it returns.
 func (x *queueCore) open() bool {
 	return !x.shut.Load() && x.words.flags.Load()&queueStoppedFlag == 0
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A process dies at every point at which the contents of the queue change, and at those at which
-// it owes a wake. The point decides what is in the queue afterwards.
+// A process dies at every point at which the contents of the queue change, and at those at which it still has
+// to make a wake. The point decides what is in the queue afterwards.
 func TestQueueCrash(t *testing.T) {
 	wakes := []string{"park.wake.before_bump", "park.wake.bumped", "park.wake.done"}
 	for _, c := range []struct {
 		points []string
 		there  uint64     // tickets 1 to there are in the queue, of 3
 		before queueOrder // of the victim
-		order  queueOrder // over which it dies
+		order  queueOrder // during which it dies
 		wait   string     // the call in which this process waits meanwhile: put, or get
 		late   bool       // it waits itself, and an item comes
 		want   []uint64   // the items in the queue after that

@@ -132,8 +132,8 @@ func TestLeaseIsDatedByAWaiter(t *testing.T) {
 	require.Empty(t, leasesOf(tool, alice))
 }
 
-// The lease of a participant that has left or died does not date the next lease of the item, also while
-// the process that takes it has not yet written that it has.
+// The lease of a participant that has left or died does not date the next lease of the item, not even while the
+// process that takes the next lease has not recorded it yet.
 func TestLeaseIsNotDatedByThatOfTheDead(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")

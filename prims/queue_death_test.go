@@ -82,7 +82,7 @@ func TestQueueStoppedConsumerKeeps(t *testing.T) {
 	require.Zero(t, q.State().Out)
 }
 
-// Puts and Gets that wait in a process which is stopped keep nobody: what they wait for goes to others.
+// Puts and Gets that wait in a process which is stopped block nobody: what they wait for goes to others.
 func TestQueueStoppedWaitersKeepNobody(t *testing.T) {
 	a, q, p := queueTest(t, 1)
 	queueFill(t, q, 1, 1)

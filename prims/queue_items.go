@@ -43,7 +43,7 @@ func (x *queueCore) claim() (c queueClaim, ok bool) {
 				return queueClaim{p, was, i, s}, true
 			}
 		}
-		// While the position is not filled, items are not made more: there was no room at the
+		// The number of items does not grow while the position is not filled. So there was no room at the
 		// beginning of this round.
 		if x.cell(p).Load() == was {
 			return c, true
@@ -51,7 +51,7 @@ func (x *queueCore) claim() (c queueClaim, ok bool) {
 	}
 }
 
-// claimSlot claims a free slot, beginning with the one where that for position p is likely to be.
+// claimSlot claims a free slot. Its search begins with the slot that is probably free for position p.
 func (x *queueCore) claimSlot(p uint64) (uint32, *queueSlot) {
 	i := uint32(p-x.firstPosition())%x.slots + 1
 	for range x.slots {
@@ -77,10 +77,10 @@ func (x *queueCore) claimSlot(p uint64) (uint32, *queueSlot) {
 	return 0, nil
 }
 
-// queueUse is by how many slots used grows at a time.
+// queueUse is the number of slots by which the word used grows at a time.
 const queueUse = 64
 
-// use notes that slot i is about to be claimed.
+// use is called before slot i is claimed. It makes the word used cover the slot.
 func (x *queueCore) use(i uint32) {
 	to := min((uint64(i)+queueUse-1)&^(queueUse-1), uint64(x.slots))
 	for {
@@ -108,9 +108,9 @@ func (x *queueCore) publish(c queueClaim) queuePutResult {
 	race.ReleaseMerge(x.key)
 	p, was, s := c.p, c.was, c.s
 	for {
-		// The position may have been filled before the slot was ours, even with this slot. Then
-		// the tag would make an item of it that a Get takes. From now on nobody else fills a cell
-		// with it.
+		// Check the position once more: it may have been filled before this call had the slot, perhaps even
+		// with this slot. In that case the new tag would make the slot an item that a Get takes. From now on
+		// nobody else fills a cell with this slot.
 		if x.cell(p).Load() == was {
 			storeWord(&s.state, uint64(makeQueueState(queueFull, x.name, p)))
 			crashpoint.Hit("queue.add.written")
@@ -147,8 +147,8 @@ func (x *queueCore) unclaim(s *queueSlot) {
 	}
 }
 
-// retract takes the item at position p back, which came after Shutdown. It reports false if a
-// Get has it.
+// retract takes back the item at position p, which was put after Shutdown. It reports false if a Get has taken
+// the item.
 func (x *queueCore) retract(p uint64, s *queueSlot) bool {
 	x.deviate()
 	return s.state.CompareAndSwap(uint64(makeQueueState(queueFull, x.name, p)), 0)
@@ -161,8 +161,8 @@ type queueItemTaken struct {
 	st queueState
 }
 
-// take gives the first item to this process, as k says. s is nil if there is none. It fails only
-// if a peer overwrote the ring.
+// take takes the first item for this process; k says whether for a Get or on lease. s is nil if there is none.
+// It fails only if a peer overwrote the ring.
 func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 	race.ReleaseMerge(x.key)
 	for {
@@ -198,8 +198,8 @@ func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 	}
 }
 
-// drop makes the slot of an item free, which was copied or acknowledged. It reports false if this
-// process has left meanwhile, and the item was taken back.
+// drop frees the slot of an item that was copied or acknowledged. It reports false if this process has left
+// meanwhile, and the item was taken back.
 func (x *queueCore) drop(t queueItemTaken) bool {
 	race.ReleaseMerge(x.key)
 	// lin: the item of a lease is gone.
@@ -211,8 +211,8 @@ func (x *queueCore) drop(t queueItemTaken) bool {
 	return true
 }
 
-// giveBack makes an item that n has the first in the queue. It reports false if the state has
-// changed.
+// giveBack puts the item of slot s, in state st, back to the front of the queue. It reports false if the state
+// has changed.
 func (x *queueCore) giveBack(s *queueSlot, st queueState, swap func(from, to queueState) bool) bool {
 	x.deviate()
 	race.ReleaseMerge(x.key)

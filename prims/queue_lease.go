@@ -59,8 +59,8 @@ func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
 	return q.leased(t), true
 }
 
-// takeLease is take for a lease. From then on the positions do not tell how many items there are, and
-// Puts must know that before.
+// takeLease is take for a lease. With a lease the positions no longer tell how many items there are. Puts must
+// know that before the lease begins.
 func (x *queueCore) takeLease() (t queueItemTaken, ok bool) {
 	x.deviate()
 	return x.take(queueLeased)
@@ -82,8 +82,8 @@ func (l Lease[T]) Ack() { l.core.endLease("Ack", l.item, l.word, false) }
 // panics as Ack does.
 func (l Lease[T]) Nack() { l.core.endLease("Nack", l.item, l.word, true) }
 
-// endLeaseTries is how often a call tries to set a bit of a lease word. One date at most comes in
-// between, unless a peer breaks the rules.
+// endLeaseTries is how often a call tries to set a bit of a lease word. A try fails if the lease is dated at
+// the same time, and that happens at most once, unless a peer breaks the rules.
 const endLeaseTries = 4
 
 // endLease sets the bit that ends lease w, and reports false if the slot does not have that lease any
@@ -119,8 +119,8 @@ func (s *queueSlot) leaseSince(st queueState, w queueLeaseWord, now int64) int64
 	return firstSince(w.date(), now)
 }
 
-// endLease ends a lease, if it is still there. Of several calls that want to end it, one sets the
-// bit that says so.
+// endLease ends a lease, if it is still there. If several calls want to end the lease, only one sets the bit
+// that says so.
 func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, back bool) {
 	if x == nil {
 		panic("shmsync: " + verb + " of a Lease that is none")

@@ -41,7 +41,7 @@ func TestQueueMistakes(t *testing.T) {
 	require.Equal(t, l.Item, again.Item)
 	require.Panics(t, l.Ack)
 	require.Panics(t, l.Nack)
-	// A stranger's.
+	// The lease of another participant.
 	var other arena.ParticipantID
 	for part := range a.Participants() {
 		if part.Label == "other" {

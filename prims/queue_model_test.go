@@ -337,7 +337,7 @@ func (x *ringExec) insert(p uint8) {
 	s.n++
 }
 
-// remove takes an item out, which was the first when the call looked.
+// remove takes an item out of the queue. The item was the first when the call looked.
 func (x *ringExec) remove(p uint8) {
 	s := &x.s
 	for i, b := range s.backing {

@@ -32,7 +32,8 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	freed, back := 0, 0
 	x.each(func(i uint32, s *queueSlot, st queueState) {
 		n := st.participant()
-		// First the death, and then the cell: before it dies, a Put may fill the cell.
+		// Check for the death first, and read the cell after that, because a Put may fill the cell just before
+		// it dies.
 		if n == 0 || n != leaving && (x.a.Current(n) || !x.a.Gone(n)) {
 			return
 		}
@@ -57,7 +58,8 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	x.tell(&x.room, freed)
 }
 
-// tellUntold tells of items that came back by a process that died or was stopped before it told.
+// tellUntold tells Gets of items that came back, if the process that gave them back died or was stopped before
+// it told them.
 func (x *queueCore) tellUntold() {
 	untold := false
 	x.each(func(_ uint32, _ *queueSlot, st queueState) { untold = untold || st.kind() == queueReturned })
@@ -67,7 +69,7 @@ func (x *queueCore) tellUntold() {
 	}
 }
 
-// wakeRing makes up for a wake that a death swallowed.
+// wakeRing makes a wake that a dead process did not make.
 func wakeRing(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if w, _, ok := shapeOfQueue(a, o); ok {
 		wakeOwed(queueWakeWord(a, &w.items), owed)

@@ -7,19 +7,19 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// returnedSlots has the first returned slots of a Queue, as a look at all slots found them. While the
-// word that counts returns is the same, no slot has come to them: then the first of these that is
-// still returned is the first of all. It is this process's own.
+// returnedSlots has the first returned slots of a Queue, as a search of all slots has found them. While the
+// word that counts returns is unchanged, no slot has become returned since. So the first of these slots that is
+// still returned is the first of all returned slots. Each handle has a returnedSlots of its own.
 type returnedSlots struct {
-	mu    sync.Mutex // a call does not wait for it, and looks at all slots itself
+	mu    sync.Mutex // a call does not wait for it, but searches all slots itself
 	at    queueReturns
-	slots []queueItemTaken // in order; it is made by the first look
+	slots []queueItemTaken // in order; made by the first search
 	from  int              // slots before this one are no longer returned
 	to    int
 	all   bool // there were no others
 }
 
-// look finds the first returned slots of x.
+// look searches the slots of x for the first returned ones.
 func (r *returnedSlots) look(x *queueCore, back queueReturns) {
 	if r.slots == nil {
 		r.slots = make([]queueItemTaken, 64)
@@ -51,7 +51,7 @@ func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
 		r.look(x, back)
 	}
 	for {
-		// The loop ends: in each round other participants took all that a look had found.
+		// The loop ends: in each round other participants took all slots that a search had found.
 		for ; r.from < r.to; r.from++ {
 			if t := r.slots[r.from]; queueState(t.s.state.Load()) == t.st {
 				return t
@@ -78,8 +78,8 @@ func (x *queueCore) firstReturned(back queueReturns) (t queueItemTaken) {
 	return t
 }
 
-// takeReturned is take for the items that came back. Without one, it clears the bit that
-// tells of them, provided that none has come meanwhile.
+// takeReturned is take for the items that came back. If there is no such item, it clears the bit that tells
+// Gets of them, unless an item has come back meanwhile.
 func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) queueItemTaken {
 	t := x.firstReturned(back)
 	switch {

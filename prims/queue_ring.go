@@ -19,7 +19,7 @@ func (x *queueCore) filled(p uint64) bool {
 // regular reports whether the positions tell how many items there are.
 func (x *queueCore) regular() bool { return x.words.flags.Load()&queueIrregularFlag == 0 }
 
-// deviate says that the positions do not tell any more how many items there are.
+// deviate records that the positions no longer tell how many items there are.
 func (x *queueCore) deviate() {
 	if x.regular() {
 		x.words.flags.Or(queueIrregularFlag)
@@ -33,11 +33,11 @@ func (x *queueCore) stopped() bool {
 }
 
 const (
-	// queueWalk is how many more steps than cells in two laps a walk takes at most: other
-	// participants may go on meanwhile.
+	// queueWalk is how many steps a walk may take beyond the cells of two laps, because other participants may
+	// go on meanwhile.
 	queueWalk = 1000
-	// queueWalks is a number of walks in a row. If so many find nothing although no process moves
-	// a hint, a peer has overwritten the ring.
+	// queueWalks is how many walks in a row may find nothing although no process moves a hint. After that, walk
+	// concludes that a peer has overwritten the ring.
 	queueWalks = 16
 )
 
@@ -69,8 +69,8 @@ func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, 
 // heal makes the hints anew. They may lag behind afterwards.
 func (x *queueCore) heal() {
 	lap := uint64(queueCell(x.cell(0).Load()).lap()) // all laps differ by one at most
-	// Laps start again after 2^32. The position with that many more laps is after that of all-zero
-	// cells.
+	// Laps start again after 2^32. The 2^32 laps that are added here make sure that the position comes after
+	// those of all-zero cells.
 	p := (lap + 1<<32) << x.shift
 	x.words.head.Store(p - x.mask)
 	x.words.tail.Store(p)
@@ -192,9 +192,9 @@ func (x *queueCore) count() (n uint32) {
 	return n
 }
 
-// full reports whether there is no room for an item at position p, the first that is not
-// filled. Only Puts make the items more, and of the Puts at p one succeeds. So what is counted
-// here is still the most that there are when the item is put at p.
+// full reports whether there is no room for an item at position p, the first position that is not filled. Only
+// Puts increase the number of items, and only one of the Puts at p succeeds. So when an item is put at p, there
+// are at most as many items as were counted here.
 func (x *queueCore) full(p uint64) (full, ok bool) {
 	if p-x.seen.Load() >= uint64(x.capacity) { // also true if p is before seen
 		f, ok := x.front()

@@ -192,7 +192,7 @@ func TestQueueTeardownTryCallsFail(t *testing.T) {
 	require.False(t, ok)
 }
 
-// 64 items through room for 4 come out as they went in.
+// 64 items pass through a queue with room for 4, and come out in the order in which they went in.
 func TestQueueFifoOrdering(t *testing.T) {
 	_, q, p := queueTest(t, 4)
 	ids := make([]uint64, 64)

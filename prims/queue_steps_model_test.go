@@ -140,7 +140,7 @@ func (x *ringExec) put() (said string, optional bool) {
 	panic(t.pc)
 }
 
-// append is that an item was put.
+// append records that an item was put.
 func (x *ringExec) append(p uint8) {
 	s := &x.s
 	if s.n == ringItems || s.n >= x.capacity+onesIn(s.dead) {

@@ -14,7 +14,7 @@ var (
 	_ = crashpoint.Register("queue.wait.passed")
 )
 
-// queueLook is at how many slots a waiter that spins looks.
+// queueLook is the number of slots that a spinning waiter examines.
 const queueLook = 64
 
 // itemThere reports whether a Get may find an item now.
@@ -26,7 +26,7 @@ func (x *queueCore) itemThere(uint32) bool {
 	return !ok || f.s != nil
 }
 
-// roomThere reports whether a Put may find room now. It looks at most at that many slots.
+// roomThere reports whether a Put may find room now. It examines at most that many slots.
 func (x *queueCore) roomThere(most uint32) bool {
 	p, _, ok := x.next()
 	if !ok {
@@ -52,7 +52,7 @@ func (x *queueCore) roomThere(most uint32) bool {
 func (x *queueCore) tell(side *queueSide, n int) {
 	if n > 0 && side.wake.Announced() {
 		x.counts.add(countWake)
-		x.tuning(side).NoteCPU() // a waiter may look for it
+		x.tuning(side).NoteCPU() // a waiter may look for this CPU
 		side.release()
 	}
 }
@@ -64,9 +64,9 @@ func (x *queueCore) tell(side *queueSide, n int) {
 //	the ring: is there something?      word: is a waiter announced?
 //	sleep while the word is unchanged  if so, change the word and wake one
 //
-// Each of the two finds what the other wrote. The change of the word clears the announcement. So
-// the waiter that was woken announces the others anew, and wakes the next one if there is more. If
-// that waiter is stopped, or if it dies, periodic checks or reaping wake the others.
+// At least one of the two finds what the other wrote. The change of the word clears the announcement. So the
+// waiter that was woken announces the others again, and wakes the next one if there is more. If that waiter is
+// stopped, or if it dies, periodic checks or reaping wake the others.
 func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try func() (bool, error)) error {
 	if err := x.opening.error(op); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try f
 			continue
 		case !announced:
 			word, announced = side.wake.Announce(), true
-			continue // there may be something since the last look
+			continue // something may have come since the last check
 		}
 		crashpoint.Hit("queue.wait.announced")
 		x.counts.add(countSleep)
@@ -162,8 +162,8 @@ func (side *queueSide) release() {
 	side.queue.ReleaseAsOne(&side.wake)
 }
 
-// check is called ten times a second while a goroutine of this process waits. It makes up for what a
-// stopped or dead process owes.
+// check is called ten times a second while a goroutine of this process waits. It does what a stopped or dead
+// process left undone.
 func (x *queueCore) check(side *queueSide) {
 	x.checkSlots()
 	w := x.words
@@ -184,11 +184,11 @@ func (x *queueCore) check(side *queueSide) {
 	}
 }
 
-// checkMost is at how many slots a periodic check looks.
+// checkMost is the number of slots that a periodic check examines.
 const checkMost = 4096
 
-// checkSlots finds participants that died, and items that came back and that nobody told of. It dates
-// leases.
+// checkSlots finds participants that died, and items that came back without a message to the Gets. It also
+// dates leases.
 func (x *queueCore) checkSlots() {
 	last, dead := x.name, false
 	untold := false

@@ -109,7 +109,7 @@ func (m *lineModel) check(s *lineState) error {
 	return nil
 }
 
-// done: all calls have returned that do not wait for an item that is not there.
+// done reports whether all calls have returned, except those that wait for an item that is not there.
 func (m *lineModel) done(s *lineState) bool {
 	for i := range s.thread {
 		switch s.thread[i].pc {

@@ -47,7 +47,7 @@ type queueWords struct {
 	_    [56]byte
 }
 
-// queueSideWords are the words of those that wait for items, or of those that wait for room.
+// queueSideWords are the words for the calls that wait for items, or for the calls that wait for room.
 type queueSideWords struct {
 	_       structs.HostLayout
 	wake    atomic.Uint32 // the futex word of the waiters; see park.Word
@@ -85,8 +85,8 @@ var (
 const (
 	queueHeadBytes = uint64(unsafe.Sizeof(queueWords{}))
 	queueSlotBytes = uint64(unsafe.Sizeof(queueSlot{}))
-	queueSpare     = 8  // slots beyond the capacity, if that is less than queueSpareLess
-	queueSpareLess = 64 // of these capacities
+	queueSpare     = 8  // slots beyond the capacity, if the capacity is less than queueSpareLess
+	queueSpareLess = 64 // see queueSpare
 	queueSpinOff   = arenakernel.Offset(unsafe.Offsetof(queueWords{}.spin))
 	queueItemsOff  = arenakernel.Offset(unsafe.Offsetof(queueWords{}.items))
 	queueRoomOff   = arenakernel.Offset(unsafe.Offsetof(queueWords{}.room))
@@ -169,6 +169,6 @@ func shapeOfQueue(a *arenakernel.Arena, o arenakernel.Object) (w *queueWords, s 
 	return w, s, ok
 }
 
-// loadPlain reads a word that never changes, unless a peer breaks the rules: the compiler must
-// not read it a second time.
+// loadPlain reads a word that never changes, unless a peer breaks the rules. An atomic load makes sure that the
+// compiler does not read the word a second time, when it may have another value.
 func loadPlain(w *uint64) uint64 { return atomic.LoadUint64(w) }

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// raceExit is the status of a program in which the race detector has found one.
+// raceExit is the status of a program in which the race detector has found a race.
 const raceExit = 66
 
 func init() {

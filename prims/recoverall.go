@@ -83,8 +83,8 @@ func RecoverAllContext(ctx context.Context, a *arena.Arena, repair func(Lost) er
 	return recovered, errors.Join(failed...)
 }
 
-// lostOf tells what of o is lost. Nothing of an object that was deleted is; any other object that cannot be
-// opened is an error.
+// lostOf returns what of o is lost. If o was deleted, nothing of it is lost. If o cannot be opened for any
+// other reason, that is an error.
 func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 	k := (*arenakernel.Arena)(a)
 	is, err := k.ObjectAt(o.Offset)

@@ -94,8 +94,8 @@ func namesOf(lost []prims.Lost) (names []string) {
 	return names
 }
 
-// RecoverAll in OnFirst makes everything usable that a death has made unusable, and says what and whose
-// death that was. What could not be repaired is usable after the next RecoverAll.
+// RecoverAll in OnFirst makes everything usable that a death has made unusable, and says which objects that was
+// and who had died. What could not be repaired is usable after the next RecoverAll.
 func TestRecoverAllInOnFirst(t *testing.T) {
 	name := arenaName(t)
 	p := proctest.Start(t, "recoverall/holder", proctest.Params(name))

@@ -43,10 +43,10 @@ import (
 //     writers and other upgradable holds wait for it, readers do not. Upgrade closes
 //     the gate and waits for the readers that are in, as a writer does.
 //
-// After the death of a writer the count begins anew. If the process of a writer does not run for
-// a tenth of a second, for example because it is stopped, readers that wait only for this writer
-// open the gate and pass it. The writer closes the gate again when it runs. A hold is never taken
-// away from a living process.
+// After the death of a writer, one more writer may overtake a sleeping reader. If the process of a writer does
+// not run for a tenth of a second, for example because it is stopped, readers that wait only for this writer
+// open the gate and pass it. The writer closes the gate again when it runs. A hold is never taken away from a
+// living process.
 //
 // # From one hold to another
 //
@@ -125,7 +125,7 @@ type readerRegistry struct {
 	upgradable atomic.Uint32 // one of upgradableNot, upgradableHeld and upgradableUpgrading
 	known      bool          // guarded by: Mutex; upgradable takes earlier handles into account
 	waiting    uint32        // guarded by: Mutex; registered in this epoch
-	due        uint32        // guarded by: Mutex; let in, and not yet aware of it
+	due        uint32        // guarded by: Mutex; let in, but do not know it yet
 	epoch      uint64        // guarded by: Mutex; grants so far
 }
 
@@ -143,7 +143,7 @@ type RWMutexOptions struct {
 	// not stored.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	// See RWMutex.SetSpin.
 	Spin time.Duration
 	// LogBytes is the size of the undo log of a new RWMutex with PolicyRollback; see MutexOptions.
@@ -263,7 +263,7 @@ func rwmutexWakeWords(a *arenakernel.Arena, w rwmutexAll) (readers, writer park.
 	return wakeWord(&w.wakeReaders, &w.pollerReaders), wakeWord(&w.wakeWriter, &w.pollerWriter)
 }
 
-// moveIn makes the reader word of this process's slot its own.
+// moveIn makes this participant the owner of the reader word of its slot, unless it is that already.
 func (m *RWMutex) moveIn() {
 	for fresh := readerWord(m.name.Generation()); ; {
 		w := readerWord(m.mine.Load())
@@ -343,7 +343,7 @@ func (m *RWMutex) end() {
 	takeWords(&m.writers.own, &m.writers.wake)
 	redirect(&m.shut, &closedGate)
 	redirect(&m.own, &closedReader)
-	m.left() // a reader that has left before that finds that the handle has ended
+	m.left() // in place of a reader that has just left, and finds that the handle has ended
 }
 
 // Policy says what happens to m when its writer dies.

@@ -72,9 +72,8 @@ func init() {
 	})
 }
 
-// BenchmarkRWMutexReadTwoProcesses reads alone, and beside a process on another CPU
-// that reads all the time; batches of the two alternate, and the medians of both
-// and their ratio are told.
+// BenchmarkRWMutexReadTwoProcesses reads alone, and beside a process on another CPU that reads all the time.
+// Batches of the two alternate. The benchmark reports the medians of both and their ratio.
 func BenchmarkRWMutexReadTwoProcesses(b *testing.B) {
 	a := newArena(b, nil)
 	m := ofRW(b, a)

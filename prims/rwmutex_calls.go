@@ -21,8 +21,8 @@ func (m *RWMutex) finish() { m.calls.Add(-1) }
 
 func (m *RWMutex) refuse() { park.Refuse(m.queues()...) }
 
-// callsLeft reports whether the calls that began before the handle refused them have left. They do: no
-// call sleeps in a queue that refuses.
+// callsLeft reports whether the calls that began before the handle refused them have left. They do leave,
+// because no call sleeps in a queue that refuses.
 func (m *RWMutex) callsLeft() bool { return park.Left(m.queues()...) && m.calls.Load() == 0 }
 
 // awaitUnlock waits until the Unlock of this process that has opened the gate has also released the writers' mutex, or

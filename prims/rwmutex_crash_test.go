@@ -140,8 +140,7 @@ func (s *rwSite) upgrades(ctx context.Context, k int) bool {
 	return true
 }
 
-// turn has a hold once, whatever has become of the lock. It reports false if it
-// gave up by limit.
+// turn takes a hold once, in whatever state the lock is. It reports false if it gave up after limit.
 func (s *rwSite) turn(k int, write, down bool, limit time.Duration) bool {
 	m := s.locks[k]
 	ctx, cancel := context.Background(), func() {}
@@ -312,7 +311,7 @@ func init() {
 		}
 	})
 
-	// sacrifice creates the arena and dies over writing.
+	// sacrifice creates the arena and dies while it writes.
 	proctest.Register("rwcrash/sacrifice", func(c *proctest.Child) {
 		var p crashParams
 		c.Params(&p)

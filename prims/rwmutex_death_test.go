@@ -340,7 +340,7 @@ func TestRWMutexHolderStopped(t *testing.T) {
 		holder, other := remoteActor(t, a, "holder"), remoteActor(t, a, "other")
 		holder.must(t, order{Op: lock, Object: "m"})
 		holder.proc.Stop(t)
-		for range 3 { // several looks
+		for range 3 { // several checks
 			require.Equal(t, []string{"ctx-deadline"}, other.do(t, order{Op: "rwlockctx", Object: "m", Limit: 120 * time.Millisecond}).Is)
 			if lock == "rwlock" {
 				require.Equal(t, []string{"ctx-deadline"}, other.do(t, order{Op: "rwrlockctx", Object: "m", Limit: 120 * time.Millisecond}).Is)
@@ -390,8 +390,8 @@ func TestRWMutexWaitingWriterStopped(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A process that is killed in the midst of all that, again and again, at any
-// moment: nobody is ever beside a writer, and all goes on.
+// A process is killed in the middle of all that, again and again, at any moment: nobody is ever inside beside a
+// writer, and the others go on.
 func TestRWMutexKilledAnywhere(t *testing.T) {
 	rounds := proctest.Rounds(8, 30)
 	if crashpoint.Enabled {

@@ -28,7 +28,7 @@ func (m *RWMutex) Asleep() bool { return m.wakeWordReaders.Announced() }
 // Object is the object under m.
 func (m *RWMutex) Object() arenakernel.Object { return m.object }
 
-// Left says what is not idle in the words of m although no process has or wants it, or "".
+// Left says which words of m are not idle although no process holds or wants m. It is "" if all are idle.
 func (m *RWMutex) Left() string {
 	s := m.String()
 	if gateWord(m.gate.Load()) != gateOpen || !ownerWord(m.words.writers.owner.Load()).free() {
@@ -66,8 +66,8 @@ func (m *RWMutex) GateAt() uintptr { return uintptr(unsafe.Pointer(m.gate)) }
 // HeldByUs reports whether this process writes.
 func (m *RWMutex) HeldByUs() bool { return gateWord(m.gate.Load()) == makeGate(gateHeld, m.name) }
 
-// RewriteRWMutex overwrites the words of the RWMutex at o, but for the policy and
-// the heads of lists, with bytes that no correct participant would write, perhaps.
+// RewriteRWMutex overwrites the words of the RWMutex at o, except the policy and the heads of lists, with any
+// bytes, even with those that no correct participant writes.
 func RewriteRWMutex(a *arena.Arena, o arenakernel.Object, b []byte) {
 	w, err := rwmutexAt((*arenakernel.Arena)(a), o)
 	if err != nil {

@@ -87,14 +87,14 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	}
 	i.waits(waitsOn(rwmutexReadersOff, rwmutexReadersPoller), "read", gate)
 	i.waits(waitsOn(rwmutexWriterOff, rwmutexWriterPoller), "readers to leave", readers)
-	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", writers) // those who wait to write, or for the upgradable hold
+	i.waits(waitsOn(mutexWakeOff, mutexPollerOff), "lock", writers) // the waits to write, or for the upgradable hold
 	return i.Inspection
 }
 
-// dateReaders adds a date to the given holds: those of readers, and that of participant n, which lets
-// no reader in. The date is the time when n began to wait for the readers, so the holds are at least
-// as old. at selects the waits for readers; only n waits there. The wait is read after the holds: an
-// earlier look might see a wait that is over, and the holds would seem too old.
+// dateReaders adds a date to the given holds: those of readers, and the hold of participant n, which lets no
+// reader in. The date is the time when n began to wait for the readers, so the holds are at least as old. The
+// function at selects the waits for readers to leave; only n waits there. The wait must be read after the
+// holds. If it were read before, it might be over by now, and the holds would seem too old.
 func (i *inspection) dateReaders(holds []int, at func(*arenakernel.Wait) bool, n arenakernel.ParticipantID) {
 	waits := i.a.WaitsOf(i.o)
 	for k := range waits {

@@ -107,7 +107,7 @@ const (
 
 // The ghosts of the invariant.
 const (
-	hDirty  = iota // a writer died over its write, which was not repaired yet
+	hDirty  = iota // a writer died while it wrote, and the data was not repaired yet
 	hReaped        // the processes that the reaper has reaped, a bit each
 	hClean         // the gate says owner-dead, although nobody wrote
 )

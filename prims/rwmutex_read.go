@@ -97,7 +97,7 @@ func (m *RWMutex) runlockHooks() {
 	m.runlockSlow(m.mine.Add(readerBack))
 }
 
-// runlockSlow ends RUnlock, after which the reader word is left.
+// runlockSlow is the rest of RUnlock. left is the reader word after RUnlock has subtracted the hold.
 func (m *RWMutex) runlockSlow(left uint64) {
 	w := readerWord(left)
 	crashpoint.Hit("rwmutex.runlock.left")
@@ -196,7 +196,7 @@ func (r *reader) wait(ctx context.Context) error {
 	}
 }
 
-// sleep announces, looks again, and sleeps.
+// sleep announces the waiter, checks the gate again, and sleeps.
 func (r *reader) sleep() park.Result {
 	m := r.m
 	v := m.wakeWordReaders.Announce()
@@ -247,7 +247,7 @@ func (r *reader) granted() bool {
 	return r.claim()
 }
 
-// claim is granted for a registry that is up to date.
+// claim is granted without the call of catchUp.
 func (r *reader) claim() bool { // guarded by: registry
 	g := r.m.registry
 	if g.epoch == r.epoch {
@@ -316,10 +316,11 @@ func (m *RWMutex) change(f func(readerWord) readerWord) readerWord { // guarded 
 	}
 }
 
-// catchUp records a grant. A grant lets in all waiting goroutines, so after it w shows nobody
-// waiting although the registry has some. While one of them does not know of the grant, its hold
-// keeps writers out, so there is no second grant. A goroutine that gives up may let a writer in.
-// The second grant is then recorded in its turn, since nobody registers without having caught up.
+// catchUp records a grant, if w shows one: a grant lets in all waiting goroutines, so w shows no waiting
+// goroutine although the registry has some. There is at most one grant to record. While a goroutine that was
+// let in does not know of the grant, its hold keeps writers out, so there is no second grant. A goroutine that
+// gives up may let a writer in. A second grant after that is recorded separately, since no goroutine registers
+// before catchUp was called.
 func (m *RWMutex) catchUp(w readerWord) { // guarded by: registry
 	if g := m.registry; g.waiting != 0 && w.waiting() == 0 {
 		g.due += g.waiting

@@ -39,12 +39,12 @@ func readReaderWords(a *arenakernel.Arena, o arenakernel.Object) *readerWords {
 	return r
 }
 
-// readerWords returns all reader words of m. A word that is known stays known, at its place, whatever a
-// peer makes of the list.
+// readerWords returns all reader words of m. Once this handle has found a word, it keeps it at its place, even
+// if a peer overwrites the list.
 //
-// A writer closes the gate before it calls readerWords. A reader has its record on the list before
-// it adds to its word, and then looks at the gate. So a writer that misses the record is a writer
-// whose gate the reader sees.
+// A writer closes the gate before it calls readerWords. A reader has its record on the list before it adds to
+// its word, and then checks the gate. So if a writer misses the record of a reader, that reader sees the closed
+// gate of the writer.
 func (m *RWMutex) readerWords() *readerWords {
 	for {
 		known := m.known.Load()

@@ -111,7 +111,7 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	}
 }
 
-// wakeRWMutex makes up for a wake that a death swallowed.
+// wakeRWMutex makes a wake that a dead process did not make.
 func wakeRWMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := rwmutexAt(a, obj)
 	if err != nil {
@@ -186,7 +186,8 @@ func (m *RWMutex) checkReaders() {
 	m.stuck.Store(0)
 }
 
-// checkWriter does the same while a goroutine waits for readers to leave.
+// checkWriter is called ten times a second while a goroutine of this process waits for readers to leave. It
+// makes a wake that a stopped or dead process did not make.
 func (m *RWMutex) checkWriter() {
 	if m.firstReader(1) == 0 {
 		m.wakeWordWriter.WakeAll()

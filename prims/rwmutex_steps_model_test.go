@@ -712,8 +712,8 @@ func (t rwThread) meetDeath() {
 	}
 }
 
-// markOwnerDead is markOwnerDeadRWMutex. The kind of the gate shows how far the dead writer had
-// come, and the ghosts tell it to the invariant.
+// markOwnerDead is markOwnerDeadRWMutex. The kind of the gate shows how far the dead writer had come, and the
+// ghosts record that for the invariant.
 func (t rwThread) markOwnerDead() {
 	t.Say("deals with the dead writer")
 	g := unpackGate(*t.R(qGate))

@@ -188,7 +188,7 @@ func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.Participan
 // what names it.
 const reapTries = 16
 
-// rollBackDue rolls back while it is due.
+// rollBackDue rolls back as long as rollbackDue says that this is due.
 //
 // Preconditions: this process has the writers' mutex.
 func rollBackDue(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
@@ -199,9 +199,10 @@ func rollBackDue(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *un
 	}
 }
 
-// reapUpdate rolls back what dead has left in the gate of o, unless another process has the writers'
-// mutex: that process does so before it closes the gate, or when it releases the mutex; see
-// releaseWriters. dead is reaped until then. The death of this process makes the mutex free again.
+// reapUpdate rolls back what dead has left in the gate of o, unless another process has the writers' mutex. In
+// that case the other process rolls back before it closes the gate, or when it releases the mutex; see
+// releaseWriters. The reap of dead may end before that. If this process dies with the mutex, the mutex becomes
+// free again.
 func reapUpdate(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
 	for range reapTries {
 		if _, is := rollbackDue(a, w, dead); !is || !takeToRollBack(a, o, w) {
@@ -256,8 +257,9 @@ func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexA
 // writer as it was. A reaper that found the mutex held meanwhile does not come back, so the caller
 // rolls back if it can.
 //
-// While a caller has the mutex, either the reaper finds that the writer is gone first, and then the
-// caller finds it here, or the reaper finds it after the mutex was released.
+// So no rollback is missed. If the reaper finds that the writer is gone while a caller has the mutex, the
+// caller finds that here, too. Otherwise the reaper finds it after the mutex was released, and rolls back
+// itself.
 func (m *RWMutex) releaseWriters() {
 	m.writers.Unlock()
 	if m.log != nil {
@@ -265,7 +267,7 @@ func (m *RWMutex) releaseWriters() {
 	}
 }
 
-// checkUpdate says what is impossible about the log of an RWMutex; nil if nothing is.
+// checkUpdate returns what is impossible about the log of an RWMutex, or nil.
 func checkUpdate(o arenakernel.Object, w rwmutexAll, l *undoLog) error {
 	before := gateWord(w.gate.Load())
 	s, after := l.state(), gateWord(w.gate.Load())

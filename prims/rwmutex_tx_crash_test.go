@@ -64,7 +64,8 @@ func leftByTheGone(t *testing.T, a *arena.Arena) (m *prims.RWMutex, l *ledger, l
 }
 
 // A process that has got the writers' mutex is about to roll back, and then to keep the mutex for an upgradable
-// hold. A reader that looks meanwhile does not go to wait for the mutex: it gets its hold beside the upgradable one.
+// hold. A reader that checks the gate meanwhile does not wait for the mutex: it gets its hold beside the
+// upgradable one.
 func TestRWMutexReaderWaitsForNoUpgradableHold(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)
@@ -134,8 +135,8 @@ func TestRWMutexReaperRollsBackForAnotherWriter(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A call has the writers' mutex for a moment, and a reaper that comes meanwhile goes away. The call, which does not
-// lock, rolls back in its place.
+// A call has the writers' mutex for a moment, and a reaper that comes meanwhile gives up. The call, which does
+// not get the lock, rolls back instead of the reaper.
 func TestRWMutexCallThatGivesUpRollsBack(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)

@@ -204,8 +204,8 @@ func TestRWMutexUpgradableMistakes(t *testing.T) {
 	})
 }
 
-// While one goroutine waits in Upgrade, another of its process can give back
-// nothing of the hold.
+// While one goroutine waits in Upgrade, another goroutine of its process can neither release nor downgrade the
+// hold.
 func TestRWMutexUnlockUpgradableBesideUpgrade(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -289,9 +289,8 @@ func TestRWMutexUpgradableClose(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A process that dies with an upgradable hold has written nothing: nobody is told,
-// and the next writer or upgrader goes on, under both policies. The same holds
-// for each way that leads to or from the hold.
+// A process that dies with an upgradable hold has written nothing: no call reports its death, and the next
+// writer or upgrader goes on, under both policies. The same holds for each way that leads to or from the hold.
 func TestRWMutexUpgraderDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		for _, way := range [][]string{
@@ -336,8 +335,8 @@ func TestRWMutexUpgraderDies(t *testing.T) {
 	}
 }
 
-// An upgrader that dies while it waits for readers is a writer that dies so: the
-// readers that it kept out come in, and nobody is told.
+// An upgrader that dies while it waits for readers counts as a writer that dies at that point: the readers that
+// it kept out come in, and no call reports its death.
 func TestRWMutexUpgraderDiesWaiting(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
@@ -365,8 +364,8 @@ func TestRWMutexUpgraderDiesWaiting(t *testing.T) {
 	}
 }
 
-// An upgraded hold is a write hold: by the policy its death is told, also to callers that
-// want to upgrade, or the lock becomes free.
+// An upgraded hold is a write hold: by the policy its death is reported, also to callers that want to upgrade,
+// or the lock becomes free.
 func TestRWMutexUpgradedWriterDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)

@@ -80,7 +80,7 @@ func rwmutexBytes(a *arenakernel.Arena) uint64 {
 	return uint64(unsafe.Sizeof(rwmutexWords{}))
 }
 
-// rwmutexAll is the body of an RWMutex, as what it is and as the writers' mutex, and its gate.
+// rwmutexAll has the body of an RWMutex, once as rwmutexWords and once as the writers' mutex, and its gate.
 type rwmutexAll struct {
 	*rwmutexWords
 	gate    *atomic.Uint32 // see gateWord

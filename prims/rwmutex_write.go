@@ -163,7 +163,8 @@ func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string
 	}
 }
 
-// awaitGone waits until the dead participant that the gate names in word g is gone, or until the gate is not g.
+// awaitGone waits until the dead participant that the gate names in word g is gone, or until the gate has
+// another word.
 func (m *RWMutex) awaitGone(ctx context.Context, op string, g gateWord) error {
 	names := func() bool { return gateWord(m.gate.Load()) == g }
 	if err := awaitGone(ctx, m.a, m.writers.queue, g.participant(), names); err != errClosing {
@@ -213,7 +214,7 @@ func (m *RWMutex) resolveGate(op string) error {
 	}
 }
 
-// drain waits until no reader is in, and then has m. If it fails, it opens the gate and releases
+// drain waits until no reader is in; then this process holds m. If drain fails, it opens the gate and releases
 // the mutex.
 //
 // Preconditions: this goroutine has the writers' mutex, and has closed the gate.
@@ -225,8 +226,8 @@ func (m *RWMutex) drain(ctx context.Context, op string) error {
 	return err
 }
 
-// drainGate waits until no reader is in, and then has m. If it fails, it opens the gate and keeps
-// the writers' mutex.
+// drainGate waits until no reader is in; then this process holds m. If drainGate fails, it opens the gate and
+// keeps the writers' mutex.
 //
 // Preconditions: this goroutine has the writers' mutex, and has closed the gate.
 func (m *RWMutex) drainGate(ctx context.Context, op string) error {
@@ -256,8 +257,8 @@ func (m *RWMutex) closedByUs() gateWord { return makeGate(gateClosed, m.name) }
 
 // drained waits until no reader is in, or another process has opened the gate.
 //
-// It goes from word to word, and never back: behind a closed gate, a word that was once seen
-// without a hold gets no new hold. A late count may still come: a try that finds the gate closed,
+// It goes from word to word, and never back: while the gate is closed, a word that was once seen without a hold
+// gets no new hold. The count of such a word may still rise for a moment, by a try that finds the gate closed
 // and undoes itself.
 func (m *RWMutex) drained(ctx context.Context, op string) error {
 	// sync(rwmutex.leave): acquire
@@ -306,7 +307,7 @@ func (m *RWMutex) spinWhileRead(r slotReaderWord) bool {
 	return m.tuning(&m.words.paysWriter).Spin(func() bool { return r.load().reading() == 0 })
 }
 
-// sleepWhileRead announces, looks again, and sleeps.
+// sleepWhileRead announces the waiter, checks the words again, and sleeps.
 func (m *RWMutex) sleepWhileRead(reader slotReaderWord, cancel *park.Cancel) park.Result {
 	v := m.wakeWordWriter.Announce()
 	crashpoint.Hit("rwmutex.lock.announced")

@@ -32,9 +32,9 @@ func drainForUpgrade(n arenakernel.ParticipantID) rwSpinDrain {
 	return rwSpinDrain{from: u, pending: makeSpin(spinUpgrading, n), to: makeSpin(spinHeld, n), back: u}
 }
 
-// drainForRecover goes back to a word without an ID. Only this thread remembers which
-// participant's death it recovers from, and that participant's slot may be renewed in the
-// meantime.
+// drainForRecover is the drain of a Recover. If it fails, the state word becomes one without an ID: only this
+// thread remembers which participant's death it recovers from, and that participant's slot may be renewed in
+// the meantime.
 func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 	r, back := makeSpin(spinRecovering, n), spinOwnerGone
 	if was == spinLost {
@@ -43,7 +43,7 @@ func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 	return rwSpinDrain{from: r, pending: r, to: r, back: back}
 }
 
-// nobodyReads reports whether all counts are 0. The count of a dead reader is not.
+// nobodyReads reports whether all counts are 0. The count of a dead reader is not 0 until it is taken back.
 func (l *RWSpinLock) nobodyReads() bool {
 	for i := range l.upTo() {
 		// sync(rwspinlock.drain): acquire
@@ -119,8 +119,8 @@ func (l *RWSpinLock) turn(from, to spinWord) error {
 		fmt.Sprintf("it was %v and became %v under its owner", from, spinWord(l.core.state.Load())))
 }
 
-// giveUp ends a drain that has failed. Waiters may come in now, or have to get an error. After a
-// failed upgrade nothing has changed for others.
+// giveUp ends a drain that has failed. It wakes the waiters that may come in now, or that have to get an error.
+// After a failed upgrade it wakes nobody, because nothing has changed for others.
 func (l *RWSpinLock) giveUp(d rwSpinDrain) {
 	// sync(spinlock.release): release
 	if !l.core.state.CompareAndSwap(uint32(d.pending), uint32(d.back)) {

@@ -543,7 +543,7 @@ func (m *rwSpinModel) scan(x *model.Exec, i int) {
 	}
 }
 
-// release is what follows when one is in.
+// release is what follows when a thread has got its hold.
 func (m *rwSpinModel) release(x *model.Exec) {
 	held := uint8(0)
 	switch {
@@ -607,7 +607,7 @@ func (m *rwSpinModel) release(x *model.Exec) {
 	}
 }
 
-// inside is what one that is in does next.
+// inside is what a thread that has a hold does next.
 func (m *rwSpinModel) inside(x *model.Exec) {
 	*x.R(qrBack) = qIdle
 	switch {

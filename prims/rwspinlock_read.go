@@ -73,7 +73,7 @@ func (l *RWSpinLock) rlock(ctx context.Context) error {
 	return err
 }
 
-// rlocked tells the race detector, and tests.
+// rlocked reports the new hold to the race detector, and to tests.
 func (l *RWSpinLock) rlocked() {
 	race.Acquire(l.core.key)
 	crashpoint.Hit("rwspinlock.rlock.acquired")

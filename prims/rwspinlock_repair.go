@@ -44,7 +44,7 @@ func repairRWSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel
 	repairSpinWord(a, obj, dead, true)
 }
 
-// wakeRWSpin makes up for a wake that a death swallowed.
+// wakeRWSpin makes a wake that a dead process did not make.
 func wakeRWSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {

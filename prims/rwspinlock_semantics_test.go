@@ -46,7 +46,7 @@ func TestRWSpinLockWriterWaitsForReaders(t *testing.T) {
 	})
 }
 
-// undone gives back the hold for reading that a try has got, and is false.
+// undone releases the hold for reading that a try has got, and returns false.
 func undone(t *testing.T, x *spinActor) bool {
 	x.must(t, "runlock", "rw")
 	return true
@@ -220,7 +220,7 @@ func TestRWSpinLockMistakes(t *testing.T) {
 	})
 }
 
-// A count that exceeds the bits that it has panics.
+// An RLock panics if the count of holds would exceed its bits.
 func TestRWSpinLockOverflow(t *testing.T) {
 	a := newArena(t, nil)
 	l := newRWSpin(t, a, nil)
@@ -271,8 +271,8 @@ type rwSpinTest interface {
 	DowngradeToRead()
 }
 
-// rwSpinWalk is folly's concurrentHolderTest: goroutines walk at random through
-// all transitions, n steps each, and look at the board whether they are alone.
+// rwSpinWalk is folly's concurrentHolderTest: goroutines walk at random through all transitions, n steps each,
+// and check on the board whether they are alone.
 func rwSpinWalk(a *arena.Arena, l rwSpinTest, n, goroutines int) error {
 	board, err := arena.Value[rwSpinBoard](a, "walk")
 	if err != nil {
@@ -438,8 +438,8 @@ func TestRWSpinLockWalk(t *testing.T) {
 	})
 }
 
-// rwSpinPair writes two words that are alike, and reads whether they are, n times
-// each, in four goroutines.
+// rwSpinPair writes the same value to two words, and reads whether they are equal, n times each, in four
+// goroutines.
 func rwSpinPair(a *arena.Arena, l rwSpinTest, n int) error {
 	v, err := arena.Value[[2]int64](a, "pair")
 	if err != nil {

@@ -55,8 +55,8 @@ func (w rwSpinCount) validIn(slot int) bool {
 	return w == 0 || w.participant().Slot() == slot && w.holds() != 0 && w == makeRWSpinCount(w.participant(), w.holds())
 }
 
-// plus is the word after me gets one more hold. The word belongs to me, or to a dead participant
-// that me succeeds. It is false if the word is impossible.
+// plus is the word after me gets one more hold. The word belongs to me, or to a dead participant that had the
+// slot before me. ok is false if the word is impossible.
 func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w == 0:
@@ -69,7 +69,7 @@ func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bo
 	return makeRWSpinCount(me, 1), me.Covers(w.participant())
 }
 
-// minus is the word after me gives up one hold. It is false if there is none.
+// minus is the word after me gives up one hold. ok is false if there is none.
 func (w rwSpinCount) minus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w.participant() != me || !w.validIn(me.Slot()):

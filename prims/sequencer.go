@@ -24,15 +24,15 @@ var (
 // counter has reached a token of its own. When the counter reaches a token, its waiters wake. No
 // order is promised among waits that end by one call.
 //
-// Increment costs one atomic addition and one load unless it reaches a token, however many
-// goroutines wait. A call that wakes waiters may also wake, in vain, processes that wait for a value
-// which is 16, 32 and so on further on.
+// Increment costs one atomic addition and one load unless it reaches a token, however many goroutines wait. A
+// call that wakes waiters may also wake processes in vain, if they wait for a value that is higher by a
+// multiple of 16.
 //
 // In the terminology of the Go memory model, and across processes: the Increment or Advance that
 // takes the counter to n, and all before it, synchronize before every Value that returns n or
 // more and every wait for n or less that ends without an error.
 //
-// No process holds a Sequencer, and no call holds a lock: a process that is stopped keeps nobody.
+// No process holds a Sequencer, and no call holds a lock: a process that is stopped blocks nobody.
 // When a process dies, its counts stay, and its reaper wakes the waiters that it should have woken.
 type Sequencer struct {
 	words   *sequencerWords
@@ -53,7 +53,7 @@ type SequencerOptions struct {
 	// Initial is the value of a new Sequencer.
 	Initial uint64
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -124,8 +124,8 @@ func (s *Sequencer) Increment() uint64 {
 	return v
 }
 
-// counted wakes the waiters that have to look after a count to v. A waiter may have seen the count, and have closed the
-// handle: then its end wakes the others.
+// counted wakes the waiters that have to check the counter after an Increment to v. A waiter may have seen the
+// new value, and have closed the handle already. In that case the end of the handle wakes the other waiters.
 func (s *Sequencer) counted(v uint64) {
 	c := s.cell(v)
 	if c == nil {
@@ -137,7 +137,8 @@ func (s *Sequencer) counted(v uint64) {
 	}
 }
 
-// serve begins a call that lets waiters go, and still uses the words after that: such a waiter may close the handle.
+// serve begins a call that lets waiters go, and uses the words after that. Without it such a waiter could close
+// the handle, and the words would be gone.
 func (s *Sequencer) serve() served {
 	c := s.cell(0)
 	if c == nil {
@@ -171,7 +172,8 @@ func (s *Sequencer) Advance(v uint64) bool {
 	}
 }
 
-// jumped wakes the waiters that have to look after the counter has become v, by a jump of so much. The caller serves.
+// jumped wakes the waiters that have to check the counter after it has become v. jump is the difference to its
+// value before. The caller has called serve.
 func (s *Sequencer) jumped(v, jump uint64) {
 	for back := range min(jump, sequencerCells) {
 		token := v - back
@@ -250,7 +252,7 @@ func (s *Sequencer) Stop() {
 	}
 }
 
-// endWaits makes the waiters of all cells look. The caller serves.
+// endWaits makes the waiters of all cells check whether their waits are over. The caller has called serve.
 func (s *Sequencer) endWaits() {
 	for i := range uint64(sequencerCells) {
 		s.cell(i).makeLook()

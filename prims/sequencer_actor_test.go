@@ -41,8 +41,8 @@ func (s *sequencerStage) note(id int, p *prims.Pending) {
 	s.pending[id] = p
 }
 
-// noted gives the wait of an order that may be on its way still: it queues before it
-// is noted.
+// noted returns the wait of an order. It waits for the wait to be noted, because a wait is queued before it is
+// noted.
 func (s *sequencerStage) noted(id int) (p *prims.Pending) {
 	err := waitUntil(timeout(), func() bool {
 		s.mu.Lock()

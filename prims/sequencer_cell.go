@@ -17,9 +17,10 @@ var (
 	_ = crashpoint.Register("sequencer.wait.woken")
 )
 
-// tokenCell is one handle's side of a cell of a Sequencer. The waits of the process for tokens of the cell are in a
-// token heap, in its own memory. One watch stands for all of them, and a few waits sleep on the word themselves. No lock
-// of the arena is involved, so a stopped process keeps nobody. docs/design/0054 has the argument.
+// tokenCell is one handle's side of a cell of a Sequencer. The waits of the process for tokens of the cell are
+// in a token heap, in its own memory. One watch on the word of the cell stands for all of them. A few other
+// waits sleep on that word themselves. No lock of the arena is involved, so a stopped process blocks nobody.
+// docs/design/0054 has the argument.
 //
 //	a waiter                               a process that counts
 //	cell: not due; token announced         value := value + 1
@@ -38,7 +39,7 @@ type tokenCell struct {
 	turns    sequencerTurns       // guarded by: mu; those of the waits, unless sweep is set
 	sweep    bool                 // guarded by: mu; a wait may have begun with other turns
 	serving  bool                 // guarded by: mu; a goroutine is in serve
-	again    bool                 // guarded by: mu; that goroutine has to look once more
+	again    bool                 // guarded by: mu; that goroutine has to check the waits once more
 	watch    *park.Watch          // of the goroutine in serve
 }
 
@@ -82,8 +83,8 @@ func (s *Sequencer) refuse() {
 	park.Refuse(s.queues()...)
 }
 
-// end takes the words away. A call of Increment may be between its count and its look, and finds the handle ended. So this
-// wakes the waiters of other processes and handles for it.
+// end takes the words away. If a call of Increment has counted and has not checked the cell yet, it finds the
+// handle ended. So end wakes the waiters of other processes and handles in its place.
 func (s *Sequencer) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +113,8 @@ func (c *tokenCell) swap(from, to tokenCellState) bool {
 	return c.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// hit makes all waiters of the cell look. It reports false, and does nothing, if the word is no longer s.
+// hit changes the sequence, and wakes all waiters of the cell so that they check the counter. It reports false,
+// and does nothing, if the word is no longer s.
 func (c *tokenCell) hit(s tokenCellState) bool {
 	c.noteCPU(eventcountState(s))
 	if !c.swap(s, tokenCellState(eventcountState(s).next())) {
@@ -125,7 +127,7 @@ func (c *tokenCell) hit(s tokenCellState) bool {
 	return true
 }
 
-// makeLook makes all waiters of the cell look, also those that are about to announce.
+// makeLook makes all waiters of the cell check the counter, also those that are about to announce themselves.
 func (c *tokenCell) makeLook() {
 	for s := c.load(); ; s = c.load() {
 		// The loop ends: whenever the CAS fails, another call has changed the word.
@@ -135,7 +137,8 @@ func (c *tokenCell) makeLook() {
 	}
 }
 
-// hitIfDue is called after the counter has become v, by a jump of so much.
+// hitIfDue calls hit if waiters of the cell have to check the counter, which has become v. jump is the
+// difference to its value before.
 func (c *tokenCell) hitIfDue(v, jump uint64) {
 	for {
 		// The loop ends: whenever the CAS fails, another call has changed the word. One that succeeds suffices: a later
@@ -148,8 +151,8 @@ func (c *tokenCell) hitIfDue(v, jump uint64) {
 	}
 }
 
-// look makes up for a process that has counted, or ended all waits, and is stopped or dead. It wakes in vain a waiter that
-// is about to sleep, but the next check comes.
+// look does what a process has left undone that has counted, or ended all waits, and is stopped or dead. A
+// waiter that is just about to sleep misses this wake, but the next check wakes it.
 func (c *tokenCell) look() {
 	if c.anyOnWordOver() {
 		c.wakeAll()
@@ -164,11 +167,11 @@ func (c *tokenCell) check() {
 	}
 }
 
-// announce makes sure that a wake comes when the counter reaches token. It reports false if the wait is over. The
-// result is the word on which the wait may sleep.
+// announce makes sure that a wake comes when the counter reaches the token of w. It returns the word on which
+// the wait may sleep. ok is false if the wait is over.
 func (c *tokenCell) announce(w *tokenWait) (s tokenCellState, ok bool) {
 	for {
-		// The loop ends: each turn follows a change by another call, or makes one that is due.
+		// The loop ends: each iteration follows a change by another call, or makes one that is due.
 		s, v := c.load(), c.s.words.value.Load()
 		switch {
 		case c.s.isOver(w, v):
@@ -196,8 +199,9 @@ func (c *tokenCell) announce(w *tokenWait) (s tokenCellState, ok bool) {
 	}
 }
 
-// wakeSequencer makes up for wakes that a death swallowed. The dead process may have counted, or ended all waits, and not
-// changed the word of a cell. So this changes it: a waiter may be about to sleep.
+// wakeSequencer makes the wakes that a dead process did not make. The dead process may have counted, or ended
+// all waits, without a change of the word of a cell. So wakeSequencer changes the words: a waiter may be about
+// to sleep.
 func wakeSequencer(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[sequencerWords](a, o.Body)
 	if err != nil {

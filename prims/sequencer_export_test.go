@@ -18,7 +18,7 @@ func (s *Sequencer) Announced() bool {
 	return announced
 }
 
-// Overdue reports whether waiters of s have to look.
+// Overdue reports whether waiters of s have to check the counter.
 func (s *Sequencer) Overdue() bool {
 	ahead, announced := s.words.next(s.words.value.Load())
 	return announced && ahead == 0

@@ -81,8 +81,9 @@ func (c *tokenCell) remove(w *tokenWait) bool {
 	return on
 }
 
-// serve tells the waits in the token heap that are over, and makes sure that a wake comes for the others. One goroutine at a
-// time does so, without the mutex while it tells or wakes: both may lead here again.
+// serve calls tell for the waits in the token heap that are over, and makes sure that a wake comes for the
+// others. Only one goroutine at a time does so. It releases the mutex while it tells or wakes, because both may
+// call serve again.
 func (c *tokenCell) serve() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +101,7 @@ func (c *tokenCell) serve() {
 		c.queue.Exit()
 	}()
 	for c.again {
-		// The loop ends: each turn follows a change by another call.
+		// The loop ends: each iteration follows a change by another call.
 		c.again = false
 		over := c.takeOver()
 		var first tokenWait // a copy: the wait may be removed, and used again, at any time
@@ -152,8 +153,8 @@ func (c *tokenCell) takeOver() (over []*tokenWait) { // guarded by: mu
 	return over
 }
 
-// arm makes sure that a wake comes for the waits in the token heap, of which first is the first. It reports false if some
-// may be over. It is called by the goroutine in serve.
+// arm makes sure that a wake comes for the waits in the token heap. first is the first of them, and waits is
+// their number. arm reports false if some of them may be over. Only the goroutine in serve calls it.
 func (c *tokenCell) arm(first *tokenWait, waits int) bool {
 	if waits == 0 {
 		if c.watch != nil {
@@ -163,7 +164,7 @@ func (c *tokenCell) arm(first *tokenWait, waits int) bool {
 		return true
 	}
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// The loop ends: each iteration follows a change by another call.
 		s, ok := c.announce(first)
 		if !ok || c.queue.Closing() {
 			return false

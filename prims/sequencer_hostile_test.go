@@ -20,8 +20,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// trusting runs f, which may panic with a typed error as forms without one do, or as a
-// Reset does, and reports everything else, and if f does not end.
+// trusting runs f. f may panic with a typed error, as calls do that cannot return one, or as a Reset does.
+// trusting reports everything else, and it reports if f does not end.
 func trusting(what string, words func() string, f func() error) error {
 	return guarded(what, words, func() {
 		defer func() {

@@ -94,8 +94,8 @@ func openLitmus(a *arena.Arena) (x *litmusSide, err error) {
 	return x, err
 }
 
-// forgotten reports whether waits of the Sequencer are overdue and nobody is about to end them: the words say so at each of
-// many looks.
+// forgotten reports whether waits of the Sequencer are overdue and nobody is about to end them: the words say
+// so at each of many checks.
 func (x *litmusSide) forgotten() bool {
 	for range 100 {
 		if !x.s.Overdue() {
@@ -340,8 +340,7 @@ func TestNoWakeIsLostWithoutChecks(t *testing.T) {
 	}
 }
 
-// A process that counts and dies before it looks for waiters has counted; its reap wakes
-// them.
+// A process that counts and dies before it checks for waiters has counted; its reap wakes them.
 func TestSequencerCounterDies(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -373,8 +372,8 @@ func TestSequencerCounterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that counts and is stopped there is no death: the periodic checks of the waiters find
-// it, of blocked ones and of pending ones.
+// A process that is stopped after it has counted is not dead. The periodic checks of the waiters find the
+// count, for blocked waits and for pending ones.
 func TestSequencerCounterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -400,8 +399,8 @@ func TestSequencerCounterStopped(t *testing.T) {
 	}
 }
 
-// A wait is over, and nobody wakes the waiter. It has looked before that, and sleeps after the periodic check that finds
-// it.
+// A wait is over, and nobody wakes the waiter. The waiter has checked the counter before that, and goes to
+// sleep after the periodic check that finds the end of the wait.
 func TestSequencerCheckBeforeTheSleep(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

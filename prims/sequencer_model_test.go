@@ -125,7 +125,8 @@ func (m *sequencerModel) resets(s *mqState) bool {
 	return false
 }
 
-// done: each thread has ended, but for one that is stopped or dead, and a wait that was never over.
+// done reports whether each thread has ended, except a thread that is stopped or dead, and a wait that was
+// never over.
 func (m *sequencerModel) done(s *mqState) bool {
 	for i := range m.threads {
 		t := &s.thread[i]

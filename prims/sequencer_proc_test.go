@@ -37,9 +37,9 @@ func init() {
 	})
 }
 
-// sequencerWorker counts the Sequencer steps up, and waits for the next values. A wait for the
-// Sequencer far, which is not counted up, is cancelled by another goroutine. Only the worker itself
-// stops ends.
+// sequencerWorker increments the Sequencer steps, and waits for the next values. Nobody increments the
+// Sequencer far, and another goroutine cancels the wait for it. Only the worker itself stops the Sequencer
+// ends.
 type sequencerWorker struct {
 	a                *arena.Arena
 	steps, far, ends *prims.Sequencer
@@ -114,7 +114,7 @@ func (w *sequencerWorker) cancelled(r *rand.Rand) error {
 	return nil
 }
 
-// stopped waits for what does not come, and stops; the next one has a fresh one.
+// stopped waits for a token that does not come, and stops the Sequencer. The next call has a fresh one.
 func (w *sequencerWorker) stopped(r *rand.Rand) error {
 	s, err := prims.OpenSequencer(w.a, "", nil)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The tests of the system that the Sequencer is modelled on, by their names, each
-// between processes.
+// These are the tests of the system that the Sequencer is modelled on, under their names. Each runs between
+// processes.
 func TestSequencerCatalogue(t *testing.T) {
 	inc := order{Op: "increment", Object: "s"}
 	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerGroup){
@@ -256,7 +256,7 @@ func TestSequencerCatalogue(t *testing.T) {
 	})
 }
 
-// WaitAny may begin to wait for a Sequencer that was stopped since it looked.
+// WaitAny may begin to wait for a Sequencer that was stopped since WaitAny checked it.
 func TestSequencerWatchAfterStop(t *testing.T) {
 	s := newSequencer(t, nil)
 	s.Stop()
@@ -409,7 +409,8 @@ func TestSequencerArenaClose(t *testing.T) {
 	sound(t, a)
 }
 
-// Waits take no memory of the arena but a node for each cell in which a process waits, and do without that if there is no room.
+// Waits take no memory of the arena except a node for each cell in which a process waits. They do without the
+// node if there is no room.
 func TestSequencerNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20})
 	s, err := prims.OpenSequencer(a, "", nil)

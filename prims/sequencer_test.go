@@ -23,7 +23,7 @@ func newSequencer(t testing.TB, opts *prims.SequencerOptions) *prims.Sequencer {
 	return s
 }
 
-// register has n waits pending for tokens from first on, in random order.
+// registerSequencer begins n pending waits for tokens from first on, in random order.
 func registerSequencer(t testing.TB, s *prims.Sequencer, n int, first uint64) []*prims.Pending {
 	waits := make([]*prims.Pending, n)
 	for _, i := range rand.Perm(n) {

@@ -44,8 +44,8 @@ func (s *Sequencer) canceled() error {
 	return failed(s.a, s.object, "sequencer.wait", shmsync.ErrCanceled, nil, detail)
 }
 
-// mostOnWord is how many waits of a cell sleep on its word themselves. They wake soonest, but look at each wake. The
-// others are in the token heap.
+// mostOnWord is how many waits of a cell sleep on its word themselves. Such a wait wakes soonest, but has to
+// check the counter at each wake. The other waits are in the token heap.
 const mostOnWord = 2
 
 // await waits until a wait is over.
@@ -76,8 +76,9 @@ func (s *Sequencer) await(ctx context.Context, w *tokenWait) error {
 	return c.awaitInHeap(ctx, w)
 }
 
-// wordWait is a wait that sleeps on the word itself. A periodic check looks whether it is over: the word is of no help
-// if its next was passed by a jump of a process that is stopped, or a peer has overwritten it.
+// wordWait is a wait that sleeps on the word itself. A periodic check tests whether it is over. The word alone
+// does not show that if a process that is stopped made the counter jump past next, or if a peer has overwritten
+// the word.
 type wordWait struct {
 	used  bool
 	token uint64
@@ -114,7 +115,7 @@ func (c *tokenCell) anyOnWordOver() bool {
 // awaitOnWord is await for a goroutine that sleeps on the word.
 func (c *tokenCell) awaitOnWord(w *tokenWait, cancel *park.Cancel) error {
 	for {
-		// The loop ends: each turn follows a wake.
+		// The loop ends: each iteration follows a wake.
 		word, ok := c.announce(w)
 		ended := park.Again
 		if ok {

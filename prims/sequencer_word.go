@@ -2,8 +2,8 @@ package prims
 
 import "fmt"
 
-// sequencerCells is how many cells a Sequencer has. The waits for a token are in cell token % sequencerCells. So a
-// count looks at one cell, and wakes no waits for the other tokens nearby.
+// sequencerCells is how many cells a Sequencer has. The waits for a token are in cell token % sequencerCells.
+// So an Increment checks one cell, and wakes no waits for the other tokens nearby.
 const sequencerCells = 16
 
 // tokenCellState is the word of a cell of a Sequencer. It is an eventcountState.
@@ -12,13 +12,16 @@ const sequencerCells = 16
 //	bit  32      announced  a waiter may sleep, or be on the way to it
 //	bits 33..63  next       the low 31 bits of the smallest token that was announced since the last change
 //
-// A waiter announces its token, or one of its cell at most tokenFar ahead of the counter, if its own is farther. It
-// looks at the counter once more: has it reached the token, or passed next? If not, it sleeps while the sequence is
-// what it was. A process that counts looks at the cell afterwards. If next is announced and the counter has reached it, that process changes the sequence, which
-// ends the announcement, and wakes all waiters of the cell. Those that still have to wait announce again.
+// A waiter announces its token. If the token is more than tokenFar ahead of the counter, the waiter announces a
+// nearer token of the same cell instead. Then it checks the counter once more: has the counter reached the
+// token, or passed next? If not, the waiter sleeps while the sequence is what it was. A process that counts
+// checks the cell afterwards. If next is announced and the counter has reached it, that process changes the
+// sequence, which ends the announcement, and wakes all waiters of the cell. Waiters whose tokens are not
+// reached announce themselves again.
 //
-// So next may stand for a smaller token than any that is waited for, which costs one wake, and never for a greater
-// one. The counter has reached every next that is not 1 to tokenFar ahead of it. So 31 bits are enough for next.
+// So next may be smaller than every token that is waited for, which costs one wake, but is never greater than
+// the smallest of them. If next is not 1 to tokenFar ahead of the counter, the counter has reached it. So 31
+// bits are enough for next.
 //
 //	writers: waiters, processes that count, cancel, stop or reset, and periodic checks, each by CAS
 //	readers: the same, tools
@@ -43,10 +46,11 @@ func (s tokenCellState) ahead(v uint64) uint32 {
 	return (uint32(s>>tokenNextShift) - uint32(v)) & tokenNextMask
 }
 
-// due reports whether the waiters of the cell have to look, with the counter at v.
+// due reports whether the waiters of the cell have to check the counter, which is at v.
 func (s tokenCellState) due(v uint64) bool { return s.announced() && s.ahead(v)-1 >= tokenFar }
 
-// announce is the word with token announced, which the counter, at v, has not reached. The word is not due.
+// announce is the word after a waiter has announced token, while the counter is at v. The counter has not
+// reached token, and the word is not due.
 func (s tokenCellState) announce(token, v uint64) tokenCellState {
 	ahead := token - v
 	if ahead > tokenFar {

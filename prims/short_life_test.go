@@ -112,8 +112,8 @@ func TestShortLivesLeaveNothing(t *testing.T) {
 	require.NoError(t, i.Check())
 }
 
-// BenchmarkShortLife measures what a process pays in all that opens an arena, locks once, and
-// leaves: a new process each time, or a process that has done so before.
+// BenchmarkShortLife measures the total cost of a process that opens an arena, locks once, and leaves: a new
+// process each time, or a process that has done so before.
 func BenchmarkShortLife(b *testing.B) {
 	for _, neighbours := range []int{1, 4} {
 		for _, lives := range []int{1, 100} {

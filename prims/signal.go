@@ -26,11 +26,11 @@ import (
 //	                                       g.Finish()
 //	                                   }
 //
-// Each queue has a [Gate] that is idle, scheduled, or executed by one worker. The gates are the
-// truth. An index of two levels helps to find them: a [Signal] has a bit for each of 64 queues,
-// and the summary has a bit for each signal that may have a set bit. A summary bit that goes from
-// 0 to 1 issues a permit, for which workers sleep. The index may contain too much, which costs a
-// look. It lacks something only while a process is in the middle of an operation.
+// Each queue has a [Gate] that is idle, scheduled, or executed by one worker. The gates alone say which queues
+// have to be served. An index of two levels helps to find them: a [Signal] has a bit for each of 64 queues, and
+// the summary has a bit for each signal that may have a set bit. A summary bit that goes from 0 to 1 issues a
+// permit, which sleeping workers wait for. The index may have a bit too many, which costs one check. It lacks a
+// bit only while a process is in the middle of an operation.
 //
 // In the terminology of the Go memory model, and across processes: a Schedule that returns true,
 // or that finds the queue executing and sets its flag, synchronizes, with all before it, before
@@ -42,10 +42,9 @@ import (
 // change, or it would not have found the queue scheduled. So the store came before the worker's
 // load.
 //
-// When a process dies, the queues that it executed are scheduled again, every announcement that
-// it had begun is completed, permits that it had taken or owed are issued, and its registrations
-// are removed: see docs/design/0009. A stopped process keeps the queues that it executes; all
-// others go on.
+// When a process dies, the queues that it executed are scheduled again, and every announcement that it had
+// begun is completed. Permits that it had taken, or had not issued yet, are issued. Its registrations are
+// removed: see docs/design/0009. A stopped process keeps the queues that it executes; all others go on.
 type SignalWaker struct {
 	signalView
 	name     arenakernel.ParticipantID
@@ -66,7 +65,7 @@ type SignalWakerOptions struct {
 	// nanoseconds for each operation.
 	Count bool
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 

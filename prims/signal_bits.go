@@ -93,8 +93,8 @@ func (s Signal) Size() int { return bits.OnesCount64(s.bits().Load()) }
 // IsEmpty reports whether no bit is set.
 func (s Signal) IsEmpty() bool { return s.bits().Load() == 0 }
 
-// Nearest returns the set bit that is nearest to start, the lower one of two, and 64 if no bit is
-// set.
+// Nearest returns the set bit that is nearest to start: the lower one if two are equally near, and 64 if no bit
+// is set.
 func (s Signal) Nearest(start int) int { return nearestBit(s.bits().Load(), start) }
 
 // Queue is the number of the queue of a bit.

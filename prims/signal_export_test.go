@@ -38,7 +38,7 @@ func (w *SignalWaker) MarkOwnerDead(gone func(arena.ParticipantID) bool) {
 	w.reapIndex()
 }
 
-// Repair does what the death of dead does.
+// Repair repairs w after the death of dead, as a reaper does.
 func (w *SignalWaker) Repair(dead arena.ParticipantID) { repairSignals(w.a, w.object, dead) }
 
 // Scribble overwrites the words of w, as far as bytes go, in the order of the

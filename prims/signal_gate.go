@@ -204,9 +204,9 @@ func (v *signalView) clear(q int) {
 	}
 }
 
-// drop clears a bit whose gate does not wait for an executor. A reap or a late producer may have
-// set the bit, or the executor has not cleared it yet. The gate may become scheduled, and the bit
-// set for good reason, just before it is cleared. So drop checks the gate once more.
+// drop clears a bit whose gate does not wait for an executor: a reap or a late producer may have set the bit,
+// or the executor has not cleared it yet. Just before drop clears the bit, the gate may become scheduled, so
+// that the bit is needed. So drop checks the gate once more afterwards.
 func (v *signalView) drop(q int) {
 	i, m := q/signalBits, uint64(1)<<(q%signalBits)
 	left := v.lines[i].bits.And(^m) &^ m

@@ -83,10 +83,10 @@ func (w *SignalWaker) TryAcquire() bool {
 }
 
 // Acquire takes a permit, and waits until there is one. A permit says that there was something to do after the
-// caller had looked, by Next, and found nothing. Another worker may have done it since: a permit is a hint, and
-// a stale one costs a look. If there is no permit but the summary is not empty, Acquire returns without one:
-// the caller looks again, and finds a queue or clears the stale bits. Acquire panics with an *[shmsync.Error]
-// that Is ErrClosed if this process closes the arena meanwhile.
+// caller had searched for it by Next in vain. A permit is only a hint: another worker may have done the work
+// since then, and the caller's next search is in vain. If there is no permit but the summary is not empty,
+// Acquire returns without a permit. The caller then calls Next again, which finds a queue or clears the stale
+// bits. Acquire panics with an *[shmsync.Error] that Is ErrClosed if this process closes the arena meanwhile.
 func (w *SignalWaker) Acquire() {
 	if w.TryAcquire() {
 		return
@@ -109,11 +109,11 @@ func (w *SignalWaker) AcquireContext(ctx context.Context) error {
 	return w.acquireSlow(ctx)
 }
 
-// acquireSlow waits for a permit. The wake word closes the gap between the look at the permits
-// and the sleep. A waiter announces itself in the word, looks, and sleeps only while the word
-// keeps the value of the announcement. A process that issues a permit looks at the word after
-// that, and changes the word if it is announced. So either the waiter sees the permit, or the
-// issuer sees the announcement, and then the sleep ends or does not begin.
+// acquireSlow waits for a permit. The wake word closes the gap between the check of the permits and the sleep.
+// A waiter announces itself in the word, checks the permits, and sleeps only while the word keeps the value of
+// the announcement. A process that issues a permit checks the word after that, and changes the word if it is
+// announced. So either the waiter sees the permit, or the issuer sees the announcement, and then the sleep ends
+// or does not begin.
 func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	if !w.queue.Enter() {
 		return w.fail("signalwaker.acquire", shmsync.ErrClosed, closedHandle)
@@ -193,9 +193,9 @@ func (v *signalView) sleepers() (n int) {
 	return n
 }
 
-// RegisterSleeper counts a worker among the sleepers that waits elsewhere, for example in a poll
-// of file descriptors. The worker registers, looks for work once more, and only then waits. The
-// SignalWaker does not wake it. Its death unregisters it.
+// RegisterSleeper counts a worker that waits elsewhere, for example in a poll of file descriptors, among the
+// sleepers. The worker registers, calls Next once more, and only then waits. The SignalWaker does not wake it.
+// Its death unregisters it.
 func (w *SignalWaker) RegisterSleeper() {
 	w.opening.use()
 	w.counter(countSleeper, 1)
@@ -267,9 +267,9 @@ func (w *SignalWaker) counter(what signalCount, by int) bool {
 	}
 }
 
-// restock makes sure that there are as many permits as the index requires. A dead process may
-// have taken a permit, or owed one, and done nothing with it. least is the number of permits that
-// are needed for reasons outside the index.
+// restock makes sure that there are as many permits as the index requires. A dead process may have taken a
+// permit without using it, or may not have issued a permit that it had to issue. least is the number of permits
+// that are needed for reasons outside the index.
 func (v *signalView) restock(least int) {
 	need := bits.OnesCount64(v.head.summary.Load()&v.mask) + bits.OnesCount64(v.head.status.Load()&uint64(statusYield|statusTasks))
 	need = max(need, least)
@@ -290,8 +290,8 @@ func (v *signalView) restock(least int) {
 // ended reports whether a participant is dead and gone.
 func (w *SignalWaker) ended(n arenakernel.ParticipantID) bool { return w.a.Dead(n) && w.a.Gone(n) }
 
-// check is called ten times a second while a goroutine of this process waits for a permit. It
-// makes up for what a stopped or dead process owes.
+// check is called ten times a second while a goroutine of this process waits for a permit. It does what a
+// stopped or dead process left undone.
 func (w *SignalWaker) check() {
 	at := int(w.cursor.Add(1)-1) * lookGates % len(w.gates)
 	for q := at; q < min(at+lookGates, len(w.gates)); q++ {

@@ -184,8 +184,8 @@ func TestSignalStoppedExecutor(t *testing.T) {
 	drain(t, s, procs)
 }
 
-// A worker is stopped that has taken the only permit and has not looked yet, and
-// one in the middle of Schedule: the sleepers' own look finds what they keep.
+// A worker is stopped that has taken the only permit and has not called Next yet, and a process in the middle
+// of Schedule is stopped. The periodic checks of the sleepers find what these two keep.
 func TestSignalLook(t *testing.T) {
 	a, w, x := twoSides(t)
 	g := w.Gate(300)

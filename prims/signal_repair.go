@@ -19,9 +19,9 @@ func init() {
 	})
 }
 
-// repairSignals takes back what dead had, and repairs the index from the gates. Several processes
-// may do each step at once, and may do it too often: a worker clears a bit that was set
-// needlessly, and a superfluous permit costs a look.
+// repairSignals takes back what dead had, and repairs the index from the gates. Several processes may do each
+// step at once, or once too often. That does no harm: a worker clears a bit that was set needlessly, and a
+// superfluous permit costs one search.
 func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	v, err := viewSignals(a, o)
 	if err != nil {
@@ -37,8 +37,8 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	if c := row.count.Load(); a.Reaps(dead, signalCount(c).participant()) {
 		arenakernel.TakeFromDead(a, signalCount(c).participant(), &row.count, c, 0)
 	}
-	// The dead process may have taken a permit and not acted on it. Or it may have set a bit in a
-	// leaf and not told the leaf's owner, which looks when it wakes up.
+	// The dead process may have taken a permit and not acted on it. Or it may have set a bit in a leaf and not
+	// told the leaf's owner, which checks its leaves when it wakes up.
 	least := 0
 	if b := v.wakeWakeWord(); b.Announced() || v.sleepers() > 0 {
 		least = 1
@@ -97,7 +97,7 @@ func (v *signalView) reapTask(q int, dead arenakernel.ParticipantID) {
 	}
 }
 
-// wakeSignals makes up for a wake that a death swallowed.
+// wakeSignals makes a wake that a dead process did not make.
 func wakeSignals(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	v, err := viewSignals(a, o)
 	if err != nil {

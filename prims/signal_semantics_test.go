@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// twoSides gives a new waker, and an actor in another process that uses it too.
+// twoSides returns a new waker, and an actor in another process that uses it too.
 func twoSides(t *testing.T) (*arena.Arena, *prims.SignalWaker, *actor) {
 	t.Helper()
 	a := newArena(t, &arena.Options{Label: "test"})

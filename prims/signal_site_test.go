@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A site of queues: items are numbers that count up, a queue is how many there
-// are and how many were looked after.
+// A site of queues. Items are numbers that count up. A queue is the number of its items, and the number of
+// those that workers have looked after.
 
 const signalQueues = 16 // eight of each of two signals
 

@@ -19,9 +19,9 @@ func (w *SignalWaker) MarkActive(i int) bool {
 	return w.mark(i)
 }
 
-// mark is MarkActive. If the bit is already set, the process that set it issues the permit. A
-// process that clears the bit looks at the signal after that, and sees the queue's bit, which was
-// set before the call.
+// mark is MarkActive. If the bit is already set, the process that set it issues the permit. If a process clears
+// the bit at the same time, it checks the signal after that, and finds the queue's bit, which was set before
+// the call of mark.
 func (v *signalView) mark(i int) bool {
 	m := uint64(1) << i
 	if v.head.summary.Load()&m != 0 || v.head.summary.Or(m)&m != 0 {

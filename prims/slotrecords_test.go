@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A peer makes the list of slot records shorter. A process that knew the hidden record still heeds the
-// participant in its slot.
+// A peer makes the list of slot records shorter. A process that knew the hidden record still takes the
+// participant in its slot into account.
 func TestHiddenRecordStaysKnown(t *testing.T) {
 	a := newArena(t, nil)
 	rw, err := prims.OpenRWMutex(a, "rw", nil)

@@ -55,7 +55,7 @@ type SpinLockOptions struct {
 	// died, as by Recover; then they go on. It belongs to this handle and is not stored.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	// See SpinLock.SetSpin.
 	Spin time.Duration
 }

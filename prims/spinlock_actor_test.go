@@ -76,7 +76,7 @@ func (x *spinActor) must(t testing.TB, op, object string) {
 	require.Empty(t, a.Err+a.Panic, "%s of %s\n%s", op, object, x.dump())
 }
 
-// try does a try and gives its result.
+// try does a try and returns its result.
 func (x *spinActor) try(t testing.TB, op, object string) bool {
 	t.Helper()
 	a := x.op(t, op, object)

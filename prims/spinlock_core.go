@@ -112,7 +112,7 @@ func (c *spinCore) own(ctx context.Context, mayRepair bool) error {
 	return err
 }
 
-// acquired tells the race detector, and tests.
+// acquired reports the new hold to the race detector, and to tests.
 func (c *spinCore) acquired() {
 	race.Acquire(c.key)
 	if c.rw != nil {
@@ -303,7 +303,7 @@ func (w *spinWaiter) took() {
 	}
 }
 
-// sleep announces, looks again, and sleeps.
+// sleep announces the waiter, checks the word again, and sleeps.
 func (w *spinWaiter) sleep() park.Result {
 	v := w.wakeWord.Announce()
 	crashpoint.Hit("spinlock.lock.announced")
@@ -327,8 +327,8 @@ func (c *spinCore) blocks(o spinWord) bool {
 	return o.valid(c.rw != nil) && o.held() && (c.a.Current(o.participant()) || c.stays(o))
 }
 
-// stays reports whether o is the hold of a dead participant that is not gone, and the hold passes
-// on only when it is gone.
+// stays reports whether hold o must stay as it is for now: its participant is dead but not gone, and the policy
+// passes the hold on only when the participant is gone.
 func (c *spinCore) stays(o spinWord) bool {
 	return o.kind() != spinDraining && o.ownerDied(policyOf(c.words.policy)).free() && !c.a.Gone(o.participant())
 }

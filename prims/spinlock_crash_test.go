@@ -167,7 +167,7 @@ func (s *spinSite) turn(k int, ctx context.Context) error {
 	return nil
 }
 
-// use is turn, whatever has become of the lock. It reports false if it gave up.
+// use is turn, in whatever state the lock is. It reports false if it gave up.
 func (s *spinSite) use(k int, limit time.Duration) bool {
 	ctx, cancel := context.Background(), func() {}
 	if limit != 0 {

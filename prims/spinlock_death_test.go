@@ -291,8 +291,8 @@ func TestSpinLockRepairOption(t *testing.T) {
 	}
 }
 
-// Every wake is given by the process that owes it: in processes that never check by
-// themselves, no waiter stays behind.
+// Every wake is made by the process that has to make it: even in processes without periodic checks, no waiter
+// stays asleep.
 func TestSpinLockWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint")

@@ -25,7 +25,7 @@ func (l *SpinLock) Object() arenakernel.Object { return l.core.object }
 // Object is the object under l.
 func (l *RWSpinLock) Object() arenakernel.Object { return l.core.object }
 
-// Bits gives the words that name the holders of l: 0 when there are none.
+// Bits returns the words that name the holders of l: 0 when there are none.
 func (l *RWSpinLock) Bits() uint64 {
 	bits := uint64(l.core.state.Load())
 	for i := range l.slots {
@@ -34,7 +34,7 @@ func (l *RWSpinLock) Bits() uint64 {
 	return bits
 }
 
-// Bits gives the word that names the holder of l: 0 when there is none.
+// Bits returns the word that names the holder of l: 0 when there is none.
 func (l *SpinLock) Bits() uint64 { return uint64(l.core.state.Load()) }
 
 // SetHolds overwrites how often this process holds l for reading.

@@ -46,8 +46,8 @@ func spinSeeds() (seeds [][]byte) {
 	return append(seeds, all)
 }
 
-// cannotMore is f without the panic of a process that holds too often, as hostile words may
-// say that we do.
+// cannotMore returns f without the panic about too many holds, because hostile words may say that this process
+// has so many.
 func cannotMore(f func()) func() {
 	return func() {
 		defer func() {
@@ -243,7 +243,7 @@ func TestScribbledRWSpinLock(t *testing.T) {
 	require.NoError(t, arenaCheck(a))
 }
 
-// arenaCheck gives the fault that stays.
+// arenaCheck returns the fault that stays.
 func arenaCheck(a *arena.Arena) error {
 	var err error
 	waitUntil(timeout(), func() bool {

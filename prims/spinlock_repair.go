@@ -89,7 +89,7 @@ func repairSpinWord(a *arenakernel.Arena, obj arenakernel.Object, dead arenakern
 	}
 }
 
-// wakeSpin makes up for a wake that a death swallowed.
+// wakeSpin makes a wake that a dead process did not make.
 func wakeSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {

@@ -48,8 +48,8 @@ type synchronized struct {
 	//   writers: the holder of the lock
 	//   readers: Close of this and of other handles of the process
 	inside atomic.Uint32
-	// heldSince is when left first found the lock held, and no user of it; 0: it has not.
-	// CLOCK_MONOTONIC ns. Only the goroutine that closes the handle uses it.
+	// heldSince is when left first found that this process has the lock although no handle uses the copies.
+	// CLOCK_MONOTONIC ns; 0: never. Only the goroutine that closes the handle uses it.
 	heldSince int64
 }
 
@@ -57,7 +57,7 @@ type synchronized struct {
 // the zero value.
 type SynchronizedOptions struct {
 	// Spin bounds how long a waiter for the lock of a new object spins before it sleeps. If
-	// it is 0, waiters learn the bound from what has paid off; if it is negative, they never
+	// it is 0, waiters learn the bound from earlier spins; if it is negative, they never
 	// spin.
 	Spin time.Duration
 }

@@ -17,12 +17,12 @@ func (s *synchronized) left() bool {
 		s.heldSince = 0
 		return false
 	case s.othersInside():
-		return true // the hold is theirs
+		return true // another handle of this process has the lock
 	case s.heldSince == 0:
 		s.heldSince = shmsync.Monotonic()
 	}
-	// A goroutine has the lock and does not use the copies yet, or no longer. It may be without a CPU. After that
-	// time a peer has written the word.
+	// A goroutine may have the lock before or after its use of the copies, and may be without a CPU. If the
+	// lock is still held after synchronizedForged, a peer has written the word.
 	return shmsync.Monotonic()-s.heldSince >= synchronizedForged
 }
 

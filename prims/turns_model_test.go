@@ -131,8 +131,8 @@ func (m *turnsModel) leaveLine(s *turnsState, i uint8, granted bool) {
 	}
 }
 
-// grant resolves the first wait of the queue if the lock is free, and gives the goroutine
-// that has to be woken, + 1.
+// grant resolves the first wait of the queue if the lock is free, and returns the goroutine that has to be
+// woken, + 1.
 func (m *turnsModel) grant(s *turnsState) (owes uint8) {
 	for s.owner == 0 && s.queue[0] != 0 {
 		i := s.queue[0]

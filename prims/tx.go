@@ -37,7 +37,7 @@ type Tx struct {
 	open   bool
 	blocks bool // the log has records of blocks
 	saved  [8]txRange
-	within txRange // has all ranges that were saved; without one, from is greater than to
+	within txRange // encloses all ranges that were saved; if there is none, from is greater than to
 
 	log    *undoLog
 	object string

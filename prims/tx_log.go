@@ -173,20 +173,20 @@ func (l *undoLog) hasBlocks(tail uint32) (has bool, err error) {
 	return has, err
 }
 
-// endBlocks commits, or undoes, what the transaction of n did to blocks. It may be repeated, also
-// by another process: a block that is not logged in the name of n was dealt with, or never
-// became one. A block that goes back becomes this process's, and its record given. It is free
-// only when the log is idle, by release: else a transaction with another log could allocate it
-// in the name of n, and the next process at this log would free it again.
+// endBlocks commits, or undoes, what the transaction of n did to blocks. It may be repeated, also by another
+// process: if a block is not logged in the name of n, an earlier call has dealt with it, or it was never
+// logged. A block that goes back to the arena first becomes this process's, and its record becomes logGiven. It
+// becomes free only in release, when the log is idle. Otherwise a transaction with another log could allocate
+// the block in the name of n, and the next process at this log would free it again.
 func (l *undoLog) endBlocks(n arenakernel.ParticipantID, tail uint32, commit bool) error {
 	return l.each(tail, func(r logRecord, end uint32) {
 		switch {
 		case r.kind == logBytes:
 			return
 		case r.kind == logGiven:
-			// By an earlier process, which has the block, or its reaper. From here on given says
-			// that this process has it: the block may be in use again, and be freed by another
-			// goroutine.
+			// An earlier process made the record logGiven. That process, or its reaper, has the block. From
+			// here on logGiven means that this process has it, so this record must change: the block may be in
+			// use again, and another goroutine may free it.
 			if commit {
 				l.setKind(end, logAlloc)
 			} else {
@@ -208,8 +208,8 @@ func (l *undoLog) endBlocks(n arenakernel.ParticipantID, tail uint32, commit boo
 	})
 }
 
-// release gives back the blocks that endBlocks has taken. If this process dies over this, its
-// reaper does the rest. endBlocks has left no record that is given by an earlier process.
+// release gives back the blocks that endBlocks has taken. If this process dies meanwhile, its reaper gives back
+// the rest. endBlocks has left no logGiven record of an earlier process.
 //
 // Preconditions: the log is idle, and the caller still holds the lock.
 func (l *undoLog) release(tail uint32) {
@@ -297,10 +297,10 @@ func (l *undoLog) lose() {
 	}
 }
 
-// disown makes the log lost if its transaction is not that of the dead holder in owner word o, which
-// was not rolling back: an Update was unlocked by its function, and others have had the lock since
-// then. It comes before the lock is taken from the dead holder: a death right after would hide whose
-// hold it was.
+// disown makes the log lost if its transaction is not that of the dead holder in owner word o, and that holder
+// was not rolling back. In that case the function of an Update has unlocked the lock, and others have had the
+// lock since then. disown must come before the lock is taken from the dead holder. Otherwise a death right
+// after that would hide whose hold it was.
 //
 // The caller does not hold the lock, and may have been stopped for long since it read o. So it reads
 // the state first, and then the owner word again, while the ID of the dead holder is in an act word:
@@ -320,7 +320,7 @@ func (l *undoLog) loseForeign(s logState) {
 	}
 }
 
-// check says what is impossible about the log; nil if nothing is.
+// check returns what is impossible about the log, or nil.
 func (l *undoLog) check() error {
 	s := l.state()
 	if !s.valid(l.size) {

@@ -146,8 +146,8 @@ func TestLogOfAnotherHolderIsNotUndone(t *testing.T) {
 	requireLost(t, a, m, l, 7)
 }
 
-// A process dies, or is stopped, when it has made the log lost. No other process is in the arena before,
-// which would do it instead.
+// A process dies, or is stopped, when it has made the log lost. Before that no other process is in the arena:
+// it would make the log lost instead.
 func TestLostLogAtItsPoint(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

@@ -109,7 +109,7 @@ func openTxBank(a *arena.Arena, rw bool) (b *txBank, err error) {
 	return b, err
 }
 
-// save is Save, but for a blind bank.
+// save is Save, except for a blind bank.
 func save[T any](b *txBank, tx *prims.Tx, p *T) {
 	if !b.blind {
 		prims.Save(tx, p)

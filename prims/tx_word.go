@@ -45,15 +45,16 @@ import (
 // function of an Update of D has unlocked the mutex.
 //
 //   - D itself, at the end of that Update, unless D has the lock again.
-//   - A reaper of H, a later holder that is gone, before it takes the lock from H; see disown. It
-//     reads the word, and then finds the owner word as it was, with H not current, while the ID of
-//     H is in an act word. H is a generation of a slot, which no participant gets meanwhile, so H has
-//     had the lock all the time, and only H or another reaper of H can have written the word: the
-//     transaction that it read is not that of a living holder. The compare-and-swap fails after
-//     another reaper of H: that has made the word lost before it took the lock. One value can come
-//     again: that of a living D, after a Recover, if D begins a transaction that saves as many bytes.
-//     A reaper that was stopped all the while makes that one lost. D does not notice, and commits or
-//     undoes it as always; only if D dies in it, the lock is not recoverable, which is reported.
+//   - A reaper of H, before it takes the lock from H; see disown. H is a later holder that is gone. The
+//     reaper reads the word, and then finds the owner word as it was, with H not current, while the ID of
+//     H is in an act word. The act word keeps other participants from getting the ID of H meanwhile. So H
+//     has had the lock all the time, and only H or another reaper of H can have written the word. The
+//     transaction that the reaper has read is therefore not that of a living holder. If another reaper
+//     of H was faster, it made the word lost before it took the lock, so this compare-and-swap fails.
+//     There is one case in which the same value comes again: after a Recover, a living D begins a
+//     transaction that saves as many bytes. A reaper that was stopped all the while makes the log of that
+//     transaction lost. D does not notice, and commits or undoes the transaction as always. Only if D dies
+//     in it, the lock becomes not recoverable, which is reported.
 //
 // lost comes before the lock becomes not recoverable, and before the repair of a Recover. So a
 // death in a repair is not followed by a rollback, which would overwrite what was repaired.

@@ -153,7 +153,7 @@ func (tx *Tx) unrecord() {
 	storeLogState(tx.place.state, uint64(tx.tail)|tx.active)
 }
 
-// storeKind stores the kind of a record in one piece: its place is a multiple of 4.
+// storeKind stores the kind of a record in one piece, because its place is a multiple of 4.
 //
 //go:noinline
 func storeKind(p *byte, kind uint32) {

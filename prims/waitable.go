@@ -71,7 +71,7 @@ type WaitableOptions struct {
 	// be held or be granted and not accepted yet at a time. 0 means 256.
 	Holds int
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -220,7 +220,7 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 	return nil
 }
 
-// changeTries is how often awaitChange looks before it takes the queue lock.
+// changeTries is how often awaitChange checks before it takes the queue lock.
 const changeTries = 20
 
 // awaitChange waits until the state contains the claim that waitNode was granted. The granter

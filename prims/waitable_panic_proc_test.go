@@ -179,7 +179,7 @@ func newStockist(t *testing.T, a *arena.Arena, opts ...proctest.Option) *stockis
 	return &stockist{Proc: p, said: map[int]stockAnswer{}}
 }
 
-// begin has it begin an order, whose answer answer gives.
+// begin makes the process begin an order. answer returns its answer.
 func (s *stockist) begin(op string, e int32) (id int) {
 	s.next++
 	s.Send(stockOrder{s.next, op, e})
@@ -315,7 +315,7 @@ func TestWaitableRuleThatFailsForTheDeadKillsNoBystander(t *testing.T) {
 	}
 }
 
-// orLost is a, where being lost is as good as success.
+// orLost is a, or the answer of a success if the Waitable was lost.
 func (a stockAnswer) orLost() stockAnswer {
 	if a.Lost {
 		return stockAnswer{ID: a.ID}

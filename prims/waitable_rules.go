@@ -208,8 +208,8 @@ func (x *Waitable[S, E]) requeue(w wait)         { x.fifo.requeue(w) }
 func (x *Waitable[S, E]) each(f func(wait) bool) { x.fifo.each(f) }
 func (x *Waitable[S, E]) clear()                 { x.fifo.clear() }
 
-// reap undoes the claims of the dead. It undoes claims that they had not accepted at once, and
-// the others when they are gone.
+// reap undoes the claims of dead participants. It undoes at once the claims that a participant had not
+// accepted. It undoes the other claims when the participant is gone.
 func (x *Waitable[S, E]) reap(dead func(arenakernel.ParticipantID) bool) {
 	lost, unknown := x.rules.OnDeath, x.rules.Undo
 	if lost == nil {

@@ -222,8 +222,8 @@ func TestWaitablePriority(t *testing.T) {
 	}
 }
 
-// A crowd that is let go at once, in an order of its own, does not take the square of
-// its number: the comparisons are counted.
+// A crowd that is let go at once, in an order of its own, takes less time than the square of its number: the
+// comparisons are counted.
 func TestWaitablePriorityCrowd(t *testing.T) {
 	const n = 10_000
 	compared := 0

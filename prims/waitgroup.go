@@ -31,7 +31,7 @@ type WaitGroup struct{ counter *counter }
 // zero value.
 type WaitGroupOptions struct {
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 

@@ -21,7 +21,7 @@ func TestWaitGroupClaim(t *testing.T) {
 	victim.must(t, order{Op: "wg.claim", Object: "g", N: 2})
 	child.must(t, order{Op: "wg.claim", Object: "g", N: 1})
 	require.Equal(t, int64(3), g.State().Count)
-	// The parent owes none of this work any more.
+	// The parent is responsible for none of this work any more.
 	id := gateBlocked(t, a, waiter, g.Offset(), order{Op: "wg.wait", Object: "g"})
 	parent.proc.Kill(t)
 	alone(t, a, 4)

@@ -26,8 +26,8 @@ func newWaitGroup(t testing.TB, a *arena.Arena, name string) *prims.WaitGroup {
 	return g
 }
 
-// Two groups, back and forth, again and again, as the test of sync has it: nobody is
-// let go of the first before all are done, and nobody of the second before that.
+// Two groups, back and forth, again and again, as in the test of sync: no waiter of the first group goes on
+// before all are done, and no waiter of the second group goes on before that.
 func TestWaitGroupInOneProcess(t *testing.T) {
 	a := newArena(t, nil)
 	first, second := newWaitGroup(t, a, "first"), newWaitGroup(t, a, "second")

@@ -17,7 +17,7 @@ type mutexWords struct {
 
 	// wake is the futex word of the waiters; see park.Word.
 	wake atomic.Uint32
-	// starving names a participant of which a waiter asks for the next release, or is 0.
+	// starving names the participant of a waiter that asks for the next release; 0: there is none.
 	//   writers: a waiter that has lost for long (CAS 0 to its name); a process that reserves, and reapers (CAS to 0)
 	//   readers: Unlock's slow path
 	//   order:   seq-cst, against the owner word

@@ -17,8 +17,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A worker group member dies at each crash point that its work passes, at the first or a
-// later passing; those that stay go on, and nothing is left over.
+// A member of a worker group dies at each crash point that its work passes, at the first or a later passing.
+// The others go on, and nothing is left over.
 func TestWorkerGroupCrash(t *testing.T) {
 	eachWorkload(t, func(t *testing.T, w workload) {
 		require.NotEmpty(t, w.points)

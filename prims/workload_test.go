@@ -278,7 +278,7 @@ func (x *workerGroup) end() {
 	// A wait that gave up while the queue lock was taken is taken off later, so a goroutine may have several
 	// on a busy machine. Measured were 0 to 27; a node for each turn would be thousands.
 	require.LessOrEqual(x.t, st.Nodes-st.PollerNodes, 10*max(x.w.nodes, 1)*workers, "nodes of waits, of this process alone")
-	// A poller node is taken again by the next comer, but for those of the last dead.
+	// The next process that needs a poller node takes one that is left over, except those of the last dead.
 	require.LessOrEqual(x.t, st.PollerNodes, (st.Objects+x.w.lists)*workerGroupMost+2*workerGroupMost, "poller nodes")
 }
 

@@ -45,8 +45,8 @@ func init() {
 	})
 }
 
-// A creator dies at each point. The next process finds a whole segment or none, and the
-// creator after that has cleaned up.
+// TestCreatorDies kills a creator at each crash point. The next process must find a whole segment
+// or none, and the next creator must clean up.
 func TestCreatorDies(t *testing.T) {
 	// crash: points of the two ways to create, and whether the segment has
 	// been published.

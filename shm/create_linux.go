@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// Until the link a segment has no name, and a death leaves nothing. After it
-// the segment is whole.
+// Until the link, a segment has no name, and a death leaves nothing behind. After the link the
+// segment is complete.
 var (
 	_ = crashpoint.Register("shm.create.after_open")
 	_ = crashpoint.Register("shm.create.after_size")
@@ -60,7 +60,8 @@ func createAt(path string, size int64, init func(*Segment) error, opts *Options)
 	}
 	defer unix.Close(c.dirfd)
 
-	// Not the decision, which is the link's; it saves running init in vain.
+	// This check saves a useless call of init. It does not decide whether the name is taken: the
+	// link does.
 	var st unix.Stat_t
 	if unix.Fstatat(c.dirfd, c.base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		return nil, fail("create", path, "", unix.EEXIST)
@@ -75,8 +76,8 @@ func createAt(path string, size int64, init func(*Segment) error, opts *Options)
 	return s, nil
 }
 
-// unnamed creates the segment in an unnamed file and links that. It returns
-// errNoUnnamed if this system cannot.
+// unnamed creates the segment in an unnamed file and links the file to its name. It returns
+// errNoUnnamed if this system cannot do that.
 func (c *creation) unnamed() (*Segment, error) {
 	if disabled("otmpfile") {
 		return nil, errNoUnnamed
@@ -85,7 +86,7 @@ func (c *creation) unnamed() (*Segment, error) {
 	switch err {
 	case nil:
 	case unix.EOPNOTSUPP, unix.EISDIR, unix.EINVAL:
-		// EISDIR is the answer of a kernel that does not know O_TMPFILE.
+		// A kernel that does not know O_TMPFILE answers EISDIR.
 		return nil, errNoUnnamed
 	default:
 		return nil, fail("create", c.path, "", err)
@@ -108,15 +109,15 @@ func (c *creation) unnamed() (*Segment, error) {
 	s.Close()
 	switch err {
 	case unix.ENOENT, unix.EXDEV, unix.EPERM, unix.ENOSYS, unix.EOPNOTSUPP:
-		// The filesystem, or a sandbox, links no unnamed files.
+		// The filesystem or a sandbox does not permit a link to an unnamed file.
 		return nil, errNoUnnamed
 	}
 	return nil, fail("create", c.path, "link", err)
 }
 
-// build makes f, an empty file of mode 0600, into a segment: size, seals, mapping,
-// init, and the mode last, since others may find a temporary file. It takes f
-// over, and closes it if it fails or init panics.
+// build turns f, an empty file of mode 0600, into a segment. It sets the size and the seals, maps
+// the file, calls init, and sets the mode. The mode comes last because other processes may find a
+// temporary file. build takes f over: it closes f if it fails or init panics.
 func build(f *os.File, name string, size int64, set settings, seal func() error, init func(*Segment) error) (*Segment, error) {
 	fd := int(f.Fd())
 	var st unix.Stat_t

@@ -8,11 +8,10 @@
 //
 // # Creation
 //
-// A creator builds a segment in private and publishes it whole. It sets the size,
-// and runs its init function, while no other process can find the segment. Then
-// it gives the segment its name in one step, which never replaces an existing
-// file. A creator that is killed at any instruction leaves either the finished
-// segment or nothing that disturbs others.
+// A creator builds a segment in private and publishes it whole. While no other process can find the
+// segment, the creator sets the size and runs its init function. Then it gives the segment its name
+// in one step, and never replaces an existing file. A creator that is killed at any instruction
+// leaves either the finished segment, or nothing that disturbs other processes.
 //
 // # Space
 //
@@ -24,18 +23,16 @@
 //
 // # Trust
 //
-// A segment file is created with mode 0600, opened without following a
-// symbolic link, and refused unless its owner is the effective user of this
-// process, root, or one of [Options].TrustUIDs. A process that may write to a
-// segment may write anything to it. The owner of a segment file may truncate it,
-// and then the processes that have it mapped receive SIGBUS. A memfd made by
-// [CreateMemfd] is sealed against that.
+// A segment file is created with mode 0600, and opened without following a symbolic link. Its owner
+// must be the effective user of this process, root, or one of [Options].TrustUIDs. A process that
+// may write to a segment may write anything to it. The owner of a segment file may truncate it, and
+// then the processes that have it mapped receive SIGBUS. A memfd made by [CreateMemfd] is sealed
+// against that.
 //
 // # Environment
 //
-// SHMSYNC_DISABLE is a comma-separated list of kernel features to treat as
-// missing. This package honours two: "otmpfile" (unnamed temporary
-// files) and "mbind" (NUMA placement).
+// SHMSYNC_DISABLE is a comma-separated list of kernel features to treat as missing. This package
+// honours "otmpfile" (unnamed temporary files) and "mbind" (NUMA placement).
 //
 // The package works on Linux. On other systems it compiles, and every function
 // that creates or finds a segment returns [ErrNotSupported].

@@ -2,19 +2,17 @@ package shm
 
 import "github.com/shmsync/shmsync"
 
-// The sentinels this package returns. Test for them with errors.Is; an error
-// that comes from a system call matches its errno as well. Each error is also a
-// *shmsync.Error for errors.As.
+// The sentinel errors that this package returns. Test for them with errors.Is. An error that comes
+// from a system call also matches its errno. Each error is also a *shmsync.Error for errors.As.
 var (
 	// ErrClosed is returned by operations on a segment after its Close.
 	ErrClosed = shmsync.ErrClosed
-	// ErrIncompatible is returned for a file that cannot be a segment: not a
-	// regular file, or of a size that no segment has.
+	// ErrIncompatible is returned for a file that cannot be a segment, because it is not a regular
+	// file or because no segment has its size.
 	ErrIncompatible = shmsync.ErrIncompatible
-	// ErrNoSpace is returned where the filesystem, or the pool of huge pages,
-	// has no room for what was asked.
+	// ErrNoSpace is returned if the filesystem, or the pool of huge pages, has too little room.
 	ErrNoSpace = shmsync.ErrNoSpace
-	// ErrNotSupported is returned for what this system cannot do.
+	// ErrNotSupported is returned if this system lacks what an operation needs.
 	ErrNotSupported = shmsync.ErrNotSupported
 )
 
@@ -22,7 +20,7 @@ var (
 type opError struct {
 	op   string // the operation: "open", "create"
 	name string // segment name or path
-	why  string // the cause in words, if the errno alone would not tell
+	why  string // the cause in words, if the errno alone does not explain it
 	kind error  // sentinel; nil if err says it all
 	err  error  // underlying error, usually an errno; nil if kind says it all
 }
@@ -41,8 +39,8 @@ func (e *opError) Error() string {
 	return s
 }
 
-// Unwrap makes errors.Is match the sentinel, the errno that stands for it, and
-// the underlying error, and errors.As find a *shmsync.Error.
+// Unwrap lets errors.Is match the sentinel, the errno that stands for the sentinel, and the
+// underlying error. It lets errors.As find a *shmsync.Error.
 func (e *opError) Unwrap() []error {
 	common := &shmsync.Error{Op: "shm." + e.op, Object: e.name, Err: e.kind, Detail: e.why}
 	switch {

@@ -26,21 +26,21 @@ func ExampleOpenOrCreate() {
 	// Output: true made once
 }
 
-// A segment without a name goes to others as a file descriptor. It cannot be
-// truncated, and nothing is left of it when the last process is gone.
+// A segment without a name is passed to other processes as a file descriptor. It cannot be
+// truncated, and it vanishes when the last process closes it or dies.
 func ExampleCreateMemfd() {
 	seg, err := shm.CreateMemfd("frames", 1<<20, nil, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer seg.Close()
-	// exec.Cmd.ExtraFiles = []*os.File{seg.File()}, and in the child
-	// shm.FromFile(os.NewFile(3, "frames"), nil).
+	// Set exec.Cmd.ExtraFiles = []*os.File{seg.File()}, and call shm.FromFile(os.NewFile(3,
+	// "frames"), nil) in the child.
 	fmt.Println(seg.Size())
 	// Output: 1048576
 }
 
-// Where the pages of a segment should lie.
+// Parse a policy that says on which NUMA nodes the pages of a segment should be.
 func ExampleParsePolicy() {
 	p, err := shm.ParsePolicy("interleave:0-1")
 	if err != nil {
@@ -50,7 +50,7 @@ func ExampleParsePolicy() {
 	// Output: interleave [0 1]
 }
 
-// The segments that programs have left.
+// List the segments that programs have left.
 func ExampleList() {
 	for info, err := range shm.List() {
 		if err != nil {

@@ -12,17 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files in which the kernel describes transparent huge pages, the mounts, and the mappings of
-// this process. Tests replace them.
+// These are the files in which the kernel describes transparent huge pages, the mounts, and the
+// mappings of this process. Tests replace them.
 var (
 	hugeDir    = "/sys/kernel/mm/transparent_hugepage"
 	mountsFile = "/proc/self/mountinfo"
 	smapsFile  = "/proc/self/smaps"
 )
 
-// noHuge says why a file on the device dev gets no transparent huge pages although
-// madvise has asked for them, and what would help. It returns "" if nothing prevents
-// them.
+// noHuge says why a file on the device dev gets no transparent huge pages although the program has
+// asked for them with madvise, and what would help. It returns "" if nothing prevents them.
 func noHuge(dev uint64) string {
 	shmem, ok := chosen(filepath.Join(hugeDir, "shmem_enabled"))
 	switch {
@@ -61,8 +60,8 @@ func chosen(file string) (string, bool) {
 	return word, ok
 }
 
-// anyChosen reports whether one of the settings for single sizes has pages of that
-// size, whatever the one for all says.
+// anyChosen reports whether the setting of any single page size permits huge pages, whatever the
+// setting for all sizes says.
 func anyChosen(pattern string) bool {
 	files, _ := filepath.Glob(pattern)
 	for _, f := range files {
@@ -74,13 +73,13 @@ func anyChosen(pattern string) bool {
 	return false
 }
 
-// mount is what is mounted somewhere.
+// mount describes a mount point.
 type mount struct {
 	point, kind string
 	huge        string // value of its mount option "huge"
 }
 
-// mountOf finds the latest mount of a device, in the form of proc(5).
+// mountOf returns the latest mount of a device, as /proc/self/mountinfo lists it (proc(5)).
 func mountOf(dev uint64) (m mount, ok bool) {
 	f, err := os.Open(mountsFile)
 	if err != nil {
@@ -117,8 +116,8 @@ func (s *Segment) hugeBytes() (int64, error) {
 	return n, nil
 }
 
-// hugeIn adds up what the mappings between two addresses have of huge pages, in
-// the form of /proc/PID/smaps.
+// hugeIn returns how many bytes between two addresses are mapped by huge pages. smaps has the form
+// of /proc/PID/smaps.
 func hugeIn(smaps io.Reader, from, to uint64) (total int64, err error) {
 	ours := false
 	lines := bufio.NewScanner(smaps)

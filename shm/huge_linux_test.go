@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakeHuge pretends to be a system with such settings and mounts.
+// fakeHuge pretends that the system has the given settings and mounts.
 func fakeHuge(t *testing.T, shmem, one, mounts string) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "hugepages-2048kB"), 0o700))
@@ -27,7 +27,7 @@ func fakeHuge(t *testing.T, shmem, one, mounts string) {
 	t.Cleanup(func() { hugeDir, mountsFile = oldDir, oldMounts })
 }
 
-// TestWhyNoHuge: a program that asks for transparent huge pages and cannot get any is told
+// TestWhyNoHuge: if a program asks for transparent huge pages and cannot get any, the error says
 // what would help.
 func TestWhyNoHuge(t *testing.T) {
 	const shm = "25 24 0:23 / /dev/shm rw,relatime shared:3 - tmpfs tmpfs rw,size=1k"
@@ -60,8 +60,7 @@ func TestWhyNoHuge(t *testing.T) {
 	}
 }
 
-// TestHugeAskedAndGot: a segment that asks for huge pages either has some, or says
-// why not.
+// TestHugeAskedAndGot: a segment that asks for huge pages either has some, or says why it has none.
 func TestHugeAskedAndGot(t *testing.T) {
 	const size = 8 << 20
 	for _, named := range []bool{false, true} {

@@ -9,45 +9,44 @@ import (
 // imagePiece is how much of a file an Image reads at a time.
 const imagePiece = 64 << 10
 
-// Image is a private copy of the bytes of a segment, for a tool that examines it from
-// outside and must not disturb its users. The file is opened for reading and never mapped.
-// So nothing can be written by mistake. No page comes into being where the file has a hole, as
-// it would if the hole were read through a mapping. If the file is truncated meanwhile, no
-// process is killed by SIGBUS.
+// Image is a private copy of the bytes of a segment, for a tool that examines the segment from
+// outside and must not disturb its users. The file is opened for reading and never mapped, so that
+// nothing is written by mistake, and so that a truncation of the file kills no process by SIGBUS.
+// Reading a hole of the file allocates no page, as it would through a mapping.
 //
-// Bytes are read when they are asked for, and then stay what they were until
-// Refresh. An Image is used by one goroutine at a time.
+// Fetch reads bytes when they are needed; they then stay the same until Refresh. An Image is used
+// by one goroutine at a time.
 type Image struct {
 	name string
 	file *os.File
 	mem  []byte
 	have []bool // by piece
-	err  error  // the first that reading gave
+	err  error  // the first error of a read
 }
 
-// OpenImage makes an image of the segment /dev/shm/name or, if name has a slash, of the
-// file at that path. The owner of the file does not matter: a reader of an Image trusts
-// nothing that is in it.
+// OpenImage returns an image of the segment /dev/shm/name or, if name has a slash, of the file at
+// that path. The owner of the file does not matter: a reader of an Image trusts nothing that is in
+// it.
 func OpenImage(name string) (*Image, error) { return openImage(name) }
 
-// ImageOf makes an image of an open file, which belongs to the image from then on,
-// also when an error is returned.
+// ImageOf returns an image of an open file. The file belongs to the image from then on, even if
+// ImageOf returns an error.
 func ImageOf(f *os.File) (*Image, error) { return imageOf(f) }
 
-// Name is the path of the file.
+// Name returns the path of the file.
 func (m *Image) Name() string { return m.name }
 
-// File is the open file, which can be read only. It is closed with the image.
+// File returns the open file, which can only be read. It is closed with the image.
 func (m *Image) File() *os.File { return m.file }
 
-// Size is the size of the file when it was opened.
+// Size returns the size that the file had when it was opened.
 func (m *Image) Size() int64 { return int64(len(m.mem)) }
 
-// Bytes is the copy. Bytes that have not been fetched are zero.
+// Bytes returns the copy. Bytes that have not been fetched are zero.
 func (m *Image) Bytes() []byte { return m.mem }
 
-// Fetch makes sure that n bytes from off on have been read. Bytes that are not in the file
-// any more are zero.
+// Fetch makes sure that n bytes from off on have been read. Bytes that the file no longer has are
+// zero.
 func (m *Image) Fetch(off, n uint64) {
 	size := uint64(len(m.mem))
 	if off >= size || n == 0 {
@@ -80,11 +79,11 @@ func (m *Image) Refresh() {
 	m.forget()
 }
 
-// Err is what went wrong since the last Refresh, or nil. Bytes that could not be read are
+// Err returns the first error since the last Refresh, or nil. Bytes that could not be read are
 // zero.
 func (m *Image) Err() error { return m.err }
 
-// Close gives the memory and the file back.
+// Close frees the memory and closes the file.
 func (m *Image) Close() error {
 	m.drop()
 	return m.file.Close()

@@ -44,7 +44,8 @@ func imageOf(f *os.File) (*Image, error) {
 		f.Close()
 		return nil, err
 	}
-	// Not make: a sparse file may be larger than what memory there is.
+	// A mapping, unlike memory from make, may be larger than the memory of the system, as a sparse
+	// file may be.
 	mem, err := unix.Mmap(-1, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		f.Close()
@@ -54,7 +55,7 @@ func imageOf(f *os.File) (*Image, error) {
 	return &Image{name: f.Name(), file: f, mem: mem, have: make([]bool, pieces)}, nil
 }
 
-// forget makes all bytes zero again. The memory goes back to the system.
+// forget zeroes all bytes and returns the memory to the system.
 func (m *Image) forget() {
 	if unix.Madvise(m.mem, unix.MADV_DONTNEED) != nil {
 		clear(m.mem)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An image has the bytes that were fetched, keeps them until Refresh, and writes nothing that is
-// stored in it to the file.
+// TestImage: an image has the bytes that were fetched, and keeps them until Refresh. Bytes that are
+// stored in the image do not reach the file.
 func TestImage(t *testing.T) {
 	name := uniqueName(t)
 	s, err := Create(name, 4*page, nil, nil)
@@ -54,8 +54,8 @@ func TestImage(t *testing.T) {
 	require.Error(t, err, "the file cannot be written")
 }
 
-// A file that cannot be read is an error, and one that becomes shorter meanwhile is no
-// fault.
+// TestImageErrors: a file that cannot be read gives an error, and a file that becomes shorter
+// meanwhile does not.
 func TestImageErrors(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
@@ -93,12 +93,12 @@ func TestImageErrors(t *testing.T) {
 
 	size := int64(1 << 42)
 	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
-		size = 1 << 36 // an emulator keeps account of each page of a mapping
+		size = 1 << 36 // an emulator needs memory for each page of a mapping
 	}
 	require.NoError(t, os.Truncate(path, size), "a sparse file of any size can be looked at")
 	huge, err := OpenImage(path)
 	if err != nil {
-		require.ErrorIs(t, err, syscall.ENOMEM) // where address space is bounded
+		require.ErrorIs(t, err, syscall.ENOMEM) // where the address space is limited
 		return
 	}
 	huge.Fetch(uint64(size/2), 100)

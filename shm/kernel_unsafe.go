@@ -12,7 +12,7 @@ import (
 
 // mbind sets the NUMA policy of mem, which is page-aligned.
 func mbind(mem []byte, mode uintptr, mask []uint64, flags uintptr) error {
-	// The kernel reads one bit less than it is told.
+	// The kernel reads one bit less than maxNode says.
 	maxNode := uintptr(0)
 	if len(mask) > 0 {
 		maxNode = uintptr(len(mask))*64 + 1
@@ -27,12 +27,11 @@ func mbind(mem []byte, mode uintptr, mask []uint64, flags uintptr) error {
 	return nil
 }
 
-// policyMask is how many words of nodes policyAt has room for: as many as a kernel
-// can be built for.
+// policyMask is how many words of node bits policyAt needs for the largest node number that a
+// kernel can be built for.
 const policyMask = (maxNode + 1) / 64
 
-// policyAt returns the mode and the nodes of the policy that the page which begins
-// with b has.
+// policyAt returns the mode and the nodes of the policy of the page that begins with b.
 func policyAt(b *byte) (mode uintptr, mask [policyMask]uint64, err error) {
 	var m int32
 	// SAFETY: the kernel writes an int and, at most, as many bits as mask has.
@@ -44,19 +43,18 @@ func policyAt(b *byte) (mode uintptr, mask [policyMask]uint64, err error) {
 	return uintptr(m), mask, nil
 }
 
-// replace puts private memory in the place of mem, which mapFile has mapped. Its pages are zero
-// until they are written, and are no part of the file.
+// replace maps private memory over mem, which mapFile has mapped. Its pages are zero until they are
+// written, and do not belong to the file.
 func replace(mem []byte) error {
-	// SAFETY: mem is a whole mapping of this process, which nobody else unmaps. Whatever points
-	// into it points into the new mapping from then on.
+	// SAFETY: mem is a whole mapping of this process, which no other code unmaps. Pointers into it
+	// point into the new mapping from then on.
 	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&mem[0]), uintptr(len(mem)), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_FIXED|unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	return err
 }
 
-// resident stores in bit 0 of each byte of vec whether the corresponding page of mem
-// is in memory. Pages have the base size of the system. For a file it says whether the
-// page is in the page cache.
+// resident stores in bit 0 of each byte of vec whether the corresponding page of mem is in memory.
+// Pages have the base size of the system. A page of a file is in memory if it is in the page cache.
 //
 // Preconditions: mem has as many pages as vec has bytes, and at least one.
 func resident(mem, vec []byte) error {
@@ -68,12 +66,10 @@ func resident(mem, vec []byte) error {
 	return nil
 }
 
-// address is where mem is mapped, for comparing with what /proc says.
+// address returns the address at which mem is mapped, to compare with /proc.
 func address(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }
 
-// pageNodes stores in status, for successive pages of mem, the node that each
-// is on, or a negative errno. It moves each to its node of to first, if that is not
-// nil.
+// pageNodes stores in status the node of each successive page of mem, or a negative errno.
 //
 // Preconditions: mem has at least len(status) pages; status is not empty.
 func pageNodes(mem []byte, pageSize int64, status []int32) error {
@@ -83,18 +79,18 @@ func pageNodes(mem []byte, pageSize int64, status []int32) error {
 // movePages moves successive pages of mem to the nodes in to, and stores in status
 // the node that each is then on, or a negative errno.
 //
-// Preconditions: mem has at least len(status) pages; status is not empty; to is nil,
-// in which case nothing moves, or as long as status.
+// Preconditions: mem has at least len(status) pages; status is not empty. to is as long as status,
+// or nil; then no page moves.
 func movePages(mem []byte, pageSize int64, to, status []int32, flags uintptr) error {
 	addrs := make([]uintptr, len(status))
 	base := uintptr(unsafe.Pointer(&mem[0]))
 	for i := range addrs {
 		addrs[i] = base + uintptr(i)*uintptr(pageSize)
 	}
-	// SAFETY: mem is a mapping, which the garbage collector does not move, so
-	// its addresses may be kept as numbers. The kernel reads len(status)
-	// addresses, as many nodes unless to is nil, whose SliceData is NULL, and
-	// writes as many words. The bytes of the pages move with them.
+	// SAFETY: mem is a mapping, which the garbage collector does not move, so its addresses may be
+	// kept as numbers. The kernel reads len(status) addresses and, unless to is nil (its SliceData
+	// is NULL), as many nodes. It writes as many words to status. Moving a page does not change its
+	// bytes.
 	_, _, errno := unix.Syscall6(unix.SYS_MOVE_PAGES, 0, uintptr(len(status)),
 		uintptr(unsafe.Pointer(&addrs[0])), uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(unsafe.Pointer(&status[0])), flags)
 	runtime.KeepAlive(addrs)
@@ -112,8 +108,8 @@ func peek(mem []byte, pageSize int64) {
 	}
 }
 
-// touch faults in each page of mem for writing. Adding nothing atomically changes no byte,
-// even if other processes write there.
+// touch faults in each page of mem for writing. It adds 0 atomically, which changes no byte even if
+// other processes write there.
 func touch(mem []byte, pageSize int64) {
 	for off := int64(0); off < int64(len(mem)); off += pageSize {
 		// SAFETY: off is within mem and a multiple of the page size, as is

@@ -10,7 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// limited is what a process sees whose limit of the size of files is below the size of a segment.
+// limited is what a process observes if its limit on the size of files is below the size of a
+// segment.
 type limited struct {
 	Text  string
 	IsBig bool
@@ -34,7 +35,7 @@ func init() {
 	})
 }
 
-// A limit of the process that keeps a segment from being made is named.
+// TestErrorsNameTheLimit: if a limit of the process prevents a segment, the error names the limit.
 func TestErrorsNameTheLimit(t *testing.T) {
 	p := proctest.Start(t, "shm/limited")
 	var l limited
@@ -43,7 +44,7 @@ func TestErrorsNameTheLimit(t *testing.T) {
 	require.Contains(t, l.Text, "1048576 bytes are more than RLIMIT_FSIZE or the file system permits")
 	require.True(t, l.IsBig)
 
-	// More than any process has, whatever its limits.
+	// This is more than any process can have, whatever its limits.
 	_, err := CreateMemfd("limited", 1<<56, nil, nil)
 	require.ErrorContains(t, err, "could not map 72057594037927936 bytes of address space (see RLIMIT_AS and vm.max_map_count)")
 	require.ErrorIs(t, err, unix.ENOMEM)

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fail makes the error of a failed system call, and adds the death watcher that
-// its errno stands for.
+// fail makes the error of a failed system call, with the sentinel error that its errno stands for.
 func fail(op, name, why string, err error) error {
 	e := &opError{op: op, name: name, why: why, err: err}
 	switch err {
@@ -23,7 +22,7 @@ func fail(op, name, why string, err error) error {
 	return e
 }
 
-// retry calls f until it is not interrupted by a signal.
+// retry calls f until no signal interrupts it.
 func retry(f func() error) error {
 	for {
 		if err := f(); err != unix.EINTR {
@@ -42,9 +41,9 @@ func disabled(feature string) bool {
 	return false
 }
 
-// mapFile maps all of f, a file of the state st that has been checked, and
-// takes f over: it closes f if it fails. It does what set asks of a mapping;
-// fresh tells that the segment is being created.
+// mapFile maps all of f, with the properties that set asks for. st is the state of f, which has
+// been checked. fresh says whether the segment is being created. mapFile takes f over: it closes f
+// if it fails.
 func mapFile(op string, f *os.File, name string, st *unix.Stat_t, set settings, fresh bool) (_ *Segment, err error) {
 	s := &Segment{name: name, file: f, dev: uint64(st.Dev), ino: st.Ino}
 	s.pageSize, s.canPlace = backing(int(f.Fd()))
@@ -94,9 +93,9 @@ func mapFile(op string, f *os.File, name string, st *unix.Stat_t, set settings, 
 	return s, nil
 }
 
-// backing returns the page size of the file behind fd, in bytes, and whether
-// its filesystem stores NUMA policies. Other filesystems accept a policy and
-// ignore it, since their pages belong to the page cache.
+// backing returns the page size of the file behind fd, in bytes, and whether its filesystem stores
+// NUMA policies. Other filesystems accept a policy and ignore it, because their pages belong to the
+// page cache.
 func backing(fd int) (pageSize int64, canPlace bool) {
 	var fs unix.Statfs_t
 	pageSize = int64(os.Getpagesize())
@@ -112,7 +111,7 @@ func backing(fd int) (pageSize int64, canPlace bool) {
 	return pageSize, false
 }
 
-// unmap gives back what mapFile has mapped.
+// unmap unmaps memory that mapFile has mapped.
 func unmap(mem []byte) error {
 	m := mmap.MMap(mem)
 	return m.Unmap()

@@ -42,8 +42,8 @@ func memfd(label string, huge HugePages) (int, error) {
 	case Huge1G:
 		flags |= unix.MFD_HUGETLB | unix.MFD_HUGE_1GB
 	}
-	// Linux 6.3 and later expect a flag that says whether the file may be
-	// executed; earlier kernels do not know the flag.
+	// Linux 6.3 and later expect a flag that says whether the file may be executed. Earlier kernels
+	// reject the flag.
 	fd, err := unix.MemfdCreate(label, flags|unix.MFD_NOEXEC_SEAL)
 	if err == unix.EINVAL {
 		fd, err = unix.MemfdCreate(label, flags)

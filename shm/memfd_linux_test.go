@@ -45,7 +45,7 @@ func TestHugePages(t *testing.T) {
 	for _, huge := range []HugePages{Huge2M, Huge1G} {
 		t.Run(huge.String(), func(t *testing.T) {
 			s, err := CreateMemfd("huge", page, nil, &Options{HugePages: huge})
-			if err != nil { // none configured, or none of this size
+			if err != nil { // no huge pages, or none of this size
 				if os.Getenv("SHMSYNC_EXEC_WRAP") != "" && errors.Is(err, unix.EINVAL) {
 					t.Skip("needs a kernel that is not emulated: qemu-user maps no huge pages")
 				}
@@ -78,7 +78,8 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		// Locks tell descriptions apart: the child inherited the parent's.
+		// The child inherited the open file description of the parent, and flock locks belong to
+		// descriptions.
 		if err := unix.Flock(int(s.File().Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			c.Fatalf("inherited description: %v", err)
 		}

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// The directory in which the kernel describes its NUMA nodes, and the file that says of which
-// nodes this thread may have memory. Tests replace them.
+// These are the directory in which the kernel describes its NUMA nodes, and the file that says on
+// which nodes this thread may have memory. Tests replace them.
 var (
 	nodesDir   = "/sys/devices/system/node"
 	statusFile = "/proc/thread-self/status"
 )
 
-// nodesIn reads a list of nodes, and reports false if it cannot.
+// nodesIn parses a list of nodes. It reports false if it cannot.
 func nodesIn(text string) ([]int, bool) {
 	if text = strings.TrimSpace(text); text == "" {
-		return nil, true // no node, such as of those with memory of a kind
+		return nil, true // an empty list, for instance if no node has memory
 	}
 	nodes, err := parseNodes(text)
 	return nodes, err == nil
 }
 
-// nodesOf reads one of the lists of nodes that the system has.
+// nodesOf returns the list of nodes of the given kind, such as "online", that the kernel reports.
 func nodesOf(kind string) ([]int, bool) {
 	b, err := os.ReadFile(nodesDir + "/" + kind)
 	if err != nil {
@@ -32,7 +32,7 @@ func nodesOf(kind string) ([]int, bool) {
 	return nodesIn(string(b))
 }
 
-// memsAllowed are the nodes that the cpuset of this thread has memory of.
+// memsAllowed returns the nodes on which the cpuset of this thread allows memory.
 func memsAllowed() ([]int, bool) {
 	b, err := os.ReadFile(statusFile)
 	if err != nil {
@@ -46,8 +46,8 @@ func memsAllowed() ([]int, bool) {
 	return nil, false
 }
 
-// unusable says for each node of p why no page can be there, as far as the system
-// tells. It returns "" if nothing speaks against any of them.
+// unusable says for each node of p why it can hold no page, as far as the system reveals it. It
+// returns "" if all nodes seem usable.
 func (p Policy) unusable() string {
 	var why []string
 	online, known := nodesOf("online")

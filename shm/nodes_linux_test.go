@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeNodes pretends to be a system with such lists of nodes.
+// fakeNodes pretends that the system has the given lists of nodes.
 func fakeNodes(t *testing.T, files map[string]string, allowed string) {
 	dir := t.TempDir()
 	for name, text := range files {
@@ -21,7 +21,7 @@ func fakeNodes(t *testing.T, files map[string]string, allowed string) {
 	t.Cleanup(func() { nodesDir, statusFile = oldDir, oldStatus })
 }
 
-// TestWhyNoNode: what is wrong with a node is said, with what there is instead.
+// TestWhyNoNode: an error says what is wrong with a node, and which nodes there are instead.
 func TestWhyNoNode(t *testing.T) {
 	// Node 1 has no memory, node 2 no CPU, node 3 is outside the cpuset.
 	fakeNodes(t, map[string]string{"online": "0-3", "has_memory": "0,2-3", "has_cpu": "0-1,3"}, "0-2")
@@ -44,8 +44,7 @@ func TestWhyNoNode(t *testing.T) {
 	require.Contains(t, p.invalid(), "a mode this kernel does not know, or")
 }
 
-// TestWhyNoNodeUnknown: where the system does not describe its nodes, nothing is
-// made up.
+// TestWhyNoNodeUnknown: if the system does not describe its nodes, the error does not guess.
 func TestWhyNoNodeUnknown(t *testing.T) {
 	fakeNodes(t, map[string]string{"online": "all of them"}, "?")
 	require.Empty(t, Policy{Mode: PolicyBind, Nodes: []int{7}}.unusable())

@@ -12,9 +12,9 @@ import (
 // movePagesBatch is how many pages one call looks up.
 const movePagesBatch = 1024
 
-// placeNew applies the policies of a new segment, whose pages do not exist yet: they will
-// obey them, whichever process touches them. It fails only if a part is not within the
-// segment, or if pages that have to be faulted in cannot be.
+// placeNew applies the policies of a new segment. Its pages do not exist yet, so they will obey the
+// policies, whichever process touches them. It fails only if a part is not within the segment, or
+// if pages that have to be faulted in cannot be.
 func (s *Segment) placeNew(set settings) error {
 	pls := make([]Placement, 0, 1+len(set.Parts))
 	if set.NUMA.Mode != PolicyDefault {
@@ -30,7 +30,7 @@ func (s *Segment) placeNew(set settings) error {
 		}
 		pls = append(pls, Placement{Off: part.Off, Len: part.Len, Asked: part.Policy, Err: s.bind(part.Off, part.Len, part.Policy, 0)})
 	}
-	// Where the policy is this mapping's alone, its pages are taken while it has it.
+	// For huge pages the policy belongs to this mapping alone, so the pages are allocated now.
 	own := s.pageSize > int64(os.Getpagesize())
 	if set.Populate || set.Lock || own {
 		if err := s.populate(0, s.Size()); err != nil {
@@ -51,7 +51,7 @@ func (s *Segment) placeNew(set settings) error {
 	return nil
 }
 
-// overlaid reports whether later ones took part of the range of pl.
+// overlaid reports whether a placement in later covers a part of the range of pl.
 func overlaid(pl Placement, later []Placement) bool {
 	return slices.ContainsFunc(later, func(l Placement) bool { return l.Off < pl.Off+pl.Len && pl.Off < l.Off+l.Len })
 }
@@ -65,14 +65,14 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	}
 	bound := s.bind(lo, pl.Len, p, 0)
 	if err := s.populate(lo, pl.Len); err != nil {
-		pl.Err = err // the graver of the two
+		pl.Err = err // more serious than an error of bind
 		s.verify(&pl)
 		return pl
 	}
 	s.verify(&pl)
 	if pl.Err != nil && (bound == nil || errors.Is(bound, errOthers)) {
-		// A page that existed before is mapped by this process only now, and mbind
-		// moves mapped pages only.
+		// populate has only now mapped pages that existed before, and mbind moves only mapped
+		// pages.
 		if errors.Is(s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE_ALL), unix.EPERM) { // it takes CAP_SYS_NICE
 			s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE)
 		}
@@ -88,8 +88,8 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	return pl
 }
 
-// spread distributes the pages of a range over the nodes in turn. Pages that are on one of the
-// nodes already do not move: to the kernel they are in the right place.
+// spread distributes the pages of a range over the nodes in turn. Interleaving pages with mbind
+// does not do that: mbind leaves a page where it is if it is on any of the nodes.
 func (s *Segment) spread(off, n int64, nodes []int) {
 	memory, known := nodesOf("has_memory")
 	nodes = slices.DeleteFunc(nodes, func(node int) bool { return known && !slices.Contains(memory, node) })
@@ -118,8 +118,9 @@ func (s *Segment) wholePages(off, n int64) (lo, hi int64) {
 	return off / s.pageSize * s.pageSize, min((off+n+s.pageSize-1)/s.pageSize*s.pageSize, s.Size())
 }
 
-// bind sets the policy of a range of whole pages. An error says whether there is
-// one now: of a policy with nodes that are not to be had, the others are used.
+// bind sets the policy of a range of whole pages. If some nodes of the policy are unusable, the
+// kernel uses the others, and the error Is errOthers. After any other error the range has no new
+// policy.
 func (s *Segment) bind(off, n int64, p Policy, flags uintptr) error {
 	refused := func(why string, kind, err error) error {
 		return &opError{op: "place", name: s.name, why: fmt.Sprintf("%v: %s", p, why), kind: kind, err: err}
@@ -148,10 +149,10 @@ func (s *Segment) bind(off, n int64, p Policy, flags uintptr) error {
 	return nil
 }
 
-// errOthers is the rest of an error about some nodes of a policy.
+// errOthers ends an error about some nodes of a policy.
 var errOthers = errors.New("its other nodes are used")
 
-// invalid says why the kernel may have found p invalid.
+// invalid says why the kernel may have rejected p as invalid.
 func (p Policy) invalid() string {
 	if why := p.unusable(); why != "" {
 		return why
@@ -174,7 +175,7 @@ func (p Policy) nodeMask() []uint64 {
 	return mask
 }
 
-// verify looks where the pages of pl are, and compares that with the policy.
+// verify finds out on which nodes the pages of pl are, and compares that with the policy.
 func (s *Segment) verify(pl *Placement) {
 	if disabled("mbind") {
 		return
@@ -192,8 +193,8 @@ func (s *Segment) verify(pl *Placement) {
 	}
 }
 
-// count tells how many pages of mem, of those that this process has mapped, are on
-// each node.
+// count returns how many pages of mem are on each node, among the pages that this process has
+// mapped.
 func (s *Segment) count(mem []byte) (nodes map[int]int, known int, err error) {
 	nodes = map[int]int{}
 	pages := len(mem) / int(s.pageSize)

@@ -37,7 +37,7 @@ func TestPlace(t *testing.T) {
 	require.EqualValues(t, s.pageSize, pl.Len)
 	require.Equal(t, map[int]int{0: 1}, pl.Nodes)
 
-	// The empty range and the default policy.
+	// The range is empty, or the policy is the default.
 	require.NoError(t, s.Place(page, 0, Policy{}).Err)
 	require.NoError(t, s.Place(0, s.Size(), Policy{}).Err)
 	require.Len(t, s.Placement(), 4)
@@ -63,7 +63,7 @@ func TestPlaceRefused(t *testing.T) {
 	require.Contains(t, pl.String(), "degraded: ")
 	require.True(t, greeted(s))
 
-	// Half of the nodes are there: the kernel takes those, and says nothing.
+	// Some of the nodes do not exist: the kernel uses the others without an error.
 	pl = s.Place(0, s.Size(), Policy{Mode: PolicyInterleave, Nodes: []int{0, 63}})
 	require.ErrorContains(t, pl.Err, "there is no node 63")
 	require.ErrorIs(t, pl.Err, errOthers)
@@ -98,7 +98,7 @@ func TestPlaceOnCreate(t *testing.T) {
 	require.True(t, s.Placement()[0].Verified)
 	require.Empty(t, s.Degraded())
 
-	// Without Populate nothing is faulted in, and so nothing is known.
+	// Without Populate no page is faulted in, so the nodes of the pages are not known.
 	s, err = CreateMemfd("sparse", 4*page, nil, &Options{NUMA: bind0})
 	require.NoError(t, err)
 	closing(t, s)

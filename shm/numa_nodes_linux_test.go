@@ -47,8 +47,8 @@ func severalNodes(t *testing.T, helpers ...string) []int {
 	return nodes
 }
 
-// nodesBetween says on which NUMA nodes the pages of a range are. It first gives
-// them to this mapping, because the kernel tells only where its own pages are.
+// nodesBetween returns on which NUMA nodes the pages of a range are. It first maps the pages into
+// this process, because the kernel tells a process only about pages that it has mapped.
 func nodesBetween(t *testing.T, s *Segment, off, n int64) map[int]int {
 	require.NoError(t, s.populate(off, n))
 	pl := Placement{Off: off, Len: n}
@@ -80,7 +80,8 @@ func TestPlaceOnEachNode(t *testing.T) {
 	}
 }
 
-// Pages that are there, but that this mapping has not touched, move as well.
+// TestPlaceMovesWhatIsReserved: pages that exist, but that this mapping has not touched, move as
+// well.
 func TestPlaceMovesWhatIsReserved(t *testing.T) {
 	for _, node := range severalNodes(t) {
 		for _, mode := range []PolicyMode{PolicyBind, PolicyPreferred} {
@@ -119,7 +120,8 @@ func TestPlaceInTurn(t *testing.T) {
 		require.Equal(t, share, n, "node %d of %v", node, pl.Nodes)
 	}
 
-	// Linux 6.9 has weights. Before, it is an error that says so, and no more.
+	// Linux 6.9 and later have weights. Earlier kernels must give an error that says so, and no
+	// other effect.
 	pl = s.Place(0, s.Size(), Policy{Mode: PolicyWeightedInterleave, Nodes: nodes})
 	require.True(t, pl.Verified)
 	require.Len(t, pl.Nodes, len(nodes))
@@ -129,7 +131,7 @@ func TestPlaceInTurn(t *testing.T) {
 	}
 }
 
-// Parts of one segment are on nodes of their own.
+// TestPlaceParts: parts of one segment have different nodes.
 func TestPlaceParts(t *testing.T) {
 	nodes := severalNodes(t)
 	s, err := CreateMemfd("parts", int64(len(nodes))*page, nil, nil)
@@ -143,7 +145,7 @@ func TestPlaceParts(t *testing.T) {
 	}
 }
 
-// touching is what the helper "numa/touch" is to do, and touched what it saw.
+// touching tells the helper "numa/touch" what to do, and touched is what the helper observed.
 type touching struct {
 	Name string
 	CPU  int
@@ -186,8 +188,8 @@ func cpuOf(t *testing.T, node int) int {
 	return p.Nodes[0]
 }
 
-// A policy holds for pages that any process touches, from any node; without one, they are
-// where they are touched, or near it.
+// TestPlaceTouchedElsewhere: a policy applies to pages that any process touches, from any node.
+// Without a policy, a page is on the node of the CPU that touches it, or near that node.
 func TestPlaceTouchedElsewhere(t *testing.T) {
 	withMemory := severalNodes(t, "numa/touch")
 	for _, node := range nodeList(t, "has_cpu") {
@@ -215,8 +217,8 @@ func TestPlaceTouchedElsewhere(t *testing.T) {
 	}
 }
 
-// A node without memory is refused, as one that is not there; where others are
-// asked for as well, those are used, and it is told.
+// TestPlaceOnNodesWithoutMemory: a node without memory gives the same kind of error as a node that
+// does not exist. If the policy has other nodes as well, these are used, and the error says so.
 func TestPlaceOnNodesWithoutMemory(t *testing.T) {
 	withMemory := severalNodes(t)
 	without := slices.DeleteFunc(nodeList(t, "online"), func(n int) bool { return slices.Contains(withMemory, n) })

@@ -115,7 +115,7 @@ func init() {
 		if _, err := CreateAt("/proc/self/seg", page, nil, nil); err == nil {
 			c.Fatal("created a file in /proc")
 		}
-		// An inherited descriptor needs no permission, and root is trusted.
+		// An inherited descriptor needs no permission, and files of root are trusted.
 		s, err := FromFile(c.File(0), nil)
 		if err != nil {
 			c.Fatal(err)
@@ -167,7 +167,8 @@ func TestFromFileBad(t *testing.T) {
 	require.ErrorIs(t, err, ErrIncompatible)
 }
 
-// After Retire the bytes are there for a while, and are no longer those of the segment.
+// TestRetire: after Retire the addresses stay readable and writable for a while, but no longer have
+// the bytes of the segment.
 func TestRetire(t *testing.T) {
 	s, err := CreateMemfd("retired", 4*page, nil, nil)
 	require.NoError(t, err)

@@ -10,26 +10,24 @@ import (
 // Options adjusts how a segment is created, opened and mapped. A nil *Options
 // means the zero value.
 type Options struct {
-	// Mode is the permission of a new segment, of which only the bits 0666
-	// may be set; it is not reduced by the umask. Zero means 0600. It is
-	// ignored when a segment is opened.
+	// Mode is the permission of a new segment. Only the bits 0666 may be set, and the umask does
+	// not reduce them. Zero means 0600. It is ignored when a segment is opened.
 	Mode fs.FileMode
-	// TrustUIDs are users whose segments may be opened, besides those of the
-	// effective user of this process and of root.
+	// TrustUIDs are users whose segments this process may open, besides the segments of its
+	// effective user and of root.
 	TrustUIDs []uint32
 	// HugePages selects the size of the pages behind the segment.
 	HugePages HugePages
 	// Populate reserves the whole segment and faults in all of its pages when
 	// this process maps it, so that no later access takes a page fault.
 	Populate bool
-	// Lock keeps the whole segment in memory for this process (mlock), which implies Populate.
-	// It counts against RLIMIT_MEMLOCK, and exceeding that is an error.
+	// Lock keeps the whole segment in memory for this process (mlock). It implies Populate. The
+	// segment counts against RLIMIT_MEMLOCK, and if it exceeds that limit the call fails.
 	Lock bool
-	// NUMA is the placement of the pages of a new segment. It is stored with
-	// a segment in tmpfs and holds for every process. With Huge2M and Huge1G it is
-	// not stored, and so Populate is implied. What the system refuses
-	// is reported by Placement, and is no error. It is ignored when a segment
-	// is opened; use Place to change a placement.
+	// NUMA is the placement of the pages of a new segment. It is stored with a segment in tmpfs and
+	// holds for every process. With Huge2M and Huge1G it is not stored, so it implies Populate. If
+	// the system refuses a placement, Placement reports it, and creation does not fail. NUMA is
+	// ignored when a segment is opened; use Place to change a placement.
 	NUMA Policy
 	// Parts are placements of parts of a new segment. A part takes precedence over NUMA and
 	// over the parts before it in the list. A part that is not within the segment, or that
@@ -41,19 +39,17 @@ type Options struct {
 type HugePages int
 
 const (
-	// HugeNone is the base page size of the system.
+	// HugeNone uses the base page size of the system.
 	HugeNone HugePages = iota
-	// HugeTransparent asks the kernel for transparent huge pages where it can
-	// find them (MADV_HUGEPAGE). In /dev/shm it has an effect only if that is
-	// mounted with huge=advise or more, for a memfd only if
-	// /sys/kernel/mm/transparent_hugepage/shmem_enabled allows it; otherwise
-	// Degraded says why. Use it with Populate: memory that is reserved before it
-	// is touched, as an arena does, gets small pages until the kernel joins them
-	// at some later time.
+	// HugeTransparent asks the kernel for transparent huge pages (MADV_HUGEPAGE), which the kernel
+	// gives if it can. In /dev/shm this has an effect only if /dev/shm is mounted with huge=advise,
+	// within_size or always; for a memfd, only if /sys/kernel/mm/transparent_hugepage/shmem_enabled
+	// allows it. Otherwise Degraded says why. Use HugeTransparent with Populate: memory that is
+	// reserved before it is touched, as an arena does, gets small pages until the kernel joins them
+	// some time later.
 	HugeTransparent
-	// Huge2M and Huge1G take pages of 2 MiB and 1 GiB from the pool of huge
-	// pages. They apply to CreateMemfd alone, whose size is then rounded up to
-	// a multiple of that.
+	// Huge2M and Huge1G take pages of 2 MiB and 1 GiB from the pool of huge pages. They apply only
+	// to CreateMemfd, which then rounds the size up to a multiple of the page size.
 	Huge2M
 	Huge1G
 )

@@ -6,14 +6,15 @@ import (
 	"slices"
 )
 
-// Placement tells what was asked for part of a segment, and what came of it.
+// Placement describes the placement that a process asked for, for a part of a segment, and the
+// result.
 type Placement struct {
 	Off, Len int64       // the range in bytes, widened to whole pages
 	Asked    Policy      // what was asked
-	Nodes    map[int]int // how many pages each node holds, as far as known
-	Absent   int         // pages that were looked for and not found: nobody wrote them yet, or they are swapped out
-	Err      error       // why the placement is not as asked; nil if nothing speaks against it
-	Verified bool        // the place of every page was looked up, and Nodes is complete
+	Nodes    map[int]int // how many pages each node has, as far as known
+	Absent   int         // pages that were not in memory: no process has written them yet, or they are swapped out
+	Err      error       // why the placement is not as asked; nil if no deviation is known
+	Verified bool        // the node of every page was looked up, and Nodes is complete
 }
 
 // String returns a line such as "bind:0 at 0+65536: 16 pages verified, 16 on
@@ -41,17 +42,17 @@ func (p Placement) String() string {
 	return s
 }
 
-// Part is a policy for a part of a new segment.
+// Part is the policy of a part of a new segment.
 type Part struct {
 	Off, Len int64 // in bytes, multiples of the page size
 	Policy   Policy
 }
 
-// Place sets the NUMA placement of the n bytes from offset off, widened to whole pages: it
-// sets the policy, reserves and faults in the pages, moves pages that exist on other nodes,
-// and looks where all pages are now. Pages that other processes have mapped move only if
-// this process has CAP_SYS_NICE. The result tells every failure, and the method Placement
-// keeps it. A page in the wrong place only costs time.
+// Place sets the NUMA placement of the n bytes from offset off, widened to whole pages: it sets the
+// policy, reserves and faults in the pages, moves pages that exist on other nodes, and finds out
+// where all pages are now. Pages that other processes have mapped move only if this process has
+// CAP_SYS_NICE. The result reports every failure; the method Placement returns it again later. A
+// page on the wrong node only costs time.
 func (s *Segment) Place(off, n int64, p Policy) Placement {
 	pl := Placement{Off: off, Len: n, Asked: p}
 	if pl.Err = s.acquire("place"); pl.Err != nil {
@@ -72,25 +73,24 @@ func (s *Segment) Place(off, n int64, p Policy) Placement {
 	return pl
 }
 
-// Placement returns what this process asked of this segment by Options.NUMA,
-// Options.Parts and Place, oldest first, and what came of it.
+// Placement returns the placements that this process asked of this segment by Options.NUMA,
+// Options.Parts and Place, oldest first, with their results.
 func (s *Segment) Placement() []Placement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.placements)
 }
 
-// Where tells where the pages of the n bytes from offset off are, widened to whole pages,
-// whichever process placed them: for each successive part with a policy of its own, what
-// was asked of it, and how many pages each node holds. A part is verified if all of its
-// pages are there. Err of a part says in what way its pages are not where its policy wants
-// them.
+// Where reports on which nodes the pages of the n bytes from offset off are, widened to whole
+// pages, whichever process placed them. The result has an element for each successive part with a
+// policy of its own: the policy, and how many pages each node has. A part is verified if all of its
+// pages exist. Err of a part says which pages are not where the policy of the part wants them.
 //
 // For a segment with Huge2M or Huge1G a process knows only its own policies, and the pages
 // that it has touched.
 //
-// The call maps pages that exist into this process, and makes no page. If the
-// system does not tell where pages are, the error matches [ErrNotSupported].
+// The call maps existing pages into this process, and allocates no page. If the system does not say
+// where pages are, the error matches [ErrNotSupported].
 func (s *Segment) Where(off, n int64) ([]Placement, error) {
 	if err := s.acquire("where"); err != nil {
 		return nil, err
@@ -102,9 +102,8 @@ func (s *Segment) Where(off, n int64) ([]Placement, error) {
 	return s.where(off, n)
 }
 
-// HugeBytes returns how many bytes of the segment this process has mapped by
-// pages larger than the system's base pages, as far as it has touched them. It
-// needs /proc.
+// HugeBytes returns how many bytes of the segment are mapped into this process by pages larger than
+// the system's base pages. Pages that this process has not touched do not count. It needs /proc.
 func (s *Segment) HugeBytes() (int64, error) {
 	if err := s.acquire("huge bytes"); err != nil {
 		return 0, err

@@ -12,31 +12,30 @@ import (
 type PolicyMode int
 
 const (
-	// PolicyDefault puts each page on the node of the CPU that first touches it,
-	// unless the process that does has a policy of its own (numactl), or the
-	// filesystem is mounted with one.
+	// PolicyDefault puts each page on the node of the CPU that first touches it, unless the process
+	// that touches it has a policy of its own (numactl), or the filesystem is mounted with a
+	// policy.
 	PolicyDefault PolicyMode = iota
 	// PolicyBind puts pages on the given nodes and nowhere else.
 	PolicyBind
-	// PolicyPreferred puts pages on the one given node as long as it has room.
+	// PolicyPreferred puts pages on the one given node while it has room.
 	PolicyPreferred
 	// PolicyInterleave puts successive pages on the given nodes in turn.
 	PolicyInterleave
-	// PolicyPreferredMany puts pages on the given nodes as long as one of them
-	// has room. It needs Linux 5.15.
+	// PolicyPreferredMany puts pages on the given nodes while one of them has room. It needs Linux
+	// 5.15.
 	PolicyPreferredMany
-	// PolicyWeightedInterleave is PolicyInterleave in proportion to the
-	// system's weights of the nodes. It needs Linux 6.9.
+	// PolicyWeightedInterleave is PolicyInterleave with a share of the pages for each node that the
+	// system's weights determine. It needs Linux 6.9.
 	PolicyWeightedInterleave
-	// PolicyLocal puts each page on the node of the CPU that first touches it,
-	// also where the policy of the process that touches it, or the mount, says
-	// otherwise.
+	// PolicyLocal puts each page on the node of the CPU that first touches it, even if the process
+	// that touches it, or the mount, has another policy.
 	PolicyLocal
 )
 
 var policyModeNames = [...]string{"default", "bind", "preferred", "interleave", "preferred-many", "weighted-interleave", "local"}
 
-// nodeless reports whether the mode goes without nodes.
+// nodeless reports whether a Policy of this mode has no nodes.
 func (m PolicyMode) nodeless() bool { return m == PolicyDefault || m == PolicyLocal }
 
 // String returns the name of the mode as ParsePolicy reads it.
@@ -59,9 +58,9 @@ type Policy struct {
 // maxNode is the largest node number that a kernel can be built for.
 const maxNode = 1023
 
-// ParsePolicy reads what Policy.String writes: a mode, and for every mode but
-// "default" and "local" a colon and a list of nodes and ranges of nodes: "bind:1",
-// "interleave:0-3,6". The empty string is the default policy.
+// ParsePolicy reads what Policy.String writes: a mode and, unless the mode is "default" or "local",
+// a colon and a list of nodes and ranges of nodes, such as "bind:1" or "interleave:0-3,6". The
+// empty string is the default policy.
 func ParsePolicy(s string) (Policy, error) {
 	bad := func(why string) (Policy, error) {
 		return Policy{}, fmt.Errorf("shm: policy %q: %s: %w", s, why, syscall.EINVAL)
@@ -161,8 +160,8 @@ func (p Policy) check() error {
 	return fmt.Errorf("NUMA policy %v: %s: %w", p.Mode, why, syscall.EINVAL)
 }
 
-// mismatch says in what way pages, counted by node, are not where p wants
-// them. It returns "" if they are.
+// mismatch says which pages are not where p wants them. pages has the number of pages by node. It
+// returns "" if all pages are where p wants them.
 func (p Policy) mismatch(pages map[int]int) string {
 	if p.Mode.nodeless() {
 		return ""

@@ -108,8 +108,8 @@ func TestCreateRaceProcesses(t *testing.T) {
 	})
 }
 
-// Creators and removers of one name: no process may see an unfinished segment, or an error
-// that does not name the winner.
+// TestCreateRemoveRace has several creators and removers of one name. No process may see an
+// unfinished segment, or an error that does not name the winner.
 func TestCreateRemoveRace(t *testing.T) {
 	eachCreation(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "seg")

@@ -9,13 +9,12 @@ import (
 )
 
 const (
-	// reserveTries is how often a reservation is tried in one piece. On older
-	// kernels a signal makes tmpfs give back all that the call has allocated
-	// so far, so that under frequent signals (the Go runtime sends them for
-	// preemption) a long one might never end.
+	// reserveTries is how often a reservation is tried in one piece. On older kernels, a signal
+	// makes tmpfs give back all that the call has allocated so far. The Go runtime sends signals
+	// for preemption, so a long reservation might never end.
 	reserveTries = 4
-	// reserveChunk is the size in bytes of each further piece, which takes a few milliseconds. If
-	// signals still interrupt a piece, its size is halved, down to reserveLeast.
+	// reserveChunk is the size in bytes of the pieces that follow. Each takes a few milliseconds.
+	// If signals still interrupt a piece, its size is halved, but not below reserveLeast.
 	reserveChunk = 8 << 20
 	reserveLeast = 64 << 10
 )
@@ -23,8 +22,8 @@ const (
 func (s *Segment) reserve(off, n int64) error {
 	fd := int(s.file.Fd())
 	if s.pageSize > int64(os.Getpagesize()) {
-		// For huge pages from the pool, the NUMA policy belongs to the mapping and
-		// not to the file: a page fault follows it, and fallocate does not.
+		// For huge pages from the pool, the NUMA policy belongs to the mapping and not to the file.
+		// A page fault follows the policy, and fallocate does not.
 		lo, hi := s.wholePages(off, n)
 		if unix.Madvise(s.mem[lo:hi], unix.MADV_POPULATE_WRITE) == nil {
 			return nil
@@ -33,7 +32,8 @@ func (s *Segment) reserve(off, n int64) error {
 	err := allocate(off, n, max(reserveChunk, s.pageSize), max(reserveLeast, s.pageSize), func(off, n int64) error {
 		err := unix.Fallocate(fd, fallocKeepSize, off, n)
 		if err == unix.EOPNOTSUPP {
-			// gVisor knows no flags. The range is inside the file, so the size stays without one.
+			// gVisor supports no flags. The range is inside the file, so the size does not change
+			// without the flag either.
 			err = unix.Fallocate(fd, 0, off, n)
 		}
 		return err
@@ -48,9 +48,9 @@ func (s *Segment) reserve(off, n int64) error {
 	return fail("reserve", s.name, fmt.Sprintf("%d bytes at %d", n, off), err)
 }
 
-// allocate calls fallocate for n bytes from off: at once, or, where signals do
-// not let that end, in pieces of chunk bytes, which are halved where that is still too
-// much, down to least.
+// allocate calls fallocate for n bytes from off. If signals interrupt it each time, allocate
+// reserves pieces of chunk bytes. While signals interrupt these, too, it halves chunk, but not
+// below least.
 func allocate(off, n, chunk, least int64, fallocate func(off, n int64) error) error {
 	for range reserveTries {
 		if err := fallocate(off, n); err != unix.EINTR {
@@ -75,22 +75,21 @@ func allocate(off, n, chunk, least int64, fallocate func(off, n int64) error) er
 	return nil
 }
 
-// free says how much room the filesystem of fd has.
+// free says how much room the filesystem of fd has left.
 func free(fd int) string {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Blocks == 0 {
-		return "how much is free is not known" // a memfd counts as one without limit
+		return "how much is free is not known" // for a memfd, statfs reports a filesystem without limit
 	}
 	block := uint64(fs.Bsize)
 	return fmt.Sprintf("%d bytes free of %d", fs.Bavail*block, fs.Blocks*block)
 }
 
-// populate reserves n bytes from off and faults their pages in for writing.
-// It changes none of them.
+// populate reserves n bytes from off and faults their pages in for writing. It changes no byte.
 func (s *Segment) populate(off, n int64) error {
 	if s.advised {
-		// Huge pages come with faults: what is reserved first has small ones. Where
-		// there is no room the reservation says so.
+		// Only a page fault allocates a huge page; a reservation would allocate small pages first.
+		// If there is no room, the reservation below returns the error.
 		unix.Madvise(s.mem[off:off+n], unix.MADV_POPULATE_WRITE)
 	}
 	reserved := s.reserve(off, n)
@@ -103,7 +102,8 @@ func (s *Segment) populate(off, n int64) error {
 	case nil:
 		return nil
 	case unix.EINVAL, unix.ENOSYS:
-		// Before Linux 5.14. Touching is safe only where there is room.
+		// Linux before 5.14 does not know the advice. Touching the pages is safe only if they have
+		// been reserved.
 		if reserved == nil {
 			touch(mem, s.pageSize)
 		}

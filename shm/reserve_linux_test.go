@@ -30,8 +30,8 @@ func TestReserveRange(t *testing.T) {
 	require.LessOrEqual(t, st.Blocks*512, int64(page), "reserves what was asked and no more")
 }
 
-// A kernel that is interrupted in every long reservation, and in every other
-// short one.
+// TestAllocateInPieces simulates a kernel that is interrupted in every long reservation, and in
+// every second short one.
 func TestAllocateInPieces(t *testing.T) {
 	var got [][2]int64
 	calls := 0

@@ -21,12 +21,12 @@ type Segment struct {
 	dev, ino uint64
 	pageSize int64 // size of the pages behind the mapping
 	canPlace bool  // the filesystem stores NUMA policies
-	advised  bool  // transparent huge pages were asked for
+	advised  bool  // transparent huge pages were asked for with madvise
 
 	closed atomic.Bool
-	keep   atomic.Int64 // nanoseconds that the addresses stay taken after Close, see Retire
-	// refs counts the operations in progress, and 1 for the time before Close. The
-	// goroutine that takes it to zero unmaps.
+	keep   atomic.Int64 // how many nanoseconds the addresses stay mapped after Close, see Retire
+	// refs is the number of operations in progress, plus 1 until Close. The goroutine that makes it
+	// 0 unmaps the segment.
 	refs atomic.Int64
 
 	mu         sync.Mutex
@@ -47,22 +47,22 @@ func (s *Segment) Bytes() []byte {
 // Size returns the size of the segment in bytes, a multiple of the page size.
 func (s *Segment) Size() int64 { return int64(len(s.mem)) }
 
-// Name returns the path of the segment, or "memfd:" and the label, or the
-// name of the file it was made from. It is what error messages show.
+// Name returns the name that error messages show: the path of the segment, or "memfd:" and the
+// label, or the name of the file that the segment was made from.
 func (s *Segment) Name() string { return s.name }
 
-// File returns the open file of the segment, for handing it to another
-// process. It belongs to the segment, and is closed with it.
+// File returns the open file of the segment, to be passed to another process. It belongs to the
+// segment, and is closed with it.
 func (s *Segment) File() *os.File { return s.file }
 
 // ID returns the device and inode number of the segment. Two segments with the
 // same ID, in any processes of this system, are the same memory.
 func (s *Segment) ID() (dev, ino uint64) { return s.dev, s.ino }
 
-// Close unmaps the segment and closes its file. The segment itself, and other
-// mappings of it, are not affected. Close waits for nothing: an operation that
-// is in progress in another goroutine ends normally, and unmaps when it does.
-// Slices from Bytes must no longer be in use. Closing twice is fine.
+// Close unmaps the segment and closes its file. It does not affect other mappings of the segment.
+// Close does not wait: an operation that is in progress in another goroutine ends normally, and the
+// last such operation unmaps the segment. Slices from Bytes must no longer be in use. A second
+// Close does nothing.
 func (s *Segment) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -70,11 +70,10 @@ func (s *Segment) Close() error {
 	return s.release()
 }
 
-// Retire is Close for a program that may have goroutines in calls which still use a slice
-// from Bytes and end soon. For the time d the slice can be read and written, but no other
-// process sees it: its bytes are zero at first, and belong to nothing. After d they are
-// unmapped. If the kernel refuses that, or if addresses have 32 bits and are scarce, Retire
-// is Close.
+// Retire is Close for a program in which goroutines may still be in calls that use a slice from
+// Bytes and will end soon. For the time d the slice can be read and written, but it is private
+// memory that begins as zeros: no other process sees what is written. Then it is unmapped. If the
+// kernel refuses the private memory, or if addresses have 32 bits and are scarce, Retire is Close.
 func (s *Segment) Retire(d time.Duration) error {
 	if strconv.IntSize > 32 {
 		s.keep.CompareAndSwap(0, int64(d))
@@ -82,10 +81,10 @@ func (s *Segment) Retire(d time.Duration) error {
 	return s.Close()
 }
 
-// acquire keeps the segment mapped until release. It fails after Close.
+// acquire keeps the segment mapped until release. It returns an error after Close.
 func (s *Segment) acquire(op string) error {
 	for !s.closed.Load() {
-		// The loop ends: each failure of the CAS is another caller's success.
+		// The loop ends: if the CAS fails, the CAS of another goroutine has succeeded.
 		if n := s.refs.Load(); n > 0 && s.refs.CompareAndSwap(n, n+1) {
 			return nil
 		}
@@ -113,10 +112,10 @@ func (s *Segment) release() error {
 	return nil
 }
 
-// Reserve allocates the n bytes from offset off, so that writing them can no longer fail
-// for want of space. Their content is unchanged, and reserving them again costs nothing.
-// Where there is no room the error matches [ErrNoSpace] and the errno; part of the range
-// may then have been reserved.
+// Reserve allocates the n bytes from offset off, so that a write to them cannot fail for lack of
+// space. The bytes do not change, and a second call for the same bytes allocates nothing. If there
+// is no room, the error matches [ErrNoSpace] and the errno; part of the range may then have been
+// reserved.
 func (s *Segment) Reserve(off, n int64) error {
 	if err := s.acquire("reserve"); err != nil {
 		return err
@@ -131,11 +130,10 @@ func (s *Segment) Reserve(off, n int64) error {
 	return s.reserve(off, n)
 }
 
-// Reopen opens the segment's file anew: the result refers to the same bytes
-// through an open file description of its own. Locks that belong to a
-// description (OFD and flock locks) are then this caller's alone, even if the
-// segment came from an inherited descriptor. It needs /proc, and permission on
-// the file.
+// Reopen opens the segment's file again. The result refers to the same bytes, through an open file
+// description of its own, so that locks that belong to a description (OFD and flock locks) belong
+// to this caller alone, even if the descriptor of the segment was inherited. It needs /proc, and
+// permission on the file.
 func (s *Segment) Reopen() (*os.File, error) {
 	if err := s.acquire("reopen"); err != nil {
 		return nil, err
@@ -144,8 +142,8 @@ func (s *Segment) Reopen() (*os.File, error) {
 	return s.reopen()
 }
 
-// Degraded returns what the options asked for and the system refused where
-// the segment works without: transparent huge pages and NUMA placement.
+// Degraded returns an error for each property that the options asked for, that the system refused,
+// and that the segment works without: transparent huge pages and NUMA placement.
 func (s *Segment) Degraded() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// Where a file must have a name from the start, the creator holds a flock on
-// it for as long as the name is a temporary one. A death leaves the file with
-// its lock free, and the next creator in that directory removes it.
+// If a file must have a name from the start, the creator gives it a temporary name, and holds a
+// flock on it while it has that name. If the creator dies, its lock is released, and the next
+// creator in the directory removes the file.
 //
 //	state of the temporary file    remover of its name
 //	named, not locked yet          a sweeper; the creator notices and begins again
@@ -31,12 +31,12 @@ var (
 )
 
 const (
-	// tempSuffix ends with a byte that no named segment may have in its name.
+	// tempSuffix ends with a byte that the name of a named segment cannot contain.
 	tempSuffix = ".tmp~"
-	// tempTries bounds the search for a temporary name that is neither taken
-	// nor swept away under its creator. A creation sweeps once, so either is
-	// rare; against a process that does nothing but sweep, in a loop on another
-	// CPU, a try fails about every other time.
+	// tempTries limits the search for a temporary name that is not taken, and that no sweeper
+	// removes before the creator has locked the file. Each creation sweeps only once, so both are
+	// rare. If another process does nothing but sweep, in a loop on another CPU, about every second
+	// try fails.
 	tempTries = 256
 )
 
@@ -61,13 +61,14 @@ func isTempName(name string) bool {
 		pid != "" && strings.Trim(pid, "0123456789") == ""
 }
 
-// tempBase is the base that a temporary name was made of, or what is left of it.
+// tempBase returns the base that tempName made a temporary name from, or the part of the base that
+// is left.
 func tempBase(name string) string {
 	parts := strings.Split(strings.TrimSuffix(name, tempSuffix), ".")
 	return strings.Join(parts[1:len(parts)-2], ".")
 }
 
-// temporary creates the segment under a temporary name and renames it.
+// temporary creates the segment under a temporary name and then renames the file.
 func (c *creation) temporary() (*Segment, error) {
 	sweep(c.dirfd)
 	fd, temp, err := openTemp(c.dirfd, c.base)
@@ -112,7 +113,7 @@ func openTemp(dirfd int, base string) (fd int, temp string, err error) {
 		if err == nil && sameEntry(fd, dirfd, temp) {
 			return fd, temp, nil
 		}
-		// A sweeper has found the file in the moment before it was locked.
+		// A sweeper has found the file before it was locked.
 		unix.Unlinkat(dirfd, temp, 0)
 		unix.Close(fd)
 		if err != nil && err != unix.EWOULDBLOCK && err != unix.EINTR {
@@ -123,7 +124,7 @@ func openTemp(dirfd int, base string) (fd int, temp string, err error) {
 	return -1, "", err
 }
 
-// publish gives the file at temp the name base instead, and replaces nothing.
+// publish renames the file at temp to base. It fails if base exists.
 func publish(dirfd int, temp, base string) error {
 	err := unix.Renameat2(dirfd, temp, dirfd, base, unix.RENAME_NOREPLACE)
 	if err != unix.ENOSYS && err != unix.EINVAL && err != unix.EOPNOTSUPP {
@@ -132,19 +133,19 @@ func publish(dirfd int, temp, base string) error {
 	return publishByLink(dirfd, temp, base)
 }
 
-// publishByLink is publish where renameat2 is missing.
+// publishByLink is publish for kernels without renameat2.
 func publishByLink(dirfd int, temp, base string) error {
 	if err := unix.Linkat(dirfd, temp, dirfd, base, 0); err != nil {
 		return err
 	}
 	crashpoint.Hit("shm.create.before_unlink")
-	// Should this fail, the segment is there all the same.
+	// If this fails, the segment is published all the same.
 	unix.Unlinkat(dirfd, temp, 0)
 	return nil
 }
 
-// sweep removes the temporary files of dead creators from a directory. It is
-// a courtesy: what it cannot do, it leaves.
+// sweep removes the temporary files of dead creators from a directory. It ignores errors, because
+// nothing depends on it.
 func sweep(dirfd int) {
 	fd, err := unix.Openat(dirfd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -176,12 +177,11 @@ func sweepFile(dirfd int, name string) {
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
 		return
 	}
-	// A file that has the name it was made for is published, and needs no lock: a process
-	// that removes the first name does its creator's work. Any other second name says
-	// nothing.
+	// A file that also has the name that it was made for is published, and needs no lock: removing
+	// the temporary name completes the work of its creator. Another second name proves nothing.
 	published := st.Nlink > 1 && sameEntry(fd, dirfd, tempBase(name))
 	if !published && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
-		return // its creator lives, or another sweeper is at it
+		return // its creator lives, or another sweeper has it
 	}
 	if sameEntry(fd, dirfd, name) {
 		crashpoint.Hit("shm.sweep.before_unlink")
@@ -189,7 +189,7 @@ func sweepFile(dirfd int, name string) {
 	}
 }
 
-// sameEntry reports whether name in the directory is the file of fd.
+// sameEntry reports whether name in the directory leads to the file of fd.
 func sameEntry(fd, dirfd int, name string) bool {
 	var a, b unix.Stat_t
 	return unix.Fstat(fd, &a) == nil && unix.Fstatat(dirfd, name, &b, unix.AT_SYMLINK_NOFOLLOW) == nil &&

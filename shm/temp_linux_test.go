@@ -59,12 +59,13 @@ func TestSweep(t *testing.T) {
 	require.NoError(t, err)
 	sweep(dirfd)
 	require.ElementsMatch(t, append(keep, liveName), entries(t, dir))
-	unix.Close(live) // its creator's death would close it, too
+	unix.Close(live) // as the death of its creator would
 	sweep(dirfd)
 	require.ElementsMatch(t, keep, entries(t, dir))
 }
 
-// Only the name that a file is made for says that it is published.
+// TestSweepOfLinkedFiles: a temporary file is published only if it also has the name that it was
+// made for.
 func TestSweepOfLinkedFiles(t *testing.T) {
 	dir := t.TempDir()
 	dirfd := openDir(t, dir)
@@ -81,7 +82,7 @@ func TestSweepOfLinkedFiles(t *testing.T) {
 	require.ElementsMatch(t, []string{"by-somebody", "seg.1"}, entries(t, dir))
 }
 
-// A file that can be found before it is whole cannot be opened by others.
+// TestModeComesLast: other users cannot open a file that can be found before it is complete.
 func TestModeComesLast(t *testing.T) {
 	for _, disable := range []string{"", "otmpfile"} {
 		t.Setenv("SHMSYNC_DISABLE", disable)

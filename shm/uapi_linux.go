@@ -2,7 +2,7 @@ package shm
 
 import "golang.org/x/sys/unix"
 
-// From include/uapi/linux/mempolicy.h of Linux 6.18; mode numbers never change.
+// Mode numbers from include/uapi/linux/mempolicy.h of Linux 6.18; they never change.
 var mpolModes = [...]uintptr{
 	PolicyDefault:            unix.MPOL_DEFAULT,
 	PolicyBind:               unix.MPOL_BIND,
@@ -13,16 +13,16 @@ var mpolModes = [...]uintptr{
 	PolicyLocal:              unix.MPOL_LOCAL,
 }
 
-// mpolSince are the versions of Linux that brought a mode.
+// mpolSince has the version of Linux that introduced a mode.
 var mpolSince = map[PolicyMode]string{
 	PolicyPreferredMany:      "5.15",
 	PolicyWeightedInterleave: "6.9",
 }
 
 const (
-	// fallocKeepSize allocates space and leaves the size of the file alone:
-	// FALLOC_FL_KEEP_SIZE, include/uapi/linux/falloc.h.
+	// fallocKeepSize allocates space without changing the size of the file: FALLOC_FL_KEEP_SIZE,
+	// include/uapi/linux/falloc.h.
 	fallocKeepSize = unix.FALLOC_FL_KEEP_SIZE
-	// memfdSeals fixes the size of a memfd, and the seals themselves.
+	// memfdSeals forbids changes of the size of a memfd, and further seals.
 	memfdSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 )

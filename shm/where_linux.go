@@ -57,7 +57,7 @@ func (s *Segment) where(off, n int64) ([]Placement, error) {
 	return parts, nil
 }
 
-// policyAt returns the policy that the kernel has for the page at off.
+// policyAt returns the policy that the kernel applies to the page at off.
 func (s *Segment) policyAt(off int64) (Policy, error) {
 	if !s.canPlace {
 		return Policy{}, nil // the kernel ignores policies here
@@ -81,8 +81,8 @@ func (s *Segment) policyAt(off int64) (Policy, error) {
 	return Policy{}, fmt.Errorf("policy of mode %d is of a later kernel", mode)
 }
 
-// mapExisting faults in the pages of a range that exist, so that this process can
-// ask for them.
+// mapExisting faults in the pages of a range that exist, because the kernel tells this process only
+// about pages that it has mapped.
 func (s *Segment) mapExisting(lo, hi int64) error {
 	base := int64(os.Getpagesize())
 	whole := s.allThere()
@@ -111,7 +111,7 @@ func (s *Segment) mapExisting(lo, hi int64) error {
 	return nil
 }
 
-// allThere reports whether every page of the segment has memory behind it.
+// allThere reports whether every page of the segment is backed by memory.
 func (s *Segment) allThere() bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(s.file.Fd()), &st) == nil && st.Blocks*512 >= s.Size()

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// placeSeen is what a child finds out about the pages of the segment that it has as file 0.
+// placeSeen is what a child observes of the pages of the segment that it has as file 0.
 type placeSeen struct {
 	Parts []string
 	Err   string
@@ -45,7 +45,7 @@ func init() {
 	})
 }
 
-// look is what Where tells of all of s.
+// look returns what Where reports about all of s.
 func look(s *Segment) (seen placeSeen) {
 	parts, err := s.Where(0, s.Size())
 	if err != nil {
@@ -58,8 +58,8 @@ func look(s *Segment) (seen placeSeen) {
 	return seen
 }
 
-// TestWhereElsewhere: one process places memory, and other processes see where it lies, although
-// neither they nor the creator have ever touched it.
+// TestWhereElsewhere: one process places memory. Other processes see where it is, although neither
+// they nor the creator have touched it.
 func TestWhereElsewhere(t *testing.T) {
 	s, err := CreateMemfd("where", 4*page, nil, nil)
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestWhereElsewhere(t *testing.T) {
 	require.Equal(t, 2*page, blocks(t, s), "looking makes no page")
 }
 
-// bindable skips the test where the system forbids placement.
+// bindable skips the test if the system forbids placement.
 func bindable(t *testing.T) {
 	s, err := CreateMemfd("bindable", page, nil, nil)
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func bindable(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// blocks is how much memory is behind s, in bytes.
+// blocks returns how much memory backs s, in bytes.
 func blocks(t *testing.T, s *Segment) int {
 	var st unix.Stat_t
 	require.NoError(t, unix.Fstat(int(s.File().Fd()), &st))
@@ -124,7 +124,7 @@ func TestWhereOfParts(t *testing.T) {
 	require.True(t, s.Placement()[2].Verified)
 	require.False(t, s.Placement()[0].Verified, "later parts took some of it")
 
-	// A look at part of it, widened to whole pages, and at nothing.
+	// Call Where for a part of it, widened to whole pages, and for an empty range.
 	parts, err = s.Where(page+1, 1)
 	require.NoError(t, err)
 	require.Len(t, parts, 1)
@@ -147,7 +147,7 @@ func TestPartsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestWhereInPageCache: what a page cache ignores is not told as its policy.
+// TestWhereInPageCache: Where does not report a policy that the page cache ignores.
 func TestWhereInPageCache(t *testing.T) {
 	s, err := CreateAt(filepath.Join(t.TempDir(), "seg"), page, nil, nil)
 	require.NoError(t, err)
@@ -188,8 +188,8 @@ func TestWhereAfterClose(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// TestPlaceMoves: pages that are there already are brought to where they are
-// wanted, also those that this process has not touched. It takes two nodes.
+// TestPlaceMoves: pages that exist move to the nodes of the policy, even if this process has not
+// touched them. The test needs two nodes.
 func TestPlaceMoves(t *testing.T) {
 	memory, ok := nodesOf("has_memory")
 	if allowed, known := memsAllowed(); !ok || len(memory) < 2 || known && len(allowed) < 2 {

@@ -23,7 +23,7 @@ int main(int argc, char **argv)
         shmsync_mutex_lock(&m) != 0)
         return fail();
     n = (int *)p;
-    *n = 1; /* what another process does, with the mutex held */
+    *n = 1; /* another process does this, with the mutex held */
     if (shmsync_cond_broadcast(&c) != 0)
         return fail();
     clock_gettime(CLOCK_MONOTONIC, &until);

@@ -19,8 +19,8 @@ int main(int argc, char **argv)
     err = shmsync_mutex_attach(a, "no such mutex", NULL, &m);
     if (err != ENOENT)
         return 1;
-    printf("%s\n", shmsync_error());       /* this failure, with the name of the object */
-    printf("%s\n", shmsync_strerror(err)); /* what the errno means here */
+    printf("%s\n", shmsync_error());       /* describes this failure, with the name of the object */
+    printf("%s\n", shmsync_strerror(err)); /* says what the errno means in this library */
     printf("library %s\n", shmsync_version());
     return shmsync_arena_close(a);
 }

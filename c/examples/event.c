@@ -1,4 +1,4 @@
-/* Each set lets one waiter go. */
+/* Each set lets one waiter go on. */
 #include <shmsync.h>
 #include <stdio.h>
 
@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     if (shmsync_arena_open(argc > 1 ? argv[1] : "demo", NULL, &a) != 0 ||
         shmsync_event_open(a, "ready", &opts, &e) != 0)
         return fail();
-    if (shmsync_event_set(&e) != 0) /* what another process does */
+    if (shmsync_event_set(&e) != 0) /* another process does this */
         return fail();
     if (shmsync_event_wait(&e) != 0) /* takes the token */
         return fail();

@@ -16,8 +16,8 @@ int main(int argc, char **argv)
     if (shmsync_arena_open(argc > 1 ? argv[1] : "demo", NULL, &a) != 0 ||
         shmsync_futex_open(a, "posts", NULL, &f) != 0)
         return fail();
-    token = shmsync_futex_get(&f) + 1; /* the next post; look at the data after this, then wait */
-    if (shmsync_futex_post(&f) != 0)   /* what another process does */
+    token = shmsync_futex_get(&f) + 1; /* the next post; read the data after this, then wait */
+    if (shmsync_futex_post(&f) != 0)   /* another process does this */
         return fail();
     if (shmsync_futex_wait(&f, token) != 0)
         return fail();

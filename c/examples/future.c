@@ -1,4 +1,4 @@
-/* Hands a result to whatever process waits for it. */
+/* Hands a result to the processes that wait for it. */
 #include <shmsync.h>
 #include <stdio.h>
 

@@ -16,7 +16,7 @@ int main(int argc, char **argv)
         shmsync_latch_open(a, "started", 2, NULL, &l) != 0)
         return fail();
     if (shmsync_latch_count(&l) > 0) {
-        if (shmsync_latch_claim(&l, 2) != 0) /* if this process dies before it counted down, waits fail */
+        if (shmsync_latch_claim(&l, 2) != 0) /* if this process dies before it counts down, waits fail */
             return fail();
         if (shmsync_latch_count_down(&l, 1) != 0 || shmsync_latch_arrive_and_wait(&l, 1) != 0)
             return fail();

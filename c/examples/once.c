@@ -1,4 +1,4 @@
-/* Prepares the data once, whatever the number of processes. */
+/* Prepares the data once, however many processes there are. */
 #include <shmsync.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* Puts a job into a queue, and takes it out so that it is not lost by a death. */
+/* Puts a job into a queue, and takes it out in such a way that a death does not lose it. */
 #include <shmsync.h>
 #include <stdio.h>
 

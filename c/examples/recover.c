@@ -6,7 +6,7 @@ static int repair(shmsync_arena *a, const shmsync_lost *lost, void *arg)
 {
     (void)a, (void)arg;
     printf("%s was lost by the death of %s\n", lost->name, lost->who_known ? lost->who.label : "a process");
-    return 0; /* the program makes the data of lost->name whole here */
+    return 0; /* here the program repairs the data of the object lost->name */
 }
 
 static int first(shmsync_arena *a, const shmsync_epoch *e, void *arg)

@@ -1,4 +1,4 @@
-/* Reads beside other readers, and writes alone. */
+/* Reads together with other readers, and writes alone. */
 #include <shmsync.h>
 #include <stdio.h>
 

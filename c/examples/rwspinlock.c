@@ -1,4 +1,4 @@
-/* Reads beside other readers, and upgrades to write. */
+/* Reads together with other readers, and upgrades to write. */
 #include <shmsync.h>
 #include <stdio.h>
 

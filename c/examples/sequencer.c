@@ -18,7 +18,7 @@ int main(int argc, char **argv)
         shmsync_sequencer_open(a, "steps", NULL, &s) != 0)
         return fail();
     goal = shmsync_sequencer_value(&s) + 3;
-    for (i = 0; i < 3; i++) /* what other processes do */
+    for (i = 0; i < 3; i++) /* other processes do this */
         if (shmsync_sequencer_increment(&s, &now) != 0)
             return fail();
     if (shmsync_sequencer_wait(&s, goal) != 0)

@@ -9,7 +9,7 @@ static int fail(void)
     return 1;
 }
 
-/* Runs with the lock held, and makes whole what a dead holder may have left half done. */
+/* Runs with the lock held, and repairs the data if a dead holder has left a change half done. */
 static int repair(void *arg)
 {
     int *n = (int *)arg;

@@ -1,4 +1,4 @@
-/* Moves money: both balances change, or neither, whenever the process is killed. */
+/* Moves money: both balances change, or neither, even if the process is killed at any instruction. */
 #include <shmsync.h>
 #include <stdio.h>
 

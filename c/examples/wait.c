@@ -20,7 +20,7 @@ int main(int argc, char **argv)
         shmsync_sequencer_open(a, "steps", NULL, &s) != 0)
         return fail();
     list[1].token = shmsync_sequencer_value(&s) + 1;
-    if (shmsync_sequencer_increment(&s, NULL) != 0) /* what another process does */
+    if (shmsync_sequencer_increment(&s, NULL) != 0) /* another process does this */
         return fail();
     if (shmsync_wait_any(list, 2, NULL, &index) != 0)
         return fail();

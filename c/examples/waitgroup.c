@@ -18,7 +18,7 @@ int main(int argc, char **argv)
         return fail();
     if (shmsync_waitgroup_done(&g) != 0 || shmsync_waitgroup_done(&g) != 0)
         return fail();
-    if (shmsync_waitgroup_wait(&g) != 0) /* EOWNERDEAD: a process died with work of its own left */
+    if (shmsync_waitgroup_wait(&g) != 0) /* EOWNERDEAD: a process died before its work was done */
         return fail();
     printf("%lld left\n", (long long)shmsync_waitgroup_count(&g));
     return shmsync_arena_close(a);

@@ -14,8 +14,8 @@ type barsCmd struct {
 	Only string `placeholder:"REGEXP" help:"Only the bars whose name, subject or peer matches."`
 }
 
-// barsDefaults are ten repetitions, or as many as the user asks for, and enough kills in each for
-// the total that the table needs.
+// barsDefaults returns the defaults of the command: count repetitions, or ten if count is 0, and so many kills in
+// each that all repetitions together have the total that the table needs.
 func barsDefaults(count int) plan.Defaults {
 	if count <= 0 {
 		count = 10

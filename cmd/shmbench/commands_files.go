@@ -19,7 +19,7 @@ type compareCmd struct {
 	Least float64 `default:"3" placeholder:"PERCENT" help:"Call only a change that is surely larger. Default: ${default}."`
 }
 
-// Help describes the test.
+// Help describes the statistical test of the comparison.
 func (*compareCmd) Help() string {
 	return `Compare the cells of two result files: the ratio of the figures with its 95 % interval
 (Hodges and Lehmann), and whether chance explains it (the U test of Mann and Whitney,
@@ -43,7 +43,7 @@ func (s *session) read(name string) (*report.Document, error) {
 	return d, err
 }
 
-// sides splits the files at the -- of the command line.
+// sides splits the arguments at "--" into the files before and after the change.
 func (c *compareCmd) sides(args []string) (before, after []string, err error) {
 	at := slices.Index(args, "--")
 	if at < 0 {
@@ -166,7 +166,8 @@ func (c *reportCmd) Run(s *session) error {
 	return report.CreateHTML(to, d)
 }
 
-// withoutSides leaves out the -- of a comparison, which the parser would take for the end of its files.
+// withoutSides removes "--" from the arguments of the command compare, because the parser would end the list of files
+// there. Other commands keep their arguments.
 func withoutSides(args []string) []string {
 	if !slices.Contains(args, "compare") {
 		return args

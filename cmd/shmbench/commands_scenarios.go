@@ -116,7 +116,7 @@ item comes exactly once, those of each producer in their order. A pipe holds at 
 page, and a socket what its buffer does.`
 }
 
-// matrixMost is the time that all rounds of a matrix take at most, but for that of one.
+// matrixMost limits the time of all rounds of a matrix. One round runs even if it alone takes longer.
 const matrixMost = 55 * time.Second
 
 type matrixCmd struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/selftest"
 )
 
-// selftestCmd proves that the promises of the library hold on this host. It measures nothing, so
-// it is also useful where times have no meaning, as in an emulator.
+// selftestCmd tests on this host whether the library keeps its promises. It measures nothing, so it is also useful
+// where times have no meaning, as in an emulator.
 type selftestCmd struct {
 	Only []string `placeholder:"PATTERN" help:"Proofs, as in crash/* or place/*. Default: all."`
 }
@@ -27,7 +27,7 @@ No proof looks at the time, but a process that does not answer within three time
 --timeout counts as failed. Exit status 3 if one failed.`
 }
 
-// Run runs the proofs.
+// Run runs the tests.
 func (c *selftestCmd) Run(s *session) error {
 	err := selftest.Run(s.ctx, &selftest.Options{Only: c.Only, Timeout: s.common.Timeout, DryRun: s.common.DryRun, Strict: s.common.Strict, Out: s.stdout})
 	switch {
@@ -39,7 +39,7 @@ func (c *selftestCmd) Run(s *session) error {
 	return err
 }
 
-// selftestWorkerCmd is a process of a proof.
+// selftestWorkerCmd runs one process of a test.
 type selftestWorkerCmd struct {
 	Role string   `arg:"" help:"What it does."`
 	Args []string `arg:"" optional:"" help:"With what."`

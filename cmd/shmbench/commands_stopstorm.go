@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/stopstorm"
 )
 
-// stopStormCmd is the command.
+// stopStormCmd runs stop storms.
 type stopStormCmd struct {
 	Stops int           `default:"1000" help:"Stops of each primitive; with --quota, periods of the quota."`
 	Watch time.Duration `default:"20ms" help:"How long a stop lasts at least."`
@@ -73,7 +73,7 @@ func (c *stopStormCmd) Run(s *session) error {
 	return err
 }
 
-// stopStormWorkerCmd is a process of a storm.
+// stopStormWorkerCmd runs one process of a stop storm.
 type stopStormWorkerCmd struct {
 	Number int `arg:""`
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/torture"
 )
 
-// tortureCmd is the command.
+// tortureCmd runs a torture.
 type tortureCmd struct {
 	Duration  time.Duration `default:"60s" help:"How long it goes on."`
 	Processes int           `default:"4" help:"Victims at a time."`
@@ -62,7 +62,7 @@ func (c *tortureCmd) Run(s *session) error {
 	return err
 }
 
-// tortureWorkerCmd is a process of a torture.
+// tortureWorkerCmd runs one process of a torture.
 type tortureWorkerCmd struct {
 	Role   string `arg:"" enum:"resident,victim,dump,nothing"`
 	Number int    `arg:"" optional:""`

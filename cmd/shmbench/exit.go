@@ -17,7 +17,7 @@ const (
 	exitCrashed   = 4 // a worker crashed, or a cell hung
 )
 
-// exitCode is the highest code that any cell requires; a violation outranks all others.
+// exitCode returns the highest exit code that a cell requires. A violation outranks all others.
 func exitCode(results []*bench.Result, strict bool) int {
 	code := exitOK
 	for _, r := range results {

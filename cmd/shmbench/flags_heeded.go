@@ -39,19 +39,19 @@ var commandScenarios = map[string][]string{
 	"matrix":      {"matrix"},
 }
 
-// scenarioFlags are flags that concern a scenario and are not among its keys.
+// scenarioFlags are flags that concern a scenario, but are not among its Keys.
 var scenarioFlags = map[string][]string{
 	"seq": {"gap", "slow"}, "mem": {"mib", "nodes"}, "stream": {"mib", "nodes"}, "crash": {"kills", "role"}, "lock": {"lines", "spin"}, "matrix": {"nodes"},
 }
 
-// settled are keys of scenarios that no flag changes.
+// settled are the Keys of scenarios whose values no flag changes.
 var settled = map[string][]string{"idle": {"place"}}
 
-// runFlags concern how cells are run and shown, in any scenario.
+// runFlags concern how cells are run and shown. They apply to every scenario.
 var runFlags = []string{"cpus", "nodes", "topology", "prim", "variant", "time", "warmup", "count", "seed", "shuffle", "timeout", "max-cells",
 	"strict", "format", "out", "html", "cc", "helper", "dry-run", "verbose"}
 
-// otherFlags are the flags of commands that measure no scenario, or cells of their own.
+// otherFlags are the flags of the commands that measure no scenario, or that choose their cells themselves.
 var otherFlags = map[string][]string{
 	"bars":      {"cpus", "nodes", "topology", "time", "warmup", "count", "kills", "seed", "shuffle", "timeout", "strict", "format", "out", "html", "cc", "helper", "dry-run", "verbose"},
 	"helper":    {"cc"},
@@ -72,7 +72,7 @@ func heeds(command, flag string) bool {
 	}
 	names, ok := commandScenarios[command]
 	if !ok || slices.Contains(runFlags, flag) {
-		return true // a suite, and commands that are added later
+		return true // return true // a suite, or a command that is not in these tables
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
 		return flag == "arena" && plan.Movable(name) || slices.Contains(bench.ScenarioByName(name).Keys, flag) && !slices.Contains(settled[name], flag) || slices.Contains(scenarioFlags[name], flag)
@@ -90,8 +90,8 @@ func helpOf(options kong.HelpOptions, ctx *kong.Context) error {
 	return kong.DefaultHelpPrinter(options, ctx)
 }
 
-// refuseZeros refuses a zero for a flag whose zero value means that the user gave none: after --time
-// 0 the user must not get the default.
+// refuseZeros returns an error if the user gave 0 for a flag whose value 0 means "not given". Otherwise --time 0
+// would silently give the default.
 func refuseZeros(ctx *kong.Context) error {
 	for _, p := range ctx.Path {
 		if p.Flag == nil || !slices.Contains([]string{"time", "count", "kills", "timeout"}, p.Flag.Name) {

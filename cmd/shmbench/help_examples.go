@@ -4,8 +4,8 @@ package main
 
 import "strings"
 
-// examples are at least two command lines of each command, each with what it is for. Tests parse them, and plan those
-// that measure.
+// examples has two or more example command lines for each command, each with a text that says what the line is for.
+// Tests parse all of them, and plan those that measure.
 var examples = map[string][][2]string{
 	"suite":       {{"--out before.json", "measure in a minute or three, and keep the figures"}, {"--std --html report.html", "measure for ten minutes, and draw a page"}, {"--budget 10m", "more rounds, for what is undecided"}},
 	"uncontended": {{"--prim 'shmsync:*,c:robust'", "the library beside a robust pthread mutex"}, {"--count 10 --format bench", "for benchstat"}},
@@ -43,7 +43,7 @@ var examples = map[string][][2]string{
 	"selftest":  {{"--only exclusion", "some proofs"}, {"--strict", "fail if a proof cannot run here"}},
 }
 
-// examplesText is the end of the help of a command.
+// examplesText returns the examples of a command, for the end of its help.
 func examplesText(command string) string {
 	var b strings.Builder
 	for i, e := range examples[command] {

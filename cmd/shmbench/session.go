@@ -28,11 +28,11 @@ type session struct {
 	stdout, stderr io.Writer
 	args           []string
 	gaps           []time.Duration // gaps of wake cells, if the user gives none
-	until          time.Time       // when a suite has to end, whatever slows the host down
-	last           time.Time       // after this not even the first repetition of a cell begins
-	all            bool            // a matrix has all pairs of CPUs
+	until          time.Time       // a suite begins no more repetitions after this, once each cell had one; zero: no limit
+	last           time.Time       // after this, no repetition begins, even if a cell has had none; zero: no limit
+	all            bool            // a matrix measures all pairs of CPUs
 	sample         string          // how a matrix chooses its pairs; empty if it is one of many scenarios
-	most           time.Duration   // a limit for a plan with the usual number of rounds; a plan that takes longer gets fewer rounds; 0: no limit
+	most           time.Duration   // a plan that takes longer gets fewer rounds than usual; 0: no limit
 }
 
 // measure plans, runs and reports the named scenarios.
@@ -114,7 +114,7 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 		fmt.Fprintln(s.stderr, "shmbench:", line)
 	}
 	before, begun := host.ReadDisturbance(o.CPUs), time.Now()
-	if !s.until.IsZero() { // a suite, whose rounds are long enough
+	if !s.until.IsZero() { // a suite: each of its rounds is long enough to be judged alone
 		e.Probe = func() host.Disturbance { return host.ReadDisturbance(o.CPUs) }
 	}
 	if regular(f.Out) {
@@ -122,7 +122,7 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 		e.Save = func(results []*bench.Result) {
 			r.Took = time.Since(begun)
 			if d, err := report.NewDocument(r.Partial(results, len(sequence))); err == nil {
-				_ = s.keep(d) // the end of the run reports what is wrong
+				_ = s.keep(d) // an error that lasts is reported at the end of the run
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func (s *session) execute(o *plan.Options, cells []*bench.Cell, judge func(*repo
 	return nil
 }
 
-// writable checks that a file can be written before hours are spent on its contents.
+// writable checks that a file can be written. Without the check, a run of hours could end without a result file.
 func writable(name string) error {
 	if name == "" {
 		return nil
@@ -164,7 +164,7 @@ func writable(name string) error {
 	return f.Close()
 }
 
-// skipC marks the cells that need the helper.
+// skipC marks the cells that need the helper as skipped, for the given reason.
 func skipC(cells []*bench.Cell, reason error) {
 	for _, c := range cells {
 		if c.Subject.C && c.Skip == "" {
@@ -205,7 +205,7 @@ func (s *session) output() (w io.Writer, closeIt func() error, err error) {
 	return f, f.Close, nil
 }
 
-// write renders the report on standard output, and keeps it if the user wants that.
+// write renders the report on standard output. It also writes the files for which the user asked.
 func (s *session) write(r *report.Run) error {
 	if s.common.Format != "table" { // a table has the notes at its top
 		for _, w := range r.Warnings {
@@ -233,7 +233,8 @@ func (s *session) write(r *report.Run) error {
 	return d.Write(s.stdout, s.common.Format)
 }
 
-// saveEvery is how much of a run a kill can lose, and one round more.
+// saveEvery is the time after which a round saves the results. A kill loses at most the results of this time and of
+// one round.
 const saveEvery = 5 * time.Second
 
 // regular reports whether a name is that of a file that can be written more than once.
@@ -242,8 +243,8 @@ func regular(name string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// keep writes the result file. It replaces a regular file as a whole, so that a reader, and a user whose run was killed, never
-// has half of it.
+// keep writes the result file. It replaces a regular file as a whole, so that no reader sees half of it, not even
+// after the run was killed.
 func (s *session) keep(d *report.Document) error {
 	name := s.common.Out
 	if name == "" {
@@ -259,7 +260,7 @@ func (s *session) keep(d *report.Document) error {
 	part := name + ".part"
 	if err := create(part, d); err != nil {
 		os.Remove(part)
-		return create(name, d) // the directory may refuse new files
+		return create(name, d) // the directory may refuse new files, so overwrite the file in place
 	}
 	return os.Rename(part, name)
 }
@@ -278,8 +279,7 @@ func create(name string, d *report.Document) (err error) {
 	return report.WriteJSON(f, d)
 }
 
-// complain explains every cell that did not end well, and keeps the stacks of
-// those that hung.
+// complain reports every cell that did not end well. It saves the stacks of those that hung.
 func (s *session) complain(r *report.Run) {
 	for _, res := range r.Results {
 		status, reason := res.Status()

@@ -63,7 +63,7 @@ func (s *session) suite(p plan.Preset) (*plan.Options, []*bench.Cell, error) {
 	return o, cells, err
 }
 
-// outline is a short form of the plan: how many cells each scenario has, and how long they take.
+// outline returns a short form of the plan: how many cells each scenario has, and how long they take.
 func outline(cells []*bench.Cell, o *plan.Options) []string {
 	perScenario := map[string][]*bench.Cell{}
 	for _, c := range cells {
@@ -114,7 +114,7 @@ func (peersCmd) Run(s *session) error {
 // wakeCmd measures only wakes.
 type wakeCmd struct{}
 
-// wakeGaps are the points of a curve of wakes against the time that the other end has slept.
+// wakeGaps are the points of a curve: how long a wake takes after the other end has slept for each of these times.
 var wakeGaps = []time.Duration{0, 20 * time.Microsecond, 200 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}
 
 // Help describes the cells.

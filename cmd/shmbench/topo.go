@@ -71,8 +71,8 @@ local. Notes say what the host does not tell, or contradicts, and what is assume
 matter. --topology reads such a tree, a .tree file, an archive of tar, or XML of lstopo.`
 }
 
-// recordTree writes the files of this host, or of a recording, to a directory that does not exist or
-// is empty.
+// recordTree copies the files that describe the topology to a directory that does not exist or is empty. They come
+// from this host, or from the recording from.
 func recordTree(from, dir string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("--record %s: there are files in it already", dir)

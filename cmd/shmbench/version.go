@@ -19,7 +19,7 @@ func (versionFlag) BeforeReset(k *kong.Kong) error {
 	return nil
 }
 
-// versionText says which build this is.
+// versionText returns the version of this build, for the user.
 func versionText() string {
 	version, commit := "unknown", "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

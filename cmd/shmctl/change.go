@@ -37,7 +37,7 @@ type (
 	}
 )
 
-// Run reaps the dead.
+// Run reaps the dead participants.
 func (c *reapCmd) Run(s *session) error {
 	src, err := open(c.Arena)
 	if err != nil {
@@ -93,8 +93,8 @@ func reapText(s *session, d *document, snap *snapshot) {
 	}
 }
 
-// reap joins the arena, because every participant reaps the dead, and waits until they are
-// reaped.
+// reap joins the arena, and waits until all dead participants are reaped. Joining is enough, because every
+// participant reaps the dead.
 func (c *reapCmd) reap(s *session, src *source, d *document) error {
 	a, err := join(c.Arena)
 	if err != nil {

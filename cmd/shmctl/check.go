@@ -51,11 +51,11 @@ func (c *checkCmd) Run(s *session) error {
 	return err
 }
 
-// checkTries is how often an arena in use is checked: a finding that not all checks have was only
-// a passing state.
+// checkTries is how often an arena in use is checked. A finding that any of these checks lacks was only a passing
+// state.
 const checkTries = 3
 
-// check returns the findings that each of several checks has.
+// check checks the arena several times, and returns the findings that every check had.
 func (s *session) check(src *source) []string {
 	var found []string
 	for try := range checkTries {
@@ -75,7 +75,7 @@ func (s *session) check(src *source) []string {
 	return found
 }
 
-// lines are the lines of an error, without repetitions.
+// lines returns the lines of an error, each once.
 func lines(err error) (all []string) {
 	if err == nil {
 		return nil

@@ -14,16 +14,16 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// completeCmd is what the completions of all shells call. It prints the candidates for the last of
-// the words, one in each line.
+// completeCmd is the command that the completions of all shells call. It prints the candidates for the last of its
+// words, one on each line.
 type completeCmd struct {
 	Words []string `arg:"" optional:"" passthrough:"" help:"The words of the command line after shmctl, up to the cursor."`
 }
 
-// Run prints the candidates. A mistake in the words gives none.
+// Run prints the candidates. If the words contain a mistake, it prints nothing.
 func (c *completeCmd) Run(s *session) error {
 	words := c.Words
-	if len(words) > 0 && words[0] == "--" { // what kong leaves of the separator
+	if len(words) > 0 && words[0] == "--" { // kong leaves the separator in place
 		words = words[1:]
 	}
 	if len(words) == 0 {
@@ -38,7 +38,7 @@ func (c *completeCmd) Run(s *session) error {
 	return nil
 }
 
-// candidates are the words that may follow the given ones.
+// candidates returns the words that may follow the words before. last is the word that is being completed.
 func candidates(model *kong.Application, before []string, last string) (all []string) {
 	var node *kong.Node
 	var args []string // arguments of the command so far
@@ -77,7 +77,8 @@ func candidates(model *kong.Application, before []string, last string) (all []st
 	return argumentsOf(node, args)
 }
 
-// valueFlag is the flag that a word is, if the next word is its value.
+// valueFlag returns the flag that word names, if that flag takes a value, so that the next word is its value.
+// Otherwise it returns nil.
 func valueFlag(node *kong.Node, word string) *kong.Flag {
 	for _, f := range flags(node) {
 		if !f.IsBool() && (word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short)) {
@@ -94,7 +95,7 @@ func enumOf(v *kong.Value) []string {
 	return strings.Split(v.Enum, ",")
 }
 
-// argumentsOf are the candidates for the argument of a command that follows the given ones.
+// argumentsOf returns the candidates for the argument of a command that follows args.
 func argumentsOf(node *kong.Node, args []string) []string {
 	if len(node.Positional) == 0 {
 		return nil
@@ -114,8 +115,8 @@ func argumentsOf(node *kong.Node, args []string) []string {
 	return nil
 }
 
-// arenaNames are the names of the arenas of this host. A completion must be fast, so they are not
-// examined.
+// arenaNames returns the names of the arenas of this host. It does not open the arenas, because a completion must be
+// fast.
 func arenaNames() (names []string) {
 	for _, info := range segments(io.Discard) {
 		if isArena(shm.Dir + "/" + info.Name) {
@@ -125,7 +126,7 @@ func arenaNames() (names []string) {
 	return names
 }
 
-// linesOf are the lines that a command of shmctl prints.
+// linesOf runs a command of shmctl and returns the lines that it prints.
 func linesOf(args ...string) []string {
 	var out, errs bytes.Buffer
 	realMain(args, &out, &errs)
@@ -135,7 +136,7 @@ func linesOf(args ...string) []string {
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
-// The completions of the shells. If there is no candidate, they complete names of files.
+// The completion scripts of the shells. If shmctl has no candidate, they complete file names.
 const (
 	completionBash = `# Completions of shmctl for bash: source <(shmctl completion bash)
 _shmctl() {

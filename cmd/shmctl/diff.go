@@ -20,8 +20,8 @@ type diffCmd struct {
 type change struct {
 	What   string `json:"what"` // participant, object, hold, wait, finding, or arena
 	Name   string `json:"name"`
-	Before string `json:"before,omitempty"` // empty if it is new
-	After  string `json:"after,omitempty"`  // empty if it is no more
+	Before string `json:"before,omitempty"` // empty if the thing is new
+	After  string `json:"after,omitempty"`  // empty if the thing is gone
 }
 
 // Run lists what differs between two states.
@@ -57,8 +57,8 @@ func (c *diffCmd) Run(s *session) error {
 	return t.flush()
 }
 
-// fact is something that is true of an arena. Two facts with the same what and name are about the
-// same thing. Ages and times are no facts, because they differ between any two looks.
+// fact is something that is true of an arena. Two facts with the same what and name are about the same thing. Ages
+// and times are not facts, because they differ between any two snapshots.
 type fact struct{ what, name, text string }
 
 // facts examines an arena or a dump.
@@ -106,7 +106,7 @@ func facts(name string) (all []fact, err error) {
 	return all, nil
 }
 
-// changes compares facts. If several facts have the same name, they are compared as a whole.
+// changes compares two lists of facts. Facts with the same what and name are compared as one.
 func changes(before, after []fact) (all []change) {
 	type key struct{ what, name string }
 	texts := map[key]*[2]string{}

@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
-// schema names the fields of the documents below. Within one version fields are only
-// added.
+// schema is the version of the field names of the documents below. A later document of the same version may have
+// additional fields, but lacks none.
 const schema = "shmctl/1"
 
 // document is what --json prints; each command fills in its part. Times are RFC 3339, ages are

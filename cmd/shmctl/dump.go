@@ -40,7 +40,7 @@ const (
 	sizeMost  = 1 << 47
 )
 
-// dumpHeader has the facts that the bytes of an arena do not contain.
+// dumpHeader has the facts about an arena that its bytes do not contain.
 type dumpHeader struct {
 	Schema       string        `json:"schema"`
 	Name         string        `json:"name"`
@@ -193,7 +193,7 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// openDump opens a dump. It returns nil if name is not the name of a dump.
+// openDump opens a dump. It returns nil if name does not name a dump.
 func openDump(name string) (*source, error) {
 	if !strings.Contains(name, "/") {
 		if _, err := os.Stat(shm.Dir + "/" + name); err == nil {

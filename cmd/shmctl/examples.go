@@ -9,10 +9,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// example is a command line for the help and the manual page, and what it does.
+// example is a command line for the help and the manual page, with a text that says what it does.
 type example struct{ line, does string }
 
-// examples are two examples for each command.
+// examples has two examples for each command.
 var examples = map[string][2]example{
 	"ls":         {{"shmctl ls", "the arenas under /dev/shm"}, {"shmctl ls --all -o wide", "also those at other paths and in memfds"}},
 	"ps":         {{"shmctl ps jobs", "who is in the arena jobs"}, {"shmctl ps --gone jobs", "also who has died or left"}},

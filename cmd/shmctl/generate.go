@@ -17,14 +17,14 @@ type (
 	manCmd struct{}
 )
 
-// Run writes completions. They ask shmctl for the candidates.
+// Run writes the completion script of a shell. The script asks shmctl for the candidates.
 func (c *completionCmd) Run(s *session) error {
 	text := map[string]string{"bash": completionBash, "zsh": completionZsh, "fish": completionFish}[c.Shell]
 	_, err := io.WriteString(s.stdout, text)
 	return err
 }
 
-// commands are the commands for users.
+// commands returns the commands for users: all that are not hidden.
 func commands(model *kong.Application) (all []*kong.Node) {
 	for _, n := range model.Children {
 		if n.Type == kong.CommandNode && !n.Hidden {
@@ -34,7 +34,7 @@ func commands(model *kong.Application) (all []*kong.Node) {
 	return all
 }
 
-// flags are the flags of a command, and those of all commands.
+// flags returns the flags of a command, and the flags that all commands have.
 func flags(n *kong.Node) (all []*kong.Flag) {
 	for _, group := range n.AllFlags(true) {
 		all = append(all, group...)

@@ -74,7 +74,7 @@ func graphOf(d *document, snap *snapshot) *graph {
 	return g
 }
 
-// text draws each chain of waits as a tree, whose root is the participant for which all wait.
+// text draws each chain of waits as a tree. Its root is the participant for which all others in the tree wait.
 func (g *graph) text(w io.Writer, width int) error {
 	waiters := map[string][]edge{}
 	waits := map[string]bool{}
@@ -148,7 +148,7 @@ func quoteDot(text string) string {
 func (g *graph) svg(w io.Writer) error {
 	const boxW, boxH = 190.0, 36.0
 	n := float64(max(len(g.nodes), 1))
-	// Between the boxes there is room for the labels of the waits.
+	// The radius leaves room between the boxes for the labels of the waits.
 	radius := math.Max(150, (boxW+150)/(2*math.Sin(math.Pi/math.Max(n, 2))))
 	side := 2*radius + boxW + 60
 	type point struct{ x, y float64 }
@@ -162,7 +162,7 @@ func (g *graph) svg(w io.Writer) error {
 	for _, c := range []struct{ id, color string }{{"a", "#555"}, {"d", "#c00"}} {
 		fmt.Fprintf(w, `<marker id="%s" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="%s"/></marker>`+"\n", c.id, c.color)
 	}
-	var labels strings.Builder // drawn last, over lines and boxes
+	var labels strings.Builder // drawn last, so that they are above lines and boxes
 	if len(g.edges) == 0 {
 		fmt.Fprintf(&labels, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#555">no process waits for another</text>`+"\n", side/2, side/2)
 	}
@@ -171,10 +171,11 @@ func (g *graph) svg(w io.Writer) error {
 		from, to := at[e.From], at[e.To]
 		dx, dy := to.x-from.x, to.y-from.y
 		far := math.Hypot(dx, dy)
-		// From the edge of one box to the edge of the other.
+		// out is how far the edge of a box is from its centre along the line, as a share of the line.
 		out := math.Min(boxW/2/math.Max(math.Abs(dx), 1e-9), boxH/2/math.Max(math.Abs(dy), 1e-9))
 		x1, y1, x2, y2 := from.x+dx*out, from.y+dy*out, to.x-dx*out, to.y-dy*out
-		// Lines are drawn side by side if they connect the same two participants.
+		// k is the number of lines already drawn from this participant to that one. A further line is drawn beside
+		// them.
 		k := lines[[2]string{e.From, e.To}]
 		lines[[2]string{e.From, e.To}]++
 		shift := 8 + 16*float64(k)

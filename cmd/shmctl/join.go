@@ -12,10 +12,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// join makes this process a participant of an arena. Packages shm and arena refuse a file that
-// belongs neither to this user nor to root, because its owner could truncate it and so end a
-// process that has it mapped. Root has asked for exactly this file, so shmctl trusts its owner:
-// at worst, that user ends shmctl.
+// join makes this process a participant of an arena. Packages shm and arena refuse a file that belongs neither to
+// this user nor to root, because its owner could truncate it and so crash a process that has it mapped. If root runs
+// shmctl, root has asked for exactly this file, so shmctl trusts the owner of the file. At worst, that user crashes
+// shmctl.
 func join(name string) (*arena.Arena, error) {
 	opts := &arena.Options{Label: "shmctl"}
 	path := name
@@ -35,9 +35,8 @@ func join(name string) (*arena.Arena, error) {
 	return arena.FromSegment(seg, opts)
 }
 
-// openPath opens a file by its path, or an open file of a process by its path below /proc. The
-// latter is the only path of a memfd and of a file that was removed. It looks like a symbolic
-// link, which package shm does not follow.
+// openPath opens a file by its path. The path may also be that of an open file of a process below /proc: a memfd and
+// a removed file have no other path. Such a path looks like a symbolic link, which package shm does not follow.
 func openPath(path string, opts *shm.Options) (*shm.Segment, error) {
 	if ok, _ := filepath.Match("/proc/*/fd/*", path); !ok {
 		return shm.OpenAt(path, opts)

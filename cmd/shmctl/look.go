@@ -39,7 +39,7 @@ type (
 	}
 )
 
-// begin makes the document of a command.
+// begin returns a new document for the output of a command.
 func (s *session) begin(command string) *document {
 	return &document{Command: command, Time: s.now().UTC()}
 }
@@ -52,8 +52,8 @@ func sinceNs(now time.Time, t *time.Time) *int64 {
 	return &ns
 }
 
-// with takes a snapshot of an arena, lets fill complete a document, and writes the document, or
-// lets text write it.
+// with takes a snapshot of an arena, and calls fill to complete a document. Then it writes the document as JSON, or
+// calls text to write it.
 func (s *session) with(command, name string, fill func(d *document, src *source, snap *snapshot) error, text func(d *document, snap *snapshot) error) error {
 	src, err := open(name)
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *psCmd) Run(s *session) error {
 	})
 }
 
-// lifeText is the life of a participant, and its slot's state if that differs.
+// lifeText returns the life of a participant. If the state of its slot differs, it adds that.
 func lifeText(p participant) string {
 	if p.State != "live" && p.State != p.Life {
 		return p.Life + ", " + p.State
@@ -289,13 +289,13 @@ func (c *waitsCmd) Run(s *session) error {
 	})
 }
 
-// rows are the waits that a table shows. Waits of one process that differ in their age only are one
-// row, with the age of the oldest, except in the format wide.
+// rows returns the waits that a table shows. Waits of one process that differ only in their age become one row, with
+// the age of the oldest. The format wide shows all of them.
 func (s *session) rows(waits []wait) (rows []wait) {
 	if s.format == formatWide {
 		return waits
 	}
-	first := map[string]int{} // the row of such waits
+	first := map[string]int{} // the index of the first row with that key
 	for _, w := range waits {
 		key := fmt.Sprintf("%s %d %s %q %v", w.Owner, w.ObjectIndex, diagnose.Wants(&w), w.On, w.Goroutines == 0)
 		i, seen := first[key]
@@ -313,8 +313,8 @@ func (s *session) rows(waits []wait) (rows []wait) {
 	return rows
 }
 
-// stuckText says that these waits gave no finding. It begins with their number, since a young wait may
-// be the one that the user looks for.
+// stuckText returns the line after the table of waits if no wait gave a finding. The line begins with the number of
+// waits, because a young wait may be the one that the user is looking for.
 func (s *session) stuckText(waits []wait) string {
 	n, longest := uint64(0), int64(-1)
 	for _, w := range waits {

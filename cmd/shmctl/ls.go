@@ -54,7 +54,7 @@ type lister struct {
 	d    *document
 	t    *table
 	all  bool
-	bad  bool // an arena is in trouble, or cannot be read
+	bad  bool // an arena is in trouble, or could not be read
 	seen map[fileID]bool
 }
 
@@ -63,16 +63,16 @@ type entry struct {
 	arg   string // the argument ARENA for it
 	path  string
 	size  int64
-	place bool // it was found through a process
+	place bool // the entry was found through a process
 
 	info    arenaInfo
 	err     error
-	other   arenakernel.OtherLayout // if it has another layout
+	other   arenakernel.OtherLayout // set if the file has another layout
 	isOther bool
 }
 
-// addAll adds the arenas. A look at an arena that is in trouble takes as long as two looks are
-// apart, so the arenas are examined at the same time.
+// addAll adds the arenas. If an arena is in trouble, its examination includes a pause between two snapshots.
+// Therefore the arenas are examined concurrently.
 func (l *lister) addAll() {
 	var all []*entry
 	add := func(e entry) {
@@ -92,7 +92,7 @@ func (l *lister) addAll() {
 		}
 	}
 	var wg sync.WaitGroup
-	free := make(chan struct{}, 16) // each look has a copy of the arena
+	free := make(chan struct{}, 16) // at most 16 at a time, because each snapshot has a copy of the arena
 	for _, e := range all {
 		free <- struct{}{}
 		wg.Go(func() {
@@ -118,14 +118,14 @@ func (l *lister) entry(e *entry) {
 	case e.isOther:
 		l.otherLayout(e.arg, e.other)
 	case e.place, errors.Is(e.err, shmsync.ErrIncompatible) && !l.all:
-		// Another program's file, or its last user has just left.
+		// The file belongs to another program, or the last user of the arena has just left.
 	default:
 		l.bad = l.bad || !errors.Is(e.err, shmsync.ErrIncompatible)
 		l.row(arenaInfo{Name: e.arg, Path: e.path, Size: e.size, Health: diagnose.ErrorText(e.err)}, "")
 	}
 }
 
-// noteOf says what is special about the file of an arena that was found through a process.
+// noteOf returns a note on the file of an arena that was found through a process, such as that it was removed.
 func noteOf(e *entry) string {
 	if e.info.Removed != "" {
 		return removedNote(e.info.Removed)
@@ -158,7 +158,7 @@ func (l *lister) otherLayout(name string, other arenakernel.OtherLayout) {
 func (l *lister) row(a arenaInfo, note string) {
 	l.d.Arenas = append(l.d.Arenas, a)
 	health := a.Health
-	if a.Layout != 0 { // otherwise it is the error
+	if a.Layout != 0 { // otherwise Health is the text of an error
 		l.bad = l.bad || health != "ok"
 	}
 	if note != "" {
@@ -169,13 +169,13 @@ func (l *lister) row(a arenaInfo, note string) {
 		epochText(a), strconv.FormatUint(a.Nodes, 10), strconv.FormatUint(uint64(a.Deaths), 10), strconv.FormatBool(a.Counted), a.Path)...)
 }
 
-// otherArena is the row of ls for an arena with another layout.
+// otherArena returns the row of ls for an arena with another layout.
 func otherArena(name string, l arenakernel.OtherLayout) arenaInfo {
 	return arenaInfo{Name: name, Path: l.Path, Size: l.Size, Layout: l.Version,
 		Health: fmt.Sprintf("layout %d, this shmctl reads %d", l.Version, arenakernel.LayoutVersion)}
 }
 
-// epochText is the number of an arena's epoch, and whether a participant died since it began.
+// epochText returns the number of an arena's epoch, and a mark if a participant has died in that epoch.
 func epochText(a arenaInfo) string {
 	s := strconv.FormatUint(a.Epoch, 10)
 	if a.Epoch != 0 && !a.Clean {
@@ -184,7 +184,7 @@ func epochText(a arenaInfo) string {
 	return s
 }
 
-// segments are the segments of this host, by name.
+// segments returns the segments of this host, sorted by name.
 func segments(stderr io.Writer) (all []shm.Info) {
 	for info, err := range shm.List() {
 		if err != nil {
@@ -197,7 +197,7 @@ func segments(stderr io.Writer) (all []shm.Info) {
 	return all
 }
 
-// summary is the row of ls for an arena.
+// summary examines an arena and returns its row of ls.
 func summary(name string) (arenaInfo, error) {
 	src, err := open(name)
 	if err != nil {

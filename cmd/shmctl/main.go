@@ -58,10 +58,10 @@ and wake nobody.`
 // Exit statuses.
 const (
 	exitOK      = 0
-	exitError   = 1 // usage, or the system refused
-	exitMissing = 2 // the arena or object does not exist, or is something else
+	exitError   = 1 // a usage error, or the system refused
+	exitMissing = 2 // the arena or object does not exist, or is of another kind
 	exitTrouble = 3 // the arena is damaged, or a participant is stuck
-	exitRefused = 4 // in use, or only possible with --force
+	exitRefused = 4 // the arena is in use, or the command needs --force
 )
 
 const exitHelp = `Exit status: 0 ok; 1 usage, or the system refused; 2 no such arena or object, or it is none;
@@ -75,7 +75,7 @@ type status int
 
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// refused is an error of a command that would do harm.
+// refused is the error of a command that does nothing because it would do harm.
 type refused struct{ why string }
 
 func (r refused) Error() string { return r.why }
@@ -93,7 +93,7 @@ type session struct {
 	stdout, stderr io.Writer
 	terminal       *os.File // stdout, if it is a terminal
 	now            func() time.Time
-	older          time.Duration // only waits and locks that are at least that old
+	older          time.Duration // show only waits and locks that are at least that old
 	model          *kong.Application
 }
 

@@ -70,7 +70,7 @@ func (m *metrics) put(name, kind, help string, value any, labels ...string) {
 	f.lines = append(f.lines, fmt.Sprintf("%s{%s} %v", name, strings.Join(pairs, ","), value))
 }
 
-// add adds the numbers of an arena, and its confirmed findings.
+// add adds the metrics of an arena, and its confirmed findings.
 func (m *metrics) add(s *snapshot, findings []finding) {
 	a := s.Info.Name
 	m.put("shmsync_arena_bytes", "gauge", "Size of the arena.", s.Info.Size, "arena", a)

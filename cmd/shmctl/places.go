@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// fileID identifies a file on this host, whatever its paths are.
+// fileID identifies a file on this host. It is the same for all paths of the file.
 type fileID struct{ dev, ino uint64 }
 
 func fileIDOf(path string) (id fileID, ok bool) {
@@ -20,7 +20,7 @@ func fileIDOf(path string) (id fileID, ok bool) {
 	return id, ok
 }
 
-// fileOf also returns how many names a file has.
+// fileOf returns the ID of a file and the number of its names. ok is false if the file cannot be examined.
 func fileOf(path string) (id fileID, names uint64, ok bool) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -33,7 +33,7 @@ func fileOf(path string) (id fileID, names uint64, ok bool) {
 	return fileID{uint64(st.Dev), st.Ino}, uint64(st.Nlink), true
 }
 
-// isArena reports whether a file begins as an arena of any layout does.
+// isArena reports whether a file begins like an arena, of any layout.
 func isArena(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -47,8 +47,8 @@ func isArena(path string) bool {
 
 const arenaMagic = "shmsync\x00"
 
-// otherPlaces are the paths of arenas that this user may examine: of files that processes have
-// open, and of those in the segment directories of other mount namespaces.
+// otherPlaces returns the paths of arenas that this user may examine, wherever they are: files that processes have
+// open, and files in the segment directories of other mount namespaces.
 func otherPlaces() (paths []string) {
 	own, _ := os.Readlink("/proc/self/ns/mnt")
 	spaces := map[string]bool{own: true}
@@ -79,8 +79,8 @@ func otherPlaces() (paths []string) {
 	return paths
 }
 
-// pathOf is the best path of a file that a process has open: that in this mount namespace, that in
-// the mount namespace of the process, or that of the descriptor.
+// pathOf returns the best path of a file that a process has open: the path in this mount namespace, or else the path
+// in the mount namespace of the process, or else the path of the descriptor.
 func pathOf(proc, fd string, id fileID) string {
 	link, err := os.Readlink(fd)
 	if err != nil || !strings.HasPrefix(link, "/") {

@@ -64,8 +64,8 @@ func (c *recoverCmd) Run(s *session) error {
 	return s.did("recover", done)
 }
 
-// all recovers objects until none is left that can be recovered. If a process dies again with a
-// lock during that time, the lock is recovered only once.
+// all recovers one lock after the other until none is left that needs it. It tries each lock only once, even if
+// another holder dies meanwhile.
 func (c *recoverCmd) all(s *session, src *source) error {
 	a, err := join(c.Arena)
 	if err != nil {
@@ -96,7 +96,8 @@ func (c *recoverCmd) all(s *session, src *source) error {
 	return s.did("recover", done...)
 }
 
-// recoverable returns an object that a death has left unusable, and that was not tried yet.
+// recoverable returns an object that a death has left unusable, and that has not been tried yet. It returns nil if
+// there is none.
 func recoverable(s *snapshot, tried map[string]bool) *object {
 	for i := range s.Objects {
 		o := &s.Objects[i]
@@ -108,7 +109,7 @@ func recoverable(s *snapshot, tried map[string]bool) *object {
 	return nil
 }
 
-// lockName names an object, and its key if the error is about one.
+// lockName returns the name of an object, with the key if the error concerns one key.
 func lockName(o *object) string {
 	if o.Key != nil {
 		return fmt.Sprintf("%s (%d)", o.Name, *o.Key)
@@ -116,7 +117,7 @@ func lockName(o *object) string {
 	return o.Name
 }
 
-// one recovers one lock, or one key.
+// one recovers one lock, or one key of it, and returns a text that says what it did.
 func (c *recoverCmd) one(s *session, a *arena.Arena, snap *snapshot, o *object, key *uint64) (done string, err error) {
 	obj, err := objectOf(a, snap, arena.Offset(o.Offset).String())
 	if err != nil {

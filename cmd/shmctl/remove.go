@@ -89,7 +89,7 @@ func (c *rmCmd) Run(s *session) error {
 	if why := inUse(path); why != "" {
 		return refused{path + ": " + why + "; not removed without --force"}
 	}
-	// A process may have joined since. Remove keeps others out while it checks again.
+	// A process may have joined since the check above. Remove checks again, and no process can join meanwhile.
 	switch err := arena.Remove(path); {
 	case errors.Is(err, syscall.EBUSY), errors.Is(err, shmsync.ErrIncompatible):
 		return refused{err.Error() + "; not removed without --force"}
@@ -99,7 +99,7 @@ func (c *rmCmd) Run(s *session) error {
 	return s.did("rm", "removed "+path)
 }
 
-// inUse says why an arena should not be removed; it is empty if nothing speaks against that.
+// inUse returns the reason why an arena should not be removed, or an empty string if there is none.
 func inUse(path string) string {
 	ins, err := arenakernel.Inspect(path)
 	if err != nil {

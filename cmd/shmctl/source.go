@@ -8,7 +8,7 @@ import (
 	_ "github.com/shmsync/shmsync/prims" // registers the kinds of its objects
 )
 
-// source is something of which snapshots can be taken.
+// source is an arena or a dump, of which snapshots can be taken.
 type source struct {
 	ins  *arenakernel.Inspector
 	opts diagnose.Options
@@ -31,10 +31,10 @@ func (s *source) Close() error { return s.ins.Close() }
 // isDump reports whether the source is a dump.
 func (s *source) isDump() bool { return s.opts.Dump != nil }
 
-// look takes a snapshot.
+// look takes a snapshot of the bytes that were read last.
 func (s *source) look() *snapshot { return diagnose.Look(s.ins, s.opts) }
 
-// again takes another snapshot, of the present state.
+// again reads the present state, and takes a snapshot of it.
 func (s *source) again() (*snapshot, error) {
 	if err := s.ins.Refresh(); err != nil {
 		return nil, err
@@ -42,5 +42,5 @@ func (s *source) again() (*snapshot, error) {
 	return s.look(), nil
 }
 
-// sure takes a snapshot, and returns those findings that a later snapshot confirms.
+// sure takes a snapshot. It returns the findings that a later snapshot confirms.
 func (s *source) sure() ([]finding, *snapshot, error) { return diagnose.Confirm(s.look(), s.again) }

@@ -64,7 +64,7 @@ func what(mode string, key *uint64, count uint64) string {
 	return text
 }
 
-// wrap breaks a line between words, so that it fits into so many columns. The lines after the first begin with indent.
+// wrap breaks a line between words into lines of at most width columns. Each line after the first begins with indent.
 func wrap(line string, width int, indent string) (lines []string) {
 	runes := []rune(line)
 	for width > 2*len(indent) && len(runes) > width {
@@ -73,7 +73,7 @@ func wrap(line string, width int, indent string) (lines []string) {
 			end--
 		}
 		if strings.TrimSpace(string(runes[:end])) == "" {
-			end = width // a word that is longer than a line
+			end = width // no space to break at: the word is longer than a line
 		}
 		lines = append(lines, strings.TrimRight(string(runes[:end]), " "))
 		runes = []rune(indent + strings.TrimLeft(string(runes[end:]), " "))
@@ -86,7 +86,7 @@ func writeLines(out io.Writer, width int, indent, text string) {
 	fmt.Fprintln(out, strings.Join(wrap(text, width, indent), "\n"))
 }
 
-// width is the number of columns of the terminal that commands write to, or 0 if it is none.
+// width returns the number of columns of the terminal that commands write to, or 0 if the output is not a terminal.
 func (s *session) width() int {
 	if s.terminal == nil {
 		return 0
@@ -100,8 +100,8 @@ func (s *session) width() int {
 
 func (s *session) writeFindings(f []finding) { writeFindings(s.stdout, s.width(), f) }
 
-// writeFindings writes findings in lines of a terminal's width, but each command in one line, so that it
-// can be pasted. A command that is the second try has a line of its own.
+// writeFindings writes findings in lines of at most width columns. Each command stays on one line, so that the user
+// can paste it. The command to try if the first one fails has a line of its own.
 func writeFindings(out io.Writer, width int, f []finding) {
 	for _, f := range f {
 		mark := "note"

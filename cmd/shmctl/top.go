@@ -91,8 +91,8 @@ func (c *topCmd) Run(s *session) error {
 	}
 }
 
-// fit makes lines of a screen's width. It wraps the lines above the first empty one, which are
-// sentences, and cuts those below, which are a table.
+// fit returns lines that fit on the screen. It wraps the lines above the first empty line, because they are
+// sentences. It cuts the lines below, because they are a table.
 func fit(text string, width, height int) (lines []string) {
 	sentences := true
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
@@ -139,7 +139,7 @@ func (c *topCmd) draw(s *session, state *topState, snap, before *snapshot, live 
 	return err
 }
 
-// rates are the operations of an object in a second, from one refresh to the next. They are unknown without
+// rates are the operations of an object per second between two refreshes. They are unknown if the arena has no
 // counters.
 type rates struct {
 	known                                  bool

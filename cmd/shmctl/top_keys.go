@@ -13,18 +13,19 @@ import (
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
-// topKeys are the columns by which top can sort, the largest first, and names in their order.
+// topKeys are the columns by which top can sort. Numbers are sorted from the largest to the smallest, names
+// alphabetically.
 var topKeys = []string{"contention", "waits", "longest", "holds", "acquired", "name"}
 
 // topState is what the user of top has chosen.
 type topState struct {
 	sort   string
-	filter string // part of the name or type of the objects that are shown
+	filter string // only objects with this text in their name or type are shown
 	paused bool
-	typing bool // the keys are the text of the filter
+	typing bool // the keys that the user presses go to the filter
 }
 
-// status is the line that says what the user has chosen, and which keys there are.
+// status returns the line that shows the choices of the user, and the keys that top knows.
 func (s *topState) status() string {
 	text := "sort: " + s.sort
 	if s.filter != "" || s.typing {
@@ -97,7 +98,8 @@ func (s *topState) compare(snap *snapshot, a, b *object, x, y rates) int {
 		cmp.Compare(y.acquired, x.acquired), cmp.Compare(len(b.Holds), len(a.Holds)))
 }
 
-// pressedKeys passes on what is typed at a terminal. If in is no terminal, there are no keys.
+// pressedKeys returns a channel with the keys that the user presses at the terminal in, and a function that restores
+// the terminal. If in is not a terminal, no keys arrive.
 func pressedKeys(in *os.File) (keys <-chan byte, restore func()) {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
@@ -119,7 +121,7 @@ func pressedKeys(in *os.File) (keys <-chan byte, restore func()) {
 // colours reports whether top may use colours.
 func colours() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
-// paint makes the lines of trouble red.
+// paint colours the lines that report trouble red.
 func paint(line string) string {
 	for _, kind := range diagnose.Kinds {
 		if strings.HasPrefix(line, strings.ToUpper(kind)+": ") {

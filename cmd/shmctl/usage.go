@@ -17,7 +17,7 @@ type duCmd struct {
 // Run lists the memory that each type of object takes, the largest first.
 func (c *duCmd) Run(s *session) error {
 	return s.with("du", c.Arena, func(d *document, _ *source, snap *snapshot) error {
-		d.Usage, d.Findings = usageOf(snap), nil // the findings are no business of this command
+		d.Usage, d.Findings = usageOf(snap), nil // this command does not report findings
 		return nil
 	}, func(d *document, snap *snapshot) error {
 		t := newTable(s.stdout, "TYPE", "OBJECTS", "BYTES", "MEAN", "LARGEST", "ITS BYTES")
@@ -36,8 +36,8 @@ func (c *duCmd) Run(s *session) error {
 	})
 }
 
-// usageOf adds up the blocks of the heap: those of the objects by type, with their headers and
-// slot records, and those that belong to no object.
+// usageOf adds up the blocks of the heap. Blocks of objects, with their headers and slot records, are added up by
+// type. The other blocks have rows of their own.
 func usageOf(s *snapshot) (all []usage) {
 	inObjects := uint64(0)
 	for _, o := range s.Objects {
@@ -58,7 +58,7 @@ func usageOf(s *snapshot) (all []usage) {
 	for _, n := range s.Usage.Objects {
 		other += n
 	}
-	other -= inObjects // objects with impossible headers are left
+	other -= inObjects // what remains are objects with invalid headers
 	for _, u := range []usage{{Type: "wait nodes", Bytes: s.Usage.Nodes}, {Type: "blocks of Alloc", Bytes: s.Usage.Blocks}, {Type: "other blocks", Bytes: other}} {
 		if u.Bytes > 0 {
 			all = append(all, u)

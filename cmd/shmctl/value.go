@@ -40,9 +40,9 @@ type field struct {
 const (
 	valueBytes  = 1 << 20 // the most bytes that value reads
 	valueFields = 10_000  // the most fields that it shows
-	valueTries  = 100     // to read a Synchronized that changes meanwhile
+	valueTries  = 100     // how often value tries to read a Synchronized that changes meanwhile
 
-	// A Synchronized, as docs/abi.md has it.
+	// Offsets in a Synchronized, from docs/abi.md.
 	synchronizedCurrent = 192
 	synchronizedCopies  = 256
 )
@@ -146,8 +146,8 @@ func readValue(src *source, o arenakernel.Object) (*value, error) {
 	return v, nil
 }
 
-// readSynchronized reads the valid copy of a Synchronized, whose value has size bytes, while processes
-// may change it: the copy is whole if the number of commits is the same before and after.
+// readSynchronized reads the valid copy of a Synchronized whose value has size bytes. Processes may change it
+// meanwhile, so it compares the number of commits before and after: if it is the same, the copy is consistent.
 func (v *value) readSynchronized(f *os.File, o arenakernel.Object, size uint64, b []byte) error {
 	second := synchronizedCopies + (size+63)&^63
 	if o.Size < second || o.Size-second < size {

@@ -21,7 +21,7 @@ func (versionFlag) BeforeReset(k *kong.Kong) error {
 	return nil
 }
 
-// versionText names this build and the layout of arenas that it reads.
+// versionText returns the version of this build, and the layout version of the arenas that it reads.
 func versionText() string {
 	version, commit := "unknown", "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Formats of a command that looks.
+// Output formats of a command that examines an arena.
 const (
 	formatText = "text"
 	formatWide = "wide"
@@ -23,11 +23,11 @@ const (
 )
 
 type (
-	// watching are the flags of a command that can show its output again and again.
+	// watching has the flags of a command that can show its output repeatedly.
 	watching struct {
 		Watch time.Duration `short:"w" placeholder:"TIME" help:"Show it again after each such time, until interrupted."`
 	}
-	// view are the flags of a command that lists things.
+	// view has the flags of a command that lists things.
 	view struct {
 		watching
 		Output string `short:"o" enum:"text,wide,json,name" default:"text" help:"One of ${enum}: wide has more columns, name only the names."`
@@ -54,8 +54,8 @@ func (s *session) run(k *kong.Context) error {
 	return s.watch(k, max(w.interval(), 50*time.Millisecond))
 }
 
-// watch runs a command until it is interrupted. It returns the error of the last run. The output
-// of a run is written at once, so that a screen does not flicker.
+// watch runs a command repeatedly until it is interrupted, and returns the error of the last run. It writes the
+// output of a run in one piece, so that a screen does not flicker.
 func (s *session) watch(k *kong.Context, interval time.Duration) error {
 	out := s.stdout
 	screen := s.terminal != nil && !s.json
@@ -91,7 +91,7 @@ func (s *session) show(text []byte, screen, first bool) error {
 	return err
 }
 
-// wide adds to the cells of a row those that only the format wide has.
+// wide appends the cells of a row that only the format wide shows.
 func (s *session) wide(cells []string, more ...string) []string {
 	if s.format == formatWide {
 		return append(cells, more...)
@@ -99,8 +99,8 @@ func (s *session) wide(cells []string, more ...string) []string {
 	return cells
 }
 
-// writeNames writes the names of what a command lists. Each is an argument that other commands of
-// shmctl take.
+// writeNames writes the names of the things that a command lists. Each name is an argument that other commands of
+// shmctl accept.
 func writeNames(w io.Writer, d *document, snap *snapshot) error {
 	var names []string
 	add := func(index int) { names = append(names, snap.Argument(&snap.Objects[index])) }

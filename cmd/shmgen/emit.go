@@ -19,7 +19,7 @@ var layout = template.Must(template.New("header").Funcs(template.FuncMap{
 	"upper": upper, "quote": quote, "dims": dims, "fingerprint": typetext.Fingerprint, "hash": hash,
 }).Parse(source))
 
-// text is the header.
+// text returns the text of the header. guard is the name of its include guard.
 func (h *header) text(guard string) string {
 	var b bytes.Buffer
 	err := layout.Execute(&b, map[string]any{"Guard": guard, "Package": h.pkg.types.Path(), "Structs": h.structs})
@@ -29,14 +29,15 @@ func (h *header) text(guard string) string {
 	return b.String()
 }
 
-// hash tells descriptions apart, also by their names.
+// hash returns a hash of the text of a description. The text contains the names of the fields, so descriptions that
+// differ only in names have different hashes.
 func hash(text string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(text))
 	return h.Sum64()
 }
 
-// quote is a string literal of C, in lines of moderate length.
+// quote returns a string literal of C. It breaks a long text into several lines.
 func quote(text string) string {
 	const width = 90
 	var lines []string
@@ -53,7 +54,7 @@ func quote(text string) string {
 	return strings.Join(lines, " \\\n    ")
 }
 
-// dims are the lengths of an array behind its name.
+// dims returns the lengths of an array as C writes them behind its name.
 func dims(d []int64) string {
 	var b strings.Builder
 	for _, n := range d {
@@ -62,7 +63,7 @@ func dims(d []int64) string {
 	return b.String()
 }
 
-// Methods for the template.
+// The methods below are used by the template.
 
 func (s *cStruct) Name() string     { return s.name }
 func (s *cStruct) Origin() string   { return s.origin }
@@ -71,10 +72,10 @@ func (s *cStruct) Text() string     { return s.text }
 func (s *cStruct) Asked() bool      { return s.asked }
 func (s *cStruct) Fields() []cField { return s.fields }
 
-// Copied reports whether a Synchronized and a Queue take the type.
+// Copied reports whether the type is small enough for a Synchronized and a Queue.
 func (s *cStruct) Copied() bool { return s.size <= 64<<10 }
 
-// Atomics are the atomic fields, with their functions.
+// Atomics returns the atomic fields, with what their functions need.
 func (s *cStruct) Atomics() (all []atomicField) {
 	for _, f := range s.fields {
 		if f.atomic == "" {
@@ -95,15 +96,15 @@ func (s *cStruct) Atomics() (all []atomicField) {
 	return all
 }
 
-// atomicField is an atomic field, or an array of such.
+// atomicField is an atomic field, or an array of atomic fields.
 type atomicField struct {
 	Prefix string // of its functions
 	Struct string
-	Params string // indices of an array
+	Params string // parameters for the indices of an array
 	Place  string // of the number
 	Type   string // of the value
-	Word   string // type of the number in memory, if it is another one
-	Number bool   // one can add to it
+	Word   string // type of the number in memory, if it differs from Type
+	Number bool   // the header has a function that adds to it
 	Bounds []string
 }
 

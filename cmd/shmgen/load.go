@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// goPackage is a package whose types are known.
+// goPackage is a package whose types have been checked.
 type goPackage struct {
 	fset  *token.FileSet
 	types *types.Package
@@ -33,8 +33,8 @@ type listed struct {
 	Module                  *struct{ GoVersion string }
 }
 
-// list returns the package of that pattern, and its dependencies by import path. The go command
-// builds the dependencies for their export data.
+// list runs "go list" for a pattern. It returns the package of that pattern, and its dependencies by import path. The
+// go command builds the dependencies, because their export data is needed.
 func list(pattern string) (*listed, map[string]*listed, error) {
 	cmd := exec.Command("go", "list", "-e", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,CgoFiles,ImportMap,DepOnly,Error,Module", "--", pattern)
 	var stderr bytes.Buffer

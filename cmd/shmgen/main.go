@@ -52,8 +52,9 @@ func realMain(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// generate writes the header for the types of that name. A file is written only if there is no
-// error, and only if its contents change, so that make(1) builds nothing for no reason.
+// generate writes the header for the types with these names to out, or to stdout if out is empty. It writes a file
+// only if there is no error and only if the contents change, because make(1) would otherwise rebuild the files that
+// include it.
 func generate(pattern string, names []string, out string, stdout io.Writer) error {
 	pkg, err := load(pattern)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/shmsync/shmsync/internal/typetext"
 )
 
-// header is what a C header says.
+// header is the contents of a C header.
 type header struct {
 	pkg     *goPackage
-	structs []*cStruct // parts come before wholes
+	structs []*cStruct // a struct comes after the structs that it contains
 	byName  map[string]*cStruct
 	known   map[string]*cStruct // by keyOf
 }
@@ -22,7 +22,7 @@ type header struct {
 // cStruct is a struct of the header.
 type cStruct struct {
 	name   string // in C
-	origin string // the Go type, for people
+	origin string // the Go type, for comments
 	size   int64
 	fields []cField
 	text   string // the description
@@ -32,7 +32,7 @@ type cStruct struct {
 // cField is a field of a struct, or padding.
 type cField struct {
 	name   string
-	origin string // the Go field, for people; "" for padding
+	origin string // the Go field, for comments; "" for padding
 	cType  string
 	dims   []int64 // the dimensions of an array, the outermost first
 	offset int64
@@ -48,7 +48,7 @@ type shape struct {
 	text   *typetext.Type
 }
 
-// describe finds the types of those names.
+// describe returns the header for the types with these names.
 func describe(pkg *goPackage, names []string) (*header, error) {
 	h := &header{pkg: pkg, byName: map[string]*cStruct{}, known: map[string]*cStruct{}}
 	for _, name := range names {
@@ -78,10 +78,10 @@ func describe(pkg *goPackage, names []string) (*header, error) {
 	return h, nil
 }
 
-// keyOf is the same for identical types.
+// keyOf returns a text that is the same for identical types, and differs for other types.
 func keyOf(t types.Type) string { return types.TypeString(types.Unalias(t), nil) }
 
-// qualify is the name of a package in front of its types, for people.
+// qualify returns the name of a package to be written in front of its types, for comments and messages.
 func (h *header) qualify(p *types.Package) string {
 	if p == h.pkg.types {
 		return ""
@@ -89,7 +89,7 @@ func (h *header) qualify(p *types.Package) string {
 	return p.Name()
 }
 
-// at is the place of an object, for messages.
+// at returns the place of an object in the source, for messages.
 func (h *header) at(obj types.Object) string {
 	if p := h.pkg.fset.Position(obj.Pos()); p.IsValid() {
 		return p.String() + ": "
@@ -97,7 +97,7 @@ func (h *header) at(obj types.Object) string {
 	return ""
 }
 
-// atomicOf is the name of t in package sync/atomic; "" for other types.
+// atomicOf returns the name of t if it is a type of package sync/atomic, or "".
 func atomicOf(t types.Type) string {
 	n, ok := types.Unalias(t).(*types.Named)
 	if !ok || n.Obj().Pkg() == nil || n.Obj().Pkg().Path() != "sync/atomic" {
@@ -117,7 +117,7 @@ var numbers = map[types.BasicKind]struct{ cType, text string }{
 	types.Complex64: {"float", "c8"}, types.Complex128: {"double", "c16"},
 }
 
-// shape says how C declares t. path is the C name of what contains it.
+// shape returns how C declares t. path is the C name of the type or field that contains it.
 func (h *header) shape(t types.Type, path string) (shape, error) {
 	if n, ok := types.Unalias(t).(*types.Named); ok && n.Obj().Pkg() != nil {
 		switch n.Obj().Pkg().Path() + "." + n.Obj().Name() {
@@ -179,7 +179,7 @@ func isOffset(t types.Type) bool {
 	return ok && n.Obj().Name() == "Offset" && n.Obj().Pkg() != nil && strings.HasSuffix(n.Obj().Pkg().Path(), "shmsync/internal/arenakernel")
 }
 
-// atomicShape is the shape of a type of package sync/atomic: that of its only field.
+// atomicShape returns the shape of a type of package sync/atomic, which is the shape of its only field with a value.
 func (h *header) atomicShape(u *types.Struct, name string) (shape, error) {
 	for i := range u.NumFields() {
 		f := u.Field(i)
@@ -240,7 +240,7 @@ func (h *header) structShape(t types.Type, u *types.Struct, path string) (shape,
 	return out, nil
 }
 
-// nameOf is the C name of a struct. Types of other packages have the name of their package in front.
+// nameOf returns the C name of a struct. It begins with the name of the package if the type is from another package.
 func (h *header) nameOf(t types.Type, path string) (string, error) {
 	if s := h.known[keyOf(t)]; s != nil {
 		return s.name, nil
@@ -273,7 +273,7 @@ func (h *header) nameOf(t types.Type, path string) (string, error) {
 // paddingName matches the names of fields that fill gaps.
 var paddingName = regexp.MustCompile(`^(padding|reserved)_[0-9]+$`)
 
-// field is a field of s, in C and in the description.
+// field returns the declaration of a field of s in C, and its description.
 func (h *header) field(s *cStruct, f *types.Var, tag string, offset int64) (c cField, below typetext.Field, err error) {
 	name, err := typetext.FieldName(f.Name(), tag, false)
 	if err != nil {
@@ -299,7 +299,7 @@ func (h *header) field(s *cStruct, f *types.Var, tag string, offset int64) (c cF
 	return c, typetext.Field{Name: name, Offset: uint64(offset), Type: sh.text}, nil
 }
 
-// pad declares the bytes from end to next, which no field has.
+// pad declares padding for the bytes from end to next, in which there is no field.
 func (s *cStruct) pad(end, next int64) {
 	if end < next {
 		s.fields = append(s.fields, cField{name: "padding_" + strconv.FormatInt(end, 10), cType: "uint8_t", dims: []int64{next - end}, offset: end, size: next - end})

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// snake is a Go name in the style of C: UserID is user_id.
+// snake converts a Go name to the style of C: UserID becomes user_id.
 func snake(name string) string {
 	var b strings.Builder
 	runes := []rune(name)
@@ -26,7 +26,7 @@ func snake(name string) string {
 
 func upper(name string) string { return strings.ToUpper(strings.TrimSuffix(name, "_")) }
 
-// isC reports whether C and C++ take s as a name.
+// isC reports whether s has the form of an identifier in C and C++.
 func isC(s string) bool {
 	for i, r := range s {
 		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {
@@ -36,7 +36,7 @@ func isC(s string) bool {
 	return s != "" && !strings.HasPrefix(s, "__")
 }
 
-// guardOf is the macro that keeps a header from being read twice.
+// guardOf returns the name of the include guard of a header.
 func guardOf(file string, types []string) string {
 	name := strings.Join(types, "_") + "_shm.h"
 	if file != "" {

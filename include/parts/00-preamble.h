@@ -3,9 +3,10 @@
  *
  * A C program that includes this header and a Go program that imports
  * github.com/shmsync/shmsync open the same arena and use the same instances, as
- * participants of equal rank. A process that is killed, at any instruction, wedges
- * no other: the others notice within about a millisecond, take back what it held,
- * and are told. docs/c-api.md is the reference, docs/abi.md has the bytes.
+ * participants of equal rank. A process that is killed, at any instruction, blocks
+ * no other: the others notice its death within about a millisecond, and take back what
+ * it held. Their calls report the death. docs/c-api.md is the reference, docs/abi.md
+ * has the bytes.
  *
  * In exactly one file of a program:
  *
@@ -18,16 +19,16 @@
  *
  * pthread_mutex_lock of a robust mutex returns EOWNERDEAD *with* the lock. Here an
  * error, any error, means: not held, not consumed. After EOWNERDEAD there is nothing
- * to unlock, and an unlock that follows returns EPERM. The way on is
+ * to unlock, and an unlock that follows returns EPERM. To go on, call
  * shmsync_mutex_recover, which takes the lock, runs your repair, and releases it.
  *
- * Results are 0 or an errno, never -1; errno itself is not touched on purpose:
+ * Results are 0 or an errno, never -1; no call sets errno on purpose:
  *
- *     EOWNERDEAD       its holder died; the caller does not hold it
- *     ENOTRECOVERABLE  a repair failed; only a recover brings it back
+ *     EOWNERDEAD       the holder died; the caller does not hold it
+ *     ENOTRECOVERABLE  a repair failed; only a recover makes the object usable
  *     ETIMEDOUT        the absolute CLOCK_MONOTONIC time came first
  *     ECANCELED        the object was stopped
- *     EBUSY            a try did not get it; or an object is open elsewhere
+ *     EBUSY            a try would have to wait; or an object is open elsewhere
  *     EEXIST           SHMSYNC_CREATE_ONLY, and the name is taken
  *     ENOENT           there is no such arena or object
  *     EPERM            the caller does not hold what it gives back
@@ -36,19 +37,21 @@
  *                      this header does not know
  *     EINVAL           no arena, another kind of object, other options, bad argument
  *     EBADF            this process has closed the arena or the handle
- *     ENOTCONN         a child of fork that has not attached itself: see below
+ *     ENOTCONN         a child of fork that has not opened the arena: see below
  *     ENOSPC, ENOTSUP  no room; the kernel lacks what is needed
  *
- * shmsync_error tells the last failure of the calling thread in words.
+ * shmsync_error describes the last failure of the calling thread in words.
  *
  * FORK. A child of fork is no participant: every call on what its parent opened
  * returns ENOTCONN and changes nothing. It opens the arena itself, and its objects
- * again. exec needs nothing.
+ * again. A program that calls exec need not do anything.
  *
- * SIGNALS. A handler may release a semaphore, set an event, count up a sequencer, post
- * to a futex and schedule a gate. docs/c-api.md has the list; all else is forbidden there.
+ * SIGNALS. A handler may release a semaphore, set an event, increment a sequencer, post
+ * to a futex and schedule a gate. docs/c-api.md has the list. A handler must not make
+ * any other call.
  *
- * Locks belong to processes: one thread may lock and another of the process unlock.
+ * Locks belong to processes: one thread may lock, and another thread of the
+ * process unlock.
  * A lock is not recursive.
  */
 #ifndef SHMSYNC_H

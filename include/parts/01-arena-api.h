@@ -3,10 +3,10 @@ const char *shmsync_version(void);
 
 /* ---- Arenas ---- */
 
-/* What becomes of an exclusive hold when its process dies. The policy is fixed when the object is made. The process
- * is dead when none of its threads runs any more. It is gone when no system call of it can write into the arena any
- * more, either. */
-#define SHMSYNC_POLICY_DEFAULT 0 /* report, or whatever an existing object has */
+/* What becomes of an exclusive hold when its process dies. The policy is fixed when the object is made. A process is
+ * dead when none of its threads runs any more. It is gone when, besides, none of its system calls can write into the
+ * arena any more. */
+#define SHMSYNC_POLICY_DEFAULT 0 /* report for a new object; an existing object keeps its policy */
 #define SHMSYNC_POLICY_REPORT 1  /* it stays owner-dead: EOWNERDEAD, at once, until a process recovers it */
 #define SHMSYNC_POLICY_RELEASE 2 /* it becomes free, as a file lock does, when the process is gone */
 #define SHMSYNC_POLICY_ROLLBACK 3 /* its transaction is undone, then it becomes free; for a mutex, see shmsync_mutex_begin */
@@ -38,24 +38,24 @@ typedef struct shmsync_participant {
 /* The epoch that a participant begins: the time from a join while no participant is in, until none is in again. */
 typedef struct shmsync_epoch {
     uint64_t number; /* from 1; if on_first fails, the next epoch has the same number */
-    int clean;       /* not 0: all of the last epoch left by close, and the file is unchanged since then */
+    int clean;       /* not 0: every participant of the last epoch closed the arena, and the file is unchanged since */
     int reboot;      /* not 0: the computer has been restarted since. Always 0 on a tmpfs */
     const shmsync_participant *dead; /* the participants that died since the last epoch began, the last 192 at most */
     size_t n_dead;
 } shmsync_epoch;
 
-/* When an arena that nobody is in is replaced by a new one; the old data is lost. */
+/* The cases in which an open replaces an arena that no participant is in by a new one. The old data is lost. */
 #define SHMSYNC_RECREATE_INCOMPATIBLE 1u /* its layout, its features, size or max_participants differ */
 #define SHMSYNC_RECREATE_CORRUPT 2u      /* its header is damaged */
 #define SHMSYNC_RECREATE_UNCLEAN 4u      /* a death since the last epoch began, or the computer went down */
 
-/* What becomes of an arena when nobody is in. */
+/* What becomes of an arena when no participant is in any more. */
 #define SHMSYNC_LIFETIME_DURABLE 0   /* it stays, until shmsync_arena_remove or, on a tmpfs, a reboot */
 #define SHMSYNC_LIFETIME_EPHEMERAL 1 /* each epoch begins with an empty arena; the last close removes the file */
 
-/* Flags of all options. Without one an open finds the object, or creates it if there is none. */
-#define SHMSYNC_CREATE_ONLY 1u   /* EEXIST where there is one already, of whatever kind and with whatever options */
-#define SHMSYNC_OPEN_EXISTING 2u /* ENOENT where there is none, as the _attach function has it */
+/* The flags of all options. Without a flag, an open finds the object, or creates it if there is none. */
+#define SHMSYNC_CREATE_ONLY 1u   /* EEXIST if the name is taken, whatever the kind and the options of the object */
+#define SHMSYNC_OPEN_EXISTING 2u /* ENOENT if there is no such object; the _attach functions do the same */
 
 /* The options of an open: NULL means all 0, which are the defaults. Each struct of options begins with its size, so that a
  * program and a library of two versions understand each other: fields that the program does not know are 0. If the program
@@ -79,7 +79,7 @@ typedef struct shmsync_arena_options {
     void *on_first_arg;
     uint32_t recreate;           /* SHMSYNC_RECREATE_x, or 0 for never */
     int lifetime;                /* SHMSYNC_LIFETIME_x */
-    int64_t gate_timeout_ns;     /* how long the open waits for the on_first of another process; 0: for ever. ETIMEDOUT */
+    int64_t gate_timeout_ns;     /* the longest wait for the on_first of another process, then ETIMEDOUT; 0: no limit */
     /* Called once, on the helper thread, when the file of the arena was removed or replaced while this process is
      * in: processes that open the name afterwards get another arena. The function must return quickly, and must not
      * close an arena. If this process opens the arena several times, the first function that was set is called. */
@@ -87,28 +87,29 @@ typedef struct shmsync_arena_options {
     void *on_detached_arg;
 } shmsync_arena_options;
 
-/* As shmsync_arena_open, for a program that was compiled for that SHMSYNC_ABI. EPROTONOSUPPORT: the implementation
- * is for another layout. */
+/* As shmsync_arena_open, for a program whose SHMSYNC_ABI is abi. EPROTONOSUPPORT: the implementation is for another
+ * layout. */
 int shmsync_arena_open_abi(const char *name, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
-/* Joins the arena /dev/shm/NAME, and creates it where there is none. A name with a slash is the path of a file. A
- * second open in one process gives the same arena, which is to be closed as often. opts may be NULL. In C, a macro
- * of this name calls shmsync_arena_open_abi with the SHMSYNC_ABI of the program. The function of this name is for
- * bindings of other languages: it uses the SHMSYNC_ABI of the library. */
+/* Joins the arena /dev/shm/NAME, and creates it if there is none. A name with a slash is the path of a file. If a
+ * process opens an arena several times, each open gives the same pointer, and the process must close the arena as
+ * often. opts may be NULL. In C, a macro of this name calls shmsync_arena_open_abi with the SHMSYNC_ABI of the
+ * program. The function of this name is for bindings of other languages: it uses the SHMSYNC_ABI of the library. */
 int shmsync_arena_open(const char *name, const shmsync_arena_options *opts, shmsync_arena **out);
-/* shmsync_arena_from_fd of a program that was made for that SHMSYNC_ABI. */
+/* As shmsync_arena_from_fd, for a program whose SHMSYNC_ABI is abi. */
 int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync_arena **out, uint32_t abi);
-/* Joins the arena in an open file, such as a memfd that was inherited. fd remains the caller's to close. In C, a
- * macro of this name calls shmsync_arena_from_fd_abi, as for shmsync_arena_open. */
+/* Joins the arena in an open file, such as a memfd that was inherited. The caller keeps fd and has to close it. In
+ * C, a macro of this name calls shmsync_arena_from_fd_abi, as for shmsync_arena_open. */
 int shmsync_arena_from_fd(int fd, const shmsync_arena_options *opts, shmsync_arena **out);
-/* An argument may have commas in braces. */
+/* The macros are variadic, because an argument may contain commas in braces. */
 #define shmsync_arena_open(...) shmsync_arena_open_abi(__VA_ARGS__, SHMSYNC_ABI)
 #define shmsync_arena_from_fd(...) shmsync_arena_from_fd_abi(__VA_ARGS__, SHMSYNC_ABI)
-/* Leaves the arena with the last of the closes that match the opens. Holds of this process are treated as its death
- * would treat them. Waits of other threads end with EBADF. Pointers and handles into the arena are invalid
- * afterwards. ENOTCONN: it is not open. EDEADLK: a function that a call runs must not close the arena of the call. */
+/* Closes one open of the arena. The close that matches the last open leaves the arena: the holds of this process are
+ * treated as after its death, the waits of its other threads end with EBADF, and its pointers and handles into the
+ * arena are invalid. ENOTCONN: the arena is not open. EDEADLK: the caller is a function that another call on the
+ * arena runs. */
 int shmsync_arena_close(shmsync_arena *a);
-/* Removes the file of the arena. EBUSY while a participant is in: shmsync_error names it, and the file
- * stays. ENOENT. EINVAL: not an arena. ENOTSUP without byte locks. */
+/* Removes the file of the arena. EBUSY: a participant is in. shmsync_error names it, and the file stays. ENOENT:
+ * there is no such file. EINVAL: the file is not an arena. ENOTSUP: there are no byte locks. */
 int shmsync_arena_remove(const char *name);
 
 /* The size of the mapping, in bytes. 0 if the arena is closed. */
@@ -119,9 +120,9 @@ void *shmsync_arena_base(const shmsync_arena *a);
  * nothing that waits. An arena has one such function. The arena keeps the last 192 deaths; if this process is
  * stopped for longer, the next call says in missed how many were lost. */
 int shmsync_arena_on_death(shmsync_arena *a, void (*f)(const shmsync_participant *, void *), void *arg);
-/* This process as a participant. */
+/* Sets *out to this process as a participant. */
 int shmsync_arena_self(shmsync_arena *a, shmsync_participant *out);
-/* Calls f for each participant until f returns not 0. */
+/* Calls f for each participant, until f returns a value other than 0. */
 int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_participant *, void *), void *arg);
 
 /* Allocates zeroed bytes, aligned to 64. They stay when the process that allocated them dies. ENOSPC: no room. */
@@ -130,12 +131,13 @@ int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out);
 int shmsync_free(shmsync_arena *a, shmsync_offset off);
 /* The size bytes at an offset that may have come from a peer, or NULL if no block at that offset has so many bytes. */
 void *shmsync_at(shmsync_arena *a, shmsync_offset off, uint64_t size);
-/* Bytes found by name, zeroed when created; Go's Arena.Block. They stay open until
- * this process leaves the arena. EINVAL: size is 0, or not what an existing block has. */
+/* Finds a block of bytes by name, or creates it with zeros, as Arena.Block does in Go. *out points to the bytes. The
+ * block stays open until this process leaves the arena. EINVAL: size is 0, or not the size of the existing block. */
 int shmsync_block_open(shmsync_arena *a, const char *name, uint64_t size, void **out);
 /* As shmsync_block_open, for a new block only. EEXIST: the name is taken. */
 int shmsync_block_create(shmsync_arena *a, const char *name, uint64_t size, void **out);
-/* The bytes of an existing block, and how many they are; size may be NULL. ENOENT: there is no such block. */
+/* Finds an existing block. *out points to its bytes, and *size is their number; size may be NULL. ENOENT: there is
+ * no such block. */
 int shmsync_block_attach(shmsync_arena *a, const char *name, void **out, uint64_t *size);
 /* Opens a Value of the Go side, as shmsync_block_open opens a block. layout is the fingerprint that arena.LayoutOf
  * gives for its type, or 0 to accept whatever type an existing value has. */
@@ -154,11 +156,12 @@ int shmsync_value_attach_type(shmsync_arena *a, const char *name, uint64_t size,
  * may have left the new contents under another name. The call removes these as well, even if they are all that is
  * left. ENOENT: there is no such object. EBUSY: a process has it open. */
 int shmsync_delete(shmsync_arena *a, const char *name);
-/* Removes the object at an offset that an _offset function gave. This is the way to remove an anonymous object.
- * EINVAL: no object is there. Otherwise as shmsync_delete. */
+/* Removes the object at an offset that an _offset function gave. Only this call removes an anonymous object. EINVAL:
+ * no object is there. Otherwise as shmsync_delete. */
 int shmsync_delete_at(shmsync_arena *a, shmsync_offset off);
 
-/* The last failure of the calling thread in words; never NULL, good until its next. */
+/* Describes the last failure of the calling thread in words. The text is never NULL, and is valid until the next
+ * failure of the thread. */
 const char *shmsync_error(void);
 /* What an errno of this header means; never NULL. */
 const char *shmsync_strerror(int err);

@@ -13,7 +13,7 @@ typedef struct shmsync_mutex_options {
     int policy;              /* SHMSYNC_POLICY_... for a new mutex; EINVAL if an existing one has another */
     int64_t spin_ns;         /* for a new mutex: 0: adaptive; SHMSYNC_SPIN_NEVER: never; else at most so many ns */
     int checked;             /* not 0: every unlock of this process is a compare-and-swap */
-    int (*repair)(void *);   /* run by lock of this process where it meets a death; 0 for repaired */
+    int (*repair)(void *);   /* called by lock when it finds a death; returns 0 if it has repaired the data */
     void *repair_arg;
     uint64_t log_bytes;      /* undo log of a new mutex of SHMSYNC_POLICY_ROLLBACK: 0 for 16 KiB, at most 1 MiB */
 } shmsync_mutex_options;
@@ -27,7 +27,7 @@ int shmsync_mutex_attach(shmsync_arena *a, const char *name, const shmsync_mutex
 int shmsync_mutex_at(shmsync_arena *a, shmsync_offset off, shmsync_mutex *out);
 /* The offset of the mutex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_mutex_offset(const shmsync_mutex *m);
-/* Gives one opening of the mutex back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the mutex back. The holds and waits of this process stay as they are. */
 int shmsync_mutex_close(shmsync_mutex *m);
 /* Locks the mutex, and waits until it can. An error means: not held. EOWNERDEAD: its holder died, and nobody holds
  * it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
@@ -40,10 +40,10 @@ int shmsync_mutex_timedlock(shmsync_mutex *m, const struct timespec *abs_monoton
 /* Unlocks the mutex. EPERM: this process does not hold it. Two threads that race to unlock one hold may release the
  * hold of another process, unless the handle is checked. */
 int shmsync_mutex_unlock(shmsync_mutex *m);
-/* Makes an owner-dead or not recoverable mutex usable again. It waits until the process that died is gone, takes
- * the mutex, runs repair, and releases it. ENOTRECOVERABLE: repair returned a value other than 0, which the caller
- * does not get to see. A healthy mutex is locked and unlocked, without repair. EINVAL: repair is NULL; the mutex is
- * as before. */
+/* Makes an owner-dead or not recoverable mutex usable again. It waits until the process that died is gone, takes the
+ * mutex, runs repair, and releases the mutex. ENOTRECOVERABLE: repair returned a value other than 0; the caller does
+ * not get that value. A healthy mutex is locked and unlocked, and repair is not called. EINVAL: repair is NULL; the
+ * mutex is unchanged. */
 int shmsync_mutex_recover(shmsync_mutex *m, int (*repair)(void *), void *arg);
 /* The errno that a lock would return: 0 (free or held), EOWNERDEAD, ENOTRECOVERABLE or EPROTO. */
 int shmsync_mutex_state(shmsync_mutex *m);

@@ -22,7 +22,7 @@ int shmsync_futex_attach(shmsync_arena *a, const char *name, const shmsync_futex
 int shmsync_futex_at(shmsync_arena *a, shmsync_offset off, shmsync_futex *out);
 /* The offset of the futex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_futex_offset(const shmsync_futex *f);
-/* Gives one opening of the futex back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the futex back. The holds and waits of this process stay as they are. */
 int shmsync_futex_close(shmsync_futex *f);
 /* The number of posts so far. A token is that number plus the number of posts to wait for. */
 uint64_t shmsync_futex_get(const shmsync_futex *f);
@@ -35,5 +35,5 @@ int shmsync_futex_wait(shmsync_futex *f, uint64_t token);
 int shmsync_futex_timedwait(shmsync_futex *f, uint64_t token, const struct timespec *abs_monotonic);
 /* Ends all waits, present and later ones, with ECANCELED, unless their token was reached. */
 int shmsync_futex_stop(shmsync_futex *f);
-/* Whether it was stopped: 1 or 0. */
+/* Whether the futex was stopped: 1 or 0. */
 int shmsync_futex_stopped(const shmsync_futex *f);

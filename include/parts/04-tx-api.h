@@ -19,7 +19,7 @@
  * save the same bytes. While a thread is in a transaction, no thread may close the arena or unlock the mutex. Once
  * the transaction has a record, shmsync_cond_wait with that mutex returns EINVAL. */
 typedef struct shmsync_tx {
-    struct shmi_mutex *mutex; /* NULL: it has ended */
+    struct shmi_mutex *mutex; /* NULL: the transaction has ended */
     struct shmsync_arena *arena;
     const struct shmi_log *log;
     uint64_t tail;            /* bytes of records */
@@ -30,8 +30,8 @@ typedef struct shmsync_tx {
     } saved[8];               /* the last ranges */
 } shmsync_tx;
 
-/* shmsync_mutex_begin locks m, as shmsync_mutex_lock does, and begins a transaction. A process that cannot tell
- * others of its end gets ENOTSUP: its kernel has no byte locks (fcntl with F_OFD_SETLK). EINVAL: m has another
+/* shmsync_mutex_begin locks m, as shmsync_mutex_lock does, and begins a transaction. ENOTSUP: the kernel has no byte
+ * locks (fcntl with F_OFD_SETLK), so that other processes could not see when this one is gone. EINVAL: m has another
  * policy. EPROTO: a peer has overwritten the log. An error means: not locked, and no transaction. */
 int shmsync_mutex_begin(shmsync_mutex *m, shmsync_tx *tx);
 /* As shmsync_mutex_begin, but it does not wait. EBUSY: the mutex is held. */
@@ -48,23 +48,24 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
  * further save returns the same error, and shmsync_tx_commit undoes all changes and returns it. */
 int shmsync_tx_save(shmsync_tx *tx, const void *p, size_t n);
 
-/* shmsync_tx_alloc allocates zeroed bytes, for good if the transaction commits. If it is undone, they are free again.
- * align is a power of two up to 4096; 0: any. If a call fails, *out is 0. The bytes need not be saved before the caller
- * changes them.
+/* shmsync_tx_alloc allocates zeroed bytes. They stay allocated if the transaction commits, and are freed if it is
+ * undone. align is a power of two up to 4096; 0: any. If a call fails, *out is 0. The caller need not save the bytes
+ * before it changes them.
  *
- * ENOSPC: the arena or the log is full. EINVAL: no such alignment. Other errors, and what follows, are those of
- * shmsync_tx_save. */
+ * ENOSPC: the arena or the log is full. EINVAL: no such alignment. Other errors, and the consequences of an error,
+ * are those of shmsync_tx_save. */
 int shmsync_tx_alloc(shmsync_tx *tx, uint64_t size, uint64_t align, shmsync_offset *out);
 
-/* shmsync_tx_free frees bytes of shmsync_alloc or shmsync_tx_alloc when the transaction commits. Until then they can be
- * read. If the transaction is undone, they stay allocated. EINVAL: the offset was not allocated, or is freed already.
- * Other errors, and what follows, are those of shmsync_tx_save. */
+/* shmsync_tx_free frees bytes of shmsync_alloc or shmsync_tx_alloc when the transaction commits. Until then the
+ * bytes can be read. If the transaction is undone, they stay allocated. EINVAL: the offset was not allocated, or is
+ * freed already. Other errors, and the consequences of an error, are those of shmsync_tx_save. */
 int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off);
 
-/* shmsync_tx_commit makes the changes final, and unlocks. If a save failed it undoes them instead, unlocks, and returns
- * that error. EPERM: the transaction has ended, or the mutex was unlocked meanwhile: then nothing is undone, since others
- * may have changed the data, the next begin gives EPROTO, and the mutex needs a recover. EPROTO, when it undoes: a peer
- * has overwritten the log. Then the mutex is not recoverable. */
+/* shmsync_tx_commit makes the changes final, and unlocks. If a save failed, it undoes the changes instead, unlocks,
+ * and returns the error of that save. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. After
+ * an unlock, nothing is undone, because other processes may have changed the data; the next begin returns EPROTO,
+ * and the mutex needs a recover. EPROTO, when it undoes: a peer has overwritten the log. Then the mutex is not
+ * recoverable. */
 int shmsync_tx_commit(shmsync_tx *tx);
 /* Undoes the changes, and unlocks. EPERM: the transaction has ended, or the mutex was unlocked meanwhile. EPROTO: a
  * peer has overwritten the log; the mutex is not recoverable. */

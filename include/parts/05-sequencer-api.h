@@ -25,13 +25,13 @@ int shmsync_sequencer_attach(shmsync_arena *a, const char *name, const shmsync_s
 int shmsync_sequencer_at(shmsync_arena *a, shmsync_offset off, shmsync_sequencer *out);
 /* The offset of the Sequencer in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_sequencer_offset(const shmsync_sequencer *s);
-/* Gives one opening of the Sequencer back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Sequencer back. The holds and waits of this process stay as they are. */
 int shmsync_sequencer_close(shmsync_sequencer *s);
 /* The value of the counter. */
 uint64_t shmsync_sequencer_value(const shmsync_sequencer *s);
 /* Adds one to the counter, and wakes the waiters for that value. value gets the new value; it may be NULL. */
 int shmsync_sequencer_increment(shmsync_sequencer *s, uint64_t *value);
-/* Makes the counter v if it is less. advanced, which may be NULL, says whether it was less. */
+/* Raises the counter to v if it is less. *advanced says whether it was less; advanced may be NULL. */
 int shmsync_sequencer_advance(shmsync_sequencer *s, uint64_t v, int *advanced);
 /* Waits until the counter has reached token. ECANCELED: before that, the sequencer was stopped or reset, or its waits
  * were cancelled. */
@@ -39,14 +39,16 @@ int shmsync_sequencer_wait(shmsync_sequencer *s, uint64_t token);
 /* As shmsync_sequencer_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_sequencer_timedwait(shmsync_sequencer *s, uint64_t token, const struct timespec *abs_monotonic);
-/* Ends every wait that began before with ECANCELED, unless its token is reached. It wakes the waiters of other
- * processes, and does not wait for them: if a token is reached before its waiter wakes, that wait may still return
- * 0. */
+/* Ends every wait that began before this call with ECANCELED, unless the token of the wait is reached. It wakes the
+ * waiters of other processes, and does not wait for them: if a token is reached before its waiter wakes, that wait
+ * may still return 0. */
 int shmsync_sequencer_cancel_waiters(shmsync_sequencer *s);
-/* Ends all waits, present and later ones, with ECANCELED, unless their token is reached. The counter goes on. */
+/* Ends all waits, present and later ones, with ECANCELED, unless their token is reached. The counter can still be
+ * changed. */
 int shmsync_sequencer_stop(shmsync_sequencer *s);
-/* Whether it was stopped: 1 or 0. */
+/* Whether the sequencer was stopped: 1 or 0. */
 int shmsync_sequencer_stopped(const shmsync_sequencer *s);
-/* Ends all waits as shmsync_sequencer_cancel_waiters does, and makes the counter v, which may be less than it is. If
- * another process counts meanwhile, its count may be lost. It does not undo a stop. */
+/* Ends all waits as shmsync_sequencer_cancel_waiters does, and sets the counter to v, which may be less than its
+ * value. If another process increments the counter meanwhile, that increment may be lost. A reset does not undo a
+ * stop. */
 int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v);

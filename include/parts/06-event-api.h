@@ -12,13 +12,13 @@ typedef struct shmsync_event_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int auto_reset;  /* each set lets one wait go */
-    int bidirectional;     /* one can wait for the reset, too; not with auto_reset */
-    int set;         /* a new one is set */
+    int bidirectional;     /* waits for the reset are possible, too; not with auto_reset */
+    int set;         /* a new Event is set at the beginning */
     int64_t spin_ns; /* see shmsync_mutex_options */
 } shmsync_event_options;
 
 /* Finds the Event of that name, or creates it. NULL or "" as the name: a fresh anonymous one. EINVAL: an existing
- * one lacks a mode that was asked for, or is another kind of object. */
+ * Event lacks a mode that opts asks for, or the object is of another kind. */
 int shmsync_event_open(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
 /* Finds the Event of that name. ENOENT: there is none. */
 int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event_options *opts, shmsync_event *out);
@@ -26,15 +26,16 @@ int shmsync_event_attach(shmsync_arena *a, const char *name, const shmsync_event
 int shmsync_event_at(shmsync_arena *a, shmsync_offset off, shmsync_event *out);
 /* The offset of the Event in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_event_offset(const shmsync_event *e);
-/* Gives one opening of the Event back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Event back. The holds and waits of this process stay as they are. */
 int shmsync_event_close(shmsync_event *e);
-/* Sets the Event and lets waiters go: all of them, or with auto_reset one of them, or else the next to come. */
+/* Sets the Event and lets waiters go. Without auto_reset, all waiters go. With auto_reset, one waiter goes; if there
+ * is none, the next wait returns at once. */
 int shmsync_event_set(shmsync_event *e);
 /* Makes the Event not set. */
 int shmsync_event_reset(shmsync_event *e);
 /* Whether the Event is set: 1 or 0. */
 int shmsync_event_is_set(const shmsync_event *e);
-/* Waits until the Event is set; with auto_reset the call takes the token. */
+/* Waits until the Event is set. With auto_reset, the call takes the token, so that no other wait gets it. */
 int shmsync_event_wait(shmsync_event *e);
 /* As shmsync_event_wait, but it does not wait. EBUSY: it is not set. */
 int shmsync_event_trywait(shmsync_event *e);

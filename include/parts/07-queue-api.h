@@ -17,13 +17,13 @@ typedef struct shmsync_queue_options {
     const char *type;  /* description of an item, as shmgen makes it, instead of layout; NULL: none */
 } shmsync_queue_options;
 
-/* An item on lease. One call for one of its copies ends it. */
+/* An item on lease. A lease may be copied. One ack or nack, of any copy, ends it. */
 typedef struct shmsync_lease {
     struct shmi_queue *impl;
     uint64_t serial;
     uint64_t seq, state;
     uint32_t at;
-    uint32_t attempts; /* how often the item was leased before, and not acknowledged; at most 65534 */
+    uint32_t attempts; /* how often the item was leased before without an ack; at most 65534 */
 } shmsync_lease;
 
 /* The fingerprint that arena.LayoutOf gives on the Go side for the type that description describes. A number is
@@ -35,7 +35,7 @@ typedef struct shmsync_lease {
 uint64_t shmsync_layout(const char *description);
 
 /* Finds the Queue of that name, or creates it. NULL or "" as the name: a fresh anonymous one. Items have item_size
- * bytes, at most 65536. EINVAL: capacity of the options is 0, or an existing queue has another one, another layout
+ * bytes, at most 65536. EINVAL: opts has the capacity 0, or an existing queue has another capacity, another layout
  * or another size of items. */
 int shmsync_queue_open(shmsync_arena *a, const char *name, size_t item_size, const shmsync_queue_options *opts, shmsync_queue *out);
 /* Finds the Queue of that name. ENOENT: there is none. */
@@ -44,7 +44,7 @@ int shmsync_queue_attach(shmsync_arena *a, const char *name, size_t item_size, c
 int shmsync_queue_at(shmsync_arena *a, shmsync_offset off, size_t item_size, shmsync_queue *out);
 /* The offset of the Queue in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_queue_offset(const shmsync_queue *q);
-/* Gives one opening of the Queue back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Queue back. The holds and waits of this process stay as they are. */
 int shmsync_queue_close(shmsync_queue *q);
 /* Copies an item into the queue, and waits until there is room. ECANCELED: the queue is shut down. ENOSPC: no room
  * for a wait. */
@@ -53,16 +53,16 @@ int shmsync_queue_put(shmsync_queue *q, const void *item);
 int shmsync_queue_tryput(shmsync_queue *q, const void *item);
 /* As shmsync_queue_put, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedput(shmsync_queue *q, const void *item, const struct timespec *abs_monotonic);
-/* Copies the first item out, and waits until there is one. ECANCELED: the queue is shut down, and empty. The item
- * is lost if this process dies now. */
+/* Copies the first item out, and waits until there is one. ECANCELED: the queue is shut down, and empty. If this
+ * process dies before it has used the item, the item is lost; shmsync_queue_lease prevents that. */
 int shmsync_queue_get(shmsync_queue *q, void *item);
 /* As shmsync_queue_get, but it does not wait. EBUSY: the queue is empty. */
 int shmsync_queue_tryget(shmsync_queue *q, void *item);
 /* As shmsync_queue_get, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *abs_monotonic);
-/* Puts n items into the queue, in their order: as many at a time as there is room for. It waits until all are in,
- * or until abs_monotonic, which may be NULL. *done is the number of items that are in: n, unless the call returns
- * an error. Items of other producers may come between items of this call where it had to wait. */
+/* Puts n items into the queue, in their order, as many at a time as there is room for. It waits until all items are
+ * in, or until abs_monotonic, which may be NULL. *done is the number of items that are in: n, unless the call
+ * returns an error. If the call has to wait, items of other producers may come between its items. */
 int shmsync_queue_put_batch(shmsync_queue *q, const void *items, size_t n, const struct timespec *abs_monotonic, size_t *done);
 /* Takes up to n items: as many as there are, after it has waited until there is at least one. *done is their
  * number, which is 0 only if the call returns an error. */
@@ -78,7 +78,7 @@ int shmsync_queue_timedlease(shmsync_queue *q, void *item, shmsync_lease *out, c
 int shmsync_lease_ack(shmsync_lease *l);
 /* Ends the lease, and puts the item back to the front. EPERM: the lease is over. */
 int shmsync_lease_nack(shmsync_lease *l);
-/* Ends the queue for puts at once, and for gets when they have taken what is there. */
+/* Shuts the queue down. Puts fail from now on. Gets still take the items that are there, and fail after that. */
 int shmsync_queue_shutdown(shmsync_queue *q);
 /* The number of items that are queued, without those on lease. */
 uint32_t shmsync_queue_len(const shmsync_queue *q);

@@ -24,24 +24,24 @@ int shmsync_waitgroup_attach(shmsync_arena *a, const char *name, const shmsync_w
 int shmsync_waitgroup_at(shmsync_arena *a, shmsync_offset off, shmsync_waitgroup *out);
 /* The offset of the WaitGroup in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_waitgroup_offset(const shmsync_waitgroup *g);
-/* Gives one opening of the WaitGroup back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the WaitGroup back. The holds and waits of this process stay as they are. */
 int shmsync_waitgroup_close(shmsync_waitgroup *g);
 /* Adds delta to the counter. What a process adds is its share until it is done. EINVAL, with nothing changed: the
  * counter would become negative, or too large. */
 int shmsync_waitgroup_add(shmsync_waitgroup *g, int64_t delta);
 /* Makes this process responsible for n of the units that other processes have added: if it dies before they are
  * done, waits fail. EINVAL: other processes have added less than n. If a process is just dying, the call first waits
- * until its work can be claimed. If others do some of the work during such a call, this process may have claimed a
- * part of n, and stays responsible for that part. */
+ * until its work can be claimed. If others do some of the work during the call, it may have claimed only a part
+ * of n; this process stays responsible for that part. */
 int shmsync_waitgroup_claim(shmsync_waitgroup *g, int64_t n);
 /* Takes one from the counter, as an add of -1. */
 int shmsync_waitgroup_done(shmsync_waitgroup *g);
-/* Waits until the counter is 0. EOWNERDEAD: a process died that had something of its own left. */
+/* Waits until the counter is 0. EOWNERDEAD: a process died before its share was done. */
 int shmsync_waitgroup_wait(shmsync_waitgroup *g);
 /* As shmsync_waitgroup_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_waitgroup_timedwait(shmsync_waitgroup *g, const struct timespec *abs_monotonic);
-/* Forgets what dead processes had left, when they are gone. */
+/* Waits until the dead processes are gone, and takes from the counter what was left of their shares. */
 int shmsync_waitgroup_reset(shmsync_waitgroup *g);
 /* The counter: how much is still to be done. */
 int64_t shmsync_waitgroup_count(const shmsync_waitgroup *g);
@@ -68,7 +68,7 @@ int shmsync_latch_attach(shmsync_arena *a, const char *name, const shmsync_latch
 int shmsync_latch_at(shmsync_arena *a, shmsync_offset off, shmsync_latch *out);
 /* The offset of the Latch in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_latch_offset(const shmsync_latch *l);
-/* Gives one opening of the Latch back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Latch back. The holds and waits of this process stay as they are. */
 int shmsync_latch_close(shmsync_latch *l);
 /* Declares that this process will count down n: if it dies before that, waits fail. If a process dies that has not
  * claimed its part, waiters go on waiting. EINVAL: n is more than is left and not claimed by a living process. If a
@@ -84,7 +84,8 @@ int shmsync_latch_wait(shmsync_latch *l);
 int shmsync_latch_timedwait(shmsync_latch *l, const struct timespec *abs_monotonic);
 /* Counts down n, and waits. */
 int shmsync_latch_arrive_and_wait(shmsync_latch *l, int64_t n);
-/* Forgets the claims of dead processes, when they are gone: others count down in their place. */
+/* Waits until the dead processes are gone, and forgets their claims, so that other processes count down in their
+ * place. */
 int shmsync_latch_reset(shmsync_latch *l);
 /* The counter: how much is still to be counted down. */
 int64_t shmsync_latch_count(const shmsync_latch *l);

@@ -23,10 +23,10 @@ int shmsync_once_attach(shmsync_arena *a, const char *name, const shmsync_once_o
 int shmsync_once_at(shmsync_arena *a, shmsync_offset off, shmsync_once *out);
 /* The offset of the Once in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_once_offset(const shmsync_once *o);
-/* Gives one opening of the Once back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Once back. The holds and waits of this process stay as they are. */
 int shmsync_once_close(shmsync_once *o);
 /* Calls f if no call of any process has called its function yet. Otherwise it waits until that function has
- * returned. If the process that runs a function dies, the next call runs its own f. */
+ * returned. If the process that runs its function dies, the next call runs its own f. */
 int shmsync_once_do(shmsync_once *o, void (*f)(void *), void *arg);
 /* As shmsync_once_do, but it waits for another process until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time
  * has passed. */
@@ -64,10 +64,10 @@ int shmsync_barrier_attach(shmsync_arena *a, const char *name, const shmsync_bar
 int shmsync_barrier_at(shmsync_arena *a, shmsync_offset off, shmsync_barrier *out);
 /* The offset of the Barrier in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_barrier_offset(const shmsync_barrier *b);
-/* Gives one opening of the Barrier back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Barrier back. The holds and waits of this process stay as they are. */
 int shmsync_barrier_close(shmsync_barrier *b);
-/* Counts n arrivals, and gives the number of the phase, for shmsync_barrier_wait. EINVAL, with nothing counted:
- * fewer than n arrivals are expected. At a broken barrier it counts nothing. */
+/* Counts n arrivals, and sets *phase to the number of the phase, for shmsync_barrier_wait. EINVAL, with nothing
+ * counted: fewer than n arrivals are expected. At a broken barrier the call counts nothing. */
 int shmsync_barrier_arrive(shmsync_barrier *b, int64_t n, uint64_t *phase);
 /* Waits until a phase is over. EOWNERDEAD: a party died before it arrived. EINVAL: there is no such phase yet. */
 int shmsync_barrier_wait(shmsync_barrier *b, uint64_t phase);
@@ -78,12 +78,12 @@ int shmsync_barrier_arrive_and_wait(shmsync_barrier *b);
 /* As shmsync_barrier_arrive_and_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed; the arrival stays made. */
 int shmsync_barrier_timedarrive_and_wait(shmsync_barrier *b, const struct timespec *abs_monotonic);
-/* Arrives once, and makes the parties of all later phases one less. */
+/* Arrives once, and lowers the number of parties of all later phases by one. */
 int shmsync_barrier_arrive_and_drop(shmsync_barrier *b);
 /* Registers this process as n more of the parties. If a process dies that neither registered nor arrived, the
  * others go on waiting. */
 int shmsync_barrier_register(shmsync_barrier *b, int64_t n);
-/* Makes this process none of the parties any more: others arrive in its place. */
+/* Undoes the registration of this process: it is no party any more, and other processes arrive in its place. */
 int shmsync_barrier_deregister(shmsync_barrier *b);
 /* The number of parties that died since the barrier was created or reset. */
 int64_t shmsync_barrier_lost(const shmsync_barrier *b);

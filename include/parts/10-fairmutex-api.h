@@ -12,7 +12,7 @@ typedef struct shmsync_fairmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
-    int (*repair)(void *); /* run by lock of this process where it meets a death; 0 for repaired */
+    int (*repair)(void *); /* called by lock when it finds a death; returns 0 if it has repaired the data */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_fairmutex_options;
@@ -27,7 +27,7 @@ int shmsync_fairmutex_attach(shmsync_arena *a, const char *name, const shmsync_f
 int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex *out);
 /* The offset of the FairMutex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f);
-/* Gives one opening of the FairMutex back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the FairMutex back. The holds and waits of this process stay as they are. */
 int shmsync_fairmutex_close(shmsync_fairmutex *f);
 /* Locks it, and waits until it can. Processes get it in the order of arrival. An error means: not held. EOWNERDEAD:
  * its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no

@@ -24,17 +24,18 @@ int shmsync_future_attach(shmsync_arena *a, const char *name, const shmsync_futu
 int shmsync_future_at(shmsync_arena *a, shmsync_offset off, shmsync_future *out);
 /* The offset of the Future in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_future_offset(const shmsync_future *f);
-/* Gives one opening of the Future back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Future back. The holds and waits of this process stay as they are. */
 int shmsync_future_close(shmsync_future *f);
-/* Makes this process the producer. EBUSY: another is, it is set, or its producer died. */
+/* Makes this process the producer. EBUSY: another process is the producer, the Future is set, or its producer died. */
 int shmsync_future_claim(shmsync_future *f);
 /* Sets it to an errno, 0 for success. EBUSY: it is set, or its producer died. */
 int shmsync_future_set(shmsync_future *f, int result);
-/* Whether it is set, and to what; result may be NULL. */
+/* Whether the Future is set: 1 or 0. If it is set, *result is what it is set to; result may be NULL. */
 int shmsync_future_is_set(const shmsync_future *f, int *result);
-/* Waits until it is set. EOWNERDEAD: the process died that had claimed it. */
+/* Waits until the Future is set. EOWNERDEAD: the process that had claimed it died. */
 int shmsync_future_wait(shmsync_future *f, int *result);
 /* As shmsync_future_wait, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_future_timedwait(shmsync_future *f, int *result, const struct timespec *abs_monotonic);
-/* Makes one that is set, or whose producer died, unset, when that producer is gone. EBUSY: it is not set. */
+/* Makes a Future unset that is set, or whose producer died. In the second case it waits until the producer is gone.
+ * EBUSY: the Future is not set, and its producer, if it has one, lives. */
 int shmsync_future_reset(shmsync_future *f);

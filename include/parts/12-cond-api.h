@@ -24,7 +24,7 @@ int shmsync_cond_attach(shmsync_arena *a, const char *name, const shmsync_cond_o
 int shmsync_cond_at(shmsync_arena *a, shmsync_offset off, shmsync_cond *out);
 /* The offset of the Cond in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_cond_offset(const shmsync_cond *c);
-/* Gives one opening of the Cond back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Cond back. The holds and waits of this process stay as they are. */
 int shmsync_cond_close(shmsync_cond *c);
 /* Unlocks m, waits until signal or broadcast wakes this wait, and locks m again. There are no spurious wakes. When
  * the call returns, m is held again, also with an error, unless the error came from locking m. EOWNERDEAD,
@@ -37,5 +37,5 @@ int shmsync_cond_timedwait(shmsync_cond *c, shmsync_mutex *m, const struct times
 int shmsync_cond_wait_with(shmsync_cond *c, int (*unlock)(void *), int (*lock)(void *), void *arg, const struct timespec *abs_monotonic);
 /* Wakes the wait that has lasted longest. */
 int shmsync_cond_signal(shmsync_cond *c);
-/* Wakes all that wait now. */
+/* Wakes all waits that have begun. */
 int shmsync_cond_broadcast(shmsync_cond *c);

@@ -12,7 +12,7 @@ typedef struct shmsync_semaphore {
 typedef struct shmsync_semaphore_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
-    int transferable; /* a mere count: any process may release, and a death brings nothing back */
+    int transferable; /* permits belong to no process: any process may release them, and a death returns none */
     int64_t initial;  /* permits of a new transferable one; 0: all, negative: none */
     int64_t spin_ns;  /* see shmsync_mutex_options */
 } shmsync_semaphore_options;
@@ -27,7 +27,7 @@ int shmsync_semaphore_attach(shmsync_arena *a, const char *name, const shmsync_s
 int shmsync_semaphore_at(shmsync_arena *a, shmsync_offset off, shmsync_semaphore *out);
 /* The offset of the Semaphore in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_semaphore_offset(const shmsync_semaphore *s);
-/* Gives one opening of the Semaphore back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Semaphore back. The holds and waits of this process stay as they are. */
 int shmsync_semaphore_close(shmsync_semaphore *s);
 /* Acquires n permits, in the order of arrival. EINVAL: n is more than the semaphore has in all. ENOSPC: no room for
  * a wait. */
@@ -37,8 +37,8 @@ int shmsync_semaphore_tryacquire(shmsync_semaphore *s, int64_t n);
 /* As shmsync_semaphore_acquire, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. Permits that are available at once are taken whatever the time. */
 int shmsync_semaphore_timedacquire(shmsync_semaphore *s, int64_t n, const struct timespec *abs_monotonic);
-/* Gives n permits back. EPERM, with nothing released: this process has not so many; of a transferable semaphore,
- * there would be more than its size. */
+/* Gives n permits back. EPERM, with nothing released: this process has fewer than n permits; or a transferable
+ * semaphore would have more permits than its size. */
 int shmsync_semaphore_release(shmsync_semaphore *s, int64_t n);
 /* The number of permits that are available. */
 int64_t shmsync_semaphore_free(const shmsync_semaphore *s);

@@ -12,7 +12,7 @@ typedef struct shmsync_rwmutex_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_... for the death of a writer; EINVAL if an existing one has another */
-    int (*repair)(void *); /* run by lock, lock_upgradable and rdlock of this process where they meet a death; 0 for repaired */
+    int (*repair)(void *); /* called by lock, lock_upgradable and rdlock when they find a death; 0 if repaired */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
     uint64_t log_bytes;    /* see shmsync_mutex_options */
@@ -28,7 +28,7 @@ int shmsync_rwmutex_attach(shmsync_arena *a, const char *name, const shmsync_rwm
 int shmsync_rwmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_rwmutex *out);
 /* The offset of the RWMutex in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_rwmutex_offset(const shmsync_rwmutex *m);
-/* Gives one opening of the RWMutex back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the RWMutex back. The holds and waits of this process stay as they are. */
 int shmsync_rwmutex_close(shmsync_rwmutex *m);
 /* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
  * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. ENOSPC: no room
@@ -51,7 +51,7 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *m);
 int shmsync_rwmutex_timedrdlock(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
 /* Gives a read hold back. EPERM: this process has none. */
 int shmsync_rwmutex_rdunlock(shmsync_rwmutex *m);
-/* Makes a read hold of the write hold; no writer comes in between. EPERM: this process has no write hold. */
+/* Turns the write hold into a read hold; no writer comes in between. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade(shmsync_rwmutex *m);
 /* Locks it upgradably: together with readers, but without writers and other upgradable holds. If a process dies
  * with an upgradable hold, later calls get no error, because it cannot have written anything. */
@@ -71,9 +71,9 @@ int shmsync_rwmutex_upgrade(shmsync_rwmutex *m);
 int shmsync_rwmutex_try_upgrade(shmsync_rwmutex *m);
 /* As shmsync_rwmutex_upgrade, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has passed. */
 int shmsync_rwmutex_timed_upgrade(shmsync_rwmutex *m, const struct timespec *abs_monotonic);
-/* Makes an upgradable hold of the write hold. EPERM: this process has no write hold. */
+/* Turns the write hold into an upgradable hold. EPERM: this process has no write hold. */
 int shmsync_rwmutex_downgrade_to_upgradable(shmsync_rwmutex *m);
-/* Makes a read hold of the upgradable hold. EPERM: this process has no upgradable hold. */
+/* Turns the upgradable hold into a read hold. EPERM: this process has no upgradable hold. */
 int shmsync_rwmutex_downgrade_to_read(shmsync_rwmutex *m);
 /* Makes an owner-dead or not recoverable lock usable again: waits until the process that died is gone, takes it,
  * runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */

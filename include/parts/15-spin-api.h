@@ -17,7 +17,7 @@ typedef struct shmsync_spinlock_options {
     uint32_t struct_size; /* struct_size and flags: see shmsync_arena_options */
     uint32_t flags;
     int policy;            /* SHMSYNC_POLICY_... for a new one; EINVAL if an existing one has another */
-    int (*repair)(void *); /* run by calls of this process that meet a death; 0 for repaired */
+    int (*repair)(void *); /* called by locks that find a death; returns 0 if it has repaired the data */
     void *repair_arg;
     int64_t spin_ns;       /* see shmsync_mutex_options */
 } shmsync_spinlock_options;
@@ -32,7 +32,7 @@ int shmsync_spinlock_attach(shmsync_arena *a, const char *name, const shmsync_sp
 int shmsync_spinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_spinlock *out);
 /* The offset of the SpinLock in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_spinlock_offset(const shmsync_spinlock *l);
-/* Gives one opening of the SpinLock back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the SpinLock back. The holds and waits of this process stay as they are. */
 int shmsync_spinlock_close(shmsync_spinlock *l);
 /* Locks it, and waits until it can. A waiter spins first, then yields its CPU, and sleeps at last. An error means:
  * not held. EOWNERDEAD: its holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair
@@ -61,7 +61,7 @@ int shmsync_rwspinlock_attach(shmsync_arena *a, const char *name, const shmsync_
 int shmsync_rwspinlock_at(shmsync_arena *a, shmsync_offset off, shmsync_rwspinlock *out);
 /* The offset of the RWSpinLock in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_rwspinlock_offset(const shmsync_rwspinlock *l);
-/* Gives one opening of the RWSpinLock back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the RWSpinLock back. The holds and waits of this process stay as they are. */
 int shmsync_rwspinlock_close(shmsync_rwspinlock *l);
 /* Locks it, and waits until it can. A write hold keeps all others out. An error means: not held. EOWNERDEAD: its
  * holder died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a repair failed. */
@@ -99,7 +99,7 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *l);
 /* As shmsync_rwspinlock_upgrade, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_rwspinlock_timedupgrade(shmsync_rwspinlock *l, const struct timespec *abs_monotonic);
-/* Makes a read hold of the write hold. EPERM: this process has no write hold. */
+/* Turns the write hold into a read hold. EPERM: this process has no write hold. */
 int shmsync_rwspinlock_downgrade(shmsync_rwspinlock *l);
 /* Turns the upgradable hold into a read hold. EPERM: this process has none. */
 int shmsync_rwspinlock_downgrade_to_read(shmsync_rwspinlock *l);

@@ -36,7 +36,7 @@ int shmsync_multilock_attach(shmsync_arena *a, const char *name, const shmsync_m
 int shmsync_multilock_at(shmsync_arena *a, shmsync_offset off, shmsync_multilock *out);
 /* The offset of the MultiLock in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_multilock_offset(const shmsync_multilock *m);
-/* Gives one opening of the MultiLock back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the MultiLock back. The holds and waits of this process stay as they are. */
 int shmsync_multilock_close(shmsync_multilock *m);
 /* Locks one key, and waits until it can. *out identifies the hold, for unlock. An error means: not held.
  * EOWNERDEAD: the holder of the key died, and nobody holds it until a process recovers it. ENOTRECOVERABLE: a
@@ -55,7 +55,8 @@ int shmsync_multilock_lockall(shmsync_multilock *m, const uint64_t *keys, size_t
 /* As shmsync_multilock_lockall, but it waits until that CLOCK_MONOTONIC time at most. ETIMEDOUT: the time has
  * passed. */
 int shmsync_multilock_timedlockall(shmsync_multilock *m, const uint64_t *keys, size_t n, shmsync_hold *out, size_t *held, const struct timespec *abs_monotonic);
-/* Unlocks n holds. The result is that of the first that could not be unlocked; the others are unlocked. */
+/* Unlocks n holds. If some of them cannot be unlocked, the result is the error of the first of these, and all others
+ * are unlocked. */
 int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n);
 /* Makes an owner-dead or not recoverable key usable again: waits until the process that died is gone, takes the
  * key, runs repair, and releases it. ENOTRECOVERABLE: repair returned not 0. EINVAL: repair is NULL. */

@@ -11,9 +11,9 @@
  *                                               shmsync_gate_finish(&gate, NULL);
  *                                           }
  *
- * A queue has a gate that is idle, scheduled, or executed by one worker. The death of a
- * worker leaves its queues scheduled again. Push by an atomic store (release is enough: a
- * schedule is a full fence), or under a lock. */
+ * Each queue has a gate, which is idle, scheduled, or executed by one worker. When a worker
+ * dies, the queues that it executed are scheduled again. Push by an atomic store or under a
+ * lock. A release store is enough, because a schedule is a full fence. */
 
 /* A handle on a SignalWaker of an arena. A copy is the same handle. */
 typedef struct shmsync_signalwaker {
@@ -36,10 +36,10 @@ typedef struct shmsync_gate {
     struct shmi_signalwaker *impl;
     uint64_t serial;
     uint32_t queue;   /* which one */
-    uint64_t running; /* the execution that it began, or 0 */
+    uint64_t running; /* the execution that this gate began, or 0 */
 } shmsync_gate;
 
-/* What shmsync_gate_state tells. */
+/* The state of a gate, as shmsync_gate_state reads it. */
 typedef struct shmsync_gate_info {
     int scheduled, executing;
     uint32_t epoch;               /* counts the executions, and wraps */
@@ -66,7 +66,7 @@ int shmsync_signalwaker_attach(shmsync_arena *a, const char *name, const shmsync
 int shmsync_signalwaker_at(shmsync_arena *a, shmsync_offset off, shmsync_signalwaker *out);
 /* The offset of the SignalWaker in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_signalwaker_offset(const shmsync_signalwaker *w);
-/* Gives one opening of the SignalWaker back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the SignalWaker back. The holds and waits of this process stay as they are. */
 int shmsync_signalwaker_close(shmsync_signalwaker *w);
 /* The number of signals. */
 int shmsync_signalwaker_signals(const shmsync_signalwaker *w);
@@ -86,11 +86,12 @@ int shmsync_gate_trybegin_inline(shmsync_gate *g);
 /* Ends the execution that this handle began. *again, which may be NULL, says whether the queue is scheduled again,
  * because something was put into it meanwhile. EPERM: this gate executes nothing, or its process was declared dead. */
 int shmsync_gate_finish(shmsync_gate *g, int *again);
-/* As shmsync_gate_finish, but something is left in the queue, so the queue is scheduled again. */
+/* As shmsync_gate_finish, for an executor that leaves items in the queue: the queue is scheduled again. */
 int shmsync_gate_finish_and_schedule(shmsync_gate *g);
 /* Tells whether the queue is scheduled or executed, and by which process. */
 int shmsync_gate_state(const shmsync_gate *g, shmsync_gate_info *out);
-/* Begins a scheduled queue, near near_queue if it can. EBUSY: it found none; out is as it was. */
+/* Finds a scheduled queue, near near_queue if it can, and begins to execute it. *out is its gate. EBUSY: it found no
+ * queue; *out is unchanged. */
 int shmsync_signalwaker_next(shmsync_signalwaker *w, int near_queue, shmsync_gate *out);
 
 /* Waits for a permit. A permit says that there may be work that shmsync_signalwaker_next has not seen yet. If there
@@ -139,24 +140,24 @@ int shmsync_signalwaker_mark(shmsync_signalwaker *w, int i, int *marked);
 int shmsync_signalwaker_mark_mask(shmsync_signalwaker *w, uint64_t mask, uint64_t *marked);
 /* Takes a signal out of the summary if it has no bits. EBUSY: it has bits, or was not marked. */
 int shmsync_signalwaker_tryunmark_empty(shmsync_signalwaker *w, int i);
-/* Takes a signal out of the summary, whatever it has. EBUSY: it was not marked. */
+/* Takes a signal out of the summary, even if it has bits. EBUSY: it was not marked. */
 int shmsync_signalwaker_tryunmark(shmsync_signalwaker *w, int i);
-/* One bit for each signal that is marked. */
+/* The summary: one bit for each signal, which is set if the signal is marked. */
 uint64_t shmsync_signalwaker_summary(const shmsync_signalwaker *w);
 
-/* Sets the status bit "yield", and issues a permit if it was not set: *marked. */
+/* Sets the status bit "yield". If it was not set, the call issues a permit and sets *marked to 1. */
 int shmsync_signalwaker_mark_yield(shmsync_signalwaker *w, int *marked);
 /* Clears the status bit "yield". EBUSY: it was not set. */
 int shmsync_signalwaker_tryunmark_yield(shmsync_signalwaker *w);
-/* Sets the status bit "tasks", and issues a permit if it was not set: *marked. */
+/* Sets the status bit "tasks". If it was not set, the call issues a permit and sets *marked to 1. */
 int shmsync_signalwaker_mark_tasks(shmsync_signalwaker *w, int *marked);
-/* Clears the status bit "tasks". EBUSY: it was not set, or stays set because the partition has a leaf. */
+/* Clears the status bit "tasks". EBUSY: it was not set, or stays set because the summary of the partition has a bit. */
 int shmsync_signalwaker_tryunmark_tasks(shmsync_signalwaker *w);
-/* The two status bits; each pointer may be NULL. */
+/* Sets *yield and *tasks to 1 or 0, as the two status bits are. Neither pointer may be NULL. */
 void shmsync_signalwaker_status(const shmsync_signalwaker *w, int *yield, int *tasks);
 
-/* Updates the summary of a partition: it says which of the signals start to end-1 of tree, 64 at most, have a bit
- * set. If tree is NULL, it is w itself. *work says whether any signal has a bit set. */
+/* Updates the summary of the partition of w: bit k says whether signal start + k of tree has a bit set. end - start
+ * is 64 at most. If tree is NULL, it is w itself. *work says whether any signal of it has a bit set. */
 int shmsync_signalwaker_sync_partition(shmsync_signalwaker *w, int start, int end, const shmsync_signalwaker *tree, int *work);
 /* Sets bit k of the summary of the partition. *was_empty, which may be NULL, says whether no bit was set before. */
 int shmsync_signalwaker_mark_leaf(shmsync_signalwaker *w, int k, int *was_empty);
@@ -175,20 +176,20 @@ int shmsync_signalwaker_unreserve(shmsync_signalwaker *w, int queue);
 /* The number of queues that are reserved. */
 int shmsync_signalwaker_reserved(const shmsync_signalwaker *w);
 
-/* Counters. Those marked * count themselves with the option count. */
+/* The counters. The operations themselves count those marked * if the option count is set. */
 enum {
     SHMSYNC_STAT_TASKS_POLLED,  /* * executions begun */
     SHMSYNC_STAT_COMPLETED,     /* * executions that left the queue idle */
-    SHMSYNC_STAT_YIELDED,       /* * executions that scheduled it again */
+    SHMSYNC_STAT_YIELDED,       /* * executions that scheduled the queue again */
     SHMSYNC_STAT_WAITING,       /* * waits for a permit */
-    SHMSYNC_STAT_CAS_FAILURES,  /* * changes of a gate that another was faster with */
+    SHMSYNC_STAT_CAS_FAILURES,  /* * changes of a gate that failed because another thread changed it first */
     SHMSYNC_STAT_EMPTY_SCANS,   /* * calls of next that found nothing */
     SHMSYNC_STAT_YIELD_QUEUE_POLLS,
-    SHMSYNC_STAT_SIGNAL_POLLS,  /* * signals that next looked at */
+    SHMSYNC_STAT_SIGNAL_POLLS,  /* * signals that next examined */
     SHMSYNC_STAT_STEAL_ATTEMPTS,
     SHMSYNC_STAT_STEAL_SUCCESSES,
-    SHMSYNC_STAT_LEAF_SUMMARY_CHECKS, /* * looks at a partition's summary */
-    SHMSYNC_STAT_LEAF_SUMMARY_HITS,   /* * syncs of it that found work */
+    SHMSYNC_STAT_LEAF_SUMMARY_CHECKS, /* * checks of the summary of a partition */
+    SHMSYNC_STAT_LEAF_SUMMARY_HITS,   /* * calls of sync_partition that found work */
     SHMSYNC_STAT_LEAF_STEAL_ATTEMPTS,
     SHMSYNC_STAT_LEAF_STEAL_SUCCESSES,
     SHMSYNC_STATS
@@ -198,12 +199,12 @@ int shmsync_signalwaker_count(shmsync_signalwaker *w, int stat, uint64_t n);
 /* Reads all counters, each the sum over all processes that ever were in the arena. */
 void shmsync_signalwaker_stats(const shmsync_signalwaker *w, uint64_t stats[SHMSYNC_STATS]);
 
-/* The state of a SignalWaker, read word by word: the numbers need not fit together. */
+/* The state of a SignalWaker. It is read word by word, so the numbers may be of different moments. */
 typedef struct shmsync_signal_health {
     uint64_t summary, permits, partition;
-    int signals;   /* that have bits */
+    int signals;   /* signals that have bits */
     int scheduled; /* queues that wait for an executor */
-    int executing; /* queues that have one */
+    int executing; /* queues that have an executor */
     int reserved, sleepers, workers, yield, tasks;
 } shmsync_signal_health;
 /* Reads the state of all words. */

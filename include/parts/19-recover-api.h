@@ -8,19 +8,20 @@ typedef struct shmsync_lost {
     int has_key;           /* not 0: the object is a multilock, and key says which key is meant */
     uint64_t key;
     int err;               /* the error that calls on it return: EOWNERDEAD or ENOTRECOVERABLE */
-    int who_known;         /* not 0: the member who says whose death that was */
+    int who_known;         /* not 0: who is the participant whose death that was */
     shmsync_participant who;
 } shmsync_lost;
 
-/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. It is for
- * on_first: there no other process is in, and every death has been dealt with. For each such object, and for each
- * such key of a multilock, it calls repair, which makes the data whole that the object guards. For a lock, it holds
- * the lock while repair runs. A waitgroup, latch, barrier or future is reset after that, unless repair has made it
- * usable: a future that repair has set keeps its result. Healthy objects are only read.
+/* shmsync_recover_all makes the objects of the arena usable again that deaths have made unusable. Call it in
+ * on_first, when no other process is in and every dead process has been reaped. For each such object, and for each
+ * such key of a multilock, it calls repair, which must make the data whole that the object guards. For a lock, it
+ * holds the lock while repair runs. After repair, a waitgroup, latch, barrier or future is reset, unless repair has
+ * made it usable: a future that repair has set keeps its result. Healthy objects are only read.
  *
  * If repair returns an errno, that object stays unusable, and the call goes on with the others. The result is the
- * first error: ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for one that a peer has
- * overwritten, ENOMEM if objects or keys may have been left out. *recovered, if it is not NULL, is how many were
- * recovered. Kinds that this header does not have, such as CohortMutex and Waitable of the Go side, are left alone. */
+ * first error: ENOTRECOVERABLE for a lock, what repair gave for another object, EPROTO for an object that a peer has
+ * overwritten, ENOMEM if objects or keys may have been left out. *recovered, if recovered is not NULL, is the number
+ * of objects and keys that were recovered. Objects of kinds that this header does not have, such as CohortMutex and
+ * Waitable of the Go side, are left alone. */
 int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const shmsync_lost *lost, void *arg), void *arg, size_t *recovered);
 

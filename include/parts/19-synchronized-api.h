@@ -26,7 +26,7 @@ int shmsync_synchronized_attach(shmsync_arena *a, const char *name, size_t size,
 int shmsync_synchronized_at(shmsync_arena *a, shmsync_offset off, size_t size, shmsync_synchronized *out);
 /* The offset of the Synchronized in the arena, the same in every process. 0 if the handle is closed. */
 shmsync_offset shmsync_synchronized_offset(const shmsync_synchronized *s);
-/* Gives one opening of the Synchronized back. What this process holds or waits for stays as it is. */
+/* Gives one opening of the Synchronized back. The holds and waits of this process stay as they are. */
 int shmsync_synchronized_close(shmsync_synchronized *s);
 /* Locks the value. *copy points to a copy of it, aligned to 64 bytes. The process may change the copy, in any
  * order, until commit or abort. If the process dies before it has committed, the value is as it was before begin. A
@@ -43,7 +43,7 @@ int shmsync_synchronized_abort(shmsync_synchronized *s);
  * process is stopped or dead. While the call runs, dst may have parts of several values; when it returns 0, dst has
  * one whole value. */
 int shmsync_synchronized_load(const shmsync_synchronized *s, void *dst);
-/* Makes *src the value: begin, a copy, commit. */
+/* Sets the value to *src, as a begin, a copy and a commit do. */
 int shmsync_synchronized_store(shmsync_synchronized *s, const void *src);
 /* The number of changes so far. */
 uint64_t shmsync_synchronized_commits(const shmsync_synchronized *s);

@@ -23,9 +23,11 @@
 #include <unistd.h>
 
 #define SHMI_FN static __attribute__((unused))
-/* A step of a call that succeeds at once: a compiler that makes a function of it doubles what the call costs. */
+/* For the steps of a call that succeeds at once. They are always inlined, because a function call for a step would
+ * double what the call costs. */
 #define SHMI_FAST static inline __attribute__((unused, always_inline))
-/* What such a call does seldom before it goes on. It is not cold: gcc would put the rest of the call with it, far away. */
+/* For what such a call does seldom before it goes on. It is not marked cold, because gcc would then place the rest
+ * of the call far away, too. */
 #define SHMI_SELDOM static __attribute__((unused, noinline))
 #define SHMI_COLD static __attribute__((unused, noinline, cold))
 #define SHMI_LIKELY(x) __builtin_expect(!!(x), 1)

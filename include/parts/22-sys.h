@@ -6,7 +6,7 @@ SHMI_FN void shmi_st32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMI
 SHMI_FN void shmi_st64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint32_t shmi_xchg32(uint32_t *p, uint32_t v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint64_t shmi_xchg64(uint64_t *p, uint64_t v) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
-/* The value before. */
+/* Adds v to *p, and returns the value before. */
 SHMI_FN uint32_t shmi_add32(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint64_t shmi_add64(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 SHMI_FN uint32_t shmi_or32(uint32_t *p, uint32_t v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
@@ -141,7 +141,8 @@ SHMI_FN int64_t shmi_now(void) /* CLOCK_MONOTONIC, ns */
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* The date of a first wait or of a lease: milliseconds of CLOCK_MONOTONIC modulo 2^32, rounded up, never 0. */
+/* The time of a first wait or of a lease, in the form that the arena stores: milliseconds of CLOCK_MONOTONIC modulo
+ * 2^32, rounded up, never 0. */
 SHMI_FN uint32_t shmi_first_date(int64_t ns)
 {
     uint32_t ms = (uint32_t)(ns / 1000000 + 1);
@@ -155,7 +156,7 @@ SHMI_FN int64_t shmi_unix_now(void)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* The CLOCK_MONOTONIC time of a timespec, at least 1. EINVAL for one that is none. */
+/* Sets *out to the CLOCK_MONOTONIC time in ts, in ns, at least 1. EINVAL: ts is not a valid time. */
 SHMI_FN int shmi_deadline(const struct timespec *ts, int64_t *out)
 {
     if (ts == NULL || ts->tv_nsec < 0 || ts->tv_nsec >= 1000000000)
@@ -188,7 +189,8 @@ SHMI_FN void shmi_nap(int64_t ns)
 /* ---- Memory for the holder of a queue lock. It does not come from malloc: a signal handler may have interrupted a
  * thread that holds a lock of malloc, and the handler may wait for the queue lock. ---- */
 
-/* Makes a region of had bytes, NULL for none, one of size bytes; NULL if there is no memory. */
+/* Changes the size of a region from had bytes to size bytes; old is NULL for a new region. Returns NULL if there is
+ * no memory. */
 SHMI_FN void *shmi_scratch(void *old, size_t had, size_t size)
 {
     void *p;
@@ -244,7 +246,7 @@ SHMI_FN shmi_waitv shmi_waitv_of(uint32_t *addr, uint32_t val)
     return v;
 }
 
-/* Sleeps while every word has its value. All are examined again after any return. */
+/* Sleeps while every word has its value. After any return, the caller examines all words again. */
 SHMI_FN int shmi_futex_sleepv(shmi_waitv *v, unsigned n, int64_t deadline)
 {
     struct timespec ts;
@@ -303,14 +305,14 @@ SHMI_FN int shmi_bytes_op(int fd, int op, short type, uint64_t off, uint64_t n, 
 }
 SHMI_FN int shmi_byte_op(int fd, int op, short type, uint64_t off, short *found) { return shmi_bytes_op(fd, op, type, off, 1, found); }
 
-/* 0, EAGAIN when another description has it, or another errno. */
+/* Locks one byte of the file. Returns 0, EAGAIN if another open file description has the lock, or another errno. */
 SHMI_FN int shmi_lock_byte(int fd, uint64_t off)
 {
     int err = shmi_byte_op(fd, F_OFD_SETLK, F_WRLCK, off, NULL);
     return err == EACCES ? EAGAIN : err;
 }
 SHMI_FN void shmi_unlock_byte(int fd, uint64_t off) { shmi_byte_op(fd, F_OFD_SETLK, F_UNLCK, off, NULL); }
-/* Whether a description other than that of fd has the byte; -1 when nobody can tell. */
+/* Whether an open file description other than that of fd has the lock on the byte; -1 if that cannot be told. */
 SHMI_FN int shmi_byte_locked(int fd, uint64_t off)
 {
     short found = F_UNLCK;
@@ -399,7 +401,7 @@ SHMI_FN int shmi_alone(void)
     return alone;
 }
 
-/* Makes this process a target of fences. It is quick while it has one thread. */
+/* Makes this process a target of fences. That is quick while the process has only one thread. */
 SHMI_FN void shmi_register_fence(void)
 {
     int before = errno;

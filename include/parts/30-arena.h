@@ -6,7 +6,8 @@ typedef struct shmi_brief_failure {
     char object[64];
 } shmi_brief_failure;
 
-/* A library has little room for the variables of a thread, so text and its parts share theirs. */
+/* The last failure of a thread. A shared library has little room for thread-local variables, so the text and the
+ * parts from which it can be made share the memory. */
 typedef struct shmi_failure {
     union {
         char text[512];
@@ -20,7 +21,7 @@ typedef struct shmi_failure {
 
 static SHMI_THREAD shmi_failure shmi_last;
 
-/* shmi_fail notes what failed and gives err. object may be NULL. */
+/* shmi_fail notes what failed, and returns err. object may be NULL. */
 __attribute__((format(printf, 4, 5), unused, noinline, cold)) static int shmi_fail(int err, const char *op, const char *object, const char *format, ...)
 {
     int n = snprintf(shmi_last.text, sizeof shmi_last.text, "shmsync: %s%s%s%s: %s%s", op, object != NULL ? " \"" : "",
@@ -45,7 +46,7 @@ SHMI_FN void shmi_note_word(char *to, size_t cap, const char *from)
     memcpy(to, from != NULL ? from : "", n);
     to[n] = 0;
 }
-/* shmi_fail for a result that is no news, such as ETIMEDOUT: the text is made when somebody asks for it. */
+/* As shmi_fail, for an expected result such as ETIMEDOUT: the text is made only when the program asks for it. */
 SHMI_FN int shmi_brief(int err, const char *op, const char *object)
 {
     shmi_last.err = shmi_last.brief = err;
@@ -54,14 +55,14 @@ SHMI_FN int shmi_brief(int err, const char *op, const char *object)
     shmi_note_word(shmi_last.of.object, sizeof shmi_last.of.object, object);
     return err;
 }
-/* Notes that no failure is known, for calls that look whether one is. */
+/* Notes that no failure is known. A caller does so if it checks later whether one was noted. */
 SHMI_FN void shmi_no_failure(void)
 {
     shmi_last.text[0] = 0;
     shmi_last.err = shmi_last.brief = shmi_last.who_known = 0;
 }
 
-/* Notes the failure of a function of the user's that noted none. */
+/* Notes the failure of a public function, unless a call inside it has noted the same error. */
 SHMI_COLD int shmi_note_result(int err, const char *function)
 {
     char *p;
@@ -74,7 +75,7 @@ SHMI_COLD int shmi_note_result(int err, const char *function)
     return err;
 }
 SHMI_FN int shmi_result(int err, const char *function) { return SHMI_LIKELY(err == 0) ? 0 : shmi_note_result(err, function); }
-/* A function of the user's begins, and gives its result: shmsync_error is about this call if it fails. */
+/* The begin and the result of a public function: if it fails, shmsync_error describes this call. */
 #define SHMI_BEGIN() (shmi_last.err = 0)
 #define SHMI_TELL(err) shmi_result((err), __func__)
 
@@ -87,7 +88,7 @@ const char *shmsync_version(void) { return SHMI_LIBRARY; }
 const char *shmsync_error(void)
 {
     if (shmi_last.brief) {
-        shmi_brief_failure of = shmi_last.of; /* the text takes its place */
+        shmi_brief_failure of = shmi_last.of; /* the text overwrites it */
         shmi_fail(shmi_last.brief, of.op, of.object[0] != 0 ? of.object : NULL, "%s", "");
     }
     return shmi_last.text;
@@ -137,7 +138,7 @@ typedef struct shmi_geometry {
     int counted; /* objects have counters */
 } shmi_geometry;
 
-/* What a fork wipes: a child finds no name, and every fast path looks here first. */
+/* The state that a fork wipes. In a child the name is 0, and every fast path reads it first. */
 typedef struct shmi_me {
     shmi_participant_id name;
 } shmi_me;
@@ -185,16 +186,16 @@ typedef struct shmi_ref {
 } shmi_ref;
 
 typedef struct shmi_reap_progress {
-    uint32_t of;     /* state of the slot; 0: none */
-    uint64_t window; /* of the slot: in another one, another participant can be so */
+    uint32_t of;     /* state of the slot; 0: no reap */
+    uint64_t window; /* window of the slot: in another one, another participant can have this state */
     int unknown;     /* objects whose kind this header does not know */
     int unfinished;  /* a transaction of the dead one is still in an undo log */
     int64_t reaped; /* when repairs and wakes were done; 0 before */
-    int64_t handed;  /* when they were done again for one that is gone; 0 before */
-    int64_t written; /* when the death record was; 0 before */
+    int64_t handed;  /* when they were done again, after the participant was gone; 0 before */
+    int64_t written; /* when the death record was written; 0 before */
     int reclaimed;     /* its memory went back */
     uint32_t dying;  /* state of a slot whose process has no fence and has not ended yet */
-    int64_t seen;    /* when that was seen first */
+    int64_t seen;    /* when that state was first seen */
 } shmi_reap_progress;
 
 enum { SHMI_recordLocks = 16 };
@@ -203,7 +204,7 @@ typedef struct shmi_wait_node {
     struct shmi_wait_node *next;
     shmi_node *node;
     shmi_off off;
-    int64_t since; /* of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
+    int64_t since; /* begin of its wait, CLOCK_MONOTONIC ns; 0 before the first sleep */
     uint32_t tag;  /* for recorded queues: no word of the node had a later tag while this process had it */
 } shmi_wait_node;
 
@@ -220,14 +221,15 @@ typedef struct shmi_notice {
     int64_t when;
     uint32_t asked; /* the state in which the byte lock was asked for */
     /* guarded by: shmsync_arena.endings: when this process first met the death of generation
-     * ending_of, when it last looked at the threads, and whether they have given up their memory */
+     * ending_of, when it last examined the threads, and whether they have given up their memory */
     uint32_t ending_of;
     uint64_t ending_window;
     int64_t began, looked;
     int detached;
 } shmi_notice;
 
-/* No offset of an object: a guard of walks that says only that wakes may be owed to anybody. */
+/* A value for the guard of walks that is not the offset of an object. It says only that any participant may miss a
+ * wake if this one dies. */
 #define SHMI_WALK_OWED 1
 
 /* What lies where the file of a closed arena was: memory of this process alone, or nothing. */
@@ -238,7 +240,7 @@ struct shmsync_arena {
     unsigned opens;             /* guarded by: shmi_attached_lock */
     int in_hook;                /* hook_thread runs on_first; guarded by: shmi_attached_lock */
     pthread_t hook_thread;      /* guarded by: shmi_attached_lock */
-    int given;                  /* on_first has got its address; guarded by: shmi_attached_lock */
+    int given;                  /* on_first has been given the address of the arena; guarded by: shmi_attached_lock */
     int stage;                  /* SHMI_opening, SHMI_attached, SHMI_closing; guarded by: shmi_attached_lock */
     shmi_me *me;
     unsigned char *base;
@@ -274,7 +276,7 @@ struct shmsync_arena {
 
     uint64_t heap_next[SHMI_classes], heap_look[SHMI_classes], heap_top; /* hints, atomic */
     uint64_t passed, lower_after; /* guarded by: handles; see shmi_lower_reach_if_due */
-    uint64_t work; /* atomic; the block words and directory entries that walks have looked at: tests bound it */
+    uint64_t work; /* atomic; the block words and directory entries that walks have examined: a test bounds it */
 
     pthread_mutex_t handles; /* serialises lookups, since this process has one guard */
     int left;                /* guarded by: handles; this process gives up its slot, and clears its open bits */
@@ -297,17 +299,17 @@ struct shmsync_arena {
      * in which the pid of a slot means what its participant meant; 0 for none. */
     uint64_t pid_ns, proc_dev;
     unsigned char boot[16];
-    uint32_t unfinished;  /* a reap has to be gone on with */
-    int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: nobody is waited for. Atomic. */
-    uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* the slots where, a bit each */
+    uint32_t unfinished;  /* not 0: some reap is unfinished */
+    int64_t ask_at;       /* when the watcher asks again whether the dead are gone; 0: it asks no more. Atomic. */
+    uint32_t leftover[SHMI_MaxSlots / 32 + 1]; /* one bit for each slot with an unfinished reap */
     int64_t *asked;       /* when shmi_dead last asked for the byte of a slot's participant; atomic */
 
     uint32_t announce_map; /* records in use, a bit each */
 
     uint32_t sleepers;        /* threads in shmi_sleep. Atomic. */
-    struct shmi_crowd *crowd; /* those that sleep for long; records are never given back. Atomic. */
-    uint32_t in_crowd;        /* how many they are. Atomic. */
-    uint32_t looks;           /* odd while the watcher looks after an object of theirs. Atomic. */
+    struct shmi_crowd *crowd; /* records of threads that sleep for long; a record is never freed. Atomic. */
+    uint32_t in_crowd;        /* number of these threads. Atomic. */
+    uint32_t looks;           /* odd while the watcher checks an object for them. Atomic. */
 
     pthread_mutex_t wait_nodes_lock;
     shmi_wait_node *wait_nodes; /* guarded by: wait_nodes_lock; free ones */
@@ -324,25 +326,25 @@ struct shmsync_arena {
     void (*on_death)(const shmsync_participant *, void *); /* guarded by: death_lock */
     void *on_death_arg;
     uint64_t death_record_next; /* guarded by: death_lock */
-    shmi_participant_id *told; /* guarded by: death_lock; whose death was told, by the place of its record in the ring */
-    uint64_t lost;      /* guarded by: death_lock; death records written over before they were read, that nobody was told of yet */
-    uint64_t holes[SHMI_deathRecordDeaths]; /* guarded by: death_lock; death records that were not written when we looked */
+    shmi_participant_id *told; /* guarded by: death_lock; whose death was reported, by the place of its record */
+    uint64_t lost;      /* guarded by: death_lock; death records overwritten before they were read, not reported yet */
+    uint64_t holes[SHMI_deathRecordDeaths]; /* guarded by: death_lock; those not yet written when they were read */
     unsigned n_holes;
 };
 
-/* What a death may have swallowed of an object's wakes. */
+/* Which wakes of an object a death may have lost. */
 enum {
-    SHMI_OWED_ANNOUNCED, /* only participants that have announced themselves can wait for one */
+    SHMI_OWED_ANNOUNCED, /* only those for participants that have announced themselves */
     SHMI_OWED_ONE,       /* a participant has recorded that it sleeps */
-    SHMI_OWED_ALL        /* so had the dead */
+    SHMI_OWED_ALL        /* the dead participant had recorded that, too */
 };
 
-/* What a kind of object tells the reaper. Each function may be called by any number of
- * threads and processes at once, for any bytes: idempotent, trusts nothing, never
- * blocks. NULL: nothing to do. The table is in the last part. */
+/* The functions of a kind of object that the reaper calls. Any number of threads and processes may call each of them
+ * at once, for any bytes. So each is idempotent, trusts no bytes, and never blocks. NULL: nothing to do. The table
+ * is in the last part. */
 typedef struct shmi_kind_ops {
     uint32_t kind;
-    uint16_t version; /* an object of another version is one of an unknown kind */
+    uint16_t version; /* an object of another version counts as one of an unknown kind */
     void (*repair)(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead);
     void (*wake)(shmsync_arena *a, const shmi_object *o, int owed);
     /* Whether the object has an undo log with a transaction of dead, which will be undone. */
@@ -362,7 +364,7 @@ SHMI_FN int shmi_within(const shmsync_arena *a, shmi_off off, uint64_t n, uint64
     return off <= a->size && n <= a->size - off && (off & (align - 1)) == 0;
 }
 
-/* n bytes at an offset that has been validated; a mistake is a bug here. */
+/* The address of n bytes at an offset that the caller has validated. A wrong offset is a bug of this library. */
 SHMI_FN void *shmi_ptr(const shmsync_arena *a, shmi_off off, uint64_t n, uint64_t align)
 {
     if (SHMI_UNLIKELY(!shmi_within(a, off, n, align)))
@@ -382,7 +384,7 @@ SHMI_FN uint32_t shmi_id_slot(shmi_participant_id n) { return n & SHMI_MaxSlots;
 SHMI_FN uint32_t shmi_id_gen(shmi_participant_id n) { return n >> 11 & SHMI_maxGeneration; }
 SHMI_FN shmi_participant_id shmi_make_participant_id(uint32_t slot, uint32_t gen) { return slot | gen << 11; }
 SHMI_FN int shmi_id_valid(shmi_participant_id n) { return shmi_id_slot(n) != 0 && shmi_id_gen(n) != 0; }
-/* The reaper of n cleans up after o, too: the same slot, n's or an earlier generation. */
+/* Whether the reaper of n cleans up after o, too: o had the same slot, and the generation of n or an earlier one. */
 SHMI_FN int shmi_covers(shmi_participant_id n, shmi_participant_id o)
 {
     return o != 0 && shmi_id_slot(o) == shmi_id_slot(n) && shmi_id_gen(o) <= shmi_id_gen(n);
@@ -455,9 +457,8 @@ SHMI_FN uint32_t *shmi_alive_word(const shmsync_arena *a, uint32_t i, unsigned w
     return shmi_slot32(a, i, SHMI_slotAlive + word * SHMI_aliveStride);
 }
 
-/* Whether n is a participant that has not been reaped. One load. A no means that no
- * thread of n executes an instruction on the arena any more; the kernel may still write
- * for it until shmi_gone. */
+/* Whether n is a participant that has not been reaped. One load. If it is not, no thread of n executes an
+ * instruction on the arena any more; the kernel may still write for it until shmi_gone. */
 SHMI_FN int shmi_current(const shmsync_arena *a, shmi_participant_id n)
 {
     uint32_t i = shmi_id_slot(n), w;
@@ -472,7 +473,8 @@ SHMI_FN shmi_participant_id shmi_self(const shmsync_arena *a) { return __atomic_
 /* Why this process has no name: it closed the arena, or it is a child of fork. */
 SHMI_FN int shmi_nameless(const shmsync_arena *a) { return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) ? EBADF : ENOTCONN; }
 
-/* How many reaps there have been, as a sequence. */
+/* The number of reaps so far, as a sequence: a process that finds another number than before knows that there was a
+ * reap. */
 SHMI_FN uint32_t shmi_deaths(const shmsync_arena *a) { return shmi_ld32(shmi_u32(a, SHMI_hdrDeaths)); }
 
 /* What is defined later and called before. */
@@ -508,11 +510,11 @@ SHMI_COLD int shmi_fail_who(shmsync_arena *a, int err, const char *op, const cha
 }
 
 /* ---- Cancellation: a pthread_cancel takes effect after a call, never inside one. Inside, it would leave behind
- * locks that a living process holds, and no process takes those back. Code outside of these pairs calls nothing
- * that is a cancellation point. ---- */
+ * locks that a living process holds, and no process takes those back. Outside of a pair of shmi_hold_cancel and
+ * shmi_let_cancel, the code calls no cancellation point. ---- */
 
-static SHMI_THREAD unsigned shmi_cancel_held; /* pairs that the thread is in */
-static SHMI_THREAD int shmi_cancel_before;    /* the state that the outermost of them found */
+static SHMI_THREAD unsigned shmi_cancel_held; /* pairs of hold and let that the thread is in */
+static SHMI_THREAD int shmi_cancel_before;    /* the state before the outermost pair */
 
 SHMI_FN void shmi_hold_cancel(void)
 {
@@ -531,7 +533,7 @@ SHMI_FN void shmi_let_cancel(void)
 
 typedef struct shmi_outside {
     pid_t in; /* the process that called the function */
-    int left; /* until it returns */
+    int left; /* 1 until the function returns */
 } shmi_outside;
 
 SHMI_FN void shmi_come_back(shmi_outside *o)
@@ -541,7 +543,7 @@ SHMI_FN void shmi_come_back(shmi_outside *o)
     if (getpid() != o->in)
         shmi_abort("a child of fork returned from a function that the library had called in its parent; it has to end there");
 }
-/* Where the compiler emits no code for exceptions, the cleanup runs after a return alone. */
+/* If the compiler emits no code for exceptions, the cleanup runs only after a return. */
 #define SHMI_OUTSIDE(call)                                                                     \
     do {                                                                                       \
         __attribute__((cleanup(shmi_come_back))) shmi_outside outside_ = {getpid(), 1};        \
@@ -549,7 +551,7 @@ SHMI_FN void shmi_come_back(shmi_outside *o)
         outside_.left = 0;                                                                     \
     } while (0)
 
-/* Calls a repair of the user's. */
+/* Calls a repair function of the user's. */
 SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
 {
     int failed = 0;
@@ -559,7 +561,7 @@ SHMI_FN int shmi_call_repair(int (*repair)(void *), void *arg)
     return failed;
 }
 
-/* The arenas that the thread is in calls of: a function of the user's must not close them. */
+/* The arenas on which the thread is in a call. A function of the user's that such a call runs must not close them. */
 enum { SHMI_INSIDE = 4 };
 typedef struct shmi_inside {
     const shmsync_arena *a;
@@ -590,15 +592,15 @@ SHMI_FN int shmi_is_inside(const shmsync_arena *a)
     return 0;
 }
 
-/* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread
- * that holds the queue lock of the same object, it would wait for the thread that it
- * interrupted. So such a thread has its signals blocked for as long as it holds one. ---- */
+/* ---- Signals: a handler may call some objects (docs/c-api.md). If it interrupted a thread that holds the queue
+ * lock of the same object, it would wait for the thread that it interrupted. So a thread blocks its signals as long
+ * as it holds a queue lock. ---- */
 
 static SHMI_THREAD volatile unsigned shmi_signals_held; /* queue locks that the thread holds */
-static SHMI_THREAD uint64_t shmi_signals_before;        /* the mask that the outermost of them found */
+static SHMI_THREAD uint64_t shmi_signals_before;        /* the signal mask before the outermost of them */
 
-/* All signals except those that a fault of the thread itself raises, and the two that the C library needs. A
- * process that blocks a signal of the first kind is ended by it. */
+/* All signals except those that a fault of the thread itself raises, and the two that the C library needs. If a
+ * thread blocks a signal of the first kind, a fault that raises it kills the process. */
 #define SHMI_SIGNAL_BIT(n) (UINT64_C(1) << ((n)-1))
 #define SHMI_SIGNALS                                                                                                        \
     (~(SHMI_SIGNAL_BIT(SIGSEGV) | SHMI_SIGNAL_BIT(SIGBUS) | SHMI_SIGNAL_BIT(SIGFPE) | SHMI_SIGNAL_BIT(SIGILL) |             \
@@ -628,7 +630,7 @@ SHMI_FN void shmi_let_signals(void)
     if (held == 0)
         shmi_unblock_signals();
 }
-/* A thread that sleeps for a queue lock does not hold it yet, and takes signals meanwhile. */
+/* Lets signals in while the thread sleeps for a queue lock, which it does not hold yet. */
 SHMI_FN unsigned shmi_lend_signals(void)
 {
     unsigned held = shmi_signals_held;

@@ -42,7 +42,8 @@ SHMI_FN int shmi_touched_nothing(shmsync_arena *a, uint32_t slot)
     return 1;
 }
 SHMI_FN void shmi_worked(shmsync_arena *a, uint64_t n) { __atomic_fetch_add(&a->work, n, __ATOMIC_RELAXED); }
-/* Clears the set of a slot. The traces of all its participants are removed, and it cannot be taken. */
+/* Clears the set of a slot. The caller has removed the traces of all participants of the slot, and no participant
+ * can take the slot now. */
 SHMI_FN void shmi_forget_touched(shmsync_arena *a, uint32_t slot)
 {
     uint64_t bit;

@@ -15,7 +15,7 @@ typedef struct shmi_act {
     sigset_t before;
 } shmi_act;
 
-/* Publishes n. Signals wait: a handler that acts could find no act word that is in no use. */
+/* Publishes n. Signals are blocked until shmi_end_act: otherwise a handler that acts might find no free act word. */
 SHMI_FN void shmi_begin_act(shmsync_arena *a, shmi_act *act, shmi_participant_id n)
 {
     sigset_t all;
@@ -45,7 +45,7 @@ SHMI_FN void shmi_end_act(shmsync_arena *a, shmi_act *act)
     shmi_and32(&a->acting, ~act->bit);
     pthread_sigmask(SIG_SETMASK, &act->before, NULL);
 }
-/* Clears what the dead participant of this joiner's slot has left. */
+/* Clears the act words that the dead participant of this joiner's slot has left. */
 SHMI_FN void shmi_forget_acts(shmsync_arena *a)
 {
     uint32_t k;
@@ -53,7 +53,7 @@ SHMI_FN void shmi_forget_acts(shmsync_arena *a)
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotActs + k * 4), 0);
 }
 
-/* Whether n, whose ID an act has published, is dead, and gone if that is asked for. */
+/* Whether n, whose ID an act has published, is dead; if gone is set, whether it is gone, too. */
 SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participant_id n, int gone)
 {
     if (act->word == NULL)

@@ -1,4 +1,4 @@
-/* ---- Heap: chunk words and block words are the truth, and there is no other ---- */
+/* ---- Heap: the chunk words and the block words are its whole state ---- */
 
 enum { SHMI_nearChunks = 16, SHMI_claimTries = 64, SHMI_timeout = 64 };
 
@@ -107,7 +107,8 @@ SHMI_FN int shmi_holding(shmsync_arena *a, shmi_off off, shmi_block *b)
 SHMI_FN int shmi_locate(shmsync_arena *a, shmi_off off, shmi_block *b) { return shmi_holding(a, off, b) && b->off == off; }
 SHMI_FN int shmi_block_swap(const shmi_block *b, uint32_t old, uint32_t to) { return shmi_cas32(b->word, old, to); }
 
-/* Allocates a range inside a file; 0, or -1 with errno. gVisor knows no flags, and the size stays without one. */
+/* Allocates memory for a range inside a file. Returns 0, or -1 with errno. gVisor supports no flags; without a flag
+ * the size stays the same, too. */
 SHMI_FN int shmi_fallocate(int fd, uint64_t off, uint64_t n)
 {
     /* Unlike fallocate, syscall is no cancellation point. */
@@ -200,8 +201,8 @@ SHMI_FN shmi_off shmi_claim_in(shmsync_arena *a, uint64_t chunk, int cls, uint64
         if (!shmi_cas32(word, SHMI_blockFree, claimed))
             continue;
         SHMSYNC_CRASHPOINT("arena.block.claimed");
-        /* Another participant may have taken the chunk back. If it is a slab of our class, it stays one, since a
-         * sweeper needs every block of a slab to be free. */
+        /* Another participant may have freed the chunk meanwhile. If the chunk is still a slab of our class, it
+         * stays one, because a slab is freed only when every block of it is free. */
         if (!shmi_chunk_slab_of(shmi_load_chunk(a, chunk), cls)) {
             shmi_cas32(word, claimed, SHMI_blockFree);
             return 0;
@@ -533,7 +534,7 @@ SHMI_FN int shmi_claim_aligned(shmsync_arena *a, uint64_t size, uint64_t align, 
 }
 SHMI_FN int shmi_claim(shmsync_arena *a, uint64_t size, shmi_off *off) { return shmi_claim_aligned(a, size, 1, off); }
 
-/* Makes a block that we have claimed what it is going to be: raw, object or node. */
+/* Changes a block that this process has claimed to its final kind: raw, object or node. */
 SHMI_FN int shmi_publish(shmsync_arena *a, shmi_off off, uint32_t kind)
 {
     shmi_block b;

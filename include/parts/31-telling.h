@@ -1,16 +1,16 @@
 
-/* ---- Telling: see internal/arenakernel/telling.go ----
+/* ---- Telling the owner of a wait that the wait is over: see internal/arenakernel/telling.go ----
  *
- * slotTelling counts the waits of others that this participant is ending: each counts from before it is resolved
- * until its owner has been told. While the count is 0, the participant puts no resolved or ready node on a stack.
- * So a reaper knows which nodes of the dead will not be put on a stack any more. */
+ * slotTelling counts the waits of others that this participant is ending. A wait counts from the time before it is
+ * resolved until its owner has been told. While the count is 0, the participant puts no resolved or ready node on a
+ * stack. So a reaper knows which nodes of the dead will not be put on a stack any more. */
 
 enum { SHMI_slotTelling = 240 };
 
 SHMI_FN void shmi_begin_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 1); }
 SHMI_FN void shmi_end_tell(shmsync_arena *a) { shmi_add32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), (uint32_t)-1); }
 
-/* Whether each participant that had decided about a node before this call has told its owner, or is dead. */
+/* Whether each participant that was ending a wait before this call has told the owner of the wait, or is dead. */
 SHMI_FN int shmi_all_told(shmsync_arena *a)
 {
     uint32_t i;

@@ -2,9 +2,9 @@
 
 SHMI_FN uint32_t shmi_node_state(uint32_t w) { return w & 15; }
 SHMI_FN uint32_t shmi_node_with(uint32_t w, uint32_t state) { return (w & ~15u) | state; }
-/* The word after the node has been given back. */
+/* The word of the node after it has been given back. */
 SHMI_FN uint32_t shmi_node_freed(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeFree); }
-/* The word after a wait whose owner keeps the node for another. */
+/* The word of the node after a wait, if its owner keeps the node for another wait. */
 SHMI_FN uint32_t shmi_node_kept(uint32_t w) { return shmi_node_with(w + 16, SHMI_NodeIdle); }
 SHMI_FN int shmi_node_over(uint32_t w) { return shmi_node_state(w) == SHMI_NodeResolved || shmi_node_state(w) == SHMI_NodeSpent; }
 SHMI_FN int shmi_node_queued(uint32_t word)
@@ -23,7 +23,7 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
  * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, is the state of
  * the wait: 0, one of these, or the next node. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
-enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_FIRST = 64 /* the least that may name a node */ };
+enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_FIRST = 64 /* the least offset */ };
 /* Whether a node whose word next has this value is on its queue. */
 SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
 /* Whether the node is on a queue of its object, and must not be reused or freed. */
@@ -50,7 +50,7 @@ SHMI_FN shmi_node *shmi_node_at(shmsync_arena *a, shmi_off off)
     return shmi_node_ptr(a, off);
 }
 
-/* Gives a wait node that is in no use, idle and ours, of no object. */
+/* Claims a wait node, and makes it idle: it belongs to this process and to no object. */
 SHMI_FN int shmi_claim_node(shmsync_arena *a, shmi_off *off, shmi_node **node)
 {
     shmi_node *n;
@@ -208,9 +208,9 @@ SHMI_FN void shmi_each_queued(shmsync_arena *a, shmi_off object, void (*f)(shmsy
     shmi_each_node(a, shmi_queue_visit_one, &v);
 }
 
-/* ---- Poller nodes: other processes park their goroutines behind them, for which the kernel's queue has no room. A
- * C process has no poller node, because its threads sleep in the kernel. It wakes the pollers of other processes.
- * ---- */
+/* ---- Poller nodes: through these, releasers find the pollers of Go processes, whose goroutines do not sleep in the
+ * kernel. A C process has no poller node, because its threads sleep in the kernel. It wakes the pollers of other
+ * processes. ---- */
 
 /* Visits a list of nodes until f returns 0. EPROTO: the list contains something that is not a node, or does not
  * end. Brent's method finds a cycle, and the number of nodes that the arena can have bounds the walk. */
@@ -392,8 +392,8 @@ SHMI_FN int shmi_is_object(shmsync_arena *a, shmi_off off)
 SHMI_FN void shmi_guard(shmsync_arena *a, shmi_off off) { shmi_st64(shmi_slot64(a, a->my_slot, SHMI_slotOpening), off); }
 SHMI_FN void shmi_unguard(shmsync_arena *a) { shmi_guard(a, 0); }
 
-/* A poller node without an owner that is ready: its owner died when it was not on the
- * stack, and a releaser may have been about to put it there. */
+/* A poller node that is ready and has no owner: the owner died while the node was not on its stack, and a releaser
+ * may be about to put the node there. */
 typedef struct shmi_orphan {
     shmi_off off;
     uint32_t word;
@@ -404,7 +404,7 @@ typedef struct shmi_dead_nodes {
     shmi_participant_id dead;
     uint64_t left;
     int told; /* no process will put a resolved or ready node on a stack any more */
-    shmi_orphan orphans[64]; /* others wait for the next death */
+    shmi_orphan orphans[64]; /* further ones wait for the next death */
     unsigned n_orphans;
 } shmi_dead_nodes;
 
@@ -436,14 +436,15 @@ SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
 }
 
-/* Whether a record has granted the wait of the node and has not resolved it. */
+/* Whether a record has granted the wait of the node but has not resolved it yet. */
 SHMI_FN int shmi_node_granting(const shmi_node *n)
 {
     return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) >> 32 == SHMI_RECORDED_GRANTED && shmi_node_queued(shmi_node_load(n));
 }
-/* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process that
- * does not know the kind of the object, or finds it corrupt, cannot tell, and leaves the node to one that can. The
- * owner of the node is not current, so it makes no change any more. It may leave the object guarded. */
+/* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process
+ * that does not know the kind of the object, or finds the object corrupt, cannot tell, and leaves the node to a
+ * process that can. The owner of the node is not current, so it makes no change any more. The call may leave the
+ * object guarded. */
 SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
     if (shmi_node_may_join(n) || shmi_node_granting(n)) {
@@ -486,7 +487,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
         }
         return;
     }
-    /* Guarded, the object is not taken apart, so its nodes stay what they are. */
+    /* While the object is guarded, no process takes it apart, so its nodes stay in the same use. */
     object = shmi_ld64(&n->object);
     shmi_guard(a, object);
     w = shmi_node_load(n);
@@ -497,13 +498,13 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     if (list == 0 && there && !shmi_off_queue(a, n))
         return; /* on a queue, or it may come there: the object's kind takes it off and gives it back */
     if (list == 0 && shmi_untold(a, d, n))
-        return; /* its stack would be that of the slot's next participant */
+        return; /* its ready stack would be that of the slot's next participant */
     if (list == 0) {
         shmi_reap_node(a, off, d->dead);
     } else if (there && !shmi_on_list(a, list, off, &d->left)) {
         shmi_free_node(a, off);
     } else if (there) {
-        /* Also one that is not ready: the dead one may have taken it loose. */
+        /* The node need not be ready: the dead participant may have taken it off the stack. */
         if (d->told || shmi_stacked(a, d->dead, off, &d->left)) {
             while (shmi_node_state(w) != SHMI_NodeFree && shmi_node_owner(n) == d->dead && !shmi_node_swap(n, w, shmi_node_freed(w)))
                 w = shmi_node_load(n);
@@ -512,7 +513,7 @@ SHMI_FN void shmi_free_dead_node(shmsync_arena *a, shmi_off off, shmi_node *n, v
     }
 }
 
-/* Makes orphaned nodes free that have no way left to get on a stack, and are on none. */
+/* Frees the orphaned nodes that are on no stack and that no participant can put on one any more. */
 SHMI_FN void shmi_take_orphans(shmsync_arena *a, shmi_dead_nodes *d)
 {
     uint64_t left = UINT64_C(1) << 20;
@@ -604,7 +605,7 @@ SHMI_FN void shmi_free_node_at(shmsync_arena *a, shmi_off off, shmi_node *n, voi
     else if (shmi_ld64(&n->stamp) != 0)
         shmi_forget_wait(a, off, n);
 }
-/* Gives back the nodes that an object has which nobody has open. */
+/* Gives back the nodes of an object that no participant has open. */
 SHMI_FN void shmi_free_nodes_at(shmsync_arena *a, shmi_off object) { shmi_each_node(a, shmi_free_node_at, &object); }
 
 SHMI_FN void shmi_wake_resolved_one(shmsync_arena *a, shmi_off off, shmi_node *n, void *arg)

@@ -5,7 +5,7 @@
 
 #define SHMI_TYPE_MOST 4095  /* bytes of a description */
 #define SHMI_TYPE_PATH 256   /* bytes of the path of a field, with the 0 */
-#define SHMI_TYPE_DEPTH 16   /* types in each other */
+#define SHMI_TYPE_DEPTH 16   /* types nested in each other */
 
 /* A part of a type that has a name of its own: a number, or an array. */
 typedef struct shmi_type_leaf {
@@ -14,7 +14,7 @@ typedef struct shmi_type_leaf {
     uint64_t off;              /* for a part of an array's element: its offset in the first element */
 } shmi_type_leaf;
 
-/* A look through the parts of a type. */
+/* A walk through the parts of a type. */
 typedef struct shmi_type_walk {
     const char *p; /* the next token */
     shmi_type_leaf leaf;
@@ -91,7 +91,7 @@ SHMI_FN int shmi_type_known_number(const char *s, size_t n)
     return 0;
 }
 
-/* Whether the n bytes are a name: nothing in them that a terminal obeys. The text is UTF-8. */
+/* Whether the n bytes are a name: they contain no character that controls a terminal. The text is UTF-8. */
 SHMI_FN int shmi_type_is_name(const char *s, size_t n)
 {
     size_t i;
@@ -217,7 +217,7 @@ SHMI_FN int shmi_type_is_path(shmi_type_walk *w)
         *w->found = w->leaf;
     return 1;
 }
-/* Whether the type has a part with the path of like, which is then in found. */
+/* Whether the type has a part with the path of like. *found is that part. */
 SHMI_FN int shmi_type_find(const char *text, const shmi_type_leaf *like, shmi_type_leaf *found)
 {
     shmi_type_walk w;
@@ -249,10 +249,10 @@ __attribute__((format(printf, 2, 3), unused, cold)) static void shmi_say(shmi_wo
 
 /* A comparison of the type of an object with that of the program. */
 typedef struct shmi_type_pair {
-    const char *own, *other;    /* the types of the leaf, and the other one */
+    const char *own, *other;    /* the type that the leaf is a part of, and the type to compare with */
     const shmi_type_leaf *leaf; /* for shmi_type_is_renamed */
-    int arena;                  /* own is that of the object */
-    int moved;                  /* look at the fields that have moved only; otherwise at all others */
+    int arena;                  /* own is the type of the object */
+    int moved;                  /* 1: compare only the fields that have moved; 0: all others */
     int named, count;           /* fields that the text names, and differences */
     int most;                   /* fields to be named */
     shmi_words *text;
@@ -264,7 +264,7 @@ SHMI_FN int shmi_type_is_renamed(shmi_type_walk *w)
     return w->leaf.off == x->leaf->off && strcmp(w->leaf.kind, x->leaf->kind) == 0 && !shmi_type_find(x->own, &w->leaf, NULL);
 }
 
-/* Counts a difference. Whether the text is to name it. */
+/* Counts a difference, and returns whether the text names it. */
 SHMI_FN int shmi_type_names(shmi_type_pair *x)
 {
     if (x->count++ >= x->most)

@@ -62,7 +62,7 @@ SHMI_FN void *shmi_new_thing(size_t size)
     return h + 1;
 }
 
-/* From now on a call with a handle on it fails with EBADF. */
+/* Closes thing: from now on a call with a handle on it fails with EBADF. */
 SHMI_FN void shmi_close_thing(void *thing) { __atomic_store_n(&shmi_head_of(thing)->serial, 0, __ATOMIC_RELEASE); }
 
 SHMI_FN void shmi_free_thing(void *thing)
@@ -83,7 +83,7 @@ SHMI_FN void shmi_free_thing(void *thing)
     pthread_mutex_unlock(&shmi_spares_lock);
 }
 
-/* The number for a handle on thing; one that no thing has if it was closed meanwhile. */
+/* The serial number for a handle on thing. If thing was closed meanwhile, it is a number that no thing has. */
 SHMI_FN uint64_t shmi_serial_of(const void *thing)
 {
     uint64_t serial = thing != NULL ? __atomic_load_n(&shmi_head_of(thing)->serial, __ATOMIC_RELAXED) : 0;
@@ -123,7 +123,8 @@ SHMI_COLD int shmi_closed(const char *function)
         }                                                        \
     } while (0)
 
-/* Makes handle one on thing. 0, or why there is none: shmi_share has told. */
+/* Makes handle a handle on thing, which shmi_share has returned. Returns 0, or, if thing is NULL, the error that
+ * shmi_share has noted. */
 #define SHMI_HAND_OUT(handle, type, thing) \
     ((handle)->impl = (type)(thing), (handle)->serial = shmi_serial_of((handle)->impl), (handle)->impl != NULL ? 0 : shmi_last.err != 0 ? shmi_last.err : ENOMEM)
 

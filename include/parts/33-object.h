@@ -14,7 +14,7 @@ SHMI_FN int shmi_object_legal(uint32_t s)
     return shmi_object_phase(s) <= SHMI_objectDeleting && shmi_id_valid(shmi_object_name(s));
 }
 
-/* What people call an object. */
+/* The name of an object in messages. */
 SHMI_FN const char *shmi_called(const shmi_object *o) { return o->name_len != 0 ? o->name : "(anonymous)"; }
 
 SHMI_FN uint64_t shmi_open_bytes(const shmsync_arena *a) { return ((uint64_t)a->geo.slots / 32 + 1) * 4; }
@@ -157,7 +157,8 @@ SHMI_FN void shmi_walk_records(shmsync_arena *a, shmi_record_walk *v, shmi_off o
     v->size = size;
     v->next = (shmi_off)shmi_ld32(shmi_u32(a, object + SHMI_objRecords)) * SHMI_blockMin;
 }
-/* The maker of a record may not have published its block yet. The walk ends: no slot comes twice. */
+/* Goes to the next record of the walk. The maker of a record may not have published its block yet. The walk ends,
+ * because no slot comes twice. */
 SHMI_FN int shmi_next_record(shmsync_arena *a, shmi_record_walk *v)
 {
     uint32_t w;
@@ -216,10 +217,10 @@ SHMI_FN int shmi_slot_record(shmsync_arena *a, const shmi_object *o, uint64_t si
     return 0;
 }
 
-/* Publishes a block that a dead participant had claimed, if the block is a slot record that the dead participant
- * had pushed. Returns 0 if it is not. The bytes of a claimed block may be anything: only the list of the object
- * says what the block is. The caller is the reaper of the dead participant, and holds handles. A list that a peer has
- * damaged may have had the block, and handles remember their records: so a block that could be a record of that list
+/* Publishes a block that a dead participant had claimed, if the block is a slot record that the dead participant had
+ * pushed. Returns 0 if it is not. The bytes of a claimed block may be anything: only the list of the object says
+ * what the block is. The caller is the reaper of the dead participant, and holds handles. If a peer has damaged the
+ * list, a handle may still use a record that is not on it any more. So a block that could be a record of that list
  * is kept. */
 SHMI_FN int shmi_keep_record(shmsync_arena *a, const shmi_block *b, uint32_t w)
 {
@@ -290,7 +291,7 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
     if (!shmi_guarded(a, b->off)) {
-        shmi_free_nodes_at(a, b->off); /* last, when no reaper looks at them any more */
+        shmi_free_nodes_at(a, b->off); /* only now, when no reaper looks at the nodes any more */
         shmi_free_records(a, b->off);
         SHMSYNC_CRASHPOINT("arena.delete.nodes_freed");
         shmi_release(a, b, w);
@@ -302,14 +303,14 @@ SHMI_FN void shmi_release_unseen(shmsync_arena *a, const shmi_block *b, uint32_t
             size_t cap = a->cap_deferred != 0 ? 2 * a->cap_deferred : 16;
             shmi_off *more = (shmi_off *)realloc(a->deferred, cap * sizeof *more);
             if (more == NULL)
-                return; /* it goes back when this process leaves */
+                return; /* the block goes back when this process leaves */
             a->deferred = more;
             a->cap_deferred = cap;
         }
         a->deferred[a->n_deferred++] = b->off;
     }
 }
-/* Releases what had to wait. The caller holds handles. */
+/* Releases the blocks whose release had to wait. The caller holds handles. */
 SHMI_FN void shmi_release_deferred(shmsync_arena *a)
 {
     size_t n = a->n_deferred, i;
@@ -356,7 +357,8 @@ SHMI_FN void shmi_raise_reach(shmsync_arena *a, uint64_t k)
     }
 }
 
-/* How far from the place of its hash the furthest entry is; one that does not tell is as far as can be. */
+/* The greatest distance of an entry from the place of its hash. For an entry whose hash cannot be read, that is the
+ * greatest distance possible. */
 SHMI_FN uint64_t shmi_furthest(shmsync_arena *a)
 {
     uint64_t pos, far = 0;
@@ -390,7 +392,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     if ((u != a->self && shmi_current(a, u)) || !shmi_take_from32(a, u, owner, u, a->self, 0))
         return;
     w = shmi_ld64(word) >> 32;
-    if ((w & 1) == 0) { /* else its lowerer died: the second check is due */
+    if ((w & 1) == 0) { /* otherwise a participant died before the second check */
         uint32_t r = shmi_ld32(reach);
         uint64_t far;
         shmi_st64(word, (uint64_t)(uint32_t)++w << 32 | r);
@@ -402,7 +404,7 @@ SHMI_FN void shmi_lower_reach(shmsync_arena *a)
     shmi_st64(word, (uint64_t)(uint32_t)(w + 1) << 32);
     shmi_cas32(owner, a->self, 0);
 }
-/* Lowers the reach when searches of this process have passed more removed entries than it costs to look at all
+/* Lowers the reach when searches of this process have passed more removed entries than it costs to examine all
  * entries. The caller holds handles. */
 SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
 {
@@ -414,7 +416,7 @@ SHMI_FN void shmi_lower_reach_if_due(shmsync_arena *a)
     shmi_lower_reach(a);
     if (shmi_reach(a) <= before / 2)
         a->lower_after = 0;
-    else /* some name is that far; it may go soon, so the delay has a bound */
+    else /* an entry is that far away; it may be removed soon, so the delay has a bound */
         a->lower_after = a->lower_after == 0 ? ratio : a->lower_after < 8 * ratio ? 2 * a->lower_after : 8 * ratio;
 }
 
@@ -580,7 +582,7 @@ SHMI_FN int shmi_adopt(shmsync_arena *a, shmi_header *h, int *there)
         if (!shmi_object_legal(s))
             break;
         if (shmi_object_phase(s) == SHMI_objectDeleting) {
-            /* The deletion is cancelled, and with our bit set no other is decided. */
+            /* The deletion is cancelled. As long as our open bit is set, no other deletion is decided. */
             SHMSYNC_CRASHPOINT("arena.object.cancelling");
             if (!shmi_cas32(h->state, s, shmi_make_object(SHMI_objectCommitted, 0)))
                 continue;
@@ -700,7 +702,7 @@ typedef struct shmi_resolve_arg {
     shmi_participant_id dead;
     int whole; /* a block does not say which name it has, if any */
 } shmi_resolve_arg;
-/* For the block at off, which dead may have claimed, or be freeing. */
+/* Resolves the name in the block at off, which dead may have claimed, or may have been freeing. */
 SHMI_FN int shmi_resolve_name_of(shmsync_arena *a, shmi_off off, void *arg)
 {
     shmi_resolve_arg *s = (shmi_resolve_arg *)arg;
@@ -1003,7 +1005,7 @@ SHMI_COLD int shmi_fail_type(shmsync_arena *a, const shmi_object *o, const shmi_
                      (int)difference, what, call != NULL ? ", or a Go program keeps them by " : "", call != NULL ? call : "", call != NULL ? " in OnFirst" : "", who);
 }
 
-/* Compares what is there with what was asked for. */
+/* Compares the object that was found with the object that spec asks for. */
 SHMI_FN int shmi_compatible(shmsync_arena *a, const shmi_header *h, const shmi_spec *spec)
 {
     const shmi_object *o = &h->o;
@@ -1243,7 +1245,7 @@ SHMI_FN int shmi_erase(shmsync_arena *a, shmi_header *h)
         shmi_forget(a, h->o.off);
         return shmi_fail(EBUSY, "arena.delete", shmi_called(&h->o), "this process has it open");
     }
-    /* The guard takes over from the open bit, which would be in the way. */
+    /* The guard replaces the open bit, with which the deletion could not be decided. */
     shmi_guard(a, h->o.off);
     *h = ref->h;
     shmi_forget(a, h->o.off);
@@ -1445,10 +1447,10 @@ SHMI_FN int shmi_visit_one(shmsync_arena *a, shmi_off off, void *arg)
         v->err = EPROTO;
     return 1;
 }
-/* Calls f for the objects that the participant in a slot may have touched, and those beside them. If slot is 0, it
- * calls f for all objects of the arena. The objects are not opened: they may be deleted meanwhile, but the bytes
- * are not used again before f returns. f must not walk objects itself. EPROTO: an object was passed over, because
- * its header is impossible. */
+/* Calls f for all objects in the chunks that the participant in a slot may have touched. If slot is 0, it calls f
+ * for all objects of the arena. The objects are not opened: they may be deleted meanwhile, but the bytes are not used
+ * again before f returns. f must not walk objects itself. EPROTO: an object was passed over, because its header is
+ * impossible. */
 SHMI_FN int shmi_visit(shmsync_arena *a, uint32_t slot, void (*f)(shmsync_arena *a, const shmi_object *o, void *arg), void *arg)
 {
     shmi_visit_arg v;

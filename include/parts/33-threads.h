@@ -18,7 +18,7 @@ typedef struct shmi_tasks {
     struct stat st;
 } shmi_tasks;
 
-/* These are system calls without a point of cancellation. */
+/* These functions make system calls directly, so they are no cancellation points. */
 SHMI_FN int shmi_open_below(int dir, const char *path, int flags)
 {
     return (int)syscall(SYS_openat, dir, path, flags | O_RDONLY | O_CLOEXEC, 0);
@@ -38,7 +38,7 @@ SHMI_FN int shmi_open_tasks(const char *process, shmi_tasks *d)
     return 0;
 }
 
-/* Whether a thread has memory, or it cannot be told. One that has ended has none. */
+/* Whether a thread has memory, or may have it because that cannot be told. A thread that has ended has none. */
 SHMI_FN int shmi_may_have_memory(const shmi_tasks *d, uint32_t thread)
 {
     char path[32], b;
@@ -46,7 +46,7 @@ SHMI_FN int shmi_may_have_memory(const shmi_tasks *d, uint32_t thread)
     return syscall(SYS_readlinkat, d->fd, path, &b, (size_t)1) >= 0 || (errno != ENOENT && errno != ESRCH);
 }
 
-/* Calls f for each thread that a walk finds, until it returns not 0. -1: the walk failed. */
+/* Calls f for each thread that a walk finds, until f returns a value other than 0. Returns -1 if the walk failed. */
 SHMI_FN int shmi_walk_tasks(const shmi_tasks *d, int (*f)(void *arg, uint32_t thread), void *arg)
 {
     enum { reclen = 16, name = 19 }; /* offsets in linux_dirent64 */
@@ -91,7 +91,7 @@ SHMI_FN int shmi_find_thread(void *arg, uint32_t thread)
     x->v[x->n++] = thread;
     return 0;
 }
-/* The second walk: both are in the order of the kernel's list. */
+/* For the second walk: both walks are in the order of the kernel's list. */
 SHMI_FN int shmi_find_again(void *arg, uint32_t thread)
 {
     shmi_found *x = (shmi_found *)arg;
@@ -143,7 +143,7 @@ SHMI_FN int shmi_tasks_detached(const shmi_tasks *d, uint32_t leader, uint64_t s
         return 0;
     memset(&x, 0, sizeof x);
     x.tasks = d;
-    /* Not by malloc: a signal handler may ask. */
+    /* Memory from mmap, not malloc: a signal handler may make this call. */
     x.v = (uint32_t *)mmap(NULL, SHMI_THREADS_MOST * sizeof *x.v, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if ((void *)x.v == MAP_FAILED)
         return 0;
@@ -170,7 +170,7 @@ SHMI_FN int shmi_probe_threads(uint64_t *dev)
         return 0;
     for (p += 7; *p == ' ' || *p == '\t'; p++) {
     }
-    snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* no other one in a namespace inside */
+    snprintf(pid, sizeof pid, "%d\n", (int)getpid()); /* a process in an inner namespace has further numbers here */
     if (strncmp(p, pid, strlen(pid)) != 0 || !shmi_open_tasks("self", &d))
         return 0;
     *dev = (uint64_t)d.st.st_dev;

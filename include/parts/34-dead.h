@@ -8,7 +8,7 @@
 #define SHMI_ASK_WAITER INT64_C(1000000)
 #define SHMI_LOOK_FIRST INT64_C(30000)
 
-/* Whether nobody holds the byte lock of slot i, in state w, any more; not for a participant that never had it. */
+/* Whether the participant in slot i, in state w, had the byte lock of the slot, and no process holds it any more. */
 SHMI_FN int shmi_byte_free(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int fds[2], k;
@@ -39,14 +39,15 @@ SHMI_FN int shmi_seen_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (i == a->my_slot || !shmi_slot_present(w))
         return 0;
-    /* While joining, the words are still those of the one before. */
+    /* While a participant is joining, the alive words are still those of the participant before it. */
     if (shmi_slot_phase(w) != SHMI_phaseJoining && shmi_marked_by_kernel(a, i, 0))
         return shmi_slot_state(a, i) == w;
     if (shmi_slot_phase(w) == SHMI_phaseLive && (shmi_slot_caps(a, i) & SHMI_capRobust) != 0)
         return 0;
     return shmi_byte_free(a, i, w) && shmi_slot_state(a, i) == w;
 }
-/* slotGone says of whom a process has found that it is gone: see foundGone in internal/arenakernel/gone.go. */
+/* The value of slotGone that says that the participant in slot i, in state w, was found gone: see foundGone in
+ * internal/arenakernel/gone.go. */
 SHMI_FN uint32_t shmi_gone_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_slot_gen(w) | (uint32_t)(shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) >> 36) << 18;
@@ -55,7 +56,7 @@ SHMI_FN int shmi_found_gone(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return (uint32_t)shmi_ld64(shmi_slot64(a, i, SHMI_slotGone)) == shmi_gone_mark(a, i, w);
 }
-/* Writes into slotGone, which was before, that the participant of that mark is gone. */
+/* Replaces before in slotGone by mark, which says that its participant is gone. */
 SHMI_FN int shmi_note_gone(shmsync_arena *a, uint32_t i, uint64_t before, uint32_t mark)
 {
     return shmi_cas64(shmi_slot64(a, i, SHMI_slotGone), before, (before & ~(uint64_t)UINT32_MAX) | mark);
@@ -202,7 +203,7 @@ SHMI_FN int shmi_gone(shmsync_arena *a, shmi_participant_id n)
         return 1;
     w = shmi_slot_state(a, i);
     if (shmi_slot_gen(w) != shmi_id_gen(n) || !shmi_slot_taken(w))
-        return 1; /* a slot passes on only when its dead one is gone */
+        return 1; /* a slot gets its next participant only when the dead one is gone */
     if (n == a->self)
         return __atomic_load_n(&a->closing, __ATOMIC_SEQ_CST);
     return shmi_slot_phase(w) == SHMI_phaseDead &&
@@ -220,7 +221,7 @@ SHMI_FN int shmi_all_gone(shmsync_arena *a)
     return 1;
 }
 
-/* Has the watcher ask when the dead are gone, soon: a call of this process waits for it. */
+/* Makes the watcher ask soon whether the dead are gone, because a call of this process waits for that. */
 SHMI_FN void shmi_follow(shmsync_arena *a)
 {
     if (shmi_ld32(&a->unfinished) == 0) {
@@ -228,8 +229,8 @@ SHMI_FN void shmi_follow(shmsync_arena *a)
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     }
 }
-/* Makes the watcher ask again after an eighth of the time that has passed since the time since. So it asks rarely
- * about a process that takes long to end. */
+/* Makes the watcher ask again after an eighth of the time that has passed since the time since. So the watcher asks
+ * rarely about a process that takes long to end. */
 SHMI_FN void shmi_ask_after(shmsync_arena *a, int64_t since)
 {
     int64_t now = shmi_now(), wait = (now - since) / 8, at;
@@ -247,7 +248,7 @@ SHMI_FN int64_t shmi_next_ask(int64_t *ask)
     *ask = *ask == 0 ? SHMI_ASK_FIRST : *ask * 3 / 2 < SHMI_ASK_WAITER ? *ask * 3 / 2 : SHMI_ASK_WAITER;
     return *ask;
 }
-/* A word of 32 or of 64 bits that names a dead participant, and the value with which it does. */
+/* A word of 32 or of 64 bits that names a dead participant, and its value as long as it does. */
 typedef struct shmi_naming {
     const uint32_t *word32; /* one of the two is NULL */
     const uint64_t *word64;
@@ -255,12 +256,12 @@ typedef struct shmi_naming {
     shmi_participant_id name;
 } shmi_naming;
 SHMI_FN int shmi_names(const shmi_naming *w) { return (w->word32 != NULL ? shmi_ld32(w->word32) : shmi_ld64(w->word64)) == w->is; }
-/* Whether the wait of shmi_await is over; was: the ID was current at its begin. */
+/* Whether the wait of shmi_await is over. was says whether the ID was current when the wait began. */
 SHMI_FN int shmi_await_over(shmsync_arena *a, const shmi_naming *w, int was)
 {
     if (w == NULL)
         return shmi_all_gone(a);
-    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* current: another one with this ID */
+    return !shmi_names(w) || shmi_gone(a, w->name) || (!was && shmi_current(a, w->name)); /* another one has this ID */
 }
 /* Waits until the dead participant that w names is gone, or until the word has another value; after that, another
  * participant may have the ID. The caller then reads the word again. If w is NULL, it waits until all dead
@@ -308,8 +309,8 @@ SHMI_FN int shmi_await_gone64(shmsync_arena *a, shmi_participant_id n, const uin
     return shmi_await(a, &w, op, called, abs);
 }
 
-/* Makes sure that no thread of the dying process in slot i executes a store to the arena any more. Returns 0 while
- * that cannot be told. */
+/* Makes sure that no thread of the dying process in slot i executes a store to the arena any more. Returns 0 if that
+ * cannot be told yet. */
 SHMI_FN int shmi_fence_dying(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if ((shmi_slot_caps(a, i) & SHMI_capFence) != 0 && shmi_fence() == 0)
@@ -324,7 +325,7 @@ SHMI_FN void shmi_leave_for(shmsync_arena *a, uint32_t i)
     shmi_st32(&a->unfinished, 1);
 }
 
-/* Moves slot i from w to dead, after a fence; whether this call did it. */
+/* Moves slot i from w to dead, after a fence. Returns whether this call did it. */
 SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     if (!shmi_fence_dying(a, i, w)) {
@@ -335,19 +336,19 @@ SHMI_FN int shmi_declare_dead(shmsync_arena *a, uint32_t i, uint32_t w)
     if (!shmi_cas_slot(a, i, w, shmi_slot_with(w, SHMI_phaseDead)))
         return 0;
     shmi_cas64(shmi_slot64(a, i, SHMI_slotDied), 0, (uint64_t)shmi_unix_now());
-    /* If it lives after all, it must learn that its locks are others' now. */
+    /* If the participant lives after all, it must learn that its locks belong to others now. */
     shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
     SHMSYNC_CRASHPOINT("arena.reap.marked");
     return 1;
 }
-/* As the function above, for a participant that was found dead: the thread publishes the act first. */
+/* As shmi_declare_dead, for a participant that was found dead: the thread publishes the act first. */
 SHMI_FN int shmi_mark(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     shmi_act act;
     int blind = shmi_slot_phase(w) == SHMI_phaseJoining && !shmi_slot_has_byte(w), marked;
     SHMSYNC_CRASHPOINT("arena.reap.seen");
     shmi_begin_act(a, &act, shmi_id_in(i, w)); /* none for a joiner, which has the byte lock of the slot */
-    /* Once more, now that no participant can get the ID: another one may have got it before. */
+    /* Asks once more, now that no participant can get the ID: before, another one may have got it. */
     marked = (act.word == NULL || blind || shmi_survey_dead(a, i, w)) && shmi_declare_dead(a, i, w);
     shmi_end_act(a, &act);
     return marked;
@@ -376,7 +377,7 @@ SHMI_FN int shmi_dead(shmsync_arena *a, shmi_participant_id n)
         return 0;
     if (shmi_mark(a, i, w)) {
         /* The caller goes on at once with its own wait. The kernel has woken watchers for the rest of the reap; in
-         * case they do not run, our watcher looks again. */
+         * case they do not run, our watcher checks again. */
         shmi_wake(shmi_alive_word(a, i, SHMI_aliveWords - 1), SHMI_ALL);
         shmi_leave_for(a, i);
         shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
@@ -395,7 +396,7 @@ SHMI_FN int shmi_any_dying(shmsync_arena *a)
     }
     return 0;
 }
-/* Waits until there is no such process. The caller has entered. Returns 0 or EBADF. */
+/* Waits until there is no such dying process. The caller has entered. Returns 0 or EBADF. */
 SHMI_FN int shmi_await_none_dying(shmsync_arena *a, const char *op, const char *called)
 {
     int64_t ask = 0;
@@ -417,10 +418,10 @@ SHMI_FN int shmi_live(shmsync_arena *a, shmi_participant_id n)
     return shmi_id_in(i, w) == n && shmi_slot_present(w) && shmi_slot_phase(w) != SHMI_phaseLeaving && !shmi_dead(a, n);
 }
 
-/* ---- DeathRecords ---- */
+/* ---- Death records ---- */
 
-/* Number n of the deaths, or of the orderly leaves. There is a ring of each, so that a leave
- * does not overwrite the record of a death that no process has read yet. */
+/* The place of record number n of the deaths, or of the orderly leaves. Each of the two has a ring of its own, so
+ * that a leave does not overwrite the record of a death that no process has read yet. */
 SHMI_FN shmi_off shmi_death_record(shmsync_arena *a, int left, uint64_t n)
 {
     uint64_t k = left ? SHMI_deathRecordDeaths + n % (SHMI_deathRecordCount - SHMI_deathRecordDeaths) : n % SHMI_deathRecordDeaths;
@@ -518,7 +519,7 @@ SHMI_FN void shmi_record_leave(shmsync_arena *a)
     shmi_put_death_record(a, 1, &p, flags);
 }
 
-/* DeathRecord n, if it is in the ring. */
+/* Reads death record n, if it is in the ring. */
 SHMI_FN int shmi_read_death_record(shmsync_arena *a, int left, uint64_t n, shmsync_participant *p, shmi_participant_id *name)
 {
     shmi_off o = shmi_death_record(a, left, n);
@@ -547,7 +548,7 @@ SHMI_FN int shmi_find_death_record(shmsync_arena *a, int left, shmi_participant_
     }
     return 0;
 }
-/* Whether the death of n is written down. */
+/* Whether the death of n has a record. */
 SHMI_FN int shmi_has_death_record(shmsync_arena *a, shmi_participant_id n)
 {
     shmsync_participant p;
@@ -600,7 +601,7 @@ SHMI_FN void shmi_read_slot(shmsync_arena *a, uint32_t i, uint32_t w, shmsync_pa
 }
 
 /* Describes the participant with ID n: from its slot, unless another participant has taken the slot since, and
- * otherwise from the death records. ENOENT: neither knows it. */
+ * otherwise from the death records. ENOENT: neither the slot nor the records have it. */
 SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participant *out)
 {
     uint32_t i = shmi_id_slot(n), w, of, flags;
@@ -616,9 +617,9 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
         out->slot = i;
         out->generation = shmi_id_gen(n);
         if (shmi_slot_state(a, i) == w) {
-            /* The record is written before the slot's words are cleared, and these are cleared before its state
-             * changes. While a joiner takes the slot over, the words describe its predecessor until that one has a
-             * record. */
+            /* The death record is written before the slot's words are cleared, and the words are cleared before the
+             * state of the slot changes. While a joiner takes the slot over, the words describe its predecessor
+             * until the predecessor has a death record. */
             if ((phase == SHMI_phaseDead || phase == SHMI_phaseLeaving)
                 && (shmi_find_death_record(a, 0, n, &gone) || shmi_find_death_record(a, 1, n, &gone)))
                 *out = gone;
@@ -628,7 +629,7 @@ SHMI_FN int shmi_who(shmsync_arena *a, shmi_participant_id n, shmsync_participan
     return shmi_find_death_record(a, 0, n, out) || shmi_find_death_record(a, 1, n, out) ? 0 : ENOENT;
 }
 
-/* Tells one death to the function of shmsync_arena_on_death; 0 while it is not written. */
+/* Reports one death to the function of shmsync_arena_on_death. Returns 0 while the death record is not written yet. */
 SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
 {
     shmsync_participant p;
@@ -650,7 +651,7 @@ SHMI_FN int shmi_tell_death(shmsync_arena *a, uint64_t number)
     SHMI_OUTSIDE(a->on_death(&p, a->on_death_arg));
     return 1;
 }
-/* Tells the deaths that were written since the last call; not 0: look again soon. */
+/* Reports the deaths that were recorded since the last call. A result other than 0 means: call again soon. */
 SHMI_FN int shmi_deliver_deaths(shmsync_arena *a)
 {
     uint64_t total, holes[SHMI_deathRecordDeaths];

@@ -6,12 +6,12 @@ static uint64_t shmi_first_cpus[128];
 static long shmi_first_cpus_size; /* in bytes; 0 or less: not known */
 static uint32_t shmi_own_threads;         /* threads of the library that run: each counts itself. Atomic. */
 static uint32_t shmi_own_changes;         /* how often that count has changed. Atomic. */
-static int shmi_opener_ended;              /* a thread that says so has ended: there may be no other one. Atomic. */
+static int shmi_opener_ended;              /* a thread that announced its end has ended: none may be left. Atomic. */
 static int shmi_process_ends;             /* a thread ends the process. Atomic. */
 static pthread_key_t shmi_end_key;
 static int shmi_end_key_made; /* written by pthread_once */
 static pthread_once_t shmi_end_key_once = PTHREAD_ONCE_INIT;
-static int shmi_main_noted; /* the main thread says when it ends. Atomic. */
+static int shmi_main_noted; /* the main thread announces its end. Atomic. */
 
 #define SHMI_LONELY_SOON INT64_C(200000000)
 #define SHMI_LONELY_EVERY INT64_C(1000000000)
@@ -25,7 +25,7 @@ SHMI_FN void shmi_note_end(void *value)
 }
 
 SHMI_FN void shmi_make_end_key(void) { shmi_end_key_made = pthread_key_create(&shmi_end_key, shmi_note_end) == 0; }
-/* The calling thread opens an arena, and says when it ends. */
+/* Notes that the calling thread opens an arena: it will announce its end. */
 SHMI_FN void shmi_note_opener(void)
 {
     pthread_once(&shmi_end_key_once, shmi_make_end_key);
@@ -80,7 +80,7 @@ SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     err = pthread_create(out, &attr, shmi_run_thread, t);
-    if (err == EPERM) /* a thread of policy SCHED_IDLE may not leave it everywhere */
+    if (err == EPERM) /* not every kernel lets a thread of policy SCHED_IDLE leave that policy */
         err = pthread_create(out, NULL, shmi_run_thread, t);
     if (err != 0)
         free(t);
@@ -89,7 +89,7 @@ SHMI_FN int shmi_start_thread(pthread_t *out, const char *name, void *(*f)(void 
     return err;
 }
 SHMI_FN void shmi_end_thread(void) { shmi_count_own(-1); }
-/* In a child of fork. */
+/* In a child of fork, forgets the threads of the parent. */
 SHMI_FN void shmi_forget_threads(void)
 {
     shmi_own_threads = 0;
@@ -164,7 +164,8 @@ SHMI_FN int shmi_maps_locked(void)
         munmap(p, page);
     return locked;
 }
-/* Maps a file, which may be sparse; MAP_FAILED. Under mlockall it stays so: its pages are locked when they are used first. */
+/* Maps a file, which may be sparse. Returns MAP_FAILED on failure. Under mlockall the file stays sparse: a page is
+ * locked when it is used first. */
 SHMI_FN void *shmi_map_sparsely(size_t size, int fd)
 {
     void *p;

@@ -2,7 +2,7 @@
  * process repairs twice: when it finds a dead participant, and again when that participant is gone. The functions of
  * the kinds find out which of the two it is. ---- */
 
-#define SHMI_RECLAIM_AFTER 1000000 /* ns: those that the death has woken want the CPU first */
+#define SHMI_RECLAIM_AFTER 1000000 /* ns: the threads that the death has woken need the CPU first */
 /* How long this process waits before it ends a reap if the arena has objects of a kind that it does not know.
  * Meanwhile other participants, which know that kind, may repair those objects. */
 #define SHMI_LEAVE_TO_OTHERS INT64_C(200000000)
@@ -27,7 +27,7 @@ SHMI_FN void shmi_ring_before(shmsync_arena *a, uint32_t i, unsigned n)
  * ring of slots again. See ringWatchersOf in internal/arenakernel/deathwatcher.go. */
 SHMI_FN void shmi_ring_watchers_of(shmsync_arena *a, uint32_t i) { shmi_ring_before(a, i, SHMI_watchTargets); }
 
-/* Makes those look at the death records that want to be told of deaths. */
+/* Rings the participants that want to be told of deaths, so that they read the death records. */
 SHMI_FN void shmi_ring_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -36,14 +36,14 @@ SHMI_FN void shmi_ring_told(shmsync_arena *a)
             shmi_ring(shmi_slot32(a, i, SHMI_slotWatchDoorbell));
 }
 
-/* The participants that a death, or a leave, concerns: those that have an object open which the dead participant
- * had open, too. A dead participant owes wakes only to these. If it died while it told others how their waits
- * ended, or while it reaped, it may owe one to any participant. */
+/* The participants that a death, or a leave, concerns: those that have an object open which the dead participant had
+ * open, too. Only these may miss a wake because of the death. If the dead participant was ending waits of others, or
+ * was reaping, any participant may miss one. */
 typedef struct shmi_concern {
     uint32_t slots[SHMI_MaxSlots / 32 + 1];
-    int unfinished; /* an undo log has a transaction of the dead */
+    int unfinished; /* an undo log has a transaction of the dead participant */
     int anything; /* there is such an object */
-    int all;      /* anybody is concerned */
+    int all;      /* all participants are concerned */
     int nobody;   /* the dead participant can have left nothing in any object */
 } shmi_concern;
 
@@ -78,8 +78,8 @@ SHMI_FN void shmi_repair_one(shmsync_arena *a, const shmi_object *o, void *arg)
     if (ops != NULL && ops->unfinished != NULL && ops->unfinished(a, o, r->dead))
         r->concern->unfinished = 1;
 }
-/* Whether dead, which is not this process, may owe a wake to any participant, and may hold any object. That is so
- * if it died while it told others how their waits ended, or while it reaped. */
+/* Whether any participant may miss a wake because of the death of dead, which is not this process, and dead may hold
+ * any object. That is so if dead was ending waits of others, or was reaping. */
 SHMI_FN int shmi_owes_anybody(shmsync_arena *a, shmi_participant_id dead)
 {
     uint32_t i = shmi_id_slot(dead);
@@ -108,7 +108,7 @@ typedef struct shmi_owed {
 typedef struct shmi_owed_list {
     shmi_owed *v;
     size_t n, cap;
-    int full; /* no memory: everything is owed */
+    int full; /* no memory: assume that every wake is lost */
 } shmi_owed_list;
 
 SHMI_FN int shmi_owed_order(const void *x, const void *y)
@@ -171,8 +171,8 @@ SHMI_FN void shmi_wake_one_object(shmsync_arena *a, const shmi_object *o, void *
         ops->wake(a, o, shmi_owed_level((const shmi_owed_list *)arg, o->off));
 }
 /* Makes the participants that a death or a leave concerns check their objects. It counts the death, and rings each
- * of these participants that has goroutines that wait. A woken participant checks all of its objects, so one to
- * which the death can owe nothing is not rung. */
+ * of these participants that has goroutines that wait. A woken participant checks all of its objects, so a
+ * participant that cannot have missed a wake is not rung. */
 SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
 {
     uint32_t i;
@@ -185,7 +185,7 @@ SHMI_FN void shmi_count_death(shmsync_arena *a, const shmi_concern *c)
         if ((c->all || (c->slots[i / 32] >> (i % 32) & 1) != 0) && shmi_slot_present(shmi_slot_state(a, i)))
             shmi_ring(shmi_slot32(a, i, SHMI_slotDoorbell));
 }
-/* Wakes, once, all waiters for a wake that a death may have swallowed. */
+/* Wakes, once, all waiters whose wake the death may have lost. */
 SHMI_FN void shmi_wake_all_for(shmsync_arena *a, shmi_participant_id dead, const shmi_concern *c)
 {
     if (c->anything || c->all) {
@@ -206,10 +206,10 @@ SHMI_FN void shmi_reclaim_memory(shmsync_arena *a, shmi_participant_id dead)
     uint32_t last = shmi_id_gen(dead), first = shmi_ld32(reclaimed) + 1, g;
     size_t left;
     if (shmi_ld32(reclaimed) == last) {
-        shmi_clear_open_bits(a, dead); /* it may have looked at objects after that, leaving */
+        shmi_clear_open_bits(a, dead); /* if dead was leaving, it may have looked at objects after that */
         return;
     }
-    if (first > last || last - first >= 256) /* generations that died one over the other; a peer's bytes may claim more */
+    if (first > last || last - first >= 256) /* those that died one after the other; a peer's bytes may claim more */
         first = last > 256 ? last - 256 + 1 : 1;
     for (g = first; g <= last; g++) {
         shmi_participant_id n = shmi_make_participant_id(shmi_id_slot(dead), g);
@@ -232,7 +232,7 @@ SHMI_FN void shmi_free_slot(shmsync_arena *a, uint32_t i, uint32_t w, int keep)
     uint32_t *described = shmi_slot32(a, i, SHMI_slotDescribed), of = shmi_ld32(described);
     if (!keep && shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w))
         shmi_forget_touched(a, i);
-    if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a reaper that is late must not take the next participant's away */
+    if (of <= shmi_slot_gen(w) && shmi_cas32(described, of, 0)) /* a late reaper must not clear a newer one */
         shmi_full_fence();
     shmi_st32(shmi_slot32(a, i, SHMI_slotPID), 0);
     shmi_put_label(a, shmi_slot(a, i) + SHMI_slotLabel, "");
@@ -253,15 +253,15 @@ SHMI_FN int shmi_others(shmsync_arena *a)
 }
 
 /* Whether to leave the end of the reap to other participants, which may know the kinds that this header does not.
- * since is when the repair was due. */
+ * since is the time at which this process did its repair. */
 SHMI_FN int shmi_leave_to_others(shmsync_arena *a, const shmi_reap_progress *b, int64_t since)
 {
     return b->unknown != 0 && shmi_now() - since < SHMI_LEAVE_TO_OTHERS && shmi_others(a);
 }
 
-/* Writes the death record. A moment after the dead participant is gone, it gives back its memory and frees its
- * slot, which only one process may do: the reaper. While a process waits for the dead participant to be gone, it
- * gives up the role of the reaper: the wait may take long, and the process may be stopped. */
+/* Writes the death record. A moment after the dead participant is gone, it gives back its memory and frees its slot.
+ * Only one process may do that: the reaper. While this process waits for the dead participant to be gone, it gives
+ * up the role of the reaper, because the wait may take long and this process may be stopped. */
 SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
 {
     uint32_t *word = shmi_slot32(a, i, SHMI_slotReaper);
@@ -283,9 +283,9 @@ SHMI_FN void shmi_finish(shmsync_arena *a, uint32_t i, shmi_reap_progress *b)
     if (b->written == 0) {
         b->written = now;
         if (shmi_has_death_record(a, dead))
-            /* Another participant has written the record, so those that the death woke have had their turn. The
-             * wait begins once for each death: if each reaper began it anew, reapers with short lives would never
-             * end it. */
+            /* Another participant has written the record, so the participants that the death woke have had time to
+             * run. The wait begins once for each death: if each reaper began it anew, reapers with short lives would
+             * never end it. */
             b->written -= SHMI_RECLAIM_AFTER;
         else
             shmi_record_deaths(a, i, b->of, shmi_id_gen(dead));
@@ -336,7 +336,7 @@ SHMI_FN void shmi_reap_marked(shmsync_arena *a, uint32_t i, uint32_t w)
         }
         gone = shmi_gone(a, dead);
         if (!b->reaped) {
-            /* Others sleep on these words too, and the kernel woke one of each. */
+            /* Several threads may sleep on each of these words, and the kernel woke only one of them. */
             for (k = 0; k < SHMI_aliveWords; k++)
                 shmi_wake(shmi_alive_word(a, i, k), SHMI_ALL);
             b->unknown = shmi_repair_all(a, dead, shmi_owes_anybody(a, dead), &concern);

@@ -6,10 +6,10 @@
  * act. The next participant of the slot has the first of them. */
 
 enum {
-    /* SHMI_slotWindow: first generation in bits 0..17, last in 18..35, number in 36..63 */
+    /* SHMI_slotWindow: first generation in bits 0..17, last in bits 18..35, number in bits 36..63 */
     SHMI_RENEW_MOST = 64, /* number of slots for which one search looks */
     SHMI_SEARCHES = 3,    /* see searches in window.go */
-    SHMI_RENEW_EVERY = 64 /* in how many joins of a slot a joiner renews the other slots */
+    SHMI_RENEW_EVERY = 64 /* once in so many joins of a slot, a joiner renews the other slots */
 };
 #define SHMI_HEIRS_LEFT 256u /* only for joiners that first clean up after a dead participant */
 /* Tests make both smaller, so that generations are used again soon. */
@@ -59,7 +59,7 @@ SHMI_FN int shmi_untouched(shmsync_arena *a, uint32_t i)
             return 0;
     return 1;
 }
-/* Whether nothing is left of those who were in slot i, which is free in state w. */
+/* Whether no trace is left of the participants that were in slot i. The slot is free, in state w. */
 SHMI_FN int shmi_cleaned(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     return shmi_ld32(shmi_slot32(a, i, SHMI_slotReclaimed)) == shmi_slot_gen(w) && shmi_untouched(a, i);
@@ -82,7 +82,7 @@ SHMI_FN uint32_t shmi_next_generation(shmsync_arena *a, uint32_t i, uint32_t w, 
     if (!shmi_window_legal(&win))
         return 0;
     if (!shmi_window_has(&win, g))
-        /* inherit: a peer's bytes, since a window is recorded for a free slot only */
+        /* With inherit, a peer wrote these bytes, because a window is recorded only for a free slot. */
         return inherit || !shmi_may_enter(a, i, w, &win) ? 0 : win.first;
     left = win.last - g;
     if (left > shmi_window_heirs(&win) || (left > 0 && (inherit || !shmi_cleaned(a, i, w))))
@@ -96,7 +96,7 @@ SHMI_FN int shmi_used_up(shmsync_arena *a, uint32_t i, uint32_t w)
     return shmi_slot_phase(w) == SHMI_phaseFree && shmi_next_generation(a, i, w, 0, &raw) == 0;
 }
 
-/* The generations of some slots that words of the arena name, or bytes that may be IDs. */
+/* A search for generations of some slots that words of the arena, or bytes that may be IDs, name. */
 typedef struct shmi_id_search {
     uint32_t n, slots[SHMI_RENEW_MOST];
     uint8_t place[SHMI_MaxSlots + 1]; /* place of each slot in slots, from 1 */
@@ -127,13 +127,13 @@ SHMI_FN void shmi_search_words(shmsync_arena *a, shmi_id_search *s, shmi_off fro
     for (from &= ~(shmi_off)3; from < to; from += 4)
         shmi_search_word(s, shmi_ld32(shmi_u32(a, from)));
 }
-/* How many bytes of a body are not records of an undo log, which are users' bytes. */
+/* How many bytes of a body may name participants: all, except that the records of an undo log are bytes of users. */
 SHMI_FN uint64_t shmi_words_before_records(shmsync_arena *a, const shmi_object *o)
 {
     uint64_t head = sizeof(shmi_mutex_words) + SHMI_logHead;
     return o->kind == SHMI_KIND_MUTEX && o->size > head && (shmi_ld32(shmi_u32(a, o->body + offsetof(shmi_mutex_words, policy))) & 0xff) == SHMI_POLICY_ROLLBACK ? head : o->size;
 }
-/* Looks through a block, but not at what is its users'. */
+/* Searches a block, but not the bytes of users in it. */
 SHMI_FN void shmi_search_block(shmsync_arena *a, shmi_id_search *s, shmi_off off, uint64_t size, uint32_t w)
 {
     shmi_header h;
@@ -168,7 +168,7 @@ SHMI_FN void shmi_search_ids(shmsync_arena *a, shmi_id_search *s)
     for (i = 1; i <= a->geo.slots; i++)
         shmi_search_word(s, shmi_ld32(shmi_slot32(a, (uint32_t)i, SHMI_slotReaper)));
     shmi_search_word(s, shmi_ld32(shmi_u32(a, SHMI_hdrDirLowerer)));
-    for (k = 0; k < SHMI_deathRecordCount; k++) /* or a record would name a later participant */
+    for (k = 0; k < SHMI_deathRecordCount; k++) /* otherwise an old record would name a later participant */
         shmi_search_word(s, shmi_ld32(shmi_u32(a, a->geo.death_record_off + k * SHMI_deathRecordStride + SHMI_deathRecordID)));
     for (i = 0; i < a->geo.chunk_count; i++) {
         uint64_t w = shmi_load_chunk(a, i), n = 0, size = 0;
@@ -184,7 +184,7 @@ SHMI_FN void shmi_search_ids(shmsync_arena *a, shmi_id_search *s)
         case SHMI_chunkSweeping:
             n = shmi_blocks_of((int)shmi_chunk_number(w));
             size = shmi_class_size[shmi_chunk_number(w)];
-            /* The words of a free node stay as they were, and somebody may look at them. */
+            /* The words of a free node stay as they were, and another process may still look at them. */
             if (shmi_chunk_number(w) == SHMI_classNode)
                 shmi_search_words(a, s, shmi_chunk_off(a, i), shmi_chunk_off(a, i) + SHMI_chunkSize);
             break;
@@ -210,8 +210,8 @@ SHMI_FN uint32_t shmi_longest_gap(const shmi_id_search *s, uint32_t k, uint32_t 
     return longest;
 }
 
-/* Waits until it has seen each participant once at a time when that one was not ending a wait of another. Returns 0
- * if a participant takes long over that. */
+/* Waits until it has seen each participant once at a time when that participant was not ending a wait of another
+ * one. Returns 0 if a participant takes long over that. */
 SHMI_FN int shmi_each_told(shmsync_arena *a)
 {
     uint32_t i;
@@ -303,7 +303,7 @@ SHMI_FN int shmi_renew_slots(shmsync_arena *a, uint32_t my_slot, shmi_renewal *r
             continue;
         }
         again = 1;
-        /* Fails if another has renewed the slot: no two windows of a slot have the same number. */
+        /* Fails if another process has renewed the slot: no two windows of a slot have the same number. */
         if (shmi_slot_state(a, s->slots[k]) == (uint32_t)before[2 * k] &&
             shmi_cas64(shmi_slot64(a, s->slots[k], SHMI_slotWindow), old,
                        shmi_make_window(first, first + n - 1, ((uint32_t)(old >> 36) + 1) & ((1u << 28) - 1))))

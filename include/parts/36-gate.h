@@ -4,7 +4,7 @@
 #define SHMI_GATE_PAUSE INT64_C(50000)
 #define SHMI_GATE_PAUSE_MOST INT64_C(10000000)
 #define SHMI_GATE_TIMEOUT INT64_C(1000000000)
-/* Results that are no errno values: those may come from on_first. */
+/* Results that are not errno values, because on_first may return any errno. */
 enum {
     SHMI_MOVED = -1, /* the name of the arena does not lead to its file any more */
     SHMI_TRY_AGAIN = -2
@@ -25,7 +25,7 @@ SHMI_FN uint64_t shmi_epoch_claim(uint64_t w, shmi_participant_id claimant)
         n = n + 1 != 0 ? n + 1 : 2; /* 1 stands for an arena that nobody has used */
     return shmi_make_epoch(SHMI_epochClaiming, n, claimant);
 }
-/* The word after a claim that found a participant that is in: the epoch before. */
+/* The word at the end of a claim that found a participant in: it names the epoch before the claim. */
 SHMI_FN uint64_t shmi_epoch_end(uint64_t w)
 {
     return shmi_epoch_number(w) <= 1 ? 0 : shmi_make_epoch(SHMI_epochOpen, shmi_epoch_number(w) - 1, 0);
@@ -50,7 +50,7 @@ enum {
     SHMI_isIn
 };
 
-/* Whether the participant in slot i is in, which is not this one. */
+/* Whether the participant in slot i, which is not this one, is in. */
 SHMI_FN int shmi_presence_of(shmsync_arena *a, uint32_t i)
 {
     int round;
@@ -88,7 +88,7 @@ SHMI_FN uint32_t shmi_any_in(shmsync_arena *a)
 SHMI_FN int shmi_lock_gate(shmsync_arena *a) { return shmi_lock_byte(a->lock_fd, SHMI_GATE_BYTE) == 0; }
 SHMI_FN void shmi_unlock_gate(shmsync_arena *a) { shmi_unlock_byte(a->lock_fd, SHMI_GATE_BYTE); }
 
-/* The reap of a joiner that found no participant in, before it takes the gate: see preparation in
+/* The work of a joiner that found no participant in, before it takes the gate: it reaps the dead. See preparation in
  * internal/arenakernel/gate_prepare.go. */
 typedef struct shmi_full_state {
     uint32_t word;
@@ -97,7 +97,7 @@ typedef struct shmi_full_state {
 typedef struct shmi_preparation {
     int64_t end;                               /* after this time it leaves the rest of a reap to its reaper; 0 before the first pass */
     shmi_full_state reaped[SHMI_MaxSlots + 1];  /* dead slots of which nothing is left that it has to repair */
-    shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots of whose earlier participants it has repaired what was left */
+    shmi_full_state earlier[SHMI_MaxSlots + 1]; /* slots in which it has repaired what earlier participants left */
     uint32_t waits[SHMI_MaxSlots / 32 + 1];     /* slots whose dead participant has not ended, or whose reap is not finished */
     int waiting;                                /* waits is not empty */
     shmi_full_state met[SHMI_MaxSlots + 1];     /* the last death in each slot that it met, or the last joiner that took a slot over */
@@ -157,7 +157,7 @@ SHMI_FN int shmi_prepare_slot(shmsync_arena *a, shmi_preparation *p, uint32_t i)
     if (now == w || now == dead) {
         if (shmi_is_late(p) && shmi_died_pending(a, i, w))
             return 1;
-        /* A participant that is stopped may have the rest of a reap; its data is repaired. */
+        /* The rest of this reap may belong to a participant that is stopped. The data is repaired already. */
         if (shmi_now() < p->end || !shmi_gone(a, shmi_id_in(i, w))) /* system calls last */
             return 0;
         p->reaped[i].word = dead;
@@ -173,8 +173,8 @@ SHMI_FN void shmi_repair_earlier(shmsync_arena *a, uint32_t w, shmi_participant_
     shmi_repair_all(a, dead, shmi_slot_phase(w) == SHMI_phaseJoining && shmi_owes_anybody(a, dead), &concern);
 }
 /* Reaps all dead participants, and repairs what earlier ones left. The result says whether nothing is left to do.
- * While it waits for the end of dead processes it looks at no other slots, because a look at a slot that is not
- * dead costs a system call. */
+ * While it waits for the end of dead processes it checks no other slots, because a check of a slot that is not dead
+ * costs a system call. */
 SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
 {
     int full = 0;
@@ -211,7 +211,7 @@ SHMI_FN int shmi_prepare(shmsync_arena *a, shmi_preparation *p)
     }
     return 1;
 }
-/* Whether p has reaped the participant in slot i if it is dead, and repaired what earlier ones left there. */
+/* Whether p has reaped the participant in slot i, if it is dead, and repaired what earlier participants left there. */
 SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint32_t i)
 {
     uint32_t w = shmi_slot_state(a, i);
@@ -219,7 +219,7 @@ SHMI_FN int shmi_prepared_slot(shmsync_arena *a, const shmi_preparation *p, uint
         return shmi_is_state(a, i, shmi_slot_with(w, SHMI_phaseDead), &p->reaped[i]) || (shmi_is_late(p) && shmi_died_pending(a, i, w));
     return shmi_left_by_earlier(a, i, w) == 0 || shmi_is_state(a, i, w, &p->earlier[i]) || shmi_is_late(p);
 }
-/* Whether that is so for all slots. */
+/* Whether shmi_prepared_slot holds for all slots. */
 SHMI_FN int shmi_prepared(shmsync_arena *a, shmi_preparation *p)
 {
     uint32_t i;
@@ -339,11 +339,11 @@ SHMI_FN void shmi_private_name(const char *path, uint64_t ino, char *out, size_t
     const char *base = strrchr(path, '/') + 1;
     snprintf(out, n, "%.*s.%.200s.%llu.removed~", (int)(base - path), path, base, (unsigned long long)ino);
 }
-/* Tests take renameat2 away by a number of no system call. */
+/* Tests take renameat2 away: they define this as a number of no system call. */
 #ifndef SHMI_RENAMEAT2
 #define SHMI_RENAMEAT2 SYS_renameat2
 #endif
-/* Gives a file another path. EEXIST. ENOTSUP: the kernel, or the file system, cannot rename so. */
+/* Gives a file another path. EEXIST: the path is taken. ENOTSUP: the kernel, or the file system, cannot rename so. */
 SHMI_FN int shmi_rename_new(const char *from, const char *to)
 {
     int err = syscall(SHMI_RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 1u) == 0 ? 0 : errno; /* RENAME_NOREPLACE */
@@ -464,13 +464,13 @@ SHMI_FN int shmi_unlink_claimed(shmsync_arena *a, uint64_t w, int *moved)
     if (err != 0)
         return err;
     SHMSYNC_CRASHPOINT("arena.remove.unlinked");
-    /* Joiners that have the file open start over. If it was moved, it is at no path that they know. */
+    /* Joiners that have the file open start over. If the file was moved, it is at no path that they know. */
     shmi_cas_epoch(a, w, shmi_make_epoch(SHMI_epochRemoved, shmi_epoch_number(w), shmi_epoch_claimant(w)));
     SHMSYNC_CRASHPOINT("arena.remove.marked");
     return 0;
 }
 
-/* Says which process a joiner waits for, and gives err. */
+/* Notes which process a joiner waits for, and returns err. */
 SHMI_FN int shmi_fail_gate(shmsync_arena *a, int err, const char *op)
 {
     uint64_t w = shmi_epoch(a);
@@ -633,7 +633,7 @@ SHMI_FN int shmi_nobody_began(shmsync_arena *a)
     return 1;
 }
 
-/* Notes that the calling thread runs on_first, or does no more: it may not open the arena meanwhile. */
+/* Notes that the calling thread runs on_first, or that it has ended: meanwhile the thread may not open the arena. */
 SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs);
 
 /* Makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if none is in.
@@ -691,7 +691,7 @@ SHMI_FN int shmi_first(shmsync_arena *a, shmi_preparation *p, const shmsync_aren
     return 0;
 }
 
-/* Checks the admission word of a joiner that could not become in. EPROTO. */
+/* Checks the admission word of a joiner that could not become in. EPROTO: a peer has changed the word. */
 SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
 {
     if (s != SHMI_admissionPending && s != SHMI_admissionRefused)
@@ -699,7 +699,7 @@ SHMI_FN int shmi_check_admission(shmsync_arena *a, uint32_t s)
     return 0;
 }
 
-/* shmi_admit, which frees *p. */
+/* As shmi_admit, which frees *p after this call. */
 SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsync_arena_options *o, int named)
 {
     uint32_t *mine = shmi_slot32(a, a->my_slot, SHMI_slotAdmission);
@@ -711,7 +711,7 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
         uint32_t phase;
         int err;
         shmi_cas32(mine, SHMI_admissionRefused, SHMI_admissionPending);
-        /* After that, or a refusal could be overlooked. */
+        /* The epoch is read after that store: otherwise a refusal could be overlooked. */
         w = shmi_epoch(a);
         phase = shmi_epoch_phase(w);
         if (phase == SHMI_epochRemoved)
@@ -741,13 +741,14 @@ SHMI_FN int shmi_admit_with(shmsync_arena *a, shmi_preparation **p, const shmsyn
                     return err;
             }
         } else if (shmi_gate_busy(a)) {
-            /* Many joiners may wait for one on_first, so they do not look at the slots. */
+            /* Many joiners may wait for one on_first, so they do not examine the slots. */
         } else if (*p == NULL && (*p = (shmi_preparation *)calloc(1, sizeof **p)) == NULL) {
             return shmi_fail(ENOMEM, "arena.open", a->label, "%s", "");
         } else if (shmi_prepare(a, *p) && shmi_lock_gate(a)) {
             SHMSYNC_CRASHPOINT("arena.gate.taken");
             err = shmi_first(a, *p, o, named);
-            /* After a failure shmi_leave gives the gate back, with the byte lock: the next first is to be alone. */
+            /* After a failure, shmi_leave gives the gate back together with the byte lock, so that the next first
+             * participant is alone. */
             if (err != 0 && err != SHMI_TRY_AGAIN)
                 return err;
             shmi_unlock_gate(a);

@@ -56,7 +56,7 @@ SHMI_FN void shmi_robust_unregister(shmsync_arena *a)
     a->robust = NULL;
 }
 
-/* struct sched_attr of the kernel, as it was first. */
+/* struct sched_attr of the kernel, in its first version. */
 typedef struct shmi_sched_attr {
     uint32_t size, policy;
     uint64_t flags;
@@ -81,7 +81,7 @@ SHMI_FN void shmi_prompt_thread(void)
     (void)!syscall(SYS_sched_setattr, 0, &attr, 0u);
 }
 
-/* The helper thread's part of joining. */
+/* The part of joining that the helper thread does. */
 SHMI_FN int shmi_become_live(shmsync_arena *a)
 {
     uint32_t i = a->my_slot, joining = shmi_own_slot_word(a, SHMI_phaseJoining, shmi_id_gen(a->self));
@@ -98,7 +98,7 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
         return shmi_fail(EPROTO, "arena.open", a->label, "a peer took the slot away");
     shmi_st32(shmi_slot32(a, i, SHMI_slotTID), tid);
     for (k = 0; k < SHMI_aliveWords; k++)
-        /* FUTEX_WAITERS always: without it the kernel marks but does not wake. */
+        /* FUTEX_WAITERS is always set, because without it the kernel marks the word but does not wake. */
         shmi_st32(shmi_alive_word(a, i, k), (tid & SHMI_TID_MASK) | SHMI_WAITERS);
     SHMSYNC_CRASHPOINT("arena.enter.before_live");
     if (!shmi_cas_slot(a, i, joining, shmi_slot_with(joining, SHMI_phaseLive)))
@@ -107,8 +107,8 @@ SHMI_FN int shmi_become_live(shmsync_arena *a)
     return 0;
 }
 
-/* Ends this process if its own slot is no longer its own. Others have taken its locks away by then, so it must not
- * go on as if it held them. */
+/* Ends this process if it has lost its slot. Others have taken its locks away by then, so it must not go on as if it
+ * held them. */
 SHMI_FN void shmi_check_self(shmsync_arena *a)
 {
     uint32_t w = shmi_slot_state(a, a->my_slot);
@@ -165,7 +165,7 @@ SHMI_FN unsigned shmi_watch_entries(shmsync_arena *a, uint32_t *doorbell, uint32
         if (!shmi_slot_taken(w))
             continue;
         if (shmi_slot_phase(w) == SHMI_phaseDead) {
-            /* The participant that marked it may have died since, or leaves the rest to us. */
+            /* The participant that marked the slot may have died since, or leaves the rest to us. */
             shmi_participant_id u = shmi_ld32(shmi_slot32(a, i, SHMI_slotReaper));
             left = shmi_notice_left(a, i, w, u != a->self && shmi_current(a, u) ? SHMI_STAGGER : base);
             if (left > 0) {
@@ -234,7 +234,7 @@ SHMI_FN int shmi_later(shmsync_arena *a, int (*f)(void *), void *arg)
     shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
     return 0;
 }
-/* Tries them; not 0: some have to be tried again. */
+/* Tries all chores once. Returns whether some have to be tried again. */
 SHMI_FN int shmi_do_chores(shmsync_arena *a)
 {
     shmi_chore *c, *next, *kept = NULL;
@@ -265,7 +265,7 @@ SHMI_FN int shmi_do_chores(shmsync_arena *a)
 }
 
 #define SHMI_LOOK_AT_NAME_EVERY INT64_C(1000000000)
-/* Sets the function that is told when the name of the arena leads elsewhere, unless there is one. */
+/* Sets the function that is called when the name of the arena leads elsewhere, unless one is set. */
 SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o)
 {
     if (o == NULL || o->on_detached == NULL || a->on_detached != NULL)
@@ -274,7 +274,7 @@ SHMI_FN void shmi_tell_detached(shmsync_arena *a, const shmsync_arena_options *o
     __atomic_store_n(&a->on_detached, o->on_detached, __ATOMIC_RELEASE);
     shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell));
 }
-/* Looks at the name if it is time, and gives when to look again; 0 for never. */
+/* Checks where the name of the arena leads, if it is time. Returns the time of the next check; 0: never. */
 SHMI_FN int64_t shmi_watch_name(shmsync_arena *a, int64_t at)
 {
     void (*f)(shmsync_arena *, void *) = __atomic_load_n(&a->on_detached, __ATOMIC_ACQUIRE);

@@ -63,7 +63,7 @@ SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, con
         return shmi_fail(EPROTO, op, name, "it was made %llu bytes long and is %llu", (unsigned long long)shmi_hdr_get64(h, SHMI_hdrSize), (unsigned long long)length);
     if (slots == 0 || slots > SHMI_MaxSlots)
         return shmi_fail(EPROTO, op, name, "it claims %u participants", slots);
-    /* The layout is a function of size and participants; any other is a forgery. */
+    /* The layout follows from size and participants. A header with any other layout is a forgery. */
     g = shmi_plan(length, slots);
     if (g.chunk_count == 0 || shmi_hdr_get64(h, SHMI_hdrSlotsOff) != g.slots_off || shmi_hdr_get64(h, SHMI_hdrDeathRecordOff) != g.death_record_off ||
         shmi_hdr_get64(h, SHMI_hdrDirOff) != g.dir_off || shmi_hdr_get64(h, SHMI_hdrDirCount) != g.dir_count ||
@@ -78,7 +78,7 @@ SHMI_FN int shmi_validate(const unsigned char *h, size_t n, uint64_t length, con
     return 0;
 }
 
-/* Writes the header of a new arena into bytes that nobody else has. */
+/* Writes the header of a new arena into bytes that only this process can reach. */
 SHMI_FN void shmi_write_header(unsigned char *b, const shmi_geometry *g)
 {
     memcpy(b + SHMI_hdrMagic, SHMI_magic, 8);
@@ -120,7 +120,7 @@ typedef struct shmi_segment {
     unsigned char *base;
     uint64_t size, dev, ino;
     int created;
-    int joined; /* the arena in it is what was asked for */
+    int joined; /* the arena in it is the one that was asked for */
 } shmi_segment;
 
 SHMI_FN int shmi_path(const char *name, char *path, size_t cap)
@@ -183,7 +183,7 @@ SHMI_FN void shmi_unmap(shmi_segment *s)
     s->fd = -1;
 }
 
-/* Sizes, formats and maps s->fd, an empty file that nobody else has. */
+/* Sizes, formats and maps s->fd, an empty file that no other process can reach. */
 SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
     uint64_t size = o != NULL && o->size != 0 ? o->size : UINT64_C(64) << 20;
@@ -197,7 +197,7 @@ SHMI_FN int shmi_format(shmi_segment *s, const char *path, const shmsync_arena_o
     g = shmi_plan(size, slots);
     if (g.chunk_count == 0)
         return shmi_fail(ENOSPC, "arena.create", path, "%llu bytes are too few for %u participants", (unsigned long long)size, slots);
-    /* The kernel sends SIGXFSZ, which kills the process, for a file over the limit. So the limit is read before. */
+    /* For a file over the limit the kernel sends SIGXFSZ, which kills the process. So the limit is read first. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur)
         return shmi_fail(EFBIG, "arena.create", path, "%llu bytes are more than RLIMIT_FSIZE permits, which is %llu", (unsigned long long)size, (unsigned long long)limit.rlim_cur);
     while (ftruncate(s->fd, (off_t)size) != 0)
@@ -227,7 +227,7 @@ SHMI_FN int shmi_same_entry(int fd, int dirfd_, const char *name, int flags)
     return fstat(fd, &x) == 0 && fstatat(dirfd_, name, &y, flags) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Makes the arena under a temporary name that is locked while it has that, and renames it. */
+/* Makes the arena under a temporary name, which is locked until the arena is renamed. */
 SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, const char *base, const shmsync_arena_options *o)
 {
     char temp[300];
@@ -247,7 +247,7 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
             err = 0;
             break;
         }
-        unlinkat(dirfd_, temp, 0); /* a sweeper has found it before it was locked */
+        unlinkat(dirfd_, temp, 0); /* another process took it for a leftover before it was locked */
         close(s->fd);
         s->fd = -1;
     }
@@ -268,7 +268,8 @@ SHMI_FN int shmi_create_temp(shmi_segment *s, const char *path, int dirfd_, cons
     return err;
 }
 
-/* Makes a new arena at path: private until it has its name, and then whole. EEXIST. */
+/* Makes a new arena at path. No other process can open the arena before it is whole and has its name. EEXIST: path
+ * is taken. */
 SHMI_FN int shmi_create(shmi_segment *s, const char *path, const shmsync_arena_options *o)
 {
     char dir[PATH_MAX], self[64];
@@ -359,8 +360,9 @@ enum {
     SHMI_closing   /* one thread leaves; a thread that opens the file now joins anew */
 };
 
-/* A child of fork is no participant. The kernel wipes its page of names; This function closes the inherited
- * descriptor: its byte lock would say that the parent is alive even after the parent's death. */
+/* A child of fork is no participant. The kernel wipes the page with its ID. These handlers of forks close the
+ * descriptor that the child inherits: its byte lock would say that the parent is alive even after the parent's
+ * death. */
 SHMI_FN void shmi_before_fork(void)
 {
     pthread_mutex_lock(&shmi_attached_lock);
@@ -384,9 +386,9 @@ SHMI_FN void shmi_in_child(void)
     }
     shmi_attached = NULL;
     shmi_have.registered = 0;
-    shmi_registering = 0; /* the thread is not here */
+    shmi_registering = 0; /* the thread does not exist in the child */
     shmi_forget_threads();
-    pthread_cond_init(&shmi_attached_changed, NULL); /* threads that waited are not here */
+    pthread_cond_init(&shmi_attached_changed, NULL); /* the threads that waited do not exist in the child */
     shmi_after_fork();
 }
 /* Wakes the death watchers of this process. */
@@ -407,7 +409,8 @@ SHMI_FN int shmi_lock_slot(shmsync_arena *a, uint32_t i)
         return 1;
     if (shmi_lock_byte(a->lock_fd, shmi_slot(a, i)) != 0)
         return 0;
-    /* A peer that has found the byte unlocked before this does not say so of the joiner: see foundGone in Go. */
+    /* A peer that has found the byte unlocked before this change cannot record that the joiner is gone: see
+     * foundGone in Go. */
     shmi_add64(shmi_slot64(a, i, SHMI_slotGone), UINT64_C(1) << 32);
     SHMSYNC_CRASHPOINT("arena.enter.locked");
     return 1;
@@ -424,21 +427,22 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
     uint32_t joining = shmi_own_slot_word(a, SHMI_phaseJoining, next);
     uint32_t *reclaimed = shmi_slot32(a, i, SHMI_slotReclaimed);
     int enters = shmi_slot_phase(w) == SHMI_phaseFree && next != shmi_slot_gen(w) + 1;
-    /* All participants before the first one of a window are reaped, and their generations say nothing about those
-     * of this window. The swap fails if other participants have entered the window since w was read. */
+    /* All participants before the first one of a window are reaped, and their generations say nothing about the
+     * generations of this window. The swap fails if other participants have entered the window since w was read. */
     if (enters && !shmi_cas32(reclaimed, shmi_slot_gen(w), next - 1) && shmi_ld32(reclaimed) != next - 1)
         return 0;
     if (!shmi_cas_slot(a, i, w, joining))
         return 0;
     if (shmi_ld64(shmi_slot64(a, i, SHMI_slotWindow)) != raw) {
-        /* Without a byte lock, this process may have been stopped while the slot was used up, renewed, and came
+        /* Without a byte lock, this process may have been stopped while the slot was used up, was renewed, and came
          * back to the same state. */
         if (enters)
             shmi_cas32(reclaimed, next - 1, shmi_slot_gen(w));
         shmi_cas_slot(a, i, joining, w);
         return 0;
     }
-    /* Watchers tell two joiners of one generation apart by it. It is there before the capabilities: see shmi_given_up. */
+    /* Watchers use this time to tell two joiners with the same generation apart. It is written before the
+     * capabilities: see shmi_given_up. */
     shmi_st64(shmi_slot64(a, i, SHMI_slotJoined), (uint64_t)shmi_unix_now());
     if (!shmi_publish_caps(a, i, joining))
         return 0;
@@ -448,8 +452,8 @@ SHMI_FN int shmi_take_slot_at(shmsync_arena *a, uint32_t i, uint32_t w, uint32_t
     return 1;
 }
 
-/* Whether a joiner in slot i, in state w, has no byte lock and has not become live for so long that another joiner may
- * take its slot. Participants give it up themselves, but there may be none. */
+/* Whether a joiner in slot i, in state w, has no byte lock and has not become live for so long that another joiner
+ * may take its slot. Participants reap such a joiner themselves, but there may be no participant. */
 SHMI_FN int shmi_given_up(shmsync_arena *a, uint32_t i, uint32_t w)
 {
     int64_t age;
@@ -472,12 +476,12 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
         return 0;
     if (shmi_slot_present(w)) {
         if ((a->lock_fd < 0 || !shmi_slot_has_byte(w)) && !shmi_seen_dead(a, i, w) && !shmi_given_up(a, i, w))
-            return 0; /* alive, as far as anybody can tell */
+            return 0; /* nothing shows that it is dead */
         shmi_mark(a, i, w);
     }
     w = shmi_slot_with(w, SHMI_phaseDead);
-    /* Its system calls may still write, and only its ID tells that. A participant without either capability never
-     * became live, so it has made no such call. */
+    /* System calls of the dead participant may still write, and only its ID shows that. A participant without either
+     * capability never became live, so it has made no such call. */
     if ((shmi_slot_has_byte(w) || (shmi_slot_caps(a, i) & SHMI_capRobust) != 0) && !shmi_ended(a, i))
         return 0;
     u = shmi_ld32(reaper);
@@ -487,7 +491,7 @@ SHMI_FN uint32_t shmi_inherit_slot(shmsync_arena *a, uint32_t i, uint32_t w)
     if (!shmi_take_slot_at(a, i, w, next, raw))
         return 0;
     SHMSYNC_CRASHPOINT("arena.inherit.taken");
-    /* From now on our name is current. A process that became reaper in between finishes first. */
+    /* From now on our ID is current. A process that became the reaper before that finishes first. */
     end = shmi_now() + 1000000000;
     for (u = shmi_ld32(reaper); shmi_id_slot(u) != i && shmi_current(a, u); u = shmi_ld32(reaper)) {
         if (shmi_now() > end) { /* the slot goes back as it was: the reaper may record the death after that, and it has one record */
@@ -536,7 +540,7 @@ SHMI_FN int shmi_fail_full(shmsync_arena *a, const shmi_renewal *r)
 }
 
 /* Takes a slot for this joiner: a free one, or that of a dead participant. In the second case *before is the ID of
- * the dead participant, which this joiner must clean up after. */
+ * the dead participant, and this joiner must clean up after it. */
 SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_participant_id *before)
 {
     int64_t end = shmi_now() + 1000000000;
@@ -544,7 +548,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     memset(&renewal, 0, sizeof renewal);
     *before = 0;
     for (;; shmi_nap(1000000)) {
-        int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for longer than that looks once more */
+        int vacating = 0, late = shmi_now() > end; /* a joiner that was stopped for longer than that tries once more */
         uint32_t i, next;
         uint64_t raw;
         for (i = 1; i <= a->geo.slots; i++) {
@@ -583,7 +587,7 @@ SHMI_FN int shmi_take_slot(shmsync_arena *a, shmi_participant_id *name, shmi_par
     }
 }
 
-/* Fills in the slot. The identity of this process is only used by peers that look for its threads when it is dead. */
+/* Fills in the slot. Peers use the identity of this process only to look for its threads when it is dead. */
 SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
 {
     uint32_t i = a->my_slot, k, nibbles = 0;
@@ -594,7 +598,7 @@ SHMI_FN void shmi_fill_slot(shmsync_arena *a, const char *label)
     ssize_t n;
     memset(boot, 0, sizeof boot);
     if (shmi_read_file("/proc/self/stat", b, sizeof b) > 0 && (p = strrchr(b, ')')) != NULL) {
-        /* The name, in parentheses, may hold anything; field 22 is the start. */
+        /* The name, in parentheses, may contain any characters; field 22 is the start time. */
         for (k = 2; k < 22 && p != NULL; k++)
             p = strchr(p + 1, ' ');
         if (p != NULL)
@@ -649,8 +653,8 @@ SHMI_FN void shmi_drop_lock(shmsync_arena *a)
 }
 
 /* Gives back this joiner's slot after it has cleaned up after the dead participant there, if the slot is at the end
- * of its window and no other participant is in the arena. Then the slot can be renewed; a slot that needs a cleanup
- * cannot. */
+ * of its window and no other participant is in the arena. After that the slot can be renewed, which is not possible
+ * while it needs a cleanup. */
 SHMI_FN int shmi_step_back(shmsync_arena *a)
 {
     uint32_t i, mine = a->my_slot, g = shmi_id_gen(a->self);
@@ -677,18 +681,18 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
     shmi_concern concern;
     shmi_forget_acts(a);
     if (before != 0) {
-        /* If the dead participant may owe a wake to any participant, this one declares that it may, too, until it has
-         * sent the wakes. If it dies meanwhile, its reaper then checks every object. */
+        /* If any participant may miss a wake because the dead participant died, this one declares the same of itself
+         * until it has sent the wakes. If it dies meanwhile, its reaper then checks every object. */
         int all = shmi_owes_anybody(a, before), unknown;
         if (all)
             shmi_rest_guard(a, SHMI_WALK_OWED);
-        /* Otherwise it would seem that this participant is ending a wait, not the dead one. */
+        /* Otherwise this participant would seem to be ending a wait, although only the dead one was. */
         shmi_st32(shmi_slot32(a, a->my_slot, SHMI_slotTelling), 0);
         unknown = shmi_repair_all(a, before, all, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.repaired");
         shmi_wake_all_for(a, before, &concern);
         SHMSYNC_CRASHPOINT("arena.inherit.woken");
-        if (!concern.unfinished) /* else it is done with what this participant leaves */
+        if (!concern.unfinished) /* else the reaper of this participant does it */
             shmi_reclaim_memory(a, before);
         SHMSYNC_CRASHPOINT("arena.inherit.reclaimed");
         shmi_rest_guard(a, 0);
@@ -700,7 +704,7 @@ SHMI_FN int shmi_settle_in(shmsync_arena *a, shmi_participant_id before, const c
     return 1;
 }
 
-/* The capabilities of a participant with these options. */
+/* The capabilities that a participant declares with these options. */
 SHMI_FN uint32_t shmi_kernel_io_caps(const shmsync_arena_options *o)
 {
     switch (o != NULL ? o->kernel_io : SHMSYNC_KERNEL_IO_SYNCHRONOUS) {
@@ -711,7 +715,7 @@ SHMI_FN uint32_t shmi_kernel_io_caps(const shmsync_arena_options *o)
     }
     return 0;
 }
-/* Makes what this participant has declared hold for an opening with these options, too. */
+/* Widens what this participant has declared, so that it holds for an opening with these options, too. */
 SHMI_FN void shmi_widen_kernel_io(shmsync_arena *a, const shmsync_arena_options *o)
 {
     uint32_t *caps = shmi_slot32(a, a->my_slot, SHMI_slotCaps), old, wide, more = shmi_kernel_io_caps(o);
@@ -731,12 +735,12 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     char path[64];
     shmi_participant_id name = 0, before = 0;
     int err;
-    /* It opens a file description of its own: through a shared one, the lock of a dead process would live on in its
-     * child. */
+    /* This process opens a file description of its own: through a shared one, the lock of a dead process would live
+     * on in its child. */
     snprintf(path, sizeof path, "/proc/thread-self/fd/%d", a->fd);
     pthread_mutex_lock(&shmi_attached_lock);
     a->lock_fd = shmi_have.ofd ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    err = a->lock_fd >= 0 ? shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size) : 0; /* a fork waits: its child must not get the page */
+    err = a->lock_fd >= 0 ? shmi_pin_lock(a->lock_fd, &a->pin, &a->pin_size) : 0; /* a forked child must not get it */
     pthread_mutex_unlock(&shmi_attached_lock);
     if (a->lock_fd >= 0 && !shmi_same_entry(a->lock_fd, AT_FDCWD, path, 0))
         shmi_drop_lock(a);
@@ -748,7 +752,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         a->caps |= SHMI_capOFD;
     }
     a->caps |= shmi_kernel_io_caps(o);
-    /* Quick while there is one thread, so it comes before the helper. */
+    /* This is quick while the process has one thread, so it comes before the helper thread is started. */
     if (shmi_alone())
         shmi_register_fence();
     if (shmi_is_registered())
@@ -762,7 +766,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
         a->my_slot = shmi_id_slot(name);
         a->self = name;
     } while (!shmi_settle_in(a, before, label));
-    /* Rung before it is live, so that a death watcher knows of it from the first moment on. */
+    /* Its watcher is rung before this participant is live, so that the watcher knows of it from the first moment on. */
     shmi_ring_before(a, a->my_slot, 1);
     err = shmi_start_watcher(a);
     if (err != 0) {
@@ -781,7 +785,7 @@ SHMI_FN int shmi_join(shmsync_arena *a, const shmsync_arena_options *o)
     return 0;
 }
 
-/* Makes sure that all that the arena believes to have memory behind it has. */
+/* Makes sure that everything that the arena counts as backed has memory. */
 SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
 {
     uint64_t believed = a->geo.blocks_off, i;
@@ -806,7 +810,7 @@ SHMI_FN int shmi_restore_reservations(shmsync_arena *a)
     return 0;
 }
 
-/* Frees what this process has open, when nobody closes it any more. */
+/* Frees the records of what this process has open, when no thread closes those objects any more. */
 SHMI_FN void shmi_destroy_refs(shmsync_arena *a)
 {
     shmi_ref *r, *next, **lists;
@@ -870,7 +874,7 @@ SHMI_FN void shmi_destroy(shmsync_arena *a)
     free(a);
 }
 
-/* From now on a call with a handle of the arena fails with EBADF. */
+/* From now on, a call with a handle of an object of the arena fails with EBADF. */
 SHMI_FN void shmi_close_handles(shmsync_arena *a)
 {
     shmi_ref *r;
@@ -885,8 +889,8 @@ SHMI_FN void shmi_close_handles(shmsync_arena *a)
     pthread_mutex_unlock(&a->handles_of);
 }
 
-/* An arena that is closed is kept until this many more have been closed. Calls that come too late, and calls under
- * way that do not wait, may still use it. Memory of this process and its children replaces its file in the mapping.
+/* A closed arena is kept until this many further arenas have been closed. Calls that come too late, and calls under
+ * way that do not wait, may still use it. In its mapping, memory of this process and its children replaces the file.
  * Opens that fail push no closed arena out. */
 enum { SHMI_RETIRED = 64 };
 typedef struct shmi_retired_ring {
@@ -907,8 +911,8 @@ SHMI_FN void shmi_retire(shmi_retired_ring *r, shmsync_arena *a)
     if (old != NULL)
         shmi_destroy(old);
 }
-/* Puts memory without a file in the place of the arena's mapping, in one step. If it cannot, it returns 0, and nothing
- * is mapped there. The memory is shared with children of fork, because private memory would count against RLIMIT_DATA,
+/* Replaces the arena's mapping by memory without a file, in one step. If it cannot, it returns 0, and nothing is
+ * mapped there. The memory is shared with children of fork, because private memory would count against RLIMIT_DATA,
  * touched or not. Under mlockall, readable memory is allocated in full when it is mapped, so this memory is made
  * accessible later. */
 SHMI_FN int shmi_unmap_file(shmsync_arena *a)
@@ -961,8 +965,8 @@ SHMI_FN void *shmi_register_late(void *arg)
     shmi_end_thread();
     return NULL;
 }
-/* Starts a thread that registers this process for fences. The registration takes until all CPUs have rested, 15 ms
- * and more, and a process that is killed meanwhile cannot end before. So a process that lives briefly is not
+/* Starts a thread that registers this process for fences. The registration lasts until all CPUs have rested, 15 ms
+ * and more, and a process that is killed meanwhile cannot end before that. So a process that lives briefly is not
  * registered, and no call waits for the thread. The caller holds shmi_attached_lock. */
 SHMI_FN void shmi_begin_registering(void)
 {
@@ -975,7 +979,7 @@ SHMI_FN void shmi_begin_registering(void)
     }
 }
 
-/* Takes a out of the list. The caller holds shmi_attached_lock. */
+/* Takes a off the list. The caller holds shmi_attached_lock. */
 SHMI_FN void shmi_detach(shmsync_arena *a)
 {
     shmsync_arena **p;
@@ -993,7 +997,7 @@ SHMI_FN shmsync_arena *shmi_attached_to(const shmi_segment *s)
         if (a->dev != s->dev || a->ino != s->ino || a->stage == SHMI_closing) {
             a = a->next;
         } else if (a->stage == SHMI_opening) {
-            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* it would wait for itself */
+            if (a->in_hook && pthread_equal(a->hook_thread, pthread_self())) /* the thread would wait for itself */
                 break;
             pthread_cond_wait(&shmi_attached_changed, &shmi_attached_lock);
             a = shmi_attached;
@@ -1013,7 +1017,7 @@ SHMI_FN void shmi_note_hook(shmsync_arena *a, int runs)
     pthread_mutex_unlock(&shmi_attached_lock);
 }
 
-/* Begins an arena for s, as the caller holds shmi_attached_lock. */
+/* Makes the shmsync_arena for s. The caller holds shmi_attached_lock. */
 SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_arena **out)
 {
     shmsync_arena *a = (shmsync_arena *)calloc(1, sizeof *a);
@@ -1051,7 +1055,7 @@ SHMI_FN int shmi_new_arena(const shmi_segment *s, const char *path, shmsync_aren
     return 0;
 }
 
-/* Joins with a new arena. */
+/* Joins the arena with a, which is new. */
 SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_options *o)
 {
     unsigned char header[SHMI_headerSize];
@@ -1070,7 +1074,7 @@ SHMI_FN int shmi_begin(shmsync_arena *a, shmi_segment *s, const shmsync_arena_op
     a->notices = (shmi_notice *)calloc((size_t)a->geo.slots + 1, sizeof *a->notices);
     a->asked = (int64_t *)calloc((size_t)a->geo.slots + 1, sizeof *a->asked);
     if (page != MAP_FAILED) {
-        madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* or the handler of forks does it */
+        madvise(page, (size_t)a->page, MADV_WIPEONFORK); /* if this fails, the handler of forks does it */
         pthread_mutex_lock(&shmi_attached_lock);
         a->me = (shmi_me *)page;
         pthread_mutex_unlock(&shmi_attached_lock);
@@ -1138,7 +1142,7 @@ SHMI_FN int shmi_attach(shmi_segment *s, const char *path, const shmsync_arena_o
         shmi_unmap(s);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (a->given)
-            shmi_retire(&shmi_failed_opens, a); /* on_first may have kept it */
+            shmi_retire(&shmi_failed_opens, a); /* on_first may have kept a pointer to it */
         else
             shmi_destroy(a);
         pthread_mutex_lock(&shmi_attached_lock);
@@ -1159,7 +1163,7 @@ SHMI_FN int shmi_check_abi(const char *name, uint32_t abi)
     return 0;
 }
 
-/* Checks the options that are of this process only. */
+/* Checks the options that concern this process only. */
 SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
 {
     if (o != NULL && (unsigned)o->kernel_io > SHMSYNC_KERNEL_IO_NONE)
@@ -1172,8 +1176,8 @@ SHMI_FN int shmi_check_options(const char *name, const shmsync_arena_options *o)
 }
 
 /* Tries once to remove an arena in which no participant is: see tryRemove in internal/arenakernel/remove.go. If
- * judged is not -1, it removes no file but that one. *again says that another try may have another result. The
- * caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
+ * judged is not -1, it removes only the file that judged has open. *again says that another try may have another
+ * result. The caller holds shmi_attached_lock, because a child of a fork would keep the gate. */
 SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
 {
     const char *op = "arena.remove";
@@ -1188,7 +1192,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
     *again = 0;
     if (fd < 0)
         return shmi_fail(errno, op, path, "%s", "");
-    if (judged >= 0 && !shmi_same_file(fd, judged)) { /* another process has replaced it */
+    if (judged >= 0 && !shmi_same_file(fd, judged)) { /* another process has replaced the file */
         close(fd);
         return 0;
     }
@@ -1229,7 +1233,7 @@ SHMI_FN int shmi_try_remove(const char *path, int judged, int *again)
         *again = 1;
         err = 0;
     } else if (!readable) {
-        /* Gate and byte locks mean the same in every layout. */
+        /* The gate and the byte locks mean the same in every layout. */
         err = shmi_bytes_op(fd, F_OFD_GETLK, F_WRLCK, 0, SHMI_GATE_BYTE, &found);
         if (err == 0 && found != F_UNLCK)
             err = EBUSY;
@@ -1307,12 +1311,12 @@ SHMI_FN int shmi_open_named(const char *name, const shmsync_arena_options *opts,
         }
         if (s.created)
             shmi_sweep_removed(path);
-        /* As long as it is open, no other file has its inode number. */
+        /* As long as judged is open, no other file has its inode number. */
         judged = opts != NULL && opts->recreate != 0 ? fcntl(s.fd, F_DUPFD_CLOEXEC, 0) : -1;
         err = shmi_attach(&s, path, opts, out);
         pthread_mutex_unlock(&shmi_attached_lock);
         if (err == SHMI_MOVED) {
-            err = 0; /* start over at the name */
+            err = 0; /* start over: look the name up again */
         } else if (err != 0 && judged >= 0 && !s.joined &&
                    (((opts->recreate & SHMSYNC_RECREATE_INCOMPATIBLE) != 0 && (err == EPROTONOSUPPORT || err == EINVAL)) ||
                     ((opts->recreate & SHMSYNC_RECREATE_CORRUPT) != 0 && err == EPROTO))) {
@@ -1388,12 +1392,12 @@ int shmsync_arena_from_fd_abi(int fd, const shmsync_arena_options *opts, shmsync
 int (shmsync_arena_open)(const char *name, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_open_abi(name, opts, out, SHMSYNC_ABI); }
 int (shmsync_arena_from_fd)(int fd, const shmsync_arena_options *opts, shmsync_arena **out) { return shmsync_arena_from_fd_abi(fd, opts, out, SHMSYNC_ABI); }
 
-/* ---- Leaving: what this process still holds or waits for is treated as its death
- * would be ---- */
+/* ---- Leaving: the holds and waits that this process still has are treated as after its death ---- */
 
-/* Frees the slot of this participant, as the last step of its leave. Calls that do not count may still be under way.
- * So the mapping that they know is replaced before the slot is free: what they store late would be stores of the next
- * participant of the slot. The leave itself goes on in a mapping of its own, unless there is no room for one. */
+/* Frees the slot of this participant, as the last step of its leave. Calls that shmi_enter does not count may still
+ * be under way. So the mapping that they use is replaced before the slot is free: otherwise their late stores would
+ * be stores of the next participant of the slot. The leave itself goes on in a mapping of its own, unless there is
+ * no room for one. */
 SHMI_FN void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, const shmi_concern *concern)
 {
     shmsync_arena own = *a;
@@ -1413,7 +1417,7 @@ SHMI_FN void shmi_give_up_slot(shmsync_arena *a, uint32_t leaving, int unknown, 
     shmi_write_back(&own, number, synced);
     __atomic_store_n(&a->me->name, 0, __ATOMIC_RELAXED);
     shmi_ring_watchers_of(&own, a->my_slot);
-    shmi_count_death(&own, concern); /* a peer that looked when it was woken found us current still */
+    shmi_count_death(&own, concern); /* a peer that checked when it was woken may have found us current still */
     shmi_drop_lock(a);
     if (own.base != a->base)
         munmap(own.base, (size_t)a->size);
@@ -1429,8 +1433,8 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     shmi_st64(shmi_slot64(a, i, SHMI_slotDied), (uint64_t)shmi_unix_now());
     shmi_cas_slot(a, i, live, leaving);
     SHMSYNC_CRASHPOINT("arena.close.leaving");
-    /* The kernel does not mark the alive words of a process that leaves in good order, so watchers have to ask for
-     * its byte lock. */
+    /* The kernel does not mark the alive words of a process that leaves in good order, so watchers have to test its
+     * byte lock. */
     shmi_ring_before(a, i, 1);
     __atomic_store_n(&a->closing, 1, __ATOMIC_SEQ_CST);
     while (shmi_ld32(&a->calls) != 0) { /* the waiters */
@@ -1450,7 +1454,7 @@ SHMI_FN void shmi_leave(shmsync_arena *a)
     if (!concern.unfinished)
         shmi_reclaim_memory(a, a->self);
     SHMSYNC_CRASHPOINT("arena.close.reclaimed");
-    shmi_wake_all_for(a, a->self, &concern); /* a wake that was for us is lost with us, as in a death */
+    shmi_wake_all_for(a, a->self, &concern); /* a wake that was sent to us is lost, as in a death */
     pthread_mutex_lock(&a->handles);
     a->left = 1; /* before the bits are cleared: the bytes of a bit may belong to another object after that */
     pthread_mutex_unlock(&a->handles);
@@ -1507,7 +1511,8 @@ int shmsync_arena_close(shmsync_arena *a)
         shmi_retire(&shmi_closed_arenas, a);
     }
     shmi_let_cancel();
-    /* Inherited over a fork, or closed already: that was lately, or the address means nothing any more. */
+    /* The arena was inherited over a fork, or was closed already. A close can be recognised only if it is recent:
+     * after that the address means nothing. */
     return SHMI_TELL(open_ != NULL ? 0 : shmi_fail(shmi_was_closed(a) ? EBADF : ENOTCONN, "arena.close", NULL, "%s", ""));
 }
 
@@ -1541,7 +1546,7 @@ int shmsync_arena_participants(shmsync_arena *a, int (*f)(const shmsync_particip
     return 0;
 }
 
-/* ---- Bytes of the user's own ---- */
+/* ---- Blocks of bytes that programs use ---- */
 
 int shmsync_alloc(shmsync_arena *a, uint64_t size, shmsync_offset *out)
 {

@@ -1,31 +1,31 @@
 /* ---- Crowds: docs/design/0051-crowds-in-c.md ----
  *
- * A thread that waits looks after its object ten times a second. In a process in which many threads wait, that would
- * cost a CPU. So a thread whose wait lasts joins the crowd of the arena: it sleeps longer, and the death watcher looks
- * after its object instead. The more threads sleep, the longer each of them does, so all of them together wake about as
- * often as a few did. */
+ * A thread that waits checks its object ten times a second. In a process in which many threads wait, that would cost
+ * a CPU. So a thread whose wait lasts joins the crowd of the arena: it sleeps longer, and the death watcher checks
+ * its object instead. The more threads sleep, the longer each of them sleeps, so all of them together wake about as
+ * often as a few threads would. */
 
 enum {
-    SHMI_FEW = 8, /* the sleeping threads of a process wake 10 times as often a second as this number, however many they are */
+    SHMI_FEW = 8, /* however many threads of a process sleep, they wake 10 * SHMI_FEW times a second in all */
     SHMI_CROWD_CHUNK = 64
 };
 #define SHMI_CROWD_MOST INT64_C(10000000000)  /* ns that a thread of a crowd sleeps at most */
-#define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* ns between two looks of the watcher at most */
-#define SHMI_CROWD_SHARE 300                     /* the looks take at most one part in 300 of a CPU, or more if they come once a second and take longer */
+#define SHMI_CROWD_LOOK_MOST INT64_C(1000000000) /* the longest time between two checks of the watcher, ns */
+#define SHMI_CROWD_SHARE 300                     /* the checks take 1/300 of a CPU at most, or are a second apart */
 
 enum {
     SHMI_sleeperNone,
     SHMI_sleeperFilling,
     SHMI_sleeperThere,
-    SHMI_sleeperSeen, /* the watcher looks after its object */
+    SHMI_sleeperSeen, /* the watcher checks its object */
     SHMI_sleeperLeft  /* and the thread has left meanwhile */
 };
 
 /* A thread of a crowd. The watcher reads the fields below wake_word while state is SHMI_sleeperSeen. */
 typedef struct shmi_sleeper {
     uint32_t state; /* atomic */
-    uint32_t wake_word; /* of this thread alone: it sleeps on it, too */
-    uint32_t *word; /* what it sleeps on, while that is val */
+    uint32_t wake_word; /* of this thread alone, which sleeps on it, too */
+    uint32_t *word; /* the word that the thread sleeps on, while its value is val */
     uint32_t val;
     int own;        /* no other thread sleeps on word */
     int64_t *looked;
@@ -37,7 +37,7 @@ typedef struct shmi_crowd {
     shmi_sleeper s[SHMI_CROWD_CHUNK];
 } shmi_crowd;
 
-/* Whether it is this process's turn to look after an object: ten times a second. */
+/* Whether this process has to check an object now: ten times a second. */
 SHMI_FN int shmi_check_due(int64_t *looked)
 {
     int64_t now = shmi_now(), last = __atomic_load_n(looked, __ATOMIC_RELAXED);
@@ -45,7 +45,7 @@ SHMI_FN int shmi_check_due(int64_t *looked)
            __atomic_compare_exchange_n(looked, &last, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-/* Gives a record that nobody uses; NULL: there is no memory. */
+/* Returns a record that no thread uses, or NULL if there is no memory. */
 SHMI_FN shmi_sleeper *shmi_claim_sleeper(shmsync_arena *a)
 {
     shmi_crowd *c;
@@ -67,9 +67,10 @@ SHMI_FN void shmi_join_crowd(shmsync_arena *a, shmi_sleeper *s)
 {
     shmi_st32(&s->state, SHMI_sleeperThere);
     if (shmi_add32(&a->in_crowd, 1) == 0)
-        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* from now on it looks ten times a second */
+        shmi_ring(shmi_slot32(a, a->my_slot, SHMI_slotWatchDoorbell)); /* the watcher checks from now on */
 }
-/* It does not wait for the watcher: the close of the object does, see shmi_await_look. */
+/* Takes the calling thread out of the crowd. It does not wait for the watcher: the close of the object does, by
+ * shmi_await_look. */
 SHMI_FN void shmi_leave_crowd(shmsync_arena *a, shmi_sleeper *s)
 {
     while (!shmi_cas32(&s->state, SHMI_sleeperThere, SHMI_sleeperNone) && !shmi_cas32(&s->state, SHMI_sleeperSeen, SHMI_sleeperLeft)) {
@@ -89,8 +90,8 @@ SHMI_FN void shmi_ring_crowd(shmsync_arena *a)
                 shmi_ring_sleeper(&c->s[i]);
 }
 
-/* Looks after the object of a thread that sleeps. If the word has changed since it fell asleep, a wake may have gone to
- * a process that is stopped, or never came: so one thread of this process looks for itself. */
+/* Checks the object of a thread that sleeps. If the word has changed since the thread fell asleep, its wake may have
+ * gone to a process that is stopped, or never came. So one thread of this process is woken to check for itself. */
 SHMI_FN void shmi_look_for(shmi_sleeper *s)
 {
     int64_t before = __atomic_load_n(s->looked, __ATOMIC_RELAXED);
@@ -105,8 +106,8 @@ SHMI_FN int64_t shmi_thread_time(void)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
-/* The death watcher calls this. It checks the objects of the crowd if it is time, and returns when to check again. 0:
- * only when the watcher's doorbell rings. */
+/* Checks the objects of the crowd if it is time, and returns the time of the next check. 0: only when the watcher's
+ * doorbell rings. The death watcher calls this. */
 SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
 {
     shmi_crowd *c;
@@ -139,8 +140,8 @@ SHMI_FN int64_t shmi_look_after_crowd(shmsync_arena *a, int64_t at)
         pause_ = SHMI_CHECK_EVERY;
     return now + (pause_ < SHMI_CROWD_LOOK_MOST ? pause_ : SHMI_CROWD_LOOK_MOST);
 }
-/* Waits until the watcher no longer looks after an object that the caller closes. No thread waits for that object any
- * more, so the watcher does not begin to. */
+/* Waits until the watcher no longer checks an object that the caller closes. No thread waits for that object any
+ * more, so the watcher does not begin another check. */
 SHMI_FN void shmi_await_look(shmsync_arena *a)
 {
     uint32_t looks = shmi_ld32(&a->looks);

@@ -4,11 +4,10 @@
  * its slot, so that a reaper finds it after a death. If more threads sleep than there are records, the others sleep
  * without one, and periodic checks find them.
  *
- * Nothing depends on every wake arriving: no sleep is longer than 100 ms, and after
- * one that long the caller looks at the object's own words. Threads of a crowd sleep longer, and the death watcher
- * looks. */
+ * No wait depends on every wake arriving: no sleep is longer than 100 ms, and after a sleep of that length the
+ * caller reads the object's own words. Threads of a crowd sleep longer, and the death watcher checks for them. */
 
-/* Takes an announce record for a wait that has lasted since that time; -1 when there is none. */
+/* Takes an announce record for a wait that has lasted since the time since; -1 if there is none. */
 SHMI_FN int shmi_announce_sleep(shmsync_arena *a, shmi_off object, shmi_off word, uint64_t wanted, int64_t since)
 {
     for (;;) {
@@ -49,32 +48,32 @@ SHMI_FN uint32_t *shmi_alive_of(shmsync_arena *a, shmi_participant_id n, uint32_
 }
 
 enum {
-    SHMI_AGAIN,  /* something happened, or may have: look at the state */
+    SHMI_AGAIN,  /* something happened, or may have: read the state again */
     SHMI_LATE,   /* the deadline has passed */
-    SHMI_LOOK,   /* 100 ms have passed since the last check: look after the object, and sleep again */
+    SHMI_LOOK,   /* a periodic check is due (every 100 ms, or 10 ms without futex_waitv): check the object */
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
-/* What a thread sleeps on. Zero it, then fill in. */
+/* What a thread sleeps on. Set all fields to zero first, then fill in those that are needed. */
 typedef struct shmi_sleep_spec {
-    uint32_t *word; /* while it is val */
+    uint32_t *word; /* sleep while it has the value val */
     uint32_t val;
     shmi_off object; /* object in the announce record */
     uint64_t wanted;
     int64_t deadline;  /* CLOCK_MONOTONIC ns, 0: none */
-    int64_t *since;    /* since when the wait lasts, CLOCK_MONOTONIC ns; 0 before its first sleep, which sets it */
+    int64_t *since;    /* begin of the wait, CLOCK_MONOTONIC ns; 0 before its first sleep, which sets it */
     shmi_participant_id owner;   /* wake up when this participant dies, if not 0 */
     uint32_t *other;   /* wake up when this word is woken, too, if not NULL */
     uint32_t other_is;
     int64_t bounded;   /* sleep no longer than this many ns, if not 0 */
-    int64_t *looked;   /* when this process looked after the object last; shmi_check_due moves it on */
-    void (*check)(void *); /* looks after the object if that is due, on any thread of this process; NULL: the thread does not join the crowd */
+    int64_t *looked;   /* when this process checked the object last; shmi_check_due sets it */
+    void (*check)(void *); /* makes the check if it is due, on any thread of this process; NULL: no crowd */
     void *check_arg;
     int own;           /* no other thread sleeps on word */
 } shmi_sleep_spec;
 
-/* If many threads sleep and the wait of this thread has lasted, makes the thread, which is about to sleep, one of the
- * crowd, and sets *until to a later time. Otherwise returns NULL. */
+/* Adds this thread, which is about to sleep, to the crowd, if many threads sleep and its wait has lasted. It then
+ * sets *until to a later time. Otherwise it returns NULL. */
 SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spec *spec, uint32_t sleepers, int64_t now, int64_t *until)
 {
     shmi_sleeper *s;
@@ -82,7 +81,7 @@ SHMI_FN shmi_sleeper *shmi_sleep_in_crowd(shmsync_arena *a, const shmi_sleep_spe
     if (sleepers <= SHMI_FEW || spec->check == NULL || now - *spec->since < SHMI_CHECK_EVERY || (a->caps & SHMI_capWaitV) == 0)
         return NULL;
     if (pthread_equal(pthread_self(), a->watcher))
-        return NULL; /* a function of on_death waits: the watcher looks after nothing meanwhile */
+        return NULL; /* a function of on_death waits: the watcher checks nothing meanwhile */
     s = shmi_claim_sleeper(a);
     if (s == NULL)
         return NULL;
@@ -109,7 +108,7 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
         return SHMI_CLOSED;
     if (sleep_spec->deadline != 0 && sleep_spec->deadline <= now)
         return SHMI_LATE;
-    /* A thread that is woken often, or waits briefly each time, never sleeps for so long. */
+    /* A thread that is woken often, or waits briefly each time, never sleeps long enough for a check. */
     if (sleep_spec->looked != NULL && now - __atomic_load_n(sleep_spec->looked, __ATOMIC_RELAXED) >= SHMI_CHECK_EVERY)
         return SHMI_LOOK;
     if (*sleep_spec->since == 0)
@@ -126,14 +125,15 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
             if (w != NULL && (alive & SHMI_OWNER_DIED) == 0) {
                 v[n++] = shmi_waitv_of(w, alive);
             } else if (w != NULL) {
-                until = now + 200000; /* its threads cannot be fenced yet */
+                until = now + 200000; /* the owner's threads cannot be fenced yet */
                 look = 0;
             }
         }
         if (sleep_spec->other != NULL)
             v[n++] = shmi_waitv_of(sleep_spec->other, sleep_spec->other_is);
     } else if (sleep_spec->owner != 0 || sleep_spec->other != NULL) {
-        /* One word at a time: what the others tell is found by looking more often. */
+        /* Without futex_waitv the thread sleeps on one word only. It finds changes of the other words by a check
+         * every 10 ms. */
         if (until > now + 10000000) {
             until = now + 10000000;
             look = 1;
@@ -176,14 +176,15 @@ SHMI_FN int shmi_sleep(shmsync_arena *a, const shmi_sleep_spec *sleep_spec)
     return SHMI_AGAIN;
 }
 
-/* ---- Lines: where the waiters of an object are found ---- */
+/* ---- Wait lists: where the waiters of an object are found ---- */
 
 typedef struct shmi_wait_list {
     uint32_t *word; /* the word that waiters sleep on */
     uint64_t *poller;  /* head of the list of poller nodes */
 } shmi_wait_list;
 
-/* Wakes one waiter: by turns one of the kernel's queue and one of a poller. The caller has changed the word. */
+/* Wakes one waiter: by turns one that sleeps in the kernel on the word, and one of a poller. The caller has changed
+ * the word. */
 SHMI_FN void shmi_deliver_one(shmsync_arena *a, const shmi_wait_list *l, uint32_t turn)
 {
     int pollers = shmi_ld64(l->poller) != 0;
@@ -201,10 +202,10 @@ SHMI_FN void shmi_deliver_all(shmsync_arena *a, const shmi_wait_list *l)
         shmi_ready_all(a, l->poller);
 }
 
-/* A line whose word is a wake word: bit 0 announced, bits 1..31 a sequence. */
+/* A wait list whose word is a wake word: bit 0 says announced, bits 1..31 are a sequence. */
 
 SHMI_FN uint32_t shmi_bumped(uint32_t w) { return (w + 2) & ~1u; }
-/* Makes sure that the next release wakes, and gives the word to sleep on. */
+/* Makes sure that the next release wakes, and returns the value of the word to sleep on. */
 SHMI_FN uint32_t shmi_wake_word_announce(const shmi_wait_list *l)
 {
     for (;;) {
@@ -216,7 +217,7 @@ SHMI_FN uint32_t shmi_wake_word_announce(const shmi_wait_list *l)
     }
 }
 SHMI_FN int shmi_wake_word_announced(const shmi_wait_list *l) { return (shmi_ld32(l->word) & 1) != 0; }
-/* Wakes one waiter if one has announced itself. Called after the release. */
+/* Wakes one waiter if one has announced itself. The caller has released the object before. */
 SHMI_FN void shmi_wake_word_release(shmsync_arena *a, const shmi_wait_list *l)
 {
     uint32_t w = shmi_ld32(l->word);
@@ -239,9 +240,9 @@ SHMI_FN uint32_t shmi_wake_word_bump(const shmi_wait_list *l)
             return w;
     }
 }
-/* Changes the word so that a waiter that is about to sleep looks again. */
+/* Changes the word, so that a waiter that is about to sleep checks again. */
 SHMI_FN void shmi_wake_word_touch(const shmi_wait_list *l) { shmi_add32(l->word, 2); }
-/* Bumps and wakes one, or all, announced or not: for wakes that may have been lost. */
+/* Changes the word and wakes one waiter, or all, announced or not: for wakes that may have been lost. */
 SHMI_FN void shmi_wake_word_wake_one(shmsync_arena *a, const shmi_wait_list *l) { shmi_deliver_one(a, l, shmi_wake_word_bump(l) >> 1); }
 SHMI_FN void shmi_wake_word_wake_all(shmsync_arena *a, const shmi_wait_list *l)
 {

@@ -14,12 +14,12 @@ enum {
     SHMI_yieldPause = 30
 };
 
-/* The words of an object that steer its waiters' spinning; all are hints. */
+/* The words of an object that control how its waiters spin. All are hints. */
 typedef struct shmi_tuning {
     uint32_t *budget;   /* 0: adaptive; else ns + 1 */
-    uint32_t *pays;     /* how well spinning has paid lately: see shmi_make_pay */
-    uint32_t *last_cpu; /* a CPU note */
-    uint32_t slot;      /* of this participant */
+    uint32_t *pays;     /* how successful spins were lately: see shmi_make_pay */
+    uint32_t *last_cpu; /* a note of the CPUs of the last releasers */
+    uint32_t slot;      /* the slot of this participant */
 } shmi_tuning;
 
 static int64_t shmi_no_yield_until;
@@ -70,13 +70,13 @@ SHMI_FN int shmi_one_cpu(void)
     return known == 2;
 }
 
-/* The CPU + 1 of the last releaser that is not the participant in slot. */
+/* The number + 1 of the CPU of the last releaser that is not the participant in slot. */
 SHMI_FN uint32_t shmi_note_other(uint32_t note, uint32_t slot)
 {
     return (note >> 20 & 2047) == slot ? note >> 10 & 1023 : note & 1023;
 }
 
-/* Leaves this CPU's number for the waiters. */
+/* Notes the number of this CPU for the waiters. */
 SHMI_FN void shmi_note_cpu(const shmi_tuning *t)
 {
     int cpu = sched_getcpu();
@@ -117,7 +117,8 @@ SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
     uint32_t took = p & SHMI_payField, share = p >> 10 & SHMI_payField, now;
     if (!success)
         return shmi_make_pay(took, share + (SHMI_payField - share) / SHMI_payPart, (p >> 20) + 1);
-    /* Means that only take whole steps stop short of their goal, so the steps are rounded up. */
+    /* The steps of a mean are whole numbers. They are rounded up, because otherwise the mean would stop short of its
+     * goal. */
     now = spent / SHMI_payUnit < SHMI_payField ? (uint32_t)(spent / SHMI_payUnit) : (uint32_t)SHMI_payField;
     if (now > took)
         took += (now - took + 7) / 8;
@@ -125,7 +126,7 @@ SHMI_FN uint32_t shmi_pay_after(uint32_t p, int64_t spent, int success)
         took -= (took - now + 7) / 8;
     return shmi_make_pay(took, share - (share + SHMI_payPart - 1) / SHMI_payPart, 0);
 }
-/* The word after a yield, which tells nothing about spins but that the other party does not come. */
+/* The word after a yield. A yield says nothing about the length of spins, only whether the other party came. */
 SHMI_FN uint32_t shmi_pay_after_yield(uint32_t p, int success)
 {
     return shmi_make_pay(p & SHMI_payField, p >> 10 & SHMI_payField, success ? 0 : (p >> 20) + 1);
@@ -136,8 +137,8 @@ SHMI_FN void shmi_learn(const shmi_tuning *t, uint32_t p, uint32_t next)
         __atomic_store_n(t->pays, next, __ATOMIC_RELAXED);
 }
 
-/* Calls done until it returns not 0, for as long as that is likely to be quicker than a sleep. Returns whether done
- * did so. */
+/* Calls done until it returns a value other than 0, as long as spinning is likely to be quicker than a sleep.
+ * Returns whether done returned such a value. */
 SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
 {
     uint32_t b = __atomic_load_n(t->budget, __ATOMIC_RELAXED), p, chunk = 2;
@@ -148,7 +149,7 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     p = __atomic_load_n(t->pays, __ATOMIC_RELAXED);
     cpu = sched_getcpu();
     if (cpu >= 0 && shmi_note_other(__atomic_load_n(t->last_cpu, __ATOMIC_RELAXED), t->slot) == (uint32_t)cpu + 1) {
-        /* The other party is on this very CPU: let it run, once. */
+        /* The other party is on the same CPU: let it run, once. */
         int64_t took;
         int ok;
         if (p >> 20 > 4 && (p >> 20) % SHMI_probeEvery != 0) {
@@ -183,7 +184,7 @@ SHMI_FN int shmi_spin(const shmi_tuning *t, int (*done)(void *), void *arg)
     return 0;
 }
 
-/* A spin budget as an object stores it. */
+/* The form in which an object stores a spin budget. */
 SHMI_FN uint32_t shmi_spin_field(int64_t ns)
 {
     if (ns == 0)

@@ -1,7 +1,7 @@
 /* ---- Wait nodes: where one thread waits for something of its own, in a queue of nodes ---- */
 
-/* The tag that the words of a node begin with when this process gets it: a process that was stopped while an earlier
- * owner had the node must not find the tag that it knows. */
+/* The first tag in the words of a node that this process gets. It is random, because a process that was stopped while
+ * an earlier owner had the node must not find a tag that it knows. */
 SHMI_FN uint32_t shmi_first_tag(void)
 {
     static uint64_t turns; /* atomic */
@@ -11,7 +11,7 @@ SHMI_FN uint32_t shmi_first_tag(void)
     return (uint32_t)((((uint64_t)shmi_now() + shmi_add64(&turns, 1)) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
 }
 
-/* Gives a wait node for one wait, with its node idle. */
+/* Gets a wait node for one wait, with its node idle. */
 SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
 {
     shmi_wait_node *s;
@@ -36,8 +36,9 @@ SHMI_FN int shmi_wait_node_take(shmsync_arena *a, shmi_wait_node **out)
     *out = s;
     return 0;
 }
-/* As shmi_wait_node_take, if that needs neither a new node nor a wait. Otherwise it returns NULL. The caller may
- * hold a queue lock: a thread that has wait_nodes_lock may be interrupted by a handler that waits for it. */
+/* As shmi_wait_node_take, but it returns NULL if that needs a new node or a wait. A caller may hold a queue lock, so it
+ * must not wait for wait_nodes_lock: a signal handler that waits for that queue lock may have interrupted the thread
+ * that has wait_nodes_lock. */
 SHMI_FN shmi_wait_node *shmi_wait_node_cached(shmsync_arena *a)
 {
     shmi_wait_node *s;
@@ -65,7 +66,7 @@ SHMI_FN int shmi_wait_node_resolved_arg(void *s) { return shmi_wait_node_resolve
 
 /* Sleeps once on the node, which is on a queue. Returns SHMI_AGAIN when the wait is resolved or may be. The caller
  * is within shmi_enter, and calls again while the wait node is not resolved. On SHMI_LATE and SHMI_CLOSED it may
- * abandon the wait node. check looks after the object, and moves *looked on. */
+ * abandon the wait node. check makes the periodic check of the object, and sets *looked. */
 SHMI_FN int shmi_wait_node_sleep(shmsync_arena *a, shmi_wait_node *s, shmi_off object, int64_t deadline, int64_t *looked, void (*check)(void *), void *check_arg)
 {
     uint32_t w = shmi_node_load(s->node);
@@ -106,12 +107,12 @@ SHMI_FN int shmi_wait_node_abandon(shmsync_arena *a, shmi_wait_node *s)
     return 1;
 }
 
-/* Drops a wait node that a queue may name, because a peer has overwritten the queue. No wait uses it again before this
- * process has left the arena. */
+/* Gives up a wait node that a queue may still name, because a peer has overwritten the queue. No wait uses it again
+ * before this process has left the arena. */
 SHMI_FN void shmi_wait_node_forget(shmi_wait_node *s)
 {
     uint32_t w;
-    do /* it ends: only a granter changes the word, once, or a peer that overwrites it */
+    do /* this loop ends: only a granter changes the word, once, or a peer that overwrites it */
         w = shmi_node_load(s->node);
     while (shmi_node_state(w) != SHMI_NodeResolved && !shmi_node_swap(s->node, w, shmi_node_with(w, SHMI_NodeLeft)));
     free(s);
@@ -122,7 +123,7 @@ SHMI_FN void shmi_wait_node_leave(shmsync_arena *a, shmi_wait_node *s)
 {
     uint32_t w;
     int i;
-    /* Mostly it is off its queue: its granter took it off a few instructions later. */
+    /* Mostly the node is off its queue: its granter takes it off a few instructions after it has resolved the wait. */
     for (i = 0; i < 200 && shmi_ld64(&s->node->stamp) != 0; i++)
         shmi_pause(2);
     w = shmi_node_load(s->node);

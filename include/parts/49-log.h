@@ -4,13 +4,13 @@
  * must store the state neither earlier nor later than the program says, and must not leave a store out: each store
  * of the state stands between two barriers of the compiler. */
 
-/* The state of a log whose lock needs a repair: nothing is undone any more. */
+/* The state of a log whose lock needs a repair: nothing in it is undone any more. */
 #define SHMI_LOG_LOST ((uint64_t)SHMI_logLost << 61)
 #define SHMI_LOG_PHASE(s) ((uint32_t)((s) >> 61))
 #define SHMI_LOG_TAIL(s) ((s) & UINT32_MAX)
 #define SHMI_LOG_ID(s) ((shmi_participant_id)((s) >> 32 & SHMI_NAME_MASK))
 
-/* What a record ends with. */
+/* The footer, with which each record ends. */
 typedef struct shmi_log_footer {
     uint64_t off;
     uint32_t length, kind;
@@ -19,10 +19,10 @@ SHMI_ASSERT(sizeof(shmi_log_footer) == SHMI_recordFooter, "shmi_log_footer");
 
 /* The log of a lock. */
 typedef struct shmi_log {
-    shmi_log_head *head;    /* NULL: it is not there */
+    shmi_log_head *head;    /* NULL: the lock has no log */
     unsigned char *records;
     uint64_t room;          /* bytes of records */
-    shmi_off begin, end;    /* the lock: no record is about it */
+    shmi_off begin, end;    /* the lock itself, of which no record may save a byte */
 } shmi_log;
 
 SHMI_FN uint64_t shmi_log_size(uint64_t asked) { return asked == 0 ? (uint64_t)SHMI_logDefault : (asked + 63) & ~UINT64_C(63); }
@@ -36,7 +36,7 @@ SHMI_FN const char *shmi_policy_text(uint32_t field)
     static const char *const text[] = {"report", "release", "rollback"};
     return field < 3 ? text[field] : "unknown";
 }
-/* Why a kind of lock cannot have a policy, or 0. */
+/* An error if this kind of lock cannot have the policy, or 0. */
 SHMI_FN int shmi_no_rollback(const char *op, const char *name, int policy, const char *kind)
 {
     if (policy == SHMSYNC_POLICY_ROLLBACK)
@@ -45,7 +45,7 @@ SHMI_FN int shmi_no_rollback(const char *op, const char *name, int policy, const
         return shmi_fail(EINVAL, op, name, "there is no policy %d", policy);
     return 0;
 }
-/* Whether a lock with an undo log can have these options. */
+/* Checks whether a lock with an undo log can have these options. */
 SHMI_FN int shmi_check_policy(const char *op, const char *name, int policy, uint64_t log_bytes)
 {
     if (policy < 0 || policy > SHMSYNC_POLICY_ROLLBACK)
@@ -56,7 +56,7 @@ SHMI_FN int shmi_check_policy(const char *op, const char *name, int policy, uint
         return shmi_fail(EINVAL, op, name, "an undo log of %llu bytes; 1 MiB is the most", (unsigned long long)log_bytes);
     return 0;
 }
-/* Stores the state of a log; to 0, or to committed, it is the commit. */
+/* Stores the state of a log. A store of 0, or of committed, is the commit of the transaction. */
 SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -66,7 +66,8 @@ SHMI_FN void shmi_log_store(shmi_log_head *head, uint64_t s)
 SHMI_FN uint64_t shmi_make_log(uint32_t phase, shmi_participant_id n, uint64_t tail) { return (uint64_t)phase << 61 | (uint64_t)n << 32 | tail; }
 SHMI_FN uint64_t shmi_log_padded(uint64_t n) { return (n + 7) & ~UINT64_C(7); }
 
-/* The log of the lock o, whose own words have that many bytes. Its head is NULL if no lock has such a body. */
+/* Finds the log of the lock o, whose own words have that many bytes. Its head is NULL if the body is not that of a
+ * lock with a log. */
 SHMI_FN void shmi_log_of(shmsync_arena *a, const shmi_object *o, uint64_t words, shmi_log *l)
 {
     shmi_log_head *head;
@@ -117,7 +118,8 @@ SHMI_FN int shmi_log_backed(shmsync_arena *a, shmi_off off, uint64_t n)
     return 1;
 }
 
-/* The record that ends at *tail: 0, with *tail at its beginning, or EPROTO if it is impossible. */
+/* Reads the record that ends at *tail, and sets *tail to its beginning. Returns 0, or EPROTO if the record is
+ * impossible. */
 SHMI_FN int shmi_log_record(shmsync_arena *a, const shmi_log *l, uint64_t *tail, shmi_log_footer *f)
 {
     uint64_t rest = *tail, padded;
@@ -137,7 +139,7 @@ SHMI_FN int shmi_log_record(shmsync_arena *a, const shmi_log *l, uint64_t *tail,
     return 0;
 }
 
-/* Looks at all records: 0, with how many are about blocks, or EPROTO. */
+/* Checks all records. Returns 0, and in *blocks how many are about blocks, or EPROTO. */
 SHMI_FN int shmi_log_check(shmsync_arena *a, const shmi_log *l, uint64_t tail, uint64_t *blocks)
 {
     shmi_log_footer f;
@@ -166,9 +168,9 @@ SHMI_FN int shmi_log_restore(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 }
 
 /* Ends what a transaction of n did with blocks. If it is committed, the blocks that it allocated stay, and those
- * that it freed are freed; otherwise the other way round. A block that is freed is first freeing by this process,
- * and its record says given. It becomes free when the log is idle, because a block in use again could be logged by
- * n in another log. A block that is not logged by n was dealt with before. */
+ * that it freed are freed; otherwise the other way round. To free a block, this process first marks the block as
+ * freeing by itself, and the record as given. The block becomes free when the log is idle, because a block in use
+ * again could be logged by n in another log. A block that is not logged by n was dealt with before. */
 SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, shmi_participant_id n, int committed)
 {
     uint32_t logged = shmi_make_block(SHMI_blockLogged, n), given = SHMI_recordGiven, kept = committed ? SHMI_recordAlloc : SHMI_recordFree;
@@ -200,7 +202,7 @@ SHMI_FN int shmi_log_settle(shmsync_arena *a, const shmi_log *l, uint64_t tail, 
     }
     return 0;
 }
-/* Makes the blocks free that shmi_log_settle gave away. The log is idle, and the lock is still held. */
+/* Makes the blocks free that shmi_log_settle marked. The log is idle, and the lock is still held. */
 SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
 {
     uint32_t freeing = shmi_make_block(SHMI_blockFreeing, a->self);
@@ -214,8 +216,8 @@ SHMI_FN void shmi_log_give(shmsync_arena *a, const shmi_log *l, uint64_t tail)
     }
 }
 
-/* Makes the log lost. The caller holds the lock, which is about to become not recoverable or to be repaired. So a
- * death during the repair is not followed by a rollback that would overwrite what was repaired. */
+/* Sets the state of the log to lost. The caller holds the lock, which is about to become not recoverable or to be
+ * repaired. So a death during the repair is not followed by a rollback, which would overwrite what was repaired. */
 SHMI_FN void shmi_log_lose(const shmi_log *l)
 {
     if (l->head == NULL || shmi_ld64(&l->head->state) == SHMI_LOG_LOST)
@@ -223,19 +225,20 @@ SHMI_FN void shmi_log_lose(const shmi_log *l)
     shmi_log_store(l->head, SHMI_LOG_LOST);
     SHMSYNC_CRASHPOINT("tx.log.lost");
 }
-/* Makes the log lost if it still has state s. The caller does not hold the lock. */
+/* Sets the state of the log to lost if it is still s. The caller does not hold the lock. */
 SHMI_FN void shmi_log_lose_foreign(const shmi_log *l, uint64_t s)
 {
     if (__atomic_compare_exchange_n(&l->head->state, &s, SHMI_LOG_LOST, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         SHMSYNC_CRASHPOINT("tx.log.lost");
 }
-/* Makes the log lost if its transaction is not that of dead, the holder in owner word o, which was not rolling
- * back: a program has unlocked in a transaction, and others have had the lock since then. This must come before the
- * lock is taken from dead: a death right after that would hide whose hold it was.
+/* Sets the state of the log to lost if its transaction is not that of dead, the holder in owner word o, which was
+ * not rolling back. In that case a program has unlocked in a transaction, and others have had the lock since then.
+ * The state must be set before the lock is taken from dead, because after a death right then nobody could tell whose
+ * hold it was.
  *
- * The caller does not hold the lock, and may have been stopped for long since it read o. So it reads the state first,
- * and then the owner word again, while dead is in an act word. If that is as it was, only dead or another reaper of dead
- * can have written the state; see logState in prims/tx_word.go. */
+ * The caller does not hold the lock, and may have been stopped for long since it read o. So it reads the state
+ * first, and then the owner word again, while dead is in an act word. If the owner word is still o, only dead or
+ * another reaper of dead can have written the state; see logState in prims/tx_word.go. */
 SHMI_FN void shmi_log_disown(shmsync_arena *a, const shmi_log *l, uint32_t *owner, uint32_t o, shmi_participant_id dead)
 {
     uint64_t s = l->head != NULL ? shmi_ld64(&l->head->state) : 0;
@@ -278,7 +281,7 @@ SHMI_FN int shmi_log_end(shmsync_arena *a, const shmi_log *l, uint64_t s)
     return 0;
 }
 
-/* As shmi_log_end, for the transaction that a process which is gone has left. */
+/* As shmi_log_end, for a transaction whose process is gone. */
 SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
 {
     uint64_t s;
@@ -292,8 +295,8 @@ SHMI_FN int shmi_log_end_dead(shmsync_arena *a, const shmi_log *l)
     return err;
 }
 
-/* Checks that the lock o has a body of the right size and the options that were asked for. Its own words have size
- * bytes, and its policy is at an offset within them. Returns EPROTO or EINVAL if not. */
+/* Checks that the lock o has a body of the right size and the options that were asked for. Its own words have that
+ * many bytes, and its policy is at an offset within them. Returns EPROTO or EINVAL if not. */
 SHMI_FN int shmi_check_lock(shmsync_arena *a, const shmi_object *o, const char *op, uint64_t words, uint64_t policy_at, int policy, uint64_t log_bytes)
 {
     uint32_t field = o->size < words ? 0 : shmi_ld32(shmi_u32(a, o->body + policy_at)) & 0xff;

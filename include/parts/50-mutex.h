@@ -6,10 +6,10 @@ enum { SHMI_kindHeld, SHMI_kindBiased, SHMI_kindReserved, SHMI_kindOwnerDead, SH
 #define SHMI_MUTEX_KIND SHMI_KIND('M', 'U', 'T', 'X')
 enum { SHMI_mutexVersion = 1, SHMI_biasAfter = 4096, SHMI_biasMost = 1 << 20 };
 #define SHMI_STARVE_AFTER 1000000
-#define SHMI_METFUTURE UINT64_C(60000000000) /* later dates are those of another boot, or wrong */
+#define SHMI_METFUTURE UINT64_C(60000000000) /* later times are of another boot, or wrong */
 #define SHMI_HAND_OFF_EVERY 1000000
 #define SHMI_UNFENCED_SLEEP 1000000
-#define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: a hand-off inside a process */
+#define SHMI_HANDED_LOCALLY UINT64_C(1) /* in the word handed: the handoff was inside a process */
 
 SHMI_FN uint32_t shmi_owner_kind(uint32_t o) { return o >> 29; }
 SHMI_FN shmi_participant_id shmi_owner_name(uint32_t o) { return o & SHMI_NAME_MASK; }
@@ -41,20 +41,20 @@ typedef struct shmi_mutex {
     shmsync_arena *a;
     shmi_mutex_words *w;
     shmi_wait_list line;
-    shmi_off object;      /* header of the object that it is, or is a part of */
+    shmi_off object;      /* offset of the header of the object that the mutex is, or is a part of */
     const char *called;   /* name for messages; lives as long as the arena has the object open */
     int release;          /* policy PolicyRelease */
     int rollback;         /* policy PolicyRollback */
     shmi_log log;         /* of that */
-    int queueLock;            /* a part of another object, which only this header locks */
-    int internal;         /* it protects words: it passes on when its holder is dead, not only when that is gone */
+    int queueLock;            /* it is a part of another object, and only this header locks it */
+    int internal;         /* it protects words: it passes on when its holder is dead, even if the holder is not gone */
     int (*repair)(void *);
     void *repair_arg;
     uint32_t quiet;       /* unlocks that found no waiter; written by the holder of the mutex, atomic */
-    uint32_t need;        /* how many it takes to turn the bias on. Atomic. */
-    uint32_t reserved;    /* owner word that the last check found reserved. Atomic. */
+    uint32_t need;        /* value of quiet at which the bias is turned on. Atomic. */
+    uint32_t reserved;    /* owner word of the reservation that the last check found. Atomic. */
     int64_t looked;
-    void (*also_check)(void *); /* called by periodic checks, for an object that has it as a part */
+    void (*also_check)(void *); /* called by periodic checks; for an object that this mutex is a part of */
     void *also_check_arg;
     struct shmi_rwmutex *rw; /* for the writers' mutex of an RWMutex: that RWMutex, for its transactions */
     shmi_object o; /* for a mutex that is an object of its own */
@@ -80,7 +80,7 @@ SHMI_FN void shmi_mutex_init(shmi_mutex *m, shmsync_arena *a, shmi_mutex_words *
     if (shmi_have.membarrier)
         m->bias_most = SHMI_OWNER_BIASED;
     if (__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE))
-        m->bias = m->bias_most; /* else when this process is a target of fences */
+        m->bias = m->bias_most; /* else the bias is set when this process becomes a target of fences */
 }
 
 SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline);
@@ -88,11 +88,11 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m);
 SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o);
 SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m);
 SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m);
-/* Takes an owner-dead mutex by the repair of the handle. Returns 1 if it has taken the mutex, and 0 if the word
- * changed; or sets *err to an errno. */
+/* Takes an owner-dead mutex with the repair function of the handle. Returns 1 if it has taken the mutex, and 0 if
+ * the word changed. Otherwise it sets *err to an errno. */
 SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err);
 SHMI_FN void shmi_mutex_check(shmi_mutex *m);
-/* The hooks for the part of an object that a mutex is. */
+/* For the hooks of an object that has a mutex as a part. */
 SHMI_FN void shmi_mutex_repair_words(shmsync_arena *a, shmi_mutex_words *w, shmi_participant_id dead, int internal, const shmi_log *log);
 SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int owed);
 
@@ -111,12 +111,12 @@ SHMI_FN int shmi_mutex_lock(shmi_mutex *m, int64_t deadline)
     return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_lock_slow(m, deadline);
 }
 SHMI_FN int shmi_mutex_trylock(shmi_mutex *m) { return SHMI_LIKELY(shmi_mutex_at_once(m)) ? 0 : shmi_mutex_trylock_slow(m); }
-/* Gives back the mutex of name if o, its owner word, is biased. */
+/* Unlocks the mutex that name holds, if its owner word o is biased. */
 SHMI_FAST int shmi_mutex_unlock_at_once(shmi_mutex *m, uint32_t name, uint32_t o)
 {
     if (SHMI_LIKELY(o == (name | SHMI_OWNER_BIASED)) && SHMI_LIKELY(name != 0)) {
-        /* A release store; the load of the wake word may pass it. A waiter makes up for the missing fence with a
-         * fence of its own. */
+        /* This is a release store, so the load of the wake word may be done before it. A waiter makes a fence
+         * instead of this process. */
         __atomic_store_n(m->own, 0, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (SHMI_UNLIKELY((__atomic_load_n(m->wake, __ATOMIC_SEQ_CST) & 1) != 0))

@@ -4,8 +4,8 @@ SHMI_FN int shmi_mutex_fail(shmi_mutex *m, int err, const char *op, shmi_partici
 }
 SHMI_FN shmi_participant_id shmi_mutex_died(shmi_mutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
 
-/* What an owner word becomes when the participant that it names was found dead. With PolicyRelease the word keeps
- * that name until the participant is gone. */
+/* The owner word after the participant that it names was found dead. With PolicyRelease the word keeps that ID until
+ * the participant is gone. */
 SHMI_FN uint32_t shmi_owner_died(uint32_t o, int release, int gone)
 {
     if (shmi_owner_kind(o) == SHMI_kindReserved)
@@ -25,15 +25,16 @@ SHMI_FN shmi_wait_list shmi_mutex_wait_list(shmi_mutex_words *w)
     return l;
 }
 
-/* Ends what the dead holder of owner word o had begun, and makes the mutex free. Returns 0 if the holder is not
- * gone. If the log is impossible, because a peer has overwritten it, the mutex becomes not recoverable. */
+/* Ends the unfinished transaction of the dead holder in owner word o, and makes the mutex free. Returns 0 if the
+ * holder is not gone. If the log is impossible, because a peer has overwritten it, the mutex becomes not
+ * recoverable. */
 SHMI_FN int shmi_mutex_roll_back(shmsync_arena *a, shmi_mutex_words *w, uint32_t o, const shmi_log *log)
 {
     shmi_participant_id dead = shmi_owner_name(o);
     uint32_t recovering = shmi_make_owner(SHMI_kindRecovering, a->self);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (!shmi_gone(a, dead))
-        return 0; /* a system call of it may still write what the log would restore */
+        return 0; /* a system call of the holder may still write what the log would restore */
     if (shmi_owner_kind(o) != SHMI_kindRecovering)
         shmi_log_disown(a, log, &w->owner, o, dead);
     if (!shmi_take_from32(a, dead, &w->owner, o, recovering, 1))
@@ -95,8 +96,8 @@ SHMI_FN void shmi_mutex_wake_words(shmsync_arena *a, shmi_mutex_words *w, int ow
     uint32_t o = shmi_ld32(&w->owner);
     shmi_wait_list l = shmi_mutex_wait_list(w);
     if (shmi_owner_kind(o) == SHMI_kindReserved) {
-        /* The dead process may have made the reservation for a waiter that had given up. A reservation is no hold,
-         * so it can always be taken back. */
+        /* The dead process may have made the reservation for a waiter that had given up. A reservation is not a
+         * hold, so it can always be taken back. */
         shmi_cas32(&w->owner, o, 0);
         if (owed < SHMI_OWED_ONE)
             owed = SHMI_OWED_ONE;
@@ -147,19 +148,19 @@ SHMI_FN void shmi_mutex_note(shmi_mutex *m)
 /* The undo log of a mutex, or NULL. */
 SHMI_FN const shmi_log *shmi_mutex_log(const shmi_mutex *m) { return m->rollback ? &m->log : NULL; }
 
-/* One blocked call. */
+/* The state of one call that waits. */
 typedef struct shmi_mutex_wait {
     shmi_mutex *m;
     int64_t deadline;
     int64_t since; /* time of the first sleep */
-    int64_t ask;   /* as of shmi_next_ask */
+    int64_t ask;   /* see shmi_next_ask */
     int slept, starving;
 } shmi_mutex_wait;
 
 enum { SHMI_STEP_STAY, SHMI_STEP_TOOK, SHMI_STEP_CHANGED };
 
-/* Whether the last reservation is so old that anybody may have the lock: the process that
- * it was for may be stopped. */
+/* Whether the last reservation is so old that any waiter may take the lock: the process with the reservation may be
+ * stopped. */
 SHMI_FN int shmi_mutex_expired(shmi_mutex *m)
 {
     const int64_t most = 100000000; /* ns */
@@ -209,7 +210,7 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     int tries, err;
     if (shmi_self(m->a) == 0)
         return shmi_fail(shmi_nameless(m->a), "mutex.trylock", m->called, "%s", "");
-    for (tries = 0; tries < 1000; tries++) { /* each turn is another's step; a peer may make them up */
+    for (tries = 0; tries < 1000; tries++) { /* each round is another's step; a peer may fake them */
         uint32_t o = shmi_ld32(m->own);
         switch (shmi_mutex_step(m, o, 0, &err)) {
         case SHMI_STEP_TOOK: return 0;
@@ -219,7 +220,7 @@ SHMI_COLD int shmi_mutex_trylock_slow(shmi_mutex *m)
     return EBUSY;
 }
 
-/* Whether o is a hold that a dead process keeps, since it is not gone. */
+/* Whether o is a hold of a process that is dead but not gone. */
 SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
 {
     if (!m->rollback && (!m->release || shmi_owner_kind(o) == SHMI_kindRecovering))
@@ -227,8 +228,8 @@ SHMI_FN int shmi_mutex_kept(shmi_mutex *m, uint32_t o)
     return !m->internal && shmi_owner_valid(o) && shmi_owner_held(o) &&
            !shmi_current(m->a, shmi_owner_name(o)) && !shmi_gone(m->a, shmi_owner_name(o));
 }
-/* Whether a waiter may sleep on owner word o: its next change wakes the waiter, or a dead process keeps it until it
- * is gone. */
+/* Whether a waiter may sleep on owner word o: either the next change of the word wakes the waiter, or a dead process
+ * has the hold until it is gone. */
 SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
 {
     if (!shmi_owner_valid(o))
@@ -240,18 +241,18 @@ SHMI_FN int shmi_mutex_blocks(shmi_mutex *m, uint32_t o, int slept)
     return 0;
 }
 
-/* Records, for tools, when the caller has seen the hold, after it announced itself. A hold is identified by o, the word
- * that names the holder, and the announced wake word v. *met_since only grows, so the date of an earlier hold is never
- * taken for that of this one. */
+/* Records, for tools, when the caller has seen the hold, after it announced itself. The hold is identified by o, the
+ * word that names the holder, and by v, the announced wake word. *met_since only grows, so the time of an earlier
+ * hold is never taken for that of this one. */
 SHMI_FN void shmi_meet_hold(uint64_t *met_since, uint64_t *met_hold, uint32_t o, uint32_t v)
 {
     const uint64_t hold = (uint64_t)o << 32 | v;
     uint64_t now, old;
     int i;
     if (shmi_ld64(met_hold) == hold)
-        return; /* another waiter has dated it */
+        return; /* another waiter has recorded the time */
     now = (uint64_t)shmi_now(); /* after the hold was seen, so the hold is older */
-    for (i = 0; i < 4; i++) { /* others date it, too: without a date its age stays unknown */
+    for (i = 0; i < 4; i++) { /* other waiters write it, too; without a time the age of the hold stays unknown */
         old = shmi_ld64(met_since);
         if ((old >= now && old - now < SHMI_METFUTURE) || shmi_cas64(met_since, old, now)) {
             shmi_st64(met_hold, hold);
@@ -264,8 +265,8 @@ SHMI_FN void shmi_mutex_meet(shmi_mutex *m, uint32_t o, uint32_t v)
     if (!m->queueLock && shmi_owner_held(o))
         shmi_meet_hold(&m->w->metSince, &m->w->metHold, o, v);
 }
-/* Dates the present hold as a waiter does. The caller does not wait for m, but for something else that the holder of m
- * has. The next unlock sees the announcement, and may wake nobody. */
+/* Records the time of the present hold as a waiter does. The caller does not wait for m, but for something else that
+ * the holder of m has. The next unlock finds the announcement, and may wake nobody. */
 SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
 {
     uint32_t v = shmi_wake_word_announce(&m->line), o = shmi_ld32(m->own);
@@ -285,7 +286,7 @@ SHMI_FN void shmi_mutex_date_hold(shmi_mutex *m)
 SHMI_FN void shmi_mutex_took(shmi_mutex_wait *w)
 {
     if (w->slept)
-        shmi_mutex_meet(w->m, shmi_ld32(w->m->own), shmi_wake_word_announce(&w->m->line)); /* for those that still sleep */
+        shmi_mutex_meet(w->m, shmi_ld32(w->m->own), shmi_wake_word_announce(&w->m->line)); /* for the other waiters */
     if (w->starving)
         shmi_cas32(&w->m->w->starving, shmi_self(w->m->a), 0);
 }
@@ -329,7 +330,7 @@ SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
     shmi_mutex_spin s;
     shmi_tuning t;
     if (shmi_wake_word_announced(&m->line))
-        return 0; /* others are queued: they would only be overtaken */
+        return 0; /* other waiters are queued: spinning would only overtake them */
     s.own = m->own;
     s.self = m->a->self;
     s.slept = slept;
@@ -342,7 +343,7 @@ SHMI_FN int shmi_mutex_spin_while_held(shmi_mutex *m, int slept)
 
 SHMI_FN void shmi_mutex_check_arg(void *m) { shmi_mutex_check((shmi_mutex *)m); }
 
-/* Announces, looks again, and sleeps. */
+/* Announces the waiter, reads the state again, and sleeps. */
 SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
 {
     shmi_mutex *m = w->m;
@@ -358,10 +359,10 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.looked = &m->looked;
     ago = now - (int64_t)shmi_ld64(&m->w->handed);
     if ((shmi_ld64(&m->w->handed) & SHMI_HANDED_LOCALLY) != 0)
-        ago = -1; /* that one cost nothing */
+        ago = -1; /* that sleep cost nothing */
     if (w->slept && now - w->since > SHMI_STARVE_AFTER && (ago < 0 || ago > SHMI_HAND_OFF_EVERY)) {
-        /* One process at a time: a waiter that finds the place taken stays an ordinary one. It asks again before
-         * each sleep, since another thread may have used the handoff. */
+        /* Only one process at a time can ask for the handoff: if another one does, this waiter stays an ordinary one.
+         * It asks again before each sleep, because another thread may have used the handoff. */
         w->starving = shmi_ld32(&m->w->starving) == self || shmi_cas32(&m->w->starving, 0, self);
         if (w->starving)
             SHMSYNC_CRASHPOINT("mutex.lock.starving");
@@ -389,14 +390,14 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     sleep_spec.object = m->object;
     sleep_spec.wanted = v;
     sleep_spec.owner = shmi_owner_name(o);
-    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event tells when it is gone */
+    if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone */
         shmi_follow(m->a);
         sleep_spec.bounded = shmi_next_ask(&w->ask);
         sleep_spec.owner = 0;
     }
     sleep_spec.deadline = w->deadline;
     sleep_spec.since = &w->since;
-    if (!m->queueLock) { /* a signal handler may wait for a queue lock: the thread may have locks that a check needs */
+    if (!m->queueLock) { /* a signal handler may wait for a queue lock: no check there */
         sleep_spec.check = shmi_mutex_check_arg;
         sleep_spec.check_arg = m;
     }
@@ -408,7 +409,7 @@ SHMI_FN int shmi_mutex_sleep(shmi_mutex_wait *w)
     return r;
 }
 
-/* Finds what a stopped or dead process kept from the waiters, ten times a second. */
+/* The periodic check, ten times a second: it finds wakes that a stopped or dead process kept from the waiters. */
 SHMI_FN void shmi_mutex_check(shmi_mutex *m)
 {
     uint32_t o;
@@ -423,11 +424,12 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
         shmi_mark_owner_dead(m->a, m->w, o, m->internal, shmi_mutex_log(m));
     } else if (shmi_owner_kind(o) == SHMI_kindReserved) {
         if (shmi_xchg32(&m->reserved, o) == o && shmi_cas32(m->own, o, 0))
-            /* Nobody came for it: its process may be stopped. It is not held. */
+            /* No waiter took the reservation: its process may be stopped. A reservation is not a hold, so it was
+             * taken back. */
             shmi_wake_word_wake_one(m->a, &m->line);
         o = UINT32_MAX;
     } else {
-        /* The waiter that was woken last may be stopped before it could announce the others. */
+        /* The waiter that was woken last may be stopped before it could announce the remaining waiters. */
         shmi_wake_word_announce(&m->line);
     }
     if (o != UINT32_MAX)
@@ -436,8 +438,7 @@ SHMI_FN void shmi_mutex_check(shmi_mutex *m)
         m->also_check(m->also_check_arg);
 }
 
-/* Runs a repair while m is being recovered by this process; a failure leaves it not
- * recoverable. */
+/* Runs a repair while this process is recovering m. If the repair fails, m is not recoverable. */
 SHMI_FN int shmi_mutex_run_repair(shmi_mutex *m, int (*repair)(void *), void *arg)
 {
     shmi_participant_id who = shmi_mutex_died(m);
@@ -469,7 +470,7 @@ SHMI_FN int shmi_mutex_inherit(shmi_mutex *m, uint32_t o, int *err)
     return 1;
 }
 
-/* Takes the lock within shmi_enter. */
+/* Waits for the lock. The caller has called shmi_enter. */
 SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
 {
     shmi_mutex *m = w->m;
@@ -512,7 +513,8 @@ SHMI_FN int shmi_mutex_acquire(shmi_mutex_wait *w, int may_repair)
             spun = 0;
             break;
         case SHMI_LATE:
-            /* A satisfied condition beats it, and a wake that was ours is not dropped. */
+            /* If the lock is free, that takes precedence over the time. A wake that was sent to this waiter is not
+             * lost. */
             for (tries = 0; tries < 1000; tries++) {
                 step = shmi_mutex_step(m, shmi_ld32(m->own), w->slept, &err);
                 if (step == SHMI_STEP_TOOK) {
@@ -548,7 +550,7 @@ SHMI_COLD int shmi_mutex_lock_slow(shmi_mutex *m, int64_t deadline)
     return err;
 }
 
-/* Gives the lock to a waiter that has lost for long and asks for it. The lock is held by us or free, as from says.
+/* Hands the lock to a waiter that has lost for long and asks for it. The lock is held by us or free, as from says.
  * Returns 1 if it did so, 0 if there is no such waiter or another process took the free lock meanwhile, and -1 if
  * the word is not from. */
 SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
@@ -562,13 +564,13 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
         return 0;
     }
     reserved = shmi_make_owner(SHMI_kindReserved, s);
-    /* Before the reservation, which would look old otherwise. */
+    /* The time is stored before the reservation, which would seem to be old otherwise. */
     shmi_st64(&m->w->handed, (uint64_t)shmi_now() & ~SHMI_HANDED_LOCALLY);
     if (!shmi_cas32(m->own, from, reserved))
         return from == 0 ? 0 : -1;
     SHMSYNC_CRASHPOINT("mutex.unlock.reserved");
     if (!shmi_cas32(&m->w->starving, s, 0)) {
-        /* It gave up meanwhile, and perhaps before it could see the reservation. */
+        /* The waiter gave up meanwhile, perhaps before it could see the reservation. */
         shmi_cas32(m->own, reserved, 0);
         shmi_wake_word_release(m->a, &m->line);
         return 1;
@@ -576,7 +578,7 @@ SHMI_FN int shmi_mutex_reserve(shmi_mutex *m, uint32_t from)
     shmi_mutex_note(m);
     shmi_add32(&m->w->handoff, 1);
     shmi_wake(&m->w->handoff, SHMI_ALL);
-    /* It may be awake and about to sleep, or parked behind its poller. */
+    /* The waiter may be awake and about to sleep, or parked behind its poller. */
     shmi_wake_word_touch(&m->line);
     shmi_ready_of(m->a, &m->w->poller, s);
     return 1;
@@ -592,8 +594,8 @@ SHMI_COLD void shmi_mutex_wake_after(shmi_mutex *m)
     shmi_wake_word_release(m->a, &m->line);
 }
 
-/* Ends a biased release that found a waiter. The waiter had to pay for a fence, so the next holds are not biased
- * for a while. */
+/* Ends a biased release that found a waiter. Such a waiter has made a fence, which is expensive, so the next holds
+ * are not biased for a while. */
 SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m)
 {
     uint32_t need = __atomic_load_n(&m->need, __ATOMIC_RELAXED);
@@ -605,7 +607,7 @@ SHMI_SELDOM void shmi_mutex_lose_bias(shmi_mutex *m)
 SHMI_COLD int shmi_mutex_bad_unlock(shmi_mutex *m, uint32_t o)
 {
     if (m->queueLock)
-        return 0; /* a peer has overwritten the word, and the next one to come is told */
+        return 0; /* a peer has overwritten the word; the next call finds that */
     if (!shmi_owner_valid(o))
         return shmi_fail(EPROTO, "mutex.unlock", m->called, "owner word %#010x", o);
     return shmi_fail(EPERM, "mutex.unlock", m->called, "this process does not hold it (owner word %#010x)", o);
@@ -619,7 +621,7 @@ SHMI_COLD int shmi_mutex_unlock_slow(shmi_mutex *m, uint32_t o)
     if (o != self)
         return shmi_mutex_bad_unlock(m, o);
     SHMSYNC_CRASHPOINT("mutex.unlock.before_release");
-    if (m->bias_most != 0) { /* decides when holds are biased again, while it is held */
+    if (m->bias_most != 0) { /* decides, while the lock is held, when holds are biased again */
         int waited = shmi_wake_word_announced(&m->line);
         uint32_t quiet = waited ? 0 : __atomic_load_n(&m->quiet, __ATOMIC_RELAXED) + 1;
         if (quiet >= __atomic_load_n(&m->need, __ATOMIC_RELAXED) && __atomic_load_n(&m->a->fenced, __ATOMIC_ACQUIRE)) {
@@ -828,7 +830,7 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         uint32_t o = shmi_ld32(m->own);
         int err;
         if (shmi_owner_kind(o) != SHMI_kindOwnerDead && o != SHMI_OWNER_NOT_RECOVERABLE) {
-            /* A healthy lock is taken and given back, whatever repair the handle has. */
+            /* A healthy lock is taken and given back, and the repair of the handle is not called. */
             shmi_mutex_wait w;
             memset(&w, 0, sizeof w);
             w.m = m;
@@ -842,7 +844,8 @@ SHMI_FN int shmi_mutex_recover_entered(shmi_mutex *m, int (*repair)(void *), voi
         if (!shmi_owner_valid(o))
             return shmi_mutex_report(m, EPROTO, o);
         if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
-            /* Before it is taken: the word names the process that may still write, also if this one dies here. */
+            /* This comes before the lock is taken: even if this process dies here, the word then names the process
+             * that may still write. */
             err = shmi_await_gone32(m->a, shmi_owner_name(o), m->own, o, "mutex.recover", m->called, 0);
             if (err != 0)
                 return err;

@@ -34,8 +34,8 @@ SHMI_FN shmi_tuning shmi_futex_tuning(shmi_futex *f)
     return t;
 }
 
-/* Makes up for a wake that a death swallowed. The word need not change: a post has changed it already, and without
- * a post no wake is owed. */
+/* Sends the wakes that a death may have lost. The word need not change: a post has changed it already, and without a
+ * post no waiter has missed a wake. */
 SHMI_FN void shmi_futex_kind_wake(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_futex_words *w = (shmi_futex_words *)shmi_try_at(a, o->body, sizeof *w, 64);
@@ -138,7 +138,7 @@ SHMI_FN int shmi_futex_change(shmi_futex *f, int stop, const char *op)
 {
     if (shmi_self(f->a) == 0)
         return shmi_fail(shmi_nameless(f->a), op, shmi_called(&f->o), "%s", "");
-    if (!stop) { /* the CPU's number goes first: a waiter that sees the post may look for it */
+    if (!stop) { /* the note of the CPU comes first: a waiter that sees the post may read it */
         shmi_tuning t = shmi_futex_tuning(f);
         shmi_note_cpu(&t);
     }
@@ -185,8 +185,8 @@ SHMI_FN int shmi_futex_spun(void *arg)
     return shmi_futex_counter(s) >= x->token || (s & SHMI_FUTEX_STOPPED) != 0;
 }
 
-/* Makes up, ten times a second, for a wake that a stopped or dead poster owes. After a post, an announcement no
- * longer proves that the poster has woken the waiters. */
+/* Sends, ten times a second, the wakes that a stopped or dead poster has not sent. After a post, an announcement
+ * does not prove that the poster has woken the earlier waiters. */
 SHMI_FN void shmi_futex_check(shmi_futex *f)
 {
     uint64_t s;

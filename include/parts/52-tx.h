@@ -2,7 +2,7 @@
 
 enum { SHMI_txSaved = sizeof((shmsync_tx *)0)->saved / sizeof((shmsync_tx *)0)->saved[0] };
 
-/* Begins a transaction of a lock that this process has just got. EPROTO: its log is not idle. */
+/* Begins a transaction of a lock that this process has just got. EPROTO: the log of the lock is not idle. */
 SHMI_FN int shmi_tx_begin(shmsync_arena *a, const shmi_log *log, shmsync_tx *tx)
 {
     if (SHMI_UNLIKELY(__atomic_load_n(&log->head->state, __ATOMIC_RELAXED) != 0))
@@ -16,7 +16,7 @@ SHMI_FN int shmi_tx_begin(shmsync_arena *a, const shmi_log *log, shmsync_tx *tx)
     return 0;
 }
 
-/* Whether the lock may begin transactions at all. */
+/* Checks whether the lock can begin transactions at all. */
 SHMI_FN int shmi_tx_check(shmsync_arena *a, int rollback, const char *op, const char *called, shmsync_tx *tx)
 {
     tx->mutex = NULL;
@@ -29,12 +29,12 @@ SHMI_FN int shmi_tx_check(shmsync_arena *a, int rollback, const char *op, const 
     return 0;
 }
 
-/* What a transaction needs of an RWMutex, whose writers' mutex it names. */
+/* The functions that a transaction calls for an RWMutex. tx->mutex is then the writers' mutex of that RWMutex. */
 SHMI_FN int shmi_rw_bad_log(struct shmi_rwmutex *m, const char *op);
 SHMI_FN int shmi_rw_writes(struct shmi_rwmutex *m, uint32_t *word);
 SHMI_FN int shmi_rw_open(struct shmi_rwmutex *m, const char *op);
 
-/* The lock has a log that no correct program leaves: only a recover helps. */
+/* Notes that the lock has a log that no correct program leaves: only a recover makes the lock usable. */
 SHMI_COLD int shmi_mutex_bad_log(shmi_mutex *m, const char *op)
 {
     if (m->rw != NULL)
@@ -84,7 +84,7 @@ int shmsync_mutex_timedbegin(shmsync_mutex *m, shmsync_tx *tx, const struct time
 SHMI_FN const char *shmi_tx_called(const shmsync_tx *tx) { return tx->mutex->called; }
 SHMI_FN uint64_t shmi_tx_active(const shmsync_tx *tx) { return shmi_make_log(SHMI_logActive, tx->arena->self, tx->tail); }
 
-/* Whether the transaction goes on: ENOTCONN in a child of fork, or why an earlier save failed. */
+/* Whether the transaction can go on: 0, ENOTCONN in a child of fork, or the error of an earlier save. */
 SHMI_FN int shmi_tx_going(const shmsync_tx *tx, const char *op)
 {
     if (SHMI_UNLIKELY(tx->mutex == NULL))
@@ -100,8 +100,8 @@ SHMI_FN void shmi_tx_append(shmsync_tx *tx, const void *from, shmi_off off, uint
 {
     unsigned char *r = tx->log->records + tx->tail;
     uint64_t padded = shmi_log_padded(n);
-    uint64_t footer = n | (uint64_t)kind << 32; /* whole words: a store in parts delays the copy of them */
-    if (n == sizeof(uint64_t)) /* a word, as most are: without a call */
+    uint64_t footer = n | (uint64_t)kind << 32; /* one whole word: a store in parts delays its copy */
+    if (n == sizeof(uint64_t)) /* most ranges are one word, and need no call of memcpy */
         memcpy(r, from, sizeof(uint64_t));
     else if (n != 0)
         memcpy(r, from, n);
@@ -236,7 +236,7 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
             SHMSYNC_CRASHPOINT("tx.free.logged");
             return 0;
         }
-        shmi_tx_take_back(tx); /* so that the undo does not take the block from the transaction that has it */
+        shmi_tx_take_back(tx); /* otherwise an undo would take the block from the transaction that has it */
     }
     return SHMI_TELL(tx->failed = shmi_fail(EINVAL, "tx.free", shmi_tx_called(tx), "nothing that was allocated begins at 0x%llx", (unsigned long long)off));
 }
@@ -247,7 +247,8 @@ int shmsync_tx_free(shmsync_tx *tx, shmsync_offset off)
 SHMI_FN int shmi_tx_unlock(shmi_mutex *m, const char *op) { return m->rw != NULL ? shmi_rw_open(m->rw, op) : shmi_mutex_unlock(m); }
 
 /* Whether the transaction can end. Returns EPERM if this process has unlocked its mutex, or ENOTCONN. After EPERM
- * the log is lost: if this process dies as a later holder, its death must not undo data that all could change. */
+ * the log is lost: otherwise, if this process died as a later holder, its death would undo data that all processes
+ * could change. */
 SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
 {
     int err = shmi_tx_going(tx, op);
@@ -269,7 +270,7 @@ SHMI_FN int shmi_tx_ends(shmsync_tx *tx, const char *op)
     return err;
 }
 
-/* How much of the log transactions have used, for people. */
+/* Records for tools how much of the log transactions have used at most. */
 SHMI_FN void shmi_tx_highest(const shmsync_tx *tx)
 {
     if (tx->tail > __atomic_load_n(&tx->log->head->highest, __ATOMIC_RELAXED))

@@ -8,39 +8,37 @@
 struct shmi_monitor;
 enum { SHMI_redoMost = 6, SHMI_wakesFew = 32 };
 
-/* A node on a queue; n is NULL where there is none. */
+/* A node on a queue. n is NULL if there is none. */
 struct shmi_wait {
     uint64_t off;
     shmi_node *n;
 };
 
-/* Waits that have ended and whose owners have to be woken, once the queue lock is left. */
+/* Waits that have ended, and whose owners have to be woken when the queue lock has been left. */
 struct shmi_woken {
     struct shmi_wait w;
-    uint32_t state; /* when it was resolved */
-    uint32_t owner; /* then: the node of a dead one may have a new owner when it is told */
+    uint32_t state; /* state of the node when the wait was resolved */
+    uint32_t owner; /* its owner at that time: the node of a dead participant may get a new owner before the wake */
 };
 struct shmi_wakes {
     uint32_t n, room;
-    struct shmi_woken few[SHMI_wakesFew], *more; /* more is a copy of few and what came after it, once there was no room */
+    struct shmi_woken few[SHMI_wakesFew], *more; /* more is a copy of few and of the later ones, once few is full */
 };
 
-/*
- * What an object tells its monitor. All but holders are called with the queue lock held; see
- * the rules of prims/monitor.go.
- */
+/* The functions of an object that its monitor calls. All but holders are called with the queue lock held; see the
+ * rules of prims/monitor.go. */
 struct shmi_rules {
     void (*resolve)(struct shmi_monitor *m, struct shmi_wakes *b);
     void (*account)(struct shmi_monitor *m, struct shmi_wait w);
     void (*clear)(struct shmi_monitor *m);
     void (*requeue)(struct shmi_monitor *m, struct shmi_wait w);
     void (*detach)(struct shmi_monitor *m, struct shmi_wait w);
-    /* reap takes off, with shmi_mon_discard, the waits that nobody is there for. */
+    /* discard_dead takes off the queues, with shmi_mon_discard, the waits for which shmi_mon_waiting is false. */
     void (*discard_dead)(struct shmi_monitor *m);
-    /* reap takes back what names have: words if shmi_mon_died is true for them, data if
-     * shmi_mon_gone is. */
+    /* reap takes back what dead participants have: words if shmi_mon_died is true for the ID in them, data if
+     * shmi_mon_gone is true for it. */
     void (*reap)(struct shmi_monitor *m);
-    /* holders calls shmi_mon_heed for those on whose life others wait. */
+    /* holders calls shmi_mon_heed for each participant whose death would change the state. */
     void (*holders)(struct shmi_monitor *m);
     /* look is called by the periodic check, without the queue lock; may be NULL. */
     void (*look)(struct shmi_monitor *m);
@@ -52,20 +50,21 @@ struct shmi_monitor {
     shmi_monitor_words *w;
     const struct shmi_rules *rules;
     shmi_mutex queueLock;
-    int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object are */
+    int (*mine)(struct shmi_monitor *m, struct shmi_wait w); /* NULL: all waits of the object belong to the monitor */
     uint32_t without; /* this participant while it leaves, or 0 */
     uint32_t broken;  /* a link was wrong: the queues are rebuilt before the queue lock is left */
-    uint32_t deaths;  /* how many reaps the last reap knew of */
-    int64_t kept;     /* when the last reap left data of one that was not gone; 0: there was none. Atomic. */
-    int64_t resolved; /* when a check of this process resolved last; 0: never. Atomic. */
-    uint32_t dead_holder; /* a check has found one: the process that marked it may be stopped before it counts the death */
+    uint32_t deaths;  /* the number of reaps in the arena at the last reap here */
+    int64_t kept;     /* when the last reap left data of a participant that was not gone; 0: it left none. Atomic. */
+    int64_t resolved; /* when a check of this process last resolved; 0: never. Atomic. */
+    uint32_t dead_holder; /* a check found a dead holder, whose death may not be counted yet */
     uint32_t waiting;     /* threads of this process in shmi_mon_sleep. Atomic. */
-    int one_spins;    /* waits end one after the other: only the first of those threads spins */
-    uint32_t cleaning_up; /* a wait was given up and could not be taken off */
+    int one_spins;    /* waits end one after the other: only the first of the waiting threads spins */
+    uint32_t cleaning_up; /* a wait was given up and is still on its queue */
     int handlers;     /* signal handlers may call the object */
 };
 
-/* A store of a word that only the holder of the queue lock writes: in the order of the program, so that a death leaves a prefix. */
+/* Stores to a word that only the holder of the queue lock writes. The stores happen in program order, so that a
+ * death leaves a prefix of them. */
 SHMI_FN void shmi_put(uint64_t *w, uint64_t v)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -76,7 +75,7 @@ SHMI_FN void shmi_put(uint64_t *w, uint64_t v)
 SHMI_FN uint64_t shmi_get(uint64_t *w) { return __atomic_load_n(w, __ATOMIC_ACQUIRE); }
 SHMI_FN uint32_t shmi_get32(uint32_t *w) { return __atomic_load_n(w, __ATOMIC_ACQUIRE); }
 
-/* How a wait ended, its class, and more, in the extra word of its node. */
+/* The extra word of a node: how its wait ended, the class of the wait, and more. */
 SHMI_FN uint64_t shmi_outcome(uint32_t class_, uint32_t result, uint32_t aux)
 {
     return (uint64_t)aux << 32 | (uint64_t)(class_ & 0xffff) << 16 | (result & 0xffff);
@@ -97,7 +96,8 @@ SHMI_FN uint64_t shmi_link_prev(uint64_t l) { return (l >> 32) * 64; }
 SHMI_FN int shmi_is_broken(struct shmi_monitor *m) { return __atomic_load_n(&m->broken, __ATOMIC_RELAXED) != 0; }
 SHMI_FN void shmi_set_broken(struct shmi_monitor *m, uint32_t v) { __atomic_store_n(&m->broken, v, __ATOMIC_RELAXED); }
 
-/* The wait at an offset that was read from a link. If there is none, or it is on no queue of this object, the queues are rebuilt. */
+/* The wait at an offset that was read from a link. If there is no wait there, or it is on no queue of this object,
+ * the queues are rebuilt. */
 SHMI_FN struct shmi_wait shmi_mon_node(struct shmi_monitor *m, uint64_t off)
 {
     struct shmi_wait w;
@@ -157,7 +157,7 @@ SHMI_FN void shmi_fifo_clear(shmi_list_words *q)
 SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w);
 SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w);
 
-/* Takes off the waits of a queue that nobody is there for. A list that bites its own tail is rebuilt. */
+/* Takes off a queue the waits whose owners are dead or have given up. If the list is a cycle, it is rebuilt. */
 SHMI_FN void shmi_fifo_discard_dead(struct shmi_monitor *m, shmi_list_words *q)
 {
     uint64_t before = 0;
@@ -177,15 +177,15 @@ SHMI_FN void shmi_fifo_discard_dead(struct shmi_monitor *m, shmi_list_words *q)
     }
 }
 
-/* Whether a participant is there, as far as the present call goes. */
+/* Whether a participant is current. The participant m->without, which leaves, does not count as current. */
 SHMI_FN int shmi_mon_current(struct shmi_monitor *m, uint32_t name)
 {
     return name != m->without && shmi_current(m->a, name);
 }
-/* Whether a participant has died, so that the words that name it are nobody's. */
+/* Whether a participant has died, so that the words that name it have no owner. */
 SHMI_FN int shmi_mon_died(struct shmi_monitor *m, uint32_t name) { return name != 0 && !shmi_mon_current(m, name); }
-/* Whether a participant is gone, so that its data may pass to others. If it is only dead yet,
- * there will be another reap. */
+/* Whether a participant is gone, so that its data may pass to others. If it is only dead, there will be another
+ * reap. */
 SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name)
 {
     if (!shmi_mon_died(m, name))
@@ -195,21 +195,21 @@ SHMI_FN int shmi_mon_gone(struct shmi_monitor *m, uint32_t name)
     __atomic_store_n(&m->kept, shmi_now(), __ATOMIC_RELAXED);
     return 0;
 }
-/* Whether a reap has left data of one that was not gone, and it is time for another. */
+/* Whether the last reap has left data of a participant that was not gone, and it is time for another reap. */
 SHMI_FN int shmi_mon_keeps(struct shmi_monitor *m)
 {
     int64_t kept = __atomic_load_n(&m->kept, __ATOMIC_RELAXED);
     return kept != 0 && shmi_now() - kept >= SHMI_ASK_WAITER;
 }
 
-/* Looks whether a participant lives whose death would change the state. */
+/* Checks whether a participant has died whose death would change the state. */
 SHMI_FN void shmi_mon_heed(struct shmi_monitor *m, uint32_t name)
 {
     if (name != 0 && shmi_dead(m->a, name))
         shmi_st32(&m->dead_holder, 1);
 }
 
-/* Whether the owner of a wait is there for it. */
+/* Whether the owner of a wait still waits. */
 SHMI_FN int shmi_mon_waiting(struct shmi_monitor *m, struct shmi_wait w)
 {
     uint32_t owner = shmi_owner_of(w);
@@ -245,7 +245,7 @@ SHMI_FN void shmi_wakes_add(shmsync_arena *a, struct shmi_wakes *b, struct shmi_
         uint32_t room = 4 * b->room;
         struct shmi_woken *more = (struct shmi_woken *)shmi_scratch(b->more, b->more != NULL ? b->room * sizeof *more : 0, room * sizeof *more);
         if (more == NULL) {
-            shmi_wake_one(a, &u); /* at once, then */
+            shmi_wake_one(a, &u); /* no room to remember it: wake it at once */
             return;
         }
         if (b->more == NULL)
@@ -256,7 +256,7 @@ SHMI_FN void shmi_wakes_add(shmsync_arena *a, struct shmi_wakes *b, struct shmi_
     to[b->n++] = u;
 }
 
-/* Wakes the owners, and makes b empty. */
+/* Wakes the owners in b, and makes b empty. */
 SHMI_FN void shmi_wake_all_of(shmsync_arena *a, struct shmi_wakes *b)
 {
     struct shmi_woken *u = b->more != NULL ? b->more : b->few;
@@ -304,7 +304,8 @@ SHMI_FN void shmi_mon_let_signals(struct shmi_monitor *m)
         shmi_let_signals();
 }
 
-/* Takes the queue lock, until abs, CLOCK_MONOTONIC ns, 0 for no end. Returns 0, ETIMEDOUT, EPROTO, EBADF, ENOTCONN. */
+/* Takes the queue lock, and waits for it until abs, CLOCK_MONOTONIC ns; 0: no limit. Returns 0, ETIMEDOUT, EPROTO,
+ * EBADF or ENOTCONN. */
 SHMI_FN int shmi_mon_enter(struct shmi_monitor *m, int64_t abs)
 {
     int err;
@@ -328,7 +329,7 @@ SHMI_FN int shmi_mon_enter_free(struct shmi_monitor *m)
 /* Takes the queue lock if that does not take long. */
 SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
 {
-    const int most = 20; /* its holder may be preempted or stopped */
+    const int most = 20; /* this is bounded, because the holder may be preempted or stopped */
     int tries, err;
     if (shmi_self(m->a) == 0)
         return 0;
@@ -352,7 +353,7 @@ SHMI_FN int shmi_mon_try_enter(struct shmi_monitor *m)
 
 SHMI_FN void shmi_mon_reap(struct shmi_monitor *m, struct shmi_wakes *b);
 
-/* Gives the queue lock back, and wakes those whose wait has ended; b may be NULL. */
+/* Gives the queue lock back, and wakes the owners in b, whose waits have ended; b may be NULL. */
 SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_wakes own;
@@ -369,11 +370,13 @@ SHMI_FN void shmi_mon_leave(struct shmi_monitor *m, struct shmi_wakes *b)
     shmi_mon_wake(m, b);
 }
 
-/* Takes a wait that is over, or that nobody is there for, out of the truth, after it was taken off its queue. */
+/* Gives back the node of a wait that is over, or that its owner gave up or left by its death, after the wait was
+ * taken off its queue. */
 SHMI_FN void shmi_mon_release_node(struct shmi_monitor *m, struct shmi_wait w)
 {
     uint32_t n = shmi_node_load(w.n), owner = shmi_owner_of(w);
-    /* It is ours before it is off: if we die in between it goes with us. */
+    /* This process owns the node before it is off the queue: if this process dies in between, its reaper gives the
+     * node back. */
     int ours = shmi_node_state(n) == SHMI_NodeLeft && shmi_take_node(m->a, w.off, owner);
     __atomic_store_n(&w.n->stamp, 0, __ATOMIC_SEQ_CST);
     SHMSYNC_CRASHPOINT("monitor.released");
@@ -383,7 +386,8 @@ SHMI_FN void shmi_mon_release_node(struct shmi_monitor *m, struct shmi_wait w)
         shmi_reclaim_node(m->a, w.off, n);
     else if (((shmi_node_load(w.n) ^ n) & ~15u) == 0)
         shmi_reap_node_in(m->a, w.off, owner, n);
-    /* Else it kept the node and died in another queue, whose kind does this. */
+    /* Otherwise the owner kept the node and died while it was in another queue. The kind of that object gives the
+     * node back. */
 }
 
 SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
@@ -392,7 +396,8 @@ SHMI_FN void shmi_mon_discard(struct shmi_monitor *m, struct shmi_wait w)
     shmi_mon_release_node(m, w);
 }
 
-/* Takes a wait off its queue and resolves it, and says whether it did: its owner may have given up. If so the caller accounts for it. */
+/* Takes a wait off its queue and resolves it. Returns whether it did: the owner may have given up. If it did, the
+ * caller accounts for the result. */
 SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct shmi_wait w, uint32_t result, uint32_t aux)
 {
     int telling = 0;
@@ -408,7 +413,7 @@ SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct sh
             return 0;
         }
         if (!telling && shmi_node_state(n) == SHMI_NodeParked) {
-            shmi_begin_tell(m->a); /* it ends with the wake */
+            shmi_begin_tell(m->a); /* until the owner has been woken */
             telling = 1;
         }
         if (shmi_node_swap(w.n, n, shmi_node_with(n, SHMI_NodeResolved))) {
@@ -419,7 +424,8 @@ SHMI_FN int shmi_mon_end(struct shmi_monitor *m, struct shmi_wakes *b, struct sh
     }
 }
 
-/* Makes the queues anew from the nodes, which are the truth, and accounts for waits whose granter died over it. */
+/* Builds the queues anew from the nodes, which are authoritative, and accounts for waits whose granter died before
+ * it could do so. */
 struct shmi_queued_wait {
     uint64_t stamp;
     struct shmi_wait w;
@@ -428,7 +434,7 @@ struct shmi_gather {
     struct shmi_monitor *m;
     struct shmi_queued_wait *all, next;
     size_t n, room;
-    uint64_t stamp, off; /* of the last one, where there is no memory for all */
+    uint64_t stamp, off; /* of the last wait that was queued, if there is no memory for all */
     int failed;
 };
 
@@ -481,7 +487,7 @@ SHMI_FN void shmi_sift_waits(struct shmi_queued_wait *all, size_t i, size_t n)
     }
     all[i] = w;
 }
-/* Sorts by stamp. It is not qsort, which allocates: see shmi_scratch. */
+/* Sorts by stamp. It does not use qsort, because qsort allocates memory: see shmi_scratch. */
 SHMI_FN void shmi_sort_waits(struct shmi_queued_wait *all, size_t n)
 {
     size_t i;
@@ -515,7 +521,7 @@ SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
     shmi_each_queued(m->a, m->o.off, shmi_gather_one, &g);
     m->rules->clear(m);
     if (g.failed) {
-        /* One after the other: slow, and it needs no memory. */
+        /* Without memory the waits are queued one after the other, which is slow. */
         for (;;) {
             g.next.w.n = NULL;
             shmi_each_queued(m->a, m->o.off, shmi_gather_one, &g);
@@ -531,11 +537,11 @@ SHMI_FN void shmi_mon_rebuild(struct shmi_monitor *m)
             shmi_mon_rebuild_one(m, g.all[i].w);
     }
     shmi_end_scratch(g.all, g.room * sizeof *g.all);
-    shmi_set_broken(m, 0); /* or a peer overwrites the nodes */
+    shmi_set_broken(m, 0); /* it is set if a peer overwrites the nodes */
 }
 
-/* The first step of the next holder of the queue lock after the death of a holder. No object that C has writes a redo
- * log. */
+/* The first step of a holder of the queue lock that gets it after the death of a holder. No object that C has writes
+ * a redo log. */
 SHMI_FN int shmi_mon_replay(void *arg)
 {
     struct shmi_monitor *m = (struct shmi_monitor *)arg;
@@ -548,7 +554,8 @@ SHMI_FN int shmi_mon_replay(void *arg)
     return 0;
 }
 
-/* Takes back what the dead have, and the waits that nobody is there for, with the queue lock held. */
+/* Takes back what dead participants have, and takes off the queues the waits that they left and those that were given
+ * up. The caller holds the queue lock. */
 SHMI_FN void shmi_mon_reap(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     SHMSYNC_CRASHPOINT("monitor.reap.entered");
@@ -569,7 +576,7 @@ SHMI_FN void shmi_mon_reap_if_due(struct shmi_monitor *m, struct shmi_wakes *b)
         shmi_mon_reap(m, b);
 }
 
-/* A wait that its owner has given up: the node, unless it is in another use by now. */
+/* A wait that its owner has given up: its node, which may be in another use by now. */
 struct shmi_abandoned {
     struct shmi_wait w;
     uint32_t word;
@@ -586,12 +593,13 @@ SHMI_FN struct shmi_abandoned shmi_abandoned_of(const shmi_wait_node *s)
     return l;
 }
 
-/* Takes a wait off that this process has given up, unless another process has done that. It does not wait for the queue lock. */
+/* Takes a wait that this process has given up off its queue, unless another process has done that. It does not wait
+ * for the queue lock. */
 SHMI_FN void shmi_mon_clean_up(struct shmi_monitor *m, struct shmi_abandoned l)
 {
     struct shmi_wakes b;
     if (!shmi_mon_try_enter(m)) {
-        /* For the next thread of this process that leaves the queue lock, or for the check of a waiter. */
+        /* The next thread of this process that leaves the queue lock does it, or the check of a waiter. */
         shmi_st32(&m->cleaning_up, 1);
         return;
     }
@@ -605,14 +613,15 @@ SHMI_FN void shmi_mon_clean_up(struct shmi_monitor *m, struct shmi_abandoned l)
     shmi_mon_leave(m, &b);
 }
 
-/* Whether the wait at an offset seems to have no date as the first of its queue, without the queue lock; see
- * prims/monitor_first.go. */
+/* Whether the wait at an offset is the first of its queue and seems to have no date. It reads without the queue
+ * lock; see prims/monitor_first.go. */
 SHMI_FN int shmi_mon_undated(struct shmi_monitor *m, uint64_t off)
 {
     shmi_node *n = off != 0 ? shmi_node_at(m->a, off) : NULL;
     return n != NULL && shmi_get(&n->object) == m->o.off && shmi_node_queued(shmi_node_load(n)) && shmi_outcome_aux(shmi_get(&n->extra)) == 0;
 }
-/* Dates a wait that is the first of its queue: milliseconds of CLOCK_MONOTONIC, rounded up, and never 0. The queue lock is held. */
+/* Gives a wait that has become the first of its queue a date: milliseconds of CLOCK_MONOTONIC, rounded up, and never
+ * 0. The caller holds the queue lock. */
 SHMI_FN void shmi_mon_date(struct shmi_wait w)
 {
     uint64_t f;
@@ -622,7 +631,7 @@ SHMI_FN void shmi_mon_date(struct shmi_wait w)
     if (shmi_node_queued(shmi_node_load(w.n)) && shmi_outcome_aux(f) == 0)
         shmi_st64(&w.n->extra, f | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* The look of an object with one queue in strict order: dates its first wait. */
+/* The look function of an object with one queue in strict order: it gives the first wait its date. */
 SHMI_FN void shmi_mon_date_first(struct shmi_monitor *m, shmi_list_words *q)
 {
     if (!shmi_mon_undated(m, shmi_get(&q->first)) || !shmi_mon_enter_free(m))
@@ -634,14 +643,14 @@ SHMI_FN void shmi_mon_date_first(struct shmi_monitor *m, shmi_list_words *q)
 /* Called ten times a second while a thread of this process waits, or once a second if many do. */
 SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
 {
-    const int64_t resolve_every = 9 * SHMI_CHECK_EVERY; /* a check that comes once a second is not left out */
+    const int64_t resolve_every = 9 * SHMI_CHECK_EVERY; /* so that a check that comes once a second is not left out */
     int64_t now = shmi_now(), last = __atomic_load_n(&m->resolved, __ATOMIC_RELAXED);
     struct shmi_wakes b;
     m->rules->holders(m);
     shmi_wakes_init(&b);
     if (shmi_deaths(m->a) != __atomic_load_n(&m->deaths, __ATOMIC_SEQ_CST) || shmi_mon_keeps(m) || shmi_ld32(&m->dead_holder) != 0) {
         if (shmi_mon_try_enter(m)) {
-            shmi_st32(&m->dead_holder, 0); /* a check finds it again if the reap has left it */
+            shmi_st32(&m->dead_holder, 0); /* if the reap has left the holder, a check finds it again */
             shmi_mon_reap(m, &b);
             shmi_mon_leave(m, &b);
         }
@@ -654,20 +663,16 @@ SHMI_FN void shmi_mon_check(struct shmi_monitor *m)
         m->rules->look(m);
 }
 
-/*
- * Counts a call that may wait: until shmi_mon_finish the arena stays mapped, for what the call
- * does before, in and after its wait. The caller does not have the queue lock yet. If the call were
- * refused with the queue lock held, it could not give the lock back, since the arena may be gone. The
- * lock would stay until the close has ended, and a function that the close waits for may need it.
- */
+/* Counts a call that may wait. Until shmi_mon_finish the arena stays mapped, for what the call does before, during
+ * and after its wait. The caller does not have the queue lock yet: if the call were refused with the queue lock
+ * held, it could not give the lock back, because the arena may be gone. The lock would then stay held until the
+ * close has ended, and a function that the close waits for may need it. */
 SHMI_FN int shmi_mon_begin(struct shmi_monitor *m) { return shmi_enter(m->a, "monitor.wait"); }
 SHMI_FN void shmi_mon_finish(struct shmi_monitor *m) { shmi_exit(m->a); }
 
-/*
- * Gives a wait node to wait in, with the queue lock held. *again says that the call had to release the
- * queue lock meanwhile, so the caller looks at the state once more. On an error the queue lock has been
- * released, and there is no wait node.
- */
+/* Gets a wait node to wait in, with the queue lock held. *again says that the call had to release the queue lock
+ * meanwhile, so the caller must read the state once more. On an error the queue lock has been released, and there is
+ * no wait node. */
 SHMI_FN int shmi_mon_wait_node(struct shmi_monitor *m, int64_t abs, shmi_wait_node **wait_node, int *again)
 {
     int err;
@@ -700,7 +705,7 @@ SHMI_FN void shmi_mon_return_node(struct shmi_monitor *m, shmi_wait_node *wait_n
         shmi_wait_node_return(m->a, wait_node);
 }
 
-/* Queues a wait node's node, with the queue lock held, in a call that counts. */
+/* Puts the wait of wait_node on a queue, with the queue lock held, in a call that counts. */
 SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, uint32_t cls, uint64_t wanted)
 {
     shmi_node *n = wait_node->node;
@@ -713,7 +718,7 @@ SHMI_FN void shmi_mon_join(struct shmi_monitor *m, shmi_wait_node *wait_node, ui
     shmi_st64(&n->wanted, wanted);
     shmi_st64(&n->extra, shmi_outcome(cls, 0, 0));
     shmi_st64(&n->next, 0);
-    shmi_st64(&n->ready_next, 0); /* it has no date: it is awake */
+    shmi_st64(&n->ready_next, 0); /* it has no date: its owner is awake */
     shmi_node_swap(n, word, shmi_node_with(word, SHMI_NodeQueued));
     stamp = shmi_get(&m->w->arrivals) + 1;
     shmi_put(&m->w->arrivals, stamp);
@@ -733,7 +738,7 @@ SHMI_FN uint64_t shmi_mon_collect(struct shmi_monitor *m, shmi_wait_node *wait_n
     return outcome;
 }
 
-/* Gives a wait up that was not resolved, and has it taken off: 0 if it was resolved. */
+/* Gives up a wait that was not resolved, and has it taken off its queue. Returns 0 if the wait was resolved. */
 SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_wait_node *wait_node)
 {
     struct shmi_abandoned left = shmi_abandoned_of(wait_node);
@@ -744,18 +749,17 @@ SHMI_FN int shmi_mon_give_up(struct shmi_monitor *m, shmi_wait_node *wait_node)
     return 1;
 }
 
-/*
- * Waits until the wait of a wait node that has joined is resolved. An error means that it is
- * not and never will be, and the wait node is gone: ETIMEDOUT, EBADF, ENOTCONN. After 0 the
- * caller collects.
- */
+/* Waits until the wait of a wait node that has joined is resolved. An error means that it is not resolved and never
+ * will be, and that the wait node has been given back: ETIMEDOUT, EBADF, ENOTCONN. After 0 the caller calls
+ * shmi_mon_collect. */
 SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, int64_t abs)
 {
     shmi_tuning t = shmi_mon_tuning(m);
     int err = shmi_enter(m->a, "monitor.wait");
     if (err != 0)
         return shmi_self(m->a) == 0 || shmi_mon_give_up(m, wait_node) ? err : 0;
-    /* Where waits end one after the other, further spinners would take the CPUs from the first one and from the holder. */
+    /* If waits end one after the other, more than one spinner would take the CPUs from the first waiter and from the
+     * holder. */
     if ((__atomic_fetch_add(&m->waiting, 1, __ATOMIC_RELAXED) != 0 && m->one_spins) || !shmi_spin(&t, shmi_wait_node_resolved_arg, wait_node)) {
         while (!shmi_wait_node_resolved(wait_node)) {
             int r;
@@ -767,7 +771,7 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, in
                 uint32_t w = shmi_node_load(wait_node->node);
                 if (shmi_node_queued(w) || shmi_node_state(w) == SHMI_NodeResolved)
                     continue;
-                err = EPROTO; /* a peer wrote that */
+                err = EPROTO; /* a peer has overwritten the node */
             } else {
                 err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
             }
@@ -783,7 +787,7 @@ SHMI_FN int shmi_mon_sleep(struct shmi_monitor *m, shmi_wait_node *wait_node, in
     return 0;
 }
 
-/* shmi_mon_sleep and the result. */
+/* As shmi_mon_sleep, and gets the result, too. */
 SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_wait_node *wait_node, int64_t abs, uint64_t *outcome)
 {
     int err = shmi_mon_sleep(m, wait_node, abs);
@@ -794,7 +798,7 @@ SHMI_FN int shmi_mon_await(struct shmi_monitor *m, shmi_wait_node *wait_node, in
 
 SHMI_FN void shmi_mon_check_arg(void *m) { shmi_mon_check((struct shmi_monitor *)m); }
 
-/* Makes a monitor whose words are at off in the body of o. A reaper's is on its stack. */
+/* Makes a monitor whose words are at off in the body of o. The monitor of a reaper is on the stack of the reaper. */
 SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_object *o, shmi_off off, const struct shmi_rules *rules)
 {
     shmi_monitor_words *w = (shmi_monitor_words *)shmi_ptr(a, off, sizeof(shmi_monitor_words), 8);
@@ -816,7 +820,7 @@ SHMI_FN void shmi_mon_init(struct shmi_monitor *m, shmsync_arena *a, const shmi_
     m->queueLock.also_check_arg = m;
 }
 
-/* The end of a handle: objects have their monitor at their head. */
+/* Frees a handle. Objects with a monitor have it at their head. */
 SHMI_FN void shmi_mon_free(void *handle) { shmi_free_thing(handle); }
 
 /* The reaper's work on an object whose monitor has been made. */
@@ -833,7 +837,7 @@ SHMI_FN void shmi_mon_repair(struct shmi_monitor *m, shmi_participant_id dead)
     }
 }
 
-/* The wake of objects that begin with a monitor. */
+/* Does the wake of objects that begin with a monitor. */
 SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_mutex_words *w = (shmi_mutex_words *)shmi_try_at(a, o->body, sizeof *w, 8);
@@ -844,12 +848,12 @@ SHMI_FN void shmi_mon_wake_object(shmsync_arena *a, const shmi_object *o, int ow
 /* 0, or ENOTCONN in a child of fork. */
 SHMI_FN int shmi_use(shmsync_arena *a, const char *op) { return SHMI_LIKELY(shmi_self(a) != 0) ? 0 : shmi_fail(shmi_nameless(a), op, NULL, "%s", ""); }
 
-/* ---- What objects share that are let go together, or are opened alike ---- */
+/* ---- What objects have in common whose waiters are released together, or that are opened alike ---- */
 
 /* How a wait ended. */
 enum { SHMI_outcomeOpen, SHMI_outcomeDead };
 
-/* Reaps, with the queue lock held, wakes whom that lets go, and takes the queue lock again. */
+/* Reaps, with the queue lock held, wakes the waiters that this lets go, and takes the queue lock again. */
 SHMI_FN int shmi_mon_reap_and_enter(struct shmi_monitor *m, int64_t abs)
 {
     struct shmi_wakes b;
@@ -868,11 +872,9 @@ SHMI_FN void shmi_mon_resolve_and_leave(struct shmi_monitor *m)
     shmi_mon_leave(m, &b);
 }
 
-/*
- * Queues a wait unless over says, with the queue lock held, that there is nothing to wait for.
- * It begins with the queue lock held and ends without it. No wait node without an error means that
- * over was true; otherwise the caller awaits the wait node.
- */
+/* Queues a wait unless over, which is called with the queue lock held, says that there is nothing to wait for. The
+ * call begins with the queue lock held and ends without it. If *wait_node is NULL and there is no error, over was
+ * true; otherwise the caller awaits the wait node. */
 SHMI_FN int shmi_mon_enqueue(struct shmi_monitor *m, int64_t abs, uint64_t wanted, int (*over)(struct shmi_monitor *m, void *arg), void *arg, shmi_wait_node **wait_node)
 {
     int err, again = 1;
@@ -914,7 +916,7 @@ SHMI_FN void shmi_mon_end_all(struct shmi_monitor *m, struct shmi_wakes *b, shmi
     }
 }
 
-/* Opens an object of a kind and gives this process's handle on it. */
+/* Opens an object of a kind, and returns this process's handle on it. */
 SHMI_FN int shmi_mon_open(shmsync_arena *a, const shmi_spec *spec, void *(*build)(shmsync_arena *, const shmi_object *, const void *), const void *arg, int *created, void **impl)
 {
     shmi_object o;
@@ -942,7 +944,7 @@ SHMI_FN int shmi_mon_at(shmsync_arena *a, shmi_off off, const char *op, uint32_t
 }
 SHMI_FN int shmi_mon_close(struct shmi_monitor *m) { return shmi_unshare(m->a, m->o.off, shmi_mon_free); }
 
-/* The body of a kind that begins with monitor words, of which nothing but the spinning is set. */
+/* Fills in the body of a kind that begins with monitor words, of which only the spin budget is not zero. */
 SHMI_FN void shmi_mon_fill(unsigned char *body, const void *arg) { ((shmi_monitor_words *)(void *)body)->spin = *(const uint32_t *)arg; }
 SHMI_FN void shmi_mon_spec(shmi_spec *spec, uint32_t kind, uint16_t version, const char *name, uint64_t size)
 {

@@ -4,7 +4,7 @@
 /* The word; see prims/eventcount_word.go. */
 #define SHMI_EVENTCOUNT_ANNOUNCED (UINT64_C(1) << 32)
 
-/* One process's side of an object whose waiters sleep on a sequence, in no order, until it changes. */
+/* The handle of one process on an object whose waiters sleep until a sequence changes, in no order. */
 struct shmi_eventcount {
     shmsync_arena *a;
     shmi_eventcount_words *w;
@@ -13,13 +13,14 @@ struct shmi_eventcount {
     uint64_t seen; /* the sequence at the last periodic check, plus 1 */
     shmi_object o;
     const char *op;
-    /* Carries out what a stopped or dead process left undone, and finds deaths. NULL: there is nothing like that. */
+    /* Does what a stopped or dead process left undone, and finds deaths. NULL: the object has nothing like that. */
     void (*look)(struct shmi_eventcount *e);
-    void (*scan)(struct shmi_eventcount *e); /* looks for deaths that nobody has counted, at each periodic check and after a wake without a change; or NULL */
+    /* Finds deaths that no process has counted, at each periodic check and after a wake without a change; or NULL. */
+    void (*scan)(struct shmi_eventcount *e);
 };
 
 SHMI_FN uint64_t shmi_eventcount_load(struct shmi_eventcount *e) { return shmi_ld64(&e->w->state); }
-/* The word after a change that ends waits. The object's own bits stay. */
+/* The word after a change that ends waits. The bits that belong to the object stay. */
 SHMI_FN uint64_t shmi_eventcount_next(uint64_t s) { return (s & ~(SHMI_EVENTCOUNT_ANNOUNCED | UINT32_MAX)) | (uint32_t)(s + 1); }
 
 SHMI_FN void shmi_eventcount_init(struct shmi_eventcount *e, shmsync_arena *a, const shmi_object *o, const char *op, void (*look)(struct shmi_eventcount *))
@@ -47,7 +48,8 @@ SHMI_FN shmi_tuning shmi_eventcount_tuning(struct shmi_eventcount *e)
     t.slot = e->a->my_slot;
     return t;
 }
-/* Before a change: waiters that may see it soon look for its maker there. */
+/* Called before a change: it notes the CPU of the process that makes the change, for the waiters that see the change
+ * soon. */
 SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 {
     shmi_tuning t = shmi_eventcount_tuning(e);
@@ -56,8 +58,8 @@ SHMI_FN void shmi_eventcount_note_cpu(struct shmi_eventcount *e, uint64_t s)
 }
 SHMI_FN void shmi_eventcount_wake_all(struct shmi_eventcount *e) { shmi_deliver_all(e->a, &e->line); }
 
-/* Makes up for what a stopped or dead process owes. A waiter that has slept since before the last check sleeps on
- * the sequence of that time, or was woken by that check. */
+/* Sends the wakes that a stopped or dead process has not sent. A waiter that has slept since before the last check
+ * sleeps on the sequence of that time, or was woken by that check. */
 SHMI_FN void shmi_eventcount_make_up(struct shmi_eventcount *e)
 {
     uint64_t s, now;
@@ -76,14 +78,15 @@ SHMI_FN void shmi_eventcount_check(struct shmi_eventcount *e)
         shmi_eventcount_make_up(e);
 }
 SHMI_FN void shmi_eventcount_check_arg(void *e) { shmi_eventcount_check((struct shmi_eventcount *)e); }
-/* Makes up for a wake that a death swallowed. */
+/* Sends the wakes that a death may have lost. */
 SHMI_FN void shmi_eventcount_wake_dead(struct shmi_eventcount *e, int owed)
 {
     if (owed != SHMI_OWED_ANNOUNCED || (shmi_eventcount_load(e) & SHMI_EVENTCOUNT_ANNOUNCED) != 0 || shmi_ld64(&e->w->poller) != 0)
         shmi_eventcount_wake_all(e);
 }
 
-/* Makes sure that the process that changes the sequence wakes this waiter: whether the sequence is still seq. */
+/* Makes sure that the process that changes the sequence wakes this waiter. Returns whether the sequence is still
+ * seq. */
 SHMI_FN int shmi_eventcount_announce(struct shmi_eventcount *e, uint32_t seq)
 {
     for (;;) {
@@ -105,7 +108,7 @@ SHMI_FN int shmi_eventcount_spun(void *arg)
     return (uint32_t)shmi_eventcount_load(x->e) != x->seq;
 }
 
-/* Waits until the sequence is no longer seq. The call has entered. */
+/* Waits until the sequence is no longer seq. The caller has called shmi_enter. */
 SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_t deadline)
 {
     int64_t since = 0;
@@ -149,7 +152,7 @@ SHMI_FN int shmi_eventcount_wait(struct shmi_eventcount *e, uint32_t seq, int64_
             shmi_eventcount_check(e);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a change that has come takes precedence over the end of the wait */
+        case SHMI_CLOSED: /* a change that has come takes precedence over the close */
             shmi_eventcount_do_look(e);
             if ((uint32_t)shmi_eventcount_load(e) != seq)
                 return 0;

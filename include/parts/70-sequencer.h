@@ -1,4 +1,5 @@
-/* Sequencers: a counter, and cells on whose words the waiters for its tokens sleep. It is prims/sequencer*.go in C. */
+/* Sequencers: a counter, and cells, on whose words the waiters for its tokens sleep. This is prims/sequencer*.go in
+ * C. */
 
 enum { SHMI_sequencerCells = 16 };
 #define SHMI_TOKEN_FAR (UINT32_C(1) << 29)
@@ -7,7 +8,7 @@ enum { SHMI_sequencerCells = 16 };
 #define SHMI_TURNS_STOPPED UINT64_C(1)
 #define SHMI_TURNS_ONE UINT64_C(2)
 
-/* This process's side of a cell. */
+/* The handle of this process on a cell. */
 typedef struct shmi_token_cell {
     struct shmi_sequencer *s;
     uint64_t *state;
@@ -21,28 +22,30 @@ struct shmi_sequencer {
     shmi_object o;
     shmi_token_cell cells[SHMI_sequencerCells];
 };
-/* A wait for a token, which began when the word turns was that. */
+/* A wait for a token. turns is the value of the word turns when the wait began. */
 typedef struct shmi_token_wait {
     shmi_token_cell *cell;
     uint64_t token, turns;
 } shmi_token_wait;
 
-/* How far the next token of a cell is ahead of the counter at v. If it is not 1 to SHMI_TOKEN_FAR, it is reached. */
+/* How far the announced token of a cell is ahead of the counter at v. If the result is not 1 to SHMI_TOKEN_FAR, the
+ * counter has reached the token. */
 SHMI_FN uint32_t shmi_token_ahead(uint64_t state, uint64_t v)
 {
     return ((uint32_t)(state >> SHMI_TOKEN_CELL_NEXT_SHIFT) - (uint32_t)v) & SHMI_TOKEN_MASK;
 }
-/* Whether the waiters of a cell have to look. */
+/* Whether the waiters of a cell have to be woken, to read the counter again. */
 SHMI_FN int shmi_token_due(uint64_t state, uint64_t v)
 {
     return (state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) - 1 >= SHMI_TOKEN_FAR;
 }
-/* The word with token announced, which the counter, at v, has not reached. The word is not due. */
+/* The word of the cell after the announcement of token, which the counter, at v, has not reached. No wake is due for
+ * the word. */
 SHMI_FN uint64_t shmi_token_announced(uint64_t state, uint64_t token, uint64_t v)
 {
     uint64_t ahead = token - v;
     if (ahead > SHMI_TOKEN_FAR)
-        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells; /* one of the same cell */
+        ahead = SHMI_TOKEN_FAR - (v + SHMI_TOKEN_FAR - token) % SHMI_sequencerCells; /* nearer, of the same cell */
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && shmi_token_ahead(state, v) <= ahead)
         return state;
     return (state & ~SHMI_TOKEN_CELL_NEXT_MASK) | SHMI_EVENTCOUNT_ANNOUNCED | ((v + ahead) & SHMI_TOKEN_MASK) << SHMI_TOKEN_CELL_NEXT_SHIFT;
@@ -55,7 +58,7 @@ SHMI_FN int shmi_token_over(const shmi_token_wait *w)
     uint64_t turns = shmi_ld64(&s->w->turns);
     return turns != w->turns || (turns & SHMI_TURNS_STOPPED) != 0 || shmi_sequencer_now(s) >= w->token;
 }
-/* How a wait has ended that is over. */
+/* How a wait that is over has ended. */
 SHMI_FN int shmi_token_judge(const shmi_token_wait *w) { return shmi_sequencer_now(w->cell->s) >= w->token ? 0 : ECANCELED; }
 SHMI_FN shmi_token_wait shmi_token_begin(struct shmi_sequencer *s, uint64_t token)
 {
@@ -76,7 +79,7 @@ SHMI_FN shmi_tuning shmi_sequencer_tuning(struct shmi_sequencer *s)
     return t;
 }
 
-/* Makes all waiters of a cell look. 0: the word is no longer state, and nothing was done. */
+/* Changes the word of a cell and wakes all its waiters. Returns 0, and does nothing, if the word is no longer state. */
 SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
 {
     if ((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0) {
@@ -91,27 +94,27 @@ SHMI_FN int shmi_token_hit(shmi_token_cell *c, uint64_t state)
     }
     return 1;
 }
-/* Called after the counter has become v, by a jump of so much. */
+/* Called after the counter has become v, by a jump of that length. */
 SHMI_FN void shmi_token_hit_if_due(shmi_token_cell *c, uint64_t v, uint64_t jump)
 {
     for (;;) {
         uint64_t state = shmi_ld64(c->state);
         if (!shmi_token_due(state, v) && !((state & SHMI_EVENTCOUNT_ANNOUNCED) != 0 && jump > SHMI_TOKEN_FAR))
             return;
-        if (shmi_token_hit(c, state)) /* suffices: a later announcement follows a look at the counter */
+        if (shmi_token_hit(c, state)) /* enough: a later waiter first announces itself, then reads the counter */
             return;
     }
 }
 
-/* Makes up for what a stopped or dead process owes. */
+/* Sends the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_token_make_up(shmi_token_cell *c)
 {
     struct shmi_sequencer *s = c->s;
     uint64_t v = shmi_sequencer_now(s), turns = shmi_ld64(&s->w->turns), state, now;
     int all = v - shmi_xchg64(&c->value, v) > SHMI_TOKEN_FAR;
     all = shmi_xchg64(&c->turns, turns) != turns || all;
-    /* After such a jump the word of the cell says nothing of tokens, and it never says anything of turns. So this
-     * changes it: a waiter may be about to sleep. */
+    /* After such a jump the word of the cell does not show which tokens are reached, and it never shows a change of
+     * turns. So the word is changed in any case, because a waiter may be about to sleep. */
     while (all && !shmi_token_hit(c, shmi_ld64(c->state))) {
     }
     shmi_token_hit_if_due(c, v, 0);
@@ -128,8 +131,8 @@ SHMI_FN void shmi_token_check(void *cell)
         shmi_token_make_up(c);
 }
 
-/* Makes sure that a wake comes when the counter reaches the token. 0: the wait is over. *word is what the waiter may
- * sleep on. */
+/* Makes sure that a wake comes when the counter reaches the token. Returns 0 if the wait is over. *word is the value
+ * on which the waiter may sleep. */
 SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
 {
     shmi_token_cell *c = w->cell;
@@ -146,12 +149,12 @@ SHMI_FN int shmi_token_announce(const shmi_token_wait *w, uint64_t *word)
         if (*word != state && !shmi_cas64(c->state, state, *word))
             continue;
         SHMSYNC_CRASHPOINT("sequencer.wait.announced");
-        /* The count to the token, or to the nearer one that stands for it, may have come before the announcement. */
+        /* The counter may have reached the token, or the nearer token that stands for it, before the announcement. */
         if (shmi_token_over(w))
             return 0;
         if (shmi_sequencer_now(c->s) - v < shmi_token_ahead(*word, v))
             return 1;
-        shmi_token_hit(c, *word); /* or the counter was set back */
+        shmi_token_hit(c, *word); /* the counter may also have been set back */
     }
 }
 
@@ -206,7 +209,7 @@ SHMI_FN int shmi_sequencer_await(struct shmi_sequencer *s, uint64_t token, int64
     return err;
 }
 
-/* Wakes the waiters that have to look after the counter has become v, by a jump of so much. */
+/* Wakes the waiters that have to read the counter again after it has become v, by a jump of that length. */
 SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64_t jump)
 {
     uint64_t back;
@@ -214,7 +217,7 @@ SHMI_FN void shmi_sequencer_counted(struct shmi_sequencer *s, uint64_t v, uint64
     for (back = 0; back < jump && back < SHMI_sequencerCells; back++)
         shmi_token_hit_if_due(&s->cells[(v - back) % SHMI_sequencerCells], v, jump);
 }
-/* Makes the waiters of all cells look, also those that are about to announce. */
+/* Wakes the waiters of all cells, also those that are about to announce themselves. */
 SHMI_FN void shmi_sequencer_end_waits(struct shmi_sequencer *s)
 {
     int i;
@@ -223,7 +226,7 @@ SHMI_FN void shmi_sequencer_end_waits(struct shmi_sequencer *s)
         }
 }
 
-/* The handle's side. */
+/* The functions of a handle. */
 
 SHMI_FN void shmi_sequencer_init(struct shmi_sequencer *s, shmsync_arena *a, const shmi_object *o, shmi_sequencer_words *w)
 {
@@ -430,8 +433,9 @@ int shmsync_sequencer_reset(shmsync_sequencer *s, uint64_t v)
     return 0;
 }
 
-/* The reaper's side: makes up for wakes that a death swallowed. The dead process may have counted, or ended all waits,
- * and not changed the word of a cell. So this changes it: a waiter may be about to sleep. */
+/* For a reaper: sends the wakes that a death may have lost. The dead process may have changed the counter, or ended
+ * all waits, but not changed the word of a cell. So this function changes the words, because a waiter may be about
+ * to sleep. */
 SHMI_FN void shmi_wake_sequencer(shmsync_arena *a, const shmi_object *o, int owed)
 {
     shmi_sequencer_words *w = (shmi_sequencer_words *)shmi_try_at(a, o->body, sizeof *w, 8);

@@ -1,16 +1,16 @@
-/* Events: a manual-reset Event is an eventcount, whose sequence is odd while it is set; an auto-reset Event has
- * tokens, and counts the waits of each participant in a share. It is prims/event*.go in C. */
+/* Events: a manual-reset Event is an eventcount, whose sequence is odd while the Event is set; an auto-reset Event
+ * has tokens, and counts the waits of each participant in a share. This is prims/event*.go in C. */
 
 enum { SHMI_eventAuto = 1, SHMI_eventBidirectional = 2 };
 
 struct shmi_event {
-    struct shmi_eventcount count; /* with automatic reset its state is another, see below */
+    struct shmi_eventcount count; /* with automatic reset its state has another form, see below */
     shmi_event_record *own;       /* with automatic reset: this process's share */
     shmi_event_record **known;    /* the shares by slot, from slot 1. Atomic. */
     uint32_t known_head;          /* the latest slot record in known, as objRecords names it. Atomic. */
     uint32_t most;                /* the greatest slot in known. Atomic. */
     uint32_t bad;                 /* the list of records was corrupt. Atomic. */
-    uint32_t turns;               /* counts the wakes, which go to the kernel's queue and the pollers by turns. Atomic. */
+    uint32_t turns;               /* counts the wakes, which alternate between a thread and a poller. Atomic. */
     uint32_t mode;
     shmsync_arena *a;
     shmi_object o;
@@ -29,15 +29,15 @@ struct shmi_event {
  *
  * No lock is involved, so a signal handler may set the Event. */
 
-/* How long a wait that has not slept leaves the tokens to those that began before it, in ns. The process of one of
- * those may be stopped. */
+/* How long a wait that has not slept leaves the tokens to the waits that began before it, in ns. The time is
+ * bounded, because the process of such a wait may be stopped. */
 #define SHMI_EVENT_YIELD INT64_C(1000000)
 /* The greatest number of tokens. A set that would make more does nothing. */
 #define SHMI_EVENT_TOKENS_MOST (SHMI_AUTO_EVENT_TOKENS_MASK >> SHMI_AUTO_EVENT_TOKENS_SHIFT)
 
 SHMI_FN uint64_t shmi_event_tokens(uint64_t s) { return (s & SHMI_AUTO_EVENT_TOKENS_MASK) >> SHMI_AUTO_EVENT_TOKENS_SHIFT; }
 SHMI_FN int shmi_event_announced(uint64_t s) { return (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) != 0; }
-/* The word after a change that ends no wait, with so many tokens. */
+/* The word after a change that ends no wait, with that many tokens. */
 SHMI_FN uint64_t shmi_event_with(uint64_t s, uint64_t tokens)
 {
     return (uint64_t)(uint32_t)(s + 1) | (s & SHMI_AUTO_EVENT_ANNOUNCED_MASK) | tokens << SHMI_AUTO_EVENT_TOKENS_SHIFT;
@@ -46,21 +46,21 @@ SHMI_FN uint64_t shmi_event_load(struct shmi_event *e) { return shmi_eventcount_
 /* Changes the word. The caller has called shmi_event_count_off for it. */
 SHMI_FN int shmi_event_swap(struct shmi_event *e, uint64_t from, uint64_t to) { return shmi_cas64(&e->count.w->state, from, to); }
 
-/* A share: how many waits have begun and are not counted off, and the version that the word had when the last wait
- * ended that is counted off. */
+/* A share: the number of waits that have begun and are not counted off, and the version of the word when the last
+ * wait that is counted off ended. */
 SHMI_FN uint32_t shmi_event_share_waits(uint64_t h) { return (uint32_t)h; }
 SHMI_FN uint32_t shmi_event_share_ended(uint64_t h) { return (uint32_t)(h >> 32); }
-/* The share after a wait that ended with that version is counted off. */
+/* The share after a wait that ended with that version has been counted off. */
 SHMI_FN uint64_t shmi_event_share_less(uint64_t h, uint32_t version)
 {
     uint32_t waits = shmi_event_share_waits(h);
     return (uint64_t)version << 32 | (waits > 0 ? waits - 1 : 0);
 }
 
-/* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an
- * array that it has from the start: a signal handler may get here. A participant puts its record on the list when it
- * opens the Event, before its first wait, and a wait that begins changes the word. So a change of the word that
- * succeeds has seen the shares of all waits. */
+/* Reads where the shares are. They lie in slot records, which stay until the object is deleted. So a handle
+ * remembers their places, in an array that it has from the start, because a signal handler may call this. A
+ * participant puts its record on the list when it opens the Event, before its first wait, and a wait that begins
+ * changes the word. So a change of the word that succeeds has seen the shares of all waits. */
 SHMI_FN void shmi_event_learn(struct shmi_event *e)
 {
     uint32_t head = shmi_ld32(shmi_u32(e->a, e->o.off + SHMI_objRecords)), most;
@@ -86,7 +86,7 @@ SHMI_FN shmi_event_record *shmi_event_share_of(struct shmi_event *e, uint32_t sl
     shmi_event_learn(e);
     return __atomic_load_n(&e->known[slot - 1], __ATOMIC_ACQUIRE);
 }
-/* 0 unless the list of records is corrupt. */
+/* Returns 0, or EPROTO if the list of records is corrupt. */
 SHMI_FN int shmi_event_check_shares(struct shmi_event *e)
 {
     shmi_event_learn(e);
@@ -113,8 +113,8 @@ SHMI_FN uint64_t shmi_event_waits(struct shmi_event *e, uint64_t s, uint64_t mos
     return n;
 }
 
-/* Counts the wait off that ended by the change to s, unless that was done. A call that changes s calls this before. So a
- * change that succeeds has seen all ends of waits in the shares. */
+/* Counts off the wait that ended by the change to s, unless that was done already. Each call that changes s does
+ * this first. So a change that succeeds has seen all ends of waits in the shares. */
 SHMI_FN void shmi_event_count_off(struct shmi_event *e, uint64_t s)
 {
     uint32_t slot = (uint32_t)((s & SHMI_AUTO_EVENT_SLOT_MASK) >> SHMI_AUTO_EVENT_SLOT_SHIFT);
@@ -125,22 +125,22 @@ SHMI_FN void shmi_event_count_off(struct shmi_event *e, uint64_t s)
     if (h == NULL)
         return; /* a peer overwrote the word or the list of records */
     for (;;) {
-        /* While the word is s, the share has either not been changed for it, or the version of s. */
+        /* While the word is s, the share either has not been changed for s, or has the version of s. */
         uint64_t was = shmi_ld64(&h->waits);
         if (shmi_event_share_ended(was) == (uint32_t)s || shmi_event_load(e) != s || shmi_cas64(&h->waits, was, shmi_event_share_less(was, (uint32_t)s)))
             return;
     }
 }
 
-/* Gives the share of its slot to this participant. The waits of the one before it do not count. The caller holds
- * handles_of: all handles of this process on the Event have one share. */
+/* Gives the share of this slot to this participant. The waits of the participant before it do not count any more.
+ * The caller holds handles_of, because all handles of this process on the Event have one share. */
 SHMI_FN void shmi_event_inherit(struct shmi_event *e)
 {
     shmi_event_record *h = e->own;
     uint64_t was;
     if (shmi_ld64(&h->name) == e->a->self)
         return;
-    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the one before */
+    shmi_event_count_off(e, shmi_event_load(e)); /* the last wait of the participant before */
     do /* another process may count that wait off */
         was = shmi_ld64(&h->waits);
     while (!shmi_cas64(&h->waits, was, was & ~(uint64_t)UINT32_MAX));
@@ -170,7 +170,7 @@ SHMI_FN uint64_t shmi_event_look(struct shmi_event *e, uint64_t *waits)
     }
 }
 
-/* Sets it while there may be waits. */
+/* Sets the Event, and wakes a wait, as long as there may be waits. */
 SHMI_FN int shmi_event_set_and_wake(struct shmi_event *e)
 {
     for (;;) {
@@ -201,7 +201,7 @@ SHMI_FN int shmi_event_set_auto(struct shmi_event *e)
         if (shmi_event_tokens(s) > 0) {
             shmi_full_fence();
             if (shmi_event_load(e) == s)
-                return 0; /* nobody waits, and it is set */
+                return 0; /* there is no wait, and the Event is set */
             continue;
         }
         shmi_event_count_off(e, s);
@@ -229,14 +229,14 @@ SHMI_FN int shmi_event_claim(struct shmi_event *e)
     }
 }
 
-/* A wait that is counted. It is over when it has ended the wait by a change of the word. */
+/* A wait that is counted. It is over when this process has ended it by a change of the word. */
 typedef struct shmi_event_wait {
     struct shmi_event *e;
     int announced, slept;
-    uint64_t word; /* it may sleep while the version is that of this */
+    uint64_t word; /* the wait may sleep while the word has the version of this one */
 } shmi_event_wait;
 
-/* Counts a wait. The call has entered. */
+/* Counts a wait. The caller has called shmi_enter. */
 SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_wait *w)
 {
     shmi_add64(&e->own->waits, 1);
@@ -244,7 +244,8 @@ SHMI_FN void shmi_event_begin(struct shmi_event *e, shmi_event_wait *w)
     memset(w, 0, sizeof *w);
     w->e = e;
 }
-/* Ends the wait, and leaves so many tokens, or one if nobody else waits. 0: the word is no longer s. */
+/* Ends the wait, and leaves that many tokens, or one if there is no other wait. Returns 0 if the word is no longer
+ * s. */
 SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
 {
     struct shmi_event *e = w->e;
@@ -256,7 +257,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     if (!others)
         to &= ~SHMI_AUTO_EVENT_ANNOUNCED_MASK;
     if (shmi_event_share_ended(shmi_ld64(&e->own->waits)) == (uint32_t)to) {
-        /* The last wait of this participant ended 2^32 changes ago. This one would seem to be counted off. */
+        /* The last wait of this participant ended 2^32 changes ago, so the end of this wait would seem to be counted
+         * off already. */
         shmi_event_swap(e, s, shmi_event_with(s, shmi_event_tokens(s)));
         return 0;
     }
@@ -270,8 +272,8 @@ SHMI_FN int shmi_event_end_wait(shmi_event_wait *w, uint64_t s, uint64_t tokens)
     }
     return 1;
 }
-/* Takes a token if there is one for this wait. 0: there is none, and w->word is the word to sleep on. A wait that has
- * not slept leaves the tokens to those that have announced themselves before it. */
+/* Takes a token if there is one for this wait. Returns 0 if there is none; w->word is then the word to sleep on. A
+ * wait that has not slept leaves the tokens to the waits that announced themselves before it. */
 SHMI_FN int shmi_event_take(shmi_event_wait *w)
 {
     struct shmi_event *e = w->e;
@@ -295,7 +297,7 @@ SHMI_FN int shmi_event_take(shmi_event_wait *w)
         }
     }
 }
-/* Ends the wait. If unless is set, it takes a token instead if there is one, and returns 1. */
+/* Ends the wait. If unless is set and there is a token, it takes the token instead, and returns 1. */
 SHMI_FN int shmi_event_give_up(shmi_event_wait *w, int unless)
 {
     for (;;) {
@@ -330,7 +332,7 @@ SHMI_FN void shmi_event_check(void *event)
 }
 
 SHMI_FN int shmi_event_spun(void *event) { return shmi_event_tokens(shmi_event_load((struct shmi_event *)event)) > 0; }
-/* Waits for a token after a claim that failed. The call has entered. */
+/* Waits for a token after a claim that failed. The caller has called shmi_enter. */
 SHMI_FN int shmi_event_await_token(struct shmi_event *e, int64_t deadline)
 {
     shmi_tuning t = shmi_eventcount_tuning(&e->count);
@@ -370,7 +372,7 @@ SHMI_FN int shmi_event_await_token(struct shmi_event *e, int64_t deadline)
             w.slept = since != 0; /* a check that is due comes before the first sleep */
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a token that is there takes precedence over the end of the wait */
+        case SHMI_CLOSED: /* a token that is there takes precedence over the close */
             if (shmi_event_give_up(&w, 1))
                 return 0;
             return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "event.wait", shmi_called(&e->o))
@@ -394,7 +396,7 @@ SHMI_FN int shmi_event_wait_auto(struct shmi_event *e, int64_t abs)
 
 /* ---- Reset by hand ---- */
 
-/* An Event that is reset by hand: whether it is set. */
+/* Whether an Event that is reset by hand is set. */
 SHMI_FN int shmi_event_odd(struct shmi_event *e) { return (int)(shmi_eventcount_load(&e->count) & 1); }
 
 /* Makes an Event that is reset by hand set, or not set. A signal handler may call it. */
@@ -419,7 +421,7 @@ SHMI_FN int shmi_event_turn(struct shmi_event *e, uint64_t set)
     }
 }
 
-/* Waits until it is set, or not set. */
+/* Waits until the Event is set, or not set, as set says. */
 SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 {
     uint64_t s = shmi_eventcount_load(&e->count);
@@ -436,8 +438,8 @@ SHMI_FN int shmi_event_until(struct shmi_event *e, uint64_t set, int64_t abs)
 
 /* ---- The handle's side ---- */
 
-/* The mode of an Event, or -1 if it is none. The word mode tells an auto-reset Event from the others, which have
- * zeros there. */
+/* The mode of an Event, or -1 if the object is not an Event. The word mode tells an auto-reset Event from the
+ * others, which have zeros there. */
 SHMI_FN int shmi_event_mode_of(shmsync_arena *a, const shmi_object *o)
 {
     uint32_t word;
@@ -483,7 +485,7 @@ SHMI_FN void shmi_event_fill(unsigned char *body, const void *arg)
     }
 }
 
-/* Finds the share of this process, and those of the others. 0, or why that cannot be. */
+/* Finds the share of this process, and the shares of the others. Returns 0 or an errno. */
 SHMI_FN int shmi_event_build_shares(struct shmi_event *e)
 {
     shmi_off record = 0;
@@ -493,7 +495,7 @@ SHMI_FN int shmi_event_build_shares(struct shmi_event *e)
         return err;
     e->own = (shmi_event_record *)shmi_ptr(e->a, record, sizeof(shmi_event_record), 8);
     while (cap < e->a->geo.slots)
-        cap *= 2; /* few sizes, since each has its own spare ones */
+        cap *= 2; /* powers of two, because each size has spare memory of its own */
     e->known = (shmi_event_record **)shmi_new_thing(cap * sizeof *e->known);
     if (e->known == NULL)
         return shmi_fail(ENOMEM, "event.open", shmi_called(&e->o), "%s", "");
@@ -689,7 +691,7 @@ int shmsync_event_timedwait_reset(shmsync_event *e, const struct timespec *abs_m
     return SHMI_TELL(err != 0 ? err : shmi_event_await_reset(e, ns));
 }
 
-/* The reaper's side: makes up for wakes that a death swallowed. */
+/* For a reaper: sends the wakes that a death may have lost. */
 SHMI_FN void shmi_wake_event(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_eventcount e;

@@ -1,7 +1,6 @@
-/* Queues: bounded queues of items of one size. It is prims/queue*.go in C. Items are in slots, and a ring of cells
+/* Queues: bounded queues of items of one size. This is prims/queue*.go in C. Items are in slots, and a ring of cells
  * gives their order. Slots and cells are the whole state, and no lock guards them. A call that waits sleeps until
- * the queue may have changed, and then looks at the ring again.
- * */
+ * the queue may have changed, and then reads the ring again. */
 
 /* Kinds of a slot; see queueState of prims/queue_word.go. */
 enum { SHMI_queueFree, SHMI_queueClaimed, SHMI_queueFull, SHMI_queueTaken, SHMI_queueLeased, SHMI_queueReturned, SHMI_queueKinds };
@@ -9,15 +8,15 @@ enum { SHMI_queueStoppedFlag = 1, SHMI_queueIrregularFlag = 2 };
 #define SHMI_QUEUE_ITEM_MOST 65536u
 #define SHMI_QUEUE_CAPACITY_MOST (UINT32_C(1) << 30)
 #define SHMI_QUEUE_TAG UINT64_C(0x7fffffff)
-#define SHMI_QUEUE_WALK 1000u /* how many more steps than cells in two laps a walk takes */
+#define SHMI_QUEUE_WALK 1000u /* a walk takes as many steps as two laps have cells, and so many more */
 #define SHMI_QUEUE_WALKS 16   /* if so many walks find nothing while no hint moves, a peer has overwritten the ring */
-#define SHMI_QUEUE_LOOK 64u   /* at how many slots a waiter that spins looks */
+#define SHMI_QUEUE_LOOK 64u   /* how many slots a waiter that spins examines */
 #define SHMI_QUEUE_CHECK 4096u /* number of slots that a periodic check visits */
-#define SHMI_QUEUE_USE 64u    /* by how many slots used grows */
+#define SHMI_QUEUE_USE 64u    /* the number by which used grows */
 #define SHMI_QUEUE_LEASE_TIMES UINT64_C(0xffff)
 #define SHMI_QUEUE_LEASE_SERIAL (UINT64_C(1) << 16)
 #define SHMI_QUEUE_LEASE_ENDED (UINT64_C(1) << 31)
-#define SHMI_QUEUE_LEASE_UNDATED UINT64_C(0xffffffff) /* all but the date */
+#define SHMI_QUEUE_LEASE_UNDATED UINT64_C(0xffffffff) /* all fields but the date */
 
 typedef struct shmi_queue_slot {
     uint64_t state;
@@ -29,13 +28,13 @@ struct shmi_queue_side {
     shmi_queue_side_words *w;
     shmi_wait_list line;
     int64_t looked;
-    uint64_t sum; /* sum over the words that the last periodic check saw. Atomic. */
+    uint64_t sum; /* sum of the words that the last periodic check read. Atomic. */
 };
 
-/* The first returned slots, as a look at all slots found them; see returnedSlots of prims/queue_returned.go. */
+/* The first returned slots, as a search through all slots found them; see returnedSlots of prims/queue_returned.go. */
 #define SHMI_QUEUE_RETURNED 64u
 struct shmi_queue_returned {
-    uint32_t busy; /* Atomic. A call does not wait for it. */
+    uint32_t busy; /* a thread uses this; others do not wait for it. Atomic. */
     uint32_t from, to;
     uint32_t all;
     uint64_t at;
@@ -49,15 +48,16 @@ struct shmi_queue {
     shmi_queue_words *w;
     struct shmi_queue_side items, room;
     uint32_t capacity, slots, shift;
-    uint64_t mask, first; /* the number of cells less 1; where the slots begin */
+    uint64_t mask, first; /* the number of cells less 1; where the first slot is */
     uint64_t item, stride;
     uint64_t seen;    /* a position: no position before it has an item. Atomic. */
-    uint32_t watched; /* the slot that a periodic check looked at last. Atomic. */
+    uint32_t watched; /* the slot that a periodic check visited last. Atomic. */
     struct shmi_queue_returned back;
 };
 
 SHMI_FN uint64_t shmi_queue_stride(uint64_t item) { return sizeof(shmi_queue_slot) + ((item + 7) & ~UINT64_C(7)); }
-/* A small queue has slots to spare, so that puts and gets that are stopped, and keep one each, leave room. */
+/* The number of slots. A small queue has spare slots, so that puts and gets that are stopped, each of which keeps a
+ * slot, leave room for others. */
 SHMI_FN uint64_t shmi_queue_slots(uint64_t capacity) { return capacity < 64 ? capacity + 8 : capacity; }
 SHMI_FN uint32_t shmi_queue_shift(uint64_t slots)
 {
@@ -97,7 +97,8 @@ SHMI_FN int32_t shmi_queue_ahead(const struct shmi_queue *x, uint64_t cell, uint
     uint32_t d = (uint32_t)(cell >> 32) - shmi_queue_lap(x, p);
     return d <= INT32_MAX ? (int32_t)d : -(int32_t)(UINT32_MAX - d) - 1;
 }
-/* How far position p is after position q, 0 if it is before. Positions that differ by 2^32 laps are the same: a heal forgets those laps. */
+/* How far position p is after position q; 0 if it is before q. Positions that differ by 2^32 laps count as the same,
+ * because shmi_queue_heal forgets how many times 2^32 laps there were. */
 SHMI_FN uint64_t shmi_queue_distance(const struct shmi_queue *x, uint64_t p, uint64_t q)
 {
     uint64_t d = (p - q) & ((UINT64_C(1) << (32 + x->shift)) - 1);
@@ -116,7 +117,8 @@ SHMI_FN uint64_t *shmi_queue_cell_of(struct shmi_queue *x, uint64_t p)
     return (uint64_t *)(void *)((char *)x->w + sizeof(shmi_queue_words)) + (p & x->mask);
 }
 
-/* What follows takes no lock. A participant that is stopped in the middle of it keeps a slot, and nothing else. */
+/* The functions that follow take no lock. A participant that is stopped in one of them keeps a slot, and nothing
+ * else. */
 
 SHMI_FN int shmi_queue_stopped(struct shmi_queue *x) { return (shmi_ld64(&x->w->flags) & SHMI_queueStoppedFlag) != 0; }
 SHMI_FN int shmi_queue_regular(struct shmi_queue *x) { return (shmi_ld64(&x->w->flags) & SHMI_queueIrregularFlag) == 0; }
@@ -125,7 +127,7 @@ SHMI_FN void shmi_queue_deviate(struct shmi_queue *x)
     if (shmi_queue_regular(x))
         shmi_or64(&x->w->flags, SHMI_queueIrregularFlag);
 }
-/* A bound of the slots that were ever claimed. */
+/* An upper bound of the slots that were ever claimed. */
 SHMI_FN uint32_t shmi_queue_used(struct shmi_queue *x)
 {
     uint64_t n = shmi_ld64(&x->w->used);
@@ -134,17 +136,18 @@ SHMI_FN uint32_t shmi_queue_used(struct shmi_queue *x)
 /* Whether position p was filled. The positions of lap 0 are those of all-zero cells. */
 SHMI_FN int shmi_queue_filled(struct shmi_queue *x, uint64_t p) { return shmi_queue_ahead(x, shmi_ld64(shmi_queue_cell_of(x, p)), p) >= 0; }
 
-/* Makes the hints anew. They may lag behind afterwards. */
+/* Computes the hints anew. They may be too low afterwards. */
 SHMI_FN void shmi_queue_heal(struct shmi_queue *x)
 {
-    /* Laps begin anew after 2^32. With so many more, the position is after that of all-zero cells. */
+    /* The numbers of laps repeat after 2^32. That many laps are added, so that the position is after the one of
+     * cells that are all zero. */
     uint64_t p = ((shmi_ld64(shmi_queue_cell_of(x, 0)) >> 32) + (UINT64_C(1) << 32)) << x->shift;
     shmi_st64(&x->w->head, p - x->mask);
     shmi_st64(&x->w->tail, p);
     shmi_st64(&x->seen, 0);
 }
 
-/* What a step of a walk found. */
+/* The result of a step of a walk. */
 enum { SHMI_queueFound, SHMI_queueOn, SHMI_queueImpossible };
 struct shmi_queue_found {
     uint64_t p;
@@ -187,11 +190,11 @@ SHMI_FN int shmi_queue_step_front(struct shmi_queue *x, struct shmi_queue_found 
         f->p++;
         return SHMI_queueOn;
     }
-    /* A later position has this cell: the items of all positions before the one a lap earlier than that were taken. */
+    /* The cell has a later position. So all items at positions before the one a lap earlier were taken. */
     f->p += ((uint64_t)(uint32_t)(d - 1) << x->shift) + 1;
     return SHMI_queueOn;
 }
-/* Walks from a hint on; 0 if a peer overwrote the ring. */
+/* Walks the ring from a hint on. Returns 0 if a peer overwrote the ring. */
 SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*step)(struct shmi_queue *, struct shmi_queue_found *), struct shmi_queue_found *f)
 {
     int walks;
@@ -208,7 +211,7 @@ SHMI_FN int shmi_queue_walk(struct shmi_queue *x, const uint64_t *hint, int (*st
                 break;
         }
         if (tail != shmi_ld64(&x->w->tail) || head != shmi_ld64(&x->w->head))
-            walks = 0; /* the others went on, and overtook this walk */
+            walks = 0; /* the other calls made progress, and overtook this walk */
         shmi_queue_heal(x);
     }
     return 0;
@@ -222,7 +225,7 @@ SHMI_FN int shmi_queue_published(struct shmi_queue *x, uint32_t i, uint64_t st)
     uint64_t tag = shmi_queue_tag(st), c = shmi_ld64(shmi_queue_cell_of(x, tag));
     return shmi_queue_kind(st) == SHMI_queueFull && (uint32_t)c == i && ((((c >> 32) << x->shift) | (tag & x->mask)) & SHMI_QUEUE_TAG) == tag;
 }
-/* How many slots are of the kinds of a set; those that were put if they are in the ring. */
+/* How many slots are of the kinds in a set; slots that were put count only if they are in the ring. */
 SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
 {
     uint32_t i, n = 0, used = shmi_queue_used(x);
@@ -233,7 +236,8 @@ SHMI_FN uint32_t shmi_queue_count(struct shmi_queue *x, uint32_t kinds)
     }
     return n;
 }
-/* Whether there is no room for an item at position p, the first that is not filled; -1 if a peer overwrote the ring. */
+/* Whether there is no room for an item at position p, the first that is not filled. Returns -1 if a peer overwrote
+ * the ring. */
 SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
 {
     if (p - shmi_ld64(&x->seen) >= x->capacity) { /* true also if p is before seen */
@@ -252,7 +256,7 @@ SHMI_FN int shmi_queue_full(struct shmi_queue *x, uint64_t p)
            shmi_queue_count(x, 1u << SHMI_queueFull | 1u << SHMI_queueLeased | 1u << SHMI_queueReturned) >= x->capacity;
 }
 
-/* A slot that a put has claimed, and a position that was not filled then. */
+/* A slot that a put has claimed, and a position that was not filled at that time. */
 struct shmi_queue_claimed {
     uint64_t p, was;
     uint32_t i;
@@ -289,7 +293,7 @@ SHMI_FN int shmi_queue_claim_slot(struct shmi_queue *x, struct shmi_queue_claime
     }
     return 0;
 }
-/* Claims a slot for an item: 1, 0 if there is no room, -1 if a peer overwrote the ring. */
+/* Claims a slot for an item. Returns 1, 0 if there is no room, or -1 if a peer overwrote the ring. */
 SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     int healed = 0;
@@ -307,7 +311,8 @@ SHMI_FN int shmi_queue_claim(struct shmi_queue *x, struct shmi_queue_claimed *c)
         c->was = f.was;
         if (!full && shmi_queue_claim_slot(x, c))
             return 1;
-        /* While the position is not filled, items are not made more: there was no room at the beginning of this round. */
+        /* The position was not filled meanwhile, so no item was added, and there was no room at the beginning of
+         * this round. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was)
             return 0;
     }
@@ -322,30 +327,32 @@ SHMI_FN shmi_tuning shmi_queue_tuning(struct shmi_queue *x, struct shmi_queue_si
     t.slot = x->a->my_slot;
     return t;
 }
-/* Wakes a waiter of a side, if one has announced itself: n items or places have come. */
+/* Wakes a waiter of a side, if one has announced itself, because n items or places have come. */
 SHMI_FN void shmi_queue_tell(struct shmi_queue *x, struct shmi_queue_side *side, size_t n)
 {
     if (n > 0 && shmi_wake_word_announced(&side->line)) {
         shmi_tuning t = shmi_queue_tuning(x, side);
-        shmi_note_cpu(&t); /* a waiter may look for it */
+        shmi_note_cpu(&t); /* a waiter may read the note */
         shmi_wake_word_release(x->a, &side->line);
     }
 }
 
-/* Makes a slot free that this call has claimed, unless this process has left and its slots were taken back. */
+/* Frees a slot that this call has claimed, unless this process has left and its slots were taken back. */
 SHMI_FN void shmi_queue_unclaim(struct shmi_queue *x, shmi_queue_slot *s)
 {
     uint64_t st = shmi_ld64(&s->state);
     if (shmi_queue_name(st) == x->a->self && shmi_cas64(&s->state, st, 0))
         shmi_queue_tell(x, &x->room, 1); /* another put may have found no free slot */
 }
-/* Puts the item of a claimed slot into the queue: 0, EBUSY for no room, ECANCELED, EPROTO. Without success the slot is free again. */
+/* Puts the item of a claimed slot into the queue. Returns 0, EBUSY if there is no room, ECANCELED or EPROTO. If it
+ * fails, the slot is free again. */
 SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *c)
 {
     for (;;) {
         struct shmi_queue_found f;
         int full;
-        /* The position may have been filled before the slot was ours, even with this slot: then the tag would make an item of it. */
+        /* The position may have been filled before this call claimed the slot, even with this slot: then the tag
+         * would make an item of it. */
         if (shmi_ld64(shmi_queue_cell_of(x, c->p)) == c->was) {
             uint64_t st = shmi_queue_state(SHMI_queueFull, x->a->self, c->p);
             __atomic_store_n(&c->s->state, st, __ATOMIC_RELEASE);
@@ -356,7 +363,7 @@ SHMI_FN int shmi_queue_publish(struct shmi_queue *x, struct shmi_queue_claimed *
                 if (SHMI_LIKELY(!shmi_queue_stopped(x)))
                     return 0;
                 shmi_queue_deviate(x);
-                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* or a get has it */
+                return shmi_cas64(&c->s->state, st, 0) ? ECANCELED : 0; /* if not, a get has the item */
             }
         }
         full = shmi_queue_next(x, &f) ? shmi_queue_full(x, f.p) : -1;
@@ -376,12 +383,12 @@ SHMI_FN void shmi_queue_tell_returned(struct shmi_queue *x)
         w = shmi_ld64(&x->w->returned);
     while (!shmi_cas64(&x->w->returned, w, (w & ~UINT64_C(1)) + 3));
 }
-/* The state of a returned slot; see queueReturns. */
+/* The state of a slot that is returned; see queueReturns. */
 SHMI_FN uint64_t shmi_queue_back(struct shmi_queue *x, uint64_t st)
 {
     return shmi_queue_with(st, SHMI_queueReturned, (shmi_participant_id)(shmi_ld64(&x->w->returned) >> 1 & SHMI_NAME_MASK));
 }
-/* Finds the first returned slots, those that come before all others. */
+/* Searches all slots for the first returned ones. */
 SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -407,7 +414,7 @@ SHMI_FN void shmi_queue_look_returned(struct shmi_queue *x, uint64_t back)
         r->slot[n] = i;
     }
 }
-/* The first returned slot, if none has come back since the count of returns was back; 0 if there is none. */
+/* The first returned slot, if no slot has come back since the count of returns was back. Returns 0 if there is none. */
 SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, uint64_t *st)
 {
     struct shmi_queue_returned *r = &x->back;
@@ -415,7 +422,7 @@ SHMI_FN uint32_t shmi_queue_first_returned(struct shmi_queue *x, uint64_t back, 
     if (__atomic_exchange_n(&r->busy, 1, __ATOMIC_ACQUIRE) == 0) {
         if (r->at != back)
             shmi_queue_look_returned(x, back);
-        while (first == 0) { /* in each round other participants took all that a look had found */
+        while (first == 0) { /* in each round, other participants took all the slots that the search had found */
             while (first == 0 && r->from < r->to)
                 if (shmi_ld64(&shmi_queue_at(x, r->slot[r->from])->state) == r->state[r->from])
                     first = r->slot[r->from];
@@ -454,7 +461,7 @@ SHMI_FN shmi_queue_slot *shmi_queue_take_returned(struct shmi_queue *x, uint64_t
     }
     return NULL;
 }
-/* Gives the first item to this process, in f: 1, 0 if there is none, -1 if a peer overwrote the ring. */
+/* Takes the first item for this process, in f. Returns 1, 0 if there is none, or -1 if a peer overwrote the ring. */
 SHMI_FN int shmi_queue_take(struct shmi_queue *x, uint32_t kind, struct shmi_queue_found *f)
 {
     for (;;) {
@@ -483,7 +490,7 @@ SHMI_FN int shmi_queue_take(struct shmi_queue *x, uint32_t kind, struct shmi_que
         }
     }
 }
-/* Makes a slot free whose item was copied or acknowledged; 0 if this process has left meanwhile. */
+/* Frees a slot whose item was copied or acknowledged. Returns 0 if this process has left meanwhile. */
 SHMI_FN int shmi_queue_drop(shmi_queue_slot *s, uint64_t st)
 {
     if (!shmi_cas64(&s->state, st, 0))
@@ -504,7 +511,7 @@ SHMI_FN uint32_t shmi_queue_length(struct shmi_queue *x)
 
 /* ---- Waiting ---- */
 
-/* Whether a waiter of a side can go on now, as far as a look at that many slots tells. */
+/* Whether a waiter of a side can go on now. It examines at most that many slots. */
 SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side, uint32_t most)
 {
     struct shmi_queue_found f;
@@ -524,7 +531,8 @@ SHMI_FN int shmi_queue_there(struct shmi_queue *x, struct shmi_queue_side *side,
     }
     return 0;
 }
-/* A waiter that may have been woken: the wake has cleared the announcement, and others may still sleep. */
+/* Called by a waiter that may have been woken. The wake has cleared the announcement, and other waiters may still
+ * sleep, so it announces them again. */
 SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
 {
     shmi_wake_word_announce(&side->line);
@@ -533,8 +541,8 @@ SHMI_FN void shmi_queue_pass(struct shmi_queue *x, struct shmi_queue_side *side)
         shmi_wake_word_release(x->a, &side->line);
 }
 
-/* Sets the bit that ends lease w; 0 if the slot does not have that lease any more. One date at most comes in
- * between, unless a peer breaks the rules. */
+/* Sets the bit that ends lease w. Returns 0 if the slot does not have that lease any more. Meanwhile the word
+ * changes at most once, by a date, unless a peer breaks the rules. */
 SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
 {
     uint64_t was = w;
@@ -548,14 +556,15 @@ SHMI_FN int shmi_queue_end_word(shmi_queue_slot *s, uint64_t w)
     }
     return 0;
 }
-/* Dates the lease of a slot for tools, if it lasts and has no date: milliseconds modulo 2^32, rounded up. */
+/* Stores the date of the lease of a slot, for tools, if the lease lasts and has no date: milliseconds modulo 2^32,
+ * rounded up. */
 SHMI_FN void shmi_queue_date(shmi_queue_slot *s)
 {
     uint64_t w = shmi_ld64(&s->lease);
     if ((w & SHMI_QUEUE_LEASE_TIMES) != 0 && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && (w & ~SHMI_QUEUE_LEASE_UNDATED) == 0)
         shmi_cas64(&s->lease, w, w | (uint64_t)shmi_first_date(shmi_now()) << 32);
 }
-/* Tells of items that came back by a process that died or was stopped before it told. */
+/* Wakes waiters for items that came back, if the process that returned them died or was stopped before it woke them. */
 SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
 {
     if ((shmi_ld64(&x->w->returned) & 1) == 0 && shmi_queue_count(x, 1u << SHMI_queueReturned) != 0) {
@@ -563,7 +572,8 @@ SHMI_FN void shmi_queue_tell_untold(struct shmi_queue *x)
         shmi_queue_tell(x, &x->items, 1);
     }
 }
-/* Takes back what participants have that are dead and gone, and what this process has if it is leaving. */
+/* Takes back what participants have that are dead and gone, and what leaving has, which is this process while it
+ * leaves. */
 SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
 {
     uint32_t i, used = shmi_queue_used(x);
@@ -574,7 +584,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
         shmi_queue_slot *s = shmi_queue_at(x, i);
         uint64_t st = shmi_ld64(&s->state), w;
         shmi_participant_id n = shmi_queue_name(st);
-        /* First the death, and then the cell: before it dies, a put may fill the cell. */
+        /* The death is tested before the cell is read, because a put may fill the cell just before it dies. */
         if (n == 0 || (n != leaving && (shmi_current(x->a, n) || !shmi_gone(x->a, n))))
             continue;
         switch (shmi_queue_kind(st)) {
@@ -583,7 +593,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
             shmi_queue_deviate(x);
             w = shmi_ld64(&s->lease);
             if (shmi_queue_kind(st) == SHMI_queueLeased && (w & SHMI_QUEUE_LEASE_ENDED) == 0 && shmi_ld64(&s->state) == st)
-                shmi_queue_end_word(s, w); /* its date is not that of the next lease */
+                shmi_queue_end_word(s, w); /* so that its date does not become that of the next lease */
             if (shmi_take_from64(x->a, n, &s->state, st, shmi_queue_back(x, st), 1)) {
                 SHMSYNC_CRASHPOINT("queue.back.committed");
                 shmi_queue_tell_returned(x);
@@ -603,7 +613,7 @@ SHMI_FN void shmi_queue_reap(struct shmi_queue *x, shmi_participant_id leaving)
     shmi_queue_tell(x, &x->items, back);
     shmi_queue_tell(x, &x->room, freed);
 }
-/* Finds participants that died, and items that came back and that nobody told of. */
+/* Finds participants that died, and items that came back without a wake. */
 SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
 {
     uint32_t used = shmi_queue_used(x), n = used < SHMI_QUEUE_CHECK ? used : SHMI_QUEUE_CHECK;
@@ -630,7 +640,7 @@ SHMI_FN void shmi_queue_check_slots(struct shmi_queue *x)
     if (dead)
         shmi_queue_reap(x, 0);
 }
-/* Makes up for what a stopped or dead process owes, ten times a second. */
+/* Sends, ten times a second, the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side)
 {
     uint64_t sum;
@@ -648,7 +658,7 @@ SHMI_FN void shmi_queue_check(struct shmi_queue *x, struct shmi_queue_side *side
         return;
     else if (moved)
         shmi_wake_word_wake_one(x->a, &side->line);
-    else /* nothing has moved: the waiters that were woken are stopped */
+    else /* nothing has moved since the last check: the waiters that were woken are stopped */
         shmi_wake_word_wake_all(x->a, &side->line);
 }
 
@@ -657,7 +667,7 @@ SHMI_FN void shmi_queue_check_room(void *x) { shmi_queue_check((struct shmi_queu
 
 /* ---- Calls ---- */
 
-/* A call: a put of an item, or a get or lease into one. */
+/* A call: a put of an item, or a get or a lease, which copies an item out. */
 struct shmi_queue_call {
     struct shmi_queue *x;
     struct shmi_queue_side *side;
@@ -665,7 +675,7 @@ struct shmi_queue_call {
     void *to;
     shmsync_lease *lease;
 };
-/* A lease of the slot in f, which this process has. */
+/* Fills in the lease of the slot in f, which this process has. */
 SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f, shmsync_lease *lease)
 {
     uint64_t w = shmi_ld64(&f->s->lease), times = w & SHMI_QUEUE_LEASE_TIMES;
@@ -682,11 +692,11 @@ SHMI_FN void shmi_queue_leased(struct shmi_queue *x, struct shmi_queue_found *f,
     lease->seq = w;
     lease->attempts = (uint32_t)times - 1;
 }
-/* Tries a call: 0, EBUSY if it has to wait, ECANCELED, EPROTO, EBADF. */
+/* Tries a call. Returns 0, EBUSY if it has to wait, ECANCELED, EPROTO or EBADF. */
 SHMI_FN int shmi_queue_try(struct shmi_queue_call *c)
 {
     struct shmi_queue *x = c->x;
-    int stopped = shmi_queue_stopped(x), got; /* the flag comes before the ring: a put that comes later sees the flag */
+    int stopped = shmi_queue_stopped(x), got; /* the flag is read before the ring: a later put sees the flag */
     struct shmi_queue_found f;
     if (c->side == &x->room) {
         struct shmi_queue_claimed claim;
@@ -738,7 +748,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
         if (!announced) {
             announced = 1;
             word = shmi_wake_word_announce(&c->side->line);
-            continue; /* there may be something since the last look */
+            continue; /* something may have come since the last search */
         }
         SHMSYNC_CRASHPOINT("queue.wait.announced");
         announced = 0;
@@ -761,7 +771,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
             shmi_queue_check(x, c->side);
             break;
         case SHMI_LATE:
-            shmi_queue_pass(x, c->side); /* a wake may have come for this waiter */
+            shmi_queue_pass(x, c->side); /* a wake may have been sent to this waiter */
             return shmi_brief(ETIMEDOUT, op, shmi_called(&x->o));
         case SHMI_CLOSED:
             shmi_queue_pass(x, c->side);
@@ -772,7 +782,7 @@ SHMI_FN int shmi_queue_await(struct shmi_queue_call *c, int64_t deadline)
         shmi_queue_pass(x, c->side);
     return err;
 }
-/* Tells the other side of a call that was done. */
+/* Wakes waiters of the other side after a call. */
 SHMI_FN void shmi_queue_done(struct shmi_queue_call *c, size_t n)
 {
     struct shmi_queue *x = c->x;
@@ -792,7 +802,7 @@ SHMI_FN int shmi_queue_fail(struct shmi_queue_call *c, int err)
     }
     return err;
 }
-/* A call that waits until abs, 0 for no end, unless try_. */
+/* Makes a call. If try_ is not set, it waits until abs; 0: no limit. */
 SHMI_FN int shmi_queue_do(struct shmi_queue_call *c, int64_t abs, int try_)
 {
     shmsync_arena *a = c->x->a;
@@ -834,7 +844,7 @@ SHMI_FN int shmi_queue_get(shmsync_queue *q, void *item, shmsync_lease *lease, i
     return shmi_queue_do(&c, abs, try_);
 }
 
-/* Of several calls that want to end a lease, one sets the bit that says so. */
+/* Ends a lease. If several calls want to end it, the one that sets the bit does so. */
 SHMI_FN int shmi_queue_end_lease(shmsync_lease *l, int back)
 {
     struct shmi_queue *x = l->impl;
@@ -880,7 +890,8 @@ SHMI_FN void shmi_queue_init_side(struct shmi_queue_side *side, shmi_queue_side_
     side->line.word = &w->wake;
     side->line.poller = &w->poller;
 }
-/* Whether the body has room for what its immutable words say. They are read once. */
+/* Views the body of a queue. Returns 0 if the body is too small for what its immutable words say. They are read
+ * once. */
 SHMI_FN int shmi_queue_build(struct shmi_queue *x, shmsync_arena *a, const shmi_object *o)
 {
     uint64_t capacity;
@@ -920,7 +931,7 @@ SHMI_FN void shmi_queue_fill(unsigned char *body, const void *arg)
     w->tail = w->head = UINT64_C(1) << shmi_queue_shift(shmi_queue_slots(spec->capacity));
 }
 
-/* The shape is that which shmi_queue_handle has seen, even if a peer overwrites it meanwhile. */
+/* The sizes are those that shmi_queue_handle has checked, even if a peer overwrites them meanwhile. */
 SHMI_FN void *shmi_queue_new(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
     struct shmi_queue *x = (struct shmi_queue *)shmi_new_thing(sizeof *x);
@@ -1060,7 +1071,7 @@ int shmsync_queue_timedget(shmsync_queue *q, void *item, const struct timespec *
     return SHMI_TELL(err != 0 ? err : shmi_queue_get(q, item, NULL, ns, 0));
 }
 
-/* A deadline that may be NULL: 0 for none. */
+/* Converts a deadline that may be NULL, which gives 0, for no limit. */
 SHMI_FN int shmi_queue_until(const struct timespec *abs_monotonic, int64_t *abs)
 {
     *abs = 0;
@@ -1117,7 +1128,7 @@ int shmsync_queue_get_batch(shmsync_queue *q, void *items, size_t n, const struc
         err = shmi_queue_do(&c, abs, 0);
         if (err != 0)
             return SHMI_TELL(err);
-        before = 1; /* it was told of */
+        before = 1; /* waiters were woken for it already */
     }
     for (*done = 1; *done < n; ++*done) {
         c.to = (unsigned char *)items + *done * x->item;
@@ -1189,7 +1200,7 @@ uint64_t shmsync_layout(const char *description)
     return shmi_type_fingerprint(description);
 }
 
-/* The reaper's side. */
+/* The functions of a reaper. */
 SHMI_FN void shmi_repair_queue(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_queue x;
@@ -1203,7 +1214,7 @@ SHMI_FN void shmi_wake_line(shmsync_arena *a, const shmi_wait_list *l, int owed)
     else if (owed == SHMI_OWED_ONE || shmi_wake_word_announced(l))
         shmi_wake_word_wake_one(a, l);
 }
-/* Makes up for a wake that a death swallowed. */
+/* Sends the wakes that a death may have lost. */
 SHMI_FN void shmi_wake_queue(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_queue x;

@@ -11,14 +11,14 @@ enum { SHMI_counterCount = 1, SHMI_counterPeriod, SHMI_counterOwed, SHMI_counter
 enum { SHMI_shareName, SHMI_sharePeriod, SHMI_shareOwn, SHMI_shareClaimed };
 
 struct shmi_counter {
-    struct shmi_records r; /* first: a record gets it */
+    struct shmi_records r; /* first, because the functions of records get a pointer to it */
     shmsync_arena *a;
     shmi_counter_words *w;
     shmi_counter_slot *slots; /* from slot 1 */
     shmi_wait_list line;
     uint32_t n_slots;
-    const char *op;      /* of waits, in errors */
-    uint64_t seen;       /* the events at the last check */
+    const char *op;      /* the operation, for errors of waits */
+    uint64_t seen;       /* the word events at the last check */
     int64_t looked;
     shmi_object o;
 };
@@ -85,10 +85,11 @@ SHMI_FN uint64_t *shmi_counter_record_of(struct shmi_records *r, uint32_t slot, 
 }
 SHMI_FN int shmi_counter_spoilt(struct shmi_records *r, const char *how) { return shmi_counter_corrupt((struct shmi_counter *)(void *)r, how); }
 SHMI_FN int shmi_counter_complete(struct shmi_counter *t, uint64_t c) { return shmi_records_complete(&t->r, c); }
-/* Makes a change of the counter over c, with the private lock held and the record of c complete. */
+/* Makes a change of the counter by a record, if the commit word is still c. The caller holds the private lock, and
+ * the record of c is complete. */
 SHMI_FN int shmi_counter_commit(struct shmi_counter *t, uint64_t c, const shmi_record_change *ch, int *ok) { return shmi_records_commit(&t->r, t->a->my_slot, c, ch, ok); }
 
-/* A period that no share has: the low half of a ticket, which comes back after 2^32 tickets. */
+/* A period that no share has: the low half of a ticket. It repeats after 2^32 tickets. */
 SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
 {
     uint32_t tries, i, period = 0;
@@ -105,7 +106,7 @@ SHMI_FN uint32_t shmi_counter_new_period(struct shmi_counter *t)
     return period;
 }
 
-/* Changes c, which is of the sole form and not 0, to the logged form, unless c has changed. */
+/* Changes c, which is of the sole form and not 0, to the logged form, unless the commit word has changed. */
 SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
 {
     shmi_record_change ch;
@@ -130,7 +131,7 @@ SHMI_FN int shmi_counter_convert(struct shmi_counter *t, uint64_t c)
     return err;
 }
 
-/* Makes the waiters look at what a death has changed. */
+/* Wakes the waiters, because a death has changed the counter. */
 SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
 {
     uint64_t e;
@@ -140,7 +141,7 @@ SHMI_FN void shmi_counter_tell(struct shmi_counter *t)
     while (!shmi_cas64(&t->w->events, e, (e & ~(uint64_t)UINT32_MAX) | (uint32_t)(e + 1)));
     shmi_deliver_all(t->a, &t->line);
 }
-/* Tells the waiters of the zero c, if that is still to be done. */
+/* Wakes the waiters for the zero c, if no process has done that yet. */
 SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
 {
     uint32_t ticket = (uint32_t)c >> 3;
@@ -159,7 +160,9 @@ SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
         shmi_deliver_all(t->a, &t->line);
     }
 }
-/* What a process does for the waiters after a change, without the private lock: 0 is nothing, SHMI_COUNTER_DUE_DEATH is to make them look, another value is an untold zero. */
+/* What a process has to do for the waiters after a change (*due), without the private lock. 0: nothing.
+ * SHMI_COUNTER_DUE_DEATH: wake them because of a death. Any other value: the commit word of a zero for which they
+ * have not been woken. */
 #define SHMI_COUNTER_DUE_DEATH SHMI_COUNTER_LOGGED
 SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
 {
@@ -168,7 +171,8 @@ SHMI_FN void shmi_counter_pay(struct shmi_counter *t, uint64_t due)
     else if (due != 0)
         shmi_counter_tell_zero(t, due);
 }
-/* Makes the counter 0, unless the commit word is not c any more. The caller pays what is due. */
+/* Sets the counter to 0 if its commit word is still c, and returns whether it did. The caller then passes *due to
+ * shmi_counter_pay, which wakes the waiters. */
 SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_t *due)
 {
     shmi_tuning u = shmi_counter_tuning(t);
@@ -180,7 +184,7 @@ SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_
         ticket = (uint32_t)(shmi_add64(&t->w->tickets, 1) + 1) & SHMI_COUNTER_TICKETS;
     while (ticket == 0 || ticket == (uint32_t)(shmi_ld64(&t->w->events) >> 32));
     to = (uint64_t)ticket << 3 | SHMI_COUNTER_WATCHED;
-    shmi_note_cpu(&u); /* a waiter that sees the zero may look for it */
+    shmi_note_cpu(&u); /* a waiter that sees the zero may read the note */
     if (!shmi_cas64(&t->w->commit, c, to))
         return 0;
     SHMSYNC_CRASHPOINT("counter.zero.untold");
@@ -188,7 +192,7 @@ SHMI_FN int shmi_counter_become_zero(struct shmi_counter *t, uint64_t c, uint64_
     return 1;
 }
 
-/* What the share of a slot is worth, in a logged form that is complete. */
+/* The value of the share of a slot. The commit word is of the logged form, and its record is complete. */
 SHMI_FN uint64_t shmi_counter_has(struct shmi_counter *t, shmi_counter_slot *s)
 {
     return shmi_value_of(&s->period) == shmi_value_of(&t->w->period) ? shmi_value_of(&s->own) : 0;
@@ -201,12 +205,14 @@ SHMI_FN uint64_t shmi_counter_claimable(struct shmi_counter *t, shmi_counter_slo
     return own - shmi_min(shmi_value_of(&s->claimed), own);
 }
 
-/* The share of this participant, as a change needs it. own is the count at most: others also do work of this share, so the word may exceed the count. */
+/* The share of this participant, as a change needs it. own is at most the count, although the word may exceed the
+ * count, because others also do work of this share. */
 typedef struct shmi_own_share {
     uint64_t own, claimed;
     int void_; /* the slot has no share of this period */
 } shmi_own_share;
-/* 0 if the slot has the share of a dead one, which is to be folded. */
+/* Reads the share of this participant. Returns 0 if the slot has the share of a dead participant, which has to be
+ * folded. */
 SHMI_FN int shmi_counter_mine(struct shmi_counter *t, uint64_t count, shmi_own_share *h)
 {
     shmi_counter_slot *s = &t->slots[t->a->my_slot - 1];
@@ -232,7 +238,8 @@ SHMI_FN void shmi_counter_put(struct shmi_counter *t, shmi_record_change *ch, co
     if (h->void_ || claimed != h->claimed || own > h->own)
         shmi_record_set(ch, shmi_share_at(slot, SHMI_shareClaimed), claimed);
 }
-/* Makes one attempt to make the share of a slot what the dead owe, with the private lock held. If *due is not 0 after it, the share is folded. */
+/* Makes one attempt to fold the share of a slot: to add it to what the dead leave undone. The caller holds the
+ * private lock. If *due is not 0 after the call, the share is folded. */
 SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot, uint64_t *due)
 {
     shmi_counter_slot *s = &t->slots[slot - 1];
@@ -248,7 +255,7 @@ SHMI_FN int shmi_counter_fold(struct shmi_counter *t, uint64_t c, uint32_t slot,
     return err;
 }
 
-/* What an attempt in the logged form came to. */
+/* The result of an attempt in the logged form. */
 enum { SHMI_counterAgain, SHMI_counterDone, SHMI_counterNot, SHMI_counterReap, SHMI_counterAwait };
 
 /* Makes one attempt to add n, or to take n off, in the logged form. */
@@ -274,7 +281,7 @@ SHMI_FN int shmi_counter_change_locked(struct shmi_counter *t, uint64_t c, uint6
     ch.n = 0;
     if (add) {
         shmi_record_set(&ch, SHMI_counterCount, count + n);
-        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* others may claim what is added now */
+        shmi_counter_put(t, &ch, &h, h.own + n, h.claimed); /* other processes may claim what is added now */
     } else {
         uint64_t own = h.own - shmi_min(n, h.own);
         shmi_record_set(&ch, SHMI_counterCount, count - n);
@@ -368,7 +375,8 @@ SHMI_FN int shmi_counter_finish(struct shmi_counter *t, int64_t n, const char *o
 }
 
 #define SHMI_COUNTER_DEAD_NOBODY "it does not say which dead participant owes work"
-/* The dead participant that leaves work undone, or 0, which is right for a moment after c was read. *current is 0 if *died may be another dead participant. */
+/* The dead participant that leaves work undone, or 0. The answer is right for a moment after c was read. *current is
+ * 0 if *died may be another dead participant. */
 SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_participant_id *died, int *current)
 {
     int err;
@@ -382,14 +390,15 @@ SHMI_FN int shmi_counter_lost_at(struct shmi_counter *t, uint64_t c, shmi_partic
     if (err != 0)
         return err;
     if (shmi_value_of(&t->w->owed) == 0)
-        return 0; /* a fold makes waiters look after it has changed owed */
+        return 0; /* a fold wakes waiters after it has changed owed */
     *died = (shmi_participant_id)(shmi_value_of(&t->w->dead) & SHMI_NAME_MASK);
-    /* If the word has moved on, owed may belong to a later record, which is half carried out. */
+    /* If the word has changed, owed may belong to a later record, which is only half carried out. */
     *current = shmi_counter_bare(shmi_counter_load(t)) == shmi_counter_bare(c);
     return *current && *died == 0 ? shmi_counter_corrupt(t, SHMI_COUNTER_DEAD_NOBODY) : 0;
 }
 
-/* Makes one attempt to fold the share of a slot, if that is a dead participant's or that of without. *ok is 1 if the slot has no such share now. */
+/* Makes one attempt to fold the share of a slot, if it is the share of a dead participant or of without. *ok is 1 if
+ * the slot has no such share now. */
 SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, uint32_t slot, shmi_participant_id without, int *ok)
 {
     uint64_t due = 0;
@@ -409,7 +418,8 @@ SHMI_FN int shmi_counter_reap_share(struct shmi_counter *t, uint64_t c, uint32_t
     shmi_counter_pay(t, due);
     return err;
 }
-/* Folds the shares of dead participants, and of without, slot by slot. The commit word was of the logged form after those deaths. One look at each slot is enough; see prims/counter_repair.go. */
+/* Folds the shares of dead participants, and of without, slot by slot. The commit word was of the logged form after
+ * those deaths. One check of each slot is enough; see prims/counter_repair.go. */
 SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_id without)
 {
     uint32_t slot;
@@ -421,7 +431,7 @@ SHMI_FN void shmi_counter_reap_shares(struct shmi_counter *t, shmi_participant_i
         slot += (uint32_t)ok;
     }
 }
-/* Makes the shares of dead participants, and that of without, what the dead owe. */
+/* Adds the shares of dead participants, and that of without, to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id without)
 {
     for (;;) {
@@ -439,7 +449,7 @@ SHMI_FN void shmi_counter_reap(struct shmi_counter *t, shmi_participant_id witho
         }
     }
 }
-/* Makes what participants have that died the dead's. */
+/* Adds the shares of the participants that have died to what the dead leave undone. */
 SHMI_FN void shmi_counter_reap_dead(struct shmi_counter *t)
 {
     uint64_t c = shmi_counter_load(t);
@@ -468,7 +478,7 @@ SHMI_FN int shmi_counter_spun(void *arg)
     uint64_t c = shmi_counter_load(x->t);
     return shmi_counter_is_zero(c) || shmi_counter_is_lost(c) || (uint32_t)(shmi_ld64(&x->t->w->events) >> 32) != x->began;
 }
-/* Makes up for what a stopped or dead process owes, ten times a second. */
+/* Sends, ten times a second, the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_counter_check(struct shmi_counter *t)
 {
     uint64_t e, c;
@@ -491,13 +501,14 @@ SHMI_FN int shmi_counter_gives_up(struct shmi_counter *t, int ended)
     return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, t->op, shmi_called(&t->o))
                               : shmi_fail(EBADF, t->op, shmi_called(&t->o), "this process closed the arena");
 }
-/* How often a waiter looks at a counter that changes all the time, to read who died. Then it sleeps until the next periodic check. */
+/* How often a waiter reads a counter that changes all the time, to find out who died. Then it sleeps until the next
+ * periodic check. */
 enum { SHMI_counterLooks = 16 };
 SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
 {
     uint32_t began = (uint32_t)(shmi_ld64(&t->w->events) >> 32);
     int64_t since = 0;
-    int looks; /* since the last sleep; a call that looks again without a sleep examines its deadline, and does not spin */
+    int looks; /* since the last sleep; a call that reads again without a sleep checks its deadline */
     for (looks = 0;; looks++) {
         uint64_t e = shmi_ld64(&t->w->events), c = shmi_counter_load(t);
         shmi_sleep_spec spec;
@@ -548,7 +559,7 @@ SHMI_FN int shmi_counter_wait_entered(struct shmi_counter *t, int64_t deadline)
             shmi_counter_check(t);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a zero that has come beats the end of the wait */
+        case SHMI_CLOSED: /* a zero that has come takes precedence over the close */
             if (shmi_counter_is_zero(shmi_counter_load(t)) || (uint32_t)(shmi_ld64(&t->w->events) >> 32) != began)
                 return 0;
             return shmi_counter_gives_up(t, ended);
@@ -595,12 +606,12 @@ SHMI_FN void *shmi_counter_build(shmsync_arena *a, const shmi_object *o, const v
     return t;
 }
 
-/* A claim on its way. */
+/* The state of a claim. */
 typedef struct shmi_claiming {
     uint64_t n, rest, period;
     int from_others, reaped;
 } shmi_claiming;
-/* Makes one attempt to claim: from the dead, from nobody, and from one other participant. */
+/* Makes one attempt to claim: from the dead, from what belongs to no participant, and from one other participant. */
 SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_claiming *k, int *next, uint64_t *due)
 {
     uint64_t count, owed, shares, free = 0, others, of_dead, of_nobody, of_most = 0, n, period;
@@ -637,7 +648,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
         free = most = 0;
     free += others + owed;
     if (k->from_others)
-        free = shmi_min(free, count - h.own); /* if less than nothing is nobody's */
+        free = shmi_min(free, count - h.own); /* at most what belongs to no participant */
     if (shmi_counter_load(t) != c)
         return 0;
     if (k->rest > free) {
@@ -670,7 +681,7 @@ SHMI_FN int shmi_counter_claim_locked(struct shmi_counter *t, uint64_t c, shmi_c
     }
     return err;
 }
-/* shmi_counter_claim_entered without the wait for processes that are dying. */
+/* As shmi_counter_claim_entered, but without the wait for processes that are dying. */
 SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err = 0;
@@ -697,24 +708,25 @@ SHMI_FN int shmi_counter_try_claim(struct shmi_counter *t, shmi_claiming *k, con
             shmi_counter_reap_dead(t);
             k->reaped = 1;
             *next = SHMI_counterAgain;
-        } else if (err == 0 && *next == SHMI_counterAwait) { /* what the dead owe is taken from those that are gone */
+        } else if (err == 0 && *next == SHMI_counterAwait) { /* it can be taken only from participants that are gone */
             err = shmi_await_all_gone(t->a, op, shmi_called(&t->o));
             *next = SHMI_counterAgain;
         }
     }
     return err;
 }
-/* Makes n of what is expected this participant's own: of what the dead owe first, then of what nobody has, and then, if from_others, of what other participants have. */
+/* Claims n of the expected units for this participant: first of what the dead left undone, then of what belongs to
+ * no participant, and then, if from_others is set, of what other participants have. */
 SHMI_FN int shmi_counter_claim_entered(struct shmi_counter *t, shmi_claiming *k, const char *op, int *next)
 {
     int err;
     if (k->from_others) {
-        shmi_counter_reap_dead(t); /* the process that had it may be dead, and this one has come in its place */
+        shmi_counter_reap_dead(t); /* the participant that had the share may be dead */
         k->reaped = 1;
     }
     err = shmi_counter_try_claim(t, k, op, next);
-    /* A caller that has waited for the end of a process expects its claims to be free. It may take a moment until it
-     * can be told that all threads of the process have ended. */
+    /* A caller that has waited for the end of a process expects that it can claim the units of that process. A
+     * moment may pass until all threads of the process can be seen to have ended. */
     if (err == 0 && *next == SHMI_counterNot) {
         err = shmi_await_none_dying(t->a, op, shmi_called(&t->o));
         k->reaped = 0;
@@ -751,7 +763,7 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
         return err;
     count = shmi_value_of(&t->w->count);
     owed = shmi_value_of(&t->w->owed);
-    if (owed >= count) { /* others have done some of it */
+    if (owed >= count) { /* other processes have done some of it */
         *ok = shmi_counter_become_zero(t, c, due);
         return 0;
     }
@@ -760,7 +772,7 @@ SHMI_FN int shmi_counter_reset_locked(struct shmi_counter *t, uint64_t c, int *o
     shmi_record_set(&ch, SHMI_counterOwed, 0);
     return shmi_counter_commit(t, c, &ch, ok);
 }
-/* Forgets what the dead owe. */
+/* Forgets what the dead left undone. */
 SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
 {
     int ok = 0, err = shmi_enter(t->a, "counter.reset");
@@ -791,7 +803,7 @@ SHMI_FN int shmi_counter_reset(struct shmi_counter *t)
     shmi_exit(t->a);
     return err;
 }
-/* The counter; it gives up to have it of one moment when it changes all the time. */
+/* The counter. If it changes all the time, the result need not be of one moment. */
 SHMI_FN int64_t shmi_counter_count(struct shmi_counter *t)
 {
     uint64_t count = 0;
@@ -810,7 +822,7 @@ SHMI_FN int64_t shmi_counter_count(struct shmi_counter *t)
 }
 SHMI_FN int shmi_counter_close(struct shmi_counter *t) { return shmi_unshare(t->a, t->o.off, shmi_mutex_end); }
 
-/* What a new counter begins with. */
+/* The initial state of a new counter. */
 typedef struct shmi_counter_spec {
     uint64_t n;
     uint32_t spin;
@@ -1028,7 +1040,7 @@ SHMI_FN void shmi_repair_counter(shmsync_arena *a, const shmi_object *o, shmi_pa
     if (o->size < shmi_counter_bytes(a->geo.slots))
         return;
     shmi_counter_init(&t, a, o);
-    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* if dead is this participant, which leaves, it is current still */
+    shmi_counter_reap(&t, dead == a->self ? dead : 0); /* a participant that leaves is still current */
 }
 SHMI_FN void shmi_wake_counter(shmsync_arena *a, const shmi_object *o, int owed)
 {

@@ -18,14 +18,14 @@ struct shmi_once {
 SHMI_FN uint64_t shmi_once_load(struct shmi_once *o) { return shmi_ld64(&o->w->state); }
 SHMI_FN int shmi_once_is_done(uint64_t w) { return (w & SHMI_ONCE_DONE) != 0; }
 SHMI_FN shmi_participant_id shmi_once_runner(uint64_t w) { return (shmi_participant_id)((uint32_t)w >> 3); }
-/* The word when n begins the next turn. */
+/* The word after n has begun the next turn. */
 SHMI_FN uint64_t shmi_once_taken_by(uint64_t w, shmi_participant_id n) { return ((w & ~SHMI_ONCE_IDS) + SHMI_ONCE_TURN) | (uint64_t)n << 3; }
 /* Whether the turn is still the one that began with the word began. */
 SHMI_FN int shmi_once_runs(uint64_t w, uint64_t began)
 {
     return !shmi_once_is_done(w) && shmi_once_runner(w) == shmi_once_runner(began) && w >> 32 == began >> 32;
 }
-/* Whether the next call may run its function: nobody runs one, or the runner is dead and gone. */
+/* Whether the next call may run its function: no process runs one, or the runner is dead and gone. */
 SHMI_FN int shmi_once_free(struct shmi_once *o, uint64_t w)
 {
     shmi_participant_id n = shmi_once_runner(w);
@@ -108,7 +108,7 @@ int shmsync_once_done(const shmsync_once *o)
     return shmi_once_is_done(shmi_once_load(o->impl));
 }
 
-/* Takes the turn from a runner that is dead, or is without, once that is gone, and wakes the waiters. */
+/* Takes the turn from a runner that is dead, or is without, when the runner is gone, and wakes the waiters. */
 SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
 {
     for (;;) {
@@ -123,7 +123,7 @@ SHMI_FN void shmi_once_reap(struct shmi_once *o, shmi_participant_id without)
         }
     }
 }
-/* Makes up for what a stopped or dead process owes, ten times a second. */
+/* Sends, ten times a second, the wakes that a stopped or dead process has not sent. */
 SHMI_FN void shmi_once_check(struct shmi_once *o)
 {
     uint64_t w;
@@ -154,7 +154,8 @@ SHMI_FN int shmi_once_spun(void *arg)
     return shmi_once_is_done(w) || shmi_once_runner(w) == 0;
 }
 
-/* Waits until a function has returned, or makes the caller the runner: then *began is the word with its turn, and else 0. */
+/* Waits until a function has returned, or makes the caller the runner. In the second case *began is the word with
+ * its turn; otherwise it is 0. */
 SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *began)
 {
     int64_t since = 0;
@@ -205,7 +206,7 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
             shmi_once_check(o);
             break;
         case SHMI_LATE:
-        case SHMI_CLOSED: /* a function that has returned beats the end of the wait */
+        case SHMI_CLOSED: /* a function that has returned takes precedence over the close */
             if (shmi_once_is_done(shmi_once_load(o)))
                 return 0;
             return ended == SHMI_LATE ? shmi_brief(ETIMEDOUT, "once.do", shmi_called(&o->o))
@@ -213,7 +214,7 @@ SHMI_FN int shmi_once_join(struct shmi_once *o, int64_t deadline, uint64_t *bega
         }
     }
 }
-/* Notes that the function of the turn that began with that word has returned, and wakes the waiters. */
+/* Notes the return of the function whose turn began with that word, and wakes the waiters. */
 SHMI_FN void shmi_once_finish(struct shmi_once *o, uint64_t began)
 {
     shmi_tuning t = shmi_once_tuning(o);
@@ -222,7 +223,7 @@ SHMI_FN void shmi_once_finish(struct shmi_once *o, uint64_t began)
         if (!shmi_once_runs(w, began))
             return; /* a peer overwrote the word */
         if ((w & SHMI_ONCE_ANNOUNCED) != 0)
-            shmi_note_cpu(&t); /* a waiter that sees the end may look for it */
+            shmi_note_cpu(&t); /* a waiter that sees the end may read the note */
         if (!shmi_cas64(&o->w->state, w, (w & ~SHMI_ONCE_IDS) | SHMI_ONCE_DONE))
             continue;
         SHMSYNC_CRASHPOINT("once.run.done");
@@ -270,9 +271,9 @@ SHMI_FN void shmi_repair_once(shmsync_arena *a, const shmi_object *o, shmi_parti
     if (o->size < sizeof(shmi_once_words))
         return;
     shmi_once_init(&x, a, o);
-    shmi_once_reap(&x, dead == a->self ? dead : 0); /* if dead is this participant, which leaves, it is current still */
+    shmi_once_reap(&x, dead == a->self ? dead : 0); /* a participant that leaves is still current */
 }
-/* Makes up for a wake that a death swallowed. */
+/* Sends the wakes that a death may have lost. */
 SHMI_FN void shmi_wake_once(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_once x;

@@ -2,17 +2,17 @@
 /* ---- Barrier: prims/barrier*.go in C ---- */
 
 struct shmi_barrier {
-    struct shmi_eventcount e; /* first: a look gets it */
+    struct shmi_eventcount e; /* first, because the look function gets a pointer to it */
     struct shmi_records r;
     shmi_barrier_words *w;
     void (*completion)(void *);
     void *completion_arg;
-    uint32_t deaths;          /* the number of deaths when it last looked for the dead */
+    uint32_t deaths;          /* the number of deaths when this process last looked for dead participants */
     uint32_t head;            /* the latest slot record when the list was read */
-    shmi_barrier_slot *of[1]; /* the slot records, by slot, from slot 1; NULL: it has none */
+    shmi_barrier_slot *of[1]; /* the slot records, by slot, from slot 1; NULL: the slot has none */
 };
 
-/* The counters follow in an arena whose objects count. */
+/* The size of the body. In an arena whose objects have counters, the counters follow. */
 SHMI_FN uint64_t shmi_barrier_bytes(shmsync_arena *a)
 {
     return sizeof(shmi_barrier_words) + (a->geo.counted ? 64 : 0);
@@ -53,10 +53,10 @@ typedef struct shmi_barrier_share {
 
 SHMI_FN int shmi_barrier_any(const shmi_barrier_state *s) { return (s->broken & SHMI_BARRIER_BROKEN) != 0; }
 SHMI_FN int shmi_barrier_broken(const shmi_barrier_state *s) { return shmi_barrier_any(s) && (s->broken >> 30 & 1) == (s->phase & 1); }
-/* What waiters sleep on. */
+/* The value of the sequence on which waiters sleep. */
 SHMI_FN uint32_t shmi_barrier_sequence(const shmi_barrier_state *s) { return (uint32_t)(s->phase << 1) + (shmi_barrier_broken(s) ? 1 : 0); }
 
-/* How many of the parties a share is in this phase, and how many of their arrivals are to come. */
+/* How many parties a share has in this phase. *left is how many of their arrivals have not come yet. */
 SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier_share *h, uint64_t *left)
 {
     uint64_t ago = s->phase - h->phase;
@@ -66,10 +66,10 @@ SHMI_FN uint64_t shmi_barrier_in(const shmi_barrier_state *s, const shmi_barrier
     if (ago <= s->skipped)
         return *left = h->parties;
     if (ago == s->skipped + 1)
-        return *left = h->parties - *left; /* other processes arrived instead */
+        return *left = h->parties - *left; /* other processes arrived in their place */
     return *left = 0;
 }
-/* Makes a share one of this phase. */
+/* Sets the parties of a share in this phase, and how many of their arrivals are to come. */
 SHMI_FN void shmi_barrier_put(const shmi_barrier_state *s, shmi_barrier_share *h, uint64_t parties, uint64_t left)
 {
     h->phase = s->phase;
@@ -82,9 +82,11 @@ SHMI_FN void shmi_barrier_break_by(shmi_barrier_state *s, uint64_t phase, shmi_p
     if (!shmi_barrier_any(s) || (phase == s->phase && !shmi_barrier_broken(s)))
         s->broken = dead | SHMI_BARRIER_BROKEN | (uint32_t)(phase & 1) << 30;
 }
-/* Whether all arrivals of this phase have come. Other processes made those that a share has left, and have these parties now. */
+/* Whether all arrivals of this phase have come. If a share has arrivals left, other processes made them, and have
+ * these parties now. */
 SHMI_FN int shmi_barrier_full(const shmi_barrier_state *s) { return s->completer != 0 || (shmi_barrier_broken(s) && s->pending == 0 && s->expected > 0); }
-/* Breaks the phase that the dead participant of a share leaves incomplete. Its parties are lost. */
+/* Breaks the phase that the dead participant of a share leaves incomplete: this one, or the next one if its arrivals
+ * in this one have come. Its parties are lost. */
 SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), phase = s->phase;
@@ -94,7 +96,7 @@ SHMI_FN void shmi_barrier_lose(shmi_barrier_state *s, shmi_barrier_share *h)
     }
     h->parties = h->left = 0;
     if (parties == 0)
-        return; /* the share is void, or others have its parties */
+        return; /* the share is void, or other processes have its parties */
     if (left == 0)
         phase++;
     shmi_barrier_break_by(s, phase, h->name);
@@ -111,7 +113,7 @@ SHMI_FN void shmi_barrier_take(shmi_barrier_state *s, shmi_barrier_share *h, shm
     h->name = me;
     shmi_barrier_put(s, h, 0, 0);
 }
-/* Ends this phase, which is not broken. */
+/* Ends this phase, which is not broken, and begins the next. */
 SHMI_FN void shmi_barrier_over(shmi_barrier_state *s)
 {
     s->phase++;
@@ -119,7 +121,7 @@ SHMI_FN void shmi_barrier_over(shmi_barrier_state *s)
     s->skipped = 0;
     s->completer = 0;
 }
-/* Counts n arrivals, which are not more than this phase takes, and removes drop parties. */
+/* Counts n arrivals, which are no more than this phase expects, and removes drop parties. */
 SHMI_FN void shmi_barrier_count(shmi_barrier_state *s, shmi_barrier_share *h, uint64_t n, uint64_t drop, shmi_participant_id completer)
 {
     uint64_t left, parties = shmi_barrier_in(s, h, &left), own = shmi_min(n, left);
@@ -143,13 +145,13 @@ SHMI_FN void shmi_barrier_drop(shmi_barrier_state *s, shmi_barrier_share *h, uin
     s->expected -= shmi_min(n, s->expected);
     shmi_barrier_put(s, h, parties, shmi_min(parties, left));
 }
-/* Ends a broken phase, and begins another one for that many parties; 0: for those that are alive. */
+/* Ends a broken phase, and begins another one with that many parties; 0: with those that are alive. */
 SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
 {
     if (parties == 0)
         parties = s->expected - shmi_min(s->lost, s->expected);
     if (parties == 0)
-        parties = 1; /* the caller is there */
+        parties = 1; /* the caller is at least one party */
     s->skipped = shmi_barrier_full(s) ? 0 : shmi_min(s->skipped + 1, UINT32_MAX);
     s->phase++;
     s->reset = s->phase;
@@ -158,16 +160,16 @@ SHMI_FN void shmi_barrier_next(shmi_barrier_state *s, uint64_t parties)
     s->broken = 0;
     s->lost = 0;
 }
-/* The record of this phase, which is broken. */
+/* The record of this phase, which is broken, as it is remembered. */
 SHMI_FN uint64_t shmi_barrier_remembered(const shmi_barrier_state *s)
 {
     return (s->broken & SHMI_NAME_MASK) | shmi_min(s->lost, 31) << 29 | SHMI_BARRIER_RECORDED | s->phase >> 5 << 35;
 }
-/* How a wait for the end of phase p ends, if it is over: 0 or EOWNERDEAD, and who died. r is the record at the place of p, read
- * after the state. *dead is 0 with EOWNERDEAD if nobody knows how the phase ended. */
+/* How a wait for the end of phase p ends, if the phase is over: *end is 0 or EOWNERDEAD, and *dead is who died. r is
+ * the record at the place of p, read after the state. *dead is 0 with EOWNERDEAD if the record is lost. */
 SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64_t r, int *end, shmi_participant_id *dead)
 {
-    uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: how many laps after p it was written */
+    uint32_t ahead = ((uint32_t)(r >> 35) - (uint32_t)(p >> 5)) << 3; /* 29 bits: laps from p to the record */
     *end = 0;
     *dead = 0;
     if (s->phase <= p) {
@@ -188,7 +190,7 @@ SHMI_FN int shmi_barrier_verdict(const shmi_barrier_state *s, uint64_t p, uint64
         *dead = (shmi_participant_id)(r & SHMI_NAME_MASK);
     }
     if (*dead == 0)
-        *dead = 1; /* a peer's bytes, and broken all the same */
+        *dead = 1; /* a peer has overwritten the record; the phase is broken all the same */
     return 1;
 }
 
@@ -204,7 +206,7 @@ SHMI_FN shmi_barrier_slot *shmi_barrier_slot_of(struct shmi_barrier *x, uint32_t
     if (__atomic_load_n(&x->head, __ATOMIC_ACQUIRE) != head) {
         shmi_record_walk v;
         for (shmi_walk_records(a, &v, x->e.o.off, sizeof(shmi_barrier_slot)); shmi_next_record(a, &v);)
-            if (__atomic_load_n(&x->of[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a record that is known stays known, whatever a peer makes of the list */
+            if (__atomic_load_n(&x->of[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* whatever a peer does to the list */
                 __atomic_store_n(&x->of[v.slot - 1], (shmi_barrier_slot *)shmi_ptr(a, v.b.off, sizeof(shmi_barrier_slot), 8), __ATOMIC_RELEASE);
         __atomic_store_n(&x->head, head, __ATOMIC_RELEASE);
     }
@@ -233,7 +235,8 @@ SHMI_FN uint64_t *shmi_barrier_tagged(struct shmi_records *r, uint32_t index)
 }
 SHMI_FN int shmi_barrier_spoilt(struct shmi_records *r, const char *how) { return shmi_fail(EPROTO, "barrier.wait", shmi_called(&shmi_barrier_of(r)->e.o), "%s", how); }
 
-/* Reads the state that commit word c stands for. *ok is 0 if the word is not c any more: then parts may be of later states. */
+/* Reads the state that commit word c stands for. *ok is 0 if the word is not c any more: then parts of the state may
+ * be of later states. */
 SHMI_FN int shmi_barrier_at(struct shmi_barrier *x, uint64_t c, shmi_barrier_state *s, int *ok)
 {
     shmi_barrier_words *w = x->w;
@@ -263,7 +266,7 @@ SHMI_FN void shmi_barrier_share_of(shmi_barrier_slot *s, shmi_barrier_share *h)
 SHMI_FN int shmi_barrier_read(struct shmi_barrier *x, shmi_barrier_state *s)
 {
     int ok = 0, err = 0;
-    while (err == 0 && !ok) /* each turn follows a change by another call */
+    while (err == 0 && !ok) /* each round follows a change by another call */
         err = shmi_barrier_at(x, shmi_ld64(&x->w->commit), s, &ok);
     return err;
 }
@@ -294,7 +297,7 @@ SHMI_FN void shmi_barrier_differ_share(shmi_record_change *ch, uint32_t slot, co
 
 /* A rule changes the state and the share of a slot. It may be called several times, and must not wait. */
 typedef void shmi_barrier_rule(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg);
-/* Applies a rule, and publishes what it has changed: the state before and after. */
+/* Applies a rule, and publishes what it has changed. *was and *is are the states before and after. */
 SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barrier_rule *rule, const uint64_t *arg, shmi_barrier_state *was, shmi_barrier_state *is)
 {
     shmsync_arena *a = x->e.a;
@@ -302,7 +305,7 @@ SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barr
     memset(was, 0, sizeof *was);
     *is = *was;
     pthread_mutex_lock(&a->counter_lock);
-    while (err == 0 && !ok) { /* each turn follows a change by another call */
+    while (err == 0 && !ok) { /* each round follows a change by another call */
         uint64_t c = shmi_ld64(&x->w->commit);
         shmi_barrier_slot *record;
         shmi_barrier_share had, has;
@@ -332,7 +335,7 @@ SHMI_FN int shmi_barrier_change(struct shmi_barrier *x, uint32_t slot, shmi_barr
     return err;
 }
 
-/* Brings the events up to date with the state, and wakes the waiters if that ends their waits. The state is read after the events,
+/* Makes events agree with the state, and wakes the waiters if that ends their waits. The state is read after events,
  * so it is at least as late. */
 SHMI_FN int shmi_barrier_tell(struct shmi_barrier *x)
 {
@@ -367,8 +370,8 @@ SHMI_FN void shmi_barrier_without_share(struct shmi_barrier *x, shmi_barrier_sta
     if (h->name != 0 && shmi_barrier_absent(x, h->name, *arg))
         shmi_barrier_lose(s, h);
 }
-/* Breaks the phases that dead participants leave incomplete, and that the participant without does, which leaves. A process that has no
- * slot record cannot: those that wait, and the next call, do it. */
+/* Breaks the phases that dead participants leave incomplete, and the phase that without, which leaves, does. A
+ * process that has no slot record cannot do that: the waiters, and the next call, do it. */
 SHMI_FN void shmi_barrier_reap(struct shmi_barrier *x, shmi_participant_id without)
 {
     shmsync_arena *a = x->e.a;
@@ -405,7 +408,7 @@ SHMI_FN void shmi_barrier_look(struct shmi_eventcount *e)
         shmi_barrier_reap(x, 0);
     shmi_barrier_tell(x);
 }
-/* Whether a participant has parties or runs the completion; 0: whether a dead one does. */
+/* Whether who has parties or runs the completion. who 0: whether any dead participant does. */
 SHMI_FN int shmi_barrier_holds(struct shmi_barrier *x, shmi_participant_id who)
 {
     shmsync_arena *a = x->e.a;
@@ -462,7 +465,7 @@ SHMI_FN uint64_t shmi_barrier_phase(struct shmi_barrier *x)
     return shmi_barrier_read(x, &s) == 0 ? s.phase : 0;
 }
 
-/* A handle, or what a reaper needs, which the caller frees. */
+/* The size of a handle, or of the object on which a reaper works. The caller frees it. */
 SHMI_FN size_t shmi_barrier_size(shmsync_arena *a) { return sizeof(struct shmi_barrier) + a->geo.slots * sizeof(shmi_barrier_slot *); }
 SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const shmi_object *o)
 {
@@ -477,7 +480,7 @@ SHMI_FN void shmi_barrier_init(struct shmi_barrier *x, shmsync_arena *a, const s
     x->r.tagged = shmi_barrier_tagged;
     x->r.record = shmi_barrier_record;
     x->r.corrupt = shmi_barrier_spoilt;
-    x->deaths = shmi_deaths(a) - 1; /* the first look looks for the dead */
+    x->deaths = shmi_deaths(a) - 1; /* the first check looks for dead participants */
 }
 SHMI_FN void *shmi_barrier_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
@@ -595,7 +598,8 @@ SHMI_FN int shmi_barrier_wait(struct shmi_barrier *x, uint64_t p, int64_t abs)
     }
 }
 
-/* n arrivals, drop parties less, and the completer: 0 if the phase ends at once. */
+/* The rule of an arrival: n arrivals, drop parties less, and this process as the completer, or 0 if the phase ends
+ * at once. */
 SHMI_FN void shmi_barrier_arriving(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     if (s->completer != 0 && !shmi_barrier_broken(s))
@@ -631,7 +635,7 @@ SHMI_FN int shmi_barrier_complete(struct shmi_barrier *x)
     return shmi_barrier_tell(x);
 }
 
-/* Counts n arrivals, and drop parties less, and gives the phase. The call counts. */
+/* Counts n arrivals, removes drop parties, and sets *p to the phase. The call counts. */
 SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop, int64_t abs, uint64_t *p)
 {
     uint64_t arg[3];
@@ -641,7 +645,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
     arg[0] = (uint64_t)n;
     arg[1] = drop;
     arg[2] = x->completion != NULL ? x->e.a->self : 0;
-    shmi_barrier_look(&x->e); /* a death that is known breaks the phase before the arrival */
+    shmi_barrier_look(&x->e); /* a death that is known breaks the phase before the arrival counts */
     for (;;) {
         shmi_barrier_state was, is;
         err = shmi_barrier_change(x, x->e.a->my_slot, shmi_barrier_arriving, arg, &was, &is);
@@ -649,7 +653,7 @@ SHMI_FN int shmi_barrier_arrive(struct shmi_barrier *x, int64_t n, uint64_t drop
             return err;
         *p = was.phase;
         if (was.completer != 0 && !shmi_barrier_broken(&was)) {
-            err = shmi_barrier_wait(x, was.phase, abs); /* each turn is a completion */
+            err = shmi_barrier_wait(x, was.phase, abs); /* each round waits for a completion */
             if (err != 0 && err != EOWNERDEAD)
                 return err;
             continue;
@@ -746,14 +750,14 @@ int shmsync_barrier_arrive_and_drop(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_arrive_only(b->impl, 1, 1, &p));
 }
 
-/* n parties more; 0: none at all. */
+/* The rule of register and deregister: n more parties; 0: none at all. */
 SHMI_FN void shmi_barrier_being(struct shmi_barrier *x, shmi_barrier_state *s, shmi_barrier_share *h, const uint64_t *arg)
 {
     uint64_t left, parties;
     shmi_barrier_take(s, h, x->e.a->self);
     parties = shmi_barrier_in(s, h, &left);
     if (s->completer == 0)
-        left += *arg; /* else the phase takes no more arrivals: these parties arrive in the next one */
+        left += *arg; /* otherwise the phase takes no more arrivals, and these parties arrive in the next one */
     shmi_barrier_put(s, h, *arg == 0 ? 0 : parties + *arg, left);
 }
 SHMI_FN int shmi_barrier_be(struct shmi_barrier *x, uint64_t n)
@@ -782,10 +786,11 @@ int shmsync_barrier_deregister(shmsync_barrier *b)
     return SHMI_TELL(shmi_barrier_be(b->impl, 0));
 }
 
-/* Makes one attempt to end this phase, if it is broken, and to begin another one. While a dead participant is not gone,
- * it ends nothing: that participant may still write. It asks after the load of c, so the answer covers each death that
- * c has taken into account. It writes the record before it ends the phase, and the record says what the state says at
- * c. If this process is stopped before the CAS of the record, the CAS may fail: see prims/barrier_breaks.go. */
+/* Makes one attempt to end this phase, if it is broken, and to begin another one. It does nothing while a dead
+ * participant is not gone, because that participant may still write. It checks that after the load of c, so the
+ * answer covers each death that c has taken into account. It writes the record of the phase before it ends the
+ * phase, and the record agrees with the state at c. If this process is stopped before the CAS of the record, the CAS
+ * may fail: see prims/barrier_breaks.go. */
 SHMI_FN int shmi_barrier_begin(struct shmi_barrier *x, uint64_t parties, int *done)
 {
     uint64_t c = shmi_ld64(&x->w->commit), *record, was, remembered;
@@ -854,15 +859,16 @@ int64_t shmsync_barrier_lost(const shmsync_barrier *b)
     return shmi_barrier_seen(b->impl, &s) == 0 ? (int64_t)s.lost : 0;
 }
 
-/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this participant has never opened the Barrier, it has no
- * record for a change. It only wakes the waiters: they find the death. Without memory it does nothing, and their periodic checks find it. */
+/* Breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this participant has never
+ * opened the Barrier, it has no record for a change, and only wakes the waiters, which find the death. Without
+ * memory it does nothing, and the periodic checks of the waiters find the death. */
 SHMI_FN void shmi_repair_barrier(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_barrier *x;
     if (o->size < shmi_barrier_bytes(a) || (x = (struct shmi_barrier *)malloc(shmi_barrier_size(a))) == NULL)
         return;
     shmi_barrier_init(x, a, o);
-    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* if dead is this participant, which leaves, it is current still */
+    shmi_barrier_reap(x, dead == a->self ? dead : 0); /* a participant that leaves is still current */
     shmi_barrier_tell(x);
     if (shmi_barrier_slot_of(x, a->my_slot) == NULL && shmi_barrier_holds(x, dead))
         shmi_eventcount_wake_all(&x->e);

@@ -2,11 +2,11 @@
 /* ---- Future: prims/future*.go in C ---- */
 
 struct shmi_future {
-    struct shmi_eventcount e; /* first: a look gets it */
+    struct shmi_eventcount e; /* first, because the look function gets a pointer to it */
     shmi_future_words *w;
 };
 
-#define SHMI_FUTURE_ROUNDS 32u /* how many results it keeps */
+#define SHMI_FUTURE_ROUNDS 32u /* how many results a Future keeps */
 
 /* The word, and the results of the rounds; see prims/future_word.go. */
 SHMI_FN uint64_t shmi_future_load(struct shmi_future *f) { return shmi_eventcount_load(&f->e); }
@@ -20,7 +20,7 @@ SHMI_FN uint64_t shmi_future_result(uint32_t round, uint64_t value)
 {
     return value | SHMI_FUTURE_RESULT_DECIDED_MASK | (uint64_t)(round / SHMI_FUTURE_ROUNDS) << SHMI_FUTURE_RESULT_LAP_SHIFT;
 }
-/* Whether it is the result of that round. It was read from the slot of the round. */
+/* Whether r, which was read from the slot of the round, is the result of that round. */
 SHMI_FN int shmi_future_result_of(uint64_t r, uint32_t round)
 {
     return (r & SHMI_FUTURE_RESULT_DECIDED_MASK) != 0 && (uint32_t)(r >> SHMI_FUTURE_RESULT_LAP_SHIFT) == round / SHMI_FUTURE_ROUNDS;
@@ -34,7 +34,8 @@ SHMI_FN int shmi_future_dead(struct shmi_future *f, shmi_participant_id n, int r
         return !shmi_current(f->e.a, n) || n == without;
     return n != f->e.a->self && shmi_dead(f->e.a, n);
 }
-/* Ends the round if it is decided, or its producer has died: the state, and whether the caller owes a wake. */
+/* Ends the round if it is decided, or if its producer has died. Returns the state. *wake says whether the caller has
+ * to wake the waiters. */
 SHMI_FN uint64_t shmi_future_end(struct shmi_future *f, int repairs, shmi_participant_id without, int *wake)
 {
     *wake = 0;
@@ -79,7 +80,7 @@ SHMI_FN uint64_t shmi_future_now(struct shmi_future *f)
 }
 SHMI_FN void shmi_future_look(struct shmi_eventcount *e) { shmi_future_now((struct shmi_future *)(void *)e); }
 
-/* How that round ended, which is over: 0 and the result, EOWNERDEAD or EPROTO. If more than 31 rounds have ended
+/* How that round, which is over, ended: 0 and the result, EOWNERDEAD or EPROTO. If more than 31 rounds have ended
  * since, the answer is that of the last of them. */
 SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result)
 {
@@ -101,7 +102,7 @@ SHMI_FN int shmi_future_judge(struct shmi_future *f, uint32_t round, int *result
     }
 }
 
-/* Whether the round is over, and how it ended, by loads only. */
+/* Whether the round is over, and how it ended. It only loads. */
 SHMI_FN int shmi_future_reached(struct shmi_future *f, int *err)
 {
     uint64_t s = shmi_future_load(f);
@@ -218,7 +219,7 @@ int shmsync_future_set(shmsync_future *f, int result)
         slot = shmi_future_slot(x, round);
         r = shmi_ld64(slot);
         if (shmi_future_result_of(r, round) || shmi_future_round(shmi_future_load(x)) != round)
-            continue; /* decided, or r may be the result of a later round */
+            continue; /* the round is decided, or r may be the result of a later round */
         if (shmi_cas64(slot, r, shmi_future_result(round, (uint32_t)result))) {
             SHMSYNC_CRASHPOINT("future.set.decided");
             shmi_future_now(x);
@@ -228,7 +229,7 @@ int shmsync_future_set(shmsync_future *f, int result)
     shmi_exit(a);
     return SHMI_TELL(err);
 }
-/* Whether it is set, and the result, without a call: it changes nothing. */
+/* Whether the Future is set, and its result. It changes nothing. */
 SHMI_FN int shmi_future_read(struct shmi_future *f, int *result)
 {
     for (;;) {
@@ -315,7 +316,7 @@ SHMI_FN int shmi_future_reset(struct shmi_future *x, int abandoned_only)
                 break;
             }
             err = shmi_future_await_gone(x, s);
-        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) { /* every other bit is 0 afterwards */
+        } else if (shmi_cas64(&x->e.w->state, s, (uint64_t)(uint32_t)(s + 1))) { /* this clears every other bit */
             SHMSYNC_CRASHPOINT("future.reset.stored");
             break;
         }
@@ -337,7 +338,7 @@ SHMI_FN void shmi_repair_future(shmsync_arena *a, const shmi_object *o, shmi_par
     if (o->size < sizeof(shmi_future_words))
         return;
     shmi_future_init(&f, a, o);
-    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* if dead is this participant, which leaves, it is current still */
+    shmi_future_end(&f, 1, dead == a->self ? dead : 0, &wake); /* a participant that leaves is still current */
     if (wake)
         shmi_eventcount_wake_all(&f.e);
 }

@@ -4,18 +4,18 @@
 enum { SHMI_condSignalled = 1, SHMI_condBroadcast };
 #define SHMI_COND_BATCH 16
 #define SHMI_COND_ALL UINT64_C(0xffffffff)
-#define SHMI_COND_SUCCESSOR (UINT32_C(1) << 31) /* in the aux of a wait that got a signal passed on */
-#define SHMI_COND_NO_CHECK UINT64_MAX       /* the last check found nobody covered */
+#define SHMI_COND_SUCCESSOR (UINT32_C(1) << 31) /* in the aux of a wait whose signal was passed on to it */
+#define SHMI_COND_NO_CHECK UINT64_MAX       /* no wait of a broadcast was left at the last check */
 
 struct shmi_cond {
     struct shmi_monitor m;
     shmi_cond_words *w;
-    uint64_t limit;  /* how many of a broadcast are on their way at a time */
-    int reap_woken;       /* some of the woken may be dead; guarded by the queue lock */
-    uint64_t before; /* landed at the last check */
+    uint64_t limit;  /* how many waits of a broadcast may be woken and not back at a time */
+    int reap_woken;       /* some of the woken waiters may be dead; guarded by the queue lock */
+    uint64_t before; /* the count of landed waits at the last check */
 };
 
-/* Takes a wait that was woken out of the truth. */
+/* Takes a wait that was woken off the list of the woken waits: it has landed. */
 SHMI_FN void shmi_cond_land(struct shmi_cond *k, struct shmi_wait w)
 {
     if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_condBroadcast) {
@@ -36,7 +36,7 @@ SHMI_FN void shmi_cond_account(struct shmi_monitor *m, struct shmi_wait w)
     shmi_fifo_requeue(m, &k->w->woken, w);
 }
 
-/* Wakes the first of those with stamps up to bound, and says whether there was one. */
+/* Wakes the first wait with a stamp up to bound, and returns whether there was one. */
 SHMI_FN int shmi_cond_wake(struct shmi_cond *k, struct shmi_wakes *b, uint64_t bound, uint32_t from)
 {
     struct shmi_monitor *m = &k->m;
@@ -57,13 +57,13 @@ SHMI_FN int shmi_cond_wake(struct shmi_cond *k, struct shmi_wakes *b, uint64_t b
     return 0;
 }
 
-/* The next wait of the woken, within bounds: like shmi_fifo_discard_dead's walk. */
+/* The next of the woken waits. The walk has a bound, as that of shmi_fifo_discard_dead. */
 SHMI_FN struct shmi_wait shmi_fifo_after(struct shmi_monitor *m, struct shmi_wait w)
 {
     return shmi_mon_node(m, shmi_link_next(shmi_get(&w.n->next)));
 }
 
-/* Gives the signal that has ended w to the next, unless that has been done. */
+/* Passes the signal that has ended w on to the next wait, unless that has been done. */
 SHMI_FN void shmi_cond_pass(struct shmi_cond *k, struct shmi_wakes *b, struct shmi_wait w)
 {
     uint32_t from = (uint32_t)shmi_stamp_of(w) | SHMI_COND_SUCCESSOR;
@@ -83,7 +83,7 @@ SHMI_FN void shmi_cond_pass(struct shmi_cond *k, struct shmi_wakes *b, struct sh
         SHMSYNC_CRASHPOINT("cond.pass.resolved");
 }
 
-/* Wakes those of a broadcast until that many are on their way. */
+/* Wakes waits of a broadcast until limit of them are on their way. */
 SHMI_FN void shmi_cond_wake_covered(struct shmi_cond *k, struct shmi_wakes *b, uint64_t limit)
 {
     struct shmi_monitor *m = &k->m;
@@ -103,7 +103,7 @@ SHMI_FN void shmi_cond_wake_covered(struct shmi_cond *k, struct shmi_wakes *b, u
     }
 }
 
-/* Passes on what the dead had, and wakes those of a broadcast whose turn it is. */
+/* Passes on the signals that dead processes had, and wakes the waits of a broadcast whose turn it is. */
 SHMI_FN void shmi_cond_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
@@ -115,7 +115,7 @@ SHMI_FN void shmi_cond_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
             struct shmi_wait next;
             int dead = !shmi_mon_current(m, shmi_owner_of(w));
             if (dead)
-                shmi_cond_pass(k, b, w); /* which may put one at the end */
+                shmi_cond_pass(k, b, w); /* the call may put a wait at the end */
             next = shmi_fifo_after(m, w);
             if (dead)
                 shmi_cond_land(k, w);
@@ -127,7 +127,7 @@ SHMI_FN void shmi_cond_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
     shmi_cond_wake_covered(k, b, k->limit);
 }
 
-/* The queue where a wait belongs that is not over. */
+/* The queue of a wait that is not over. */
 SHMI_FN shmi_list_words *shmi_cond_queue_of(struct shmi_monitor *m, struct shmi_wait w)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
@@ -152,7 +152,8 @@ SHMI_FN void shmi_cond_clear(struct shmi_monitor *m)
 }
 SHMI_FN void shmi_cond_reap(struct shmi_monitor *m) { ((struct shmi_cond *)m)->reap_woken = 1; }
 
-/* If nobody has come back from a broadcast since the last check, those on their way are stopped, or their lock is held for long: all go. */
+/* If no wait of a broadcast has come back since the last check, the waiters on their way are stopped, or their lock
+ * is held for long. Then all remaining waits are woken. */
 SHMI_FN void shmi_cond_check(struct shmi_monitor *m)
 {
     struct shmi_cond *k = (struct shmi_cond *)m;
@@ -265,7 +266,7 @@ int shmsync_cond_close(shmsync_cond *c)
     return SHMI_TELL(err);
 }
 
-/* Ends a wait whose owner has the lock again, or could not get it: then the signal passes on. */
+/* Ends a wait after its owner got the lock again, or could not get it; in the second case the signal passes on. */
 SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_wait_node *wait_node, int pass)
 {
     struct shmi_monitor *m = &k->m;
@@ -286,7 +287,7 @@ SHMI_FN int shmi_cond_finish(struct shmi_cond *k, shmi_wait_node *wait_node, int
     return 0;
 }
 
-/* The rest of wait, in a call that counts. */
+/* The part of a wait after the call has been counted. */
 SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), int (*lock)(void *), void *arg, int64_t abs)
 {
     struct shmi_monitor *m = &k->m;
@@ -317,7 +318,7 @@ SHMI_FN int shmi_cond_wait_counted(struct shmi_cond *k, int (*unlock)(void *), i
     SHMSYNC_CRASHPOINT("cond.wait.unlocked");
     err = shmi_mon_sleep(m, wait_node, abs);
     if (err != 0) {
-        wait_node = NULL; /* it is the queue's now */
+        wait_node = NULL; /* the queue has it now */
         if (err == ETIMEDOUT && shmi_ld64(&k->w->upTo) >= stamp)
             err = 0; /* a broadcast came first */
     }
@@ -345,7 +346,7 @@ SHMI_FN int shmi_cond_wait(struct shmi_cond *k, int (*unlock)(void *), int (*loc
 }
 SHMI_FN int shmi_cond_unlock_mutex(void *m) { return shmsync_mutex_unlock((shmsync_mutex *)m); }
 SHMI_FN int shmi_cond_lock_mutex(void *m) { return shmsync_mutex_lock((shmsync_mutex *)m); }
-/* Waits with a mutex. EINVAL in a transaction: to unlock would let others see what it has not finished. */
+/* Waits with a mutex. EINVAL in a transaction: an unlock would show others changes that are not finished. */
 SHMI_FN int shmi_cond_wait_mutex(shmsync_cond *c, shmsync_mutex *m, int64_t abs)
 {
     uint64_t s = m->impl->rollback ? shmi_ld64(&m->impl->log.head->state) : 0;

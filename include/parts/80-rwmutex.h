@@ -9,13 +9,13 @@ struct shmi_rwmutex {
     shmsync_arena *a;
     shmi_object o;
     shmi_rwmutex_words *w;
-    shmi_mutex_words *ww; /* the words of the writers' mutex, at the same place */
+    shmi_mutex_words *ww; /* the words of the writers' mutex, which lie at the same place */
     uint32_t *gate;       /* in the header of the object */
     uint64_t *mine;       /* this participant's reader word */
     uint32_t *records;    /* in the header of the object: the latest slot record */
-    struct shmi_rw_readers *known; /* changes by registry */
+    struct shmi_rw_readers *known; /* changed only with registry held */
     int release, rollback;
-    shmi_log log; /* undo log, for PolicyRollback; it follows the words of a whole mutex */
+    shmi_log log; /* undo log, for PolicyRollback; it follows the words, which are those of a whole mutex */
     int (*repair)(void *);
     void *repair_arg;
     const char *called;
@@ -24,8 +24,8 @@ struct shmi_rwmutex {
     pthread_mutex_t registry;
     uint32_t waiting, due; /* guarded by: registry; registered in this epoch; let in and not aware of it */
     uint64_t epoch;        /* guarded by: registry; grants so far */
-    uint32_t upgradable;   /* SHMI_upNot and its like: the words cannot tell an upgradable hold from a writer between two steps */
-    uint32_t stuck;        /* the gate that the last check found closed although nobody reads */
+    uint32_t upgradable;   /* SHMI_upNot and so on; the words alone do not show whether the hold is upgradable */
+    uint32_t stuck;        /* the gate, if the last check found it closed although nobody reads */
     int64_t looked_readers, looked_writer;
 };
 
@@ -36,13 +36,13 @@ typedef struct shmi_rw_reader {
     uint32_t slot;
 } shmi_rw_reader;
 typedef struct shmi_rw_readers {
-    struct shmi_rw_readers *older; /* shorter ones, which other threads may still read; they stay until the handle ends */
+    struct shmi_rw_readers *older; /* shorter lists, which other threads may still read; freed with the handle */
     uint32_t head;                 /* the latest of the slot records in v, as objRecords names it */
     uint32_t n, cap;
     shmi_rw_reader v[1]; /* cap of them */
 } shmi_rw_readers;
 
-/* The counters of the writers' mutex follow in an arena whose objects count. */
+/* The size of the body. In an arena whose objects have counters, those of the writers' mutex follow. */
 SHMI_FN uint64_t shmi_rw_bytes(shmsync_arena *a)
 {
     return a->geo.counted ? sizeof(shmi_mutex_words) : sizeof(shmi_rwmutex_words);
@@ -65,18 +65,19 @@ SHMI_FN int shmi_rw_taken(uint32_t g)
     return shmi_rw_who(g) != 0 && (k == SHMI_GATE_HELD || k == SHMI_GATE_CLOSED || k == SHMI_GATE_RECOVERING);
 }
 SHMI_FN int shmi_rw_valid(uint32_t g) { return shmi_owner_valid(g) && shmi_rw_kind(g) != SHMI_kindReserved; }
-/* Whether the death of the process in gate g is followed by a rollback. One that waits for readers has written nothing. */
+/* Whether a rollback follows the death of the process in gate g. A process that waits for readers has written
+ * nothing. */
 SHMI_FN int shmi_rw_logged(struct shmi_rwmutex *m, uint32_t g) { return m->rollback && shmi_rw_taken(g) && shmi_rw_kind(g) != SHMI_GATE_CLOSED; }
 SHMI_FN uint32_t shmi_rw_closed_by_us(struct shmi_rwmutex *m) { return shmi_make_owner(SHMI_GATE_CLOSED, m->a->self); }
 
-/* Wakes all readers that sleep, and leaves their announcement: only a granter takes that down. */
+/* Wakes all readers that sleep. Their announcement stays, because only a grant clears it. */
 SHMI_FN void shmi_rw_wake_readers(struct shmi_rwmutex *m)
 {
     shmi_wake_word_touch(&m->readers_wake_word);
     shmi_deliver_all(m->a, &m->readers_wake_word);
 }
 
-/* Deals with gate g, whose name was found dead; 0: it stays as it is until that is gone. */
+/* Deals with gate g, whose process was found dead. Returns 0 if the gate stays as it is until that process is gone. */
 SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
 {
     uint32_t next = g;
@@ -85,7 +86,7 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     if (shmi_rw_taken(g)) {
         next = shmi_make_owner(SHMI_GATE_OWNER_DEAD, shmi_rw_who(g));
         if (shmi_rw_kind(g) == SHMI_GATE_CLOSED)
-            next = 0; /* it has written nothing */
+            next = 0; /* the process has written nothing */
         else if (shmi_rw_kind(g) == SHMI_GATE_HELD && m->release)
             next = shmi_gone(m->a, shmi_rw_who(g)) ? 0 : g;
     }
@@ -99,7 +100,7 @@ SHMI_FN int shmi_rw_mark_owner_dead(struct shmi_rwmutex *m, uint32_t g)
     shmi_rw_wake_readers(m);
     return 1;
 }
-/* Whether gate g is one that a dead process keeps, since it is not gone. */
+/* Whether gate g is kept by a process that is dead but not gone. */
 SHMI_FN int shmi_rw_kept(struct shmi_rwmutex *m, uint32_t g)
 {
     return shmi_rw_valid(g) && ((m->release && shmi_rw_taken(g) && shmi_rw_kind(g) == SHMI_GATE_HELD) || shmi_rw_logged(m, g)) &&
@@ -113,7 +114,7 @@ SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
     shmi_participant_id dead = shmi_rw_who(g);
     uint32_t recovering = shmi_make_owner(SHMI_GATE_RECOVERING, m->a->self);
     if (!shmi_gone(m->a, dead))
-        return 0; /* a system call of it may still write what the log would restore */
+        return 0; /* a system call of the dead process may still write what the log would restore */
     if (shmi_rw_kind(g) != SHMI_GATE_RECOVERING)
         shmi_log_disown(m->a, &m->log, m->gate, g, dead);
     if (!shmi_take_from32(m->a, dead, m->gate, g, recovering, 1))
@@ -132,7 +133,7 @@ SHMI_FN int shmi_rw_roll_back(struct shmi_rwmutex *m, uint32_t g)
 }
 
 SHMI_FN shmi_participant_id shmi_rw_died(struct shmi_rwmutex *m) { return shmi_ld32(&m->w->died) & SHMI_NAME_MASK; }
-/* Why a gate will not open by itself, or 0. */
+/* The error if a gate will not open by itself, or 0. */
 SHMI_FN int shmi_rw_trouble(struct shmi_rwmutex *m, const char *op, uint32_t g)
 {
     if (!shmi_rw_valid(g))
@@ -154,7 +155,8 @@ SHMI_FN shmi_tuning shmi_rw_tuning(struct shmi_rwmutex *m, uint32_t *pays)
     return t;
 }
 
-/* The list of slot records, from the record at first on. What is behind a record never changes. */
+/* Begins a walk of the slot records, from the record at first on. The part of the list behind a record never
+ * changes. */
 SHMI_FN void shmi_rw_walk(struct shmi_rwmutex *m, shmi_record_walk *v, uint32_t first)
 {
     shmi_walk_records(m->a, v, m->o.off, sizeof(shmi_rwmutex_record));
@@ -167,7 +169,8 @@ SHMI_FN shmi_rw_reader shmi_rw_reader_in(struct shmi_rwmutex *m, const shmi_reco
     r.slot = v->slot;
     return r;
 }
-/* Makes known what has been pushed up to the record at head; 0: there is no memory, or the list is corrupt. */
+/* Adds the records that have been pushed, up to the one at head, to the known ones. Returns 0 if there is no memory,
+ * or if the list is corrupt. */
 SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
 {
     shmi_rw_readers *k;
@@ -182,7 +185,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
         shmi_rw_readers *more;
         uint32_t cap = 2;
         while (cap < 2 * n)
-            cap *= 2; /* few sizes, since each has its own spare ones */
+            cap *= 2; /* powers of two, because each size has spare memory of its own */
         more = (shmi_rw_readers *)shmi_new_thing(sizeof *more + cap * sizeof more->v[0]);
         if (more != NULL) {
             if (k != NULL)
@@ -198,7 +201,7 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     if (!v.bad && k != NULL) {
         old = k->n;
         learned = 1;
-        if (n > old) { /* if not, another thread has learned more */
+        if (n > old) { /* if not, another thread has added more */
             uint32_t place = n;
             for (shmi_rw_walk(m, &v, head); place > old && shmi_next_record(m->a, &v); place--)
                 k->v[place - 1] = shmi_rw_reader_in(m, &v);
@@ -212,8 +215,8 @@ SHMI_COLD int shmi_rw_learn(struct shmi_rwmutex *m, uint32_t head)
     pthread_mutex_unlock(&m->registry);
     return learned;
 }
-/* Gives all reader words, *n of them; for NULL see shmi_rw_learn. A writer closes the gate before it calls this
- * function. A reader has its record on the list before it adds to its word, and then looks at the gate. */
+/* Returns all reader words, *n of them; for NULL see shmi_rw_learn. A writer closes the gate before it calls this
+ * function. A reader has its record on the list before it adds to its word, and reads the gate after that. */
 SHMI_FN const shmi_rw_reader *shmi_rw_known(struct shmi_rwmutex *m, uint32_t *n)
 {
     uint32_t head = shmi_ld32(m->records);
@@ -231,9 +234,9 @@ SHMI_FN int shmi_rw_reads(struct shmi_rwmutex *m, const shmi_rw_reader *r)
     uint64_t w = shmi_ld64(r->state);
     return shmi_rw_reading(w) != 0 && !shmi_dead(m->a, shmi_rw_name(w, r->slot));
 }
-/* Finds the first place, beginning at at, whose participant reads, and gives its word; 0: there is none. Places
- * begin with 1 and are in the order in which the words were added. If the list is corrupt, a reader may always be
- * there, whose word is NULL. */
+/* Finds the first place, from at on, whose participant reads, and returns it; 0: there is none. *found is its reader
+ * word. Places begin with 1 and are in the order in which the words were added. If the list is corrupt, a reader may
+ * always be there, and its word is NULL. */
 SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_rw_reader *found)
 {
     uint32_t n = 0, place, first = 0;
@@ -264,7 +267,7 @@ SHMI_FN uint32_t shmi_rw_first_reader(struct shmi_rwmutex *m, uint32_t at, shmi_
     found->state = NULL;
     return at > n ? at : n + 1;
 }
-/* Whether a participant reads, or it cannot be found out. */
+/* Whether a participant reads, or may read because that cannot be found out. */
 SHMI_FN int shmi_rw_read(struct shmi_rwmutex *m)
 {
     shmi_rw_reader r;
@@ -281,12 +284,12 @@ SHMI_FN void shmi_rw_left(struct shmi_rwmutex *m)
         shmi_wake_word_release(m->a, &m->writer_wake_word);
     }
 }
-/* Ends an unlock of a reader, which has left that reader word. */
+/* Ends an unlock of a reader. w is this process's reader word after it. */
 SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 {
     if (shmi_rw_reading(w) == SHMI_READER_MOST) {
         shmi_add64(m->mine, SHMI_READER_ONE);
-        shmi_rw_left(m); /* a writer may have seen what is not there */
+        shmi_rw_left(m); /* a writer may have counted the hold that does not exist */
         return shmi_fail(EPERM, "rwmutex.rdunlock", m->called, "%s", "");
     }
     SHMSYNC_CRASHPOINT("rwmutex.runlock.left");
@@ -296,10 +299,11 @@ SHMI_FN int shmi_rw_runlock_slow(struct shmi_rwmutex *m, uint64_t w)
 }
 SHMI_FN void shmi_rw_take_back(struct shmi_rwmutex *m) { shmi_rw_runlock_slow(m, shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE); }
 
-/* What a reader's change of its process's word is. */
+/* The changes of its process's word that a reader makes. */
 enum { SHMI_rwRegister, SHMI_rwTry, SHMI_rwLeave, SHMI_rwLook };
 
-/* Notes a grant: it lets in all that wait, so it shows by nobody waiting in w although some do. guarded by: registry */
+/* Notes a grant. A grant lets in all waiting readers of the word, so nobody waits in w after it, although m->waiting
+ * is not 0. guarded by: registry */
 SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
 {
     if (m->waiting != 0 && shmi_rw_waiting(w) == 0) {
@@ -308,7 +312,8 @@ SHMI_FN void shmi_rw_catch_up(struct shmi_rwmutex *m, uint64_t w)
         m->epoch++;
     }
 }
-/* Changes this process's reader word, after it has caught up with a grant; one that was let in changes nothing. guarded by: registry */
+/* Changes this process's reader word, after it has noted any grant. For a reader that was let in, it changes
+ * nothing. guarded by: registry */
 SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch)
 {
     for (;;) {
@@ -324,7 +329,8 @@ SHMI_FN uint64_t shmi_rw_change(struct shmi_rwmutex *m, int what, uint64_t epoch
             return to;
     }
 }
-/* Whether one that registered in epoch was let in; guarded by: registry. It is true once. */
+/* Whether a reader that registered in epoch was let in. It must be called at most once for each reader that was.
+ * guarded by: registry */
 SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
 {
     if (m->epoch == epoch)
@@ -332,7 +338,7 @@ SHMI_FN int shmi_rw_claim(struct shmi_rwmutex *m, uint64_t epoch)
     m->due--;
     return 1;
 }
-/* Makes a waiting thread of one that tries. */
+/* Makes this thread, which has made a try, a waiting reader. */
 SHMI_FN uint64_t shmi_rw_register(struct shmi_rwmutex *m)
 {
     uint64_t w, epoch;
@@ -355,7 +361,8 @@ SHMI_FN int shmi_rw_was_granted(struct shmi_rwmutex *m, uint64_t epoch, int clai
     pthread_mutex_unlock(&m->registry);
     return in;
 }
-/* Lets a waiting reader in by itself, since the gate is open; 0 when it was closed meanwhile, and the reader is registered as before. */
+/* Lets a waiting reader in by itself, because the gate is open. Returns 0 if the gate was closed meanwhile; the
+ * reader is then registered as before. */
 SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
 {
     pthread_mutex_lock(&m->registry);
@@ -372,7 +379,7 @@ SHMI_FN int shmi_rw_enter(struct shmi_rwmutex *m, uint64_t *epoch)
     *epoch = shmi_rw_register(m);
     return 0;
 }
-/* Ends a wait; not 0 if the reader was let in before that: then it has a hold. */
+/* Ends a wait. The result is not 0 if the reader was let in before that: then it has a hold. */
 SHMI_FN int shmi_rw_give_up(struct shmi_rwmutex *m, uint64_t epoch)
 {
     int in;
@@ -390,7 +397,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g);
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m);
 
-/* Finds what a stopped or dead process kept from the readers of this one. */
+/* Finds wakes that a stopped or dead process kept from the readers of this process. */
 SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
 {
     uint32_t g = shmi_rw_gate(m), due;
@@ -400,15 +407,17 @@ SHMI_FN void shmi_rw_look_readers(struct shmi_rwmutex *m)
         if (!shmi_rw_mark_owner_dead(m, g) && shmi_rw_logged(m, g) && shmi_gone(m->a, shmi_rw_who(g)))
             shmi_rw_wake_readers(m); /* one of them rolls back */
     } else if (shmi_rw_kind(g) == SHMI_GATE_CLOSED && !shmi_rw_read(m)) {
-        /* Nothing keeps the writer from going on; if it was so at the last check too it may be stopped. It writes nothing yet. */
+        /* Nothing keeps the writer from going on. If that was so at the last check, too, the writer may be stopped,
+         * and the gate is opened: the writer has written nothing yet. */
         if (shmi_xchg32(&m->stuck, g) == g && shmi_cas32(m->gate, g, 0)) {
             shmi_rw_wake_readers(m);
             shmi_wake_word_wake_all(m->a, &m->writer_wake_word);
         }
         return;
     } else {
-        shmi_mutex_date_hold(&m->writers); /* a writer has the turn of the writers as long as it has m */
-        /* The death watcher looks, too, and waits for no thread of the process. The next check tries again. */
+        shmi_mutex_date_hold(&m->writers); /* as long as a writer has m, it also has the writers' mutex */
+        /* The death watcher calls this, too, and must not wait for a thread of this process. If the mutex is held,
+         * the next check tries again. */
         if (pthread_mutex_trylock(&m->registry) == 0) {
             shmi_rw_catch_up(m, shmi_ld64(m->mine));
             due = m->due;
@@ -439,7 +448,8 @@ SHMI_FN int shmi_rw_may_read(void *arg)
     return shmi_rw_gate(m) == 0 || shmi_rw_waiting(shmi_ld64(m->mine)) == 0;
 }
 
-/* Adds a reader to this process's word. 0: the gate is closed, and that is a try, and no hold. */
+/* Adds a reader to this process's word. Returns 0 if the gate is closed: then the reader has made only a try, and
+ * has no hold. */
 SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
 {
     shmi_add64(m->mine, SHMI_READER_ONE);
@@ -447,7 +457,7 @@ SHMI_FAST int shmi_rw_try_read(struct shmi_rwmutex *m)
     return shmi_rw_gate(m) == 0;
 }
 
-/* Makes a hold of a try that found the gate closed. */
+/* Turns a try that found the gate closed into a hold. */
 SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
     uint64_t epoch;
@@ -513,7 +523,7 @@ SHMI_COLD int shmi_rw_rlock_slow(struct shmi_rwmutex *m, int64_t abs)
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_rw_who(g);
-        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event tells when it is gone */
+        if (!shmi_current(m->a, sleep_spec.owner)) { /* no event says when the owner is gone */
             shmi_follow(m->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -559,7 +569,7 @@ SHMI_FN int shmi_rw_resolve_gate(struct shmi_rwmutex *m, const char *op)
         if (g == 0) {
             return 0;
         } else if (shmi_rw_valid(g) && shmi_rw_taken(g)) {
-            /* The process that closes it has the mutex, and we have that. */
+            /* The process that closes the gate has the writers' mutex, and now this thread has it. */
             if (!shmi_dead(m->a, shmi_rw_who(g)))
                 return shmi_fail(EPROTO, op, m->called, "gate %#x, without the writers' mutex", g);
             if (shmi_rw_logged(m, g) ? !shmi_rw_roll_back(m, g) : !shmi_rw_mark_owner_dead(m, g))
@@ -586,8 +596,8 @@ SHMI_FN int shmi_rw_close_gate(struct shmi_rwmutex *m, const char *op)
 }
 
 /* Calls f, and calls it again each time that a dead process kept the gate closed and is gone now. It waits without
- * the writers' mutex: this process may be stopped, and other writers can go on as soon as the dead one is gone.
- * *held says whether this thread has the mutex, as it has after 0. */
+ * the writers' mutex, because this process may be stopped: other writers can go on as soon as the dead process is
+ * gone. *held says whether this thread has the mutex. After a result of 0 it has it. */
 SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int64_t abs, int (*f)(struct shmi_rwmutex *m, const char *op), int *held)
 {
     int err;
@@ -607,8 +617,8 @@ SHMI_FN int shmi_rw_until_reclaimed(struct shmi_rwmutex *m, const char *op, int6
     }
     return err;
 }
-/* Rolls back, for a reader, what the dead process in gate g has left, if that needs no wait. Returns 0 if it would
- * need one. A reader must not wait for the writers' mutex: the process that has it rolls back, and may then keep
+/* Rolls back, for a reader, what the dead process in gate g has left, if that needs no wait. Returns 0 if it needs
+ * one. A reader must not wait for the writers' mutex, because the process that has it rolls back, and may then keep
  * the mutex for long together with readers. */
 SHMI_FN int shmi_rw_try_resolve(struct shmi_rwmutex *m, uint32_t g)
 {
@@ -624,7 +634,7 @@ SHMI_FN int shmi_rw_close_gate_wait(struct shmi_rwmutex *m, const char *op, int6
     return shmi_rw_until_reclaimed(m, op, abs, shmi_rw_close_gate, held);
 }
 
-/* Makes readers of those that wait in a reader word. */
+/* Turns the waiting readers of a reader word into readers. */
 SHMI_FN void shmi_rw_grant(uint64_t *state)
 {
     uint64_t w;
@@ -632,7 +642,8 @@ SHMI_FN void shmi_rw_grant(uint64_t *state)
         w = shmi_ld64(state);
     while (shmi_rw_waiting(w) != 0 && !shmi_cas64(state, w, shmi_rw_granted(w)));
 }
-/* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate: nobody else may grant. */
+/* Lets in all readers that sleep. This thread has the writers' mutex, and has opened the gate. No other thread may
+ * grant. */
 SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
 {
     shmi_tuning t = shmi_rw_tuning(m, &m->w->pays);
@@ -640,7 +651,7 @@ SHMI_FN void shmi_rw_let_in(struct shmi_rwmutex *m)
     shmi_record_walk v;
     uint32_t i, n = 0;
     if (!shmi_wake_word_announced(&m->readers_wake_word))
-        return; /* a reader that is about to announce looks at the gate after that */
+        return; /* a reader that is about to announce itself reads the gate after that */
     known = shmi_rw_known(m, &n);
     for (i = 0; i < n; i++)
         shmi_rw_grant(known[i].state);
@@ -726,7 +737,8 @@ SHMI_FN int shmi_rw_drained(struct shmi_rwmutex *m, const char *op, int64_t abs)
     return err;
 }
 
-/* Waits until no reader is in, and then has m. On failure it opens the gate and keeps the writers' mutex. */
+/* Waits until no reader is in, so that this process has the write hold. On failure it opens the gate and keeps the
+ * writers' mutex. */
 SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err;
@@ -737,13 +749,13 @@ SHMI_FN int shmi_rw_drain_gate(struct shmi_rwmutex *m, const char *op, int64_t a
             return 0;
         }
         if (err == 0)
-            err = shmi_rw_close_gate(m, op); /* another process has opened it: we have not run for long */
+            err = shmi_rw_close_gate(m, op); /* another process has opened the gate, because we have not run for long */
     } while (err == 0);
     SHMSYNC_CRASHPOINT("rwmutex.lock.leaving");
     shmi_rw_reopen(m);
     return err;
 }
-/* shmi_rw_drain_gate, which gives the writers' mutex back on failure. */
+/* As shmi_rw_drain_gate, but on failure it releases the writers' mutex. */
 SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err = shmi_rw_drain_gate(m, op, abs);
@@ -751,7 +763,8 @@ SHMI_FN int shmi_rw_drain(struct shmi_rwmutex *m, const char *op, int64_t abs)
         shmi_rw_release_writers(m);
     return err;
 }
-/* Has m if no reader is in; EBUSY: one is, and the gate is open. This thread has the writers' mutex. */
+/* Gets the write hold if no reader is in. EBUSY: a reader is in, and the gate is open. This thread has the writers'
+ * mutex. */
 SHMI_FN int shmi_rw_take_drained(struct shmi_rwmutex *m, const char *op)
 {
     int err = shmi_rw_close_gate(m, op);
@@ -765,7 +778,8 @@ SHMI_FN int shmi_rw_take_drained(struct shmi_rwmutex *m, const char *op)
     return EBUSY;
 }
 
-/* The same, but it looks first: a thread that tries in a loop need not close the gate to readers. */
+/* As shmi_rw_take_drained, but it first checks whether readers are in, so that a thread that tries in a loop does
+ * not close the gate to readers. */
 SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
 {
     shmi_rw_reader r;
@@ -774,7 +788,7 @@ SHMI_FN int shmi_rw_try_drained(struct shmi_rwmutex *m, const char *op)
     return r.state != NULL ? EBUSY : shmi_rw_corrupt_readers(m, op);
 }
 
-/* The rest of lock, within shmi_enter. */
+/* The slow part of lock, within shmi_enter. */
 SHMI_FN int shmi_rw_lock_slow(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, held;
@@ -802,7 +816,7 @@ typedef struct shmi_rw_all {
     uint32_t head, n;
     const shmi_rw_reader *v;
 } shmi_rw_all;
-/* 0: the handle does not know them all. */
+/* Gets all reader words. Returns 0 if the handle does not know all of them. */
 SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
 {
     const shmi_rw_readers *k = __atomic_load_n(&m->known, __ATOMIC_ACQUIRE);
@@ -814,7 +828,7 @@ SHMI_FAST int shmi_rw_all_of(struct shmi_rwmutex *m, shmi_rw_all *all)
     all->v = k->v;
     return 1;
 }
-/* Whether no participant reads. 0 may also mean that a dead one has not been reaped yet. */
+/* Whether no participant reads. 0 may also mean that a dead participant has not been reaped yet. */
 SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
 {
     uint32_t i;
@@ -823,11 +837,11 @@ SHMI_FAST int shmi_rw_unread(const shmi_rw_all *all)
             return 0;
     return 1;
 }
-/* What shmi_rw_at_once has got. */
+/* What shmi_rw_at_once has reached. */
 enum { SHMI_rwNothing, SHMI_rwQueued, SHMI_rwClosed, SHMI_rwWrites };
-/* Takes m if that needs no look at anything but its words: the mutex is free, the gate open, and nobody reads. The
- * caller undoes what it got if it did not get all. What can be loaded before the first compare-and-swap is, since a
- * load after one waits for it. */
+/* Takes m if only its own words have to be read: the mutex is free, the gate is open, and nobody reads. If it does
+ * not get everything, the caller undoes what it got. It loads as much as possible before the first compare-and-swap,
+ * because a load after that waits for it. */
 SHMI_FAST int shmi_rw_at_once(struct shmi_rwmutex *m)
 {
     uint32_t name = shmi_mutex_name(&m->writers), closed = shmi_make_owner(SHMI_GATE_CLOSED, name), *gate = m->gate;
@@ -851,8 +865,9 @@ SHMI_FN void shmi_rw_undo(struct shmi_rwmutex *m, int got)
         shmi_rw_release_writers(m);
 }
 
-/* A lock that takes no waiting is not within shmi_enter. Any other one is until it is through with what it has to take
- * back. It gives the writers' mutex back before it counts itself: if it were refused, the arena might be gone. */
+/* A lock that need not wait is not within shmi_enter. A lock that waits is, until it has taken back everything that
+ * it has to. It releases the writers' mutex before it calls shmi_enter: if that were refused later, the arena might
+ * be gone. */
 SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
 {
     int err, got = shmi_rw_at_once(m);
@@ -867,7 +882,8 @@ SHMI_FN int shmi_rw_lock(struct shmi_rwmutex *m, int64_t abs)
     return err;
 }
 
-/* Opens the gate that this process holds; 0: it does not hold it. Waiting readers have to be let in after that. */
+/* Opens the gate that this process holds. Returns 0 if it does not hold the gate. After that the caller has to let
+ * in waiting readers. */
 SHMI_FAST int shmi_rw_open_gate_at_once(struct shmi_rwmutex *m, uint32_t name)
 {
     if (SHMI_UNLIKELY(name == 0) || SHMI_UNLIKELY(!shmi_cas32(m->gate, name, 0)))
@@ -906,7 +922,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
         uint32_t g = shmi_rw_gate(m);
         if (g == SHMI_OWNER_NOT_RECOVERABLE || (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && shmi_rw_valid(g))) {
             if (shmi_rw_kind(g) == SHMI_GATE_OWNER_DEAD && !shmi_gone(m->a, shmi_rw_who(g))) {
-                /* Others are told meanwhile, and do not wait for us. */
+                /* Other writers get the mutex meanwhile, and report the death. They do not wait for this process. */
                 shmi_mutex_unlock(&m->writers);
                 err = shmi_await_gone32(m->a, shmi_rw_who(g), m->gate, g, op, m->called, abs);
                 if (err == 0)
@@ -951,7 +967,7 @@ SHMI_FN int shmi_rw_recover(struct shmi_rwmutex *m, const char *op, int64_t abs,
     return shmi_mutex_unlock(&m->writers);
 }
 
-/* What this process has of an upgradable hold: nothing, the hold, or a call of upgrade under way. */
+/* The state of this process's upgradable hold: none, held, or a call of upgrade under way. */
 enum { SHMI_upNot, SHMI_upHeld, SHMI_upUpgrading };
 
 SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
@@ -959,7 +975,7 @@ SHMI_FN void shmi_rw_become_upgradable(struct shmi_rwmutex *m)
     shmi_st32(&m->upgradable, SHMI_upHeld);
     SHMSYNC_CRASHPOINT("rwmutex.upgradable.acquired");
 }
-/* The rest of lock_upgradable, within shmi_enter. */
+/* The slow part of lock_upgradable, within shmi_enter. */
 SHMI_FN int shmi_rw_lock_upgradable_slow(struct shmi_rwmutex *m, const char *op, int64_t abs)
 {
     int err, held;
@@ -1001,7 +1017,7 @@ SHMI_FN int shmi_rw_lock_upgradable(struct shmi_rwmutex *m, int64_t abs)
     shmi_exit(m->a);
     return err;
 }
-/* Takes the upgradable hold of this process, and leaves next in its place; EPERM: there is none. */
+/* Ends the upgradable hold of this process, and sets its state to next. EPERM: there is no such hold. */
 SHMI_FN int shmi_rw_end_upgradable(struct shmi_rwmutex *m, const char *op, uint32_t next)
 {
     int err = shmi_use(m->a, op);
@@ -1033,14 +1049,14 @@ SHMI_FN int shmi_rw_repaired(void *arg)
     (void)arg;
     return 0;
 }
-/* What a handle and a reaper have in common. */
+/* The part of a handle that a reaper needs, too. */
 SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_object *o)
 {
     memset(m, 0, sizeof *m);
     m->a = a;
     m->o = *o;
     m->called = o->name_len != 0 ? m->o.name : NULL;
-    m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for it is smaller */
+    m->w = (shmi_rwmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_mutex_words), 8); /* no block for a body is smaller */
     m->ww = (shmi_mutex_words *)(void *)m->w;
     m->gate = shmi_u32(a, o->off + SHMI_objOfKind);
     m->records = shmi_u32(a, o->off + SHMI_objRecords);
@@ -1053,7 +1069,7 @@ SHMI_FN void shmi_rw_view(struct shmi_rwmutex *m, shmsync_arena *a, const shmi_o
     m->writer_wake_word.word = &m->w->wakeWriter;
     m->writer_wake_word.poller = &m->w->pollerWriter;
 }
-/* Whether the object has a body as its policy says, and what was asked for. */
+/* Checks that the object has a body that its policy asks for, and the options that the caller asks for. */
 SHMI_FN int shmi_rw_check(shmsync_arena *a, const shmi_object *o, int policy, uint64_t log_bytes)
 {
     const char *op = "rwmutex.open";
@@ -1100,14 +1116,15 @@ SHMI_FN void *shmi_rw_build(shmsync_arena *a, const shmi_object *o, const void *
     pthread_mutex_init(&m->registry, NULL);
     shmi_mutex_init(&m->writers, a, m->ww, o->off, m->called, 1);
     m->writers.rw = m;
-    m->writers.repair = shmi_rw_repaired; /* the gate, and not the mutex, reports what a death leaves */
-    /* The reader word of our slot becomes our own. */
+    m->writers.repair = shmi_rw_repaired; /* the gate, not the mutex, reports a death */
+    /* Makes the reader word of our slot our own. */
     for (w = shmi_ld64(m->mine); (w & SHMI_READER_GENERATION_MASK) != gen; w = shmi_ld64(m->mine))
         if (shmi_cas64(m->mine, w, gen)) {
-            shmi_wake_word_release(a, &m->writer_wake_word); /* the dead may have been waited for */
+            shmi_wake_word_release(a, &m->writer_wake_word); /* a writer may wait for the dead reader */
             break;
         }
-    /* An upgradable hold outlives the handles. This is the first one: no call of this process is under way. */
+    /* An upgradable hold stays when the handles are closed. This is the first handle, so no call of this process is
+     * under way. */
     pthread_mutex_lock(&a->rolling_back);
     owner = shmi_ld32(&m->ww->owner);
     if (a->rolled_back != o->off && shmi_rw_gate(m) == 0 && shmi_owner_valid(owner) && shmi_owner_name(owner) == a->self && shmi_owner_held(owner))
@@ -1144,7 +1161,7 @@ SHMI_FN int shmi_open_rwmutex(int existing, shmsync_arena *a, const char *name, 
     shmi_mon_spec(&spec, SHMI_KIND_RWMUTEX, SHMI_VERSION_RWMUTEX, name, shmi_rw_bytes(a));
     if (policy == SHMSYNC_POLICY_ROLLBACK)
         spec.size = sizeof(shmi_mutex_words) + SHMI_logHead + shmi_log_size(log_bytes);
-    spec.any_size = 1; /* how long the log is says the lock */
+    spec.any_size = 1; /* the body says how long the log is */
     spec.init = shmi_rw_fill;
     spec.arg = opts;
     spec.flags = flags;
@@ -1233,7 +1250,7 @@ SHMI_COLD int shmi_rw_unlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_unlock");
     return shmi_result(shmi_rw_open(m->impl, "rwmutex.unlock"), "shmsync_rwmutex_unlock");
 }
-/* The rest of an unlock that has opened the gate. */
+/* The slow part of an unlock that has opened the gate. */
 SHMI_COLD int shmi_rw_opened_called(struct shmi_rwmutex *x)
 {
     SHMI_BEGIN();
@@ -1262,7 +1279,7 @@ SHMI_COLD int shmi_rw_rdlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_rdlock");
     return shmi_result(shmi_rw_rlock(m->impl, 0), "shmsync_rwmutex_rdlock");
 }
-/* The rest of an rdlock whose try found the gate closed. */
+/* The slow part of an rdlock whose try found the gate closed. */
 SHMI_COLD int shmi_rw_rdlock_slow_called(struct shmi_rwmutex *x)
 {
     SHMI_BEGIN();
@@ -1303,9 +1320,9 @@ int shmsync_rwmutex_tryrdlock(shmsync_rwmutex *lock)
     }
     return SHMI_TELL(err);
 }
-/* Takes a reader out of this process's word, and gives that word. */
+/* Takes a reader out of this process's word, and returns the word. */
 SHMI_FAST uint64_t shmi_rw_leave(struct shmi_rwmutex *m) { return shmi_add64(m->mine, 0 - SHMI_READER_ONE) - SHMI_READER_ONE; }
-/* Whether nothing is left to do after a reader has left that word. */
+/* Whether nothing remains to be done after a reader has left, with w as the word. */
 SHMI_FAST int shmi_rw_left_quietly(struct shmi_rwmutex *m, uint64_t w)
 {
     return SHMI_LIKELY(shmi_rw_gate(m) == 0) && SHMI_LIKELY(shmi_rw_reading(w) != SHMI_READER_MOST);
@@ -1324,7 +1341,7 @@ SHMI_COLD int shmi_rw_rdunlock_called(shmsync_rwmutex *m)
     SHMI_OPENED_AS(m, "shmsync_rwmutex_rdunlock");
     return shmi_result(shmi_rw_runlock(m->impl), "shmsync_rwmutex_rdunlock");
 }
-/* The rest of an rdunlock that has left word w. */
+/* The slow part of an rdunlock, with w as the word. */
 SHMI_COLD int shmi_rw_rdunlock_slow_called(struct shmi_rwmutex *m, uint64_t w)
 {
     SHMI_BEGIN();
@@ -1498,16 +1515,18 @@ int shmsync_rwmutex_timedbegin(shmsync_rwmutex *m, shmsync_tx *tx, const struct 
 }
 
 /* Whether the reap of dead has to roll back what the process in the gate has left. That process may be another one
- * than dead: its own reaper could not get the writers' mutex while dead had it. */
+ * than dead, if its own reaper could not get the writers' mutex because dead had it. */
 SHMI_FN int shmi_rw_undo_due(struct shmi_rwmutex *m, shmi_participant_id dead, uint32_t *g)
 {
     *g = shmi_rw_gate(m);
     return shmi_rw_valid(*g) && shmi_rw_logged(m, *g) &&
            (shmi_reaps(m->a, dead, shmi_rw_who(*g)) || !shmi_current(m->a, shmi_rw_who(*g))) && shmi_gone(m->a, shmi_rw_who(*g));
 }
-/* How often a reaper looks at words that a peer may rewrite all the time. A correct peer changes them a few times at most. */
+/* How often a reaper reads words that a peer may rewrite all the time. A correct peer changes them a few times at
+ * most. */
 #define SHMI_REAP_TRIES 16
-/* Rolls back while it is due. This process has the writers' mutex. A peer may rewrite the gate all the time, so the loop has a bound. */
+/* Rolls back as long as shmi_rw_undo_due says so. This process has the writers' mutex. A peer may rewrite the gate all
+ * the time, so the loop has a bound. */
 SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id dead)
 {
     uint32_t g;
@@ -1516,8 +1535,8 @@ SHMI_FN void shmi_rw_roll_back_due(struct shmi_rwmutex *m, shmi_participant_id d
     }
 }
 /* Takes the writers' mutex to roll back, or releases it, as take says. by_reaper says that the caller is the reaper
- * of this process. rolled_back tells a handle that is made meanwhile that the hold is no upgradable one, since the
- * owner word cannot tell the two apart. */
+ * of this process. The owner word is the same as for an upgradable hold. So rolled_back says to a handle that is
+ * made meanwhile that the hold is not upgradable. */
 SHMI_FN int shmi_rw_own_to_roll_back(struct shmi_rwmutex *m, int take, int by_reaper)
 {
     shmsync_arena *a = m->a;
@@ -1529,9 +1548,9 @@ SHMI_FN int shmi_rw_own_to_roll_back(struct shmi_rwmutex *m, int take, int by_re
     pthread_mutex_unlock(&a->rolling_back);
     return ok;
 }
-/* Rolls back what dead has left in the gate, unless another process has the writers' mutex: that process does so
- * before it closes the gate, or when it releases the mutex; see shmi_rw_release_writers. Until then the reap of
- * dead has not ended. If this process dies in here, the mutex becomes free. */
+/* Rolls back what dead has left in the gate, unless another process has the writers' mutex. That process does so
+ * before it closes the gate, or when it releases the mutex; see shmi_rw_release_writers. Until then the reap of dead
+ * has not ended. If this process dies in here, the mutex becomes free. */
 SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, int by_reaper)
 {
     shmi_wait_list l = shmi_mutex_wait_list(m->ww);
@@ -1544,12 +1563,12 @@ SHMI_FN void shmi_rw_reap_tx(struct shmi_rwmutex *m, shmi_participant_id dead, i
         shmi_rw_roll_back_due(m, dead);
         shmi_rw_own_to_roll_back(m, 0, by_reaper);
         shmi_wake_word_wake_one(m->a, &l);
-        /* Another reaper may have found the mutex held meanwhile, so look again. */
+        /* Another reaper may have found the mutex held meanwhile, so the loop checks again. */
     }
 }
 /* Releases the writers' mutex for a caller that may have left the gate of a dead writer as it was. A reaper that
- * found the mutex held does not come back. So the caller rolls back if the writer is gone when it looks, after it
- * has released the mutex; if it is not gone then, its reaper finds the mutex free. */
+ * found the mutex held does not come back. So after the release, the caller checks whether the writer is gone, and
+ * rolls back if it is. If it is not gone at that time, its reaper finds the mutex free. */
 SHMI_FN void shmi_rw_release_writers(struct shmi_rwmutex *m)
 {
     shmi_mutex_unlock(&m->writers);
@@ -1592,7 +1611,8 @@ SHMI_FN void shmi_repair_rwmutex(shmsync_arena *a, const shmi_object *o, shmi_pa
             break;
     }
     if (m.rollback && dead == a->self && shmi_owner_name(shmi_ld32(&m.ww->owner)) == dead) {
-        /* A process that leaves is not dead yet: a writer that got the mutex now would find the gate closed by a process that lives. */
+        /* A process that leaves is not dead yet. Without this, a writer that got the mutex now would find the gate
+         * closed by a process that lives. */
         shmi_rw_roll_back_due(&m, dead);
     }
     shmi_mutex_repair_words(a, m.ww, dead, 1, NULL);

@@ -2,12 +2,12 @@
 /* ---- SpinLock and RWSpinLock: prims/spinlock*.go and prims/rwspinlock*.go in C ---- */
 
 typedef struct shmi_rwspin_slot {
-    uint64_t count; /* holds for reading in bits 0..29, name in bits 32..60 */
+    uint64_t count; /* holds for reading in bits 0..29, ID in bits 32..60 */
     uint8_t pad0_[120];
 } shmi_rwspin_slot;
 SHMI_ASSERT(sizeof(shmi_rwspin_slot) == 128, "shmi_rwspin_slot");
 
-#define SHMI_SPIN_READ 16u /* a reader's wait, which the state word does not store */
+#define SHMI_SPIN_READ 16u /* the wait of a reader; the state word never has this kind */
 #define SHMI_SPIN_LOST (SHMI_SPIN_NOT_RECOVERABLE << 29)
 #define SHMI_SPIN_OWNER_GONE (SHMI_SPIN_OWNER_DEAD << 29) /* see spinOwnerGone in prims/spinlock_word.go */
 #define SHMI_RWSPIN_MOST ((UINT64_C(1) << 30) - 1)
@@ -59,20 +59,21 @@ SHMI_FN void shmi_spin_wake_waiters(struct shmi_spinlock *l, int all)
     else
         shmi_wake_word_wake_one(l->a, &l->next);
 }
-/* Whether o, which names a dead process, is released when that is gone. */
+/* Whether the lock with owner word o, which names a dead process, is released when that process is gone. */
 SHMI_FN int shmi_spin_released(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t k = shmi_owner_kind(o);
     return l->release && shmi_spin_held(o) && k != SHMI_SPIN_DRAINING && k != SHMI_SPIN_RECOVERING;
 }
-/* Deals with state word o, whose name was found dead; 0: it stays as it is until that is gone. */
+/* Deals with state word o, whose process was found dead. Returns 0 if the word stays as it is until that process is
+ * gone. */
 SHMI_FN int shmi_spin_mark_owner_dead(struct shmi_spinlock *l, uint32_t o)
 {
     uint32_t next = shmi_make_owner(SHMI_SPIN_OWNER_DEAD, shmi_owner_name(o));
     if (!shmi_spin_held(o))
         return 1;
     if (shmi_owner_kind(o) == SHMI_SPIN_DRAINING) {
-        next = 0; /* it has written nothing */
+        next = 0; /* the process has written nothing */
     } else if (shmi_spin_released(l, o)) {
         if (!shmi_gone(l->a, shmi_owner_name(o)))
             return 0;
@@ -117,7 +118,7 @@ SHMI_FN void shmi_spin_pass_on(struct shmi_spinlock *l)
         shmi_wake_word_wake_all(l->a, &l->gate);
     shmi_wake_word_release(l->a, &l->next);
 }
-/* Gives a hold of this process back, or makes another of it. */
+/* Gives a hold of this process back, or turns it into another hold, as from and to say. */
 SHMI_FN int shmi_spin_release(struct shmi_spinlock *l, const char *op, uint32_t from, uint32_t to)
 {
     int err = shmi_use(l->a, op);
@@ -155,7 +156,7 @@ SHMI_FN int shmi_rwspin_nobody_reads(void *arg)
             return 0;
     return 1;
 }
-/* A participant that holds the lock for reading, or 0; takes back the holds that the dead have left. */
+/* A participant that holds the lock for reading, or 0. It takes back the holds of dead participants. */
 SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who)
 {
     uint32_t i, n = shmi_rwspin_up_to(l);
@@ -173,20 +174,20 @@ SHMI_FN int shmi_rwspin_reader(struct shmi_spinlock *l, shmi_participant_id *who
                     *who = name;
                     return 0;
                 }
-                break; /* it has left meanwhile */
+                break; /* the participant has left meanwhile */
             }
             shmi_take_from64(l->a, name, &l->slots[i].count, c, 0, 0);
         }
     return 0;
 }
-/* Counts one more hold of ours. */
+/* Counts one more hold of this process. */
 SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
 {
     shmi_participant_id self = l->a->self;
     for (;;) {
         uint64_t c = shmi_ld64(l->mine), to = shmi_make_count(self, 1);
         uint32_t top = shmi_ld32(&l->w->top);
-        if (top < l->a->my_slot) { /* before we are counted there */
+        if (top < l->a->my_slot) { /* this comes before the hold is counted there */
             shmi_cas32(&l->w->top, top, l->a->my_slot);
             continue;
         }
@@ -198,7 +199,8 @@ SHMI_FN int shmi_rwspin_count(struct shmi_spinlock *l)
             return 0;
     }
 }
-/* Takes one hold of ours back, and tells the waiter for the last one; 0 when there is none. */
+/* Takes back one hold of this process, and wakes the process that waits for the last reader. Returns 0 if there is
+ * no hold. */
 SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
 {
     for (;;) {
@@ -215,7 +217,7 @@ SHMI_FN int shmi_rwspin_exit(struct shmi_spinlock *l)
         return 1;
     }
 }
-/* Counts one more hold for reading, provided that nobody has the lock to itself. */
+/* Counts one more hold for reading, unless a process has the lock exclusively. */
 SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
 {
     int err = shmi_rwspin_count(l);
@@ -230,7 +232,7 @@ SHMI_FN int shmi_rwspin_enter(struct shmi_spinlock *l, int *in)
     return 0;
 }
 
-/* Moves on from state word o if that takes no waiting. *changed says that o is no longer the word. */
+/* Makes the next step from state word o, if that needs no wait. *changed says that o is no longer the word. */
 SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int *took, int *changed)
 {
     int err;
@@ -247,7 +249,7 @@ SHMI_FN int shmi_spin_step(struct shmi_spinlock *l, uint32_t o, uint32_t as, int
         *changed = shmi_spin_mark_owner_dead(l, o);
     return err;
 }
-/* Takes the lock as kind if that is possible without waiting: 0, EBUSY, or why not. */
+/* Takes the lock as kind as says, if that is possible without a wait. Returns 0, EBUSY or another errno. */
 SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 {
     int took, changed, err;
@@ -260,7 +262,7 @@ SHMI_FN int shmi_spin_try(struct shmi_spinlock *l, uint32_t as)
 }
 
 SHMI_FN int shmi_spin_not_held(void *arg) { return !shmi_spin_held(shmi_spin_state((struct shmi_spinlock *)arg)); }
-/* Spins while done is 0, and gives the CPU away some times after that. */
+/* Spins while done returns 0, and then yields the CPU some times. */
 SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
 {
     shmi_tuning t = shmi_spin_tuning(l);
@@ -281,15 +283,15 @@ SHMI_FN int shmi_spin_while(struct shmi_spinlock *l, int (*done)(void *))
     }
     return 0;
 }
-/* Whether a waiter may sleep on owner word o: its next change wakes the waiter, or a dead process keeps it until it
- * is gone. */
+/* Whether a waiter may sleep on owner word o: either the next change of the word wakes the waiter, or a dead process
+ * has the hold until it is gone. */
 SHMI_FN int shmi_spin_blocks(struct shmi_spinlock *l, uint32_t o)
 {
     return shmi_spin_valid(l, o) && shmi_spin_held(o) &&
            (shmi_current(l->a, shmi_owner_name(o)) || (shmi_spin_released(l, o) && !shmi_gone(l->a, shmi_owner_name(o))));
 }
 
-/* Finds what a stopped or dead process kept from the waiters. */
+/* Finds wakes that a stopped or dead process kept from the waiters. */
 SHMI_FN void shmi_spin_meet_again(struct shmi_spinlock *l, uint32_t v)
 {
     uint32_t gate = shmi_ld32(&l->w->gate), o = shmi_spin_state(l);
@@ -309,7 +311,7 @@ SHMI_FN void shmi_spin_check(struct shmi_spinlock *l)
     else if (shmi_dead(l->a, shmi_owner_name(o)))
         shmi_spin_mark_owner_dead(l, o);
     else
-        shmi_spin_meet_again(l, shmi_wake_word_announce(&l->next)); /* the waiter that was woken last may be stopped before it could announce the others again */
+        shmi_spin_meet_again(l, shmi_wake_word_announce(&l->next)); /* the waiter woken last may be stopped */
 }
 
 SHMI_FN void shmi_spin_check_if_due(void *arg)
@@ -321,7 +323,7 @@ SHMI_FN void shmi_spin_check_if_due(void *arg)
 
 SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair)(void *), void *arg);
 
-/* Ends a wait that did not get the lock. A wake may have been meant for it. */
+/* Ends a wait that did not get the lock. A wake may have been meant for this waiter, so it passes that wake on. */
 SHMI_FN void shmi_spin_leave(struct shmi_spinlock *l, uint32_t as, int slept)
 {
     SHMSYNC_CRASHPOINT("spinlock.lock.leaving");
@@ -384,7 +386,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
         sleep_spec.deadline = abs;
         sleep_spec.since = &since;
         sleep_spec.owner = shmi_owner_name(o) != l->a->self ? shmi_owner_name(o) : 0;
-        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event tells when it is gone */
+        if (!shmi_current(l->a, shmi_owner_name(o))) { /* no event says when the owner is gone */
             shmi_follow(l->a);
             sleep_spec.bounded = shmi_next_ask(&ask);
             sleep_spec.owner = 0;
@@ -404,7 +406,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
             break;
         }
     }
-    /* Others may be asleep, and the wake that got us here took their announcement down. */
+    /* Others may be asleep, and the wake that got us here has cleared their announcement. */
     if (err == 0 && slept && as != SHMI_SPIN_READ) {
         uint32_t v = shmi_wake_word_announce(wake_word), o = shmi_spin_state(l);
         if (shmi_spin_held(o) && shmi_owner_name(o) == l->a->self)
@@ -416,7 +418,7 @@ SHMI_COLD int shmi_spin_wait(struct shmi_spinlock *l, uint32_t as, int64_t abs, 
 
 /* ---- Waiting for readers to leave ---- */
 
-/* What the state word is before, while it lasts, after, and when it failed. */
+/* The state words of a drain: before it, while it lasts, after it, and if it failed. */
 typedef struct shmi_rwspin_drain {
     uint32_t from, pending, to, back;
 } shmi_rwspin_drain;
@@ -507,7 +509,7 @@ SHMI_FN int shmi_rwspin_await_readers(struct shmi_spinlock *l, int64_t abs)
     shmi_exit(l->a);
     return err;
 }
-/* Waits until no reader is left. When it fails the state word is d->back. */
+/* Waits until no reader is left. On failure the state word is d->back. */
 SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, int64_t abs)
 {
     shmi_participant_id who = 0;
@@ -527,7 +529,7 @@ SHMI_FN int shmi_rwspin_drained(struct shmi_spinlock *l, shmi_rwspin_drain d, in
     return err;
 }
 
-/* Has the lock to itself. */
+/* Gets the lock exclusively. */
 SHMI_FN int shmi_spin_own(struct shmi_spinlock *l, int64_t abs, int may_repair)
 {
     int err;
@@ -576,8 +578,8 @@ SHMI_FN int shmi_spin_recover(struct shmi_spinlock *l, int64_t abs, int (*repair
         SHMSYNC_CRASHPOINT("spinlock.recover.taken");
         if (l->slots != NULL) {
             if (shmi_owner_name(o) != 0)
-                shmi_st32(&l->w->died, shmi_owner_name(o)); /* a report: the process that marked it may have died before it did this */
-            /* While this one waits for readers, no word has the ID of the dead participant. */
+                shmi_st32(&l->w->died, shmi_owner_name(o)); /* whoever marked it may have died before this */
+            /* While this process waits for readers, no word has the ID of the dead participant. */
             err = shmi_rwspin_drained(l, shmi_drain_of(l, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, SHMI_SPIN_RECOVERING, o == SHMI_SPIN_LOST ? SHMI_SPIN_LOST : SHMI_SPIN_OWNER_GONE), abs);
             if (err != 0)
                 return err;
@@ -878,7 +880,7 @@ int shmsync_rwspinlock_upunlock(shmsync_rwspinlock *l)
     SHMI_OPENED(l);
     return SHMI_TELL(shmi_spin_release(l->impl, "rwspinlock.upunlock", SHMI_SPIN_UPGRADE, 0));
 }
-/* EPERM unless this process holds l as kind says. */
+/* Returns EPERM unless this process holds l as kind says. */
 SHMI_FN int shmi_rwspin_has(struct shmi_spinlock *l, const char *op, uint32_t kind)
 {
     uint32_t o = shmi_spin_state(l);
@@ -917,7 +919,8 @@ int shmsync_rwspinlock_tryupgrade(shmsync_rwspinlock *lock)
         err = who != 0 ? EBUSY : shmi_rwspin_turn(l, d.from, d.to);
     return SHMI_TELL(err);
 }
-/* Counts a hold for reading before the other one is given back, so that no writer comes in between. */
+/* Turns the hold of kind from into a hold for reading, which is counted before the other one is given back, so that
+ * no writer comes in between. */
 SHMI_FN int shmi_rwspin_become_reader(struct shmi_spinlock *l, const char *op, uint32_t from)
 {
     int err = shmi_rwspin_has(l, op, from);
@@ -954,7 +957,7 @@ int shmsync_rwspinlock_state(shmsync_rwspinlock *l)
     return SHMI_TELL(shmi_spin_trouble(l->impl, "rwspinlock.state", shmi_spin_state(l->impl)));
 }
 
-/* The reaper's side. */
+/* The functions of a reaper. */
 SHMI_FN int shmi_spin_whole(shmsync_arena *a, const shmi_object *o)
 {
     return o->size >= (o->kind == SHMI_KIND_RWSPIN_LOCK ? shmi_rwspin_bytes(a->geo.slots) : sizeof(shmi_spin_words));

@@ -1,16 +1,16 @@
 
-/* ---- WaitAny and WaitAll: prims/await*.go in C. The words of all waits are slept on at once. ---- */
+/* ---- WaitAny and WaitAll: prims/await*.go in C. The thread sleeps on the words of all waits at once. ---- */
 
-/* One wait. It is of the kind whose field is not NULL; if none is, it has not begun, or has ended. */
+/* One wait. The field that is not NULL says its kind. If all are NULL, the wait has not begun, or has ended. */
 typedef struct shmi_awaited {
-    struct shmi_eventcount *e; /* it waits until the sequence is no longer seq */
+    struct shmi_eventcount *e; /* the wait lasts until the sequence is no longer seq */
     uint32_t seq;
-    shmi_token_wait wait;  /* with a cell: it waits for a token of a sequencer */
-    shmi_event_wait token; /* with an event: it waits for the token of one with automatic reset */
+    shmi_token_wait wait;  /* with a cell: a wait for a token of a sequencer */
+    shmi_event_wait token; /* with an event: a wait for the token of an auto-reset event */
 } shmi_awaited;
 
 SHMI_FN int shmi_awaited_begun(const shmi_awaited *w) { return w->token.e != NULL || w->e != NULL || w->wait.cell != NULL; }
-/* Whether it is over. One that is over for an auto-reset event has taken the token then. */
+/* Whether the wait is over. If it is over for an auto-reset event, it has taken the token. */
 SHMI_FN int shmi_awaited_over(shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
@@ -21,8 +21,8 @@ SHMI_FN int shmi_awaited_over(shmi_awaited *w)
     return (uint32_t)shmi_eventcount_load(w->e) != w->seq;
 }
 
-/* Whether the awaitable is reached, without waiting, and with what result. The token of an auto-reset event is
- * taken. A close does not wait for this call, so the call must not end the round of a Future. */
+/* Whether the awaitable is reached, without a wait. *err is its result. The token of an auto-reset event is taken. A
+ * close does not wait for this call, so the call must not end the round of a Future. */
 SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
 {
     *err = 0;
@@ -36,7 +36,8 @@ SHMI_FN int shmi_await_reached(const shmsync_awaitable *x, int *err)
         return !shmi_event_odd(x->event->impl);
     return shmi_future_reached(x->future->impl, err);
 }
-/* Begins its wait. None has begun: it has come, or *err says how it has ended; not 0 is an error of the waiting itself. */
+/* Begins the wait for x. If no wait has begun, x is reached, or *err says how the wait has ended. A result other
+ * than 0 is an error of the waiting itself. */
 SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, shmi_awaited *w, int *err)
 {
     *err = 0;
@@ -76,7 +77,7 @@ SHMI_FN int shmi_await_begin(const shmsync_awaitable *x, shmi_awaited *w, int *e
         return 0;
     }
 }
-/* How a wait ended that is over and is chosen. */
+/* The result of a wait that is over and is chosen. */
 SHMI_FN int shmi_await_judge(const shmsync_awaitable *x, shmi_awaited *w)
 {
     if (w->wait.cell != NULL)
@@ -92,7 +93,8 @@ SHMI_FN void shmi_await_leave(shmi_awaited *w)
         shmi_event_give_up(&w->token, 0);
 }
 
-/* Sleeps until one of the waits is over, or until then, 100 ms at most. The call has lasted since that time. */
+/* Sleeps until one of the waits is over, or until the time until, 100 ms at most. The call has lasted since the time
+ * since. */
 SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int64_t since, int64_t until)
 {
     shmi_waitv v[SHMSYNC_AWAIT_MOST];
@@ -130,7 +132,7 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
     if (i == n && !__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST)) {
         if ((a->caps & SHMI_capWaitV) != 0) {
             shmi_futex_sleepv(v, (unsigned)n, until);
-        } else { /* one word at a time: the others are looked at more often */
+        } else { /* one word at a time: the other words are checked more often */
             int64_t soon = shmi_now() + 2000000;
             shmi_futex_sleep(first, (uint32_t)v[0].val, soon < until ? soon : until);
         }
@@ -139,7 +141,7 @@ SHMI_FN void shmi_await_sleep(shmsync_arena *a, shmi_awaited *at, size_t n, int6
         shmi_retract_sleep(a, records[k]);
 }
 
-/* 0 if the list can be waited for, with *a the arena. */
+/* Checks that the list can be waited for, and sets *a to the arena. */
 SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size_t n, shmsync_arena **a)
 {
     size_t i;
@@ -165,7 +167,7 @@ SHMI_FN int shmi_await_check(const char *op, const shmsync_awaitable *list, size
     }
     return 0;
 }
-/* Sleeps for a turn until one of n waits may be over: 0, or why there is no more waiting. */
+/* Sleeps once, until one of n waits may be over. Returns 0, or the error that ends the waiting. */
 SHMI_FN int shmi_await_turn(shmsync_arena *a, const char *op, shmi_awaited *at, size_t n, int64_t since, int64_t abs)
 {
     int64_t now = shmi_now(), until = now + SHMI_CHECK_EVERY;
@@ -241,7 +243,7 @@ int shmsync_wait_all(const shmsync_awaitable *list, size_t n, const struct times
 {
     SHMI_BEGIN();
     shmi_awaited at[SHMSYNC_AWAIT_MOST];
-    size_t of[SHMSYNC_AWAIT_MOST]; /* where in the list the waits are that are not over */
+    size_t of[SHMSYNC_AWAIT_MOST]; /* the places in the list of the waits that are not over */
     int errs[SHMSYNC_AWAIT_MOST];
     shmsync_arena *a = NULL;
     size_t i, left = 0;

@@ -1,11 +1,11 @@
 
 /* ---- MultiLock: prims/multilock*.go in C, docs/design/0007-fair-locks.md ---- */
 
-/* The kinds of a hold that are not, or not quite, those of an owner word. */
+/* The kinds of a hold that differ from those of an owner word. */
 enum { SHMI_keyBiased = SHMI_kindBiased, SHMI_keyGranted = SHMI_kindNotRecoverable /* with a name */, SHMI_keyFree = SHMI_kindNotRecoverable + 1, SHMI_keyCached };
 enum { SHMI_multiInline = 5, SHMI_multiLogDefault = 6, SHMI_multiLogMost = 16, SHMI_evictEvery = 16 };
 #define SHMI_MULTI_HASH UINT64_C(0x9e3779b97f4a7c15)
-#define SHMI_HOLD_FAST (UINT64_C(1) << 29)                               /* what a claim takes */
+#define SHMI_HOLD_FAST (UINT64_C(1) << 29)                               /* a claim clears this bit */
 #define SHMI_HOLD_UNLOCK ((uint64_t)(SHMI_keyCached - SHMI_keyBiased) << 29) /* turns biased into cached */
 #define SHMI_HOLD_LOCK ((UINT64_C(1) << 32) - SHMI_HOLD_UNLOCK)           /* turns cached into the next biased */
 #define SHMI_HOLD_FREE ((uint64_t)SHMI_keyFree << 29)                     /* turns held into free */
@@ -16,7 +16,7 @@ struct shmi_key_bucket {
     struct shmi_multilock *of;
     shmi_multilock_bucket *w;
     uint32_t number;
-    uint32_t biased; /* this process has had a biased hold here. Atomic. */
+    uint32_t biased; /* this process has had a biased hold in the bucket. Atomic. */
 };
 
 struct shmi_multilock {
@@ -25,13 +25,13 @@ struct shmi_multilock {
     int release;  /* policy PolicyRelease */
     uint32_t log; /* logarithm of the number of buckets */
     pthread_mutex_t making;
-    struct shmi_key_bucket **all; /* NULL until this process looks at it; atomic */
+    struct shmi_key_bucket **all; /* NULL until this process uses the bucket; atomic */
 };
 
-/* Where a key is that is not free: an entry of its bucket, or a node. hold is NULL where there is none. */
+/* The place of a key that is not free: an entry of its bucket, or a node. hold is NULL if there is none. */
 struct shmi_key_entry {
     uint64_t *key, *hold, *queue;
-    uint64_t off; /* of the node, or 0 */
+    uint64_t off; /* offset of the node, or 0 */
     shmi_node *n;
 };
 
@@ -40,15 +40,15 @@ SHMI_FN uint32_t shmi_hold_kind(uint64_t h) { return shmi_owner_kind((uint32_t)h
 SHMI_FN uint32_t shmi_hold_name(uint64_t h) { return shmi_owner_name((uint32_t)h); }
 SHMI_FN uint32_t shmi_hold_stamp(uint64_t h) { return (uint32_t)(h >> 32); }
 SHMI_FN uint64_t shmi_make_hold(uint32_t kind, shmi_participant_id n, uint32_t stamp) { return (uint64_t)stamp << 32 | shmi_make_owner(kind, n); }
-/* Whether nobody has the key or waits for it. */
+/* Whether no participant has the key or waits for it. */
 SHMI_FN int shmi_hold_free(uint64_t h) { return h == 0 || shmi_hold_kind(h) >= SHMI_keyFree; }
-/* shmi_hold_free of a word that is not fast: the entry is in no use. */
+/* As shmi_hold_free, for a word that is not fast: the entry is unused. */
 SHMI_FN int shmi_hold_idle(uint64_t h) { return h == 0 || shmi_hold_kind(h) == SHMI_keyFree; }
-/* Whether its name may change the word without the queue lock. */
+/* Whether the participant that the word names may change the word without the queue lock. */
 SHMI_FN int shmi_hold_fast(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyBiased || shmi_hold_kind(h) == SHMI_keyCached; }
-/* Whether a waiter was handed the key that has not accepted it. */
+/* Whether the key was handed to a waiter that has not accepted it yet. */
 SHMI_FN int shmi_hold_granted(uint64_t h) { return shmi_hold_kind(h) == SHMI_keyGranted && shmi_hold_name(h) != 0; }
-/* Whether a participant has the key to itself, or was handed it. */
+/* Whether a participant has the key, or was handed it. */
 SHMI_FN int shmi_hold_taken(uint64_t h) { return shmi_owner_held(shmi_hold_owner(h)) || shmi_hold_granted(h); }
 SHMI_FN int shmi_hold_valid(uint64_t h)
 {
@@ -56,20 +56,20 @@ SHMI_FN int shmi_hold_valid(uint64_t h)
         return shmi_hold_name(h) != 0;
     return shmi_owner_valid(shmi_hold_owner(h)) && (shmi_hold_owner(h) != 0 || h == 0);
 }
-/* The hold when it is let go while others wait. */
+/* The hold after its key was unlocked while others wait. */
 SHMI_FN uint64_t shmi_hold_passing(uint64_t h) { return shmi_make_hold(SHMI_kindReserved, shmi_hold_name(h), shmi_hold_stamp(h)); }
-/* The hold after its name was found dead, and perhaps gone. */
+/* The hold after the participant in it was found dead, and perhaps gone. */
 SHMI_FN uint64_t shmi_hold_owner_died(uint64_t h, int release, int gone)
 {
     uint32_t next = shmi_hold_granted(h) ? 0 : shmi_owner_died(shmi_hold_owner(h), release, gone);
     return next != 0 ? (h & ~(uint64_t)UINT32_MAX) | next : shmi_hold_passing(h);
 }
-/* Whose death made the key what it is. */
+/* The participant whose death made the key what it is. */
 SHMI_FN shmi_participant_id shmi_hold_died(uint64_t h)
 {
     return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? shmi_hold_stamp(h) & SHMI_NAME_MASK : shmi_hold_name(h);
 }
-/* How a wait for a key with this hold ends at once; SHMI_lockGranted: it does not. */
+/* The result of a wait for a key with this hold, if the wait ends at once. SHMI_lockGranted: it does not. */
 SHMI_FN uint32_t shmi_hold_result(uint64_t h)
 {
     if (!shmi_hold_valid(h) || shmi_hold_fast(h) || shmi_hold_kind(h) == SHMI_keyFree)
@@ -186,7 +186,7 @@ SHMI_FN int shmi_next_key(struct shmi_key_bucket *k, struct shmi_key_walk *v, st
     return 1;
 }
 
-/* Sees to it that the stamps that follow are behind that of a hold. */
+/* Makes sure that later stamps come after the stamp of a hold. */
 SHMI_FN void shmi_key_raise(struct shmi_key_bucket *k, uint64_t h)
 {
     uint64_t n = shmi_get(&k->w->mon.arrivals);
@@ -207,8 +207,8 @@ SHMI_FN uint64_t shmi_key_claim(struct shmi_key_bucket *k, struct shmi_key_entry
     return h;
 }
 
-/* The entry of a key among those in the bucket itself. If there is none, *was is the unused entry where the key was
- * last, if there is one. It claims the key. The caller has the queue lock. */
+/* Finds the entry of a key among those in the bucket itself, and claims its hold. If there is none, *was is the
+ * unused entry where the key was last, if there is one. The caller has the queue lock. */
 SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t key, struct shmi_key_entry *was)
 {
     uint32_t i;
@@ -225,12 +225,12 @@ SHMI_FN struct shmi_key_entry shmi_key_seek(struct shmi_key_bucket *k, uint64_t 
             *was = shmi_no_entry();
             return e;
         }
-        if (h != 0 || was->hold == NULL) /* 0 of an entry that was never used is no key */
+        if (h != 0 || was->hold == NULL) /* a hold of 0 means that the entry was never used, so its key is no key */
             *was = e;
     }
     return shmi_no_entry();
 }
-/* The entry of a key, with the queue lock held. It claims the key. */
+/* Finds the entry of a key, and claims its hold. The caller has the queue lock. */
 SHMI_FN struct shmi_key_entry shmi_key_find(struct shmi_key_bucket *k, uint64_t key)
 {
     struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
@@ -242,7 +242,7 @@ SHMI_FN struct shmi_key_entry shmi_key_find(struct shmi_key_bucket *k, uint64_t 
             return e;
     return shmi_no_entry();
 }
-/* An entry in no use. They go in turn, so that the keys that they were for have time to come back. */
+/* Returns an unused entry. The entries are used in turn, so that the keys that they were for have time to come back. */
 SHMI_FN struct shmi_key_entry shmi_key_unused(struct shmi_key_bucket *k, uint64_t n)
 {
     uint32_t i;
@@ -274,7 +274,7 @@ SHMI_FN struct shmi_key_entry shmi_key_room(struct shmi_key_bucket *k, struct sh
     }
     return shmi_key_unused(k, n);
 }
-/* An entry for a key that has none, with the queue lock held, or none if that takes more than a look. */
+/* Finds an entry for a key that has none, or none if that is not possible at once. The caller has the queue lock. */
 SHMI_FN struct shmi_key_entry shmi_key_vacant(struct shmi_key_bucket *k, uint64_t key)
 {
     struct shmi_key_entry was, e = shmi_key_seek(k, key, &was);
@@ -283,7 +283,7 @@ SHMI_FN struct shmi_key_entry shmi_key_vacant(struct shmi_key_bucket *k, uint64_
     return shmi_key_room(k, was);
 }
 
-/* The link that leads, or would lead, to the node at off. The head is a link, too. */
+/* The link that leads, or would lead, to the node at off. The head counts as a link. */
 SHMI_FN uint64_t *shmi_key_before(struct shmi_key_bucket *k, uint64_t off)
 {
     uint64_t *before = &k->w->spilled;
@@ -299,20 +299,20 @@ SHMI_FN void shmi_key_link(struct shmi_key_bucket *k, uint64_t off, shmi_node *n
     shmi_put(&n->next, shmi_links(shmi_link_next(shmi_get(before)), 0));
     shmi_put(before, shmi_links(off, 0));
 }
-/* Makes an entry of a node that this process has claimed. */
+/* Makes an entry of a node that this process has claimed, for a key. */
 SHMI_FN struct shmi_key_entry shmi_key_spill(struct shmi_key_bucket *k, uint64_t off, shmi_node *n, uint64_t key, uint64_t h)
 {
     struct shmi_key_entry e = shmi_node_entry(off, n);
     shmi_st64(&n->object, k->m.o.off);
     shmi_st64(e.key, key);
     shmi_st64(e.queue, 0);
-    /* From here on the node goes back with the key, not with this process. */
+    /* From here on the node is given back with the key, not when this process dies. */
     shmi_put(e.hold, h);
     SHMSYNC_CRASHPOINT("multilock.lock.spilled");
     shmi_key_link(k, off, n);
     return e;
 }
-/* Makes an entry one in no use, for a key that nobody has or waits for. */
+/* Makes an entry unused. No participant has its key or waits for it. */
 SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
 {
     uint64_t h = shmi_get(e.hold), *before;
@@ -326,7 +326,8 @@ SHMI_FN void shmi_key_free(struct shmi_key_bucket *k, struct shmi_key_entry e)
     if (shmi_link_next(shmi_get(before)) == e.off)
         shmi_put(before, shmi_links(shmi_link_next(shmi_get(&e.n->next)), 0));
     SHMSYNC_CRASHPOINT("multilock.unlock.unlinked");
-    /* The participant that claimed the node may be dead. The node keeps its stamp until it is free, so that no other gives it back. */
+    /* The participant that claimed the node may be dead. The node keeps its stamp until it is free, so that no other
+     * participant gives it back. */
     shmi_reap_node(k->m.a, e.off, shmi_node_owner(e.n));
 }
 
@@ -362,8 +363,8 @@ SHMI_FN uint64_t shmi_key_new_hold(struct shmi_key_bucket *k, uint32_t kind)
     shmi_put(&k->w->mon.arrivals, stamp);
     return shmi_make_hold(kind, k->m.a->self, (uint32_t)stamp);
 }
-/* Puts a free key into an unused entry. If this process had the key last, it locks and unlocks the key by CAS from
- * here on. Other processes have to pay for that, so the process must take the key twice first. */
+/* Puts a free key into an unused entry. If this process also had the key last, it locks and unlocks the key by CAS
+ * from here on. That costs other processes more, so a process must take the key twice first. */
 SHMI_FN void shmi_key_take(struct shmi_key_bucket *k, struct shmi_key_entry e, uint64_t key, shmsync_hold *out)
 {
     uint32_t kind = SHMI_kindHeld;
@@ -398,7 +399,8 @@ SHMI_FN void shmi_multi_account(struct shmi_monitor *m, struct shmi_wait w)
     shmi_mon_release_node(m, w);
 }
 
-/* Passes a key on that was let go, or makes its entry free, and tells the waiters for a key that cannot be had. */
+/* Passes on a key that was unlocked, or makes its entry unused. If the key cannot be locked, it ends the waits for
+ * it. */
 SHMI_FN void shmi_key_resolve(struct shmi_key_bucket *k, struct shmi_wakes *b, struct shmi_key_entry e)
 {
     while (shmi_get(e.queue) != 0) {
@@ -410,7 +412,7 @@ SHMI_FN void shmi_key_resolve(struct shmi_key_bucket *k, struct shmi_wakes *b, s
         w = shmi_key_head(k, e);
         if (w.n == NULL)
             break;
-        if (!shmi_mon_waiting(&k->m, w)) { /* which has looked whether it lives */
+        if (!shmi_mon_waiting(&k->m, w)) { /* this has checked whether the owner lives */
             shmi_mon_discard(&k->m, w);
             continue;
         }
@@ -449,7 +451,7 @@ SHMI_FN void shmi_multi_clear(struct shmi_monitor *m)
         struct shmi_key_entry e = shmi_inline_entry(k, i);
         uint64_t h = shmi_get(e.hold);
         shmi_put(e.queue, 0);
-        /* The participant that claimed it may have died before it raised arrivals. */
+        /* The participant that claimed the hold may have died before it raised arrivals. */
         if (shmi_hold_owner(h) != SHMI_OWNER_NOT_RECOVERABLE)
             shmi_key_raise(k, h);
     }
@@ -484,7 +486,7 @@ SHMI_FN void shmi_multi_requeue(struct shmi_monitor *m, struct shmi_wait w)
     shmi_fifo_requeue(m, &q, w);
     shmi_key_set_queue(e, q);
 }
-/* Takes off the waits that nobody is there for. A list that bites its own tail is rebuilt. */
+/* Takes off the queues the waits whose owners are dead or have given up. If a list is a cycle, it is rebuilt. */
 SHMI_FN void shmi_multi_discard_dead(struct shmi_monitor *m)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
@@ -534,7 +536,7 @@ SHMI_FN void shmi_multi_holders(struct shmi_monitor *m)
             shmi_mon_heed(m, shmi_hold_name(h));
     }
 }
-/* Dates the first wait of each key. */
+/* Gives the first wait of each key its date. */
 SHMI_FN void shmi_multi_look(struct shmi_monitor *m)
 {
     struct shmi_key_bucket *k = (struct shmi_key_bucket *)m;
@@ -569,7 +571,7 @@ SHMI_FN void shmi_bucket_init(struct shmi_key_bucket *k, struct shmi_multilock *
     k->number = i;
     k->biased = 0;
 }
-/* Makes a bucket that this process looks at for the first time. */
+/* Makes the handle of a bucket that this process uses for the first time. */
 SHMI_COLD int shmi_multi_make_bucket(struct shmi_multilock *x, uint32_t i, struct shmi_key_bucket **out)
 {
     struct shmi_key_bucket *k;
@@ -598,7 +600,7 @@ SHMI_FN int shmi_multi_bucket(struct shmi_multilock *x, uint64_t key, struct shm
     return SHMI_LIKELY(*out != NULL) ? 0 : shmi_multi_make_bucket(x, i, out);
 }
 
-/* What the head of the body says; 0 if it cannot be. */
+/* Reads the sizes from the head of the body. Returns 0 if they are impossible. */
 SHMI_FN int shmi_multi_shape(struct shmi_multilock *x, shmsync_arena *a, const shmi_object *o)
 {
     const shmi_multilock_head *head;
@@ -620,7 +622,7 @@ SHMI_FN void *shmi_multi_new(shmsync_arena *a, const shmi_object *o, const void 
     (void)arg;
     if (x == NULL)
         return NULL;
-    shmi_multi_shape(x, a, o); /* shmi_multi_handle has seen that it can be */
+    shmi_multi_shape(x, a, o); /* shmi_multi_handle has checked that it is possible */
     x->all = (struct shmi_key_bucket **)shmi_new_thing(sizeof *x->all << x->log);
     if (x->all == NULL) {
         shmi_free_thing(x);
@@ -640,7 +642,8 @@ SHMI_FN void shmi_multi_end(void *handle)
     pthread_mutex_destroy(&x->making);
     shmi_free_thing(x);
 }
-/* Gives this process's handle on an object that has been opened. policy and log are those asked for; log -1: whatever it has. */
+/* Returns this process's handle on an object that has been opened. policy and log are the options that were asked
+ * for; log -1 accepts any. */
 SHMI_FN int shmi_multi_handle(shmsync_arena *a, const shmi_object *o, int policy, int log, shmsync_multilock *out)
 {
     struct shmi_multilock x;
@@ -744,7 +747,7 @@ int shmsync_multilock_close(shmsync_multilock *m)
 /* ---- locking ---- */
 
 /* Takes a key by one CAS, if it is cached for this process. The key of an entry changes only after its hold was
- * claimed, and no value of the hold comes back. */
+ * claimed, and no value of a hold is used twice. */
 SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
 {
     shmi_participant_id self = shmi_self(k->m.a);
@@ -768,7 +771,8 @@ SHMI_FN int shmi_key_biased(struct shmi_key_bucket *k, uint64_t key, shmsync_hol
     }
     return 0;
 }
-/* Whether a living participant has the key in a biased hold, without the queue lock: a try leaves it so. */
+/* Whether a living participant has the key in a biased hold. It reads without the queue lock, because a try leaves
+ * such a hold as it is. */
 SHMI_FN int shmi_key_is_biased(struct shmi_key_bucket *k, uint64_t key)
 {
     uint32_t i;
@@ -810,7 +814,7 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t he
     int tries, err;
     for (tries = 0; tries < SHMI_acceptTries; tries++) {
         for (i = 0; i < SHMI_multiInline; i++) {
-            /* A granted word with this stamp is of this wait, so it needs no look at the key. */
+            /* A granted word with this stamp belongs to this wait, so the key need not be compared. */
             struct shmi_key_entry e = shmi_inline_entry(k, i);
             if (shmi_get(e.hold) == granted)
                 return shmi_key_accept_in(k, e, key, granted, held);
@@ -819,8 +823,8 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t he
             break;
         shmi_pause(SHMI_acceptPause);
     }
-    /* The key is spilled, or the granter has resolved the wait and not yet finished: it is running, stopped or
-     * dead. */
+    /* The key is in a node, or the granter has resolved the wait and not finished yet: the granter is running,
+     * stopped or dead. */
     err = shmi_mon_enter(&k->m, 0);
     if (err != 0)
         return err;
@@ -828,7 +832,7 @@ SHMI_FN int shmi_key_accept(struct shmi_key_bucket *k, uint64_t key, uint64_t he
     shmi_mon_leave(&k->m, NULL);
     return err;
 }
-/* Waits for a key in the wait node, with the queue lock held, which it leaves. */
+/* Waits for a key with the wait node. The caller has the queue lock, and the call releases it. */
 SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmi_wait_node *wait_node, struct shmi_wakes *b, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
@@ -846,7 +850,7 @@ SHMI_FN int shmi_key_queue_up(struct shmi_key_bucket *k, int64_t abs, uint64_t k
         err = shmi_key_fail(m, "multilock.lock", key, shmi_outcome_result(outcome), shmi_outcome_aux(outcome) & SHMI_NAME_MASK);
     return err != 0 ? err : shmi_key_accept(k, key, out->hold);
 }
-/* The rest of lock, with the queue lock held, which it leaves. The call counts. */
+/* The slow part of lock. The caller has the queue lock, and the call releases it. The call counts. */
 SHMI_FN int shmi_key_lock_slow(struct shmi_key_bucket *k, int64_t abs, uint64_t key, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
@@ -969,7 +973,7 @@ int shmsync_multilock_timedlock(shmsync_multilock *m, uint64_t key, shmsync_hold
     memset(out, 0, sizeof *out);
     return SHMI_TELL(err != 0 ? err : shmi_key_lock(m->impl, key, ns, out));
 }
-/* The rest of trylock, with the queue lock held, which it leaves. */
+/* The slow part of trylock. The caller has the queue lock, and the call releases it. */
 SHMI_FN int shmi_key_trylock_slow(struct shmi_key_bucket *k, uint64_t key, shmsync_hold *out)
 {
     struct shmi_monitor *m = &k->m;
@@ -1048,12 +1052,12 @@ int shmsync_multilock_unlock(const shmsync_hold *hold)
             SHMSYNC_CRASHPOINT("multilock.unlock.biased");
             return 0;
         }
-        h &= ~SHMI_HOLD_FAST; /* it was claimed */
+        h &= ~SHMI_HOLD_FAST; /* the hold was claimed */
     }
     err = shmi_mon_enter(&k->m, 0);
     if (err != 0)
         return SHMI_TELL(err);
-    /* The hold is of this key, since its stamp is of this hold alone. */
+    /* The hold belongs to this key, because no other hold has its stamp. */
     if (hold->at != NULL && shmi_get(hold->at) == h && shmi_get(hold->at + 1) == 0) {
         shmi_put(hold->at, h + SHMI_HOLD_FREE);
         shmi_mon_leave(&k->m, NULL);
@@ -1086,7 +1090,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
     size_t i, distinct = 0;
     int err;
     *held = 0;
-    err = shmi_enter(x->a, "multilock.lock"); /* until those are unlocked that it has taken in vain */
+    err = shmi_enter(x->a, "multilock.lock"); /* until the keys that were locked in vain are unlocked */
     if (err != 0) {
         memset(out, 0, n * sizeof *out);
         return err;
@@ -1109,7 +1113,7 @@ SHMI_FN int shmi_key_lockall(struct shmi_multilock *x, const uint64_t *keys, siz
         *held = distinct;
     } else {
         for (i--; i > 0; i--)
-            shmsync_multilock_unlock(&out[i - 1]); /* it fails where this process closed the arena, and so holds nothing */
+            shmsync_multilock_unlock(&out[i - 1]); /* fails if this process closed the arena, and so holds nothing */
         memset(out, 0, n * sizeof *out);
     }
     shmi_exit(x->a);
@@ -1142,7 +1146,7 @@ int shmsync_multilock_unlockall(const shmsync_hold *h, size_t n)
 
 /* ---- after a death ---- */
 
-/* Makes next of a key that this process recovers. */
+/* Sets the hold of a key that this process recovers to next. */
 SHMI_FN int shmi_key_end_recover(struct shmi_key_bucket *k, uint64_t key, uint64_t h, uint64_t next)
 {
     struct shmi_key_entry e;
@@ -1228,7 +1232,7 @@ int shmsync_multilock_state(shmsync_multilock *m, uint64_t key)
     return SHMI_TELL(shmi_key_fail(&k->m, "multilock.state", key, shmi_hold_result(h), shmi_hold_died(h)));
 }
 
-/* Whether a bucket has nothing that a death could have left. */
+/* Whether a bucket contains nothing that a death could have left. */
 SHMI_FN int shmi_bucket_quiet(shmi_multilock_bucket *w)
 {
     uint32_t i;
@@ -1243,7 +1247,7 @@ SHMI_FN shmi_multilock_bucket *shmi_bucket_words(struct shmi_multilock *x, uint3
 {
     return (shmi_multilock_bucket *)shmi_ptr(x->a, shmi_bucket_at(&x->o, i), sizeof(shmi_multilock_bucket), 8);
 }
-/* Takes back what dead has. Every wait is for a key that has an entry, so that a quiet bucket has nothing of it. */
+/* Takes back what dead has. Each wait is for a key that has an entry, so a quiet bucket has nothing of dead. */
 SHMI_FN void shmi_repair_multilock(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_multilock x;

@@ -1,14 +1,13 @@
 
 /* SignalWaker, its gates and signals: prims/signal*.go in C, docs/design/0009-signalwaker.md. The gates hold the
- * state. The bits of the signals, the summary and the permits are an index over the gates: it may show work that is
- * not there, and misses work only while an operation is under way.
- * */
+ * state. The bits of the signals, the summary and the permits are an index of the gates. It may show work that does
+ * not exist. It misses work only while an operation is under way. */
 
 #define SHMI_SIGNAL_BITS 64U
 #define SHMI_SIGNAL_READY (SHMI_SIGNAL_GATE_SCHEDULED_MASK | SHMI_SIGNAL_GATE_EXECUTING_MASK)
 #define SHMI_SIGNAL_EPOCH (UINT64_C(1) << SHMI_SIGNAL_GATE_EPOCH_SHIFT)
-#define SHMI_SIGNAL_CHECK 256U /* gates that a look goes through */
-#define SHMI_SIGNAL_PASSES 64 /* how often next goes through the summary before it leaves the rest to another */
+#define SHMI_SIGNAL_CHECK 256U /* gates that one check examines */
+#define SHMI_SIGNAL_PASSES 64 /* how often next goes through the summary before it leaves the rest to another worker */
 
 struct shmi_signalwaker {
     shmsync_arena *a;
@@ -17,12 +16,12 @@ struct shmi_signalwaker {
     shmi_signal_words *w;
     shmi_signal_line *lines;
     shmi_signal_gate *gates;
-    shmi_signal_row *rows; /* by slot - 1 */
+    shmi_signal_row *rows; /* at index slot - 1 */
     uint32_t n_lines, n_gates, n_rows;
     uint64_t mask; /* the bits of the summary that stand for a signal */
     shmi_wait_list wake_word;
     int counting;
-    uint32_t cursor; /* the next slice of gates to look at. Atomic. */
+    uint32_t cursor; /* the next group of gates to check. Atomic. */
     int64_t looked;
 };
 
@@ -32,7 +31,7 @@ SHMI_FN uint64_t shmi_signal_bytes(uint32_t signals, uint32_t rows)
            (uint64_t)rows * sizeof(shmi_signal_row);
 }
 
-/* Views the words of an object; 0 if its head says what its size does not allow. */
+/* Views the words of an object. Returns 0 if the object is too small for what its head says. */
 SHMI_FN int shmi_signal_view(struct shmi_signalwaker *w, shmsync_arena *a, const shmi_object *o)
 {
     shmi_signal_words *head = (shmi_signal_words *)shmi_try_at(a, o->body, sizeof *head, 8);
@@ -88,21 +87,21 @@ int shmsync_nearest_bit(uint64_t bitmap, int start)
 SHMI_FN shmi_participant_id shmi_gate_executor(uint64_t g) { return (shmi_participant_id)(g & SHMI_SIGNAL_GATE_EXECUTOR_MASK); }
 SHMI_FN int shmi_gate_scheduled(uint64_t g) { return (g & SHMI_SIGNAL_GATE_SCHEDULED_MASK) != 0; }
 SHMI_FN int shmi_gate_executing(uint64_t g) { return (g & SHMI_SIGNAL_GATE_EXECUTING_MASK) != 0; }
-/* Whether it waits for an executor. */
+/* Whether the queue waits for an executor. */
 SHMI_FN int shmi_gate_ready(uint64_t g) { return (g & SHMI_SIGNAL_READY) == SHMI_SIGNAL_GATE_SCHEDULED_MASK; }
-/* Whether nothing is to be done, and nobody does anything. */
+/* Whether the queue is idle: neither scheduled nor executed. */
 SHMI_FN int shmi_gate_idle(uint64_t g) { return (g & SHMI_SIGNAL_READY) == 0; }
-/* The word of the next execution, by n. */
+/* The word after n has begun the next execution. */
 SHMI_FN uint64_t shmi_gate_begun(uint64_t g, shmi_participant_id n)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_EXECUTING_MASK | n;
 }
-/* The word after an execution; with again it is scheduled whether or not something came meanwhile. */
+/* The word after an execution. With again, the queue is scheduled even if no item came meanwhile. */
 SHMI_FN uint64_t shmi_gate_finished(uint64_t g, int again)
 {
     return (g & (SHMI_SIGNAL_GATE_EPOCH_MASK | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) | (again ? SHMI_SIGNAL_GATE_SCHEDULED_MASK : 0);
 }
-/* The word after the death of its executor. */
+/* The word after the death of the executor. */
 SHMI_FN uint64_t shmi_gate_orphaned(uint64_t g)
 {
     return ((g + SHMI_SIGNAL_EPOCH) & SHMI_SIGNAL_GATE_EPOCH_MASK) | SHMI_SIGNAL_GATE_SCHEDULED_MASK;
@@ -122,8 +121,8 @@ SHMI_FN uint64_t shmi_row_workers(uint64_t c) { return (c & SHMI_SIGNAL_ROW_WORK
 SHMI_FN uint64_t shmi_row_sleepers(uint64_t c) { return c >> SHMI_SIGNAL_ROW_SLEEPERS_SHIFT; }
 SHMI_FN shmi_participant_id shmi_row_name(uint64_t c) { return (shmi_participant_id)(c & SHMI_SIGNAL_ROW_NAME_MASK); }
 
-/* Adds one to the count of the sleepers or of the workers, or takes one away. Returns 0 if that is impossible. The
- * count that the slot's previous participant left there does not carry over. */
+/* Adds one to the count of the sleepers or of the workers, or takes one away. Returns 0 if that is impossible. A
+ * count that the slot's previous participant left does not carry over. */
 SHMI_FN int shmi_signal_counter(struct shmi_signalwaker *w, int sleeper, int up)
 {
     uint64_t *word = &shmi_signal_own_row(w)->count, one = UINT64_C(1) << (sleeper ? SHMI_SIGNAL_ROW_SLEEPERS_SHIFT : SHMI_SIGNAL_ROW_WORKERS_SHIFT);
@@ -198,16 +197,16 @@ SHMI_FN int shmi_signal_take(struct shmi_signalwaker *w)
             return 1;
     }
 }
-/* What a waiter does when it leaves. The wake that it got has cleared the announcement for other sleepers as well,
- * so it sets the announcement again; if there are more permits, it wakes a sleeper. */
+/* Called by a waiter that leaves. The wake that it got has cleared the announcement for other sleepers as well, so
+ * the waiter sets it again; if there are more permits, it wakes a sleeper. */
 SHMI_FN void shmi_signal_pass_on(struct shmi_signalwaker *w)
 {
     shmi_wake_word_announce(&w->wake_word);
     if (shmi_ld64(&w->w->permits) != 0)
         shmi_wake_word_release(w->a, &w->wake_word);
 }
-/* Makes sure that there are as many permits as the index has reasons for them. It replaces a permit that a dead
- * process took without acting on it, or that it should have issued. */
+/* Makes sure that there are as many permits as the index has reasons for, and at least least. This replaces a permit
+ * that a dead process took without acting on it, or should have issued. */
 SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 {
     uint64_t need = (uint64_t)(shmi_signal_popcount(shmi_ld64(&w->w->summary) & w->mask) +
@@ -227,8 +226,9 @@ SHMI_FN void shmi_signal_restock(struct shmi_signalwaker *w, uint64_t least)
 
 /* ---- The index ---- */
 
-/* If the bit is found set, the process that set it issues the permit. A process that clears the bit looks at the
- * signal after that, and the queue's bit was set before this process looked. */
+/* Sets the bit of signal i in the summary. If the bit is set already, the process that set it issues the permit. A
+ * process that clears the bit reads the signal after that, and the queue's bit was set before this process read the
+ * summary. */
 SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -238,7 +238,7 @@ SHMI_FN int shmi_signal_mark(struct shmi_signalwaker *w, uint32_t i)
     shmi_signal_release(w, 1);
     return 1;
 }
-/* Takes a signal out of the summary if it has no bits. A bit that is set meanwhile is found by the second check. */
+/* Takes a signal out of the summary if it has no bits. A second check finds a bit that is set meanwhile. */
 SHMI_FN int shmi_signal_unmark_empty(struct shmi_signalwaker *w, uint32_t i)
 {
     uint64_t m = UINT64_C(1) << i;
@@ -266,23 +266,24 @@ SHMI_FN int shmi_signal_unmark_status(struct shmi_signalwaker *w, uint64_t m)
     return (shmi_ld64(&w->w->status) & m) != 0 && (shmi_and64(&w->w->status, ~m) & m) != 0;
 }
 
-/* Sets the bit of queue q and that of its signal, whatever it finds: the process that set the signal's first bit
- * may have been stopped before it set the bit in the summary. */
+/* Sets the bit of queue q in its signal, and the bit of the signal in the summary, even if the signal has bits
+ * already: the process that set its first bit may have been stopped before it set the bit in the summary. */
 SHMI_FN void shmi_signal_publish(struct shmi_signalwaker *w, uint32_t q)
 {
     shmi_or64(&w->lines[q / SHMI_SIGNAL_BITS].bits, UINT64_C(1) << q % SHMI_SIGNAL_BITS);
     SHMSYNC_CRASHPOINT("signal.publish.bit_set");
     shmi_signal_mark(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears the bit of a queue that the caller executes, and the signal's if that was the last. */
+/* Clears the bit of a queue that the caller executes, and the bit of its signal in the summary if that
+ * was the last one. */
 SHMI_FN void shmi_signal_clear(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t *bits = &w->lines[q / SHMI_SIGNAL_BITS].bits, m = UINT64_C(1) << q % SHMI_SIGNAL_BITS;
     if ((shmi_ld64(bits) & m) != 0 && (shmi_and64(bits, ~m) & ~m) == 0)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
-/* Clears a bit whose gate does not wait for an executor. The gate may become scheduled, and its bit set rightly,
- * just before this call clears the bit. So the call checks the gate once more. */
+/* Clears a bit whose gate does not wait for an executor. The queue may become scheduled, and its bit set, just
+ * before this call clears the bit. So the call checks the gate once more. */
 SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
 {
     uint64_t m = UINT64_C(1) << q % SHMI_SIGNAL_BITS, left = shmi_and64(&w->lines[q / SHMI_SIGNAL_BITS].bits, ~m) & ~m;
@@ -293,10 +294,11 @@ SHMI_FN void shmi_signal_drop(struct shmi_signalwaker *w, uint32_t q)
         shmi_signal_unmark_empty(w, q / SHMI_SIGNAL_BITS);
 }
 
-/* ---- The reap: it makes the index good from the gates ---- */
+/* ---- The reap: it repairs the index from the gates ---- */
 
 /* Schedules the queue again if its executor is dead and gone, and sets the bits that a scheduled queue must have.
- * dead is the participant that is reaped. If it is 0, a periodic check calls, and asks about each executor. */
+ * dead is the participant that is reaped. If dead is 0, the caller is a periodic check, and the call tests each
+ * executor. */
 SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint64_t *word = &w->gates[q].word, s;
@@ -310,12 +312,12 @@ SHMI_FN void shmi_signal_reap_gate(struct shmi_signalwaker *w, uint32_t q, shmi_
             SHMSYNC_CRASHPOINT("signal.reap.released");
             shmi_signal_publish(w, q);
         } else if (shmi_gate_ready(s) && (shmi_ld64(&w->lines[q / SHMI_SIGNAL_BITS].bits) & UINT64_C(1) << q % SHMI_SIGNAL_BITS) == 0) {
-            shmi_signal_publish(w, q); /* its producer, or the worker that acquired the bit, is in between, or is dead */
+            shmi_signal_publish(w, q); /* the process that has to do it is not yet there, or is dead */
         }
         return;
     }
 }
-/* Frees what dead had reserved, and the bit of what nobody has. */
+/* Frees the queue if dead had reserved it, and clears the task bit of a queue that is not reserved. */
 SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_participant_id dead)
 {
     uint32_t *task = &w->gates[q].task, n = shmi_ld32(task);
@@ -327,7 +329,7 @@ SHMI_FN void shmi_signal_reap_task(struct shmi_signalwaker *w, uint32_t q, shmi_
     if (n == 0 && (shmi_ld64(bits) & m) != 0)
         shmi_and64(bits, ~m);
 }
-/* Marks the signals that have bits, and the tasks of a partition that has leaves. */
+/* Marks the signals that have bits, and sets the status bit "tasks" for a partition that has bits. */
 SHMI_FN void shmi_signal_reap_index(struct shmi_signalwaker *w)
 {
     uint32_t i;
@@ -337,7 +339,7 @@ SHMI_FN void shmi_signal_reap_index(struct shmi_signalwaker *w)
     if (shmi_ld64(&w->w->partition) != 0)
         shmi_signal_mark_status(w, SHMI_SIGNAL_STATUS_TASKS_MASK);
 }
-/* Makes up for what a stopped or dead process owes, ten times a second. */
+/* Does, ten times a second, what a stopped or dead process has not done. */
 SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
 {
     uint32_t q, n;
@@ -356,7 +358,7 @@ SHMI_FN void shmi_signal_check(struct shmi_signalwaker *w)
 SHMI_FN void shmi_signal_check_arg(void *w) { shmi_signal_check((struct shmi_signalwaker *)w); }
 
 /* Repairs the index for the reaper. It may leave too many bits and permits: a worker clears a bit that has no
- * reason, and a permit without a reason costs it one look. */
+ * reason, and a permit without a reason costs a worker one search. */
 SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_signalwaker w;
@@ -373,8 +375,8 @@ SHMI_FN void shmi_repair_signals(shmsync_arena *a, const shmi_object *o, shmi_pa
         if (shmi_reaps(a, dead, shmi_row_name(c)))
             shmi_take_from64(a, shmi_row_name(c), count, c, 0, 0);
     }
-    /* The dead process may have taken a permit and not acted on it. Or it may have set a bit in some leaf and not
-     * told the leaf's owner, which looks when it wakes. */
+    /* The dead process may have taken a permit and not acted on it. Or it may have set a bit in some leaf without
+     * waking the owner of that leaf, which checks when it wakes. */
     shmi_signal_restock(&w, shmi_wake_word_announced(&w.wake_word) || shmi_signal_sleepers(&w) > 0);
 }
 SHMI_FN void shmi_wake_signals(shmsync_arena *a, const shmi_object *o, int owed)
@@ -411,7 +413,7 @@ SHMI_FN void *shmi_signal_build(shmsync_arena *a, const shmi_object *o, const vo
     }
     return w;
 }
-/* Gives this process's handle on an object that has been opened, if it is as asked for. */
+/* Returns this process's handle on an object that has been opened, if the object is as asked for. */
 SHMI_FN int shmi_signal_handle(shmsync_arena *a, const shmi_object *o, uint32_t signals, shmsync_signalwaker *out)
 {
     struct shmi_signalwaker w;
@@ -498,7 +500,7 @@ int shmsync_signalwaker_queues(const shmsync_signalwaker *w)
     return (int)w->impl->n_gates;
 }
 
-/* 0, or ENOTCONN, or EINVAL for what is not one of n. */
+/* Returns 0, ENOTCONN in a child of fork, or EINVAL if i is not one of n. */
 SHMI_FN int shmi_signal_use(const struct shmi_signalwaker *w, const char *op, const char *what, int i, uint32_t n)
 {
     int err = shmi_use(w->a, op);
@@ -531,8 +533,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     int err = shmi_use(w->a, "gate.schedule");
     if (scheduled != NULL)
         *scheduled = 0;
-    /* What was put into the queue by a release store alone must be visible before the gate is looked at: an
-     * executor that has just finished looked at the queue before that. */
+    /* An item that was put into the queue by a release store alone must be visible before the gate is read, because
+     * an executor that has just finished read the queue before that. */
     shmi_full_fence();
     while (err == 0) {
         uint64_t s = shmi_ld64(word);
@@ -540,7 +542,7 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
             break;
         if (shmi_cas64(word, s, s | SHMI_SIGNAL_GATE_SCHEDULED_MASK)) {
             if (shmi_gate_executing(s))
-                break; /* its executor finds the flag */
+                break; /* the executor finds the flag when it finishes */
             SHMSYNC_CRASHPOINT("signal.schedule.gated");
             shmi_signal_publish(w, g->queue);
             if (scheduled != NULL)
@@ -552,8 +554,8 @@ int shmsync_gate_schedule(shmsync_gate *g, int *scheduled)
     return SHMI_TELL(err);
 }
 
-/* Begins the execution of a scheduled queue. The executor's name is stored together with the flag, and before the
- * bit is cleared, so a process that dies here is known to be the executor. */
+/* Begins the execution of a scheduled queue. The executor's ID is stored together with the flag, and before the bit
+ * is cleared, so a process that dies here is known to be the executor. */
 SHMI_FN int shmi_gate_begin(shmsync_gate *g)
 {
     struct shmi_signalwaker *w = g->impl;
@@ -702,17 +704,17 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
             return SHMI_TELL(EBUSY);
         }
         if (shmi_signal_pass(w, active, (uint32_t)near_queue, &g)) {
-            /* A permit for other scheduled queues, if a worker sleeps and there is no permit: this execution may
-             * last for ever. */
+            /* Issues a permit for other scheduled queues, if a worker sleeps and there is no permit: this execution
+             * may last for ever. */
             if ((shmi_ld64(&w->w->summary) & w->mask) != 0 && shmi_ld64(&w->w->permits) == 0 && shmi_wake_word_announced(&w->wake_word))
                 shmi_signal_release(w, 1);
             *out = g;
             return 0;
         }
         /* The bit was set without a reason, and is cleared now. Meanwhile a queue may have been scheduled whose
-         * signal was marked all the time, so that no permit was issued for it: look again. */
+         * signal was marked all the time, so that no permit was issued for it. So the loop searches again. */
     }
-    shmi_signal_release(w, 1); /* the worker that takes it looks on */
+    shmi_signal_release(w, 1); /* the worker that takes it searches on */
     shmi_signal_add(w, SHMSYNC_STAT_EMPTY_SCANS, 1);
     return SHMI_TELL(EBUSY);
 }
@@ -721,9 +723,9 @@ int shmsync_signalwaker_next(shmsync_signalwaker *waker, int near_queue, shmsync
 
 SHMI_FN int shmi_signal_permitted(void *w) { return shmi_ld64(&((struct shmi_signalwaker *)w)->w->permits) != 0; }
 
-/* Closes the gap between the look at the permits and the sleep. A waiter announces itself in the wake word, looks
- * for a permit, and sleeps only while the word is unchanged. A process that issues a permit looks at the word after
- * that, and changes it if it is announced. */
+/* Waits for a permit. No wake is lost between the read of the permits and the sleep: a waiter announces itself in
+ * the wake word, tries to take a permit, and sleeps only while the word is unchanged. A process that issues a permit
+ * reads the word after that, and changes it if it is announced. */
 SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
 {
     int64_t since = 0;
@@ -738,7 +740,7 @@ SHMI_FN int shmi_signal_await(struct shmi_signalwaker *w, int64_t abs)
             return 0;
         }
         if ((shmi_ld64(&w->w->summary) & w->mask) != 0) {
-            /* There is work, but another worker took the permit for it. That worker may have looked before this
+            /* There is work, but another worker took the permit for it. That worker may have searched before this
              * waiter announced itself, and may take long to do the work. So this waiter wakes another one and tries
              * again. */
             shmi_signal_pass_on(w);

@@ -1,6 +1,6 @@
 
-/* What users of a SignalWaker do with its index themselves: signals, summary, status, partitions,
- * reservations, counters. prims/signal_bits.go, signal_summary.go, signal_partition.go, signal_tasks.go. */
+/* The functions with which users handle the index of a SignalWaker themselves: signals, summary, status, partitions,
+ * reservations, counters. See prims/signal_bits.go, signal_summary.go, signal_partition.go, signal_tasks.go. */
 
 /* ---- Signals ---- */
 
@@ -183,8 +183,8 @@ int shmsync_signalwaker_sync_partition(shmsync_signalwaker *waker, int start, in
     for (k = 0; k < end - start; k++)
         if (shmi_ld64(&t->lines[start + k].bits) != 0)
             now |= UINT64_C(1) << k;
-    /* It sets the new bits first, so that no concurrent look misses them. Then it clears the bits that have no
-     * reason any more, each after a second check of its leaf. */
+    /* The new bits are set first, so that no concurrent reader misses them. Then the bits that have no reason any
+     * more are cleared, each with a second check of its leaf. */
     old = shmi_or64(&w->w->partition, now);
     for (k = 0, gone = old & ~now; gone != 0; k++, gone >>= 1) {
         if ((gone & 1) == 0)
@@ -248,7 +248,7 @@ uint64_t shmsync_signalwaker_partition(const shmsync_signalwaker *w)
 
 /* ---- Reservations ---- */
 
-/* A number that callers do not have in common, to begin a search with. */
+/* A number at which a search begins, different for each caller. */
 SHMI_FN uint64_t shmi_signal_random(struct shmi_signalwaker *w)
 {
     static uint32_t turns;
@@ -270,9 +270,9 @@ SHMI_FN int shmi_signal_reserve_in(struct shmi_signalwaker *w, uint32_t i, uint3
         bit = ((uint32_t)__builtin_ctzll(turned) + turn) % SHMI_SIGNAL_BITS;
         m = UINT64_C(1) << bit;
         if ((shmi_or64(tasks, m) & m) != 0)
-            continue; /* another was faster */
+            continue; /* another participant was faster */
         SHMSYNC_CRASHPOINT("signal.reserve.indexed");
-        /* A bit that was clear for a reserved queue stays set. */
+        /* If the queue turns out to be reserved although its bit was clear, the bit stays set. */
         if (shmi_cas32(&w->gates[i * SHMI_SIGNAL_BITS + bit].task, 0, w->a->self)) {
             SHMSYNC_CRASHPOINT("signal.reserve.taken");
             return (int)bit;

@@ -1,4 +1,4 @@
-/* Synchronized: a value with its lock. It is prims/synchronized*.go in C. There are two copies, and the lowest bit
+/* Synchronized: a value with its lock. This is prims/synchronized*.go in C. There are two copies, and the lowest bit
  * of current names the valid one. The holder of the lock writes the other copy, and the store of current + 1 is the
  * commit. */
 
@@ -18,7 +18,7 @@ SHMI_FN uint64_t shmi_synchronized_copy_at(size_t size, int n)
     return sizeof(shmi_synchronized_words) + (n != 0 ? (size + 63) & ~UINT64_C(63) : 0);
 }
 
-/* Stores the commit. The compiler moves no store of the caller past the fences, and drops none. The store is a
+/* Stores the commit. The compiler moves no store of the caller past the fences, and omits none. The store is a
  * release, because a load reads the copy without the lock. */
 SHMI_FN void shmi_commit_store(uint64_t *current, uint64_t n)
 {
@@ -45,7 +45,8 @@ SHMI_FN void shmi_synchronized_fill(unsigned char *body, const void *arg)
         memcpy(body + shmi_synchronized_copy_at(s->size, 0), s->initial, s->size);
 }
 
-/* A death leaves nothing to repair. It is for a policy that a peer has overwritten. */
+/* The repair function of the lock. A death leaves nothing to repair. The function is needed only if a peer has
+ * overwritten the policy. */
 SHMI_FN int shmi_synchronized_repaired(void *arg)
 {
     (void)arg;
@@ -159,7 +160,7 @@ int shmsync_synchronized_close(shmsync_synchronized *s)
     return SHMI_TELL(err);
 }
 
-/* A lock that is not recoverable was overwritten by a peer: nobody makes it so. */
+/* Locks. If the lock is not recoverable, a peer has overwritten it, because no correct process makes it so. */
 SHMI_FN int shmi_synchronized_lock(struct shmi_synchronized *x, int64_t deadline)
 {
     int err = shmi_mutex_lock(&x->m, deadline);
@@ -196,7 +197,7 @@ int shmsync_synchronized_timedbegin(shmsync_synchronized *s, void **copy, const 
     return SHMI_TELL(shmi_synchronized_begin(s->impl, copy, deadline));
 }
 
-/* Whether this process holds the lock: 0, or why not. */
+/* Checks that this process holds the lock. Returns 0 or an errno. */
 SHMI_FN int shmi_synchronized_holds(struct shmi_synchronized *x, const char *op)
 {
     shmi_participant_id self = shmi_self(x->m.a);
@@ -241,7 +242,7 @@ int shmsync_synchronized_store(shmsync_synchronized *s, const void *src)
     return SHMI_TELL(shmsync_synchronized_commit(s));
 }
 
-/* Reads without the lock: whether dst is one value. */
+/* Reads without the lock. Returns whether dst has one whole value. */
 SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
 {
     uint64_t c = __atomic_load_n(&x->w->current, __ATOMIC_ACQUIRE);
@@ -250,7 +251,7 @@ SHMI_FN int shmi_synchronized_read(struct shmi_synchronized *x, void *dst)
     return __atomic_load_n(&x->w->current, __ATOMIC_RELAXED) == c;
 }
 
-/* Reads with the lock, or without it while its holder does not commit. */
+/* Reads with the lock, or, while its holder does not commit, without it. */
 SHMI_COLD int shmi_synchronized_load_slow(struct shmi_synchronized *x, void *dst)
 {
     int round = 0, tries, err;

@@ -18,7 +18,7 @@ SHMI_FN int shmi_recovery_repair(void *arg)
         r->recovered++;
     return err;
 }
-/* Notes that err is what a call of an object returned, and says whether it is lost because of a death. */
+/* Notes err, the result of a call on an object, and returns whether the object is lost because of a death. */
 SHMI_FN int shmi_recovery_found(shmi_recovery *r, int err)
 {
     r->lost.err = err;
@@ -34,7 +34,7 @@ SHMI_FN void shmi_recovery_ended(shmi_recovery *r, int err)
     if (r->err == 0)
         r->err = err;
 }
-/* Whether an object was opened by an _at function that returned err. EINVAL: the object was deleted, or is of a
+/* Whether an _at function has opened the object; err is its result. EINVAL: the object was deleted, or is of a
  * version that this header does not have. */
 SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
 {
@@ -43,9 +43,9 @@ SHMI_FN int shmi_recovery_opened(shmi_recovery *r, int err)
     return err == 0;
 }
 
-/* If the holder of a lock has died and no call has noticed it yet, the lock becomes owner-dead when a call does:
- * trylock notices it. A healthy lock is only read, because a death of this process while it held the lock would
- * make it owner-dead. */
+/* If the holder of a lock has died and no call has noticed that yet, the first call that notices it makes the lock
+ * owner-dead. trylock is such a call. A healthy lock is only read, because a death of this process while it held the
+ * lock would make the lock owner-dead. */
 #define SHMI_RECOVER_LOCK(type, holder)                                                             \
     SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                              \
     {                                                                                               \
@@ -69,8 +69,8 @@ SHMI_RECOVER_LOCK(spinlock, shmi_owner_name(shmi_spin_state(x.impl)))
 SHMI_RECOVER_LOCK(rwspinlock, shmi_owner_name(shmi_spin_state(x.impl)))
 #undef SHMI_RECOVER_LOCK
 
-/* Lists the keys that are lost, or whose holder has died, as they are now: *n of them in *keys, which the caller
- * frees. ENOMEM: there are more. */
+/* Lists the keys that are lost, or whose holder has died, as they are now. *n is their number, and the caller frees
+ * *keys. ENOMEM: there are more keys. */
 SHMI_FN int shmi_keys_left(struct shmi_multilock *x, uint64_t **keys, size_t *n)
 {
     size_t cap = 0;
@@ -121,7 +121,7 @@ SHMI_FN void shmi_recover_multilock(shmi_recovery *r)
     shmsync_multilock_close(&x);
 }
 
-/* What follows has nothing to hold: repair comes first, and then the reset, unless repair has made it usable. */
+/* For objects without a lock: repair comes first, and then the reset, unless repair has made the object usable. */
 #define SHMI_RECOVER_COUNT(type, look, reset)                                                    \
     SHMI_FN void shmi_recover_##type(shmi_recovery *r)                                           \
     {                                                                                            \
@@ -190,7 +190,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
         *recovered = 0;
     if (repair == NULL)
         return shmi_fail(EINVAL, "recover_all", a->label, "it needs a repair");
-    r.err = shmi_enter(a, "recover_all"); /* a walk writes the guard of the slot, which may be another process's after the close */
+    r.err = shmi_enter(a, "recover_all"); /* a walk writes into the slot, which a close gives to others */
     if (r.err != 0)
         return SHMI_TELL(r.err);
     memset(&r, 0, sizeof r);
@@ -198,7 +198,7 @@ int shmsync_recover_all(shmsync_arena *a, int (*repair)(shmsync_arena *a, const 
     r.a = a;
     r.repair = repair;
     r.arg = arg;
-    r.err = shmi_visit(a, 0, shmi_note_object, &l); /* repair may delete some */
+    r.err = shmi_visit(a, 0, shmi_note_object, &l); /* first a list, because repair may delete objects */
     shmi_exit(a);
     shmi_recovery_ended(&r, l.err);
     for (i = 0; i < l.n; i++) {

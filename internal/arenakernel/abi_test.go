@@ -21,8 +21,9 @@ import (
 // field is a field of shared memory in the code.
 type field struct{ offset, size uint64 }
 
-// abiFields are the fields of structures that are no Go structs, by the section of docs/abi.md
-// and the name of the constant. TestABIConstantsAreListed checks that the list is complete.
+// abiFields are the fields of structures in shared memory that have no Go struct, by the section of
+// docs/abi.md and the name of the constant. TestABIConstantsAreListed checks that the list is
+// complete.
 var abiFields = map[string]map[string]field{
 	"Header": {
 		"hdrMagic": {hdrMagic, 8}, "hdrOrder": {hdrOrder, 4}, "hdrVersion": {hdrVersion, 4}, "hdrWord": {hdrWord, 4},
@@ -63,7 +64,7 @@ var abiFields = map[string]map[string]field{
 	"Wait node":   structFields(reflect.TypeFor[Node]()),
 }
 
-// abiSizes are the sizes of those structures: the tables must describe every byte.
+// abiSizes are the sizes of those structures. The tables must describe every byte.
 var abiSizes = map[string]uint64{
 	"Header": headerSize, "Slot": slotStride, "Announce record": announceStride, "Death record": deathRecordStride,
 	"Object header": objectHeader, "Slot record": SlotRecordHeader, "Wait node": nodeSize,
@@ -85,7 +86,7 @@ func abiTables(t *testing.T) []mdtable.Table {
 	return tables
 }
 
-// layoutTables are the tables of fields, by section.
+// layoutTables returns the tables of fields in docs/abi.md, by section.
 func layoutTables(t *testing.T) map[string]mdtable.Table {
 	found := map[string]mdtable.Table{}
 	for _, table := range mdtable.With(abiTables(t), "offset", "size", "field", "order") {
@@ -104,8 +105,8 @@ func TestABIFields(t *testing.T) {
 	require.Contains(t, []string{"fixed", "relaxed", "acq-rel", "seq-cst"}, documented["Slot"].Rows[0].Cells[3])
 }
 
-// requireLayout checks that a table has exactly those fields, and that its rows cover the bytes
-// from 0 to the size without gaps.
+// requireLayout checks that a table has exactly the fields want, and that its rows cover the bytes
+// from 0 to size without gaps.
 func requireLayout(t *testing.T, table mdtable.Table, want map[string]field, size uint64) {
 	t.Helper()
 	next, got := uint64(0), map[string]field{}
@@ -134,13 +135,13 @@ func number(t *testing.T, where, s string) uint64 {
 	return n
 }
 
-// notOffsets are constants whose names begin like those of offsets, and which are no offsets.
+// notOffsets are constants whose names begin like those of offsets, but which are not offsets.
 var notOffsets = map[string]bool{
 	"slotBits": true, "slotStride": true, "deathRecordCount": true, "deathRecordDeaths": true, "deathRecordStride": true, "deathRecordLeft": true, "deathRecordPending": true,
 	"announceCount": true, "announceStride": true,
 }
 
-// The document contains every field of the code.
+// TestABIConstantsAreListed: docs/abi.md contains every field of the code.
 func TestABIConstantsAreListed(t *testing.T) {
 	prefixes := map[string]string{"hdr": "Header", "slot": "Slot", "announce": "Announce record", "death": "Death record", "obj": "Object header", "record": "Slot record"}
 	files, err := filepath.Glob("*.go")
@@ -214,8 +215,8 @@ func TestABIConstants(t *testing.T) {
 	require.Equal(t, "64, wait nodes only", classes[0].Rows[classNode].Cells[1])
 }
 
-// requireValues checks the one table of values whose first column has that heading. It does not
-// compare values that are no numbers.
+// requireValues checks the only table of values whose first column has that heading. It ignores
+// values that are not numbers.
 func requireValues(t *testing.T, heading string, want map[string]uint64) {
 	t.Helper()
 	tables := mdtable.With(abiTables(t), heading, "value")
@@ -261,7 +262,7 @@ func TestABIBits(t *testing.T) {
 	require.Equal(t, entry(all), entryGone)
 }
 
-// bitFields returns the mask of each field of a table of bits. No masks overlap.
+// bitFields returns the mask of each field of a table of bits. It requires that no masks overlap.
 func bitFields(t *testing.T, table mdtable.Table) map[string]uint64 {
 	masks, union := map[string]uint64{}, uint64(0)
 	for _, row := range table.Rows {

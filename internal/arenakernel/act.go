@@ -26,8 +26,8 @@ var (
 //	clears the act word
 //
 // Either the joiner finds n, in the word or in the act word, or the thread reads the word after the
-// search. In the second case the word no longer holds n, unless a participant that got the ID since
-// has written it. The thread finds that participant current, or dead.
+// search. In the second case, the word no longer holds n, unless a participant that has got the ID
+// n since then has written it. Then the thread finds this new participant, current or dead.
 //
 //	writers: threads of the owner, one at a time; the joiner that takes the slot clears what its
 //	         dead predecessor has left
@@ -43,15 +43,15 @@ func (c *core) actWord(slot, k int) *atomic.Uint32 {
 	return c.u32(c.slot(slot) + slotActs + Offset(k*4))
 }
 
-// act is the use of an act word by a thread. This process keeps the list of its used act words in
-// private memory, because the bytes of a peer must not make it wait.
+// act is the use of an act word by a thread. Private memory of this process says which of its act
+// words are in use, so that no bytes that a peer writes can make a thread wait for an act word.
 type act struct {
 	word  *atomic.Uint32
 	inUse *atomic.Bool
 }
 
-// beginAct publishes n, and end clears it. Between the two the caller reads once more the word that
-// it is going to change, and does not wait.
+// beginAct publishes n in an act word, and end clears it. In between, the caller reads again the
+// word that it is going to change, and does not wait.
 func (c *core) beginAct(n ParticipantID) act {
 	crashpoint.Hit("arena.act.begun")
 	for {
@@ -86,10 +86,10 @@ type sharedWord[T uint32 | uint64] interface {
 	CompareAndSwap(old, new T) bool
 }
 
-// TakeFromDead replaces old, which names n, by new, unless n is current. Every change of a word
-// because its participant has died goes this way, unless a lock that the caller holds keeps the
-// word as it is. Otherwise the caller could be stopped after it has read the word until another
-// participant has the same ID.
+// TakeFromDead replaces old, a value of w that names n, with new, unless n is current. It reports
+// whether it did. Use it for every change of a word that is made because a participant has died,
+// unless a lock that the caller holds protects the word. Otherwise the caller could be stopped
+// after it has read the word, until another participant has the same ID.
 func TakeFromDead[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old, new T) bool {
 	return takeFrom(&a.core, n, w, old, new, false)
 }
@@ -111,9 +111,9 @@ func takeFrom[T uint32 | uint64](c *core, n ParticipantID, w sharedWord[T], old,
 	return w.CompareAndSwap(old, new)
 }
 
-// WhileGone calls f if w still has old, which names n, and n is gone or is this participant. f changes
-// another word, and relies on n having had w all the time. No participant gets the ID n before f
-// returns. f does not wait.
+// WhileGone calls f if w still has old, which names n, and if n is gone or is this participant. It
+// reports whether it did. f changes another word, and relies on the fact that w has named n all the
+// time. No participant gets the ID n before f returns. f does not wait.
 func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old T, f func()) {
 	c := &a.core
 	acts := n != 0 && n != c.self && c.self != 0
@@ -126,8 +126,8 @@ func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], ol
 	f()
 }
 
-// Reaps reports whether a reap of dead takes back what belongs to o: the reap of dead covers o,
-// and no other participant has that ID by now. A process that leaves takes back its own things.
+// Reaps reports whether a reap of dead takes back what belongs to o: the reap of dead covers o, and
+// no other participant has the ID o by now. A process that leaves takes back what it holds itself.
 func (a *Arena) Reaps(dead, o ParticipantID) bool {
 	return dead.Covers(o) && (o == a.self || !a.isCurrent(o))
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// soon is how long something may take that is not left to the checks of each second.
+// soon is the longest time for something that a process does at once, and not only in its next
+// check, once a second.
 func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
 
-// inTime makes attempts until one takes no longer than soon. A busy machine delays some of them.
-// Work that waits for the checks of each second is late every time.
+// inTime makes attempts until one takes no longer than soon. A busy machine delays only some of
+// them. Work that waits for the next check is late every time.
 func inTime(t *testing.T, attempt func() time.Duration) {
 	t.Helper()
 	n := 1
@@ -32,7 +33,7 @@ func inTime(t *testing.T, attempt func() time.Duration) {
 	t.Fatalf("late in each of %d attempts", n)
 }
 
-// leftovers cleans the arena and requires that nothing stays.
+// leftovers cleans the arena and requires that nothing is left.
 func (r *remote) leftovers(t *testing.T) {
 	t.Helper()
 	r.must(t, order{Do: "clean"})

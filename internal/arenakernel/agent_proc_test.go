@@ -32,7 +32,8 @@ import (
 // An agent is a participant in a separate process. It carries out its parent's orders, one after
 // the other.
 
-// inherited stands for the arena in the file that an agent was started with.
+// inherited is the name by which an order refers to the arena in the file that an agent was started
+// with.
 const inherited = "inherited"
 
 // order is what a parent tells an agent to do.
@@ -48,7 +49,7 @@ type order struct {
 // answer is the agent's reply.
 type answer struct {
 	Err    string
-	Is     []string // the sentinel errors that Err is
+	Is     []string // the sentinel errors that Err matches
 	Self   ParticipantID
 	Pid    int
 	Text   string
@@ -59,13 +60,13 @@ type answer struct {
 	Who    *shmsync.Identity
 }
 
-// death records one call of a function given to OnDeath.
+// death is one call of a function that was given to OnDeath.
 type death struct {
 	Participant
 	At int64 // CLOCK_MONOTONIC
 }
 
-// agent is the agent's own state.
+// agent is the state of an agent, in its own process.
 type agent struct {
 	child *proctest.Child
 	arena *Arena
@@ -178,8 +179,8 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		})
 		return nil
 	},
-	// gone waits until Name is not current any more, without asking the kernel. The N of its
-	// answer is the time.
+	// gone waits until Name is not current any more, without system calls. The N of its answer is
+	// the time when that happened.
 	"gone": func(s *agent, o order, a *answer) error {
 		for s.arena.Current(o.Name) {
 			runtime.Gosched()
@@ -268,7 +269,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		return errors.New("still here")
 	},
 	"fault": func(s *agent, o order, a *answer) error {
-		// A fault that Go cannot turn into a panic of one goroutine.
+		// This is a fault that Go cannot turn into a panic of one goroutine.
 		mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 		if err != nil {
 			return err
@@ -291,7 +292,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 	},
 }
 
-// raise sends a signal to this process and waits for its effect.
+// raise sends a signal to this process and waits until it has had its effect.
 func raise(sig syscall.Signal) error {
 	if err := unix.Kill(os.Getpid(), sig); err != nil {
 		return err
@@ -308,7 +309,7 @@ func pollUntil(done func() bool) {
 	}
 }
 
-// remote is an agent from the point of view of its parent.
+// remote is an agent as its parent sees it.
 type remote struct {
 	*proctest.Proc
 	arena string
@@ -316,8 +317,8 @@ type remote struct {
 	pid   int // in the agent's own namespace
 }
 
-// testArena is the name of an arena that does not exist yet and is removed after the test, and
-// the options with which agents open it.
+// testArena is the name of an arena that does not exist yet, together with the options with which
+// agents open it. The arena is removed after the test.
 type testArena struct {
 	name string
 	opts Options
@@ -358,8 +359,8 @@ func (r *remote) open(t testing.TB, ta *testArena, label string) {
 	r.self, r.pid = a.Self, a.Pid
 }
 
-// awaitUnlocked waits until the byte lock of a slot is free. The kernel may keep it for a while after the process has
-// ended, with the memory of the process.
+// awaitUnlocked waits until the byte lock of a slot is free. The kernel may keep the lock, like the
+// memory of the process, for a while after the process has ended.
 func (ta *testArena) awaitUnlocked(t testing.TB, slot int) {
 	t.Helper()
 	f, err := os.OpenFile(ta.path(), os.O_RDWR, 0)
@@ -382,7 +383,7 @@ func (r *remote) try(t testing.TB, o order) (a answer) {
 	return a
 }
 
-// must gives an order that has to succeed.
+// must gives an order, and fails the test unless the order succeeds.
 func (r *remote) must(t testing.TB, o order) answer {
 	t.Helper()
 	a := r.try(t, o)
@@ -418,15 +419,14 @@ func (r *remote) stats(t testing.TB) AllocStats {
 	return r.must(t, order{Do: "stats"}).Stats
 }
 
-// die gives an order that ends the process, or replaces its program.
+// die gives an order that ends the process, or that replaces its program.
 func (r *remote) die(o order) { r.Send(o) }
 
-// bound is how long it may take in a test until a death is noticed: far more than necessary,
+// bound is the longest time until a death is noticed in a test. It is far longer than necessary,
 // because the machine may be busy.
 func bound() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 
-// requireWithin checks that end followed begin within the limit. Both are times of
-// CLOCK_MONOTONIC.
+// requireWithin checks that at is within the limit after begin. Both are times of CLOCK_MONOTONIC.
 func requireWithin(t testing.TB, limit time.Duration, begin, at int64, what string) time.Duration {
 	t.Helper()
 	d := time.Duration(at - begin)
@@ -459,7 +459,8 @@ func median(d []time.Duration) (p50, worst time.Duration) {
 	return d[len(d)/2], d[len(d)-1]
 }
 
-// peek reads an arena's file without joining, to show its state when no process answers.
+// peek reads the file of an arena without joining, for a test that shows the state of an arena when
+// no process answers.
 func peek(path string) (*Arena, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = filepath.Join(shm.Dir, path)

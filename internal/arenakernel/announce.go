@@ -15,9 +15,9 @@ const (
 	announceWanted = 24
 )
 
-// An announce record says that a thread of its owner sleeps, or is about to, on a word of
-// the arena. The reaper of another participant wakes that word's object once, since the
-// dead participant may have owed the wake.
+// An announce record says that a thread of its owner sleeps, or is about to, on a word of the
+// arena. If another participant dies, its reaper wakes the object of that word once, because the
+// dead participant may have been about to do so.
 //
 //	writers: the owner
 //	readers: reapers, the owner's periodic check, tools
@@ -25,8 +25,9 @@ const (
 //	futex:   none
 //	crash:   goes with the slot
 
-// Announce takes an announce record and fills it in. It reports false if most records are taken
-// already: then the wait has to go through a poller node. most is at most 32.
+// Announce takes an announce record and fills it in. wanted is what the wait is for. Announce
+// reports false if most records are taken already; then the wait has to use a poller node. most is
+// at most 32.
 func (a *Arena) Announce(object, word Offset, wanted uint64, most int) (record int, ok bool) {
 	for {
 		used := a.announceMap.Load()
@@ -54,9 +55,9 @@ func setTo(w *atomic.Uint64, v uint64) {
 	}
 }
 
-// StampAnnounced dates those of this process's announce records that have no date yet. A waiter
-// does not read the clock for its record, which would slow down short waits. The process's first
-// periodic check dates the record instead.
+// StampAnnounced writes the date into those of this process's announce records that have none yet.
+// A waiter does not read the clock for its record, because that would slow down short waits.
+// Instead, the first periodic check of the process writes the date.
 func (a *Arena) StampAnnounced() {
 	for k := range announceCount {
 		r := a.announceRecord(a.mySlot, k)
@@ -67,8 +68,8 @@ func (a *Arena) StampAnnounced() {
 		if !since.CompareAndSwap(0, uint64(now)) {
 			continue
 		}
-		// This thread may have been stopped before it stored the date, and the record may be that of a
-		// later wait.
+		// This thread may have been stopped before it stored the date. The record may then belong
+		// to a later wait.
 		if later := shmsync.Monotonic(); later-now > stampSlack {
 			since.CompareAndSwap(uint64(now), uint64(later))
 		}
@@ -78,13 +79,13 @@ func (a *Arena) StampAnnounced() {
 // stampSlack is by how many nanoseconds the date of a wait may be too early.
 const stampSlack = 1e5
 
-// DateAnnounced dates the announce record of a waiter that has slept before in the same wait, and
-// has read the clock anyway.
+// DateAnnounced writes the date into the announce record of a waiter that has already slept in the
+// same wait, and has read the clock for another reason.
 func (a *Arena) DateAnnounced(record int, since int64) {
 	a.u64(a.announceRecord(a.mySlot, record) + announceSince).Store(uint64(since))
 }
 
-// Retract gives an announce record back, and reports the date that it had, or 0.
+// Retract frees an announce record. It returns the date of the record, or 0.
 func (a *Arena) Retract(record int) (since int64) {
 	r := a.announceRecord(a.mySlot, record)
 	since = int64(a.u64(r + announceSince).Load())
@@ -97,8 +98,8 @@ func (a *Arena) announceRecord(slot, k int) Offset {
 	return a.slot(slot) + slotAnnounce + Offset(k*announceStride)
 }
 
-// owed returns which wakes the death of dead may have swallowed, for each object with a recorded
-// sleeper.
+// owed returns, for each object on which a wait is recorded, the wakes that may have been lost by
+// the death of dead.
 func (a *Arena) owed(dead ParticipantID) map[Offset]Owed {
 	owed := map[Offset]Owed{}
 	for i := 1; i <= a.geo.slots; i++ {

@@ -7,10 +7,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// JoinApart joins the arena in seg as another participant of this process, beside the
-// participants that the process has there already. Package arenatest uses it to let one process
-// play several. The participant works on bytes: a mapping of the file of seg that the caller owns
-// and unmaps after Close. seg belongs to the arena, also when an error is returned.
+// JoinApart joins the arena in seg as another participant of this process, in addition to those
+// that the process already is. Package arenatest uses it to let one process play several. bytes is
+// a mapping of the file of seg that the participant uses; the caller owns it, and unmaps it after
+// Close. seg belongs to the arena, even if JoinApart returns an error.
 func JoinApart(seg *shm.Segment, bytes []byte, opts *Options) (*Arena, error) {
 	if err := checkPlatform("arena.open", seg.Name()); err != nil {
 		seg.Close()
@@ -31,11 +31,12 @@ func JoinApart(seg *shm.Segment, bytes []byte, opts *Options) (*Arena, error) {
 	return a, nil
 }
 
-// Kill makes a participant of JoinApart appear dead to all others, and ends its death watcher. It
-// changes the words that the kernel changes when a process is killed. shared is another mapping of the arena. Before
-// the call, the caller has made the participant's own mapping private, so that no store of the
-// participant's goroutines reaches the arena any more. Those goroutines go on in the private
-// bytes. Close of a killed participant changes nothing in the arena.
+// Kill makes a participant of JoinApart appear dead to all other participants, and ends its death
+// watcher. It changes the same words that the kernel changes when a process is killed. shared is
+// another mapping of the arena. Before the call, the caller has made the participant's own mapping
+// private, so that no store of the participant's goroutines reaches the arena any more. These
+// goroutines continue, and use the private mapping. Close of a killed participant changes nothing
+// in the arena.
 func (a *Arena) Kill(shared []byte) {
 	if !a.killed.CompareAndSwap(false, true) {
 		return
@@ -43,7 +44,7 @@ func (a *Arena) Kill(shared []byte) {
 	a.closingMu.Lock()
 	a.closing.Store(true)
 	a.closingMu.Unlock()
-	// Kill keeps the order of the kernel: first the words of the robust list, then the files.
+	// The kernel keeps this order, too: first the words of the robust list, then the files.
 	file := newMemory(shared)
 	for k := range aliveWords {
 		w := file.u32(a.aliveWord(a.mySlot, k))
@@ -62,7 +63,8 @@ func (a *Arena) Kill(shared []byte) {
 	a.background.Wait()
 }
 
-// leaveKilled is leave for a killed participant: it ends the waits of this process's goroutines.
+// leaveKilled does the work of leave for a killed participant: it ends the waits of this process's
+// goroutines.
 func (a *Arena) leaveKilled() error {
 	a.onClose.Range(func(_, f any) bool {
 		f.(func())()

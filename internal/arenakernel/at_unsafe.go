@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// At returns the T at off, which lies in a block that Alloc returned or in an object. It panics
-// if T has pointers in it, if off is not a multiple of T's alignment, or if no block has room for
-// a T at off. For an offset that came from a peer, use [TryAt].
+// At returns the T at off, which is in a block that Alloc returned, or in an object. It panics if T
+// contains pointers, if off is not a multiple of T's alignment, or if no block has room for a T at
+// off. For an offset that came from a peer, use [TryAt].
 //
 // The pointer is valid until the block is freed or the arena is closed.
 func At[T any](a *Arena, off Offset) *T {
@@ -22,8 +22,8 @@ func At[T any](a *Arena, off Offset) *T {
 	return p
 }
 
-// TryAt is At for an offset that came from a peer: a wrong one is an error that
-// Is [shmsync.ErrCorrupt].
+// TryAt is At for an offset that came from a peer: if the offset is wrong, the error Is
+// [shmsync.ErrCorrupt].
 func TryAt[T any](a *Arena, off Offset) (*T, error) {
 	if err := a.use("arena.at"); err != nil {
 		return nil, err
@@ -36,8 +36,8 @@ func TryAt[T any](a *Arena, off Offset) (*T, error) {
 	if what := a.room(off, size, align); what != "" {
 		return nil, a.fail("arena.at", shmsync.ErrCorrupt, "no "+t.String()+" can be at "+off.String()+": "+what)
 	}
-	// SAFETY: room has checked that the T is within a block of the arena and
-	// aligned, layoutOf that it has no pointers for the collector to follow.
+	// SAFETY: room has checked that the T is within a block of the arena and aligned, and layoutOf
+	// that it has no pointers that the collector would follow.
 	return (*T)(a.at(off, size, align)), nil
 }
 
@@ -54,8 +54,8 @@ func (c *core) room(off Offset, size, align uint64) string {
 	switch w := b.load(); w.kind() {
 	case blockRaw, blockObject, blockLogged:
 	case blockFreeing:
-		// An object that is deleted while this process walks past it. The walk guards the object,
-		// so its bytes stay what they are.
+		// The object is being deleted while this process visits it. The visit guards the object, so
+		// its bytes do not change.
 	default:
 		return "the block there is " + w.String()
 	}
@@ -65,8 +65,8 @@ func (c *core) room(off Offset, size, align uint64) string {
 	return ""
 }
 
-// WordOfBody returns the word at off, or nil if no aligned word of the body of o is there. A call through an
-// opening that has ended meanwhile gets the word, too, so it can finish what it has begun.
+// WordOfBody returns the word at off, or nil if no aligned word of the body of o is there. It also
+// returns the word if the opening has ended meanwhile, so that a call can finish.
 //
 // Preconditions: this participant has o open, or guards it.
 func (a *Arena) WordOfBody(o Object, off Offset) *atomic.Uint64 {
@@ -91,8 +91,8 @@ func elementsOf[T any](c *core, o Object, n int) []T {
 	return unsafe.Slice((*T)(c.at(o.Body, uint64(n)*uint64(unsafe.Sizeof(*new(T))), 8)), n)
 }
 
-// copyValue copies the bytes of a T without pointers. T may have parts that vet forbids to copy,
-// such as atomic variables.
+// copyValue copies the bytes of a T without pointers. T may have parts that vet does not allow to
+// be copied, such as atomic variables.
 func copyValue[T any](to, from *T) {
 	// SAFETY: both have the size of a T.
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(to)), unsafe.Sizeof(*to)), unsafe.Slice((*byte)(unsafe.Pointer(from)), unsafe.Sizeof(*from)))
@@ -100,14 +100,14 @@ func copyValue[T any](to, from *T) {
 
 // putValue copies the bytes of a T to the body of an object that is being made.
 func putValue[T any](body []byte, v *T) {
-	// SAFETY: v has the size of a T, and no pointers for the collector to follow.
+	// SAFETY: v has the size of a T, and no pointers that the collector would follow.
 	copy(body, unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)))
 }
 
-// SlotRecordAt returns the T that is a slot record, at an offset that SlotRecord or EachSlotRecord
-// gave for the size of a T.
+// SlotRecordAt returns the T that is a slot record. off is an offset that SlotRecord or
+// EachSlotRecord returned for the size of a T.
 func SlotRecordAt[T any](a *Arena, off Offset) *T {
 	// SAFETY: the block at off is as large as a T and aligned to a cache line. Slot records have no
-	// pointers for the collector to follow.
+	// pointers that the collector would follow.
 	return (*T)(a.at(off, uint64(unsafe.Sizeof(*new(T))), 8))
 }

@@ -30,14 +30,14 @@ func (a *Arena) Check() error {
 	return errors.Join(errs...)
 }
 
-// checker collects what is wrong.
+// checker collects the damage that it finds.
 type checker struct {
 	*core
 	errs  []error
 	found map[string]Offset // committed objects by name
 }
 
-// maxFindings bounds a report on an arena that is garbage throughout.
+// maxFindings bounds the report on an arena that contains only garbage.
 const maxFindings = 100
 
 func (c *checker) bad(format string, args ...any) {
@@ -169,13 +169,13 @@ func (c *checker) checkDirectory() {
 	}
 }
 
-// goes reports whether the object at off is being taken apart. Its nodes are removed last.
+// goes reports whether the object at off is being freed. Its nodes are freed last.
 func (c *checker) goes(off Offset) bool {
 	w, _, ok := c.blockAt(off)
 	return ok && w.kind() == blockFreeing
 }
 
-// reaped reports whether n is dead and its slot has been given back since.
+// reaped reports whether n is dead and its slot no longer belongs to it.
 func (c *checker) reaped(n ParticipantID) bool {
 	i := n.Slot()
 	return i >= 1 && i <= c.geo.slots && !c.current(n) && participantIn(i, c.slotState(i)) != n

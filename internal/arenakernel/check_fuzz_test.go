@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scribble writes a word to a place in the arena that the fuzzer chose. Most often the arena uses
-// that place.
+// scribble writes a word at a place in the arena that the fuzzer chose, usually one that the arena
+// uses.
 func scribble(a *Arena, places []Offset, where uint16, value uint64) {
 	off := places[int(where>>3)%len(places)]
 	if off+8 > Offset(a.size) {
@@ -36,8 +36,8 @@ func scribble(a *Arena, places []Offset, where uint16, value uint64) {
 	}
 }
 
-// tolerate calls f. f may panic about a mistake of its caller, since a peer can make a correct
-// call look like a mistake, but it may not panic for another reason.
+// tolerate calls f. f may panic with a message about a mistake of its caller, because the bytes of
+// a peer can make a correct call look like a mistake. It may not panic for any other reason.
 func tolerate(t *testing.T, f func()) {
 	defer func() {
 		if r := recover(); r != nil {

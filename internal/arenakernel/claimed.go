@@ -1,8 +1,8 @@
 package arenakernel
 
 // ClaimBlock allocates a zeroed block of at least size bytes that belongs to this participant.
-// Unlike a block of Alloc, it is freed when the participant dies or leaves. Without enough room
-// the error Is [shmsync.ErrNoSpace].
+// Unlike a block of Alloc, it is freed when the participant dies or leaves. If there is not enough
+// room, the error Is [shmsync.ErrNoSpace].
 func (a *Arena) ClaimBlock(size uint64) (Offset, error) {
 	if err := a.BeginCall("arena.alloc"); err != nil {
 		return 0, err
@@ -14,11 +14,12 @@ func (a *Arena) ClaimBlock(size uint64) (Offset, error) {
 // UnclaimBlock frees a block that ClaimBlock gave to this participant.
 func (a *Arena) UnclaimBlock(off Offset) { a.unclaim(off) }
 
-// ClaimedBlock views the first size bytes of a block that owner has claimed. off may come from a
-// peer. The result is nil if owner has no such block.
+// ClaimedBlock returns the first size bytes of a block that owner has claimed, or nil if owner has
+// no such block. off may come from a peer.
 //
-// After the owner's death the bytes may belong to another block. So a caller that reads a peer's
-// block calls [Arena.Current] afterwards: if it is true, the bytes were still the owner's.
+// After the death of owner, the bytes may belong to another block. So a caller that reads the block
+// of a peer calls [Arena.Current] afterwards: if the result is true, the bytes still belonged to
+// owner.
 func (a *Arena) ClaimedBlock(off Offset, size uint64, owner ParticipantID) []byte {
 	b, ok := a.locate(off)
 	if !ok || b.class == classNode || b.load() != makeBlock(blockClaimed, owner) || size > b.size {

@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Other participants see a claimed block as its owner's, and the block is freed when the owner
-// dies.
+// TestClaimedBlocks: other participants see that a claimed block belongs to its owner. The block is
+// freed when the owner dies.
 func TestClaimedBlocks(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)

@@ -24,11 +24,12 @@ var (
 // Pointers into the arena become invalid: using one during or after Close is a mistake of
 // the caller and may end in a fault.
 //
-// Close waits until the waits have ended, and the calls that open, create, delete, allocate or
-// free. So a function that such a call or a wait calls, such as a Repair, must not call Close. Its
-// waits through handles of this opening end, and it can open none any more. The steps, and what a
-// death leaves between them, are in docs/design/0021-openings.md.
-// While OnFirst runs, Close changes nothing, and gives an error that Is [syscall.EDEADLK].
+// Close waits until these waits have ended, and until calls that open, create, delete, allocate or
+// free are over. So a function that such a call or a wait calls, such as a Repair, must not call
+// Close. After Close has begun, the waits of such a function through handles of this opening end,
+// and it can open no more objects. docs/design/0021-openings.md describes the steps of Close, and
+// what a death between them leaves. While OnFirst runs, Close changes nothing, and returns an error
+// that Is [syscall.EDEADLK].
 func (a *Arena) Close() error {
 	if a.hook.Load() != 0 {
 		return a.fail("arena.close", errDeadlock, "its OnFirst closes it: let OnFirst return an error, and the Open of this process fails")
@@ -41,7 +42,7 @@ func (a *Arena) Close() error {
 		a.calls.Lock() // never unlocked
 	}
 	a.over.Store(true)
-	a.endHandles() // again: a call under way may have registered the first handle and a function for OnEnd
+	a.endHandles() // again, because a call may have registered the first handle, and a function for OnEnd, meanwhile
 	attached.Lock()
 	a.opens--
 	last := a.opens == 0
@@ -49,8 +50,8 @@ func (a *Arena) Close() error {
 		delete(attached.arenas, a.id)
 	}
 	attached.Unlock()
-	// The lock is not held here, because leave waits for functions that may open an arena. If
-	// such a function opens this one, the process joins as another participant.
+	// The lock is not held here, because leave waits for functions that may open an arena. If such
+	// a function opens this arena, the process joins as another participant.
 	if !last {
 		return nil
 	}
@@ -64,31 +65,35 @@ func (a *Arena) endHandles() {
 	})
 }
 
-// BeginCall begins a call that writes with the ID of this participant, or that makes a handle. Close waits until each
-// such call is over: otherwise the slot could belong to another process while the call goes on. After Close has begun
-// to wait, the error Is [shmsync.ErrClosed]. EndCall ends a call for which the error was nil.
+// BeginCall begins a call that writes with the ID of this participant, or that makes a handle.
+// Close waits until each such call is over, because otherwise the slot could belong to another
+// process while the call still writes. Once Close has begun to wait, BeginCall returns an error
+// that Is [shmsync.ErrClosed]. EndCall ends a call whose BeginCall returned nil.
 //
-// Such a call does not wait for other participants. Operations of primitives that wait are ended and awaited by OnEnd.
-// Within a call, further ones go through Within.
+// Such a call does not wait for other participants. Operations of primitives that wait do not use
+// BeginCall: the functions of OnEnd end them, and wait for their end. A call within another call
+// goes through Within.
 func (a *Arena) BeginCall(op string) error {
-	// TryRLock fails only while Close waits, and afterwards.
+	// TryRLock fails only while Close waits, and after that.
 	if !a.calls.TryRLock() {
 		return a.ClosedError(op)
 	}
 	return nil
 }
 
-// EndCall ends what BeginCall began.
+// EndCall ends the call that BeginCall has begun.
 func (a *Arena) EndCall() { a.calls.RUnlock() }
 
-// Within is the opening for a caller that is within a call that BeginCall has begun. Calls through it are counted by
-// that call, so they are not refused while Close waits for it. Handles are registered with the opening itself.
+// Within returns an opening for calls within a call that BeginCall has begun. Close does not refuse
+// these calls while it waits for the outer call. Register handles with the original opening.
 func (a *Arena) Within() *Arena { return &Arena{membership: a.membership} }
 
-// Closing reports whether Close of this opening has begun. What was begun before is still under way, perhaps.
+// Closing reports whether Close of this opening has begun. Calls that began before may still be in
+// progress.
 func (a *Arena) Closing() bool { return a.ending.Load() }
 
-// Killed reports whether this participant was killed by Kill: its goroutines may never end their calls.
+// Killed reports whether Kill has killed this participant. Its goroutines may never end their
+// calls.
 func (a *Arena) Killed() bool { return a.killed.Load() }
 
 // mustBeginCall is BeginCall for an operation that cannot return an error.
@@ -98,7 +103,7 @@ func (a *Arena) mustBeginCall(op string) {
 	}
 }
 
-// ClosedError is the error of a call through an opening that is closed or is being closed.
+// ClosedError returns the error of a call through an opening that is closed or is being closed.
 func (a *Arena) ClosedError(op string) error {
 	return a.fail(op, shmsync.ErrClosed, "this opening of the arena is closed")
 }
@@ -137,19 +142,19 @@ func (a *Arena) leave() error {
 	a.closing.Store(true)
 	a.closingMu.Unlock()
 	a.records.Lock()
-	//lint:ignore SA2001 a SlotRecord under way ends first: its block must not be freed before it is on the list
+	//lint:ignore SA2001 wait for a SlotRecord in progress: its block must not be freed before it is on the list
 	a.records.Unlock()
-	a.ring(a.slot(i) + slotWatchDoorbell) // the death watcher wakes in the meantime
+	a.ring(a.slot(i) + slotWatchDoorbell) // the death watcher wakes meanwhile
 	concerned := a.repairAll(a.self, false)
 	crashpoint.Hit("arena.close.repaired")
 	if !concerned.undoing { // if undoing, what a dead predecessor had open in this slot stays open
 		a.reclaimMemory(a.self)
 	}
 	crashpoint.Hit("arena.close.reclaimed")
-	// A wake that was on its way to this process is lost, as in a death.
+	// A wake for this process may have been lost, as in a death.
 	a.wakeAll(a.self, concerned)
 	a.handles.Lock()
-	a.handles.left = true // before the bits are cleared: the bytes of a bit may belong to another object after that
+	a.handles.left = true // before the bits are cleared: then the bytes of a bit may belong to another object
 	a.handles.Unlock()
 	if !concerned.undoing {
 		a.clearOpenBits(a.self)
@@ -168,7 +173,8 @@ func (a *Arena) leave() error {
 		a.writeBack(number, synced)
 	}
 	a.ringWatchersOf(i)
-	// A peer that was woken and looked at once still found us current. So it is woken again.
+	// A peer that was woken above, and looked before the slot was free, found this participant
+	// still current. So wake it again.
 	a.countDeath(concerned)
 	a.dropLock()
 	if a.ephemeral.Load() {
@@ -177,19 +183,20 @@ func (a *Arena) leave() error {
 	return a.seg.Retire(lateCalls)
 }
 
-// lateCalls is for how long the addresses of the arena stay taken after the last Close. A call
-// that ends the wait of another goroutine, such as the Post of a Futex, may still run when that
-// goroutine closes the arena. Close does not wait for such a call. The addresses that the call
-// still reads and writes must not belong to another mapping then.
+// lateCalls is how long the addresses of the arena stay mapped after the last Close. A call that
+// ends the wait of another goroutine, such as the Post of a Futex, may still be running when that
+// goroutine closes the arena. Close does not wait for such a call, which still reads and writes
+// these addresses. So they must not belong to another mapping yet.
 const lateCalls = 5 * time.Second
 
-// OnClose makes the arena call f before it is unmapped, while its bytes can still be used. f ends
-// waits of goroutines in this process. A second call with the same key replaces the first.
+// OnClose registers f, which the arena calls before it is unmapped, while its bytes can still be
+// used. f ends waits of goroutines in this process. A second call with the same key replaces the
+// first.
 func (a *Arena) OnClose(key any, f func()) { a.onClose.Store(key, f) }
 
-// OnEnd makes the arena call f when this opening is closed. f closes the handles that were opened
-// through the opening. The arena calls f once at the beginning of Close, and once more after the calls
-// under way have ended, since such a call may have made a handle, or called OnEnd, in the meantime. If
-// the opening is the last one, f runs before the functions of OnClose. A second call with the same key
-// replaces the first.
+// OnEnd registers f, which the arena calls when this opening is closed. f closes the handles that
+// were opened through this opening. The arena calls f at the beginning of Close, and again when the
+// calls in progress have ended, because such a call may have made a handle, or called OnEnd,
+// meanwhile. In the Close of the last opening, f runs before the functions of OnClose. A second
+// call with the same key replaces the first.
 func (a *Arena) OnEnd(key any, f func()) { a.onEnd.Store(key, f) }

@@ -12,9 +12,10 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// A goroutine is in the middle of a call that writes with the ID of this process when another one closes the arena.
-// Close gives up the slot only when that call is over: otherwise the rest of the call could name the next participant
-// of the slot, which may be another process. Calls that begin meanwhile are refused.
+// TestCloseWaitsForCallsInAStep: one goroutine is in the middle of a call that writes with the ID
+// of this process when another goroutine closes the arena. Close must free the slot only when that
+// call is over. Otherwise the call could write with the ID of a participant that has taken the slot
+// since. Calls that begin meanwhile are refused.
 func TestCloseWaitsForCallsInAStep(t *testing.T) {
 	before := func(a *Arena) Object { return Object{} }
 	opened := func(a *Arena) Object {
@@ -89,7 +90,8 @@ func TestCloseWaitsForCallsInAStep(t *testing.T) {
 	}
 }
 
-// The Close of one opening waits for the calls of that opening alone.
+// TestCloseOfAnOpeningWaitsForItsOwnCalls: the Close of one opening waits only for the calls of
+// that opening.
 func TestCloseOfAnOpeningWaitsForItsOwnCalls(t *testing.T) {
 	ta := newTestArena(t, 2)
 	a, err := Open(ta.name, &ta.opts)

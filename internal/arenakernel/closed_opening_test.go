@@ -31,8 +31,9 @@ func init() {
 	}})
 }
 
-// The opening through which a process learned of a death may be closed before the process reaps, while another
-// opening of the process stays open. The reap then continues through the membership.
+// TestReapingOutlivesTheOpeningThatMetTheDeath: a process learns of a death through one opening,
+// and closes this opening before it reaps, while another opening stays open. The reap still
+// continues.
 func TestReapingOutlivesTheOpeningThatMetTheDeath(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	dup, err := shm.FromFile(a.seg.File(), nil)
@@ -63,8 +64,9 @@ func TestReapingOutlivesTheOpeningThatMetTheDeath(t *testing.T) {
 	}
 }
 
-// A process that leaves clears its open bits. A CloseObject that comes after that changes nothing: the bytes of the
-// bit may belong to another object by then.
+// TestCloseObjectAfterTheOpenBitsAreCleared: a process that leaves clears its open bits. A
+// CloseObject after that must change nothing, because the bytes of the bit may belong to another
+// object by then.
 func TestCloseObjectAfterTheOpenBitsAreCleared(t *testing.T) {
 	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
 	require.NoError(t, err)
@@ -77,7 +79,7 @@ func TestCloseObjectAfterTheOpenBitsAreCleared(t *testing.T) {
 	o, _, err := a.OpenObject(ObjectSpec{Name: "x", Kind: KindBlock, Version: 1, Size: 256})
 	require.NoError(t, err)
 
-	a.background.Add(1) // the Close stops after it has cleared the bits
+	a.background.Add(1) // Close waits for it after it has cleared the bits
 	closed := make(chan error, 1)
 	go func() { closed <- a.Close() }()
 	pollFor(t, peer, func() bool { return peer.Delete("x") == nil })

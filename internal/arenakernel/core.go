@@ -14,30 +14,31 @@ type core struct {
 	geo   geometry
 	label string // the segment's name or path, for messages
 
-	// self is this process's ID in the arena. It is set before other code gets the arena, and
-	// never changes.
+	// self is this process's ID in the arena. It is set before any other code can use the arena,
+	// and then never changes.
 	self ParticipantID
 	// current reports whether an ID belongs to a participant that has not left and has not
 	// been declared dead.
 	current func(ParticipantID) bool
-	// gone reports whether nothing can write for a participant any more that is not current
+	// gone reports whether nothing can write any more on behalf of a participant that is not
+	// current.
 	gone func(ParticipantID) bool
-	// reserve makes sure that n bytes at off have memory behind them; an error
-	// Is shmsync.ErrNoSpace.
+	// reserve makes sure that n bytes at off are backed by memory. If there is too little, the
+	// error Is shmsync.ErrNoSpace.
 	reserve func(off, n uint64) error
 
-	// work counts the block words and directory entries that walks and searches of this
-	// process have looked at. Tests bound it.
+	// work counts the block words and directory entries that this process has read in walks and
+	// searches. Tests bound it.
 	work atomic.Uint64
 
 	acting  [actWords]atomic.Bool // the act words that are in use
 	heap    heapLocal
 	handles openLocal
 	nodes   nodeLocal
-	records sync.Mutex // held while this process looks for its record of an object, and makes it
+	records sync.Mutex // held while this process searches for its record of an object, and while it makes one
 }
 
-// fail makes the error of an operation on this arena.
+// fail returns the error of an operation on this arena.
 func (c *core) fail(op string, err error, detail string) error {
 	return &shmsync.Error{Op: op, Object: c.label, Err: err, Detail: detail}
 }

@@ -27,7 +27,8 @@ func init() {
 		}
 		return nil
 	}
-	// "looked at" returns how much this process has looked at so far.
+	// "looked at" returns how many block words and directory entries this process has examined so
+	// far.
 	agentOrders["looked at"] = func(s *agent, o order, a *answer) error {
 		a.N = int64(s.arena.work.Load())
 		return nil
@@ -63,12 +64,13 @@ func amongObjects(t testing.TB, n int) (c *crowd, maker *remote) {
 	return c, maker
 }
 
-// A leave and a death cost what the participant has touched, and not what the arena contains:
-// with more objects, no more block words and directory entries are examined.
+// TestLeaveAndDeathLookAtWhatWasTouched: the cost of a leave or a death depends on what the
+// participant has touched, and not on what the arena contains. With more objects, no more block
+// words and directory entries are examined.
 func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 	const few, many = 1, 5000
-	// The chunk of an object is examined twice for holds, twice for wakes, once each for names,
-	// for claims and for open bits, and before that in the search for the name.
+	// The chunk of an object is examined twice for holds, twice for wakes, and once each for names,
+	// for claims and for open bits. Before that, it is examined once in the search for the name.
 	const most = 10 * blockWords
 	for what, event := range map[string]func(t *testing.T, c *crowd, maker *remote) int64{
 		"leave": func(t *testing.T, c *crowd, _ *remote) int64 {
@@ -118,8 +120,9 @@ func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 	}
 }
 
-// A leave or a death of a participant that touched nothing costs nothing for the waits of others: their
-// nodes are not examined, and no process checks its waits for wakes that the participant may have owed.
+// TestLeaveAndDeathPassOverTheWaitsOfOthers: if a participant that leaves or dies has touched
+// nothing, no process examines the wait nodes of others, and no process checks whether one of its
+// waits has lost a wake.
 func TestLeaveAndDeathPassOverTheWaitsOfOthers(t *testing.T) {
 	c, maker := amongObjects(t, 1)
 	maker.must(t, order{Do: "claim nodes", N: 1000})
@@ -146,8 +149,8 @@ func TestLeaveAndDeathPassOverTheWaitsOfOthers(t *testing.T) {
 	require.Greater(t, deaths(), counted)
 }
 
-// BenchmarkCostAmongObjects measures the cost of the leave and of the death of a process that has
-// touched nothing, by the number of objects in the arena.
+// BenchmarkCostAmongObjects measures what the leave and the death of a process that has touched
+// nothing cost, for several numbers of objects in the arena.
 func BenchmarkCostAmongObjects(b *testing.B) {
 	for _, n := range []int{0, 1000, 100000} {
 		b.Run(fmt.Sprintf("leave/%d", n), func(b *testing.B) {
@@ -180,8 +183,8 @@ func BenchmarkCostAmongObjects(b *testing.B) {
 	}
 }
 
-// BenchmarkCreateAfterFull measures creating and deleting an object in an empty directory, by the
-// number of names that the directory has had at once.
+// BenchmarkCreateAfterFull measures the creation and deletion of an object in an empty directory,
+// for several numbers of names that the directory once had.
 func BenchmarkCreateAfterFull(b *testing.B) {
 	for _, n := range []int{0, 1000, 131072} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -194,8 +197,8 @@ func BenchmarkCreateAfterFull(b *testing.B) {
 	}
 }
 
-// A directory is filled to the last name and emptied again. For each name, searches pass only the names that stand
-// together with it: no deletion passes all names that are still there.
+// TestNamesOfAFullDirectoryAreDeletedQuickly fills a directory to the last name and empties it
+// again. A deletion must pass only the entries near its own name, and not all names that are left.
 func TestNamesOfAFullDirectoryAreDeletedQuickly(t *testing.T) {
 	a := newNeighbours(8<<20, 2).join(1)
 	n := a.geo.dirCount
@@ -204,14 +207,14 @@ func TestNamesOfAFullDirectoryAreDeletedQuickly(t *testing.T) {
 	require.LessOrEqual(t, a.work.Load()/n, n/16, "entries that were examined for each name")
 }
 
-// A directory that was full and was emptied is as quick as a new one, after searches have passed
-// enough removed entries to notice.
+// TestSearchesAfterFullAreShort: a directory that was full and was emptied is as fast as a new one,
+// once searches have passed enough removed entries to notice that.
 func TestSearchesAfterFullAreShort(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine searches, for minutes with it")
 	}
-	// Many tries fail while the last names are removed, so the directory has to be large enough
-	// for that.
+	// Many attempts to lower the reach fail while the last names are removed, so the directory has
+	// to be large enough for that.
 	a := newNeighbours(16<<20, 2).join(1)
 	fillAndEmpty(t, a, 1<<20)
 	for range 20 {
@@ -223,8 +226,8 @@ func TestSearchesAfterFullAreShort(t *testing.T) {
 	require.LessOrEqual(t, a.work.Load()-before, uint64(20))
 }
 
-// A process that dies while it lowers the reach hides no name: searches go as far as before,
-// until another process finishes the lowering.
+// TestDeathWhileReachIsLowered: if a process dies while it lowers the reach, all names can still be
+// found, because searches go as far as before until another process completes the lowering.
 func TestDeathWhileReachIsLowered(t *testing.T) {
 	p := newNeighbours(2<<20, 3)
 	a, b := p.join(1), p.join(2)
@@ -234,7 +237,7 @@ func TestDeathWhileReachIsLowered(t *testing.T) {
 	a.CloseObject(o)
 	before := a.reach()
 	require.Greater(t, before, uint64(1))
-	// The dead process has not looked at the entries a second time, so the reach is too small.
+	// The dead process has not examined the entries a second time, so the reach is too small.
 	a.u32(hdrDirLowerer).Store(uint32(b.self))
 	a.u64(hdrDirLowering).Store(uint64(lowering(0).begun(uint32(before))))
 	a.u32(hdrDirReach).Store(0)

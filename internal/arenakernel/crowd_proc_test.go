@@ -37,7 +37,7 @@ func init() {
 	}
 }
 
-// crowd is n processes that have joined an arena, and do nothing.
+// crowd is n processes that have joined an arena and do nothing.
 type crowd struct {
 	*testArena
 	members []*remote
@@ -59,8 +59,8 @@ func (c *crowd) quiet(t testing.TB) *remote {
 	return r
 }
 
-// doorbells is how often any doorbell of the arena has been rung. It reads the arena's file without
-// joining.
+// doorbells returns how often any doorbell of the arena has been rung. It reads the file of the
+// arena without joining.
 func (c *crowd) doorbells(t testing.TB) (rung uint32) {
 	a, err := peek(c.path())
 	require.NoError(t, err)
@@ -98,9 +98,9 @@ func (c *crowd) dieAmong(t testing.TB) {
 	c.await(t, v.self)
 }
 
-// When Open returns, each participant that has to watch the new one has been rung. So the death of
-// the new one is noticed even if it dies at once, with a lock held, while a participant is
-// stopped.
+// TestWatchersAreRungBeforeOpenReturns: when Open returns, the doorbell of each participant that
+// has to watch the new participant has been rung. So its death is noticed even if it dies at once,
+// with a lock held, while one of these watchers is stopped.
 func TestWatchersAreRungBeforeOpenReturns(t *testing.T) {
 	c := newCrowd(t, watchTargets)
 	first := c.peek(t).u32(c.peek(t).slot(1) + slotWatchDoorbell)
@@ -114,15 +114,16 @@ func TestWatchersAreRungBeforeOpenReturns(t *testing.T) {
 	}
 }
 
-// A join, a leave and a death wake no more participants in a large crowd than in a small one.
+// TestFewAreWokenByAnEvent: a join, a leave and a death wake no more participants among many than
+// among few.
 func TestFewAreWokenByAnEvent(t *testing.T) {
 	const few, many, ringsMore = 4, 16, 4
 	rings := map[string][2]uint32{}
 	for k, n := range []int{few, many} {
 		c := newCrowd(t, n)
 		for what, event := range map[string]func(testing.TB){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
-			// On a busy host other watchers act, too, and an event may include rings that belong to the
-			// event before. So the smallest number counts.
+			// On a busy host, other watchers act, too, and rings of the previous event may be
+			// counted. So the smallest number counts.
 			least, enough := uint32(math.MaxUint32), rings[what][0]+ringsMore
 			for tries := 0; tries < 10 || n == many && least > enough && tries < 200; tries++ {
 				before := c.doorbells(t)
@@ -140,7 +141,7 @@ func TestFewAreWokenByAnEvent(t *testing.T) {
 	}
 }
 
-// sum is the sum of what all members answer.
+// sum returns the sum of the answers of all members.
 func (c *crowd) sum(t testing.TB, ask string) (n int64) {
 	for _, m := range c.members {
 		n += m.must(t, order{Do: ask}).N
@@ -148,9 +149,9 @@ func (c *crowd) sum(t testing.TB, ask string) (n int64) {
 	return n
 }
 
-// A return of a death watcher from its sleep wakes threads of the Go runtime, and costs more than
-// everything else about an event. A join and a leave make no watcher return. A death wakes three
-// watchers, and only one of them returns.
+// TestWatchersSleepOn: when a death watcher returns from its sleep, it wakes threads of the Go
+// runtime, which costs more than everything else about an event. A join and a leave must make no
+// watcher return. A death wakes three watchers, and must make only one of them return.
 func TestWatchersSleepOn(t *testing.T) {
 	if !quietBuild {
 		t.Skip("needs linux/amd64 or linux/arm64 and no race detector: other watchers return for each event")
@@ -158,11 +159,11 @@ func TestWatchersSleepOn(t *testing.T) {
 	const most = 6 // for the mark, the checks of the dead process's threads, and the end of the reap
 	c := newCrowd(t, 6)
 	for _, m := range c.members {
-		m.must(t, order{Do: "fenced"}) // it has done all work that it had postponed
+		m.must(t, order{Do: "fenced"}) // all work that it had postponed is done
 	}
 	for what, event := range map[string]func(testing.TB){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
-		// On a busy host a process ends late, and other watchers act, too. So the smallest number
-		// counts.
+		// On a busy host, a process takes long to end, and other watchers act, too. So the smallest
+		// number counts.
 		least, enough := int64(math.MaxInt64), int64(most)
 		if what == "join and leave" {
 			enough = 0
@@ -177,9 +178,9 @@ func TestWatchersSleepOn(t *testing.T) {
 	}
 }
 
-// A watcher that waits until it may free a slot waits quietly. In any other system call it has a P
-// of the Go scheduler for a while, and the thread that supervises system calls looks every 20 us
-// until it has taken the P away.
+// TestWatchersWaitQuietlyForTheEndOfAProcess: a watcher that waits until it may free a slot waits
+// quietly. In any other system call it would keep a P of the Go scheduler at first, and the thread
+// that supervises system calls would check every 20 us until it has taken the P away.
 func TestWatchersWaitQuietlyForTheEndOfAProcess(t *testing.T) {
 	if !quietBuild {
 		t.Skip("needs linux/amd64 or linux/arm64 and no race detector: other watchers return for each event")
@@ -189,7 +190,7 @@ func TestWatchersWaitQuietlyForTheEndOfAProcess(t *testing.T) {
 		m.must(t, order{Do: "fenced"})
 	}
 	least := int64(math.MaxInt64)
-	for n := 0; n < 100 && least > 0; n++ { // on a busy host other watchers act, too
+	for n := 0; n < 100 && least > 0; n++ { // on a busy host, other watchers act, too
 		before := c.sum(t, "slept")
 		c.dieAmong(t)
 		least = min(least, c.sum(t, "slept")-before)
@@ -197,8 +198,9 @@ func TestWatchersWaitQuietlyForTheEndOfAProcess(t *testing.T) {
 	require.Zero(t, least, "sleeps that were not quiet")
 }
 
-// The watchers of a dead participant are stopped. Another process, whose own watcher does not watch that participant,
-// meets the death in a call. It frees the slot, too, although its watcher sleeps at that time.
+// TestCallThatMeetsADeathFreesTheSlot: the watchers of a dead participant are stopped. A call of
+// another process, whose own watcher does not watch that participant, finds the death. That process
+// must also free the slot, although its watcher is asleep at that time.
 func TestCallThatMeetsADeathFreesTheSlot(t *testing.T) {
 	c := newCrowd(t, 1+watchTargets)
 	for _, m := range c.members {
@@ -206,7 +208,7 @@ func TestCallThatMeetsADeathFreesTheSlot(t *testing.T) {
 	}
 	v := c.quiet(t)
 	v.must(t, order{Do: "fenced"})
-	for _, m := range c.members[1:] { // all that watch for the death
+	for _, m := range c.members[1:] { // all watchers of the dead participant
 		m.Stop(t)
 		defer m.Cont(t)
 	}
@@ -216,8 +218,8 @@ func TestCallThatMeetsADeathFreesTheSlot(t *testing.T) {
 	c.await(t, v.self)
 }
 
-// Participants that stay only for a moment free the slots of the dead, too: none of them has to stay
-// for as long as a reaper waits after a death.
+// TestShortLivesFreeTheSlotsOfTheDead: participants that stay only for a moment also free the slots
+// of the dead. None of them has to stay as long as a reaper waits after a death.
 func TestShortLivesFreeTheSlotsOfTheDead(t *testing.T) {
 	for range 5 {
 		c := newCrowd(t, 2)
@@ -247,7 +249,7 @@ func TestShortLivesFreeTheSlotsOfTheDead(t *testing.T) {
 	}
 }
 
-// cpuOf is the CPU time of all threads of a process.
+// cpuOf returns the CPU time of all threads of a process.
 func cpuOf(pid int) time.Duration {
 	var ts unix.Timespec
 	clock := int32(^pid<<3 | 2) // the CPU clock of another process, as clock_getcpuclockid computes it
@@ -264,8 +266,8 @@ func (c *crowd) cpu() (d time.Duration) {
 	return d
 }
 
-// BenchmarkCostAmongMany measures the CPU time that a join and a leave, or a join and a death,
-// costs all uninvolved participants. SHMSYNC_TEST_CROWD is their number; the default is 8.
+// BenchmarkCostAmongMany measures how much CPU time of all other participants a join and a leave,
+// or a join and a death, cost. SHMSYNC_TEST_CROWD is their number; the default is 8.
 func BenchmarkCostAmongMany(b *testing.B) {
 	n := 8
 	if v, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_CROWD")); err == nil {

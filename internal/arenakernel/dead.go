@@ -14,10 +14,11 @@ var (
 	_ = crashpoint.Register("arena.reap.marked")
 )
 
-// Dead reports whether n is the ID of a participant that died or left. The first call that sees
-// the death starts the reap: when Dead returns true, Current(n) is false. Dead looks at the marks
-// that the kernel leaves. Where the kernel leaves none, it asks for the byte lock. For a moment
-// after the death it is still false if the other threads of the dead process cannot be fenced.
+// Dead reports whether n is the ID of a participant that died or left. The first call that sees the
+// death starts the reap: when Dead returns true, Current(n) is false. Dead checks the marks that
+// the kernel leaves at a death. If the kernel leaves no mark for n, Dead asks for the byte lock.
+// For a moment after the death, Dead still returns false if the other threads of the dead process
+// cannot be fenced.
 func (a *Arena) Dead(n ParticipantID) bool {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots {
@@ -28,17 +29,17 @@ func (a *Arena) Dead(n ParticipantID) bool {
 		return true
 	}
 	if a.copied || a.killed.Load() {
-		return false // an Inspector reaps nobody, and a killed participant never sees a death
+		return false // an Inspector reaps nobody, and a killed participant sees no death
 	}
 	if n == a.self || !a.seenDead(i, w) && !a.foundDead(i, w) {
 		return false
 	}
 	if a.mark(i, w) {
-		// The caller goes on at once. The kernel has woken watchers, which do the rest of the
-		// reap. In case they do not come, a goroutine of this process does it.
+		// The caller continues at once. The kernel has woken death watchers, which do the rest of
+		// the reap. If they do not, a goroutine of this process does it later.
 		shmsync.Wake(wordPtr(a.u32(a.aliveWord(i, aliveWords-1))), allSleepers)
 		time.AfterFunc(reapSelfAfter, func() {
-			// This opening may be closed by the time f runs, while others are still open.
+			// When f runs, this opening may be closed while others are still open.
 			a := &Arena{membership: a.membership}
 			a.inBackground(func() {
 				a.reapMarked(i, w.with(phaseDead))
@@ -49,8 +50,9 @@ func (a *Arena) Dead(n ParticipantID) bool {
 	return !a.isCurrent(n)
 }
 
-// AnyDying reports whether the kernel has ended a process whose threads may still execute instructions. Its
-// participant is current, and Dead is false for it.
+// AnyDying reports whether there is a participant whose process the kernel has begun to end while
+// its threads may still execute instructions. Such a participant is current, and Dead is false for
+// it.
 func (a *Arena) AnyDying() bool {
 	if a.copied || a.killed.Load() {
 		return false
@@ -63,7 +65,8 @@ func (a *Arena) AnyDying() bool {
 	return false
 }
 
-// reapSelfAfter is how long a participant that met a death leaves the reap to the death watchers.
+// reapSelfAfter is how long a participant that has found a death leaves the reap to the death
+// watchers.
 const reapSelfAfter = time.Millisecond
 
 // inBackground runs f in another goroutine, unless this process leaves the arena.
@@ -75,8 +78,8 @@ func (a *Arena) inBackground(f func()) {
 	}
 }
 
-// AliveWord returns the futex word that the kernel marks and wakes when n dies, with the value
-// that the word has while n lives. ok is false if the kernel does not mark a word for n.
+// AliveWord returns the futex word that the kernel marks and wakes when n dies, and alive, the
+// value of the word while n lives. ok is false if the kernel does not mark a word for n.
 func (a *Arena) AliveWord(n ParticipantID) (word *uint32, alive uint32, ok bool) {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots || n == a.self {
@@ -89,7 +92,7 @@ func (a *Arena) AliveWord(n ParticipantID) (word *uint32, alive uint32, ok bool)
 	return wordPtr(w), w.Load(), true
 }
 
-// slotCaps is the capabilities of the participant in slot i.
+// slotCaps returns the capabilities of the participant in slot i.
 func (a *Arena) slotCaps(i int) uint32 {
 	return capsOf(a.u32(a.slot(i)+slotCaps).Load(), a.slotState(i))
 }
@@ -101,11 +104,10 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 		return false
 	}
 	if w.phase() != phaseJoining {
-		// While a participant joins, its alive words are still those of its predecessor in the
-		// slot.
+		// While a participant joins, the alive words of its slot still belong to its predecessor.
 		for k := range aliveWords {
 			if a.u32(a.aliveWord(i, k)).Load()&shmsync.RobustOwnerDied != 0 {
-				// The mark belongs to w only if w is still there.
+				// The mark concerns the participant of w only if the state is still w.
 				return a.slotState(i) == w
 			}
 		}
@@ -116,21 +118,22 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 	return a.byteFree(i, w) && a.slotState(i) == w
 }
 
-// surveyDead is seenDead for a survey. It also asks for the byte locks of participants that the
-// kernel would mark: in a copied file, or after a loss of power, the kernel has marked no word.
+// surveyDead is seenDead for a survey, a check of all slots. It also asks for the byte lock if the
+// kernel would mark the participant: in a copied file, or after a loss of power, the kernel has
+// marked no word.
 func (a *Arena) surveyDead(i int, w slotWord) bool {
 	return w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i, w)) && a.slotState(i) == w)
 }
 
-// foundDead is surveyDead, at most once in askEvery. It finds a dead participant whose robust
-// list the kernel could not walk.
+// foundDead calls surveyDead at most once per askEvery, and otherwise returns false. It finds a
+// dead participant whose robust list the kernel could not walk.
 func (a *Arena) foundDead(i int, w slotWord) bool {
 	now, last := shmsync.Monotonic(), a.asked[i].Load()
 	return now-last > askEvery && a.asked[i].CompareAndSwap(last, now) && a.surveyDead(i, w)
 }
 
-// askEvery is the least time between two requests of Dead for the byte lock of one participant
-// that the kernel marks at its death, in nanoseconds.
+// askEvery is the shortest time, in nanoseconds, between two requests of Dead for the byte lock of
+// a participant whose death the kernel marks.
 const askEvery = 1e9
 
 // byteFree reports whether the byte lock of slot i, in state w, is free. It is false for a participant that never had it.
@@ -138,8 +141,9 @@ func (a *Arena) byteFree(i int, w slotWord) bool {
 	if a.lock == nil || i == a.mySlot || !w.hasByte() {
 		return false
 	}
-	// If other code of this program closed a descriptor by mistake, the number may name another
-	// file by now, in which no process has locked the byte. So two descriptors are asked.
+	// If other code of this program has closed a descriptor by mistake, its number may refer to
+	// another file by now, in which no process has locked the byte. So this code asks through two
+	// descriptors.
 	for _, f := range []*os.File{a.lock, a.seg.File()} {
 		if locked, err := shmsync.ByteLocked(f, a.lockByte(i)); err == nil && (locked || isFile(f, a.id)) {
 			return !locked
@@ -175,11 +179,11 @@ func (a *Arena) ended(i int) bool {
 func (a *Arena) mark(i int, w slotWord) bool {
 	crashpoint.Hit("arena.reap.seen")
 	if a.self == 0 {
-		return a.declareDead(i, w) // a joiner; it has the byte lock of the slot
+		return a.declareDead(i, w) // a joiner, which has the byte lock of the slot
 	}
 	defer a.beginAct(participantIn(i, w)).end()
-	// Look once more, now that no participant can get the ID: another participant may have got it
-	// between the first look and the mark.
+	// Check again, now that no participant can get the ID: another participant may have got it
+	// between the first check and the mark.
 	if blind := w.phase() == phaseJoining && !w.hasByte(); !blind && !a.surveyDead(i, w) {
 		return false
 	}
@@ -201,24 +205,24 @@ func (a *Arena) declareDead(i int, w slotWord) bool {
 		return false
 	}
 	a.u64(a.slot(i)+slotDied).CompareAndSwap(0, now)
-	// If the process lives after all, its death watcher must notice that others have taken its
+	// If the process is alive after all, its death watcher must notice that others have taken its
 	// locks.
 	a.ring(a.slot(i) + slotWatchDoorbell)
 	crashpoint.Hit("arena.reap.marked")
 	return true
 }
 
-// fenceDying makes sure that no thread of the dying process in slot i executes a store to the
-// arena any more. It reports false while it cannot tell. The mark on an alive word comes from one
-// thread. The other threads have SIGKILL pending but may run on for a moment. The interrupt of a
-// fence sends each of them into the kernel, from which a thread with SIGKILL does not return. A
+// fenceDying makes sure that no thread of the dying process in slot i executes a store to the arena
+// any more. It returns false while it cannot be sure. The kernel marks an alive word when one
+// thread ends. The other threads have SIGKILL pending but may run on for a moment. The interrupt of
+// a fence sends each of them into the kernel, from which a thread with SIGKILL does not return. A
 // fence reaches only a process that has registered.
 func (a *Arena) fenceDying(i int, w slotWord) bool {
 	if a.slotCaps(i)&capFence != 0 && shmsync.Fence() == nil {
 		return true
 	}
-	// A thread without memory executes no store. The kernel drops the byte lock after it has
-	// freed the memory, which takes 30 ms for each GiB. Without a byte lock there is no better
-	// sign than the mark.
+	// A thread without memory executes no store. The kernel drops the byte lock only after it has
+	// freed the memory, which takes 30 ms for each GiB. Without a byte lock, the mark is the best
+	// evidence there is.
 	return a.lock == nil || !w.hasByte() || a.foundGone(i, w) || a.byteFree(i, w) || a.detached(i, w)
 }

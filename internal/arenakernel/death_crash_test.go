@@ -116,12 +116,12 @@ func everything(a *Arena) error {
 // goOn is the time within which survivors have to make progress in these tests.
 func goOn() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 
-// A process dies at every crash point. The participants that were there before, and those that
-// join later, go on.
+// TestDeathAtEveryPoint kills a process at every crash point. The participants that were in before,
+// and those that join later, must make progress.
 func TestDeathAtEveryPoint(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		t.Run(point, func(t *testing.T) {
-			// A creator in another subtest would sweep the leftover of this subtest, too.
+			// A creator in another subtest would also sweep the file that this subtest has left.
 			if !strings.HasPrefix(point, "shm.sweep.") {
 				t.Parallel()
 			}
@@ -152,8 +152,8 @@ func TestDeathAtEveryPoint(t *testing.T) {
 	}
 }
 
-// creatorDies: of two processes that come afterwards, at most one finds that it has to create the
-// arena, and both use it.
+// creatorDies kills a creator at the point. Of two processes that come afterwards, at most one has
+// to create the arena, and both use the same arena.
 func creatorDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	env := ""
@@ -181,7 +181,7 @@ func creatorDies(t *testing.T, point string) {
 	require.Empty(t, entries)
 }
 
-// joinerDies: the victim dies before or just after it becomes a participant.
+// joinerDies kills a victim at the point, before or just after it becomes a participant.
 func joinerDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	s, v := ta.join(t, "survivor"), ta.join(t, "former")
@@ -202,8 +202,8 @@ func joinerDies(t *testing.T, point string) {
 	s.leftovers(t)
 }
 
-// A joiner died, and nothing shows that until the kernel frees its byte lock. Another joiner that finds all slots taken
-// waits for that.
+// TestFullArenaWaitsForADeadJoiner: a joiner has died, and nothing shows that until the kernel
+// frees its byte lock. Another joiner that finds no free slot waits for that.
 func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 	ta := newTestArena(t, 2)
 	s, j, n := ta.join(t, "survivor"), ta.start(t), ta.start(t)
@@ -224,8 +224,8 @@ func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 	n.must(t, order{Do: "use", Text: "x"})
 }
 
-// renewerDies: the joiner that renews slots dies or is stopped at the point, and the next joiner goes
-// on.
+// renewerDies kills or stops at the point a joiner that renews slots. The next joiner must make
+// progress.
 func renewerDies(t *testing.T, point string) {
 	ta := newTestArena(t, 2)
 	v := ta.join(t, "former")
@@ -238,7 +238,7 @@ func renewerDies(t *testing.T, point string) {
 			v.close(t)
 			a.leaveAt(1, one.last())
 		} else {
-			v.Kill(t) // the participant that inherits the slot is at the end of the window
+			v.Kill(t) // the participant that takes over the slot is at the end of the window
 			ta.awaitUnlocked(t, 1)
 			a.u32(a.slot(1) + slotReclaimed).Store(one.last() - 2)
 			a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseLive, one.last()-1)))
@@ -266,9 +266,9 @@ func renewerDies(t *testing.T, point string) {
 		}
 		w.must(t, order{Do: "use", Text: "y"})
 		w.close(t)
-		if lap == 1 { // the joiner goes on with what it had found before, and takes a slot
+		if lap == 1 { // the joiner continues with what it had found before, and takes a slot
 			is := []window{a.mustWindow(t, 1), a.mustWindow(t, 2)}
-			// However long it was stopped, it looks at the slots again.
+			// However long the joiner was stopped, it examines the slots again.
 			pollUntil(func() bool { return shmsync.Monotonic() > stopped+2*takeTimeout })
 			j.Cont(t)
 			var got answer
@@ -282,10 +282,11 @@ func renewerDies(t *testing.T, point string) {
 	}
 }
 
-// A member takes something from a dead participant, and is stopped or killed at a step of that.
-// Meanwhile the slot of the dead participant goes through a whole window. If the member has not
-// published the dead participant's ID yet, another participant gets that ID, and loses nothing
-// when the member goes on. If the member has published the ID, no participant gets it.
+// TestActLastsForAWindow: a member takes something from a dead participant, and is stopped or
+// killed at a step of that. Meanwhile the slot of the dead participant goes through a whole window.
+// If the member has not published the dead participant's ID yet, another participant gets that ID,
+// and must lose nothing when the member continues. If the member has published the ID, no
+// participant gets it.
 func TestActLastsForAWindow(t *testing.T) {
 	for _, c := range []struct {
 		point     string
@@ -314,19 +315,19 @@ func TestActLastsForAWindow(t *testing.T) {
 					m.Kill(t)
 					s.alone(t, 1)
 				}
-				// A death record would keep the ID out of the window.
+				// A death record would keep the ID out of the new window.
 				for k := range uint64(deathRecordCount) {
 					a.u32(Offset(a.geo.deathRecordOff+k*deathRecordStride) + deathRecordID).Store(0)
 				}
 				a.useUp(3)
 				a.u64(a.windowWord(3)).Store(uint64(makeWindow(2, maxGeneration, 1)))
-				if killed { // then no process takes its slot, which would clear its act words
+				if killed { // then no process takes the slot of the member and clears its act words
 					a.useUp(1)
 					a.u64(a.touchedWord(1, 0)).Store(1)
 				}
 				a.forgetTimes()
 				j := ta.peek(t)
-				// The survivor may be ending a wait of another participant.
+				// The survivor may be ending a wait of another participant at the moment.
 				pollFor(t, a, func() bool { j.renewSlots(); return j.postponed == "" })
 				first := v.self.Generation()
 				if c.published {
@@ -345,8 +346,8 @@ func TestActLastsForAWindow(t *testing.T) {
 				}
 				again.must(t, order{Do: "use", Text: "y"})
 				require.NotEmpty(t, s.try(t, order{Do: "lock", Text: "held"}).Err)
-				// The survivor has reaped the first participant with this ID, and also reaps this
-				// one.
+				// The survivor has reaped the first participant with this ID, and must also reap
+				// this one.
 				again.Signal(t, unix.SIGKILL)
 				s.must(t, order{Do: "locked", Text: "held"})
 				s.must(t, order{Do: "lock", Text: "held"})
@@ -390,8 +391,8 @@ func workerDies(t *testing.T, point string) {
 	s.thenGoesOn(t, ta, v)
 }
 
-// thenGoesOn: a survivor that was there before goes on, and so does a newcomer, and the dead
-// leave nothing behind.
+// thenGoesOn checks that a survivor that was in before and a newcomer make progress, and that the
+// dead leave nothing behind.
 func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 	t.Helper()
 	begin := shmsync.Monotonic()
@@ -411,12 +412,12 @@ func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 	n := ta.join(t, "newcomer")
 	n.must(t, order{Do: "use", Text: "x"})
 	r.must(t, order{Do: "use", Text: "y"})
-	// The newcomer has the slot of a dead participant, and must not have what that participant
-	// had open.
+	// The newcomer has taken the slot of a dead participant. What that participant had open must
+	// not count as open in the newcomer.
 	r.leftovers(t)
 }
 
-// reaperDies: the reaper dies in the middle of a reap, while the survivor is stopped.
+// reaperDies kills a reaper at the point in the middle of a reap, while the survivor is stopped.
 func reaperDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
@@ -430,8 +431,8 @@ func reaperDies(t *testing.T, point string) {
 	s.thenGoesOn(t, ta, v, r)
 }
 
-// The victim dies in the middle of an operation, and the reaper dies while it completes the
-// operation.
+// TestReaperDiesOverHalfDoneWork: a victim dies in the middle of an operation, and its reaper dies
+// while it completes that operation.
 func TestReaperDiesOverHalfDoneWork(t *testing.T) {
 	for _, c := range []struct{ victim, reaper string }{
 		{"arena.delete.decided", "arena.delete.freeing"},
@@ -463,7 +464,8 @@ func TestReaperDiesOverHalfDoneWork(t *testing.T) {
 	}
 }
 
-// Reapers die one after the other, each while it continues the work of the previous one.
+// TestReapersDieInARow: several reapers die one after the other, each while it continues the work
+// of the previous one.
 func TestReapersDieInARow(t *testing.T) {
 	points := []string{
 		"arena.finish.recorded", "arena.finish.reclaimed", "arena.finish.taken",
@@ -482,7 +484,7 @@ func TestReapersDieInARow(t *testing.T) {
 	for _, r := range append([]*remote{s}, all...) {
 		r.Stop(t)
 	}
-	// Each participant watches those that joined after it.
+	// Each participant watches the participants that joined after it.
 	v.Kill(t)
 	for _, r := range slices.Backward(all) {
 		r.Cont(t)
@@ -492,8 +494,9 @@ func TestReapersDieInARow(t *testing.T) {
 	s.thenGoesOn(t, ta, append(all, v)...)
 }
 
-// A reaper that is stopped at any step delays no other process. The locks of the dead participant
-// can be taken, its ID is not current, and its slot is free soon after the reaper goes on.
+// TestReaperIsStopped: a reaper that is stopped at any step delays no other process. The locks of
+// the dead participant can be taken, its ID is not current, and its slot is free soon after the
+// reaper continues.
 func TestReaperIsStopped(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		if !strings.HasPrefix(point, "arena.reap.") && !strings.HasPrefix(point, "arena.finish.") && !strings.HasPrefix(point, "arena.act.") {
@@ -506,12 +509,12 @@ func TestReaperIsStopped(t *testing.T) {
 	}
 }
 
-// reaperIsStopped stops a reaper at the point, and returns how long a survivor needs to get what the
-// dead participant had.
+// reaperIsStopped stops a reaper at the point, and returns how long it takes until a survivor gets
+// what the dead participant had.
 func reaperIsStopped(t *testing.T, point string) (took time.Duration) {
 	ta := newTestArena(t, 4)
 	s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
-	v.must(t, order{Do: "fenced"}) // so that it is dead before it is gone
+	v.must(t, order{Do: "fenced"}) // so that it is marked dead before it is gone
 	v.must(t, order{Do: "lock", Text: "held"})
 	r.must(t, order{Do: "arm to stop", Text: point})
 	s.Stop(t)
@@ -525,7 +528,7 @@ func reaperIsStopped(t *testing.T, point string) (took time.Duration) {
 	s.must(t, order{Do: "use", Text: "x"})
 	late := ta.join(t, "late")
 	late.must(t, order{Do: "use", Text: "y"})
-	// Another death is dealt with all the same.
+	// Another death is handled meanwhile.
 	late.must(t, order{Do: "lock", Text: "held too"})
 	late.Signal(t, unix.SIGKILL)
 	s.must(t, order{Do: "locked", Text: "held too"})
@@ -538,8 +541,8 @@ func reaperIsStopped(t *testing.T, point string) (took time.Duration) {
 	return took
 }
 
-// If the watcher that the kernel wakes first is stopped before it does anything, the others are
-// woken, too, whatever their places in the ring.
+// TestFirstWatcherIsStopped: the watcher that the kernel wakes first is stopped before it does
+// anything. The other watchers must still be woken, whatever their places in the ring.
 func TestFirstWatcherIsStopped(t *testing.T) {
 	for place := range 3 {
 		t.Run(fmt.Sprint(place), func(t *testing.T) {
@@ -571,7 +574,7 @@ func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 		}
 	}
 	t.Logf("told after %v", took)
-	// The watcher stopped, or came too late to stop.
+	// The watcher was stopped, or came too late to be stopped.
 	r.Kill(t)
 	for i, w := range watchers {
 		if i != place {
@@ -582,16 +585,17 @@ func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 	return took
 }
 
-// A process that joins a full arena while a slot is being freed waits a little.
+// TestJoinerWaitsForASlot: a process that joins a full arena waits a little while a slot is being
+// freed.
 func TestJoinerWaitsForASlot(t *testing.T) {
-	// On a busy machine the reaper, which goes on when the joiner has begun, may need longer than a
+	// The reaper continues when the joiner has begun. On a busy machine it may need longer than a
 	// joiner waits.
 	for begun := time.Now(); !joinerWaits(t); {
 		require.Less(t, time.Since(begun), bound(), "no joiner gets the slot")
 	}
 }
 
-// joinerWaits reports whether a joiner got the slot that a reaper freed in the meantime.
+// joinerWaits reports whether a joiner got a slot that a reaper freed while the joiner waited.
 func joinerWaits(t *testing.T) bool {
 	ta := newTestArena(t, 2)
 	r, v := ta.join(t, "reaper"), ta.join(t, "victim")
@@ -614,8 +618,9 @@ func joinerWaits(t *testing.T) bool {
 	return true
 }
 
-// A participant deletes an object and leaves while a stopped process guards the object's block.
-// The leaver cannot free the block. The block is freed all the same.
+// TestLeaverWithAGuardedBlock: a participant deletes an object and leaves while a stopped process
+// guards the block of the object. So the participant that leaves cannot free the block. The block
+// must be freed later.
 func TestLeaverWithAGuardedBlock(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s, g, v := ta.join(t, "survivor"), ta.join(t, "periodic checker"), ta.join(t, "leaver")
@@ -633,7 +638,7 @@ func TestLeaverWithAGuardedBlock(t *testing.T) {
 	g.Recv(t, &a)
 	g.Kill(t)
 	s.alone(t, 1)
-	// The next participant of the leaver's slot frees the block.
+	// The next participant in the slot of the leaver frees the block.
 	others := []*remote{ta.join(t, "one"), ta.join(t, "two"), ta.join(t, "three")}
 	for _, n := range others {
 		n.close(t)
@@ -641,8 +646,8 @@ func TestLeaverWithAGuardedBlock(t *testing.T) {
 	s.leftovers(t)
 }
 
-// All participants are dead and there is no free slot. The newcomer takes a slot over, and dies
-// while it does so, and so does the next one.
+// TestSuccessorDies: all participants are dead and there is no free slot. A newcomer takes a slot
+// over, and dies meanwhile. So does the next one.
 func TestSuccessorDies(t *testing.T) {
 	reached := 0
 	t.Cleanup(func() { require.Greater(t, reached, 5) })
@@ -656,8 +661,8 @@ func TestSuccessorDies(t *testing.T) {
 	}
 }
 
-// successorsDie lets two successors die at the point, and another participant between them, and
-// lets a further successor take over.
+// successorsDie lets two successors in a slot die at the point, with another participant between
+// them. Then a further successor takes the slot over.
 func successorsDie(t *testing.T, point string) {
 	ta := newTestArena(t, 2)
 	dead := []*remote{ta.join(t, "stopped"), ta.join(t, "worker")}
@@ -665,7 +670,8 @@ func successorsDie(t *testing.T, point string) {
 		v.must(t, order{Do: "prepare"})
 		v.must(t, order{Do: "lock", Text: fmt.Sprint("lock ", i)})
 	}
-	// One participant dies in the middle of something, and the other does not notice.
+	// One participant dies in the middle of something. The other one is stopped, so that it does
+	// not notice.
 	dead[0].Stop(t)
 	dead[1].must(t, order{Do: "arm", Text: "arena.delete.decided"})
 	dead[1].die(order{Do: "everything"})
@@ -691,9 +697,9 @@ func successorsDie(t *testing.T, point string) {
 	ta.join(t, "another").must(t, order{Do: "use", Text: "x"})
 }
 
-// A participant that takes the slot of a dead one dies before it has woken the waiters to which
-// the dead one may owe a wake. Its reaper has to look at all objects, not only at those that it
-// has touched itself.
+// TestSuccessorOwesWhatTheDeadOwed: a participant that takes over the slot of a dead one dies
+// before it has made up for the wakes that may have been lost. Its reaper has to examine all
+// objects, and not only those that this participant has touched itself.
 func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
 	for _, point := range []string{"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired"} {
 		for owes, off := range map[string]Offset{"telling": slotTelling, "walking": slotWalking} {
@@ -706,7 +712,7 @@ func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
 				defer f.Close()
 				c := core{geo: plan(uint64(ta.opts.Size), 1)}
 				slot := int64(c.slot(v.self.Slot()))
-				_, err = f.WriteAt([]byte{64}, slot+int64(off)) // the byte that the kernel would set if it had died at that moment
+				_, err = f.WriteAt([]byte{64}, slot+int64(off)) // the byte that the kernel would set for a death at that moment
 				require.NoError(t, err)
 				successor := ta.start(t)
 				successor.must(t, order{Do: "arm", Text: point})

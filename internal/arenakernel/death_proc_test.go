@@ -19,7 +19,8 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// All signals and errors that end a process, sent by itself or by another process.
+// TestWaysToDie covers all signals and errors that end a process, whether the process itself or
+// another one sends them.
 func TestWaysToDie(t *testing.T) {
 	signal := func(sig syscall.Signal) func(*testing.T, *remote) {
 		return func(t *testing.T, r *remote) { r.Signal(t, sig) }
@@ -68,7 +69,8 @@ func TestWaysToDie(t *testing.T) {
 	}
 }
 
-// How long it takes until a death is marked, for a process that asks, and until it is reported.
+// TestNoticeLatency measures how long it takes until a process that asks finds a death, and until a
+// death is reported.
 func TestNoticeLatency(t *testing.T) {
 	rounds := proctest.Rounds(8, 40)
 	ta := newTestArena(t, 8)
@@ -92,8 +94,8 @@ func TestNoticeLatency(t *testing.T) {
 	t.Logf("told after %v (p50), %v (worst)", p50, worst)
 }
 
-// Each participant watches the next one. Here the watchers that would have noticed the deaths die
-// together with the participants that they watched.
+// TestSeveralDieAtOnce: each participant watches the next one. Here the watchers that would have
+// noticed the deaths die together with the participants that they watch.
 func TestSeveralDieAtOnce(t *testing.T) {
 	for _, size := range []int{4, 8} {
 		for survivor := range size {
@@ -127,7 +129,7 @@ func TestSeveralDieAtOnce(t *testing.T) {
 	}
 }
 
-// All participants die at once. The next one that joins finds an arena, full or not, and cleans
+// TestAllDie: all participants die at once. The next joiner finds an arena, full or not, and cleans
 // up.
 func TestAllDie(t *testing.T) {
 	for _, slots := range []int{3, 8} {
@@ -167,7 +169,7 @@ func TestAllDie(t *testing.T) {
 	}
 }
 
-// A process that is stopped is alive.
+// TestStoppedIsAlive: a process that is stopped counts as alive.
 func TestStoppedIsAlive(t *testing.T) {
 	t.Parallel()
 	ta := newTestArena(t, 4)
@@ -186,7 +188,7 @@ func TestStoppedIsAlive(t *testing.T) {
 	require.Equal(t, []string{"stopped", "survivor"}, labels(s.participants(t)))
 	require.Zero(t, s.must(t, order{Do: "dead", Name: stopped.self}).N)
 	require.NotEmpty(t, s.try(t, order{Do: "lock", Text: "held"}).Err)
-	// A newcomer's survey does not take the stopped process for dead either.
+	// A newcomer asks for all byte locks, and does not take the stopped process for dead either.
 	late := ta.join(t, "late")
 	require.Equal(t, []string{"late", "stopped", "survivor"}, labels(late.alone(t, 3)))
 	stopped.Cont(t)
@@ -198,9 +200,10 @@ func TestStoppedIsAlive(t *testing.T) {
 	require.Equal(t, stopped.self, late.deaths(t, 1)[0].Name())
 }
 
-// The kernel marks a death before it takes the process's memory apart. A death that is found by the
-// end of the process is found when the process has nearly exited; the mark comes after about 1/500 of
-// that time. A busy machine delays the survivor, so the best of several deaths counts.
+// TestDeathOfABigProcess: the kernel marks a death before it takes the memory of the process apart,
+// after about 1/500 of the time until the process has exited. Without the mark, the death would be
+// noticed only near the end of that time. A busy machine delays the survivor, so the best of
+// several deaths counts.
 func TestDeathOfABigProcess(t *testing.T) {
 	if err := shmsync.FeatureMembarrier.Check(); err != nil {
 		t.Skipf("needs membarrier, without which a reap waits until the memory is taken apart: %v", err)
@@ -219,8 +222,8 @@ func TestDeathOfABigProcess(t *testing.T) {
 	}
 }
 
-// deathOfABigProcess returns how long after a kill the death was noticed, and when the process had
-// exited.
+// deathOfABigProcess returns how long after a kill the death was noticed, and how long after it the
+// process had exited.
 func deathOfABigProcess(t *testing.T, size int) (noticed, exited time.Duration) {
 	ta := newTestArena(t, 2)
 	s, v := ta.join(t, "survivor"), ta.join(t, "big")
@@ -240,9 +243,9 @@ func deathOfABigProcess(t *testing.T, size int) (noticed, exited time.Duration) 
 	return noticed, exited
 }
 
-// While the kernel has not finished with a dead process, as its byte lock shows, its slot is not
-// given away. But the process counts as dead and delays no other process. Here a process that has
-// borrowed the descriptor holds the byte lock.
+// TestSlotOfADyingProcess: while the kernel has not finished with a dead process, as its byte lock
+// shows, no other process gets its slot. But the process counts as dead and delays no other
+// process. Here a process that has inherited the descriptor holds the byte lock.
 func TestSlotOfADyingProcess(t *testing.T) {
 	ta := newTestArena(t, 2)
 	s, v := ta.join(t, "survivor"), ta.join(t, "victim")
@@ -263,7 +266,7 @@ func TestSlotOfADyingProcess(t *testing.T) {
 	require.Len(t, s.deaths(t, 1), 1)
 
 	require.NoError(t, unix.Kill(sleeper, unix.SIGKILL))
-	pollFor(t, ta.peek(t), func() bool { return hasEnded(sleeper) }) // the joiner would only wait for a second
+	pollFor(t, ta.peek(t), func() bool { return hasEnded(sleeper) }) // the joiner would wait only for a second
 	late.open(t, ta, "late")
 	require.Equal(t, makeParticipantID(2, 2), late.self)
 	require.Len(t, s.deaths(t, 1), 1)
@@ -306,8 +309,8 @@ func TestCoreDump(t *testing.T) {
 	}
 }
 
-// When memory runs out, the kernel takes the process's private memory away before the process has
-// ended.
+// TestOutOfMemory: if memory runs out, the kernel takes away the private memory of a process before
+// the process has ended.
 func TestOutOfMemory(t *testing.T) {
 	group := newMemoryGroup(t, 64<<20)
 	ta := newTestArena(t, 4)
@@ -359,8 +362,8 @@ func newMemoryGroup(t *testing.T, limit int) string {
 	return group
 }
 
-// Processes that are each number 1 of their own pid namespace, with the same thread ids, are told
-// apart.
+// TestPIDNamespaces: processes that are each number 1 of their own pid namespace, with the same
+// thread IDs, are told apart.
 func TestPIDNamespaces(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes a pid namespace")
@@ -395,7 +398,7 @@ func TestPIDNamespaces(t *testing.T) {
 		require.Equal(t, []string{"outside", "two"}, labels(s.alone(t, 2)))
 		require.Zero(t, s.must(t, order{Do: "dead", Name: two.self}).N)
 	}
-	// Another process with number 1 takes the slot, and is not taken for the dead one.
+	// Another process with number 1 takes the slot. It must not be taken for the dead one.
 	three := ta.join(t, "three", apart())
 	require.Equal(t, 1, three.pid)
 	require.Equal(t, makeParticipantID(one.self.Slot(), 2), three.self)

@@ -24,9 +24,9 @@ const (
 	deathRecordPending = 2 // the participant was never in, and did not begin an epoch
 )
 
-// deathRecordRing is a ring of death records: number n is at n mod count in it. Deaths have one
-// ring and orderly leaves have another, so that a leave does not overwrite the record of a death
-// that no process has read yet.
+// deathRecordRing is a ring of death records: record number n is at index n mod count. Deaths have
+// one ring and orderly leaves have another, so that a leave does not overwrite the record of a
+// death that no process has read yet.
 type deathRecordRing struct {
 	total        Offset // how many have been written, in the header
 	first, count uint64
@@ -41,20 +41,23 @@ func (a *Arena) deathRecord(r deathRecordRing, n uint64) Offset {
 	return Offset(a.geo.deathRecordOff + (r.first+n%r.count)*deathRecordStride)
 }
 
-// recordLeave records that this participant leaves, for errors and tools that ask after its slot has been taken again.
+// recordLeave records that this participant leaves. Errors and tools can then describe it after
+// another participant has taken its slot.
 func (a *Arena) recordLeave() {
 	d := a.describe(a.mySlot)
 	a.putDeathRecord(deathRecordsOfLeft, a.self, d.flags|deathRecordLeft, d.pid, d.died, d.label)
 }
 
-// mostHeirs bounds how many deaths one call records. Several participants may have died one after the other, each while
-// it took the slot over. The bytes of a hostile peer may pretend that there were more.
+// mostHeirs limits how many deaths one call records. Several participants may have died one after
+// the other, each while it took the slot over. The bytes of a hostile peer may claim that there
+// were more.
 const mostHeirs = 256
 
-// recordDeaths records the deaths of participants of slot i, in state w, unless they have records. The first is the
-// participant that the slot describes. The others, up to the generation last, died before they described themselves.
-// recordDeaths returns false if the state changed. A reaper that dies while it writes leaves an entry without its
-// number, which readers skip. The next reaper writes another entry.
+// recordDeaths records the deaths of participants of slot i, in state w, unless they already have
+// records. The first of these participants is the one that the slot describes. The others, up to
+// the generation last, died before they described themselves in the slot. recordDeaths returns
+// false if the state changed. If a reaper dies while it writes a record, the record has no number,
+// and readers skip it. The next reaper writes another record.
 func (a *Arena) recordDeaths(i int, w slotWord, last uint32) bool {
 	d := a.describe(i)
 	g := last
@@ -76,7 +79,7 @@ func (a *Arena) recordDeaths(i int, w slotWord, last uint32) bool {
 // recordDeath records the death of n, which was in slot i, unless n has a record. It returns false if the slot is not in
 // state w any more.
 func (a *Arena) recordDeath(i int, w slotWord, n ParticipantID, d description) bool {
-	if a.self != 0 { // otherwise this process is a joiner that has the slot
+	if a.self != 0 { // otherwise this process is a joiner that owns the slot
 		defer a.beginAct(n).end()
 	}
 	if a.hasDeathRecord(n) {
@@ -89,8 +92,8 @@ func (a *Arena) recordDeath(i int, w slotWord, n ParticipantID, d description) b
 	return true
 }
 
-// deathRecordFlags returns the flags of a record of the participant that slot i describes. They say whether it was never
-// in, and did not begin an epoch.
+// deathRecordFlags returns the flags of the death record of the participant that slot i describes.
+// They say whether the participant was never in and began no epoch.
 func (a *Arena) deathRecordFlags(i int) uint32 {
 	admission := a.u32(a.slot(i) + slotAdmission).Load()
 	if admission == admissionPending || admission == admissionRefused {
@@ -133,7 +136,7 @@ func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Ide
 	total := a.u64(r.total).Load()
 	for back := uint64(1); back <= min(total, r.count); back++ {
 		if ParticipantID(a.u32(a.deathRecord(r, total-back)+deathRecordID).Load()&ParticipantIDMask) != n {
-			continue // most records: the rest of them is not read
+			continue // true for most records, so their other fields are not read
 		}
 		if id, name, ok := a.readDeathRecord(r, total-back); ok && name == n {
 			return &id
@@ -142,8 +145,8 @@ func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Ide
 	return nil
 }
 
-// recordsPending reports whether death record n, which existed before the call, is of a participant that
-// was never in.
+// recordsPending reports whether death record n, which existed before the call, is about a
+// participant that was never in.
 func (a *Arena) recordsPending(n uint64) bool {
 	o := a.deathRecord(deathRecordsOfDead, n)
 	pending := a.u32(o+deathRecordFlags).Load()&deathRecordPending != 0
@@ -165,7 +168,7 @@ func (a *Arena) readDeathRecord(r deathRecordRing, n uint64) (id shmsync.Identit
 		Label: a.getLabel(o + deathRecordLabel),
 		Died:  unixTime(a.u64(o + deathRecordDied).Load()),
 	}
-	asm.LoadFence() // the label's bytes are read by plain loads
+	asm.LoadFence() // because the bytes of the label are read by plain loads
 	return id, name, a.u64(o+deathRecordSeq).Load() == n+1
 }
 
@@ -193,9 +196,9 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 		if a.slotState(i) == w && (w.phase() != phaseDead && w.phase() != phaseLeaving || !a.hasRecord(n)) {
 			return &id
 		}
-		// A reaper writes the record before it clears the slot's words, and clears those before
-		// it changes the slot's state. While a joiner takes the slot over, the words describe its predecessor until
-		// that one has a record.
+		// A reaper writes the record before it clears the words of the slot, and clears these
+		// before it changes the state of the slot. While a joiner takes the slot over, the words
+		// describe its predecessor until the predecessor has a record.
 	}
 	if id := a.findDeathRecord(deathRecordsOfDead, n); id != nil {
 		return id
@@ -207,10 +210,10 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 type deathLog struct {
 	mu    sync.Mutex
 	funcs []deathFunc              // guarded by: mu
-	next  uint64                   // guarded by: mu; the first death record that was not told yet
-	told  map[uint64]ParticipantID // guarded by: mu; whose death was told, by the place of its record in the ring
-	holes []hole                   // guarded by: mu; death records that were counted but not yet written at the last look
-	lost  uint64                   // guarded by: mu; number of death records that were overwritten unread, not reported yet
+	next  uint64                   // guarded by: mu; the first death record that was not delivered yet
+	told  map[uint64]ParticipantID // guarded by: mu; the IDs of delivered deaths, by their index in the ring
+	holes []hole                   // guarded by: mu; death records that were not yet written when deliver read them
+	lost  uint64                   // guarded by: mu; how many records were overwritten unread, not reported yet
 }
 
 // hole is a death record that is being written. If its writer has died meanwhile, another record
@@ -220,22 +223,22 @@ type hole struct {
 	since  time.Time
 }
 
-// holeTimeout is how long a death watcher looks again by itself for a record that is being
-// written. After that it looks when its doorbell is rung.
+// holeTimeout is how long a death watcher checks regularly whether a record has been written. After
+// that it checks only when its doorbell is rung.
 const holeTimeout = time.Second
 
-// OnDeath makes f be called for every participant that dies from now on, once
-// each, on a goroutine of its own. Leaving by Close is no death.
+// OnDeath registers f to be called once for every participant that dies from now on, on a goroutine
+// of its own. A participant that leaves by Close does not die.
 //
-// The arena keeps the last 192 deaths. If this process is stopped while more
-// participants die, the first of them are not told; the next one that is told says
-// how many, in [Participant.Missed].
+// The arena keeps the last 192 deaths. If this process is stopped while more participants die, f is
+// not called for the earliest of them. The next call says how many records were lost, in
+// [Participant.Missed].
 func (a *Arena) OnDeath(f func(Participant)) { a.onDeath(deathFunc{f: f}) }
 
-// deathFunc is called for deaths.
+// deathFunc is a function that is called for each death.
 type deathFunc struct {
 	f      func(Participant)
-	atOnce bool // f never waits, so it is called without a goroutine of its own
+	atOnce bool // f never waits, so it needs no goroutine of its own
 }
 
 func (a *Arena) onDeath(f deathFunc) {
@@ -252,8 +255,8 @@ func (a *Arena) onDeath(f deathFunc) {
 	l.funcs = append(l.funcs, f)
 }
 
-// deliver tells the deaths that were recorded since the last call. It reports whether to look
-// again soon, because a record is being written.
+// deliver calls the functions for the deaths that were recorded since the last call. It reports
+// whether to call it again soon, because a record is still being written.
 func (l *deathLog) deliver(a *Arena) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -286,22 +289,23 @@ func (l *deathLog) deliver(a *Arena) (again bool) {
 	return again
 }
 
-// incomplete reports whether there are holes. When the death watcher's doorbell is rung, it looks
-// at them again.
+// incomplete reports whether there are holes. The death watcher reads these records again when its
+// doorbell is rung.
 func (l *deathLog) incomplete() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.holes) > 0
 }
 
-// tell tells one death, unless it was told before. It reports false if the death record is not
-// written yet.
+// tell calls the functions for one death, unless it has done so before. It returns false if the
+// death record is not written yet.
 func (l *deathLog) tell(a *Arena, number uint64) bool { // guarded by: mu
 	id, name, ok := a.readDeathRecord(deathRecordsOfDead, number)
 	if !ok {
 		return false
 	}
-	// One death may have several records, with others between them. No participant gets an ID that a record has.
+	// A death may have several records, with records of other deaths between them. An ID with a
+	// record is not given to another participant.
 	told := false
 	for _, n := range l.told {
 		told = told || n == name

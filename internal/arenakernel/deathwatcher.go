@@ -8,8 +8,8 @@ import (
 )
 
 // watcherThread is a goroutine on its own thread that will be the death watcher of an arena. It
-// starts before the process has a slot, and prepares what it can without one: the start of a
-// thread takes as long as the rest of joining.
+// starts before the process has a slot and does the preparations that need no slot, because the
+// start of a thread takes as long as the rest of joining.
 type watcherThread struct {
 	hired meeting
 	a     *Arena // the arena that it watches, or nil; written before hired
@@ -21,8 +21,9 @@ func startWatcherThread() *watcherThread {
 	return t
 }
 
-// startFirstWatcherThread starts a watcherThread if this process is in no arena yet. A process
-// that is in an arena may be about to open that arena once more, which needs no further thread.
+// startFirstWatcherThread starts a watcherThread if this process is in no arena yet, and otherwise
+// returns nil. A process that is already in an arena may be opening the same arena again, which
+// needs no further thread.
 func startFirstWatcherThread() *watcherThread {
 	attached.Lock()
 	defer attached.Unlock()
@@ -53,12 +54,13 @@ func (t *watcherThread) run() {
 			t.a.watcherEnded.arrive()
 		}
 	}()
-	// The thread is never unlocked while the list is registered: the end of the thread tells all
-	// peers that this process is dead. The thread runs only this goroutine. So no C code locks a
-	// robust pthread mutex on the thread, which the kernel would not find.
+	// The thread is never unlocked while the list is registered: the end of the thread shows all
+	// peers that this process is dead. The thread runs only this goroutine, so no C code locks a
+	// robust pthread mutex on it. The kernel would not find such a mutex.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// The CPU that notices a death is often the one that still takes the dead apart.
+	// The CPU on which this thread notices a death is often the one on which the kernel still ends
+	// the dead process.
 	defer shmsync.PromptThread()()
 	list := takeRobustList()
 	defer keepRobustList(list)
@@ -69,9 +71,9 @@ func (t *watcherThread) run() {
 	}
 }
 
-// deathWatcher is the one goroutine whose thread's robust list holds this
-// participant's alive words. It is locked to its thread and ends only when the
-// process leaves the arena; until then it watches others.
+// deathWatcher is the one goroutine whose thread's robust list holds this participant's alive
+// words. It is locked to its thread and watches other participants until the process leaves the
+// arena.
 func (a *Arena) deathWatcher(list *shmsync.RobustList) {
 	if a.notLive = a.becomeLive(list); a.notLive == nil {
 		a.live.arrive()
@@ -90,8 +92,8 @@ func (a *Arena) deathWatcher(list *shmsync.RobustList) {
 	}
 }
 
-// spareRobustList is a robust list that no thread has registered. The next arena reuses it,
-// because unmapping its page would interrupt the other threads of the process.
+// spareRobustList is a robust list that no thread has registered. The next arena that this process
+// joins reuses it, because unmapping its page would interrupt the other threads of the process.
 var spareRobustList atomic.Pointer[shmsync.RobustList]
 
 // takeRobustList returns a robust list without words, or nil if the system has no robust lists.
@@ -120,28 +122,28 @@ const (
 	// pollFirst to pollMost bound the sleep of a death watcher that cannot rely on a wake: a
 	// death may leave no mark, or a reap may wait for the kernel.
 	pollFirst, pollMost = 3e5, 50e6 // ns
-	// stagger is how much later each further watcher acts than the one before it. All of them are
-	// woken, and one is enough.
+	// stagger is how much later each watcher acts than the watcher before it. All of them are
+	// woken, although one is enough.
 	stagger = 2e6 // ns
-	// joinTimeout is how long a joiner without a byte lock has to become live. Nothing shows
-	// whether such a joiner is alive. If it is alive and takes longer, its Open fails.
+	// joinTimeout is how much time a joiner without a byte lock has to become live. Nothing shows
+	// whether such a joiner is alive. If it is alive but takes longer, its Open fails.
 	joinTimeout = 10e9 // ns
-	// afterYou delays the death watcher of a process while a waiter of that process sleeps in the
-	// kernel: such a waiter recovers from a dead holder itself, and needs the CPU for it.
+	// afterYou is the delay of the death watcher of a process while a waiter of the same process
+	// sleeps in the kernel. Such a waiter recovers from a dead holder itself, and needs the CPU for
+	// that.
 	afterYou = 3e5 // ns
 )
 
 // watch sleeps on the alive words of the next few participants in the ring of slots, and reaps
-// those that die. Each death wakes one sleeper of each alive word. Watchers at different
-// distances use different words, so that a death wakes several of them, and the first wakes the
-// rest.
+// those that die. Each death wakes one sleeper of each alive word. Watchers at different distances
+// use different words, so that a death wakes several watchers. The first of them wakes the others.
 func (a *Arena) watch() {
 	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
 	wait := int64(pollFirst)
 	seen, asked := notices{}, map[int]slotWord{}
 	later, quiet := a.afterJoining(), a.newQuietWatch()
 	for {
-		// The doorbell is read before everything for which it may be rung.
+		// The doorbell is read before everything that it may be rung for.
 		rung := doorbell.Load()
 		a.watched.Add(1)
 		if a.closing.Load() {
@@ -187,28 +189,28 @@ func (a *Arena) watch() {
 			a.slept.Add(1)
 			a.sleep(sleep, deadline, doorbell, rung)
 		}
-		// Every slot is examined again, whatever the wait returned: waitv swallows several
-		// wakes and reports one.
+		// Every slot is examined again, whatever the wait returned, because waitv reports only one
+		// of several wakes.
 		if a.unfinished.any() {
 			a.continueReaps()
 		}
 	}
 }
 
-// sleep sleeps until one of the entries changes, the first of which is the doorbell.
+// sleep sleeps until one of the entries changes. The first entry is the doorbell.
 func (a *Arena) sleep(entries []shmsync.WaitVEntry, deadline int64, doorbell *atomic.Uint32, rung uint32) {
 	if len(entries) > 1 && a.caps&capWaitV != 0 {
 		_, _, err := shmsync.WaitV(entries, deadline)
 		if err == nil {
 			return
 		}
-		deadline = shmsync.Monotonic() + pollFirst // ENOMEM: no room for that many entries just now
+		deadline = shmsync.Monotonic() + pollFirst // ENOMEM: the kernel has no memory for so many entries at the moment
 	}
 	shmsync.Wait(wordPtr(doorbell), rung, deadline)
 }
 
-// watchTargets returns the slots of the next participants in the ring, and of the dead ones
-// between them.
+// watchTargets returns the slots of the next participants in the ring, and the slots of dead
+// participants between them.
 func (a *Arena) watchTargets() []int {
 	targets := make([]int, 0, watchTargets)
 	present := 0
@@ -224,22 +226,22 @@ func (a *Arena) watchTargets() []int {
 	return targets
 }
 
-// notices says when a watcher first saw a death, by slot.
+// notices records when this watcher first saw a death, by slot.
 type notices map[int]notice
 
 type notice struct {
 	of     slotWord
 	when   int64  // CLOCK_MONOTONIC ns
 	window uint64 // the bytes of the slot's window
-	joined uint64 // slotJoined, in the notice of a joiner without a byte lock
-	// looked is when this process last looked at the threads of the dead process; 0 for never
+	joined uint64 // slotJoined, if the notice is about a joiner without a byte lock
+	// looked is when this process last checked the threads of the dead process; 0 for never
 	looked   int64
 	detached bool  // the threads of the dead process have given up its memory
-	free     int64 // when the slot may be freed, CLOCK_MONOTONIC ns, once the data is handed over; 0 before
+	free     int64 // when the slot may be freed, once the data is handed over, CLOCK_MONOTONIC ns; 0 before
 }
 
-// left returns how many of the delay nanoseconds remain since this process saw the death in slot
-// i, in state w of a window. It is 0 when they are over.
+// left returns how many of the delay nanoseconds are left since this process first saw the death in
+// slot i, in state w of a window. It returns 0 when they are over.
 func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 	if delay == 0 {
 		return 0
@@ -251,9 +253,9 @@ func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 	return max(0, n[i].when+delay-now)
 }
 
-// leftOfJoiner is left for the joiner in slot i, which has no byte lock and began to join at the time joined. A joiner
-// may give the slot of a dead participant back as it found it. The next joiner then gets the same generation, and its
-// delay begins anew.
+// leftOfJoiner is left for the joiner in slot i, which has no byte lock and began to join at the
+// time joined. A joiner may give the slot of a dead participant back unchanged. The next joiner
+// then gets the same generation, so joined tells the two apart, and the delay begins again.
 func (n notices) leftOfJoiner(i int, w slotWord, window, joined uint64) int64 {
 	if n[i].joined != joined {
 		n[i] = notice{of: w, when: shmsync.Monotonic(), window: window, joined: joined}
@@ -261,10 +263,10 @@ func (n notices) leftOfJoiner(i int, w slotWord, window, joined uint64) int64 {
 	return n.left(i, w, window, joinTimeout)
 }
 
-// watchEntries reaps the dead among the targets. If there are none, it returns what to sleep on.
-// poll is 0 if the death of each target wakes us. Otherwise this process has to check again after
-// at most poll nanoseconds. turn is not 0 if other watchers go first: after turn nanoseconds this
-// process reaps what they have left.
+// watchEntries reaps the dead among the targets. If none is dead, it returns the entries to sleep
+// on. poll is 0 if the death of every target wakes this watcher. Otherwise this watcher has to
+// check again after at most poll nanoseconds. turn is not 0 if other watchers come first: after
+// turn nanoseconds, this watcher reaps what they have not reaped.
 //
 // asked holds the slots whose byte lock has been asked for: see surveyAhead.
 func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen notices, asked map[int]slotWord) (sleep []shmsync.WaitVEntry, poll, turn int64) {
@@ -294,7 +296,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 				continue
 			}
 			// The participant that marked the slot may have died since, or may leave the rest to
-			// us.
+			// this process.
 			delay := base + int64(distance)*stagger
 			if u := ParticipantID(a.u32(a.slot(i) + slotReaper).Load()); u != a.self && a.isCurrent(u) {
 				delay = stagger
@@ -307,8 +309,8 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 			}
 			continue
 		}
-		// The alive word is read before it is judged. So a mark that comes later changes the
-		// value on which we sleep.
+		// The alive word is read before it is examined. So a mark that comes later changes the
+		// value on which this watcher sleeps.
 		word := a.u32(a.aliveWord(i, min(distance, watchTargets-1)))
 		alive := word.Load()
 		dead := a.seenDead(i, w)
@@ -341,7 +343,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 					return nil, 0, 0
 				}
 			}
-		case phaseLeaving: // the kernel marks the participant until shortly before its slot is free
+		case phaseLeaving: // the kernel marks such a participant until shortly before its slot is free
 			turnIn(pollMost)
 		default:
 			if !robust {
@@ -355,8 +357,8 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 	return sleep, poll, turn
 }
 
-// checkSelf ends the process if its slot belongs to another participant: peers have taken its
-// locks away, so it must not go on as their holder.
+// checkSelf ends the process if its slot belongs to another participant. Peers have then taken its
+// locks away, so it must not continue as their holder.
 func (a *Arena) checkSelf() {
 	if w := a.slotState(a.mySlot); !w.present() || participantIn(a.mySlot, w) != a.self {
 		panic("shmsync: " + a.label + ": this process was declared dead by a peer (slot " +
@@ -365,7 +367,7 @@ func (a *Arena) checkSelf() {
 }
 
 // ringWatchersOf wakes the death watchers of the participants that come before slot i in the ring
-// of slots: those that watch slot i, have watched it, or are about to. They then read the ring
+// of slots. These watch slot i, have watched it, or are about to watch it. They then read the ring
 // again.
 //
 //	joiner, or the process that     watcher
@@ -374,8 +376,8 @@ func (a *Arena) checkSelf() {
 //	reads the states before it      reads the states after its own
 //	rings those that are present    sleeps if its doorbell is unchanged
 //
-// A watcher that is not rung was not present yet. It reads the states after it has become
-// present.
+// A watcher that is not rung was not present when the states were read. It reads the states after
+// it has become present.
 func (a *Arena) ringWatchersOf(i int) { a.ringBefore(i, watchTargets) }
 
 // ringBefore rings the n participants that come before slot i in the ring of slots.

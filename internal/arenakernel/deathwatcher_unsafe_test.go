@@ -28,8 +28,8 @@ func robustHeadOf(tid int) (head uintptr, err error) {
 
 func init() {
 	proctest.Register("arena/robust", func(c *proctest.Child) {
-		// Many idle threads have lists of their own, as those of a C library have. The death
-		// watcher gets one of these threads.
+		// Many idle threads have registered robust lists, as the threads of a C library have. The
+		// death watcher gets one of these threads.
 		const threads = 16
 		var name string
 		c.Params(&name)
@@ -53,7 +53,7 @@ func init() {
 				c.Fatal(err)
 			}
 		}
-		// Each round gives lists to the threads that the runtime has made since the previous
+		// Each round registers lists for the threads that the runtime has made since the previous
 		// round.
 		giveLists := func() {
 			var ready, done sync.WaitGroup
@@ -64,7 +64,7 @@ func init() {
 					defer runtime.UnlockOSThread()
 					giveList()
 					ready.Done()
-					ready.Wait() // each goroutine on a thread of its own
+					ready.Wait() // so each goroutine has a thread of its own
 				})
 			}
 			done.Wait()
@@ -97,8 +97,9 @@ func init() {
 	})
 }
 
-// When the arena is closed, the thread of the death watcher goes back to the runtime, and may
-// then run C code that locks robust pthread mutexes.
+// TestCloseGivesTheDeathWatchersThreadItsRobustListBack: when the arena is closed, the thread of
+// the death watcher becomes an ordinary thread of the runtime. It may then run C code that locks
+// robust pthread mutexes, so it needs the list that it had before.
 func TestCloseGivesTheDeathWatchersThreadItsRobustListBack(t *testing.T) {
 	if err := shmsync.FeatureRobustList.Check(); err != nil {
 		proctest.Skip(t, "needs robust lists: "+err.Error(), "arena/robust")

@@ -17,9 +17,8 @@ import (
 //	all ones  a name was here; may be reused, ends no search     unlist
 //	else      an object in any phase, whose block is not free    place
 //
-// An entry never becomes empty again, so every later search for its name reaches an entry that
-// was once placed. In the end a search would have to pass entries of all names that ever existed.
-// The reach bounds it instead.
+// An entry never becomes empty again, so every search for a name reaches the entry that was placed
+// for it. In the long run no empty entries would be left to end a search, so the reach bounds it.
 //
 // crash: reclaimBlocks removes the entries of blocks that it takes back.
 type entry uint64
@@ -28,7 +27,7 @@ const (
 	entryEmpty entry = 0
 	entryGone  entry = 1<<64 - 1
 
-	// timeout bounds how often a participant waits for another one to finish first.
+	// timeout bounds how often a participant waits for another one to finish before it acts itself.
 	timeout = 64
 )
 
@@ -46,8 +45,9 @@ func (c *core) swapEntry(p uint64, old, to entry) bool {
 	return c.u64(c.entryOff(p)).CompareAndSwap(uint64(old), uint64(to))
 }
 
-// reach is how far from the place that its hash gives a search may have to go. It stays small
-// while the directory has more entries than names, since a new name takes the first unused entry.
+// reach is how far a search may have to go from the entry where the hash of the name points. It
+// stays small while the directory has more entries than names, because a new name takes the first
+// unused entry.
 //
 //	writers: a participant that places an entry further away, before and after it does so, by CAS
 //	         upwards; lowerReach
@@ -57,7 +57,7 @@ func (c *core) swapEntry(p uint64, old, to entry) bool {
 //	futex:   none
 //	crash:   may be greater than necessary: searches take longer
 //
-// While a participant lowers the reach, searches go as far as before: see hdrDirLowering.
+// While a participant lowers the reach, searches go as far as before it; see hdrDirLowering.
 func (c *core) reach() uint64 {
 	for range reachTries {
 		// sync(arena.reach): acquire
@@ -75,7 +75,7 @@ func (c *core) reach() uint64 {
 
 const reachTries = 16
 
-// raiseReach makes searches go k entries far.
+// raiseReach raises the reach to k, unless it is that large already.
 func (c *core) raiseReach(k uint64) {
 	word := c.u32(hdrDirReach)
 	for {
@@ -87,8 +87,8 @@ func (c *core) raiseReach(k uint64) {
 	}
 }
 
-// probe calls f for the entries where a name with that hash may be, until f
-// returns false or the first empty entry.
+// probe calls f for the entries where a name with that hash may be. It stops at the first empty
+// entry, or when f returns false.
 func (c *core) probe(hash uint64, f func(pos uint64, e entry) bool) { c.probeTo(c.reach(), hash, f) }
 
 // probeTo is probe for the entries at most reach away from the first.
@@ -109,8 +109,7 @@ func (c *core) probeTo(reach, hash uint64, f func(pos uint64, e entry) bool) {
 	}
 }
 
-// place puts the object at off into the directory. It reports false when that
-// is full.
+// place puts the object at off into the directory. It returns false if the directory is full.
 func (c *core) place(off Offset, hash uint64) bool {
 	mine := makeEntry(off, hash)
 	for k := range c.geo.dirCount {
@@ -138,8 +137,8 @@ func (c *core) find(off Offset, hash uint64, f func(pos uint64, e entry) bool) {
 	c.probeTo(c.geo.dirCount-1, hash, func(pos uint64, e entry) bool { return e != mine || f(pos, e) })
 }
 
-// enter guards the object of entry e and reads its header. It reports false
-// when the entry has changed. The caller calls unguard in any case.
+// enter guards the object of entry e and reads its header. It returns ok false if the entry has
+// changed. The caller calls unguard in any case.
 func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
 	off := e.offset()
 	crashpoint.Hit("arena.object.found")
@@ -158,14 +157,15 @@ func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
 	return h, false, c.fail("arena.object", shmsync.ErrCorrupt, "a name leads to "+off.String()+", where there is no object")
 }
 
-// seek finds the object of that name and opens it. A maker that has placed its own object passes
-// it as mine. Only then does seek deal with pending objects of the name: it waits a little for
-// those that were placed before ours, and then aborts them. Other callers skip pending objects.
+// seek finds the object of that name and opens it. A maker passes the object that it has placed as
+// mine; other callers pass 0. For a maker, seek waits a little for pending objects of the name that
+// were placed before mine, and then aborts them. For other callers, it skips pending objects.
 //
-// Two makers of one name both place an object before either of them seeks. So the later seeker
-// sees the other's object. It finds that object committed, or aborts it before it is.
+// Each maker places its object before it calls seek. So of two makers of one name, the one that
+// calls seek later finds the object of the other. That object is committed, or is aborted before it
+// can be.
 func (c *core) seek(name string, hash uint64, mine Offset) (h header, found bool, err error) {
-	first := true // their object comes before ours
+	first := true // the objects found now come before mine
 	c.probe(hash, func(pos uint64, e entry) bool {
 		if !e.mayBe(hash) {
 			return true
@@ -194,9 +194,8 @@ func (c *core) seek(name string, hash uint64, mine Offset) (h header, found bool
 	return h, found, err
 }
 
-// outvote aborts h if it is pending. A living maker that has placed its object
-// before ours gets some time to commit it, so that two makers do not keep
-// aborting each other.
+// outvote aborts h if it is pending. If wait is set and its maker is alive, it first gives the
+// maker some time to commit it, so that two makers do not keep aborting each other's objects.
 func (c *core) outvote(h *header, wait bool) {
 	for try := 0; ; try++ {
 		s := h.load()
@@ -213,8 +212,8 @@ func (c *core) outvote(h *header, wait bool) {
 	}
 }
 
-// resolveEntries finishes the names of dead, of which the caller is the reaper. It publishes the
-// objects that dead had committed. It removes the names of those that dead had not committed, or
+// resolveEntries resolves the names of the objects of dead, for its reaper. It publishes the
+// objects that dead had committed. It removes the names of objects that dead had not committed, or
 // had begun to free.
 func (c *core) resolveEntries(dead ParticipantID) {
 	whole := false
@@ -237,8 +236,8 @@ func (c *core) resolveEntries(dead ParticipantID) {
 }
 
 // resolveNameOf is resolveEntries for the block at off, which dead had claimed or was freeing. It
-// reports false if the bytes do not tell whether the block has a name: they may be from an
-// earlier use of the block.
+// returns false if the bytes do not show whether the block has a name, because they may be left
+// from an earlier use of the block.
 func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
 	b, ok := c.locate(off)
 	if !ok || b.class == classNode {

@@ -1,7 +1,7 @@
 package arenakernel
 
-// lowering is the word at hdrDirLowering. It tells searches that a participant lowers the reach.
-// It is also a sequence, so that a search notices that the reach was lowered in the meantime.
+// lowering is the word at hdrDirLowering. It shows searches that a participant lowers the reach. It
+// also counts, so that a search notices that the reach was lowered meanwhile.
 //
 //	bits 0..31   the previous reach, while a participant lowers it
 //	bits 32..63  a sequence, odd while a participant lowers it
@@ -31,8 +31,8 @@ func (w lowering) before() uint64 { return uint64(w) & (1<<32 - 1) }
 func (w lowering) begun(before uint32) lowering { return (w>>32+1)<<32 | lowering(before) }
 func (w lowering) over() lowering               { return (w>>32 + 1) << 32 }
 
-// lowerReachIfDue lowers the reach when the searches of this process have passed so many removed
-// entries that looking at all entries would have cost less. The caller holds handles.
+// lowerReachIfDue lowers the reach when searches of this process have passed so many removed
+// entries that it would have been cheaper to examine all entries. The caller holds handles.
 func (c *core) lowerReachIfDue() {
 	l := &c.handles
 	if l.passed <= l.lowerAfter+lowerRatio*c.geo.dirCount {
@@ -42,7 +42,7 @@ func (c *core) lowerReachIfDue() {
 	before := c.reach()
 	c.lowerReach()
 	if c.reach() > before/2 {
-		// Some name is that far away. It may be removed soon, so the delay has a bound.
+		// An entry really is that far away. It may be removed soon, so the delay is bounded.
 		l.lowerAfter = min(max(2*l.lowerAfter, lowerRatio*c.geo.dirCount), lowerDelay*c.geo.dirCount)
 		return
 	}
@@ -53,12 +53,12 @@ func (c *core) lowerReachIfDue() {
 // one of them examines all entries.
 const lowerRatio = 2
 
-// lowerDelay bounds how many more removed entries are passed after tries that found a distant
+// lowerDelay bounds how many more removed entries are passed after an attempt has found a distant
 // name.
 const lowerDelay = 16
 
-// lowerReach makes the reach as small as the entries allow, unless another participant is doing
-// so. The caller holds handles.
+// lowerReach makes the reach as small as the entries allow, unless another participant is already
+// doing so. The caller holds handles.
 func (c *core) lowerReach() {
 	owner := c.u32(hdrDirLowerer)
 	if u := ParticipantID(owner.Load()); u != c.self && c.current(u) || !takeFrom(c, u, owner, uint32(u), uint32(c.self), false) {
@@ -91,10 +91,10 @@ func (c *core) furthest() (far uint64) {
 	return far
 }
 
-// distance is how far the entry e is from the place of its hash. It is the greatest possible
-// distance if the hash is not known, and 0 if the entry has changed.
+// distance returns how far the entry e is from the entry where its hash points. It returns the
+// greatest possible distance if the hash is not known, and 0 if the entry has changed.
 func (c *core) distance(pos uint64, e entry) uint64 {
-	// While the block is guarded it is not reused, so its hash is that of the entry.
+	// While the block is guarded, it is not reused, so its hash belongs to the entry.
 	c.guard(e.offset())
 	if c.loadEntry(pos) != e {
 		return 0

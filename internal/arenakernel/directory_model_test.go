@@ -12,16 +12,16 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// The words of the model of a directory. Two makers create an object of one name, whose hash
-// leads to entry 0; an object of another name is in that entry.
+// The words of the model of a directory. Two makers create an object with the same name, whose hash
+// points to entry 0. An object with another name is in that entry.
 const (
 	dReach = iota
 	dEntry // followed by two more entries
 	_
 	_
-	dState // the phases of the two objects
+	dState // the phases of the objects of the two makers
 	_
-	dLower // 0 before the reach is lowered, 1 after that; in between, dBusy plus the previous reach
+	dLower // 0 before the reach is lowered, 1 after that; meanwhile dBusy plus the previous reach
 )
 
 const dBusy = 4
@@ -30,20 +30,20 @@ const dBusy = 4
 const (
 	dirOther = iota + 1
 	dirGone
-	dirMine // object of maker 0, and so on
+	dirMine // the object of maker 0; the object of maker 1 is the next value
 )
 
 // The registers of a thread.
 const (
-	dAt     = iota // the entry that it is at
-	dSeen          // the reach that it has seen
-	dPlaced        // where it has placed its object
-	dKnew          // the object existed when the search began
-	dWord          // what it has seen in dLower
-	dFar           // the furthest entry that it has seen
+	dAt     = iota // the entry at which the thread is
+	dSeen          // the reach that the thread has read
+	dPlaced        // the entry in which the thread has placed its object
+	dKnew          // whether the object existed when the search began
+	dWord          // the value of dLower that the thread has read
+	dFar           // the furthest entry that the thread has found
 )
 
-// Ghost variables: the steps that the threads have done.
+// The ghost variables: which steps the threads have done.
 const (
 	dDone = iota
 	dWrong
@@ -326,8 +326,8 @@ func (m directoryModel) seek(x *model.Exec) {
 	}
 }
 
-// Of two makers of one name at most one wins, and the later maker finds the earlier one's object,
-// although no search goes further than the reach.
+// TestModelDirectory: of two makers of one name at most one wins. The later maker finds the object
+// of the earlier one, although no search goes further than the reach.
 func TestModelDirectory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine explores the model, ten times as slowly with it")

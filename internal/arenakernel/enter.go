@@ -25,10 +25,10 @@ var (
 	_ = crashpoint.Register("arena.inherit.reclaimed")
 )
 
-// enter takes a slot and makes this process live in it. The byte lock comes first, then the state
-// word, then the robust list, then the alive words. So a slot that is not free and whose byte is
-// not locked belongs to a dead participant. And an alive word never claims something that the
-// kernel does not know yet.
+// enter takes a slot and makes this process live in it. It first takes the byte lock, then changes
+// the state word, then registers the robust list, and then sets the alive words. So a slot that is
+// not free and whose byte is not locked belongs to a dead participant. And an alive word is never
+// set before the kernel knows that it has to mark it.
 func (a *Arena) enter(label string, watcher *watcherThread) error {
 	if f, err := a.seg.Reopen(); err == nil {
 		a.lock = f
@@ -65,7 +65,7 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 		a.dropLock()
 		return err
 	}
-	// This rings the watchers before Open returns. After that this participant may hold a lock, and
+	// This rings the watchers before Open returns. Afterwards this participant may hold a lock, and
 	// the watcher that was rung above may be stopped.
 	a.ringWatchersOf(i)
 	a.goOn()
@@ -73,9 +73,10 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 }
 
 // settleIn cleans up after before, the dead participant that had this joiner's slot (0 for none),
-// and fills the slot in. It returns false if it gave the slot back for another joiner.
+// and fills the slot in. It returns false if it has given the slot back for another joiner.
 func (a *Arena) settleIn(before ParticipantID, label string) bool {
-	// A goroutine reaps a participant that we find dead, and uses the slot's words, too.
+	// A goroutine of this process reaps a participant that this process finds dead. It uses the
+	// words of the slot, too.
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()
 	i := a.mySlot
@@ -100,15 +101,15 @@ func (a *Arena) dropLock() {
 	a.caps &^= capOFD
 }
 
-// takeTimeout is how long, in ns, a joiner waits for a slot whose owner has died or is leaving
-// while the kernel or a reaper has not finished with it.
+// takeTimeout is how long, in ns, a joiner waits for a slot whose owner has died or is leaving,
+// until the kernel or a reaper has finished with the slot.
 const takeTimeout = 1e9
 
-// takeSlot moves a free slot to the phase joining. If no slot is free, it takes the slot of a
-// dead participant. before names that participant, and we have to clean up after it.
+// takeSlot moves a free slot to the phase joining. If no slot is free, it takes the slot of a dead
+// participant. Then before is the ID of that participant, and the caller has to clean up after it.
 func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 	for end := shmsync.Monotonic() + takeTimeout; ; time.Sleep(time.Millisecond) {
-		// A joiner that was stopped for longer than that looks once more.
+		// If the end passed while this joiner was stopped, it searches once more.
 		late := shmsync.Monotonic() > end
 		if name, before = a.trySlots(); name != 0 {
 			return name, before, nil
@@ -153,15 +154,15 @@ func (a *Arena) whyFull() string {
 	return s
 }
 
-// isStuck reports whether the participant in slot i, in state w, is dead while no generation is
-// left with which a joiner could clean up after it.
+// isStuck reports whether the participant in slot i, in state w, is dead and no generation is left
+// for a joiner that would clean up after it.
 func (a *Arena) isStuck(i int, w slotWord) bool {
 	next, _ := a.nextGeneration(i, w, true)
 	return next == 0 && (w.phase() == phaseDead || a.surveyDead(i, w))
 }
 
-// vacating reports whether a slot may soon be free. A joiner may have died: nothing shows that before its byte lock is
-// free, which may take a while.
+// vacating reports whether a slot may soon be free. It counts slots in the phase joining, because
+// the joiner may have died: only a free byte lock shows that, which may take a while.
 func (a *Arena) vacating() bool {
 	for i := 1; i <= a.geo.slots; i++ {
 		w := a.slotState(i)
@@ -194,7 +195,7 @@ func (a *Arena) trySlots() (name, before ParticipantID) {
 	return 0, 0
 }
 
-// lockSlot takes the byte lock of slot i, where there are byte locks.
+// lockSlot takes the byte lock of slot i, if there are byte locks.
 func (a *Arena) lockSlot(i int) bool {
 	if a.lock == nil {
 		return true
@@ -213,14 +214,14 @@ func (a *Arena) unlockSlot(i int) {
 	}
 }
 
-// take moves slot i, which is free or dead in state w, to the phase joining, with a generation of
-// the window raw.
+// take moves slot i, which is free or dead in state w, to the phase joining. next is its
+// generation, in the window raw.
 func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	reclaimed := a.u32(a.slot(i) + slotReclaimed)
 	enters := w.phase() == phaseFree && next != w.generation()+1
-	// The first generation of a window: all participants before it are cleaned up, and their
-	// generations have no meaning in this window. The CAS fails if others have entered the window
-	// since w was read.
+	// This is the first generation of a window. All participants before it are cleaned up, and
+	// their generations mean nothing in this window. The CAS fails if others have entered the
+	// window since w was read.
 	if enters && !reclaimed.CompareAndSwap(w.generation(), next-1) && reclaimed.Load() != next-1 {
 		return false
 	}
@@ -229,15 +230,16 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 		return false
 	}
 	if _, now := a.windowOf(i); now != raw {
-		// Without a byte lock, this process may have been stopped. Meanwhile other participants may
-		// have used the slot up, so that the slot is in the same state in another window.
+		// Without a byte lock, other participants may have used the slot up while this process was
+		// stopped. Then the slot is in the same state in another window.
 		if enters {
 			reclaimed.CompareAndSwap(next-1, w.generation())
 		}
 		a.casSlot(i, joining, w)
 		return false
 	}
-	// Watchers tell two joiners of one generation apart by it. It is there before the capabilities: see givenUp.
+	// Watchers use it to tell apart two joiners of one generation. It is stored before the
+	// capabilities: see givenUp.
 	a.u64(a.slot(i) + slotJoined).Store(uint64(time.Now().UnixNano()))
 	if !a.publishCaps(i, joining) {
 		return false
@@ -249,8 +251,9 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	return true
 }
 
-// inherit takes slot i over from a dead participant that no living process is cleaning up after.
-// It returns our generation, or 0 if it did not take the slot. We hold the slot's byte lock.
+// inherit takes slot i over from a dead participant that no living process is cleaning up after. It
+// returns the generation of this participant, or 0 if it did not take the slot. The caller holds
+// the slot's byte lock.
 func (a *Arena) inherit(i int, w slotWord) uint32 {
 	next, raw := a.nextGeneration(i, w, true)
 	if next == 0 {
@@ -258,12 +261,12 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	}
 	if w.present() {
 		if (a.lock == nil || !w.hasByte()) && !a.seenDead(i, w) && !a.givenUp(i, w) {
-			return 0 // alive, as far as anybody can tell
+			return 0 // alive, as far as this process can find out
 		}
 		a.mark(i, w)
 	}
 	w = w.with(phaseDead)
-	// The system calls of the dead participant may still write, and peers know so by its ID. A
+	// System calls of the dead participant may still write, and only its ID shows that to peers. A
 	// participant that has neither bit never became live, so it has made no such call.
 	if (w.hasByte() || a.slotCaps(i)&capRobust != 0) && !a.ended(i) {
 		return 0
@@ -278,9 +281,10 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		return 0
 	}
 	crashpoint.Hit("arena.inherit.taken")
-	// From now on our ID is current. A process that became reaper in between finishes first. The
-	// slot may also belong to a reaper that is stopped. Then the slot is given back as it was found: the death that
-	// the reaper records must not be recorded a second time, as the death of this joiner.
+	// From now on the ID of this joiner is current. If another process became the reaper in
+	// between, it finishes first. That reaper may be stopped. Then this joiner gives the slot back
+	// unchanged, because the reaper will record the death; it must not be recorded a second time,
+	// as the death of this joiner.
 	end := shmsync.Monotonic() + takeTimeout
 	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
 		if shmsync.Monotonic() > end {
@@ -296,38 +300,38 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	return next
 }
 
-// succeed cleans up after dead, whose slot we have. dead may owe wakes. Until succeed has made up
-// for them, this participant records that it owes them itself: if it dies first, its reaper looks
-// at every object. The result says whether dead may hold objects whose kind this process cannot
-// repair.
+// succeed cleans up after dead, whose slot we have. Wakes of dead may be lost. Until succeed has
+// made up for them, this participant records that it owes them: if it dies first, its reaper
+// examines every object. The result says whether dead may hold objects whose kind this process
+// cannot repair.
 func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	all := a.owesAnybody(dead)
 	if all {
 		a.restGuard(walkOwed)
 	}
-	// Otherwise the wakes that dead was about to send would count as ours.
+	// Otherwise the wakes that dead was about to make would count as wakes of this participant.
 	a.u32(a.slot(a.mySlot) + slotTelling).Store(0)
 	unknown = a.reclaimMemoryFor(dead, all)
 	a.restGuard(0)
 	return unknown
 }
 
-// reclaimMemoryFor cleans up after dead, whose slot we have. all is for repairAll, and the
-// result for succeed.
+// reclaimMemoryFor repairs the objects of dead, makes up for its wakes, and reclaims its memory.
+// all is the argument of repairAll. unknown is the result of succeed.
 func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")
 	a.wakeAll(dead, concerned)
 	crashpoint.Hit("arena.inherit.woken")
-	if !concerned.undoing { // if undoing, it is done together with what this participant leaves
+	if !concerned.undoing { // if undoing, this is done later, together with what this participant leaves
 		a.reclaimMemory(dead)
 	}
 	crashpoint.Hit("arena.inherit.reclaimed")
 	return concerned.unknown || concerned.undoing
 }
 
-// lockByte is the byte of the file whose lock shows that a living process has taken slot i. It is
-// the first byte of the slot's record.
+// lockByte returns the byte of the file whose lock shows that a living process has taken slot i:
+// the first byte of the slot.
 func (a *Arena) lockByte(i int) int64 { return int64(a.slot(i)) }
 
 func (a *Arena) fillSlot(i int, label string) {
@@ -349,18 +353,18 @@ func (a *Arena) fillSlot(i int, label string) {
 	}
 }
 
-// fillIdentity writes what it reads from /proc. That takes as long as the rest of joining, so Open
-// does not wait for it. Until it is done, only the byte lock shows whether this participant is gone.
+// fillIdentity fills in what it reads from /proc. That takes as long as the rest of joining, so
+// Open does not wait for it. Until then, only the byte lock shows whether this participant is gone.
 func (a *Arena) fillIdentity() {
 	id, s := selfIdentity(), a.slot(a.mySlot)
-	shmsync.FeatureThreads.Have() // the first probe takes long, so it must not happen during a death
+	shmsync.FeatureThreads.Have() // the first probe takes long, so it should not happen during a death
 	a.u64(s + slotPIDNS).Store(id.pidNS)
 	copyBytes(a.slice(s+slotBootID, 16), id.bootID[:])
 	a.u64(s + slotIdentitySum).Store(id.sum(a.self.Generation(), uint32(os.Getpid())))
-	a.u64(s + slotStart).Store(id.startTime) // last: a process that reads it reads the others
+	a.u64(s + slotStart).Store(id.startTime) // last, so that a process that reads it can read the others
 }
 
-// becomeLive is the death watcher's part of entering.
+// becomeLive makes this participant live. The death watcher calls it.
 func (a *Arena) becomeLive(list *shmsync.RobustList) error {
 	i := a.mySlot
 	tid := uint32(shmsync.ThreadID())
@@ -386,8 +390,8 @@ func (a *Arena) becomeLive(list *shmsync.RobustList) error {
 	}
 	a.u32(s + slotTID).Store(tid)
 	for k := range aliveWords {
-		// FUTEX_WAITERS is always set: without the bit the kernel marks the word but does not
-		// wake.
+		// FUTEX_WAITERS is always set: without this bit the kernel marks the word, but wakes
+		// nobody.
 		a.u32(a.aliveWord(i, k)).Store(tid&shmsync.RobustTIDMask | shmsync.RobustWaiters)
 	}
 	crashpoint.Hit("arena.enter.before_live")
@@ -398,16 +402,16 @@ func (a *Arena) becomeLive(list *shmsync.RobustList) error {
 	return nil
 }
 
-// fenceAfter is how old a participant is when its process registers for fences. The registration
-// takes milliseconds, and a process that is killed meanwhile ends only after them. A participant
-// with a shorter life does not register.
+// fenceAfter is the age at which a participant registers its process for fences. The registration
+// takes milliseconds, and if the process is killed meanwhile, it ends only after the registration.
+// A participant with a shorter life does not register.
 const fenceAfter = 50 * time.Millisecond
 
 // fenceRegistered registers this process once.
 var fenceRegistered = sync.OnceValue(shmsync.RegisterFence)
 
-// becomeFenceTarget makes this process a target of fences, and then says so in its slot. Close does
-// not wait for it.
+// becomeFenceTarget makes this process a target of fences, and then records that in its slot. Close
+// does not wait for it.
 func (a *Arena) becomeFenceTarget() {
 	go func() {
 		if fenceRegistered() != nil {
@@ -420,7 +424,7 @@ func (a *Arena) becomeFenceTarget() {
 	}()
 }
 
-// identifyAfter is how old a participant is when it reads its identity from /proc.
+// identifyAfter is the age at which a participant reads its identity from /proc.
 const identifyAfter = time.Millisecond
 
 // postponed is work that a participant does after it has lived for a while.
@@ -429,8 +433,9 @@ type postponed struct {
 	do func()
 }
 
-// afterJoining returns the work that is done later, in order. The death watcher does it: the first
-// timer of a Go program sets up the poller of the runtime, which Open would otherwise wait for.
+// afterJoining returns this work, in order. The death watcher does it. It does not use a timer,
+// because the first timer of a Go program sets up the poller of the runtime, and Open would wait
+// for that.
 func (a *Arena) afterJoining() []postponed {
 	now := shmsync.Monotonic()
 	return []postponed{

@@ -8,34 +8,37 @@ type Epoch struct {
 	// Number counts the epochs of the arena from 1. An epoch whose OnFirst failed has the same
 	// number as the next one.
 	Number uint64
-	// Clean reports that every participant of the last epoch left by Close, and that the file is
-	// as they left it. It is true for a new arena. A process that died before its Open returned
-	// matters only if it had begun an epoch.
+	// Clean reports that every participant of the last epoch left by Close, and that the file is as
+	// these participants left it. It is true for a new arena. A process that died before its Open
+	// returned matters only if it had begun an epoch.
 	Clean bool
 	// Reboot reports that the computer was started again since the last epoch began. It is
 	// false for an arena on a tmpfs, whose files a reboot removes.
 	Reboot bool
-	// Dead are the participants that died since the last epoch began, the last 192 at most.
+	// Dead are the participants that died since the last epoch began, at most the last 192.
 	Dead []Participant
 }
 
-// beginning is what the first participant of an epoch finds out in addition to the Epoch.
+// beginning has what the first participant of an epoch finds out in addition to the Epoch.
 type beginning struct {
 	// torn says that pages of the file may be from different times: the computer was started again,
-	// and the file was not written back after the last epoch. A death alone never tears the file.
+	// and the file had not been written back after the last epoch. The death of a process alone
+	// never tears the file.
 	torn   bool
 	deaths uint64 // the value of hdrDeathRecordsTotal up to which the Epoch lists deaths
 }
 
-// epochDeaths is the word with the number of death records at the time when epoch number began: the deaths before
-// them were told to its first participant. There are two such words, one for even and one for odd numbers.
+// epochDeaths returns the word with the number of death records at the time when the epoch of that
+// number began. The deaths up to there were reported to the first participant of that epoch. There
+// are two such words, one for even and one for odd numbers.
 //
 //	first participant of epoch n      the next first participant
 //	writes the word of n              claims n, or n+1 if epoch n was opened
 //	opens epoch n, by a CAS           reads the word of the epoch before the one that it claims
 //
-// So the CAS that opens an epoch is also the step from which on its deaths count as told. If the first participant
-// dies before that step, the next one claims n as well, and reads the word of epoch n-1.
+// So once the CAS has opened an epoch, the deaths in its word count as reported. If the first
+// participant dies before that step, the next one claims n as well, and reads the word of epoch
+// n-1.
 //
 //	writers: the claimant, for the epoch that it is about to open
 //	readers: the claimant; tools
@@ -49,8 +52,9 @@ func (c *core) epochDeaths(number uint32) *atomic.Uint64 {
 	return c.u64(hdrEpochDeaths)
 }
 
-// beginEpoch describes the epoch. No participant is in, and the dead are reaped. The records alone tell the deaths:
-// each dead participant has one by then.
+// beginEpoch describes the epoch that this process begins. No participant is in, and the dead are
+// reaped, so each dead participant has a record. beginEpoch finds the deaths from these records
+// alone.
 func (a *Arena) beginEpoch(w epochWord) (e Epoch, b beginning) {
 	e.Number = uint64(w.number())
 	a.recordMissing()
@@ -66,11 +70,14 @@ func (a *Arena) beginEpoch(w epochWord) (e Epoch, b beginning) {
 		id, name, ok := a.readDeathRecord(deathRecordsOfDead, n)
 		switch {
 		case !ok && n >= since && n >= deathRecordDeaths:
-			// A writer that was stopped while the ring went round may have written over this record.
+			// A writer may have been stopped while the ring was filled once, and may then have
+			// overwritten this record.
 			e.Clean = false
 		case !ok, told[name]:
-			// The first record in its place: its writer was stopped or died over it, and the participant has
-			// another record. Or two processes have recorded one death. No participant gets an ID that a record has.
+			// This is the first time that the ring has a record at this index. Its writer was
+			// stopped, or died while it wrote, and the participant has another record. Or two
+			// processes have recorded one death. An ID with a record is not given to another
+			// participant.
 		default:
 			told[name] = true
 			if n >= since {
@@ -88,8 +95,8 @@ func (a *Arena) beginEpoch(w epochWord) (e Epoch, b beginning) {
 // nobodyBegan reports whether the records show that no participant that began an epoch has died or left. If
 // two claimants die one after the other, the epoch word does not say what the first of them did.
 //
-// A record that is not whole shows nothing: its writer was stopped or died over it, and the participant has
-// another record.
+// An incomplete record shows nothing: its writer was stopped, or died while it wrote, and the
+// participant has another record.
 func (a *Arena) nobodyBegan() bool {
 	for _, r := range []deathRecordRing{deathRecordsOfDead, deathRecordsOfLeft} {
 		total := a.u64(r.total).Load()

@@ -21,11 +21,11 @@ import "fmt"
 //	          repairs, runs OnFirst or removes       the claimant; claiming n, by the next process that has the gate
 //	removed   the file has lost its name             nothing
 //
-// The gate is an OFD lock for writing on byte [gateByte]. A process takes it only after it
-// found no participant that is in; an ordinary joiner does not take it.
+// The gate is an OFD lock for writing on byte [gateByte]. A process takes it only if it has found
+// that no participant is in. An ordinary joiner does not take it.
 //
-// A dead claimant may leave claiming or claimed behind. The word must be claiming while a
-// claimant visits the slots, and claimed while the claimant is alone.
+// A dead claimant may leave the phase claiming or claimed behind. The phase must be claiming while
+// a claimant visits the slots, and claimed while the claimant is alone.
 //
 //	writers: the process that has the gate; a joiner that ends a claim
 //	readers: joiners, after their slot is live; tools
@@ -71,13 +71,13 @@ func (w epochWord) String() string {
 	return fmt.Sprintf("%s %d by %s", w.phase(), w.number(), w.claimant())
 }
 
-// claim is the word of a claim that follows w, by the process that has the gate. Its number is
-// the next one if the epoch of w was open, and otherwise that of w.
+// claim returns the word of a claim that follows w, by the process that has the gate. Its number is
+// the next one if the epoch of w was open, and otherwise the number of w.
 func (w epochWord) claim(claimant ParticipantID) epochWord {
 	n := w.number()
 	if w.phase() == epochOpen || n == 0 {
 		if n++; n == 0 {
-			n = 2 // after the largest number, which is odd; 1 stands for an arena that nobody has used
+			n = 2 // the number after the largest one, which is odd; 1 would mean an arena that nobody has used
 		}
 	}
 	return makeEpochWord(epochClaiming, n, claimant)
@@ -88,8 +88,7 @@ func (w epochWord) untouched() bool {
 	return w.number() == 0 || w.number() == 1 && w.phase() == epochClaiming
 }
 
-// end is the word after a claim that found a participant that is in: the word of the previous
-// epoch.
+// end returns the word of the previous epoch. It ends a claim that found a participant that is in.
 func (w epochWord) end() epochWord {
 	if w.number() <= 1 {
 		return 0
@@ -99,7 +98,7 @@ func (w epochWord) end() epochWord {
 
 func (w epochWord) with(p epochPhase) epochWord { return makeEpochWord(p, w.number(), w.claimant()) }
 
-// opened is the word of the epoch that a claim has begun.
+// opened returns the word of the epoch that a claim has begun.
 func (w epochWord) opened() epochWord { return makeEpochWord(epochOpen, w.number(), 0) }
 
 // The admission word of a slot says whether its participant is in.
@@ -114,8 +113,8 @@ func (w epochWord) opened() epochWord { return makeEpochWord(epochOpen, w.number
 //	first      it has claimed an epoch, and may change   in, by the participant; pending, by the next joiner of
 //	           the arena                                 the slot
 //
-// A joiner stores pending before its slot is live. So the admission word of a live slot was
-// written for the participant in it.
+// A joiner stores pending before its slot is live. So the admission word of a live slot always
+// belongs to the participant in it.
 //
 //	writers: the participant; the process that has the gate, from pending to refused only
 //	readers: joiners, claimants, tools

@@ -21,7 +21,7 @@ const (
 	EventCorrupt                             // impossible bytes were found
 )
 
-// String gives the kind in a word.
+// String returns the kind as a word.
 func (k EventKind) String() string {
 	names := [...]string{"", "death", "owner dead", "taken back", "repaired", "not recoverable", "corrupt"}
 	if int(k) >= len(names) || k == 0 {
@@ -30,18 +30,18 @@ func (k EventKind) String() string {
 	return names[k]
 }
 
-// Event is something that went wrong in an arena, or was put right.
+// Event describes something that went wrong in an arena, or was put right.
 type Event struct {
 	Kind   EventKind
 	Time   time.Time
 	Object Object            // the zero Object if the event concerns no object, or an unknown one
 	Key    *uint64           // the key of a MultiLock; nil for other objects
-	Who    *shmsync.Identity // the participant that died; nil if it is not known
+	Who    *shmsync.Identity // the participant that died; nil if unknown
 	Err    error             // the error of EventNotRecoverable and EventCorrupt, if there is one
 	Missed uint64            // how many events were dropped before this one
 }
 
-// events tells the events of an arena to the functions of Options.OnEvent.
+// events passes the events of an arena to the functions of Options.OnEvent.
 type events struct {
 	hooked atomic.Bool // there is a hook
 	mu     sync.Mutex
@@ -54,7 +54,7 @@ type eventHook struct {
 	f       func(Event)
 	mu      sync.Mutex
 	pending []Event             // guarded by: mu
-	told    map[Object]struct{} // guarded by: mu; objects whose damage was told, or is pending
+	told    map[Object]struct{} // guarded by: mu; objects whose damage was reported, or is pending
 	started bool                // guarded by: mu; f may be called
 	running bool                // guarded by: mu; a goroutine calls f
 	over    bool                // guarded by: mu; the opening is closed
@@ -62,14 +62,14 @@ type eventHook struct {
 
 const (
 	// eventsPending is how many events wait for a slow hook. If there are more, the oldest are
-	// dropped, so that the next call of the hook tells their number.
+	// dropped, and the next call of the hook says how many.
 	eventsPending = 256
-	// eventsTold bounds the memory for objects whose damage was told. Beyond that, damage may be
-	// told again.
+	// eventsTold bounds the memory for objects whose damage was reported. Beyond that, damage of an
+	// object may be reported again.
 	eventsTold = 1024
 )
 
-// hook collects events from now on. f is called from start on.
+// hook collects events for f from now on. f is called only after start.
 func (e *events) hook(f func(Event)) *eventHook {
 	h := &eventHook{f: f}
 	e.mu.Lock()
@@ -79,7 +79,7 @@ func (e *events) hook(f func(Event)) *eventHook {
 	return h
 }
 
-// unhook ends the calls of h. A call that runs goes on.
+// unhook ends the calls of h. A call that is running continues.
 func (e *events) unhook(h *eventHook) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,11 +95,11 @@ func (e *events) unhook(h *eventHook) {
 	h.over, h.pending = true, nil
 }
 
-// tell tells x to all hooks. It never waits for one.
+// tell passes x to all hooks. It waits for none of them.
 func (e *events) tell(x Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	x.Time = time.Now() // with mu held, so that times never decrease
+	x.Time = time.Now() // with mu held, so that times do not decrease
 	for _, h := range e.hooks {
 		h.add(x)
 	}
@@ -140,7 +140,7 @@ func (h *eventHook) call() { // guarded by: mu
 	}
 }
 
-// start begins to call f.
+// start makes h begin to call f.
 func (h *eventHook) start() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,19 +170,20 @@ func (h *eventHook) run() {
 	}
 }
 
-// keepTelling tells the events of this arena to h until this opening is closed.
+// keepTelling passes the events of this arena to h until this opening is closed.
 func (a *Arena) keepTelling(h *eventHook) {
 	a.OnEnd(h, func() { a.events.unhook(h) })
 	a.events.deaths.Do(func() {
-		a.onDeath(deathFunc{atOnce: true, f: func(p Participant) { // at once, so in the order of the deaths
+		a.onDeath(deathFunc{atOnce: true, f: func(p Participant) { // at once, and so in the order of the deaths
 			a.events.tell(Event{Kind: EventDeath, Who: &p.Identity, Missed: p.Missed})
 		}})
 	})
 	h.start()
 }
 
-// Happened tells an event of object o to the functions of Options.OnEvent. died is the participant whose
-// death caused it, or 0. The caller may hold a lock: Happened waits for no other code.
+// Happened passes an event of object o to the functions of Options.OnEvent. died is the participant
+// whose death caused it, or 0. The caller may hold a lock, because Happened waits for no other
+// code.
 func (a *Arena) Happened(kind EventKind, o Object, key *uint64, died ParticipantID, err error) {
 	if !a.events.hooked.Load() {
 		return

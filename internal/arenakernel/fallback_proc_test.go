@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// without makes an agent run without some features of the kernel.
+// without makes an agent run without the given features of the kernel.
 func without(features string) proctest.Option { return proctest.Env("SHMSYNC_DISABLE=" + features) }
 
 // fallbacks are combinations of features that may be missing.
@@ -25,7 +25,8 @@ var fallbacks = []string{
 	"robust,waitv,membarrier", "ofd,waitv,membarrier", "robust,threads", "membarrier,threads",
 }
 
-// Deaths are noticed whatever is missing, on either side.
+// TestFallbacks: deaths are noticed whatever feature is missing, in the process that dies or in the
+// one that notices.
 func TestFallbacks(t *testing.T) {
 	for _, missing := range fallbacks {
 		for side, on := range map[string][2]string{
@@ -94,7 +95,7 @@ func testFallback(t *testing.T, ours, theirs proctest.Option, missing string) {
 	t.Logf("told after %v", took.Round(10*time.Microsecond))
 }
 
-// A process whose death no peer could notice does not join.
+// TestNoWayToTellADeath: a process cannot join if no peer could notice its death.
 func TestNoWayToTellADeath(t *testing.T) {
 	ta := newTestArena(t, 2)
 	s := ta.join(t, "s")
@@ -112,7 +113,8 @@ func TestNoWayToTellADeath(t *testing.T) {
 	n.must(t, order{Do: "use", Text: "x"})
 }
 
-// Joiners without a byte lock come and go beside participants that check byte locks.
+// TestJoinersWithoutALock: joiners without a byte lock join and leave while other participants
+// check byte locks.
 func TestJoinersWithoutALock(t *testing.T) {
 	rounds := proctest.Rounds(3, 12)
 	ta := newTestArena(t, 4)

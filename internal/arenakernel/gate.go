@@ -13,7 +13,7 @@ import (
 )
 
 // gateByte is the byte of the file whose lock is the gate. Every later layout must give this byte
-// the same meaning, and also the bytes before it, whose locks belong to slots.
+// the same meaning. The same is true of the bytes before it, whose locks belong to slots.
 const gateByte = 1 << 62
 
 var (
@@ -48,13 +48,13 @@ const (
 	isIn
 )
 
-// presenceOf reports whether the participant in slot i, another than this one, is in.
+// presenceOf reports whether the participant in slot i, which is not this one, is in.
 func (a *Arena) presenceOf(i int) presence {
-	for range 8 { // after the first round, each further round means that the slot changed
+	for range 8 { // each round after the first means that the slot has changed
 		w := a.slotState(i)
 		switch {
 		case a.self == 0 && w.phase() == phaseDead && !a.foundGone(i, w) && !a.ended(i):
-			return isDying // a participant waits for the end of a dying one before it runs OnFirst
+			return isDying // a participant waits until a dying one has ended before it runs OnFirst
 		case i == a.mySlot, w.phase() != phaseLive && w.phase() != phaseLeaving:
 			return isOut
 		case a.u32(a.slot(i)+slotAdmission).Load() != admissionIn:
@@ -65,7 +65,7 @@ func (a *Arena) presenceOf(i int) presence {
 			if a.slotState(i) == w {
 				return isIn
 			}
-		case a.self == 0: // a process that is no participant marks nobody
+		case a.self == 0: // a process that is no participant marks no slot
 			if a.foundGone(i, w) || a.ended(i) {
 				return isOut
 			}
@@ -80,7 +80,7 @@ func (a *Arena) presenceOf(i int) presence {
 	return isDying
 }
 
-// anyIn returns the slot of a participant that is in, or 0. If none is in, dying reports whether
+// anyIn returns the slot of a participant that is in, or 0. dying reports whether, if none is in,
 // there is a participant whose death is not finished.
 func (a *Arena) anyIn() (slot int, dying bool) {
 	for i := 1; i <= a.geo.slots; i++ {
@@ -102,21 +102,21 @@ func (a *Arena) lockGate() bool {
 
 func (a *Arena) unlockGate() { shmsync.UnlockByte(a.lock, gateByte) }
 
-// claimEpoch tries to claim the arena while no participant is in. If it succeeds, none comes in
-// until this process ends the claim. The caller has the gate.
+// claimEpoch tries to claim the arena while no participant is in. If it succeeds, no participant
+// comes in until this process ends the claim. The caller has the gate.
 //
 //	claimant                          joiner, whose slot is live
 //	stores claiming                   reads the epoch word
 //	refuses those that are pending    finds that its word says in
 //	looks for one that is in          becomes in, if it is not refused
 //
-// Let Y be the first joiner that becomes in after the claimant visited its slot. Y was refused,
-// or its slot became live after the visit. So Y reads the epoch word after the visit, and finds
-// claiming. Y goes on only if it ends the claim, and the claimant's last CAS notices that. A
-// participant that is in at the time of the visit was in before, and the visit finds it.
+// Let Y be the first joiner that becomes in after the claimant visited its slot. Y was refused, or
+// its slot became live after the visit. So Y reads the epoch word after the visit, and finds
+// claiming. Y continues only if it ends the claim, and then the last CAS of the claimant fails. A
+// participant that came in before the visit is found by the visit.
 //
-// The claim of a joiner also fails if a participant is dead that p has not reaped. A process without a slot, which
-// removes the arena, reaps nobody: its p is nil.
+// The claim of a joiner also fails if there is a dead participant that p has not reaped. A process
+// that removes the arena has no slot and reaps nobody, so its p is nil.
 func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 	old := a.epochWord()
 	w = old.claim(a.self)
@@ -151,14 +151,14 @@ func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 	return 0, 0, false // a joiner has ended the claim
 }
 
-// admit makes this process, whose slot is live, one that is in: beside others, or as the first of
-// a new epoch. named says that the arena was opened by a name. The error Is errMoved if the name
-// leads to another file. It is that of ctx if ctx ends before another process has finished its
-// OnFirst.
+// admit makes this process, whose slot is live, a participant that is in: in addition to others, or
+// as the first of a new epoch. named says that the arena was opened by a name. If the name leads to
+// another file, the error Is errMoved. If ctx ends before another process has finished its OnFirst,
+// the error is that of ctx.
 //
-// A stop of this process delays nobody unless it has the gate. It takes the gate only after it has
-// reaped the dead and has found no participant that is in. If a participant comes in before this process has
-// claimed, later joiners end the claim and need no gate.
+// If this process is stopped, it delays other joiners only while it has the gate. It takes the gate
+// only after it has reaped the dead and has found no participant that is in. If a participant comes
+// in before this process has claimed, later joiners end the claim and need no gate.
 func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	if a.lock == nil {
 		return a.admitUngated(ctx, o, named)
@@ -193,12 +193,12 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 				return err
 			}
 		case a.gateBusy():
-			// Many joiners may wait for one OnFirst, so they do not look at the slots.
+			// Many joiners may wait for one OnFirst, so they do not read the slots.
 		case a.prepare(&p) && a.lockGate():
 			crashpoint.Hit("arena.gate.taken")
 			done, err := a.first(&p, o, named)
 			if err != nil {
-				// leave releases the gate, together with the byte lock: what this process changed
+				// leave releases the gate together with the byte lock. What this process changed
 				// may stay until then, and the next first participant must be alone.
 				return err
 			}
@@ -218,7 +218,8 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	}
 }
 
-// checkAdmission checks the admission word of a joiner that could not become in.
+// checkAdmission returns an error if s, the admission word of a joiner that could not become in,
+// has an impossible value.
 func (a *Arena) checkAdmission(s uint32) error {
 	if s != admissionPending && s != admissionRefused {
 		return a.fail("arena.open", shmsync.ErrCorrupt, fmt.Sprintf("a peer changed the admission of this process to %d", s))
@@ -296,8 +297,8 @@ func (a *Arena) runHook(onFirst func(*Arena, Epoch) error, e Epoch) error {
 	return onFirst(a, e)
 }
 
-// goroutineID gives the number of the calling goroutine, which no other one has. The runtime tells it only in the first
-// line of a stack: "goroutine 7 [running]:".
+// goroutineID returns the number of the calling goroutine, which no other goroutine has. The
+// runtime shows it only in the first line of a stack: "goroutine 7 [running]:".
 func goroutineID() (n uint64) {
 	var b [64]byte
 	line := b[:runtime.Stack(b[:], false)]
@@ -307,8 +308,8 @@ func goroutineID() (n uint64) {
 
 // admitUngated is admit for a process that has no byte locks. It begins no epoch.
 //
-// A process that removes the arena claims it without a slot. Without byte locks nobody can tell
-// whether the remover lives. So admitUngated waits for the end of the claim for a bounded time, and
+// A process that removes the arena claims it without a slot. Without byte locks, nothing shows
+// whether that process is alive. So admitUngated waits a bounded time for the end of the claim, and
 // then ends the claim itself. The remover notices that before it removes the file.
 func (a *Arena) admitUngated(ctx context.Context, o *Options, named bool) error {
 	if o.OnFirst != nil || o.Recreate != 0 || o.Lifetime != LifetimeDurable {
@@ -345,7 +346,7 @@ func (a *Arena) admitUngated(ctx context.Context, o *Options, named bool) error 
 	}
 }
 
-// whoClaims describes the process for which a joiner waits.
+// whoClaims describes the process that a joiner waits for.
 func (a *Arena) whoClaims() string {
 	w := a.epochWord()
 	if w.phase() != epochClaiming && w.phase() != epochClaimed {
@@ -357,7 +358,7 @@ func (a *Arena) whoClaims() string {
 	return fmt.Sprintf("a process that is no participant has the gate of the arena, for epoch %d", w.number())
 }
 
-// sleepContext sleeps, unless ctx ends before.
+// sleepContext sleeps for d, unless ctx ends before.
 func sleepContext(ctx context.Context, d time.Duration) error {
 	if ctx.Done() == nil {
 		time.Sleep(d)
@@ -373,7 +374,7 @@ func sleepContext(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// busy is the error for an operation that is impossible while a participant is in.
+// busy returns the error of an operation that is impossible while a participant is in.
 func (a *Arena) busy(op string) error {
 	who, n := a.insiders()
 	if _, dying := a.anyIn(); n == 1 {

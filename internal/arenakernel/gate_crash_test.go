@@ -31,8 +31,8 @@ func init() {
 	}
 }
 
-// claimantDies: the next process begins an epoch if no participant is in, and begins none
-// otherwise.
+// claimantDies kills a claimant at the point. The next process begins an epoch if no participant is
+// in, and otherwise begins none.
 func claimantDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	var s *remote
@@ -87,8 +87,8 @@ func claimantDies(t *testing.T, point string) {
 	require.Empty(t, left, "the next creator removes what a dead remover left")
 }
 
-// A joiner that is stopped delays nobody, unless no participant is in and the joiner begins an
-// epoch. Then an Open with a context says for which process it waits.
+// TestStopAtTheGate: a joiner that is stopped delays nobody, unless no participant is in and this
+// joiner begins an epoch. In that case, an Open with a context says which process it waits for.
 func TestStopAtTheGate(t *testing.T) {
 	for _, point := range []string{"arena.enter.live", "arena.gate.admitted", "arena.gate.preparing", "arena.gate.opened"} {
 		t.Run(point, func(t *testing.T) {
@@ -156,7 +156,8 @@ func TestStopAtTheGate(t *testing.T) {
 	}
 }
 
-// A joiner was stopped while its arena was removed. It joins the new arena.
+// TestStopAndRemove: a joiner is stopped while its arena is removed. Afterwards it joins the new
+// arena.
 func TestStopAndRemove(t *testing.T) {
 	ta := newTestArena(t, 4)
 	v := ta.start(t)
@@ -178,8 +179,8 @@ func TestStopAndRemove(t *testing.T) {
 	require.NoError(t, Remove(ta.name))
 }
 
-// After a reboot, a joiner that is killed before it is in keeps nobody out of a file that was written
-// back.
+// TestDeathOfAJoinerAfterAReboot: after a reboot, a joiner is killed before it is in. Other
+// processes can still open the file, which was written back before.
 func TestDeathOfAJoinerAfterAReboot(t *testing.T) {
 	for _, point := range []string{"arena.enter.live", "arena.gate.taken", "arena.gate.claimed"} {
 		t.Run(point, func(t *testing.T) {
@@ -197,8 +198,8 @@ func TestDeathOfAJoinerAfterAReboot(t *testing.T) {
 	}
 }
 
-// A participant whose OnFirst failed keeps the gate until it has left. So the next first
-// participant is alone.
+// TestFirstThatFailsKeepsTheGateUntilItHasLeft: a participant whose OnFirst has failed keeps the
+// gate until it has left, so that the next first participant is alone.
 func TestFirstThatFailsKeepsTheGateUntilItHasLeft(t *testing.T) {
 	ta := newTestArena(t, 4)
 	v := ta.start(t)
@@ -222,8 +223,8 @@ func TestFirstThatFailsKeepsTheGateUntilItHasLeft(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// If a first participant dies before its epoch is open, the deaths that it was told of are kept for
-// the next one.
+// TestDeathsOutliveAFirstThatDies: if a first participant dies before its epoch is open, the next
+// first participant gets the same deaths again.
 func TestDeathsOutliveAFirstThatDies(t *testing.T) {
 	for _, point := range []string{"arena.gate.claimed", "arena.gate.begun"} {
 		t.Run(point, func(t *testing.T) {
@@ -247,7 +248,8 @@ func TestDeathsOutliveAFirstThatDies(t *testing.T) {
 	}
 }
 
-// A joiner that is killed before its Open returns leaves a clean arena clean, unless it had begun an epoch.
+// TestDeathOfAJoinerLeavesTheArenaClean: a joiner is killed before its Open returns. The arena
+// stays clean, unless the joiner had begun an epoch.
 func TestDeathOfAJoinerLeavesTheArenaClean(t *testing.T) {
 	for point, clean := range map[string]bool{
 		"arena.enter.joining": true, "arena.enter.live": true, "arena.gate.visited": true, "arena.gate.claimed": false,

@@ -53,7 +53,8 @@ func afterReboot(t *testing.T, path string) {
 	require.NoError(t, err)
 }
 
-// A first participant whose OnFirst fails does not change the record of the last write-back.
+// TestFailedOnFirstKeepsTheWriteBack: a first participant whose OnFirst fails does not change the
+// record of the last write-back.
 func TestFailedOnFirstKeepsTheWriteBack(t *testing.T) {
 	o := Options{Size: 8 << 20, MaxParticipants: 4}
 	path := newDiskArena(t, &o)
@@ -66,8 +67,8 @@ func TestFailedOnFirstKeepsTheWriteBack(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// A joiner that gives up does not mark the file as written back when the last participant has not
-// written it back.
+// TestJoinerThatGivesUpDoesNotVouchForTheFile: the last participant has not written the file back.
+// A joiner that gives up does not mark the file as written back either.
 func TestJoinerThatGivesUpDoesNotVouchForTheFile(t *testing.T) {
 	o := Options{Size: 8 << 20, MaxParticipants: 4}
 	path := newDiskArena(t, &o)
@@ -90,8 +91,9 @@ func TestJoinerThatGivesUpDoesNotVouchForTheFile(t *testing.T) {
 	require.ErrorContains(t, err, "started again")
 }
 
-// A process that cannot read the ID of its boot does not assume another boot. It keeps the recorded ID, so a
-// later process that can read its own notices a reboot.
+// TestUnknownBootIsNoReboot: a process that cannot read the ID of its boot does not assume that
+// there was a reboot. It keeps the recorded ID, so that a later process that can read its own ID
+// notices a reboot.
 func TestUnknownBootIsNoReboot(t *testing.T) {
 	o := Options{Size: 8 << 20, MaxParticipants: 4}
 	path := newDiskArena(t, &o)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recorded lists the labels of the deaths that have a record, once for each ID.
+// recorded returns the labels of the participants whose deaths have a record, once for each ID.
 func recorded(t *testing.T, ta *testArena) (labels []string) {
 	p := ta.peek(t)
 	told := map[ParticipantID]bool{}
@@ -24,8 +24,9 @@ func recorded(t *testing.T, ta *testArena) (labels []string) {
 	return labels
 }
 
-// A joiner gives up the slot of a dead participant, because a stopped process reaps it. When that process goes on, it
-// finishes the reap, and the death has one record.
+// TestSlotThatIsGivenUpHasOneDeath: a joiner gives the slot of a dead participant back, because a
+// stopped process is reaping it. When that process continues, it finishes the reap, and the death
+// has one record.
 func TestSlotThatIsGivenUpHasOneDeath(t *testing.T) {
 	for _, point := range []string{"arena.finish.taken", "arena.record.numbered", "arena.finish.recorded"} {
 		t.Run(point, func(t *testing.T) {
@@ -40,7 +41,7 @@ func TestSlotThatIsGivenUpHasOneDeath(t *testing.T) {
 			k.must(t, order{Do: "arm to stop", Text: "arena.inherit.reaper"})
 			k.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
 			k.AwaitStop(t)
-			r.Cont(t) // the ID that the joiner has written as the reaper's is not current yet
+			r.Cont(t) // the joiner has written its ID as the reaper's, and this ID is not current yet
 			r.AwaitStop(t)
 			k.Cont(t)
 			var ans answer
@@ -56,8 +57,9 @@ func TestSlotThatIsGivenUpHasOneDeath(t *testing.T) {
 	}
 }
 
-// A joiner dies while it cleans up after a dead participant whose slot it has taken over. Its own record does not tell
-// that other death again.
+// TestDeathOfAnHeirIsNotThatOfItsPredecessor: a joiner dies while it cleans up after a dead
+// participant whose slot it has taken over. The record of the joiner must not report the death of
+// its predecessor again.
 func TestDeathOfAnHeirIsNotThatOfItsPredecessor(t *testing.T) {
 	for _, point := range []string{"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.woken", "arena.inherit.reclaimed"} {
 		t.Run(point, func(t *testing.T) {
@@ -74,8 +76,8 @@ func TestDeathOfAnHeirIsNotThatOfItsPredecessor(t *testing.T) {
 	}
 }
 
-// Two joiners die one after the other, each of them right after it has taken over the slot of a dead participant. The
-// three deaths have a record each.
+// TestDeathsOfHeirsInARowAreRecorded: two joiners die one after the other, each right after it has
+// taken over the slot of a dead participant. Each of the three deaths has a record.
 func TestDeathsOfHeirsInARowAreRecorded(t *testing.T) {
 	ta := twoDead(t)
 	for range 2 {
@@ -90,9 +92,10 @@ func TestDeathsOfHeirsInARowAreRecorded(t *testing.T) {
 	require.NoError(t, beginWith(t, ta, true).Close())
 }
 
-// A joiner is stopped right after it has taken over the slot of a dead participant. The first participant of an epoch
-// records the death of the dead participant. Then the joiner is killed. The next epoch is told of the joiner only, and
-// is clean.
+// TestDeathThatAFirstRecordsIsNotToldAgain: a joiner is stopped right after it has taken over the
+// slot of a dead participant. The first participant of an epoch records the death of that
+// participant. Then the joiner is killed. The next epoch gets only the death of the joiner, and is
+// clean.
 func TestDeathThatAFirstRecordsIsNotToldAgain(t *testing.T) {
 	ta := twoDead(t)
 	h := ta.start(t)
@@ -107,8 +110,9 @@ func TestDeathThatAFirstRecordsIsNotToldAgain(t *testing.T) {
 	require.NoError(t, beginWith(t, ta, true, "").Close())
 }
 
-// A joiner dies before it has described itself in a free slot, whose last participant was in. It was pending: the
-// epoch is clean.
+// TestDeathOfAJoinerBeforeItsDescriptionLeavesACleanArena: a joiner takes a free slot whose last
+// participant was in, and dies before it has described itself. It was pending, so the epoch is
+// clean.
 func TestDeathOfAJoinerBeforeItsDescriptionLeavesACleanArena(t *testing.T) {
 	ta := newTestArena(t, 2)
 	before := ta.join(t, "before")
@@ -120,8 +124,8 @@ func TestDeathOfAJoinerBeforeItsDescriptionLeavesACleanArena(t *testing.T) {
 	require.NoError(t, beginWith(t, ta, true, "").Close())
 }
 
-// A joiner is stopped right after it has taken over the slot of a dead
-// participant. Other processes do not take it for its predecessor.
+// TestStoppedHeirDoesNotBearTheNameOfItsPredecessor: a joiner is stopped right after it has taken
+// over the slot of a dead participant. Other processes do not take the joiner for its predecessor.
 func TestStoppedHeirDoesNotBearTheNameOfItsPredecessor(t *testing.T) {
 	ta := twoDead(t)
 	h := ta.start(t)

@@ -26,7 +26,7 @@ func anyByteLocked(f *os.File, off, n int64) (bool, error) {
 	return lock.Type != unix.F_UNLCK, nil
 }
 
-// anyOwner returns the owner of a file that this process may write, as an owner to trust.
+// anyOwner returns the owner of a file that this process may write to, as an owner to trust.
 func anyOwner(st os.FileInfo) []uint32 {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return []uint32{sys.Uid}
@@ -34,7 +34,7 @@ func anyOwner(st os.FileInfo) []uint32 {
 	return nil
 }
 
-// inode gives the number of a file.
+// inode returns the inode number of a file.
 func inode(st os.FileInfo) uint64 {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return sys.Ino
@@ -42,11 +42,12 @@ func inode(st os.FileInfo) uint64 {
 	return 0
 }
 
-// renameat2 is a variable for tests, which take it away.
+// renameat2 is a variable, so that tests can make it fail.
 var renameat2 = unix.Renameat2
 
-// renameNew gives a file another path. If there is a file, the error Is [fs.ErrExist]. Where the kernel, or the
-// file system, cannot rename so, it Is [shmsync.ErrNotSupported].
+// renameNew renames a file. If there is already a file at the new path, the error Is [fs.ErrExist].
+// If the kernel or the file system does not support such a rename, the error Is
+// [shmsync.ErrNotSupported].
 func renameNew(from, to string) error {
 	switch err := renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE); err {
 	case unix.ENOSYS, unix.EINVAL, unix.EOPNOTSUPP:
@@ -56,7 +57,7 @@ func renameNew(from, to string) error {
 	}
 }
 
-// renameNoReplace is renameNew, by a second name for a moment where that is not supported.
+// renameNoReplace is renameNew. If that is not supported, the file has both names for a moment.
 func renameNoReplace(from, to string) error {
 	if err := renameNew(from, to); !errors.Is(err, shmsync.ErrNotSupported) {
 		return err
@@ -67,25 +68,25 @@ func renameNoReplace(from, to string) error {
 	return os.Remove(from)
 }
 
-// outlivesBoot reports whether the file may be on a disk.
+// outlivesBoot reports whether the file may survive a reboot, because it may be on a disk.
 func outlivesBoot(f *os.File) bool {
 	var fs unix.Statfs_t
 	if unix.Fstatfs(int(f.Fd()), &fs) != nil {
 		return false
 	}
-	switch uint32(fs.Type) { // its type differs between machines
+	switch uint32(fs.Type) { // the width of the field differs between machines
 	case unix.TMPFS_MAGIC, unix.HUGETLBFS_MAGIC, unix.RAMFS_MAGIC:
 		return false
 	}
 	return true
 }
 
-// bootID says under which boot of the computer a process runs. It is zero if the process cannot read it: where
-// /proc is missing, or has no /proc/sys, as with ProcSubset=pid of systemd.
+// bootID identifies the boot of the computer under which a process runs. It is zero if the process
+// cannot read it: if /proc is missing, or has no /proc/sys, as with ProcSubset=pid of systemd.
 type bootID [16]byte
 
-// isAfter reports whether the computer was started again between the two: each is known, and they differ. A process
-// that does not know its boot knows nothing about a reboot either.
+// isAfter reports whether the computer was started again between the two boots: both are known, and
+// they differ. A process that does not know its boot does not know of a reboot either.
 func (now bootID) isAfter(then bootID) bool {
 	return now != bootID{} && then != bootID{} && now != then
 }
@@ -98,17 +99,19 @@ func (a *Arena) rebooted() bool {
 	return bootID(selfIdentity().bootID).isAfter(bootID(a.slice(hdrEpochBoot, 16)))
 }
 
-// rememberBoot records the boot under which an epoch begins. A process that does not know it leaves the last one that
-// was known: a later process that knows its boot then notices a reboot in between.
+// rememberBoot records the boot under which an epoch begins. A process that does not know its boot
+// leaves the last known one, so that a later process that knows its boot notices a reboot in
+// between.
 func (a *Arena) rememberBoot() {
 	if id := selfIdentity().bootID; outlivesBoot(a.seg.File()) && id != [16]byte{} {
 		copy(a.slice(hdrEpochBoot, 16), id[:])
 	}
 }
 
-// epochOfWriteBack returns what writeBack needs about this participant, which leaves: the number of its
-// epoch, and of the epoch after which the file was last written back. in is false if this participant
-// was never in. Such a participant does not know whether the last one wrote the file back.
+// epochOfWriteBack returns what writeBack needs to know about this participant, which leaves: the
+// number of its epoch, and the number of the epoch after which the file was last written back. in
+// is false if this participant was never in; then it does not know whether the last participant
+// wrote the file back.
 //
 // Preconditions: the slot is not free yet, so the epoch cannot end.
 func (a *Arena) epochOfWriteBack() (number, synced uint32, in bool) {

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A joiner is stopped when it has the byte lock of a dead participant's slot, and has not taken the slot. The first of
-// an epoch does not take this for a sign that the dead process still writes.
+// TestStopWithTheByteLockOfADeadSlot: a joiner is stopped when it has the byte lock of a dead
+// participant's slot, but has not taken the slot. The first participant of an epoch must not
+// conclude from this lock that the dead process may still write.
 func TestStopWithTheByteLockOfADeadSlot(t *testing.T) {
 	for _, point := range []string{"arena.enter.locked", "arena.inherit.reaper"} {
 		t.Run(point, func(t *testing.T) {
@@ -21,7 +22,7 @@ func TestStopWithTheByteLockOfADeadSlot(t *testing.T) {
 			ta.opts = opts
 			require.Equal(t, 1, v.self.Slot())
 			v.must(t, order{Do: "lock", Text: "held"})
-			for _, p := range []*remote{x, v} { // the other participant reaps nobody
+			for _, p := range []*remote{x, v} { // so that neither reaps the other
 				p.Stop(t)
 			}
 			for _, p := range []*remote{x, v} {

@@ -12,9 +12,10 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// Joiners die all the time: one each time that another joiner reaps, or each time that it has the gate. That joiner
-// becomes the first of an epoch all the same. A participant that was in has died before, so there is something to repair
-// in its slot, which each dying joiner takes over if it can.
+// TestDyingJoinersDoNotKeepAFirstOut: joiners die all the time, one each time that another joiner
+// reaps, or each time that this joiner has the gate. It still becomes the first participant of an
+// epoch. A participant that was in has died before, so there is something to repair in its slot,
+// which each dying joiner takes over if it can.
 func TestDyingJoinersDoNotKeepAFirstOut(t *testing.T) {
 	for _, point := range []string{"arena.gate.preparing", "arena.gate.taken"} {
 		for _, dies := range []string{"arena.enter.joining", "arena.enter.live", "arena.inherit.repaired"} {

@@ -13,15 +13,15 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// The model of the gate: two or three processes that join, leave and die, perhaps one process that
-// removes the arena, and one process that may be stopped for ever before each of its steps.
+// This is the model of the gate. Two or three processes join, leave and die; one more process may
+// remove the arena. One of the processes may be stopped for ever before each of its steps.
 
 const gateProcs = 3
 
 // gateProc is a process of the model, with its slot.
 type gateProc struct {
-	pc, i, lives uint8 // i is the slot that a survey or a visit has reached
-	slot, adm    uint8 // 0 free, 1 joining, 2 live; admission
+	pc, i, lives uint8 // i is the slot that the process has reached in a survey or a visit
+	slot, adm    uint8 // slot: 0 free, 1 joining, 2 live; adm: the admission word
 	dead         bool  // its byte lock is free
 	w            epochWord8
 }
@@ -37,7 +37,7 @@ type gateState struct {
 	unlinked bool
 }
 
-// gateModel is admit and claimEpoch, or a version with a mistake.
+// gateModel is the model of admit and claimEpoch, or a version with a mistake.
 type gateModel struct {
 	remover bool  // the last process removes the arena
 	stopped uint8 // the process that may stop for ever
@@ -128,7 +128,7 @@ func (m gateModel) step(s *gateState, k uint8) (label string) {
 		}
 		return false
 	}
-	over := func() { // the process leaves, to start over at the name
+	over := func() { // the process leaves, and starts over with the name
 		p.pc, p.slot = gpDone, 0
 	}
 	switch p.pc {
@@ -137,7 +137,7 @@ func (m gateModel) step(s *gateState, k uint8) (label string) {
 			p.pc = gpLock
 			return "begins to remove"
 		}
-		p.slot, p.dead, p.pc = 1, false, gpClear // the admission word is that of the previous participant
+		p.slot, p.dead, p.pc = 1, false, gpClear // the admission word is still that of the previous participant
 		p.lives--
 		return "takes its slot"
 	case gpClear:
@@ -188,7 +188,7 @@ func (m gateModel) step(s *gateState, k uint8) (label string) {
 	case gpIn:
 		if p.adm == admissionPending {
 			p.adm, p.pc, p.w = admissionIn, gpDone, epochWord8{}
-			if s.unlinked { // the process checks the name, and starts over
+			if s.unlinked { // the process checks the name and starts over
 				over()
 			}
 		} else {
@@ -375,8 +375,9 @@ func (m gateModel) explore() model.Result {
 	return spec.Explore()
 }
 
-// No order of steps, deaths and stops lets a participant in beside the first one of an epoch, or
-// into a removed arena, or makes a joiner wait for a stopped process while another one is in.
+// TestModelGate: no order of steps, deaths and stops lets a participant in beside the first
+// participant of an epoch, or lets one into a removed arena. No joiner waits for a stopped process
+// while another process is in.
 func TestModelGate(t *testing.T) {
 	for _, m := range []gateModel{{lives: 1, kills: 2}, {lives: 1, kills: 2, remover: true}, {lives: 2, remover: true}, {lives: 2}} {
 		if m.lives == 2 && !m.remover && !proctest.Long() {
@@ -399,7 +400,7 @@ func TestModelGate(t *testing.T) {
 		"waits for a claimant":          {gateModel{endsNoClaim: true}, model.ErrEndless},
 	} {
 		if c.m.lives = 2; c.m.endsNoClaim && !proctest.Long() {
-			continue // a state without an exit is only known when all states are known
+			continue // whether a state has no exit is only known when all states are known
 		}
 		r := c.m.explore()
 		if r.Violation == nil {

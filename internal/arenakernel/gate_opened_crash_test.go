@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The step that opens an epoch is also the step from which on its deaths count as told. If the first participant dies
-// before that step, the next participant is told of them, too; if it dies later, it is not.
+// TestDeathOfAFirstTellsEachDeathToOneEpoch: once the step that opens an epoch is done, its deaths
+// count as reported. If the first participant dies before that step, the next first participant
+// gets these deaths, too. If it dies later, the next one does not get them.
 func TestDeathOfAFirstTellsEachDeathToOneEpoch(t *testing.T) {
 	for point, dead := range map[string][]string{
 		"arena.gate.begun":  {"victim", "first"},

@@ -7,25 +7,27 @@ import (
 
 var _ = crashpoint.Register("arena.gate.preparing")
 
-// preparation is the reap of a joiner that found no participant in. The joiner reaps before it takes the
-// gate. So if it is stopped meanwhile, the other joiners do the same and go on without it. With the gate it only
-// checks that nothing is left to reap, and gives the gate back if something is.
+// preparation is the state of the reaps by a joiner that found no participant that is in. The
+// joiner reaps before it takes the gate. So if it is stopped meanwhile, other joiners reap, too,
+// and continue without it. When the joiner has the gate, it only checks that nothing is left to
+// reap. If something is, it gives the gate back.
 type preparation struct {
-	end     int64                 // after this time the joiner leaves the rest of a reap to its reaper, CLOCK_MONOTONIC ns; 0 before the first pass
-	reaped  map[int]fullSlotState // dead slots of which nothing is left that the joiner has to repair
-	earlier map[int]fullSlotState // slots of whose earlier participants the joiner has repaired what was left
+	end     int64                 // when to leave the rest of a reap to its reaper, CLOCK_MONOTONIC ns; 0 at first
+	reaped  map[int]fullSlotState // dead slots in which nothing is left for the joiner to repair
+	earlier map[int]fullSlotState // slots in which the joiner has repaired what earlier participants left
 	waits   slotSet               // slots whose dead participant has not ended, or whose reap is not finished
 	waiting bool                  // waits is not empty
-	met     map[int]fullSlotState // the last death in each slot that this process met, or the last joiner that took a slot over
+	met     map[int]fullSlotState // the last death, or the last joiner that took the slot over, that was seen in a slot
 	passes  int                   // passes over the slots
-	news    int                   // how often met changed after the first pass, and how many claims failed because of a death
+	news    int                   // changes of met after the first pass, plus claims that failed because of a death
 }
 
-// mostNews is how many deaths and joiners a process may meet after its first pass. If it meets more, it no longer waits
-// for the end of participants that died pending: joiners may die all the time, and each pass would find the next one.
+// mostNews is how many deaths and joiners a process may meet after its first pass. After more of
+// them, it no longer waits until participants that died pending have ended: joiners may die all the
+// time, and each pass would find another one.
 const mostNews = 16
 
-// meet notes that slot i is in state s.
+// meet records that slot i is in state s.
 func (p *preparation) meet(i int, s fullSlotState) {
 	if p.met[i] == s {
 		return
@@ -36,7 +38,7 @@ func (p *preparation) meet(i int, s fullSlotState) {
 	}
 }
 
-// late reports whether the joiner leaves the participants that died pending to [Arena.repairLate].
+// late reports whether the joiner leaves participants that died pending to [Arena.repairLate].
 func (p *preparation) late() bool { return p.news > mostNews }
 
 // fullSlotState is the state of a slot, and the bytes of its window: in another window, another participant can have
@@ -57,9 +59,9 @@ func (a *Arena) gateBusy() bool {
 	return err == nil && locked
 }
 
-// prepare reaps all dead participants, and repairs what earlier ones left. It reports whether nothing is left to
-// do. While it waits for the end of dead processes, it looks at no other slots: many joiners may wait at once, and a
-// look at a slot that is not dead costs a system call.
+// prepare reaps all dead participants, and repairs what earlier ones left. It reports whether
+// nothing is left to do. While it waits for the end of dead processes, it checks only their slots,
+// because many joiners may wait at once, and checking a slot that is not dead costs a system call.
 func (a *Arena) prepare(p *preparation) bool {
 	crashpoint.Hit("arena.gate.preparing")
 	if p.end == 0 {
@@ -106,8 +108,8 @@ func (a *Arena) prepareSlot(p *preparation, i int) bool {
 		if p.late() && a.diedPending(i, w) {
 			return true
 		}
-		// A stopped participant may hold the rest of the reap; the data is repaired already. Gone makes
-		// system calls, so it is asked last.
+		// A stopped participant may be in the rest of the reap, but the data is repaired already.
+		// Gone makes system calls, so it is called last.
 		if shmsync.Monotonic() < p.end || !a.Gone(participantIn(i, w)) {
 			return false
 		}
@@ -142,9 +144,10 @@ func (a *Arena) diedPending(i int, w slotWord) bool {
 	return d.generation != w.generation() || d.flags&deathRecordPending != 0
 }
 
-// repairLate makes up for what a late preparation has left out, when this process has claimed the epoch and before it
-// runs OnFirst: once for each participant that died pending, and for what it had taken over. Participants that die later do
-// not matter. This process has the gate meanwhile, so a stop delays all joiners, as it does in OnFirst.
+// repairLate does the work that a late preparation has left out. This process has claimed the
+// epoch, and OnFirst has not run yet. The work is done once for each participant that died pending,
+// and for what that participant had taken over. Participants that die later do not matter. This
+// process has the gate meanwhile, so if it is stopped, it delays all joiners, as in OnFirst.
 func (a *Arena) repairLate(p *preparation) {
 	for i := 1; p.late() && i <= a.geo.slots; i++ {
 		w := a.slotState(i)
@@ -162,8 +165,8 @@ func (a *Arena) repairLate(p *preparation) {
 	}
 }
 
-// leftByEarlier returns the last of the earlier participants of slot i, in state w, if those may have left something
-// that is not reclaimed yet, and otherwise 0.
+// leftByEarlier returns the last of the earlier participants of slot i, in state w, if they may
+// have left something that is not reclaimed yet. Otherwise it returns 0.
 func (a *Arena) leftByEarlier(i int, w slotWord) ParticipantID {
 	last := w.generation()
 	if w.taken() {
@@ -175,15 +178,16 @@ func (a *Arena) leftByEarlier(i int, w slotWord) ParticipantID {
 	return makeParticipantID(i, last)
 }
 
-// repairEarlier repairs what dead, an earlier participant of slot i, has left. A joiner that takes over the slot of
-// a dead participant repairs it, too, but the joiner may be stopped. When it goes on, it repairs what is left then.
+// repairEarlier repairs what dead, an earlier participant of slot i, has left. A joiner that takes
+// over the slot of a dead participant does that, too, but it may be stopped. When it continues, it
+// repairs what is left then.
 func (a *Arena) repairEarlier(i int, w slotWord, dead ParticipantID) {
 	a.repairAll(dead, w.phase() == phaseJoining && a.owesAnybody(dead))
 }
 
-// recordMissing writes the death records that are missing of participants that were dead before this process
-// claimed the epoch. Their reapers are stopped, or the joiners that have taken over their slots are. A reaper that
-// goes on writes a second record, which readers skip.
+// recordMissing writes missing death records of participants that were dead before this process
+// claimed the epoch. They are missing if a reaper, or a joiner that has taken over the slot, is
+// stopped. If it continues, it writes a second record, which readers skip.
 func (a *Arena) recordMissing() {
 	for i := 1; i <= a.geo.slots; i++ {
 		for tries := 0; i != a.mySlot && !a.recordMissingOf(i) && tries < 8; tries++ {
@@ -198,7 +202,8 @@ func (a *Arena) recordMissingOf(i int) bool {
 	case phaseDead:
 		return a.recordDeaths(i, w, last)
 	case phaseJoining:
-		// A joiner that takes the slot over describes itself only when it has recorded the death of its predecessor.
+		// A joiner that takes the slot over describes itself only after it has recorded the death
+		// of its predecessor.
 		if d := a.u32(a.slot(i) + slotDescribed).Load(); d != 0 && d < last {
 			return a.recordDeaths(i, w, last-1)
 		}

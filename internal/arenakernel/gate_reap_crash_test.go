@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	// "begin" opens the arena, and answers what the process was told as the first of an epoch.
+	// "begin" opens the arena, and answers which deaths OnFirst got.
 	agentOrders["begin"] = func(s *agent, o order, a *answer) (err error) {
 		a.Text = "not first"
 		o.Opts.OnFirst = func(_ *Arena, e Epoch) error {
@@ -34,7 +34,8 @@ func init() {
 	}
 }
 
-// reapPoints are those at which a process has begun to reap a dead participant, and has not given the slot free.
+// reapPoints are the crash points at which a process has begun to reap a dead participant, and has
+// not freed the slot yet.
 var reapPoints = []string{
 	"arena.reap.repaired", "arena.reap.woken", "arena.reap.handed_over",
 	"arena.finish.taken", "arena.record.numbered", "arena.finish.recorded", "arena.finish.reclaimed",
@@ -55,7 +56,8 @@ func stopInAReap(t *testing.T, ta *testArena, point string) (v *remote) {
 	return v
 }
 
-// beginWith opens the arena, and requires that this process is the first of an epoch that is told of these deaths.
+// beginWith opens the arena. It requires that this process is the first participant of an epoch,
+// and that OnFirst gets exactly these deaths.
 func beginWith(t *testing.T, ta *testArena, clean bool, dead ...string) *Arena {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound())
@@ -77,8 +79,8 @@ func beginWith(t *testing.T, ta *testArena, clean bool, dead ...string) *Arena {
 	return a
 }
 
-// A joiner that is stopped while it reaps the dead, before it begins an epoch, has no gate: others begin the epoch, and
-// find everything repaired.
+// TestStopInTheReapOfAFirst: a joiner is stopped while it reaps the dead, before it begins an
+// epoch. It does not have the gate, so others begin the epoch, and find everything repaired.
 func TestStopInTheReapOfAFirst(t *testing.T) {
 	for _, point := range reapPoints {
 		t.Run(point, func(t *testing.T) {
@@ -101,8 +103,8 @@ func TestStopInTheReapOfAFirst(t *testing.T) {
 	}
 }
 
-// A joiner that goes on after another process has begun and ended an epoch begins the next one. What the joiner had
-// found dead belongs to the epoch before.
+// TestReapThatEndsInALaterEpoch: a joiner continues after another process has begun and ended an
+// epoch, and begins the next one. The deaths that the joiner had found belong to the epoch before.
 func TestReapThatEndsInALaterEpoch(t *testing.T) {
 	for _, point := range reapPoints {
 		t.Run(point, func(t *testing.T) {
@@ -120,7 +122,8 @@ func TestReapThatEndsInALaterEpoch(t *testing.T) {
 	}
 }
 
-// The death of a joiner that was never in leaves the arena clean, also if the process that reaps it is stopped.
+// TestStopInTheReapOfAPendingJoiner: a joiner that was never in dies, and the process that reaps it
+// is stopped. The arena stays clean.
 func TestStopInTheReapOfAPendingJoiner(t *testing.T) {
 	for _, point := range []string{"arena.reap.repaired", "arena.finish.taken", "arena.record.numbered", "arena.finish.recorded"} {
 		t.Run(point, func(t *testing.T) {
@@ -147,8 +150,9 @@ func TestStopInTheReapOfAPendingJoiner(t *testing.T) {
 	}
 }
 
-// A participant died in Close, and the joiner that takes its slot over is stopped before it has recorded the death. The
-// process that begins the next epoch is told of the death.
+// TestFirstIsToldOfADeathInClose: a participant dies in Close, and the joiner that takes its slot
+// over is stopped before it has recorded the death. The process that begins the next epoch gets
+// this death.
 func TestFirstIsToldOfADeathInClose(t *testing.T) {
 	ta := newTestArena(t, 2)
 	v, x := ta.join(t, "victim"), ta.join(t, "other")
@@ -175,7 +179,8 @@ func TestFirstIsToldOfADeathInClose(t *testing.T) {
 	require.NoError(t, beginWith(t, ta, true).Close())
 }
 
-// A joiner that waits while another process has the gate does not look at the slots: many may wait for one OnFirst.
+// TestJoinerThatWaitsForTheGateReapsNobody: a joiner that waits while another process has the gate
+// does not check the slots, because many joiners may wait for one OnFirst.
 func TestJoinerThatWaitsForTheGateReapsNobody(t *testing.T) {
 	ta := newTestArena(t, 4)
 	d := ta.join(t, "victim")

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// firstEpoch opens the arena as the first of an epoch, closes it, and returns what OnFirst was told.
+// firstEpoch opens the arena as the first participant of an epoch, closes it, and returns the Epoch
+// that OnFirst got.
 func firstEpoch(t *testing.T, ta *testArena) (got Epoch) {
 	t.Helper()
 	opts, firsts := ta.opts, 0
@@ -25,8 +26,9 @@ func firstEpoch(t *testing.T, ta *testArena) (got Epoch) {
 	return got
 }
 
-// A reaper that goes on after an epoch has begun may record a death that the first of that epoch has recorded. The
-// next epoch is not told of it again.
+// TestDeathRecordedAgainIsTold: the first participant of an epoch records a death whose reaper is
+// stopped. When the reaper continues, it may record the same death again. The next epoch does not
+// get it again.
 func TestDeathRecordedAgainIsTold(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "before").close(t)
@@ -41,8 +43,9 @@ func TestDeathRecordedAgainIsTold(t *testing.T) {
 	require.Empty(t, e.Dead)
 }
 
-// A process that was stopped while it wrote a death record, and goes on when the ring has gone round, writes over the
-// record of another death. An epoch with a record that cannot be read any more is not clean.
+// TestOverwrittenDeathRecordLeavesNoCleanArena: a process is stopped while it writes a death
+// record. When it continues, the ring has been filled once, and it overwrites the record of another
+// death. An epoch with a record that cannot be read is not clean.
 func TestOverwrittenDeathRecordLeavesNoCleanArena(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "before").close(t)
@@ -62,7 +65,8 @@ func TestOverwrittenDeathRecordLeavesNoCleanArena(t *testing.T) {
 	require.True(t, firstEpoch(t, ta).Clean)
 }
 
-// After the largest number the epochs are counted from 2. Number 1 stands for an arena that nobody has used.
+// TestEpochsAreCountedAnew: after the largest number, the count of epochs continues with 2, because
+// 1 means an arena that nobody has used.
 func TestEpochsAreCountedAnew(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "before").close(t)

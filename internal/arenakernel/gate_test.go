@@ -17,7 +17,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// A name with a slash is the path of a file, as in C and for shmctl.
+// TestOpenTakesPath: a name with a slash is the path of a file, as in C and for shmctl.
 func TestOpenTakesPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "arena")
 	_, err := Attach(path, nil)
@@ -33,7 +33,8 @@ func TestOpenTakesPath(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrExist)
 }
 
-// Remove leaves the file alone while a process is in, and names the process.
+// TestRemoveIsRefusedWhileAProcessIsIn: while a process is in, Remove leaves the file alone, and
+// the error names the process.
 func TestRemoveIsRefusedWhileAProcessIsIn(t *testing.T) {
 	ta := newTestArena(t, 4)
 	require.ErrorIs(t, Remove(ta.name), fs.ErrNotExist)
@@ -52,7 +53,8 @@ func TestRemoveIsRefusedWhileAProcessIsIn(t *testing.T) {
 	require.NoFileExists(t, ta.path())
 }
 
-// The private name of a file is cut after so many bytes, not letters: a name that is too long could not be removed.
+// TestRemoveOfALongNameWithLettersOfSeveralBytes: the private name of a file is cut after a number
+// of bytes, and not of letters. Otherwise a file with a long name could not be removed.
 func TestRemoveOfALongNameWithLettersOfSeveralBytes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), strings.Repeat("\u00e9", 120))
 	a, err := Open(path, &Options{Size: 1 << 20})
@@ -107,7 +109,8 @@ func TestFirstParticipantBeginsAnEpoch(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// A reaper that dies over a death record leaves a number without a record. The arena is as clean as before.
+// TestDeathRecordThatIsNotWholeLeavesTheArenaClean: a reaper that dies while it writes a death
+// record leaves a record without its number. That does not make a clean arena unclean.
 func TestDeathRecordThatIsNotWholeLeavesTheArenaClean(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "before").close(t)
@@ -124,7 +127,8 @@ func TestDeathRecordThatIsNotWholeLeavesTheArenaClean(t *testing.T) {
 	require.Equal(t, 1, firsts)
 }
 
-// If OnFirst fails, Open does, and the next participant is the first of the same epoch.
+// TestOnFirstThatFailsIsRunByTheNext: if OnFirst fails, Open fails, too, and the next participant
+// is the first of the same epoch.
 func TestOnFirstThatFailsIsRunByTheNext(t *testing.T) {
 	ta := newTestArena(t, 4)
 	why := errors.New("no reason")
@@ -146,7 +150,8 @@ func TestOnFirstThatFailsIsRunByTheNext(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// With the option, an arena with other parameters is replaced if no process is in.
+// TestRecreateIncompatible: with RecreateIncompatible, an arena with other parameters is replaced
+// if no process is in.
 func TestRecreateIncompatible(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -186,7 +191,7 @@ func overwrite(t *testing.T, path string, off int64, b byte) {
 	require.NoError(t, err)
 }
 
-// After a death, RecreateUnclean begins with an empty arena.
+// TestRecreateUnclean: with RecreateUnclean, the epoch after a death begins with an empty arena.
 func TestRecreateUnclean(t *testing.T) {
 	ta := newTestArena(t, 4)
 	r := ta.join(t, "victim")
@@ -208,8 +213,8 @@ func TestRecreateUnclean(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// The last Close removes an ephemeral arena. If no Close did, the next epoch begins with an empty
-// one.
+// TestEphemeral: the last Close removes an ephemeral arena. If it could not do so, the next epoch
+// begins with an empty arena.
 func TestEphemeral(t *testing.T) {
 	ta := newTestArena(t, 4)
 	r := ta.join(t, "victim")
@@ -245,8 +250,8 @@ func TestOnDetached(t *testing.T) {
 	<-told
 }
 
-// The first participant of an arena died in OnFirst, and a later claim gave up because a process
-// was dying. The arena does not count as new.
+// TestClaimThatGivesUpKeepsAClaimedEpoch: the first participant of an arena has died in OnFirst,
+// and a later claim gives up because a process is dying. The arena does not count as new.
 func TestClaimThatGivesUpKeepsAClaimedEpoch(t *testing.T) {
 	ta := newTestArena(t, 4)
 	require.NoError(t, os.WriteFile(ta.path(), formatted(t, 2<<20, 4), 0o600))
@@ -260,7 +265,7 @@ func TestClaimThatGivesUpKeepsAClaimedEpoch(t *testing.T) {
 	require.NoError(t, err)
 	c.u64(hdrEpoch).Store(uint64(word))
 	c.u32(c.slot(1) + slotState).Store(uint32(makeSlotWord(phaseDead, 1) | heldByte))
-	locked, err := shmsync.LockByte(seg.File(), int64(c.slot(1))) // the process has not ended
+	locked, err := shmsync.LockByte(seg.File(), int64(c.slot(1))) // as if the process had not ended
 	require.NoError(t, err)
 	require.True(t, locked)
 	_, err = tryRemove(ta.path(), nil)
@@ -268,7 +273,8 @@ func TestClaimThatGivesUpKeepsAClaimedEpoch(t *testing.T) {
 	require.Equal(t, word, epochWord(c.u64(hdrEpoch).Load()))
 }
 
-// An error of OnFirst says nothing about the arena, whatever it is.
+// TestErrorOfOnFirstReplacesNothing: an error of OnFirst says nothing about the arena, whichever
+// error it is, so the arena is not replaced.
 func TestErrorOfOnFirstReplacesNothing(t *testing.T) {
 	ta, tb := newTestArena(t, 4), newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -314,7 +320,8 @@ func TestFromSegmentOfARemovedArena(t *testing.T) {
 	require.ErrorContains(t, err, "removed")
 }
 
-// OnFirst cannot open or close its own arena. Each attempt is an error that says so, and OnFirst goes on.
+// TestOnFirstDoesNotWaitForItself: OnFirst cannot open or close its own arena. Each attempt returns
+// an error that says so, and OnFirst continues.
 func TestOnFirstDoesNotWaitForItself(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ran := 0

@@ -59,22 +59,23 @@ func (a *Arena) Gone(n ParticipantID) bool {
 //	futex:   none
 //	crash:   any value is consistent: without the record the next process finds out by itself
 //
-// A participant that is stopped before it writes may later write what it found about an earlier
-// participant. That earlier one had another generation, or another window, and the next participant
-// that looks writes the right value. The number of a window comes again after 16,384 windows. Each
-// window serves 16 joins or more, and usually 262,143.
+// A participant may be stopped before it writes the word, and may later write the mark of an
+// earlier participant. That mark has another generation or another window, so it is ignored, and
+// the next participant that checks writes the right value. The number of a window repeats after
+// 16,384 windows. Each window serves at least 16 joins, and usually 262,143.
 //
-// Two joiners have the same generation if the first one gives the slot of a dead participant back as it found it. So a
-// joiner that has locked the byte changes bits 32..63, before it takes the slot. Then the swap of a participant that has
-// found the byte unlocked before that fails, unless joiners have locked the byte 2^32 times since.
+// Two joiners have the same generation if the first one gives the slot of a dead participant back
+// unchanged. So a joiner that has locked the byte changes bits 32..63 before it takes the slot.
+// Another participant may have found the byte unlocked before that. Its compare-and-swap then
+// fails, unless joiners have locked the byte 2^32 times in between.
 func (a *Arena) foundGone(i int, w slotWord) bool {
 	return goneOf(a.u64(a.slot(i)+slotGone).Load()) == a.goneMark(i, w)
 }
 
-// goneOf is whom the word slotGone names.
+// goneOf returns the mark in the word slotGone: the participant that the word names.
 func goneOf(word uint64) uint32 { return uint32(word) }
 
-// withGone is the word with another mark.
+// withGone returns the word with another mark.
 func withGone(word uint64, mark uint32) uint64 { return word&^(1<<32-1) | uint64(mark) }
 
 // forgetGone clears the mark in the slot of this joiner.
@@ -83,16 +84,17 @@ func (a *Arena) forgetGone(i int) { a.u64(a.slot(i) + slotGone).And(^uint64(1<<3
 // noteLocked records that this joiner has locked the byte of slot i.
 func (a *Arena) noteLocked(i int) { a.u64(a.slot(i) + slotGone).Add(1 << 32) }
 
-// goneMark is the value of slotGone that says that the participant in slot i, in state w, is gone.
+// goneMark returns the mark in slotGone which says that the participant in slot i, in state w, is
+// gone.
 func (c *core) goneMark(i int, w slotWord) uint32 {
 	_, window := c.windowOf(i)
 	return w.generation() | uint32(window>>windowNumberShift)<<generationBits
 }
 
-// findGone finds out whether the threads of the dead participant in slot i, in state w, have
-// given up its memory. If so, no system call of the process goes on, unless the process declared
-// calls that the kernel continues without its threads. If the process had much memory, this is
-// true long before its byte lock is free.
+// findGone finds out whether the threads of the dead participant in slot i, in state w, have given
+// up its memory. If so, no system call of the process is in progress any more, unless the process
+// declared calls that the kernel continues without its threads. If the process had much memory, its
+// threads give it up long before its byte lock is free.
 func (a *Arena) findGone(i int, w slotWord) bool {
 	word, mark := a.u64(a.slot(i)+slotGone), a.goneMark(i, w)
 	before := word.Load()
@@ -103,9 +105,10 @@ func (a *Arena) findGone(i int, w slotWord) bool {
 	return true
 }
 
-// noteByteFree records that the participant in slot i, in state w, is gone, if its byte lock is free. A joiner
-// does so before it takes that lock: if it is stopped then, the lock tells others nothing about the dead participant.
-// It reports false if the joiner cannot get the lock now.
+// noteByteFree records that the participant in slot i, in state w, is gone, if its byte lock is
+// free. A joiner calls it before it takes that lock, because afterwards the lock shows others
+// nothing about the dead participant, even if the joiner is stopped. noteByteFree returns false if
+// the joiner cannot get the lock now.
 func (a *Arena) noteByteFree(i int, w slotWord) bool {
 	if a.lock == nil {
 		return true
@@ -120,9 +123,10 @@ func (a *Arena) noteByteFree(i int, w slotWord) bool {
 	return a.slotState(i) == w && (goneOf(before) == mark || word.CompareAndSwap(before, withGone(before, mark)))
 }
 
-// givenUp reports whether a joiner in slot i, in state w, has no byte lock and has not become live for so long that another
-// joiner may take its slot. Participants give it up themselves, but there may be none. The time is that of the clock: a
-// joiner whose clock was changed is given up too early, with the consequences that joinTimeout has.
+// givenUp reports whether a joiner in slot i, in state w, has no byte lock and has not become live
+// for so long that another joiner may take its slot. Usually a death watcher takes such a slot
+// back, but there may be no participant. The time is measured with the wall clock. If that is
+// changed, a joiner may be given up too early, with the consequences described at joinTimeout.
 func (a *Arena) givenUp(i int, w slotWord) bool {
 	if w.phase() != phaseJoining || w.hasByte() || !a.hasCaps(i, w) {
 		return false // before it has written its capabilities, slotJoined may be that of an earlier participant
@@ -132,8 +136,8 @@ func (a *Arena) givenUp(i int, w slotWord) bool {
 }
 
 // detached reports whether all threads of the process in slot i, in state w, have given up its
-// memory. It is false if the slot does not identify the process, and if another goroutine has
-// just looked.
+// memory. It returns false if the slot does not identify the process, or if another goroutine has
+// just checked.
 func (a *Arena) detached(i int, w slotWord) bool {
 	if a.copied {
 		return false
@@ -161,17 +165,18 @@ func (a *Arena) detached(i int, w slotWord) bool {
 	return true
 }
 
-// waitedFor reports whether the dead participant in slot i, in state w, with that identity, has been waited for by its
-// parent. The kernel may still have its memory, and so its byte lock: since Linux 6.17 for one or two grace periods
-// of RCU after a process has started a thread and got a larger table of futexes for that, which takes 70 ms on a host
-// with 16 CPUs.
+// waitedFor reports whether the dead participant in slot i, in state w, with that identity, has
+// been waited for by its parent. The kernel may still have its memory, and therefore its byte lock.
+// Since Linux 6.17 this lasts one or two grace periods of RCU if the process got a larger futex
+// table when it started a thread: 70 ms on a host with 16 CPUs.
 //
-// A pid that no process has is easy to make up. So the identity must have the sum that the participant has written.
+// A hostile or damaged slot could contain a pid that no process has. So the identity must have the
+// checksum that the participant has written.
 func (a *Arena) waitedFor(i int, w slotWord, pid uint32, id identity) bool {
 	if a.u64(a.slot(i)+slotIdentitySum).Load() != id.sum(w.generation(), pid) || !shmsync.NoProcess(int(pid)) {
 		return false
 	}
-	asm.LoadFence() // what its threads have stored is read after this
+	asm.LoadFence() // to read what its threads have stored only after this
 	return true
 }
 
@@ -185,21 +190,21 @@ func (a *Arena) AllGone() bool {
 	return true
 }
 
-// follow makes this process's death watcher look again until the reap of slot i is finished, even if
-// other processes work on the reap, too.
+// follow makes the death watcher of this process check slot i until the reap of the slot is
+// finished, even if other processes work on the reap, too.
 func (a *Arena) follow(i int) {
 	a.leaveFor(i)
 	a.ring(a.slot(a.mySlot) + slotWatchDoorbell)
 }
 
-// endings are the deaths that this process has begun to deal with and not finished.
+// endings records the deaths that this process has begun to handle and has not finished.
 type endings struct {
 	mu    sync.Mutex
 	since map[int]*notice // guarded by: mu; when this process first met the death, by slot
 }
 
-// begin records the death of the participant in slot i, in state w of a window, and reports
-// whether the death is new to this process.
+// begin records the death of the participant in slot i, in state w of a window. It reports whether
+// the death is new to this process.
 func (e *endings) begin(i int, w slotWord, window uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -207,7 +212,8 @@ func (e *endings) begin(i int, w slotWord, window uint64) bool {
 	return !known
 }
 
-// find returns the notice of that death, and reports whether the death was known.
+// find returns the notice of that death, and makes one if there is none. It reports whether there
+// was one.
 //
 // Preconditions: e.mu is held.
 func (e *endings) find(i int, w slotWord, window uint64) (*notice, bool) {
@@ -222,9 +228,9 @@ func (e *endings) find(i int, w slotWord, window uint64) (*notice, bool) {
 	return n, false
 }
 
-// turn reports whether the participant in slot i, in state w, is known to be detached, or else
-// whether it is time for this process to look. All goroutines that wait for its end ask. A look
-// costs 10 us or more, so they look in turns.
+// turn reports whether the participant in slot i, in state w, is known to be detached. If not, turn
+// reports whether it is time for the caller to check. All goroutines that wait for the end of the
+// participant call it. A check costs 10 us or more, so they take turns.
 func (e *endings) turn(i int, w slotWord, window uint64) (known, turn bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -245,7 +251,7 @@ func (e *endings) noteDetached(i int, w slotWord, window uint64) {
 }
 
 // noteHanded records that all data of that participant is handed over, and when its slot may be
-// freed at the earliest. Nobody waits for that, so the later looks are less frequent.
+// freed at the earliest. Nobody waits for the slot, so later checks are less frequent.
 func (e *endings) noteHanded(i int, w slotWord, window uint64, free int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -257,11 +263,12 @@ func (e *endings) noteHanded(i int, w slotWord, window uint64, free int64) {
 type free struct {
 	slot     int
 	of       slotWord
-	died, at int64 // when this process met the death, and when to ask for the byte lock next, CLOCK_MONOTONIC ns
+	died, at int64 // when this process found the death, and when to ask for the byte lock next, CLOCK_MONOTONIC ns
 }
 
-// toFree fills frees with slots of dead participants whose data is handed over. Such a slot only has to be freed when
-// the kernel has ended the process. ok is false if there are other deaths, or too many.
+// toFree fills frees with the slots of dead participants whose data is handed over. These slots
+// need only be freed when the kernel has ended the process. It returns their number. ok is false if
+// there are other deaths, or too many.
 func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 	if !a.unfinished.any() {
 		return 0, true
@@ -289,21 +296,21 @@ func (a *Arena) toFree(frees []free) (n uint, ok bool) {
 }
 
 const (
-	// askFirst and askMost bound the time between two questions whether a dead process is gone.
-	// Between these bounds the pause is one askPart-th of the time since the death. The end of a
-	// large process takes long, and is noticed late in proportion.
+	// askFirst and askMost bound the time between two checks whether a dead process is gone.
+	// Between these bounds, the pause is one askPart-th of the time since the death. So the end of
+	// a large process, which takes long, is noticed with a proportional delay.
 	askFirst, askMost = 5e4, 50e6 // ns
 	askPart           = 8
 	// freePart replaces askPart for a process whose data is handed over.
 	freePart = 2
-	// lookFirst and lookPart bound the time between two looks at the threads of a dead
-	// process. Both are shorter than the pauses of a single asker, so each of its questions is
-	// followed by a look.
+	// lookFirst and lookPart bound the time between two checks of the threads of a dead process.
+	// Both give shorter pauses than those of a single asker, so that each of its questions includes
+	// a check.
 	lookFirst = 3e4 // ns
 	lookPart  = 16
 )
 
-// nextCheck returns after how many nanoseconds to look again at what is unfinished.
+// nextCheck returns after how many nanoseconds to check unfinished reaps again.
 func (a *Arena) nextCheck() int64 {
 	e := &a.endings
 	e.mu.Lock()

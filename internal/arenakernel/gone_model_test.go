@@ -13,10 +13,10 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// The model of the two stages of a death: processes that lock a Mutex and let the kernel write into
-// the data that it guards. They die while such a system call goes on, they recover the Mutex, and
-// others join in the slots of the dead. One process may be stopped for ever before each of its steps,
-// and one system call may last for ever.
+// This is the model of the two stages of a death. Processes lock a Mutex and let the kernel write
+// into the data that it guards. They die while such a system call is in progress. They recover the
+// Mutex, and others join in the slots of the dead. One process may be stopped for ever before each
+// of its steps, and one system call may last for ever.
 
 const goneProcs = 3
 
@@ -28,22 +28,22 @@ const (
 	gmRecovering
 )
 
-// What the kernel has done for a process that was killed.
+// What the kernel has done with a process that was killed.
 const (
 	gkRuns uint8 = iota
 	gkKilled
-	gkDetached // none of its threads has its memory
+	gkDetached // none of its threads has memory
 	gkEnded    // its byte lock is free
 )
 
 // goneProc is a slot, with its process.
 type goneProc struct {
 	pc       uint8
-	of, word uint8 // the participant that it asks about, and the kind of the owner word that it saw
-	before   uint8 // slotGone as it was before the look
+	of, word uint8 // the participant that it asks about, and the kind of the owner word that it has read
+	before   uint8 // slotGone as it was before the check
 	named    uint8 // the generation of the process that the slot identified
-	locks    uint8 // how often it may still call Lock
-	lives    uint8 // how many processes may still join in this slot
+	locks    uint8 // how often it still calls Lock
+	lives    uint8 // how many more processes may join in this slot
 
 	gen    uint8 // the generation in the slot; 0: never taken
 	dead   bool  // the slot's phase is dead
@@ -62,7 +62,7 @@ type goneState struct {
 	kills    uint8
 }
 
-// goneModel is the recovery of a Mutex and Gone, or a version with a mistake.
+// goneModel is the model of the recovery of a Mutex and of Gone, or a version with a mistake.
 type goneModel struct {
 	release bool  // PolicyRelease
 	async   bool  // the participants declare KernelIOAsynchronous
@@ -100,13 +100,13 @@ const (
 
 var errTwoWriters = errors.New("the kernel writes for one process into data that another one was given")
 
-// participant is the ID of generation gen of slot k.
+// participant returns the ID of generation gen of slot k.
 func (goneModel) participant(k, gen uint8) uint8 { return 1 + k + goneProcs*(gen-1) }
 
 // step does one step of the process of slot k, and reports whether there is one.
 func (m goneModel) step(s *goneState, k uint8) (label string, ok bool) {
 	p := &s.p[k]
-	q := &s.p[(max(p.of, 1)-1)%goneProcs] // the slot that it asks about
+	q := &s.p[(max(p.of, 1)-1)%goneProcs] // the slot of the participant that it asks about
 	gen := (max(p.of, 1)-1)/goneProcs + 1
 	me := m.participant(k, p.gen)
 	unless := func(ok bool, pc, otherwise uint8) {
@@ -182,7 +182,8 @@ func (m goneModel) step(s *goneState, k uint8) (label string, ok bool) {
 		unless(q.ident != 0, gnLook, gnRead)
 		return "reads the identity", true
 	case gnLook:
-		// A process of an earlier generation ended before this one could join.
+		// If the slot names a process of an earlier generation, that process ended before this one
+		// could join.
 		unless(p.named < q.gen || q.kernel >= gkDetached, gnCheck, gnRead)
 		return "looks at the threads", true
 	case gnCheck:
@@ -208,7 +209,7 @@ func (m goneModel) step(s *goneState, k uint8) (label string, ok bool) {
 	return "", false
 }
 
-// read is a look of Lock at the owner word, with the step that follows from it.
+// read is the step in which Lock reads the owner word. It chooses the step that follows.
 func (m goneModel) read(s *goneState, p *goneProc, me uint8) (label string, ok bool) {
 	if s.word == gmFree {
 		s.word, s.by, p.pc = gmHeld, me, gnHeld
@@ -252,7 +253,8 @@ func (m goneModel) act(s *goneState, p *goneProc, me uint8) string {
 	return "takes what the dead one left"
 }
 
-// kernelStep is the next thing that the kernel does for the process of slot k, after its death.
+// kernelStep does the next step of the kernel for the process of slot k, after the death of that
+// process.
 func (m goneModel) kernelStep(p *goneProc) string {
 	p.kernel++
 	if p.kernel == gkEnded {
@@ -291,8 +293,8 @@ func (m goneModel) next(s *goneState, emit func(model.Step[goneState])) {
 	}
 }
 
-// kill is the state after the death of the process of slot k. A joiner that has not taken the slot
-// has nothing but the byte lock.
+// kill returns the state after the death of the process of slot k. A joiner that has not taken the
+// slot has only the byte lock.
 func (m goneModel) kill(s goneState, k uint8) goneState {
 	s.kills--
 	p := &s.p[k]
@@ -307,8 +309,8 @@ func (m goneModel) kill(s goneState, k uint8) goneState {
 	return s
 }
 
-// done reports whether nobody waits in Lock but for a participant that is stopped, or whose system
-// call goes on.
+// done reports whether every process that waits in Lock waits for a participant that is stopped, or
+// whose system call is still in progress.
 func (m goneModel) done(s *goneState) bool {
 	if s.word != gmFree {
 		k := (s.by - 1) % goneProcs
@@ -350,9 +352,9 @@ func (m goneModel) explore() model.Result {
 	return spec.Explore()
 }
 
-// Data is handed over only when no system call of its last owner can write into it, whichever
-// processes die, join or stop. Nobody waits for a stopped process that does not own the Mutex, nor
-// for a system call that no owner has made.
+// TestModelGone: data is handed over only when no system call of its last owner can write into it,
+// whichever processes die, join or stop. No process waits for a stopped process that does not own
+// the Mutex, or for a system call that no owner has made.
 func TestModelGone(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine explores the model, ten times as slowly with it")

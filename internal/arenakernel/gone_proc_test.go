@@ -73,9 +73,9 @@ func needThreads(t *testing.T) {
 	}
 }
 
-// A participant is gone when its last thread has given up its memory, and not before: a thread
-// that a tracer stops during its exit keeps the memory. The other threads disappear from the list
-// of threads in the meantime.
+// TestLastThreadDecidesWhatIsGone: a participant is gone when its last thread has given up its
+// memory, and not before. A thread that a tracer stops during its exit keeps the memory, while the
+// other threads disappear from the list of threads.
 func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)
@@ -85,7 +85,7 @@ func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	v, m := startMany(t, ta, manyThreads{Threads: 30})
 	pid := int(a.u32(a.slot(m.Name.Slot()) + slotPID).Load())
 
-	runtime.LockOSThread() // ptrace belongs to a thread
+	runtime.LockOSThread() // the tracer is a thread, and not the process
 	defer runtime.UnlockOSThread()
 	require.NoError(t, seizeUntilExit(m.TID))
 	v.Signal(t, os.Kill)
@@ -94,7 +94,7 @@ func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, status.Stopped(), "%v", status)
 	pollFor(t, a, func() bool { return a.Dead(m.Name) })
-	pollFor(t, a, func() bool { return threadsOf(t, pid) == 2 }) // the leader, which waits for the others, and this thread
+	pollFor(t, a, func() bool { return threadsOf(t, pid) == 2 }) // the leader, which waits, and the traced thread
 	for range 20 {
 		require.False(t, a.Gone(m.Name), "a thread of it has memory")
 		lookAgain(a)
@@ -105,8 +105,8 @@ func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	pollFor(t, a, func() bool { return a.slotState(m.Name.Slot()).phase() == phaseFree })
 }
 
-// lookAgain makes the next question examine the threads of the dead process again, and forgets earlier
-// results.
+// lookAgain makes the next call of Gone examine the threads of the dead process again, without
+// earlier results.
 func lookAgain(a *Arena) {
 	a.endings.mu.Lock()
 	defer a.endings.mu.Unlock()
@@ -138,9 +138,9 @@ func threadsOf(t *testing.T, pid int) int {
 	return len(entries)
 }
 
-// The identity in a slot may name a process that is not the one that died: another process, alive
-// or dead, an impossible pid, another pid namespace, another boot. Then it does not show that the
-// participant is gone.
+// TestWrongIdentityIsNotGone: the identity in a slot may name a process that is not the one that
+// died: another process, alive or dead; an impossible pid; another pid namespace; another boot.
+// Such an identity does not show that the participant is gone.
 func TestWrongIdentityIsNotGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)
@@ -185,7 +185,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		"init":                  {1, startOf(1)},
 		"the process that asks": {uint32(os.Getpid()), startOf(os.Getpid())},
 		"a stranger":            {uint32(os.Getppid()), start},
-		// Not start: a process that began in the same tick of 10 ms has that, too.
+		// A plain start would not do: a process that began in the same tick of 10 ms has the same
+		// start time.
 		"a dead stranger": {uint32(zombie.Pid), startOf(zombie.Pid) + 1},
 		"no start":        {uint32(zombie.Pid), 0},
 		"a thread of it":  {uint32(m.TID), start},
@@ -195,8 +196,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		a.u64(s + slotStart).Store(id.start)
 		require.False(t, detached(), what)
 	}
-	// With the identity of the dead stranger the participant counts as gone. So the checks below
-	// depend on the other fields.
+	// With the identity of the dead stranger, the participant counts as gone. So the checks below
+	// test the other fields.
 	a.u32(s + slotPID).Store(uint32(zombie.Pid))
 	a.u64(s + slotStart).Store(startOf(zombie.Pid))
 	for what, off := range map[string]Offset{"pid namespace": slotPIDNS, "boot": slotBootID} {
@@ -208,7 +209,7 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		}
 		word.Store(was)
 	}
-	pollFor(t, a, detached)                                    // it may be the turn of this process's death watcher to look
+	pollFor(t, a, detached)                                    // the death watcher of this process may just have checked
 	a.u64(s + slotGone).Store(uint64(m.Name.Generation() + 1)) // recorded for another participant
 	require.False(t, a.Gone(m.Name), "asynchronous")
 	a.u64(s + slotGone).Store(uint64(m.Name.Generation() | 1<<generationBits)) // recorded in another window
@@ -235,7 +236,8 @@ func isZombie(pid int) bool {
 	return len(rest) > 1 && rest[1] == 'Z'
 }
 
-// A participant does not inherit the gone mark of its predecessor in the slot.
+// TestGoneIsForgottenByTheNextInTheSlot: a participant does not inherit the gone mark of its
+// predecessor in the slot.
 func TestGoneIsForgottenByTheNextInTheSlot(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)

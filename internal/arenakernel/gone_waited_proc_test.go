@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that its parent has waited for is gone, even if the kernel keeps its memory, and so its byte lock. The
-// slot must say without a doubt which process that was: a word of the identity that a peer has changed proves nothing.
+// TestWaitedForIsGone: a process that its parent has waited for is gone, even if the kernel keeps
+// its memory, and therefore its byte lock. The slot must say without a doubt which process that
+// was: if a peer has changed a word of the identity, it proves nothing.
 func TestWaitedForIsGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)
@@ -20,7 +21,9 @@ func TestWaitedForIsGone(t *testing.T) {
 	v, m := startMany(t, ta, manyThreads{Threads: 3, KernelIO: KernelIOAsynchronous})
 	i := m.Name.Slot()
 	s := a.slot(i)
-	v.KeepFile(t, ta.path()) // the kernel does the same when it keeps the memory of a process that has ended
+	// The copy keeps the byte lock after the death, as the kernel does while it still has the memory of
+	// a process that has ended.
+	v.KeepFile(t, ta.path())
 	v.Kill(t)
 	pollFor(t, a, func() bool { return a.Dead(m.Name) })
 	require.ErrorIs(t, unix.Kill(v.Pid(), 0), unix.ESRCH, "the parent has waited for it")
@@ -48,7 +51,7 @@ func TestWaitedForIsGone(t *testing.T) {
 		require.False(t, detached(), "pid %d", other)
 		pid.Store(was)
 	}
-	pollFor(t, a, detached) // it may be the turn of this process's death watcher to look
+	pollFor(t, a, detached) // the death watcher of this process may just have checked
 	require.False(t, a.Gone(m.Name), "asynchronous")
 	require.False(t, a.byteFree(i, a.slotState(i)))
 	a.u32(s + slotCaps).And(^uint32(capAsyncIO))

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// formatted is the contents of a new arena, in private memory.
+// formatted returns the contents of a new arena, in private memory.
 func formatted(t testing.TB, size int64, slots int) []byte {
 	var b []byte
 	seg, err := shm.CreateMemfd("test", size, func(s *shm.Segment) error {
@@ -145,7 +145,8 @@ func TestBadHeaders(t *testing.T) {
 	}
 }
 
-// FuzzHeader: every header is refused, or describes regions that lie in the segment and in order.
+// FuzzHeader: every header is refused, or describes regions that are within the segment and in
+// order.
 func FuzzHeader(f *testing.F) {
 	good := formatted(f, 1<<20, 4)[:headerSize]
 	f.Add(good[:hdrChecksum+8], uint32(1<<20), false)

@@ -19,9 +19,9 @@ var (
 )
 
 const (
-	// nearChunks is how many chunks an allocation searches for a free block before it takes a
-	// fresh chunk. It is large enough to reach blocks that other participants freed, and small
-	// enough that its cost per block does not matter.
+	// nearChunks is how many chunks an allocation searches for a free block before it takes a fresh
+	// chunk. It is large enough to find blocks that other participants have freed, and small enough
+	// that the search costs little.
 	nearChunks = 16
 
 	// claimTries bounds how often an allocation starts over because others
@@ -29,12 +29,12 @@ const (
 	claimTries = 64
 )
 
-// heapLocal is what this process remembers about the heap. All fields are hints: any value is
-// right.
+// heapLocal is what this process remembers about the heap. All fields are hints: a wrong value does
+// no harm.
 type heapLocal struct {
-	next [classes]atomic.Uint64 // chunk<<10 | index of the block to try first
-	look [classes]atomic.Uint64 // chunk at which to look for free blocks next
-	top  atomic.Uint64          // spans are looked for downwards from this chunk
+	next [classes]atomic.Uint64 // chunk<<10 plus the index of the block to try first
+	look [classes]atomic.Uint64 // chunk in which to search for free blocks next
+	top  atomic.Uint64          // search downwards from this chunk for spans
 }
 
 // block is a block or span that has been located.
@@ -62,13 +62,14 @@ func (c *core) swapChunk(i uint64, old, to chunkWord) bool {
 
 func (c *core) chunkOff(i uint64) Offset { return Offset(c.geo.heapOff + i*chunkSize) }
 
-// blockWordOf gives a block word. The chunk must be reserved.
+// blockWordOf returns a block word. The chunk must be reserved.
 func (c *core) blockWordOf(chunk, index uint64) *atomic.Uint32 {
 	return c.u32(Offset(c.geo.blocksOff + (chunk*blockWords+index)*blockWordSize))
 }
 
-// claim finds a block of at least size bytes at that alignment and makes it ours, zeroed. No peer
-// learns of the block before publish. If this process dies first, the block is freed.
+// claim finds a block of at least size bytes with that alignment, claims it for this participant,
+// and zeroes it. No peer learns of the block before publish. If this process dies first, the block
+// is freed.
 func (c *core) claim(size, align uint64) (Offset, error) {
 	class, ok := classFor(size, align)
 	if !ok {
@@ -83,7 +84,7 @@ func (c *core) claim(size, align uint64) (Offset, error) {
 	return off, nil
 }
 
-// claimBlock claims a block of the class. It does not zero the block.
+// claimBlock claims a block of the class without zeroing it.
 func (c *core) claimBlock(class int) (Offset, error) {
 	var failed error
 	for range claimTries {
@@ -100,7 +101,7 @@ func (c *core) claimBlock(class int) (Offset, error) {
 				return off, nil
 			}
 		}
-		if c.sweep(1) > 0 { // the memory of a swept chunk is reserved, in case there is no other
+		if c.sweep(1) > 0 { // a swept chunk has memory already, which helps if there is no other memory
 			continue
 		}
 		if !busy {
@@ -108,15 +109,15 @@ func (c *core) claimBlock(class int) (Offset, error) {
 		}
 		runtime.Gosched()
 	}
-	c.flushDeferred() // so that the next call finds them: a Free may have come in between
+	c.flushDeferred() // so that the next call finds the blocks: a Free may have come in between
 	if failed != nil {
 		return 0, failed
 	}
 	return 0, c.noSpace(uint64(classSizes[class]))
 }
 
-// claimNear searches where a free block of the class is likely: where the last one was, and in a
-// few other chunks, which change from call to call.
+// claimNear searches for a free block of the class in the chunk of the last one and in a few other
+// chunks, which change from call to call.
 func (c *core) claimNear(class int) (Offset, bool) {
 	next := c.heap.next[class].Load()
 	if chunk := next / blockWords; chunk < c.geo.chunkCount {
@@ -134,8 +135,8 @@ func (c *core) claimNear(class int) (Offset, bool) {
 	return 0, false
 }
 
-// claimIn claims a free block of a chunk, if the chunk is a slab of the class. It begins at block
-// number start.
+// claimIn claims a free block of a chunk, if the chunk is a slab of the class. The search begins at
+// block number start.
 func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 	if !c.loadChunk(chunk).slabOf(class) {
 		return 0, false
@@ -159,9 +160,9 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 			continue
 		}
 		crashpoint.Hit("arena.block.claimed")
-		// The chunk may have been taken back, and may be anything by now. But if it is a slab of
-		// our class now, it stays one: a sweeper would need every block of it, and this block is
-		// ours.
+		// The chunk may have been taken back, and may have any use by now. But if it is a slab of
+		// the class now, it stays one: a sweeper would have to claim every block of it, and this
+		// participant has claimed one.
 		if !c.loadChunk(chunk).slabOf(class) {
 			word.CompareAndSwap(claimed, blockFree)
 			return 0, false
@@ -173,8 +174,8 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 }
 
 // claimFresh makes a slab of a free chunk and claims a block of it before anybody else can. If no
-// chunk is free, the offset is 0, and busy says whether other participants are working on some
-// chunks. If there is no more memory, it takes a chunk that has memory behind it.
+// chunk is free, the offset is 0, and busy says whether other participants are changing chunks
+// meanwhile. If there is no more memory, claimFresh takes a chunk that is backed by memory already.
 func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
 	chunk, ok, busy := c.claimChunk(0)
 	if !ok {
@@ -204,8 +205,8 @@ func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
 	return off, true, nil
 }
 
-// claimChunk claims a free chunk whose word has those bits. It searches from the hint in the
-// header on.
+// claimChunk claims a free chunk whose word has the given bits. The search begins at the hint in
+// the header.
 func (c *core) claimChunk(bits chunkWord) (chunk uint64, ok, busy bool) {
 	count := c.geo.chunkCount
 	if count == 0 {
@@ -234,8 +235,8 @@ func (c *core) claimChunk(bits chunkWord) (chunk uint64, ok, busy bool) {
 	return 0, false, busy
 }
 
-// back makes sure that n chunks that we have claimed, and their block words,
-// have memory, and marks them reserved.
+// back makes sure that n chunks that this participant has claimed, and their block words, are
+// backed by memory. It marks the chunks reserved.
 func (c *core) back(chunk, n uint64) error {
 	if c.reservedIn(chunk, n) < n {
 		if err := c.reserve(uint64(c.chunkOff(chunk)), n*chunkSize); err != nil {
@@ -254,7 +255,7 @@ func (c *core) back(chunk, n uint64) error {
 	return nil
 }
 
-// reservedIn counts the reserved ones of n chunks.
+// reservedIn returns how many of n chunks are reserved.
 func (c *core) reservedIn(chunk, n uint64) (count uint64) {
 	for i := chunk; i < chunk+n; i++ {
 		if c.loadChunk(i).reserved() {
@@ -264,7 +265,7 @@ func (c *core) reservedIn(chunk, n uint64) (count uint64) {
 	return count
 }
 
-// noSpace is the error of a heap that has no room for size bytes.
+// noSpace returns the error of a heap that has no room for size bytes.
 func (c *core) noSpace(size uint64) error {
 	free := uint64(0)
 	for i := range c.geo.chunkCount {

@@ -12,14 +12,13 @@ var (
 	_ = crashpoint.Register("arena.free.before_clear")
 )
 
-// locate finds the block or span that begins at off. It reports false when
-// no block begins at off.
+// locate returns the block or span that begins at off. It reports false if none begins there.
 func (c *core) locate(off Offset) (block, bool) {
 	b, ok := c.holding(off)
 	return b, ok && b.off == off
 }
 
-// holding finds the block or span that off lies in.
+// holding returns the block or span that contains off.
 func (c *core) holding(off Offset) (block, bool) {
 	if uint64(off) < c.geo.heapOff || (uint64(off)-c.geo.heapOff)/chunkSize >= c.geo.chunkCount {
 		return block{}, false
@@ -57,7 +56,7 @@ func (c *core) blockIn(chunk, index uint64, class int) block {
 	return block{c.chunkOff(chunk) + Offset(index*size), size, chunk, index, class, c.blockWordOf(chunk, index)}
 }
 
-// blockAt gives the word and the size of the block or span that begins at off.
+// blockAt returns the word and the size of the block or span that begins at off.
 func (c *core) blockAt(off Offset) (w blockWord, size uint64, ok bool) {
 	b, ok := c.locate(off)
 	if !ok {
@@ -66,7 +65,7 @@ func (c *core) blockAt(off Offset) (w blockWord, size uint64, ok bool) {
 	return b.load(), b.size, true
 }
 
-// publish makes a block that we have claimed a raw block, an object or a node.
+// publish turns a block that this participant has claimed into a raw block, an object or a node.
 func (c *core) publish(off Offset, kind int) error {
 	b, ok := c.locate(off)
 	// sync(arena.publish): release
@@ -76,20 +75,20 @@ func (c *core) publish(off Offset, kind int) error {
 	return nil
 }
 
-// meddled is the error for a block of ours that another process has changed.
+// meddled returns the error for a block of this participant that another process has changed.
 func (c *core) meddled(off Offset) error {
 	return c.fail("arena.alloc", shmsync.ErrCorrupt, "the block at "+off.String()+" was changed while claimed")
 }
 
-// unclaim gives back a block that has not been published.
+// unclaim frees a block that has not been published.
 func (c *core) unclaim(off Offset) {
 	if b, ok := c.locate(off); ok {
 		c.release(b, makeBlock(blockClaimed, c.self))
 	}
 }
 
-// release frees the block or span whose word is w. The word says claimed or freeing, by this
-// process or by a dead process that it reaps.
+// release frees the block or span b, whose word is w. w is in the state claimed or freeing, and
+// names this process or a dead process that it reaps.
 func (c *core) release(b block, w blockWord) {
 	if b.class < 0 {
 		c.dismantle(b.chunk)
@@ -107,7 +106,7 @@ func (c *core) release(b block, w blockWord) {
 // process: other processes may know its offset. If this process dies inside Alloc, the block is
 // freed.
 //
-// Without enough room the error Is [shmsync.ErrNoSpace].
+// If there is not enough room, the error Is [shmsync.ErrNoSpace].
 func (a *Arena) Alloc(size, align uint64) (Offset, error) {
 	if err := a.BeginCall("arena.alloc"); err != nil {
 		return 0, err
@@ -128,11 +127,10 @@ func (a *Arena) Alloc(size, align uint64) (Offset, error) {
 	return off, nil
 }
 
-// Free frees a block that Alloc returned, in this or any other process. An offset that is not
-// that of an allocated block, because it was never one or has been freed, is the caller's mistake
-// and panics.
+// Free frees the block at off, which Alloc returned in any process. It panics if no allocated block
+// begins at off.
 //
-// Free synchronizes with the Alloc that hands the block out next.
+// Free synchronizes with the next Alloc that returns the block.
 func (a *Arena) Free(off Offset) {
 	a.mustBeginCall("arena.free")
 	defer a.EndCall()

@@ -1,8 +1,8 @@
 package arenakernel
 
-// Size classes of slabs. Each is a multiple of 64, so that every block is
-// aligned to a cache line; a request that wants more alignment takes a class
-// that is a multiple of it. Bigger requests are spans of whole chunks.
+// The size classes of slabs. Each is a multiple of 64, so that every block is aligned to a cache
+// line. A request with a greater alignment takes a class that is a multiple of that alignment. A
+// larger request takes a span, which consists of whole chunks.
 var classSizes = [classes]uint32{
 	64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768,
 	nodeSize,
@@ -10,16 +10,16 @@ var classSizes = [classes]uint32{
 
 const (
 	// classNode is the class of wait nodes. Its chunks are never used for anything else, so a
-	// late look at a freed node still sees a node.
+	// participant that reads a node after it was freed still reads a node.
 	classNode = 17
 	classes   = 18
 
-	// MaxAlign is the greatest alignment that Alloc gives.
+	// MaxAlign is the greatest alignment that Alloc can be asked for.
 	MaxAlign = 4096
 )
 
-// classFor picks the smallest class for size bytes at that alignment, a power
-// of two up to MaxAlign. It reports false when only a span will do.
+// classFor returns the smallest class for size bytes at that alignment, a power of two up to
+// MaxAlign. It reports false if the request needs a span.
 func classFor(size, align uint64) (class int, ok bool) {
 	for class, s := range classSizes[:classNode] {
 		if size <= uint64(s) && uint64(s)&(align-1) == 0 {
@@ -29,5 +29,5 @@ func classFor(size, align uint64) (class int, ok bool) {
 	return 0, false
 }
 
-// blocksOf is the number of blocks in a slab of the class.
+// blocksOf returns the number of blocks in a slab of the class.
 func blocksOf(class int) uint64 { return uint64(chunkSize / classSizes[class]) }

@@ -18,7 +18,7 @@ import (
 )
 
 // abandon runs f in a goroutine that stops for ever at the n'th hit of a crash point, like a
-// process that dies there. It reports false if f ran to its end.
+// process that dies there. It returns false if f ran to its end.
 func abandon(point string, n int, f func()) bool {
 	died, done := make(chan struct{}), make(chan struct{})
 	crashpoint.ArmFunc(point, n, func() {
@@ -38,7 +38,7 @@ func abandon(point string, n int, f func()) bool {
 	}
 }
 
-// goroutine is the number of the calling goroutine.
+// goroutine returns the number of the calling goroutine.
 func goroutine() int {
 	b := make([]byte, 64)
 	b = b[:runtime.Stack(b, false)]
@@ -56,7 +56,7 @@ func pointOf(s string) (string, int) {
 	return name, n
 }
 
-// runEverything does every deed to its end, in an arena in which others died.
+// runEverything does every deed to its end, in an arena in which other participants have died.
 func runEverything(t *testing.T, a *Arena) {
 	for _, size := range []uint64{64, 100, 20000, 4 * chunkSize} {
 		a.Free(mustAlloc(t, a, size, 0))
@@ -86,7 +86,7 @@ func TestDeathAtEachPoint(t *testing.T) {
 			t.Run(name+"/"+at, func(t *testing.T) {
 				p := newNeighbours(3<<20, 8)
 				a, v := p.join(1), p.join(2)
-				node, err := a.ClaimNode() // allocates the chunk of nodes
+				node, err := a.ClaimNode() // which allocates the chunk of nodes
 				require.NoError(t, err)
 				require.NoError(t, a.FreeNode(node))
 				before := d.run(t, a, v, at)
@@ -123,7 +123,7 @@ func requireForgotten(t *testing.T, a *Arena, dead ParticipantID) {
 	})
 }
 
-// requireSame checks that a death has left nothing of a deed, or all of it.
+// requireSame checks that a death has left either nothing of a deed or all of it.
 func requireSame(t *testing.T, d deed, before AllocStats, a *Arena) {
 	t.Helper()
 	after := a.Stats()
@@ -141,7 +141,7 @@ func requireSame(t *testing.T, d deed, before AllocStats, a *Arena) {
 		used += size / chunkSize
 		return true
 	})
-	// The chunks of the slabs in use: one of nodes, one of small blocks, one of objects.
+	// These are the chunks of the slabs in use: one of nodes, one of small blocks, one of objects.
 	require.LessOrEqual(t, a.geo.chunkCount-a.Stats().FreeChunks, used+3)
 }
 
@@ -163,8 +163,8 @@ func TestEveryPointOfTheHeapIsHit(t *testing.T) {
 	}
 }
 
-// If two participants want the same chunks, one of them steps back and releases all of its
-// claims.
+// TestSpansThatCollide: if two participants want the same chunks, one of them gives up and releases
+// all of its claims.
 func TestSpansThatCollide(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a, v := p.join(1), p.join(2)
@@ -188,8 +188,8 @@ func TestSpansThatCollide(t *testing.T) {
 	require.Equal(t, p.geo.chunkCount, a.Stats().FreeChunks)
 }
 
-// A span does not begin at a chunk whose first block word is claimed by a participant that has
-// not noticed yet that its slab is gone.
+// TestSpanMeetsStaleClaim: a participant has claimed the first block word of a chunk, and has not
+// noticed yet that its slab no longer exists. No span begins at that chunk.
 func TestSpanMeetsStaleClaim(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a, v := p.join(1), p.join(2)
@@ -213,8 +213,8 @@ func TestSpanMeetsStaleClaim(t *testing.T) {
 	requireSound(t, a)
 }
 
-// An allocator claims a block of a slab that is taken back at the same time, and dies with its
-// claim or gives the claim up.
+// TestClaimInASlabThatIsGone: an allocator claims a block of a slab that is taken back at the same
+// time. It dies with its claim, or gives the claim up.
 func TestClaimInASlabThatIsGone(t *testing.T) {
 	for what, reuse := range map[string]func(t *testing.T, a *Arena){
 		"free":               func(*testing.T, *Arena) {},

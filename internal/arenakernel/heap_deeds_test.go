@@ -15,7 +15,7 @@ type deed struct {
 	do      func(victim *Arena, prepared Offset)
 	points  []string
 
-	wordPtr, objects, nodes, records int // how many more than before
+	wordPtr, objects, nodes, records int // how many more there are than before
 }
 
 var deeds = map[string]deed{
@@ -190,7 +190,7 @@ var deeds = map[string]deed{
 	},
 }
 
-// makeNew makes the object "new", with one poller node. Nobody has it open.
+// makeNew makes the object "new", with one poller node. No participant has the object open.
 func makeNew(t *testing.T, a, _ *Arena) Offset {
 	o, _, err := a.OpenObject(spec("new"))
 	require.NoError(t, err)
@@ -219,7 +219,7 @@ func withRecords(t *testing.T, a, v *Arena) Offset {
 	return off
 }
 
-// stopDeleting leaves an object in the state in which a stopped deleter leaves it.
+// stopDeleting leaves an object in the state in which a deleter that is stopped would leave it.
 func stopDeleting(a *Arena, name string) {
 	o, _, _ := a.OpenObject(spec(name))
 	a.CloseObject(o)
@@ -231,8 +231,8 @@ func pollerOfNew(a *Arena, _ Offset) {
 	a.PollerNode(o, a.u64(o.Body), anyNode)
 }
 
-// run prepares the deed, and then does it up to the point where v stops. It returns the contents
-// of the heap before.
+// run prepares the deed, and then does it up to the crash point at which v stops. It returns the
+// statistics of the heap before the deed.
 func (d deed) run(t *testing.T, a, v *Arena, at string) (before AllocStats) {
 	var off Offset
 	if d.prepare != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// neighbours is an arena in the memory of one process, with any number of participants that are
-// goroutines. The words are on the Go heap, so that the race detector checks the edges between
-// the participants.
+// neighbours is an arena in the memory of one process, with any number of participants, which are
+// goroutines. The words are on the Go heap, so that the race detector checks whether the
+// participants synchronize.
 type neighbours struct {
 	bytes []byte
 	geo   geometry
@@ -23,7 +23,7 @@ type neighbours struct {
 	mu       sync.Mutex
 	live     map[ParticipantID]bool
 	reserved uint64 // bytes
-	limit    uint64 // limit of reserved; 0 is none
+	limit    uint64 // limit of reserved; 0 means no limit
 }
 
 func newNeighbours(size uint64, slots int) *neighbours {
@@ -70,7 +70,7 @@ func (p *neighbours) kill(dead ParticipantID) {
 	delete(p.live, dead)
 }
 
-// reap kills a participant and makes another one take back what it leaves.
+// reap kills a participant, and lets reaper take back what it has left.
 func (p *neighbours) reap(reaper *Arena, dead ParticipantID) {
 	p.kill(dead)
 	reaper.freeNodesOf(dead)

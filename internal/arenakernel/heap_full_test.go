@@ -14,7 +14,7 @@ import (
 const chunkCost = chunkSize + blockWords*blockWordSize
 
 // fullHeap is a heap whose file system has room for that many chunks. All these chunks have been
-// used, are free again, and lie at the bottom.
+// used, are free again, and are at the beginning of the heap.
 func fullHeap(t *testing.T, chunks int) (*neighbours, *Arena) {
 	p := newNeighbours(4<<20, 4)
 	p.limit = uint64(chunks) * chunkCost
@@ -30,7 +30,7 @@ func fullHeap(t *testing.T, chunks int) (*neighbours, *Arena) {
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)
 	require.EqualValues(t, a.Stats().Chunks, a.Stats().FreeChunks)
 	require.EqualValues(t, chunks, a.Stats().Reserved)
-	a.u64(hdrChunkHint).Store(uint64(chunks) + 3) // at a chunk without memory
+	a.u64(hdrChunkHint).Store(uint64(chunks) + 3) // the hint points to a chunk without memory
 	return p, a
 }
 
@@ -90,7 +90,8 @@ func TestUseWhatHasMemory(t *testing.T) {
 	})
 }
 
-// A run whose block word is not free is left unchanged.
+// TestSpanDoesNotTouchARunItCannotHave: a run of chunks whose block word is not free stays
+// unchanged.
 func TestSpanDoesNotTouchARunItCannotHave(t *testing.T) {
 	p := newNeighbours(4<<20, 4)
 	a, v := p.join(1), p.join(2)
@@ -98,7 +99,7 @@ func TestSpanDoesNotTouchARunItCannotHave(t *testing.T) {
 	top := a.geo.chunkCount - 2
 	junk := bytes.Repeat([]byte{7}, 2*chunkSize)
 	copy(a.slice(a.chunkOff(top), 2*chunkSize), junk)
-	// v is about to notice that the slab from which it claims is gone.
+	// v is about to notice that the slab in which it has claimed a block no longer exists.
 	a.blockWordOf(top, 0).Store(uint32(makeBlock(blockClaimed, v.self)))
 	off := mustAlloc(t, a, 2*chunkSize, 0)
 	require.Less(t, off, a.chunkOff(top))

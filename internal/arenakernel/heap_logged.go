@@ -1,23 +1,23 @@
 package arenakernel
 
 // The blocks of transactions. A block that a transaction allocates or frees is logged: its block
-// word names the transaction's process, from the record in the undo log until the end of the
-// transaction. During that time only the process that has the lock with the log changes the word.
-// So neither a reaper nor an allocator can give the block to others while a rollback still writes
+// word names the process of the transaction, from the record in the undo log until the transaction
+// ends. During that time, only the process that holds the lock with the log changes the word. So
+// neither a reaper nor an allocator gives the block to another user while a rollback still writes
 // into it. See docs/design/0039.
 
-// HasByteLock reports whether this process holds the byte lock of its slot. Without one, nobody
-// could prove that the process is gone.
+// HasByteLock reports whether this process holds the byte lock of its slot. Without the lock, no
+// other process could prove that this process is gone.
 func (a *Arena) HasByteLock() bool { return a.slotCaps(a.mySlot)&capOFD != 0 }
 
-// Heap returns the part of the arena that contains the blocks: its offset and its length in
-// bytes.
+// Heap returns where the heap is, the part of the arena that contains the blocks: its offset and
+// its length in bytes.
 func (a *Arena) Heap() (off Offset, n uint64) {
 	return Offset(a.geo.heapOff), a.geo.chunkCount * chunkSize
 }
 
-// Backed reports whether n bytes at off, which may come from a peer, lie in the heap, in chunks
-// that have memory behind them.
+// Backed reports whether n bytes at off, which may come from a peer, are in the heap, in chunks
+// that are backed by memory.
 func (a *Arena) Backed(off Offset, n uint64) bool {
 	first, size := a.Heap()
 	if off < first || uint64(off-first) >= size || n > size-uint64(off-first) {
@@ -38,8 +38,8 @@ func (a *Arena) Backed(off Offset, n uint64) bool {
 // Bytes returns n bytes at off, for which Backed is true.
 func (a *Arena) Bytes(off Offset, n uint64) []byte { return a.slice(off, n) }
 
-// ClaimAligned is ClaimBlock for a block of a transaction, at a multiple of align, which is a
-// power of two up to MaxAlign. The caller calls LogBlock next.
+// ClaimAligned claims a block for a transaction as ClaimBlock does, at a multiple of align, a power
+// of two up to MaxAlign. The caller calls LogBlock next.
 func (a *Arena) ClaimAligned(size, align uint64) (Offset, error) {
 	if err := a.BeginCall("arena.alloc"); err != nil {
 		return 0, err
@@ -49,7 +49,7 @@ func (a *Arena) ClaimAligned(size, align uint64) (Offset, error) {
 }
 
 // LogBlock turns a block that this process has claimed into a logged block of one of its
-// transactions. The log has the block's offset already.
+// transactions. The log already has the offset of the block.
 func (a *Arena) LogBlock(off Offset) error {
 	b, ok := a.locate(off)
 	if !ok || !b.swap(makeBlock(blockClaimed, a.self), makeBlock(blockLogged, a.self)) {
@@ -58,8 +58,8 @@ func (a *Arena) LogBlock(off Offset) error {
 	return nil
 }
 
-// CanLogFreed says why a transaction cannot free the block at off; it is "" if nothing prevents
-// that. logged reports that a transaction of this process has the block already.
+// CanLogFreed returns why a transaction cannot free the block at off, or "" if it can. logged
+// reports that a transaction of this process already has the block.
 func (a *Arena) CanLogFreed(off Offset) (why string, logged bool) {
 	b, ok := a.locate(off)
 	if !ok {
@@ -74,8 +74,8 @@ func (a *Arena) CanLogFreed(off Offset) (why string, logged bool) {
 	return "", false
 }
 
-// LogFreed turns a raw block into one that a transaction of this process frees. The log has the
-// block's offset already. It reports false if the block is not raw.
+// LogFreed turns a raw block into a block that a transaction of this process frees. The log already
+// has the offset of the block. LogFreed returns false if the block is not raw.
 func (a *Arena) LogFreed(off Offset) bool {
 	b, ok := a.locate(off)
 	if !ok {
@@ -85,17 +85,16 @@ func (a *Arena) LogFreed(off Offset) bool {
 	return b.swap(blockRaw, makeBlock(blockLogged, a.self))
 }
 
-// KeepLogged turns a logged block of a transaction of n into a raw one. It reports false if there
-// is no such block: then there is nothing to do.
+// KeepLogged turns a logged block of a transaction of n into a raw one. It returns false if there
+// is no such block; then there is nothing to do.
 func (a *Arena) KeepLogged(n ParticipantID, off Offset) bool {
 	b, ok := a.locate(off)
 	// sync(arena.publish): release
 	return ok && b.swap(makeBlock(blockLogged, n), makeBlock(blockRaw, 0))
 }
 
-// TakeLogged takes a logged block of a transaction of n, so that this process frees it.
-// ReleaseTaken is the last step. TakeLogged reports false if there is no such block: then there
-// is nothing to do.
+// TakeLogged takes over a logged block of a transaction of n, so that this process can free it with
+// ReleaseTaken. It returns false if there is no such block; then there is nothing to do.
 func (a *Arena) TakeLogged(n ParticipantID, off Offset) bool {
 	b, ok := a.locate(off)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a chunk of the heap: its own word, and those of its blocks. They are
-// chunkWord and blockWord with few IDs and two classes.
+// The words of the model of a chunk of the heap: the chunk word and the words of its blocks. They
+// are a chunkWord and blockWords with few IDs and two classes.
 const (
 	hChunk  = iota
 	hBlock  // followed by the next ones
@@ -25,7 +25,7 @@ const (
 	heapSlab = iota // a slab of the class that the allocator wants
 	heapOther
 	heapFree
-	heapNamed // from this value on: a process has claimed the chunk, or sweeps it
+	heapNamed // from this value on, the word names a process that has claimed the chunk or sweeps it
 )
 
 func heapClaimed(process int) uint8  { return heapNamed + uint8(process) }
@@ -63,7 +63,7 @@ const (
 	gReaped        // the processes that are reaped, as bits
 )
 
-// heapModel is the protocol, or a version with a mistake.
+// heapModel is the model of the protocol, or a version with a mistake.
 type heapModel struct {
 	looksOnce, blocksNothing, goesOnBlocked, leavesSweeps, freesSweeps, leavesClaims, noFence bool
 }
@@ -82,7 +82,7 @@ func (m heapModel) explore() model.Result {
 			}
 			return nil
 		},
-		// No word names a dead process, and nothing is half done.
+		// In the end, no word names a dead process, and no operation is half done.
 		Done: func(s *model.Sys) bool {
 			for b := range hBlocks {
 				if s.Mem[hBlock+b] >= heapBlockNamed {
@@ -102,7 +102,7 @@ func (m heapModel) explore() model.Result {
 	return y.Explore()
 }
 
-// allocate is claimIn, publish, and Free.
+// allocate is the model of claimIn, publish and Free.
 func (m heapModel) allocate(x *model.Exec) {
 	pc, b := x.PC(), x.R(0)
 	x.Goto(pc + 1)
@@ -128,7 +128,7 @@ func (m heapModel) allocate(x *model.Exec) {
 	case 3:
 		x.Say("publishes it")
 		if !x.CAS(hBlock+int(*b), heapBlock(heapAllocator, heapTaken), heapBlockRaw) {
-			x.Ghost[gHas] = 0 // it is dead, and does not know it
+			x.Ghost[gHas] = 0 // it has died, and does not know it
 			x.Idle()
 		}
 	case 4:
@@ -205,7 +205,7 @@ func (m heapModel) sweep(x *model.Exec) {
 	}
 }
 
-// make is claimFresh, for either class, and the Free of the block.
+// make is the model of claimFresh, for either class, and of the Free of the block.
 func (m heapModel) make(x *model.Exec) {
 	pc, b := x.PC(), x.R(0)
 	x.Goto(pc + 1)
@@ -236,7 +236,7 @@ func (m heapModel) make(x *model.Exec) {
 	}
 }
 
-// reap is reclaimBlocks, for one dead process after another.
+// reap is the model of reclaimBlocks, for one dead process after the other.
 func (m heapModel) reap(x *model.Exec) {
 	pc := x.PC()
 	who, b := x.R(0), x.R(1)
@@ -299,8 +299,9 @@ func (m heapModel) reap(x *model.Exec) {
 	}
 }
 
-// A block is in the chunk that its owner has seen, even if another process sweeps the chunk,
-// makes something else of it, or dies. And nothing stays claimed by a dead process.
+// TestModelHeap: a block stays in the chunk in which its owner has claimed it, even if another
+// process sweeps the chunk, uses the chunk for something else, or dies. No dead process keeps
+// anything claimed.
 func TestModelHeap(t *testing.T) {
 	r := heapModel{}.explore()
 	if r.Violation != nil {

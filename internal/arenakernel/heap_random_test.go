@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Participants do everything, and die at random points of it, while others take back what they
-// leave. In the end the heap contains what was handed out and nothing else.
+// TestRandomDeaths: participants do everything, and die at random points, while others take back
+// what they leave. In the end the heap contains exactly the blocks that are still allocated.
 func TestRandomDeaths(t *testing.T) {
 	const members = 5
 	rounds := proctest.Rounds(60, 300)
@@ -121,7 +121,7 @@ func TestRandomDeaths(t *testing.T) {
 	for range rounds {
 		point, _ := pointOf(points[rng.IntN(len(points))])
 		dead := make(chan int, 1)
-		over := false // guarded by mu; too late to die in this round
+		over := false // guarded by mu; the round is over, so nobody dies any more
 		crashpoint.ArmFunc(point, 1+rng.IntN(20), func() {
 			mu.Lock()
 			late := over

@@ -1,15 +1,14 @@
 package arenakernel
 
-// reclaimBlocks takes back what dead was working on: the blocks, chunks and names that it had
-// claimed and no other process knows of, the blocks that it was freeing, and the slabs that it
+// reclaimBlocks takes back what dead had not finished: the blocks, chunks and names that it had
+// claimed and that no other process knows of, the blocks that it was freeing, and the slabs that it
 // was sweeping. Blocks that Alloc returned to dead stay: other processes may know their offsets.
 // Objects that dead had committed stay, too. Blocks of its transactions stay logged until the
 // transactions are undone.
 //
-// Preconditions: dead has passed the fence, or dead is this process and does nothing else in the
-// arena any more. This process is the reaper of dead's slot, so no other process reclaims for
-// dead at the same time. If this process dies in the middle of the call, another process may
-// repeat it.
+// Preconditions: dead has been fenced, or dead is this process, which does nothing else in the
+// arena any more. This process is the reaper of dead's slot, so no other process reclaims for dead
+// at the same time. If this process dies in the middle of the call, another process may repeat it.
 func (c *core) reclaimBlocks(dead ParticipantID) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
@@ -20,15 +19,17 @@ func (c *core) reclaimBlocks(dead ParticipantID) {
 		if w.reserved() {
 			c.reclaimChunk(i, w, dead)
 		}
-		// The chunk itself comes last: the blocks of a chunk are examined only here.
+		// The chunk itself comes last, because this is the only place where its blocks are
+		// examined.
 		if w = c.loadChunk(i); w.kind() == chunkClaimed && w.participant() == dead {
 			c.swapChunk(i, w, w.freed())
 		}
 	})
 }
 
-// reclaimChunk is reclaimBlocks for the block words of one chunk. It looks at all of them,
-// whatever the chunk is: chunkWord says how a word can be claimed where there is no block.
+// reclaimChunk is reclaimBlocks for the block words of one chunk. It examines all of these words,
+// whatever the chunk is: the comment of chunkWord says how a word can be claimed although there is
+// no block.
 func (c *core) reclaimChunk(i uint64, w chunkWord, dead ParticipantID) {
 	if w.kind() == chunkSweeping && w.participant() == dead {
 		c.unblock(i, dead)
@@ -48,7 +49,7 @@ func (c *core) reclaimChunk(i uint64, w chunkWord, dead ParticipantID) {
 	}
 }
 
-// blockOfWord gives the block that word k of chunk i stands for, if any.
+// blockOfWord returns the block that word k of chunk i describes, if there is one.
 func (c *core) blockOfWord(i, k uint64) (block, bool) {
 	w := c.loadChunk(i)
 	if !w.legal(i, c.geo.chunkCount) {
@@ -79,17 +80,17 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 		c.release(b, w)
 		return
 	}
-	// A record is no longer the dead one's if a deleter of its object has published it. Then the
-	// block may be anything by now.
+	// A slot record no longer belongs to the dead participant if a participant that deletes its
+	// object has published the record. Then the block may have any use by now.
 	if w.kind() == blockClaimed && (c.keepRecord(b, w) || b.load() != w) {
 		return
 	}
 	c.releaseUnseen(b, w)
 }
 
-// eachBlock calls f for every block and span that is not free, until f returns false. It may miss
-// a block that is claimed or freed in the meantime, and may call f for a block that is free by
-// now. So f examines a block again before it uses it.
+// eachBlock calls f for every block and span that is not free, until f returns false. It may miss a
+// block that is claimed or freed meanwhile, and may call f for a block that has just been freed. So
+// f examines a block again before it uses the block.
 func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
 	for i := range c.geo.chunkCount {
 		if !c.eachBlockOf(i, f) {
@@ -98,7 +99,7 @@ func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
 	}
 }
 
-// eachBlockOf is eachBlock for one chunk. It reports false if f returned false.
+// eachBlockOf is eachBlock for one chunk. It returns false if f returned false.
 func (c *core) eachBlockOf(i uint64, f func(off Offset, size uint64, w blockWord) bool) bool {
 	w := c.loadChunk(i)
 	if !w.legal(i, c.geo.chunkCount) {
@@ -121,11 +122,11 @@ func (c *core) eachBlockOf(i uint64, f func(off Offset, size uint64, w blockWord
 	return true
 }
 
-// AllocStats counts what is in the heap of an arena.
+// AllocStats counts the blocks in the heap of an arena.
 type AllocStats struct {
-	Chunks      uint64 // chunks of 64 KiB, in all
+	Chunks      uint64 // how many chunks of 64 KiB the heap has
 	FreeChunks  uint64 // chunks that are not in use
-	Reserved    uint64 // chunks that have memory behind them
+	Reserved    uint64 // chunks that are backed by memory
 	Raw         uint64 // blocks that Alloc returned and no process has freed
 	Objects     uint64
 	SlotRecords uint64 // blocks that objects have for the slots of participants that used them
@@ -136,8 +137,8 @@ type AllocStats struct {
 	Bytes       uint64 // size of the heap
 }
 
-// Stats counts what is in the heap. While other processes use the arena, the numbers may be from
-// different moments.
+// Stats counts the blocks in the heap. If other processes use the arena meanwhile, the numbers may
+// be from different moments.
 func (a *Arena) Stats() AllocStats {
 	a.mustUse("arena.stats")
 	s := AllocStats{Chunks: a.geo.chunkCount, Bytes: a.geo.chunkCount * chunkSize}

@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Participants allocate, mark, hand over and free, and leave for ever in the middle of an
-// allocation, while others allocate. No two have the same block.
+// TestHeapHammer: participants allocate blocks, write marks in them, hand them over and free them.
+// Some leave for ever in the middle of an allocation while others allocate. No two participants may
+// have the same block.
 func TestHeapHammer(t *testing.T) {
 	for _, size := range []uint64{1 << 20, 4 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) { hammerHeap(t, size) })
@@ -70,7 +71,7 @@ func hammerHeap(t *testing.T, size uint64) {
 				return fmt.Errorf("%d bytes of %v are not zero", len(b)-n, off)
 			}
 			// The stores are atomic because the memory is on the Go heap, where the race detector
-			// sees it: a reaper that found the block claimed may still read the bytes in which an
+			// watches it. A reaper that found the block claimed may still read the bytes where an
 			// object has its header.
 			for k := uint64(0); k < want; k += 8 {
 				a.u64(off + Offset(k)).Store(0x0101010101010101 * uint64(q.mark))

@@ -8,8 +8,7 @@ var (
 	_ = crashpoint.Register("arena.sweep.before_free")
 )
 
-// sweep takes back slabs that have no block in use, up to want of them, and
-// returns how many it took.
+// sweep takes back up to want slabs that have no block in use, and returns how many it took back.
 func (c *core) sweep(want uint64) (swept uint64) {
 	for i := range c.geo.chunkCount {
 		if swept == want {
@@ -24,9 +23,9 @@ func (c *core) sweep(want uint64) (swept uint64) {
 
 // sweepChunk makes chunk i free if it is a slab without a block in use.
 //
-// An allocator that looked at the chunk before may claim a block at any time. So the sweeper
-// blocks each free block by a CAS, which comes before the claim or fails. And the allocator looks
-// at the chunk again after its claim:
+// An allocator that has read the chunk word before may claim a block at any time. So the sweeper
+// blocks each free block by a CAS, which fails if the claim came first. And the allocator reads the
+// chunk word again after its claim:
 //
 //	allocator                         sweeper
 //	chunk is a slab
@@ -72,7 +71,7 @@ func (c *core) sweepChunk(i uint64) bool {
 	return true
 }
 
-// unblock makes those blocks of chunk i free that n has blocked.
+// unblock frees the blocks of chunk i that n has blocked.
 func (c *core) unblock(i uint64, n ParticipantID) {
 	blocked := uint32(makeBlock(blockBlocked, n))
 	for k := range uint64(blockWords) {

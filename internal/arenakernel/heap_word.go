@@ -18,13 +18,13 @@ import "strconv"
 //	head      1         chunks  0     first chunk of a span                       claimSpan
 //	tail      1         head    0     another chunk of that span                  claimSpan
 //
-// Block words are looked at only where the reserved bit is set: elsewhere the
-// page may have no memory behind it.
+// Block words are read only if the reserved bit is set. Otherwise their page may not be backed by
+// memory.
 //
-// A block word of a chunk that is not a slab may be claimed for a moment. Its claimant read the
-// word while the chunk was a slab, which was then taken back. The claimant notices at its second
-// look at the chunk, and gives up. All changes of block words from 0 are by CAS, so this disturbs
-// no other participant.
+// A block word of a chunk that is not a slab may be claimed for a moment: its claimant read the
+// chunk word while the chunk was still a slab. The claimant reads the chunk word again after its
+// claim, notices the change, and gives the block up. Every change of a block word from 0 is a CAS,
+// so this disturbs no other participant.
 //
 // crash: a claimed chunk of the dead becomes free again. A sweep is rolled back: blocked words
 // become 0, and the chunk becomes the slab that it was. A span without all its tails has a
@@ -59,10 +59,10 @@ func (w chunkWord) reserved() bool             { return w&chunkReserved != 0 }
 func (w chunkWord) number() uint64             { return uint64(w>>chunkNumberShift) & chunkNumberMask }
 func (w chunkWord) participant() ParticipantID { return ParticipantID(w >> chunkNameShift) }
 
-// freed is the word of the chunk when it is not in use.
+// freed returns the word of the chunk when it is not in use.
 func (w chunkWord) freed() chunkWord { return w & chunkReserved }
 
-// claimedBy is the word of the free chunk w when n has claimed it.
+// claimedBy returns the word of the free chunk w when n has claimed it.
 func (w chunkWord) claimedBy(n ParticipantID) chunkWord {
 	return w&chunkReserved | chunkClaimed | chunkWord(n)<<chunkNameShift
 }
@@ -92,9 +92,8 @@ func (w chunkWord) legal(i, count uint64) bool {
 	return false
 }
 
-// blockWord says what a block, or a span, is. It lives out of band, in the page
-// of block words of its chunk, so that a stray write into a block cannot harm
-// the allocator.
+// blockWord says what a block, or a span, is. It is not in the block, but in the page of block
+// words of its chunk, so that a stray write into a block cannot harm the allocator.
 //
 //	bits 0..2   kind  below
 //	bits 3..31  name  the participant at work, of claimed, freeing, blocked and logged

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// someNames are the extreme values of IDs.
+// someNames are IDs with extreme values.
 var someNames = []ParticipantID{makeParticipantID(1, 1), makeParticipantID(MaxSlots, 1), makeParticipantID(1, maxGeneration), makeParticipantID(MaxSlots, maxGeneration)}
 
 func TestChunkWordKeepsItsParts(t *testing.T) {

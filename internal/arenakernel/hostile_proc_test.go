@@ -20,11 +20,11 @@ import (
 )
 
 func init() {
-	// "become" gives up the rights of root.
+	// "become" gives up the privileges of root.
 	agentOrders["become"] = func(s *agent, o order, a *answer) error { return syscall.Setresuid(o.N, o.N, o.N) }
 
-	// "suffer" opens an arena, uses it as far as possible, and leaves. Errors are allowed, and so
-	// is a panic that takes the bytes for a mistake of the caller.
+	// "suffer" opens an arena, uses it as far as possible, and leaves. An error is allowed. So is a
+	// panic that blames the caller, because the bytes can make a correct call look wrong.
 	agentOrders["suffer"] = func(s *agent, o order, a *answer) error {
 		x, err := Open(o.Arena, nil)
 		if err != nil {
@@ -84,7 +84,7 @@ var regions = map[string]func(g geometry) (from, to uint64){
 	"counters":      func(geometry) (uint64, uint64) { return hdrDeathRecordsTotal, hdrChunkHint + 8 },
 }
 
-// scribbleAt writes a random word, which may be plausible, somewhere in a region.
+// scribbleAt writes a random word, which may look correct, somewhere in a region.
 func scribbleAt(b []byte, rng *rand.Rand, region string) {
 	geo, err := validate(b, uint64(len(b)), "scribbled")
 	if err != nil {
@@ -99,7 +99,7 @@ func scribbleAt(b []byte, rng *rand.Rand, region string) {
 		v = rng.Uint64()
 	case 1:
 		v = rng.Uint64N(64)
-	case 2: // a slot's state, or an ID with other bits set
+	case 2: // the state of a slot, or an ID with other bits set
 		v = rng.Uint64N(8) | rng.Uint64N(4)<<3 | rng.Uint64N(8)<<32 | rng.Uint64N(4)<<43
 	case 3: // an offset
 		v = rng.Uint64N(geo.size) &^ 63
@@ -111,8 +111,8 @@ func scribbleAt(b []byte, rng *rand.Rand, region string) {
 	m.u64(off).Store(v)
 }
 
-// An arena that a peer has scribbled over is opened without a panic, a fault or a hang, whether
-// the peer scribbles before the opening or during it.
+// TestScribbledArena: an arena that a peer has scribbled over is opened without a panic, a fault or
+// a hang, whether the peer scribbles before the opening or during it.
 func TestScribbledArena(t *testing.T) {
 	rounds := proctest.Rounds(2, 12)
 	for region := range regions {
@@ -123,7 +123,7 @@ func TestScribbledArena(t *testing.T) {
 				t.Logf("seed %d", seed)
 				rng := rand.New(rand.NewPCG(seed, 0))
 				ta := newTestArena(t, 6)
-				// The arena holds traces of a death, too.
+				// The arena also contains traces of a death.
 				v := ta.join(t, "victim")
 				v.must(t, order{Do: "use", Text: "used"})
 				v.must(t, order{Do: "lock", Text: "held"})
@@ -133,8 +133,8 @@ func TestScribbledArena(t *testing.T) {
 				sufferer := ta.start(t)
 				if when == "meanwhile" {
 					peer := ta.start(t)
-					// The first slots are left alone, because a process that finds its own slot
-					// taken away ends itself.
+					// The first slots are left alone, because a process that finds that its own
+					// slot was taken away ends itself.
 					require.Empty(t, peer.must(t, order{Do: "scribble", Arena: ta.name, Text: region, N: int(seed >> 33)}).Err)
 					a := sufferer.try(t, order{Do: "suffer", Arena: ta.name, N: 3 * rounds})
 					require.Empty(t, a.Err)
@@ -168,8 +168,8 @@ func copyFile(t *testing.T, from, to string) {
 	require.NoError(t, err)
 }
 
-// In a copy of an arena in use, the slots claim that all participants are alive. None of them is
-// in the copy, and the process that opens the copy finds that out.
+// TestCopiedArena: in a copy of an arena in use, the slots say that all participants are alive.
+// None of them uses the copy, and the process that opens the copy finds that out.
 func TestCopiedArena(t *testing.T) {
 	for _, slots := range []int{2, 6} {
 		t.Run(fmt.Sprintf("2 of %d", slots), func(t *testing.T) {
@@ -214,7 +214,7 @@ func userExists(t *testing.T, uid int) bool {
 	return false
 }
 
-// startAs starts an agent that is not root any more.
+// startAs starts an agent that runs as another user than root.
 func (ta *testArena) startAs(t *testing.T, uid int) *remote {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -243,7 +243,8 @@ func TestNoPermission(t *testing.T) {
 	require.NoError(t, os.Chmod(ta.path(), 0o444))
 	refused()
 	s.alone(t, 1)
-	// With permission the agent joins, since root is trusted, and each side sees the other die.
+	// With permission, the agent joins, because root is trusted, and each side notices the death of
+	// the other.
 	require.NoError(t, os.Chmod(ta.path(), 0o666))
 	r.open(t, ta, "nobody")
 	people := s.alone(t, 2)
@@ -265,7 +266,7 @@ func TestForeignOwner(t *testing.T) {
 	ta.opts.Mode = 0o666
 	maker := ta.startAs(t, nobody)
 	maker.open(t, ta, "maker")
-	maker.must(t, order{Do: "fenced"}) // once its start is over, it changes nothing unless it gets an order
+	maker.must(t, order{Do: "fenced"}) // afterwards it changes nothing without an order
 	before := fingerprint(t, ta.path())
 	for how, attempt := range attempts {
 		if how == "FromSegment" {
@@ -287,7 +288,8 @@ func TestForeignOwner(t *testing.T) {
 	require.Equal(t, "maker", trusting.deaths(t, 1)[0].Label)
 }
 
-// A separate process opens a file that is no arena, or no longer one, so that a crash would show.
+// TestTruncatedUnderALiveArena: a separate process opens a file that is no arena, or is one no
+// longer, so that a crash would be noticed.
 func TestTruncatedUnderALiveArena(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s := ta.join(t, "s")
@@ -299,7 +301,7 @@ func TestTruncatedUnderALiveArena(t *testing.T) {
 		require.Contains(t, a.Err, fmt.Sprint(size))
 		require.Contains(t, a.Err, ta.path())
 	}
-	// The size is right again, but the bytes are gone: all are zero after the header.
+	// The size is right again, but the bytes are lost: all bytes after the header are zero.
 	require.NoError(t, os.Truncate(ta.path(), 4096))
 	require.NoError(t, os.Truncate(ta.path(), 2<<20))
 	s.open(t, ta, "s")
@@ -339,7 +341,8 @@ func TestRaceToCreate(t *testing.T) {
 	}
 }
 
-// A process that joins after the file of a name was removed gets another arena.
+// TestRemovedName: a process that joins by a name after the file of that name was removed gets
+// another arena.
 func TestRemovedName(t *testing.T) {
 	ta := newTestArena(t, 4)
 	one := ta.join(t, "one")

@@ -10,17 +10,17 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// identity identifies the process of a participant: pids are reused, and have other meanings in
-// other namespaces. It decides only where to look for the threads of a dead process; see
-// [Arena.Gone].
+// identity identifies the process of a participant. A pid alone does not, because pids are reused
+// and have other meanings in other namespaces. identity decides only where to look for the threads
+// of a dead process; see [Arena.Gone].
 type identity struct {
 	startTime uint64 // clock ticks since boot, field 22 of /proc/self/stat
 	pidNS     uint64 // inode of the pid namespace
 	bootID    [16]byte
 }
 
-// sum is the checksum of the identity of the participant of that generation with that pid. A change of one word always
-// changes the sum.
+// sum returns the checksum of an identity together with the generation and the pid of the
+// participant. A change of a single word always changes the sum.
 func (id identity) sum(generation, pid uint32) uint64 {
 	const basis, prime = 0xcbf29ce484222325, 0x100000001b3 // of FNV-1a
 	h := uint64(basis)
@@ -46,7 +46,7 @@ var selfIdentity = sync.OnceValue(func() identity {
 	return id
 })
 
-// startTimeOf reads when the process was started. The process name in parentheses may contain
+// startTimeOf returns the start time of a process. The process name in parentheses may contain
 // anything, so the fields are counted from the last parenthesis.
 func startTimeOf(pid string) (uint64, bool) {
 	b, err := os.ReadFile("/proc/" + pid + "/stat")
@@ -73,7 +73,7 @@ func cutLast(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// namespaceInode reads the inode out of a link such as pid:[4026531836].
+// namespaceInode returns the inode in a link such as pid:[4026531836].
 func namespaceInode(link string) uint64 {
 	_, rest, _ := strings.Cut(link, "[")
 	n, _ := strconv.ParseUint(strings.TrimSuffix(rest, "]"), 10, 64)
@@ -95,20 +95,21 @@ func parseUUID(s string) (id [16]byte) {
 	return id
 }
 
-// description says who a participant is, or was, for its death record.
+// description says who a participant is or was, for its death record.
 type description struct {
-	generation uint32 // generation of the described participant; 0: the slot describes nobody
+	generation uint32 // generation of the participant that the slot describes; 0 if it describes nobody
 	flags      uint32 // flags of the death record
 	pid        uint32
 	died       uint64 // Unix ns
 	label      string
 }
 
-// describe reads the words of slot i that describe a participant. slotDescribed says which one: its generation, or 0
-// while the words change and while they describe nobody.
+// describe reads the words of slot i that describe a participant. slotDescribed is the generation
+// of this participant, or 0 while the words change and while they describe nobody.
 //
-// A joiner that takes a slot over from a dead participant records that death first, and then describes itself. So if
-// the joiner dies meanwhile, its own death is not told as that of its predecessor, nor under the label of that one.
+// A joiner that takes a slot over from a dead participant records that death first, and then
+// describes itself. So if the joiner dies meanwhile, its death is not confused with that of its
+// predecessor, and is not reported with the label of its predecessor.
 //
 //	writer                       reader
 //	stores 0                     loads slotDescribed
@@ -128,14 +129,15 @@ func (a *Arena) describe(i int) description {
 	d := description{generation: word.Load()}
 	d.flags, d.pid = a.deathRecordFlags(i), a.u32(s+slotPID).Load()
 	d.died, d.label = a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel)
-	asm.LoadFence() // the label's bytes are read by plain loads
+	asm.LoadFence() // because the bytes of the label are read by plain loads
 	if d.generation == 0 || word.Load() != d.generation {
 		return description{}
 	}
 	return d
 }
 
-// describes reports whether the words of slot i describe the participant in state w of it.
+// describes reports whether the words of slot i describe the participant that is in the slot in
+// state w.
 func (a *Arena) describes(i int, w slotWord) bool {
 	return a.u32(a.slot(i)+slotDescribed).Load() == w.generation()
 }

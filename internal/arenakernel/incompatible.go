@@ -6,8 +6,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// upgradeCalls are the calls that give an object of a kind another type and keep its contents. The
-// other kinds have no such call.
+// upgradeCalls are, by kind, the calls that give an object another type and keep its contents.
+// Objects of other kinds have no such call.
 var upgradeCalls = map[Kind]string{
 	KindValue:        "arena.Upgrade",
 	kindSynchronized: "prims.UpgradeSynchronized",
@@ -15,7 +15,7 @@ var upgradeCalls = map[Kind]string{
 
 var kindSynchronized = KindOf("SYNC")
 
-// compatible compares the object that was found with the one that was asked for.
+// compatible returns an error if the object that was found differs from the one that was asked for.
 func (a *Arena) compatible(h *header, spec ObjectSpec) error {
 	var what string
 	switch {
@@ -42,8 +42,8 @@ func (a *Arena) compatible(h *header, spec ObjectSpec) error {
 	return a.failObject("arena.open_object", h.Object.String(), shmsync.ErrIncompatible, what)
 }
 
-// keptFromFirst is the clause of a message that says when OnFirst runs, and which processes prevent
-// that now. It is empty in OnFirst.
+// keptFromFirst returns a clause of an error message that says when OnFirst runs, and which
+// processes prevent that now. It is empty if OnFirst is running.
 func (a *Arena) keptFromFirst() string {
 	if w := a.epochWord(); w.phase() == epochClaimed && w.claimant() == a.self {
 		return ""
@@ -59,7 +59,7 @@ func (a *Arena) keptFromFirst() string {
 	}
 }
 
-// insiders lists the other participants that are in, and counts them, for an error.
+// insiders returns a list of the other participants that are in, for an error, and their number.
 func (a *Arena) insiders() (who string, n int) {
 	var in []ParticipantID
 	for i := 1; i <= a.geo.slots; i++ {
@@ -72,7 +72,8 @@ func (a *Arena) insiders() (who string, n int) {
 	return a.called(in), len(in)
 }
 
-// called lists participants by label and pid, for an error. It counts those that do not fit.
+// called lists participants by label and pid, for an error. If there are too many, it says how many
+// more there are.
 func (a *Arena) called(who []ParticipantID) string {
 	text := ""
 	for k, n := range who {

@@ -13,24 +13,24 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Inspector examines an arena from outside. It is no participant, takes no slot, writes
-// nothing and wakes nobody, so it works while the participants of the arena are wedged, or
-// when its bytes are damaged. It works on a private copy of the bytes that it has read,
-// which stays the same until Refresh; see [shm.Image].
+// Inspector examines an arena from outside. It is no participant, takes no slot, writes nothing and
+// wakes nobody, so it works while the participants of the arena are wedged, or when its bytes are
+// damaged. It copies the bytes that it reads, and works on this copy until Refresh; see
+// [shm.Image].
 //
 // An Inspector is used by one goroutine at a time.
 type Inspector struct {
-	a       *Arena // over the copy; it is in no slot
+	a       *Arena // works on the copy; it is in no slot
 	img     *shm.Image
 	damage  error // an error in the header, or nil
 	created time.Time
 	now     int64 // see SetNow
 }
 
-// Inspect opens the arena of that name under /dev/shm or, if name has a slash, the file at
-// that path. If the file is no arena, or has a layout that this program does not know, the
-// error Is [shmsync.ErrIncompatible]. If its header is damaged, Inspect reads the arena as
-// far as its layout can be guessed, and Check reports the damage.
+// Inspect opens the arena of that name under /dev/shm or, if name has a slash, the file at that
+// path. If the file is no arena, or has a layout that this program does not know, the error Is
+// [shmsync.ErrIncompatible]. If its header is damaged, Inspect guesses the layout and reads what it
+// can, and Check reports the damage.
 func Inspect(name string) (*Inspector, error) {
 	img, err := shm.OpenImage(name)
 	if err != nil {
@@ -80,7 +80,7 @@ func (i *Inspector) read() error {
 	a.fetch = img.Fetch
 	a.geo = geo
 	a.label = img.Name()
-	// A slot in which the copy keeps its guards, and an ID that no participant has.
+	// The copy needs a slot for the guards that it writes, and an ID that no participant has.
 	a.mySlot, a.self = 1, makeParticipantID(1, 0)
 	a.current, a.gone = a.isCurrent, a.Gone
 	a.reserve = func(_, _ uint64) error { return nil }
@@ -90,7 +90,7 @@ func (i *Inspector) read() error {
 	return nil
 }
 
-// guess gives the layout that an arena with a damaged header most likely has.
+// guess returns the layout that an arena with a damaged header most likely has.
 func guess(header []byte, length uint64, damage error) (geometry, error) {
 	slots := defaultSlots
 	if n := int(uint32(header[hdrSlots]) | uint32(header[hdrSlots+1])<<8 | uint32(header[hdrSlots+2])<<16 | uint32(header[hdrSlots+3])<<24); n >= 1 && n <= MaxSlots {
@@ -104,7 +104,7 @@ func guess(header []byte, length uint64, damage error) (geometry, error) {
 	return geo, nil
 }
 
-// SetNow says that the file is a dump, which was made at that time, CLOCK_MONOTONIC ns.
+// SetNow says that the file is a dump that was made at the time ns, CLOCK_MONOTONIC.
 func (i *Inspector) SetNow(ns int64) { i.now, i.a.now = ns, ns }
 
 // Refresh reads the file again. It returns the errors of Inspect, or of reading the file.
@@ -116,32 +116,33 @@ func (i *Inspector) Refresh() error {
 // Close frees the copy.
 func (i *Inspector) Close() error { return i.img.Close() }
 
-// Path is the path of the inspected file.
+// Path returns the path of the inspected file.
 func (i *Inspector) Path() string { return i.a.label }
 
-// Removed reports whether the file has lost its name. Its participants go on with the file, but
-// no process can join them by its path. It is false for a memfd, which never had a name.
+// Removed reports whether the file has lost its name. Its participants still use the file, but no
+// other process can join it by its path. Removed is false for a memfd, which never had a name.
 func (i *Inspector) Removed() bool {
 	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", i.File().Fd()))
 	if err != nil || !strings.HasSuffix(link, " (deleted)") || strings.HasPrefix(link, "/memfd:") {
 		return false
 	}
-	// A file that got its name after it was made looks removed through the descriptor of its maker.
+	// If a file got its name only after it was made, the descriptor of its maker shows it as
+	// removed.
 	st, err := i.File().Stat()
 	return err == nil && unlinked(st)
 }
 
-// File is its file, open for reading.
+// File returns the inspected file, open for reading.
 func (i *Inspector) File() *os.File { return i.img.File() }
 
-// Size is the arena's size in bytes.
+// Size returns the size of the arena in bytes.
 func (i *Inspector) Size() int64 { return int64(i.a.geo.size) }
 
-// MaxParticipants is the most processes that can be in the arena at once.
+// MaxParticipants returns how many processes can be in the arena at once.
 func (i *Inspector) MaxParticipants() int { return i.a.geo.slots }
 
-// Epoch gives the number of the last epoch that began, 0 for none, and the participant that begins
-// the next one, 0 for none. clean reports that no death was recorded since the epoch began.
+// Epoch returns the number of the last epoch that began, or 0, and the participant that begins the
+// next one, or 0. clean reports that no death was recorded since the epoch began.
 func (i *Inspector) Epoch() (number uint64, first ParticipantID, clean bool) {
 	w := i.a.epochWord()
 	if w.phase() == epochClaiming || w.phase() == epochClaimed {
@@ -159,13 +160,13 @@ func (i *Inspector) IsIn(slot int) bool {
 // Counted reports whether the arena's objects keep counters of their operations.
 func (i *Inspector) Counted() bool { return i.a.geo.counted }
 
-// Created is when the arena was made.
+// Created returns when the arena was made.
 func (i *Inspector) Created() time.Time { return i.created }
 
-// Stats counts what is in the heap.
+// Stats counts the blocks in the heap.
 func (i *Inspector) Stats() AllocStats { return i.a.Stats() }
 
-// Damage is the error of the arena's header, or of reading its file; nil if both are fine.
+// Damage returns the error of the arena's header, or of reading the file; nil if both are fine.
 func (i *Inspector) Damage() error {
 	if i.damage != nil {
 		return i.damage
@@ -182,8 +183,8 @@ func (i *Inspector) Current(n ParticipantID) bool { return i.a.Current(n) }
 // Witness is a participant as an Inspector sees it.
 type Witness struct {
 	Participant
-	// Life is "alive", "dead" or "unknown". A dead participant that has not been reaped yet
-	// is dead here although its State is live.
+	// Life is "alive", "dead" or "unknown". It is "dead" for a dead participant that has not been
+	// reaped yet, although the State of that participant is still live.
 	Life string
 }
 
@@ -208,8 +209,8 @@ func (i *Inspector) Participants() (all []Witness) {
 	return all
 }
 
-// life says whether the participant in a slot lives. It asks the kernel for the byte lock, which
-// a process has as long as it exists.
+// life says whether the participant in a slot is alive. It asks the kernel for the byte lock, which
+// a process holds as long as it exists.
 func (i *Inspector) life(slot int) string {
 	a := i.a
 	caps, w := a.slotCaps(slot), a.slotState(slot)
@@ -243,10 +244,10 @@ type DeathRecord struct {
 	Left bool // it left by Close
 }
 
-// Name is the ID of the participant.
+// Name returns the ID of the participant.
 func (o DeathRecord) Name() ParticipantID { return makeParticipantID(o.Slot, o.Generation) }
 
-// DeathRecords returns the records of the participants that left or died, latest first.
+// DeathRecords returns the records of the participants that died or left, the latest first.
 func (i *Inspector) DeathRecords() (all []DeathRecord) {
 	for left, r := range map[bool]deathRecordRing{false: deathRecordsOfDead, true: deathRecordsOfLeft} {
 		total := i.a.u64(r.total).Load()
@@ -260,10 +261,10 @@ func (i *Inspector) DeathRecords() (all []DeathRecord) {
 	return all
 }
 
-// Deaths is how many reaps there were.
+// Deaths returns how many deaths and leaves have been recorded.
 func (i *Inspector) Deaths() uint32 { return i.a.reaped() }
 
-// ObjectInfo is an object with the facts that the arena keeps about it.
+// ObjectInfo describes an object, with facts that only the arena knows.
 type ObjectInfo struct {
 	Object
 	Created time.Time       // when it was made
@@ -321,7 +322,7 @@ func (i *Inspector) Describe(o Object) string {
 	return i.a.Describe(o)
 }
 
-// Check is Arena.Check of the copy. It checks the slots and the header, too.
+// Check examines the copy as Arena.Check does, and also examines the slots and the header.
 func (i *Inspector) Check() error {
 	errs := []error{i.Damage()}
 	for _, o := range i.Objects() {

@@ -57,10 +57,11 @@ func zero(b []byte) bool {
 	return true
 }
 
-// objectsOnly clears in b, the bytes at off, everything that is no object or is user data of one.
+// objectsOnly clears in b, the bytes at off, everything that does not belong to an object, and the
+// user data of objects.
 func (i *Inspector) objectsOnly(off uint64, b []byte) {
 	a, kept := i.a, make([]byte, len(b))
-	// each calls do for the part of b that lies in the n bytes at from.
+	// each calls do for the part of b that is within the n bytes at from.
 	each := func(from, n uint64, do func(dst, src []byte)) {
 		lo, hi := max(from, off), min(from+n, off+uint64(len(b)))
 		if lo < hi {

@@ -30,8 +30,8 @@ func inspected(t *testing.T, opts Options) (a *Arena, path string) {
 	return a, path
 }
 
-// unfenced returns the bytes of an arena without what this process writes to its slot some time after it
-// joined: that it has registered for fences, and what it read from /proc.
+// unfenced returns the bytes of an arena, without those that this process writes to its slot some
+// time after it has joined: the registration for fences, and what it reads from /proc.
 func unfenced(t *testing.T, a *Arena, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -45,7 +45,7 @@ func unfenced(t *testing.T, a *Arena, path string) []byte {
 	return b
 }
 
-// An Inspector sees the contents of an arena, takes no part in it, and changes nothing.
+// TestInspect: an Inspector sees the contents of an arena, is no participant, and changes nothing.
 func TestInspect(t *testing.T) {
 	a, path := inspected(t, Options{Label: "me", Counted: true})
 	o, _, err := a.OpenObject(spec("x"))
@@ -139,7 +139,7 @@ func TestInspectDamagedHeader(t *testing.T) {
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 }
 
-// The parts for a report contain the objects, and not their users' data.
+// TestInspectParts: the parts for a report contain the objects, but not the data of their users.
 func TestInspectParts(t *testing.T) {
 	a, path := inspected(t, Options{})
 	const secret = 0x5ec7e75ec7e75ec7
@@ -177,8 +177,9 @@ func TestInspectParts(t *testing.T) {
 	}
 }
 
-// A report contains the slot record of a maker that was stopped before it published the block, and counts it for
-// its object. It contains no other block that is being made.
+// TestInspectRecordOfStoppedMaker: a participant is stopped before it has published the block of
+// its slot record. A report contains this record, and counts it for its object. It contains no
+// other block that is being made.
 func TestInspectRecordOfStoppedMaker(t *testing.T) {
 	a, path := inspected(t, Options{})
 	const held, secret = 0x4e1d4e1d4e1d4e1d, 0x5ec7e75ec7e75ec7
@@ -209,8 +210,8 @@ func TestInspectRecordOfStoppedMaker(t *testing.T) {
 	require.Zero(t, found[secret])
 }
 
-// An Inspector reads the slot record of a stopped maker before it reads the waits, so no hold in its copy is later
-// than the waits there.
+// TestInspectReadsClaimedRecordsBeforeWaits: an Inspector reads the slot record of a stopped maker
+// before it reads the waits, so no hold in its copy has begun after a wait in the copy has ended.
 func TestInspectReadsClaimedRecordsBeforeWaits(t *testing.T) {
 	a, path := inspected(t, Options{})
 	_, records := withSlotRecords(t, "x", a)

@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// mostWaits bounds how many waits are listed; a peer's bytes may claim more than there
+// mostWaits limits how many waits are listed, because the bytes of a peer may claim more than there
 // can be.
 const mostWaits = 1 << 17
 
-// findWaitsOfCopy finds the waits of the copy of an Inspector. They are read from the file after
-// the bodies of all objects. A wait bounds the ages of the holds that were there when it began, so
-// a hold in the copy may be younger than the wait, but must not be later than the wait's end.
+// findWaitsOfCopy finds the waits of the copy of an Inspector. It reads them from the file after
+// the bodies of all objects, because a tool infers the age of a hold from a wait that began while
+// the hold existed. A hold in the copy may have begun after the wait began, but must not have begun
+// after the wait ended.
 func (a *Arena) findWaitsOfCopy() {
 	if !a.copied || a.waits != nil {
 		return
@@ -22,8 +23,8 @@ func (a *Arena) findWaitsOfCopy() {
 	a.waits = a.findWaits()
 }
 
-// readWaitsLast reads the bodies of all objects, unless the copy has them. Then it reads again, from
-// the file, everything that findWaits looks at.
+// readWaitsLast reads the bodies of all objects, unless the copy has them already. Then it reads
+// again, from the file, everything that findWaits examines.
 func (i *Inspector) readWaitsLast() {
 	a := i.a
 	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
@@ -48,8 +49,8 @@ func (i *Inspector) readWaitsLast() {
 	}
 }
 
-// readAgain reads n bytes from the file, although the copy may have them. If it fails, they are
-// zero: no wait is there.
+// readAgain reads n bytes from the file, even if the copy has them already. If it fails, the bytes
+// are zero, so that they contain no wait.
 func (i *Inspector) readAgain(off, n uint64) {
 	i.img.Fetch(off, n) // so that they are not read once more
 	b := i.img.Bytes()
@@ -63,7 +64,7 @@ func (i *Inspector) readAgain(off, n uint64) {
 }
 
 // findWaits returns all waits that the arena records, by object. Waits on a queue come first, in
-// their order; then the others, the oldest first.
+// the order of the queue; then the others, the oldest first.
 func (a *Arena) findWaits() map[Offset][]Wait {
 	found, left := map[Offset][]Wait{}, mostWaits
 	asleep := a.sleepers()
@@ -85,7 +86,7 @@ func (a *Arena) findWaits() map[Offset][]Wait {
 	})
 	for _, s := range asleep {
 		if b, ok := a.locate(s.word); ok && b.class == classNode {
-			continue // the wait node says more about this wait
+			continue // the wait node has more facts about this wait
 		}
 		found[s.object] = append(found[s.object], Wait{
 			Owner: s.owner, Since: s.since, How: WaitAsleep, Count: 1, At: s.word - s.object - objectHeader,
@@ -93,7 +94,7 @@ func (a *Arena) findWaits() map[Offset][]Wait {
 	}
 	for _, waits := range found {
 		slices.SortStableFunc(waits, func(a, b Wait) int {
-			return cmp.Or(cmp.Compare(a.Stamp-1, b.Stamp-1), // the stamp 0 comes last
+			return cmp.Or(cmp.Compare(a.Stamp-1, b.Stamp-1), // sorts the stamp 0 last
 				cmp.Compare(uint64(a.Since)-1, uint64(b.Since)-1), cmp.Compare(a.Owner.Slot(), b.Owner.Slot()))
 		})
 	}
@@ -116,7 +117,7 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 		return w, false
 	case s == NodeQueued:
 		if w.How, w.Since = WaitAwake, int64(n.readyNext.Load()); w.Since != 0 {
-			w.How = WaitParked // parked until it is its turn within its process
+			w.How = WaitParked // parked until its turn within its process
 		}
 	case s == NodeAsleep:
 		w.How = WaitAsleep
@@ -136,7 +137,7 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 	return w, true
 }
 
-// sleeper is a thread that has recorded that it sleeps on a word.
+// sleeper is a thread that has recorded that it sleeps on a word of the arena.
 type sleeper struct {
 	owner        ParticipantID
 	object, word Offset

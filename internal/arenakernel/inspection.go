@@ -10,15 +10,15 @@ import (
 // parts may be from different moments.
 type Inspection struct {
 	State  string        // in a few words
-	Policy string        // "report" or "release"; empty if the object has no policy
+	Policy string        // "report", "release" or "rollback"; empty if the object has no policy
 	Spin   string        // the spin budget; empty if the object has none
-	Err    error         // why the object cannot be taken: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
+	Err    error         // why no participant can take it: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
 	Died   ParticipantID // the participant whose death caused Err, or 0
 	Key    *uint64       // the key that Err is about, for an object that has several; nil otherwise
 	Holds  []Hold
 	Waits  []Wait
 	Words  []Word
-	// Counts are the counters of the object, where the arena has them.
+	// Counts are the counters of the object; nil if the arena is not counted.
 	Counts *Counts
 }
 
@@ -26,19 +26,19 @@ type Inspection struct {
 const (
 	HoldExclusive  = "exclusive"  // exclusive
 	HoldShared     = "shared"     // shared, for reading
-	HoldUpgradable = "upgradable" // shared, and may become exclusive
-	HoldClosing    = "closing"    // has shut others out, and waits for readers to leave
-	HoldRecovering = "recovering" // repairs what a death left
-	HoldReserved   = "reserved"   // on its way to a waiter of this participant
+	HoldUpgradable = "upgradable" // a read hold that can become exclusive before any other
+	HoldClosing    = "closing"    // a writer that has shut new readers out, and waits for the others to leave
+	HoldRecovering = "recovering" // repairs what a dead holder left
+	HoldReserved   = "reserved"   // granted to a waiter of this participant that has not taken it yet
 	HoldQueueLock  = "queue lock" // the queue lock that guards the object's own state
 	HoldPermits    = "permits"    // permits of a semaphore
-	HoldOwes       = "owes"       // has claimed work that others wait for
+	HoldOwes       = "owes"       // has claimed work that others wait for, and not done it yet
 	HoldParty      = "party"      // has yet to arrive
 	HoldRunner     = "runner"     // runs the function that others wait for
 	HoldProducer   = "producer"   // will set the result
 	HoldLease      = "lease"      // an item of a queue
-	HoldClaim      = "claim"      // on a Waitable, by its rules
-	HoldExecutor   = "executor"   // looks at a queue of a waker
+	HoldClaim      = "claim"      // a claim on a Waitable, by its rules
+	HoldExecutor   = "executor"   // examines a queue of a SignalWaker
 )
 
 // Hold is a hold of a participant on an object, or on a part of it.
@@ -50,7 +50,7 @@ type Hold struct {
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if it is not known
 	Note  string        // more, in words
 
-	AtLeast bool // the hold began at Since or earlier
+	AtLeast bool // Since is only when a waiter met the hold, which may have begun earlier
 }
 
 // Wait is a wait of a participant's goroutines for an object.
@@ -58,19 +58,19 @@ type Wait struct {
 	Owner ParticipantID // the participant whose goroutines wait
 	For   string        // "lock", "read", "permits" and the like
 	Want  *uint64       // the number, key or token that is waited for; nil if there is none
-	Stamp uint64        // a wait with a lower stamp came before; 0 if the object has no order
+	Stamp uint64        // waits with a lower stamp came before; 0 if the waits have no order
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if it is not known
 	How   string        // asleep in the kernel, parked in its process, or awake
 	Count uint64        // number of goroutines, as far as the arena records it; 0 if it is not known
-	// On lists the holds that must end before this wait can end, as indices of Inspection.Holds:
-	// all of them or, if Any is set, enough of them.
+	// On lists the holds that have to end before this wait can end, as indices of Inspection.Holds.
+	// All of them have to end or, if Any is set, enough of them.
 	On  []int
 	Any bool
 
-	// Class says what the wait node waits for, in the numbers of its kind.
+	// Class says what the wait node waits for. The kind of the object defines its values.
 	Class uint16
-	// At tells waits apart that are not in a queue. It is the offset within the object's body of
-	// the word slept on, or of the head of the list of poller nodes.
+	// At distinguishes waits that are not in a queue. It is the offset, within the object's body,
+	// of the word that the thread sleeps on, or of the head of the list of poller nodes.
 	At Offset
 	// Node is the wait node, or 0.
 	Node Offset
@@ -79,8 +79,8 @@ type Wait struct {
 // How a wait waits.
 const (
 	WaitAsleep = "asleep" // a thread sleeps in the kernel
-	WaitParked = "parked" // the goroutine is parked; a wake goes to its process
-	WaitAwake  = "awake"  // in a queue, and about to sleep or to leave
+	WaitParked = "parked" // the goroutine is parked; a wake for it goes to its process
+	WaitAwake  = "awake"  // the wait is queued; its goroutine is about to sleep, or about to leave
 )
 
 // Word is a word of an object, with its bits explained.
@@ -92,18 +92,18 @@ type Word struct {
 
 // Counts are the counters of an object in a counted arena, from its creation on.
 type Counts struct {
-	Acquired  uint64 // how often it was taken, or a wait ended well
-	Contended uint64 // acquisitions that found it not free
+	Acquired  uint64 // how often the object was taken, or a wait for it succeeded
+	Contended uint64 // how often the object was not free when a call wanted to take it
 	SpinsPaid uint64 // waits that spinning ended
-	Slept     uint64 // times that a waiter went to sleep
+	Slept     uint64 // how often a waiter went to sleep
 	Woken     uint64 // waiters that were woken
-	Recovered uint64 // holds of the dead that were taken back
+	Recovered uint64 // holds that were taken back from dead participants
 }
 
-// WaitsOf returns the waits for o that can be found without knowing its kind: the wait nodes in
-// its queues, the threads that have recorded that they sleep on a word of it, and the poller
-// nodes behind which goroutines are parked. Kinds that define Inspect add what each waits for.
-// Waits in queues come first, in the order of their arrival.
+// WaitsOf returns the waits for o that can be found without knowing its kind: the wait nodes in its
+// queues, the threads that have recorded that they sleep on a word of it, and the poller nodes of
+// processes with parked goroutines. Kinds that define Inspect add what each waits for. Waits in
+// queues come first, in the order of their arrival.
 func (a *Arena) WaitsOf(o Object) []Wait {
 	if a.waits != nil {
 		return a.waits[o.Offset]
@@ -111,6 +111,6 @@ func (a *Arena) WaitsOf(o Object) []Wait {
 	return a.findWaits()[o.Offset]
 }
 
-// Now is the time from which the dates of an Inspection are in the past, CLOCK_MONOTONIC ns: now,
-// or when a dump was made.
+// Now returns the time to which the ages in an Inspection refer, CLOCK_MONOTONIC ns: the present,
+// or the time when a dump was made.
 func (a *Arena) Now() int64 { return cmp.Or(a.now, shmsync.Monotonic()) }

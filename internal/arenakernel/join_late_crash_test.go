@@ -12,8 +12,9 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A joiner is stopped on its way into a slot, which gets another participant meanwhile. The joiner goes on, and writes
-// nothing into the slot: neither that its own process has a byte lock or none, nor the thread that the kernel marks.
+// TestLateJoinerLeavesTheSlotAlone: a joiner is stopped while it takes a slot, which gets another
+// participant meanwhile. When the joiner continues, it must not write to the slot: neither whether
+// its own process has a byte lock, nor the thread that the kernel marks.
 func TestLateJoinerLeavesTheSlotAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		point           string
@@ -59,8 +60,9 @@ func TestLateJoinerLeavesTheSlotAlone(t *testing.T) {
 	}
 }
 
-// A joiner without a byte lock is stopped when it has become the reaper of a dead participant. Another process frees the
-// slot, and a third one takes it. When the joiner goes on, it does not change the capabilities of the third one.
+// TestLateHeirLeavesTheCapabilitiesAlone: a joiner without a byte lock is stopped when it has
+// become the reaper of a dead participant. Another process frees the slot, and a third one takes
+// it. When the joiner continues, it must not change the capabilities of the third process.
 func TestLateHeirLeavesTheCapabilitiesAlone(t *testing.T) {
 	ta := newTestArena(t, 2)
 	survivor, victim := ta.join(t, "survivor"), ta.join(t, "victim")
@@ -86,9 +88,11 @@ func TestLateHeirLeavesTheCapabilitiesAlone(t *testing.T) {
 	survivor.Cont(t)
 }
 
-// Two joiners have the same generation, one after the other, because the first one gives the slot of a dead participant
-// back. A third one has found that nobody has locked the byte of the slot when it was that of the first one, and goes on
-// when it is that of the second one. It does not say that the second one is gone.
+// TestLateLookLeavesTheNextJoinerAlive: two joiners have the same generation, one after the other,
+// because the first one gives the slot of a dead participant back. While the first joiner has the
+// slot, a third process finds the byte of the slot unlocked, and is stopped. When the third process
+// continues, the second joiner has the slot. The third process must not record that the second
+// joiner is gone.
 func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 	ta := newTestArena(t, 3)
 	survivor, victim, reaper := ta.join(t, "survivor"), ta.join(t, "victim"), ta.join(t, "reaper")
@@ -136,7 +140,8 @@ func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 	require.False(t, p.foundGone(2, joining), "it is alive")
 }
 
-// A joiner without a byte lock dies in the only slot of an arena. After a while the next joiner takes the slot.
+// TestJoinerWithoutByteDiesInTheOnlySlot: a joiner without a byte lock dies in the only slot of an
+// arena. After a while the next joiner takes the slot.
 func TestJoinerWithoutByteDiesInTheOnlySlot(t *testing.T) {
 	for _, with := range []string{"", "ofd"} {
 		ta := newTestArena(t, 1)

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// Kind tells what an object is: four ASCII letters, the first in the lowest byte.
+// Kind says what an object is: four ASCII letters, the first in the lowest byte.
 type Kind uint32
 
-// KindOf makes a Kind of four letters.
+// KindOf returns the Kind with these four letters.
 func KindOf(s string) Kind {
 	if len(s) != 4 {
 		panic("shmsync: a kind has four letters: " + s)
@@ -18,7 +18,7 @@ func KindOf(s string) Kind {
 
 func (k Kind) letters() [4]byte { return [4]byte{byte(k), byte(k >> 8), byte(k >> 16), byte(k >> 24)} }
 
-// hasLetters reports whether k can be a kind: other numbers are no letters.
+// hasLetters reports whether k consists of four letters. No other number is a kind.
 func (k Kind) hasLetters() bool {
 	for _, c := range k.letters() {
 		if c < ' ' || c > '~' {
@@ -28,7 +28,7 @@ func (k Kind) hasLetters() bool {
 	return true
 }
 
-// String gives the four letters, or the number when they are not letters.
+// String returns the four letters, or the number if k does not consist of letters.
 func (k Kind) String() string {
 	if !k.hasLetters() {
 		return fmt.Sprintf("kind %#x", uint32(k))
@@ -37,7 +37,7 @@ func (k Kind) String() string {
 	return string(b[:])
 }
 
-// kindNames are the names of the types of the library that have a kind of their own.
+// kindNames are the names of the types of this library, by kind.
 var kindNames = map[Kind]string{
 	KindOf("MUTX"): "Mutex", KindOf("RWMX"): "RWMutex", KindOf("FAIR"): "FairMutex", KindOf("COHM"): "CohortMutex",
 	KindOf("SPIN"): "SpinLock", KindOf("RWSP"): "RWSpinLock", KindOf("MULT"): "MultiLock", KindOf("COND"): "Cond",
@@ -47,11 +47,10 @@ var kindNames = map[Kind]string{
 	KindOf("SYNC"): "Synchronized", KindValue: "Value", KindBlock: "Block",
 }
 
-// KindName is the name of a kind for people, which is that of its type. It is "" for a kind that is
-// not of this library.
+// KindName returns the name of the type of a kind. It is "" for a kind that is not of this library.
 func KindName(k Kind) string { return kindNames[k] }
 
-// KindPhrase names an object of a kind in a sentence: "a Mutex", or "an object of kind ABCD".
+// KindPhrase returns a phrase for an object of a kind: "a Mutex", or "an object of kind ABCD".
 func KindPhrase(k Kind) string {
 	name := KindName(k)
 	switch {
@@ -63,27 +62,28 @@ func KindPhrase(k Kind) string {
 	return "a " + name
 }
 
-// KindOps is what a package that defines a kind of object gives the reaper.
-// Each function may be called by any number of goroutines and processes at
-// once, for any bytes: it must be idempotent and trust nothing. The object is not
-// open: it may be deleted meanwhile, but its bytes are not used again before the
-// function returns.
+// KindOps is what a package that defines a kind of object provides for the reaper. Several
+// goroutines and processes may call each function at once, for any bytes, so each function must be
+// idempotent and must trust nothing. The object is not open. It may be deleted meanwhile, but its
+// bytes are not used again before the function returns.
 type KindOps struct {
-	// Kind is the kind that the functions serve, and Version the version of its layout; 0 stands for
-	// every version. An object of another version is one of an unknown kind: its bytes mean something else.
+	// Kind is the kind that the functions serve, and Version the version of its layout; 0 stands
+	// for every version. An object of another version counts as an object of an unknown kind,
+	// because its bytes may have other meanings.
 	Kind    Kind
 	Version uint16
-	// Repair takes back whatever the reap of dead covers among the IDs in the object: holds,
-	// requests, reservations. No thread of dead executes code any more. Repair is called a second
-	// time when dead is gone. What stands for the use of data, such as a lock that passes on,
-	// Repair gives to others only if [Arena.Gone] is true.
+	// Repair takes back what belongs to the IDs in the object that the reap of dead covers: holds,
+	// requests, reservations. No thread of dead executes code any more. Repair is called again when
+	// dead is gone. If something protects data, such as a lock that passes to the next waiter,
+	// Repair gives it to others only if [Arena.Gone] is true.
 	Repair func(a *Arena, o Object, dead ParticipantID)
-	// Wake wakes once all waiters whose wake the death may have swallowed.
+	// Wake wakes once all waiters whose wake may have been lost by the death.
 	Wake func(a *Arena, o Object, owed Owed)
-	// Complete completes the last change of the object, if its changes are records. It reports whether that
-	// was possible. If so, no change that a dead participant has made puts a node on a queue later.
+	// Complete completes the last change of the object, if its changes are records. It reports
+	// whether that was possible. If so, no change of a dead participant can put a node on a queue
+	// later.
 	Complete func(a *Arena, o Object) bool
-	// Check reports impossible states of the object's bytes.
+	// Check returns an error that describes impossible states of the object's bytes.
 	Check func(a *Arena, o Object) error
 	// Inspect returns the object's state: its holds, its waits, and which holds they wait for. a
 	// may be the copy of an [Inspector], in which a write has no effect and a wake reaches nobody.
@@ -95,7 +95,7 @@ type KindOps struct {
 	UserData func(a *Arena, o Object, hide func(from Offset, n uint64))
 }
 
-// Owed says which wakes of an object a death may have swallowed.
+// Owed says which wakes of an object may have been lost by a death.
 type Owed uint8
 
 const (
@@ -106,7 +106,7 @@ const (
 	// may not say so.
 	OwedOne
 	// OwedAll: the dead participant had recorded a sleep, too. Its threads may still be in the
-	// kernel's queue, and a wake for one could go to them and be lost.
+	// kernel's queue, so a wake for one waiter could go to them and be lost.
 	OwedAll
 )
 

@@ -2,7 +2,7 @@ package arenakernel
 
 import "github.com/shmsync/shmsync/internal/race"
 
-// putLabel writes a length byte and at most labelBytes bytes.
+// putLabel writes at most labelBytes bytes of a label, after a byte with their number.
 func (a *Arena) putLabel(off Offset, label string) {
 	var b [1 + labelBytes]byte
 	b[0] = byte(copy(b[1:], label))
@@ -31,7 +31,7 @@ func copyBytes(to, from []byte) {
 	}
 }
 
-// stringOf makes a string of such bytes.
+// stringOf returns such bytes as a string.
 func stringOf(b []byte) string {
 	if !race.Enabled {
 		return string(b)

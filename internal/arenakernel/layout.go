@@ -1,11 +1,11 @@
 package arenakernel
 
-// The layout of a segment, version 5. All integers are little-endian. All regions are fixed when
-// the arena is created:
+// The layout of a segment. All integers are little-endian. All regions are fixed when the arena is
+// created:
 //
 //	header | slots | death records | directory | chunk words | block words | heap
 //
-// docs/abi.md has the byte tables; a test compares them.
+// docs/abi.md has the byte tables; a test compares them with these constants.
 const (
 	// LayoutVersion is the version of the layout that this package reads and writes. A change of
 	// the meaning of any byte increments it, unless a feature bit covers the change.
@@ -17,7 +17,7 @@ const (
 
 	headerSize = 4096
 
-	// MaxSlots is the most participants that an arena can have: an owner word has 11 bits for the
+	// MaxSlots is the largest number of participants of an arena: an owner word has 11 bits for the
 	// slot, and slot 0 stands for no participant.
 	MaxSlots = 1<<slotBits - 1
 
@@ -29,8 +29,8 @@ const (
 	deathRecordStride = 128
 	labelBytes        = 63
 
-	chunkSize     = 64 << 10 // the unit in which the heap is handed out and reserved
-	blockMin      = 64       // the smallest block, and the alignment of all
+	chunkSize     = 64 << 10 // the unit in which the heap is allocated and reserved
+	blockMin      = 64       // the smallest block, and the alignment of all blocks
 	blockWords    = chunkSize / blockMin
 	blockWordSize = 4
 
@@ -43,7 +43,7 @@ const (
 // only inspect an arena with an unknown read-only-compatible bit. It ignores unknown compatible
 // bits.
 const (
-	// compatCounted: objects count operations and date their holds. The operations of a
+	// compatCounted: objects count their operations and record when holds begin. Operations of a
 	// participant that does not know this bit are not counted.
 	compatCounted = 1
 
@@ -70,8 +70,8 @@ type geometry struct {
 
 func alignUp(v, to uint64) uint64 { return (v + to - 1) &^ (to - 1) }
 
-// plan lays out a segment of size bytes for that many participants. It accepts any arguments: if
-// they do not fit, chunkCount is 0.
+// plan returns the layout of a segment of size bytes for that many participants. It accepts any
+// arguments: if they do not fit, chunkCount is 0.
 func plan(size uint64, slots int) geometry {
 	g := geometry{size: size, slots: slots, slotsOff: headerSize}
 	g.deathRecordOff = g.slotsOff + uint64(slots)*slotStride
@@ -90,6 +90,6 @@ func plan(size uint64, slots int) geometry {
 	return g
 }
 
-// fixedEnd is the end of the regions that are reserved when the arena is created. Block words and
-// heap are reserved chunk by chunk.
+// fixedEnd returns the end of the regions that are reserved when the arena is created. Block words
+// and the heap are reserved chunk by chunk.
 func (g *geometry) fixedEnd() uint64 { return g.blocksOff }

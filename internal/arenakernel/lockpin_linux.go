@@ -7,9 +7,9 @@ import (
 )
 
 // pinLock keeps the byte locks of f's open file description until this process is gone, even if
-// other code in the program closes the descriptor by mistake. It maps a page of the file through
-// the description, and a mapping refers to the description as a descriptor does. A fork does not
-// inherit the mapping, because the child is no participant.
+// other code in the program closes the descriptor by mistake. It maps a page of the file, because a
+// mapping refers to the open file description as a descriptor does. The child of a fork is no
+// participant, so it does not inherit the mapping.
 func pinLock(f *os.File) ([]byte, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -29,8 +29,9 @@ func descriptorsOf(id segmentID) (fds []int, err error) {
 
 func init() {
 	// "lose the lock" closes the descriptor whose lock shows that this process is alive, as a
-	// mistake elsewhere in the program would. With Text, the descriptor's number then belongs to
-	// a file of that name. With N, the other descriptors of the arena are closed as well.
+	// mistake elsewhere in the program would. If Text is set, the number of the descriptor then
+	// refers to a file of that name. If N is set, the other descriptors of the arena are closed as
+	// well.
 	agentOrders["lose the lock"] = func(s *agent, o order, a *answer) error {
 		lost := []int{int(s.arena.lock.Fd())}
 		if o.N != 0 {
@@ -63,8 +64,9 @@ func init() {
 	}
 }
 
-// A process that closes its descriptors by mistake while it holds a lock is still alive and keeps
-// the lock, also for processes that join later, and in a full arena.
+// TestStrayCloseIsNoDeath: a process that closes its descriptors by mistake while it holds a lock
+// is still alive and keeps the lock. That is also true for processes that join later, and in a full
+// arena.
 func TestStrayCloseIsNoDeath(t *testing.T) {
 	for _, all := range []int{0, 1} {
 		for _, slots := range []int{3, 6} {
@@ -95,8 +97,9 @@ func TestStrayCloseIsNoDeath(t *testing.T) {
 	}
 }
 
-// A process whose descriptor number belongs to another file by now declares no peer dead because
-// of that, and still learns of deaths through its other descriptors.
+// TestReusedDescriptorAccusesNobody: the number of a descriptor of a process refers to another file
+// by now. The process must not declare a peer dead because of that, and still learns of deaths
+// through its other descriptors.
 func TestReusedDescriptorAccusesNobody(t *testing.T) {
 	ta := newTestArena(t, 6)
 	other := t.TempDir() + "/other"
@@ -121,7 +124,8 @@ func TestReusedDescriptorAccusesNobody(t *testing.T) {
 	s.must(t, order{Do: "lock", Text: "held"})
 }
 
-// A process that is declared dead by mistake, by a peer or a kernel, ends at once.
+// TestDeclaredDeadIsTold: a process that is declared dead by mistake, by a peer or by the kernel,
+// ends at once.
 func TestDeclaredDeadIsTold(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)
@@ -132,7 +136,7 @@ func TestDeclaredDeadIsTold(t *testing.T) {
 		i := v.self.Slot()
 		w := a.slotState(i)
 		require.Equal(t, phaseLive, w.phase())
-		v.must(t, order{Do: "fenced"}) // otherwise its byte lock would be asked for
+		v.must(t, order{Do: "fenced"}) // otherwise others would ask for its byte lock
 		require.True(t, a.declareDead(i, w))
 		e := v.Wait(t)
 		require.False(t, e.OK())

@@ -7,12 +7,13 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// memory is a mapped segment and the only way from an offset to an address.
+// memory is a mapped segment. Every conversion of an offset to an address goes through it.
 type memory struct {
 	bytes []byte
 	base  unsafe.Pointer
 	size  uint64
-	// fetch, of an Inspector, reads the bytes from the file if the copy does not have them yet.
+	// fetch is set for an Inspector: it reads the bytes from the file if the copy does not have
+	// them yet.
 	fetch func(off, n uint64)
 }
 
@@ -26,8 +27,8 @@ func (m *memory) within(off Offset, n, align uint64) bool {
 	return uint64(off) <= m.size && n <= m.size-uint64(off) && uint64(off)&(align-1) == 0
 }
 
-// at returns the address of n bytes at off. The caller has validated off; an invalid one is a bug
-// of this package and panics.
+// at returns the address of n bytes at off. The caller has validated off; at panics for an invalid
+// one, which is a bug of this package.
 func (m *memory) at(off Offset, n, align uint64) unsafe.Pointer {
 	if !m.within(off, n, align) {
 		panic("shmsync: offset " + off.String() + " out of the arena")
@@ -35,24 +36,24 @@ func (m *memory) at(off Offset, n, align uint64) unsafe.Pointer {
 	if m.fetch != nil {
 		m.fetch(uint64(off), n)
 	}
-	// SAFETY: checked against the length of the mapping, which no peer can
-	// change, and never reaches past it.
+	// SAFETY: off is checked against the length of the mapping, which no peer can change, so the
+	// result is within the mapping.
 	return unsafe.Add(m.base, uintptr(off))
 }
 
-// u32 is the word at off.
+// u32 returns the 32-bit word at off.
 func (m *memory) u32(off Offset) *atomic.Uint32 {
 	return (*atomic.Uint32)(m.at(off, 4, 4))
 }
 
-// u64 is the double word at off.
+// u64 returns the 64-bit word at off.
 func (m *memory) u64(off Offset) *atomic.Uint64 {
 	return (*atomic.Uint64)(m.at(off, 8, 8))
 }
 
 // peek32 loads the word at off, which its owner may write as plain bytes at the same time. The
-// caller finds out by other means whether the value counts. For the race detector, which sees an
-// arena of package arenatest, such a load and such a store would be a race.
+// caller finds out by other means whether the value is valid. The race detector, which watches the
+// arenas of package arenatest, would report such a load and store as a race.
 //
 //go:norace
 func (m *memory) peek32(off Offset) uint32 {
@@ -62,7 +63,7 @@ func (m *memory) peek32(off Offset) uint32 {
 	return *(*uint32)(m.at(off, 4, 4))
 }
 
-// peek64 is peek32 for a double word.
+// peek64 is peek32 for a 64-bit word.
 //
 //go:norace
 func (m *memory) peek64(off Offset) uint64 {
@@ -72,7 +73,7 @@ func (m *memory) peek64(off Offset) uint64 {
 	return *(*uint64)(m.at(off, 8, 8))
 }
 
-// slice is n bytes at off.
+// slice returns the n bytes at off.
 func (m *memory) slice(off Offset, n uint64) []byte {
 	return unsafe.Slice((*byte)(m.at(off, n, 1)), n)
 }

@@ -78,7 +78,7 @@ func TestLabels(t *testing.T) {
 	require.Equal(t, []string{long[:labelBytes], filepath.Base(os.Args[0])}, labels(empty.participants(t)))
 }
 
-// Every participant learns of each death once. A leave is no death.
+// TestDeathsAreToldOnce: every participant learns of each death once. A leave is not a death.
 func TestDeathsAreToldOnce(t *testing.T) {
 	ta := newTestArena(t, 8)
 	survivors := []*remote{ta.join(t, "s1"), ta.join(t, "s2"), ta.join(t, "s3")}
@@ -106,8 +106,8 @@ func TestDeathsAreToldOnce(t *testing.T) {
 	}
 }
 
-// Many deaths happen at once, and none is lost. If each had two death records, the ring would not
-// have room for them.
+// TestManyDeathsAreToldOnce: many deaths happen at once, and all are reported. If each had two
+// death records, the ring would have too little room for them.
 func TestManyDeathsAreToldOnce(t *testing.T) {
 	rounds, each := 8, 4
 	if testing.Short() {
@@ -132,7 +132,8 @@ func TestManyDeathsAreToldOnce(t *testing.T) {
 	}
 }
 
-// A second Open in a process, in whatever way, returns the same membership.
+// TestSecondOpenIsTheSame: a second Open in a process returns the same membership, whatever name or
+// call it uses.
 func TestSecondOpenIsTheSame(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -171,7 +172,8 @@ func TestMemfdArena(t *testing.T) {
 	require.NoError(t, err)
 	a, err := FromSegment(seg, nil)
 	require.NoError(t, err)
-	// A shared open file description disturbs nothing: the lock belongs to another description.
+	// A shared open file description does no harm, because the byte lock belongs to another
+	// description.
 	dup, err := shm.FromFile(seg.File(), nil)
 	require.NoError(t, err)
 	b, err := FromSegment(dup, nil)
@@ -182,8 +184,8 @@ func TestMemfdArena(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// The agents' descriptors share one open file description, and its locks would belong to all of
-// them. So each agent needs a description of its own.
+// TestInheritedMemfd: the descriptors of the agents share one open file description, whose locks
+// would belong to all of them. So each agent needs a description of its own.
 func TestInheritedMemfd(t *testing.T) {
 	seg, err := shm.CreateMemfd("jobs", 2<<20, func(s *shm.Segment) error { return Format(s, &Options{MaxParticipants: 4}) }, nil)
 	require.NoError(t, err)
@@ -245,7 +247,8 @@ func TestSlotsAreTaken(t *testing.T) {
 	require.Equal(t, makeParticipantID(3, 2), next.self)
 }
 
-// A restart loop in a full arena: a participant is killed and replaced at once, again and again.
+// TestRestartInAFullArena: in a full arena, a participant is killed and replaced at once, again and
+// again.
 func TestRestartInAFullArena(t *testing.T) {
 	ta := newTestArena(t, 2)
 	watcher, worker := ta.join(t, "watcher"), ta.join(t, "worker")
@@ -259,7 +262,8 @@ func TestRestartInAFullArena(t *testing.T) {
 	watcher.alone(t, 2)
 }
 
-// The death records name the dead after their slots have been taken again.
+// TestDeathRecords: the death records still name the dead participants after others have taken
+// their slots.
 func TestDeathRecords(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s := ta.join(t, "survivor")
@@ -300,7 +304,7 @@ func pollFor(t *testing.T, a *Arena, done func() bool) {
 	}
 }
 
-// One process comes and goes, alone and beside another.
+// TestComeAndGo: one process joins and leaves many times, alone and beside another process.
 func TestComeAndGo(t *testing.T) {
 	rounds := proctest.Rounds(50, 400)
 	ta := newTestArena(t, 3)
@@ -317,7 +321,8 @@ func TestComeAndGo(t *testing.T) {
 	}
 }
 
-// A process that leaves wakes like a death: a wake may have been meant for it.
+// TestLeavingWakes: a process that leaves wakes waiters as its death would, because a wake may have
+// been meant for it.
 func TestLeavingWakes(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s, v := ta.join(t, "survivor"), ta.join(t, "leaver")
@@ -327,7 +332,8 @@ func TestLeavingWakes(t *testing.T) {
 }
 
 func init() {
-	// "tell" ends this process while it tells the owner of a node, which is the process itself.
+	// "tell" ends this process while it is about to push a node on its owner's ready stack. The
+	// owner is the process itself.
 	agentOrders["tell"] = func(s *agent, o order, a *answer) error {
 		off, err := s.arena.ClaimNode()
 		if err != nil {
@@ -339,7 +345,8 @@ func init() {
 	}
 }
 
-// The telling count of a dead participant is not taken for that of the slot's next participant.
+// TestSuccessorHasNothingToTell: the telling count of a dead participant does not count for the
+// next participant in the slot.
 func TestSuccessorHasNothingToTell(t *testing.T) {
 	ta := newTestArena(t, 1)
 	m := ta.join(t, "dead")
@@ -348,13 +355,13 @@ func TestSuccessorHasNothingToTell(t *testing.T) {
 	require.Zero(t, ta.join(t, "successor").stats(t).Nodes)
 }
 
-// Participants that come and go do not overwrite the records of deaths that a stopped process has
-// not read.
+// TestLeavesDisplaceNoDeaths: participants that join and leave do not overwrite death records that
+// a stopped process has not read.
 func TestLeavesDisplaceNoDeaths(t *testing.T) {
 	ta := newTestArena(t, 8)
 	s := ta.join(t, "observer")
 	s.Stop(t)
-	a, err := Open(ta.name, &ta.opts) // a participant has to reap
+	a, err := Open(ta.name, &ta.opts) // a participant is needed that reaps
 	require.NoError(t, err)
 	defer a.Close()
 	var want []string
@@ -390,8 +397,8 @@ func init() {
 	}
 }
 
-// A joiner without a byte lock that dies before it is live leaves nothing that the kernel marks
-// or releases. Its slot is given up after a while, and not before.
+// TestJoinerWithoutByteIsGivenUp: a joiner without a byte lock dies before it is live. It leaves
+// nothing that the kernel marks or releases. Its slot is given up after a while, and not earlier.
 func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	joining := makeSlotWord(phaseJoining, 5)
@@ -410,14 +417,14 @@ func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	require.False(t, a.casSlot(3, joining, joining.with(phaseLive)))
 }
 
-// A joiner without a byte lock gives the slot of a dead participant back as it found it. The next joiner gets the same
-// generation, and has its own time to become live.
+// TestJoinerHasItsOwnTime: a joiner without a byte lock gives the slot of a dead participant back
+// unchanged. The next joiner gets the same generation, but its time to become live begins again.
 func TestJoinerHasItsOwnTime(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
 	require.NoError(t, err)
 	defer a.Close()
-	p := ta.peek(t) // a joiner without a byte lock
+	p := ta.peek(t) // used as a joiner without a byte lock
 	dead, joining := makeSlotWord(phaseDead, 4), makeSlotWord(phaseJoining, 5)
 	p.u32(p.slot(3) + slotState).Store(uint32(dead))
 	require.True(t, p.take(3, dead, 5, 0))
@@ -440,8 +447,9 @@ func TestJoinerHasItsOwnTime(t *testing.T) {
 	p.u32(p.slot(3) + slotState).Store(0)
 }
 
-// The kernel never marks the alive words of a joiner without a byte lock that died before it was live. The death is
-// over all the same: otherwise the slot would stay dead, and each process that waits for the dead would wait for ever.
+// TestDeathOfAJoinerWithoutByteIsOver: a joiner without a byte lock has died before it was live, so
+// the kernel never marks its alive words. The reap must end all the same. Otherwise the slot would
+// stay dead, and each process that waits for the end of this participant would wait for ever.
 func TestDeathOfAJoinerWithoutByteIsOver(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "before").close(t)
@@ -458,8 +466,8 @@ func TestDeathOfAJoinerWithoutByteIsOver(t *testing.T) {
 	require.False(t, p.ended(3), "the kernel marks a participant that was live")
 }
 
-// A late reaper leaves the slot's next participant alone, which has not become live. The slot is not lost if that
-// participant dies.
+// TestLateReaperLosesNoSlot: a late reaper leaves the next participant of the slot alone, which has
+// not become live yet. If that participant dies, the slot is still not lost.
 func TestLateReaperLosesNoSlot(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	f, err := a.seg.Reopen() // the joiner's
@@ -472,7 +480,7 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	require.True(t, a.take(3, dead, 6, 0))
 	caps := a.slotCaps(3)
 	require.NotZero(t, caps)
-	a.freeSlot(3, dead, false) // called by a participant that has seen it dead
+	a.freeSlot(3, dead, false) // called by a participant that has read this state
 	joining := a.slotState(3)
 	require.True(t, joining.is(phaseJoining, 6), "it does not change hands")
 	require.Equal(t, caps, a.slotCaps(3))
@@ -486,8 +494,8 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	})
 }
 
-// Many successors of a slot may die one after another before they have cleaned up after their
-// predecessors. The last one cleans up after all of them.
+// TestSuccessorCleansUpAfterManySuccessors: many successors in a slot may die one after the other
+// before they have cleaned up after their predecessors. The last one cleans up after all of them.
 func TestSuccessorCleansUpAfterManySuccessors(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	const successors = 40
@@ -504,7 +512,7 @@ func TestSuccessorCleansUpAfterManySuccessors(t *testing.T) {
 	a.reclaimMemory(makeParticipantID(3, successors))
 	require.Zero(t, a.Stats().Claimed)
 	require.EqualValues(t, successors, a.u32(a.slot(3)+slotReclaimed).Load())
-	// A peer that overwrites the field causes a short delay, and nothing else.
+	// If a peer overwrites the field, there is only a short delay.
 	a.u32(a.slot(3) + slotReclaimed).Store(0)
 	a.reclaimMemory(makeParticipantID(3, maxGeneration))
 }

@@ -4,20 +4,20 @@ package arenakernel
 // one member for each field.
 type Metrics struct {
 	Participants int                      // how many are in the arena
-	Deaths       uint32                   // deaths and leaves recorded since the arena was made
+	Deaths       uint32                   // how many deaths and leaves were recorded since the arena was made
 	Path         PathState                // whether the arena's path still leads to its file
 	Size         int64                    // bytes
-	Used         uint64                   // bytes of the heap that have memory behind them
-	Objects      map[string]ObjectMetrics // by name; an object without a name by its offset
+	Used         uint64                   // bytes of the heap that are backed by memory
+	Objects      map[string]ObjectMetrics // by name, or by offset for an object without a name
 }
 
 // ObjectMetrics are the numbers of one object.
 type ObjectMetrics struct {
 	Kind    string  // four letters
-	Holds   int     // how many participants hold it, or a part of it
-	Waiters uint64  // number of goroutines, as far as the arena records it
-	Lost    bool    // the object cannot be taken any more
-	Counts  *Counts // nil in an arena that does not keep counters
+	Holds   int     // how many participants hold the object, or a part of it
+	Waiters uint64  // how many goroutines wait, as far as the arena records it
+	Lost    bool    // no participant can take the object any more
+	Counts  *Counts // nil if the arena is not counted
 }
 
 // Metrics returns the numbers of the arena and of its objects except values and blocks. The call
@@ -25,7 +25,7 @@ type ObjectMetrics struct {
 //
 //	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 func (a *Arena) Metrics() Metrics {
-	a.mustBeginCall("arena.metrics") // a walk writes the guard of this slot
+	a.mustBeginCall("arena.metrics") // because a walk writes the guard of this slot
 	defer a.EndCall()
 	stats := a.Stats()
 	m := Metrics{Deaths: a.reaped(), Path: a.PathState(), Size: a.Size(), Used: stats.Reserved * chunkSize, Objects: map[string]ObjectMetrics{}}

@@ -18,20 +18,21 @@ var (
 	_ = crashpoint.Register("arena.node.reclaimed")
 )
 
-// nodeLocal makes the goroutines of this process take and give back poller nodes one at a time.
+// nodeLocal is a mutex that lets only one goroutine of this process at a time take or release
+// poller nodes.
 type nodeLocal struct{ sync.Mutex }
 
-// ClaimNode returns an unused wait node. The node is idle and belongs to this participant and to
-// no object. It is freed when this process dies; once it belongs to an object, the Repair of the
-// object's kind frees it.
+// ClaimNode returns an unused wait node. The node is idle and belongs to this participant and to no
+// object. If this process dies, its reaper frees the node; once the node belongs to an object, the
+// Repair of the object's kind frees it.
 func (a *Arena) ClaimNode() (Offset, error) { return a.claimNode() }
 
-// FreeNode frees a node from ClaimNode. The caller makes sure that the node is on no list and
-// that no participant is about to wake it.
+// FreeNode frees a node that ClaimNode returned. The caller makes sure that the node is on no list
+// and that no participant is about to wake it.
 func (a *Arena) FreeNode(off Offset) error { return a.freeNode(off) }
 
-// NodeAt returns the node at off, which may have come from a peer. If there is no node, the error
-// Is [shmsync.ErrCorrupt]. The node may be unused.
+// NodeAt returns the node at off, an offset that may have come from a peer. If there is no node,
+// the error Is [shmsync.ErrCorrupt]. The node may be unused.
 func (a *Arena) NodeAt(off Offset) (*Node, error) { return a.nodeAt(off) }
 
 func (c *core) nodeAt(off Offset) (*Node, error) {
@@ -52,7 +53,8 @@ func (c *core) claimNode() (Offset, error) {
 	return off, c.publish(off, blockNode)
 }
 
-// newNode claims a node and makes it ours; it is not published yet.
+// newNode claims a block for a node, and makes this participant its owner. The node is not
+// published yet.
 func (c *core) newNode() (Offset, *Node, error) {
 	off, err := c.claimBlock(classNode)
 	if err != nil {
@@ -71,7 +73,7 @@ func (c *core) newNode() (Offset, *Node, error) {
 	return off, n, nil
 }
 
-// freeNode makes a node free, whatever participant owns it.
+// freeNode frees a node, whichever participant owns it.
 func (c *core) freeNode(off Offset) error {
 	b, ok := c.locate(off)
 	freeing := makeBlock(blockFreeing, c.self)
@@ -89,15 +91,16 @@ func (c *core) freeNode(off Offset) error {
 }
 
 // ReapNode frees a node of a dead participant that the caller has just taken off its queue. w is
-// the word that the node had in that use. If several participants try, only the first frees it.
+// the word that the node had while it was on the queue. If several participants try this, only the
+// first frees the node.
 func (a *Arena) ReapNode(off Offset, dead ParticipantID, w NodeWord) {
 	if n, err := a.nodeAt(off); err == nil {
 		a.reapNode(off, n, dead, func() bool { return n.sameUse(w) && n.stamp.Load() == 0 && !a.current(dead) })
 	}
 }
 
-// FreeEntryNode frees a node in which an object keeps some of its state, whatever participant
-// owns it. The caller holds the lock of that state, so no other participant frees the node.
+// FreeEntryNode frees a node in which an object keeps some of its state, whichever participant owns
+// the node. The caller holds the lock of that state, so no other participant frees the node.
 func (a *Arena) FreeEntryNode(off Offset, owner ParticipantID) {
 	if n, err := a.nodeAt(off); err == nil {
 		a.reapNode(off, n, owner, nil)
@@ -105,13 +108,13 @@ func (a *Arena) FreeEntryNode(off Offset, owner ParticipantID) {
 }
 
 // reapNode frees a node that is on no list and whose owner does not use it any more. The
-// participant that makes itself the owner by CAS may free the node; if it dies before it has, its
-// own reaper frees the node. still checks the node once more, at a moment when no participant can
-// get the owner's ID. A nil still says that nothing else can happen to the node.
+// participant that makes itself the owner by CAS frees the node; if it dies first, its own reaper
+// does. still checks the node once more, while no participant can get the ID of owner. still is nil
+// if nothing else can happen to the node.
 //
-// The owner may be a reaper that has died while it freed the node, and the node may be freed and
-// claimed again while this process is stopped. So the node is freed only in the same use, and only
-// if it is in use.
+// The owner may be a reaper that died while it freed the node. Or the node may be freed and claimed
+// again while this process is stopped. So reapNode frees the node only if it is in use, and has not
+// been freed since.
 func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() bool) {
 	if owner == 0 {
 		return // another participant is about to free it, or it is free
@@ -124,7 +127,7 @@ func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() b
 		}
 	}
 	if b, ok := c.locate(off); ok {
-		c.touch(b.chunk) // without this, the reaper of this participant would not look for the node
+		c.touch(b.chunk) // so that the reaper of this participant would look for the node
 	}
 	if n.Owner() == owner && n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		crashpoint.Hit("arena.node.inherited")
@@ -137,8 +140,9 @@ func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() b
 // sameUse reports whether the node has not been freed since its word was w.
 func (n *Node) sameUse(w NodeWord) bool { return n.Load().Generation() == w.Generation() }
 
-// TakeNode makes this participant the owner of a node whose owner has done with it. From then on
-// the death of this participant frees the node.
+// TakeNode makes this participant the owner of a node that its owner does not use any more. From
+// then on, the reaper of this participant would free the node. TakeNode reports whether it
+// succeeded.
 func (a *Arena) TakeNode(off Offset, owner ParticipantID) bool {
 	n, err := a.nodeAt(off)
 	return err == nil && a.takeNode(n, owner)
@@ -152,16 +156,16 @@ func (c *core) takeNode(n *Node, owner ParticipantID) bool {
 	return true
 }
 
-// ReclaimNode frees a node that its owner has done with, in the use in which its word was w. Both
-// the owner and the participant that takes the node off its queue try this when they have done
-// their part.
+// ReclaimNode frees a node that its owner does not use any more, unless it was freed since its word
+// was w. Both the owner and the participant that takes the node off its queue call this when they
+// have done their part.
 func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
 	n, err := a.nodeAt(off)
 	if err != nil {
 		return
 	}
 	if n.Owner() != a.self {
-		// The node may be freed in the meantime, but no participant gets its owner's ID.
+		// The node may be freed meanwhile, but no participant gets the ID of its owner.
 		a.beginTell()
 		defer a.endTell()
 	}
@@ -172,7 +176,7 @@ func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
 	}
 }
 
-// EachNode calls f for every used wait node of an object that is on one of the object's queues.
+// EachNode calls f for every node in use that is on a queue of the object.
 func (a *Arena) EachNode(object Offset, f func(Offset, *Node)) {
 	a.eachNode(func(off Offset, n *Node) {
 		if n.Object() == object && n.list.Load() == 0 && n.stamp.Load() != 0 {
@@ -181,8 +185,8 @@ func (a *Arena) EachNode(object Offset, f func(Offset, *Node)) {
 	})
 }
 
-// wakeResolved wakes the sleepers on nodes whose wait is over: a dead participant may have
-// resolved the wait without waking its owner.
+// wakeResolved wakes the sleepers on nodes whose wait is over, because a dead participant may have
+// resolved such a wait without waking its owner.
 func (c *core) wakeResolved() {
 	c.eachNode(func(_ Offset, n *Node) {
 		if n.State() == NodeResolved {
@@ -191,7 +195,7 @@ func (c *core) wakeResolved() {
 	})
 }
 
-// resetNode makes the node's bytes those of an unused node.
+// resetNode writes the bytes of an unused node.
 func (c *core) resetNode(off Offset) {
 	n := c.node(off)
 	n.owner.Store(0)
@@ -201,8 +205,8 @@ func (c *core) resetNode(off Offset) {
 	n.retire()
 }
 
-// retire moves the word to free, with the next generation. It reports false if the word was free
-// already. The loop ends: another participant can only move the word from waiting to ready.
+// retire moves the word to free, with the next generation. It returns false if the word was free
+// already. The loop ends, because another participant can only move the word from waiting to ready.
 func (n *Node) retire() bool {
 	for {
 		w := n.Load()
@@ -233,8 +237,8 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 // freeNodesOf frees the nodes of a dead participant. Poller nodes stay on the lists of their
 // objects, for the next participant that needs one. Nodes on a queue are left to the kind of the
 // object. If a participant took such a node off and then died, freeNodesOf for that participant
-// frees the node. A node that some participant may still push on the dead one's stack is left
-// until the next death, or leave, of a participant that has touched anything.
+// frees the node. If some participant may still push a node on the stack of the dead participant,
+// the node stays until the next death, or leave, of a participant that has changed anything.
 //
 // Preconditions: as for reclaimBlocks.
 func (a *Arena) freeNodesOf(dead ParticipantID) {
@@ -243,8 +247,8 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 	defer c.handles.Unlock()
 	defer c.unguard()
 	told := c.awaitTold()
-	// A node may be resolved after the line above, if its owner is leaving. The granter may not
-	// have told the owner yet.
+	// A node may be resolved after the line above, if its owner is leaving. Then the granter may
+	// not have told the poller of the owner yet.
 	untold := func(n *Node) bool { return n.State() == NodeResolved && !(told && c.allTold()) }
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	var orphans []orphan
@@ -255,15 +259,14 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 			case owner == 0 && list != 0 && w.State() != NodeFree && n.Owner() == 0:
 				orphans = append(orphans, orphan{off, n, w})
 			case owner != 0 && list == 0 && !n.onQueue() && !c.current(owner) && a.offQueue(n) && !untold(n):
-				// The node was taken off its queue when its owner was reaped. The participant
-				// that took it off has died before it could free the node, or is about to free
-				// it.
+				// The node was taken off its queue when its owner was reaped. The participant that
+				// took it off has died before it could free the node, or is about to free the node.
 				c.reapNode(off, n, owner, func() bool { return n.sameUse(w) && !n.onQueue() && !c.current(owner) })
 			}
 			return
 		}
-		// While the object is guarded it is not taken apart. So its nodes stay what they are:
-		// others free them only together with the object.
+		// While the object is guarded, it is not freed. So its nodes do not change, because other
+		// participants free them only together with the object.
 		object := n.Object()
 		c.guard(object)
 		w := n.Load()
@@ -273,17 +276,19 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 		there, list := object != 0 && c.isObject(object), Offset(n.list.Load())
 		switch {
 		case list == 0 && there && !a.offQueue(n):
-			// The node is on a queue, or may come there. The object's kind takes it off and frees it.
+			// The node is on a queue, or may get there. The kind of the object takes it off and
+			// frees it.
 		case list == 0 && untold(n):
-			// The granter would push the node on the stack of the slot's next participant.
+			// The granter may still push the node, and would push it on the stack of the next
+			// participant in the slot.
 		case list == 0:
 			c.reapNode(off, n, dead, nil)
 		case there && !lists.has(list, off):
 			c.freeNode(off)
 		case there:
-			// A node that is not ready is freed, too: the dead participant may have taken it
-			// loose. If the node's word has changed, a granter is telling its owner. That granter
-			// may still tell a participant that is leaving.
+			// A node that is not ready is freed, too: the dead participant may have popped it from
+			// its stack. If the word of the node has changed, a granter is telling the poller of
+			// the owner. That granter may still do so if the owner is leaving.
 			if w.State() != NodeFree && (stacked[off] || told && (!c.current(dead) || c.awaitTold())) {
 				n.Swap(w, w.Freed())
 			}
@@ -293,8 +298,8 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 	c.takeOrphans(orphans)
 }
 
-// orphan is a poller node without an owner that is ready, or was. Its owner died while the node
-// was not on the stack, and a releaser may still be about to push it.
+// orphan is a poller node without an owner that is ready, or was. Its owner died while the node was
+// not on the ready stack, and a releaser may still be about to push the node.
 type orphan struct {
 	off  Offset
 	node *Node
@@ -309,13 +314,13 @@ func (c *core) takeOrphans(orphans []orphan) {
 	}
 	on := map[Offset]bool{}
 	for i := 1; i <= c.geo.slots; i++ {
-		// A participant that joins begins with an empty stack.
+		// The stack of a participant that joins is empty at first.
 		if n := participantIn(i, c.slotState(i)); c.current(n) {
 			maps.Copy(on, c.readyOf(n))
 		}
 	}
 	if !c.allTold() {
-		return // a releaser may still hold a node of a stack that was emptied in the meantime
+		return // a releaser may still have a node of a stack that was emptied meanwhile
 	}
 	for _, s := range orphans {
 		if !on[s.off] {
@@ -339,9 +344,9 @@ func (c *core) awaitTold() bool {
 // between beginTell and endTell.
 const toldYields = 50
 
-// freeNodesAt frees the nodes of an object that no process has open: poller nodes, idle nodes
-// with a stamp, in which the object keeps some of its state, and waits of the dead. Such waits
-// are left if no process that knows the object's kind has examined them since the death.
+// freeNodesAt frees the nodes of an object that no process has open: poller nodes; idle nodes with
+// a stamp, in which the object keeps some of its state; and waits of dead participants. It leaves
+// such waits if no process that knows the kind of the object has examined them since the death.
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
 		switch {
@@ -349,7 +354,7 @@ func (c *core) freeNodesAt(object Offset) {
 		case n.list.Load() != 0:
 			c.freeNode(off)
 		case n.stamp.Load() != 0 && (n.State() == NodeIdle || c.orphaned(n)):
-			// The reaper of the node's owner may be about to free it, too.
+			// The reaper of the owner may be about to free the node, too.
 			c.reapNode(off, n, n.Owner(), func() bool { return n.Object() == object })
 		case n.stamp.Load() != 0:
 			c.forgetWait(off, n)
@@ -358,41 +363,41 @@ func (c *core) freeNodesAt(object Offset) {
 }
 
 // forgetWait clears the stamp of a node whose object is deleted. The node was on a queue of the
-// object when its wait was over or its owner gave up. The participant that was to take it off
-// died before it had. Now the node is on no queue. With its stamp it would be taken for a wait of
-// the next object at that offset, which would then account for it.
+// object, and its wait was over or its owner had given up. The participant that should have taken
+// the node off died first. Now there is no queue. If the node kept its stamp, the next object at
+// that offset would take the node for a wait of its own.
 func (c *core) forgetWait(off Offset, n *Node) {
-	c.beginTell() // no participant gets the owner's ID
+	c.beginTell() // so that no participant gets the ID of the owner
 	defer c.endTell()
 	w, owner := n.Load(), n.Owner()
 	if !w.Over() && w.State() != NodeLeft {
 		return
 	}
-	// The node is ours before the stamp is cleared: if this process dies in between, its reaper
-	// frees the node.
+	// This participant becomes the owner before it clears the stamp: if it dies in between, its
+	// reaper frees the node.
 	ours := w.State() == NodeLeft && c.takeNode(n, owner)
 	// sync(waitnode.unqueue): release
 	n.stamp.Store(0)
-	// Otherwise the owner frees the node, as it sees that the stamp is gone.
+	// Otherwise the owner frees the node when it sees that the stamp is 0.
 	if ours || n.Swap(w.With(NodeSpent), w.Freed()) && c.takeNode(n, owner) {
 		c.freeNode(off)
 	}
 }
 
 // orphaned reports whether the owner of a node is dead and no participant is about to tell the
-// owner that its wait is over.
+// poller of the owner that the wait is over.
 func (c *core) orphaned(n *Node) bool {
 	owner := n.Owner()
 	return owner != 0 && !c.current(owner) && (n.State() != NodeResolved || c.allTold())
 }
 
-// isObject reports whether an object is at off.
+// isObject reports whether there is an object at off.
 func (c *core) isObject(off Offset) bool {
 	w, _, ok := c.blockAt(off)
 	return ok && w.kind() == blockObject
 }
 
-// readyOf is the set of nodes on the ready stack of n.
+// readyOf returns the set of nodes on the ready stack of n.
 func (c *core) readyOf(n ParticipantID) map[Offset]bool {
 	on := map[Offset]bool{}
 	off := Offset(c.u64(c.slot(n.Slot()) + slotReady).Load())

@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// leave makes b free its nodes while it leaves, when its ID is still current. meanwhile is called
-// when b has seen that no participant is telling, and is at the first of its nodes.
+// leave makes b free its nodes as it does when it leaves, while its ID is still current. meanwhile
+// is called when b has seen that all telling counts are 0, and has come to the first of its nodes.
 func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
 	t.Helper()
 	live := makeSlotWord(phaseLive, b.self.Generation())
@@ -26,8 +26,9 @@ func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
 	require.True(t, called)
 }
 
-// A participant that leaves is still told of the end of its waits. A wait that is resolved after
-// the participant has seen that no participant is telling keeps its node until its end is told.
+// TestWhoLeavesIsToldStill: a participant that leaves still learns of the end of its waits. If a
+// wait is resolved after the participant has seen that all telling counts are 0, its node is kept
+// until the participant has been told.
 func TestWhoLeavesIsToldStill(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -49,8 +50,8 @@ func TestWhoLeavesIsToldStill(t *testing.T) {
 	requireSound(t, a)
 }
 
-// The same holds for a poller node that is made ready after that moment: no other participant
-// gets the node before it has been pushed on its owner's stack.
+// TestPollerNodeOfWhoLeavesIsToldStill: the same is true of a poller node that is made ready after
+// that moment. No other participant gets the node before it has been pushed on its owner's stack.
 func TestPollerNodeOfWhoLeavesIsToldStill(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)

@@ -16,12 +16,12 @@ var (
 	_ = crashpoint.Register("arena.poller.retired")
 )
 
-// PollerNode returns a poller node of o for this participant. head is the word of o's body at
-// which the list of poller nodes begins; it is zero in a new object. PollerNode returns a node
-// that this participant has already and for which unused is true, or takes a node without an
+// PollerNode returns a poller node of o for this participant. head is the word of o's body at which
+// the list of poller nodes begins; it is zero in a new object. PollerNode returns a node that this
+// participant owns already and for which unused returns true. Otherwise it takes a node without an
 // owner, or pushes a new one. Nodes leave the list only when the object is deleted.
 //
-// A node that is new to this participant is idle.
+// A node that this participant did not own before is idle.
 func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bool) (Offset, error) {
 	list, ok := a.offsetOf(head)
 	if !ok || list < o.Body || uint64(list-o.Body)+8 > o.Size {
@@ -43,7 +43,7 @@ func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bo
 	})
 	switch {
 	case err != nil:
-		// A node that was taken in the meantime is freed when this process leaves.
+		// A node that was taken meanwhile is freed when this process leaves.
 		return 0, err
 	case mine != 0:
 		if taken != 0 {
@@ -58,8 +58,9 @@ func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bo
 	return a.pushPollerNode(o, list, head)
 }
 
-// takePollerNode makes this process the owner of a poller node that has none. A node that has no owner and is
-// not free belonged to a dead participant, and a releaser may still be about to push it.
+// takePollerNode makes this process the owner of a poller node that has no owner. If such a node is
+// not free, it belonged to a dead participant, and a releaser may still be about to push it, so
+// takePollerNode leaves it.
 func (c *core) takePollerNode(n *Node) bool {
 	if n.State() != NodeFree || n.Owner() != 0 {
 		return false
@@ -75,8 +76,8 @@ func (c *core) takePollerNode(n *Node) bool {
 	return false
 }
 
-// pushPollerNode makes a new poller node. It publishes the node before it pushes it: a node that
-// others see must not be freed when its maker dies.
+// pushPollerNode makes a new poller node. It publishes the node before it pushes it, because a node
+// that other participants see must not be freed when its maker dies.
 func (c *core) pushPollerNode(o Object, list Offset, head *atomic.Uint64) (Offset, error) {
 	off, n, err := c.newNode()
 	if err != nil {
@@ -99,10 +100,10 @@ func (c *core) pushPollerNode(o Object, list Offset, head *atomic.Uint64) (Offse
 	}
 }
 
-// ReleasePollerNode gives up this participant's poller node, for others to take. While the node
-// is ready it reports false, and the participant keeps the node: a releaser may be about to push
-// it on the ready stack, and the participant has to take it from there first. A node that is not
-// this participant's, or that a peer has overwritten, needs no release.
+// ReleasePollerNode makes a poller node of this participant available to others. If the node is
+// ready, ReleasePollerNode returns false, and the participant keeps the node: a releaser may be
+// about to push it on the ready stack, and the participant has to pop it from there first. For a
+// node that belongs to another participant, or that a peer has overwritten, there is nothing to do.
 func (a *Arena) ReleasePollerNode(off Offset) bool {
 	a.nodes.Lock()
 	defer a.nodes.Unlock()
@@ -124,16 +125,14 @@ func (a *Arena) ReleasePollerNode(off Offset) bool {
 	return true
 }
 
-// EachPollerNode calls f for the nodes of the list at head, including unused ones, until f
-// returns false. A list that contains something else than nodes, or does not end, is an error
-// that Is [shmsync.ErrCorrupt].
+// EachPollerNode calls f for the nodes of the list at head, including unused ones, until f returns
+// false. If the list contains anything else, or does not end, the error Is [shmsync.ErrCorrupt].
 func (a *Arena) EachPollerNode(head *atomic.Uint64, f func(Offset, *Node) bool) error {
 	return a.walk(head, f)
 }
 
-// walk visits a list of nodes. Brent's method ends the walk of a list that contains a cycle. A
-// bound, the number of nodes that the arena can have, ends the walk of a list that a peer keeps
-// changing.
+// walk visits a list of nodes. Brent's cycle detection ends the walk of a list with a cycle. The
+// number of nodes that the arena can have bounds the walk of a list that a peer keeps changing.
 func (c *core) walk(head *atomic.Uint64, f func(Offset, *Node) bool) error {
 	var anchor Offset
 	steps, lap := uint64(0), uint64(1)
@@ -158,12 +157,12 @@ func (c *core) walk(head *atomic.Uint64, f func(Offset, *Node) bool) error {
 	return nil
 }
 
-// nodeLists knows which nodes are on which lists. A node is on one list at most, so all lists
-// together have no more entries than there are nodes: a peer has made up what goes beyond that.
+// nodeLists knows which nodes are on which lists. Each node is on at most one list, so all lists
+// together have no more entries than there are nodes. If there are more, a peer has forged them.
 type nodeLists struct {
 	*core
 	on   map[Offset]map[Offset]bool // by the offset of the list's head
-	left uint64                     // steps that are left for all walks
+	left uint64                     // how many steps all walks together may still take
 	errs []error                    // errors of the lists that are damaged
 }
 
@@ -177,8 +176,8 @@ func (c *core) newNodeLists() *nodeLists {
 	return l
 }
 
-// has reports whether the node at off is on the list whose head is at list. For a list that a
-// peer has made up it may report true wrongly.
+// has reports whether the node at off is on the list whose head is at list. It may wrongly return
+// true for a list that a peer has forged.
 func (l *nodeLists) has(list, off Offset) bool {
 	on, walked := l.on[list]
 	if !walked {

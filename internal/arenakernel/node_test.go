@@ -74,7 +74,7 @@ func TestPollerNodesAreTakenAgain(t *testing.T) {
 	require.NotEqual(t, mine, theirs)
 	requireSound(t, a)
 
-	require.True(t, b.ReleasePollerNode(mine)) // the node is not b's
+	require.True(t, b.ReleasePollerNode(mine)) // b does not own the node
 	require.Equal(t, a.self, a.node(mine).Owner())
 	require.True(t, a.ReleasePollerNode(mine))
 	require.True(t, a.ReleasePollerNode(mine))
@@ -185,9 +185,9 @@ func TestPollerNodesOfTheDead(t *testing.T) {
 	}
 }
 
-// A poller node whose owner died while the node was on its way to the stack is used again only
-// when it cannot get there any more: not while a releaser may push it, nor while it is on the
-// stack of the slot's next participant.
+// TestOrphanPollerNodesAreTakenWhenTold: a poller node whose owner died is used again only when no
+// releaser can push it on the stack any more, and when it is not on the stack of the next
+// participant in the slot.
 func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -222,8 +222,8 @@ func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	requireSound(t, a)
 }
 
-// The node of a resolved wait is not given to another participant while the granter that resolved
-// the wait may push it on a stack.
+// TestResolvedNodesOfTheDeadWaitForWhoTells: while the granter that has resolved a wait may still
+// push its node on a stack, no other participant gets the node.
 func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -243,8 +243,9 @@ func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	requireSound(t, a)
 }
 
-// A wait of a dead participant is left to the kind of its object. If no process that knows the
-// kind comes before the object is deleted, the node is freed with the object.
+// TestWaitsOfTheDeadGoWithTheirObject: the kind of an object cleans up the waits of a dead
+// participant. If no process that knows the kind does so before the object is deleted, the node is
+// freed with the object.
 func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 	for _, state := range []NodeState{NodeQueued, NodeAsleep, NodeParked, NodeLeft, NodeResolved} {
 		p := newNeighbours(2<<20, 4)
@@ -266,8 +267,9 @@ func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 	}
 }
 
-// A wait of a living participant that was resolved but not accounted for does not outlive its
-// object: otherwise the next object at that offset would account for it.
+// TestWaitsGoWithTheirObject: a wait of a living participant was resolved, but its node was not
+// taken off the queue. It does not outlive its object. Otherwise the next object at that offset
+// would take the node for a wait of its own.
 func TestWaitsGoWithTheirObject(t *testing.T) {
 	for _, state := range []NodeState{NodeResolved, NodeSpent, NodeLeft} {
 		p := newNeighbours(2<<20, 4)
@@ -296,7 +298,8 @@ func TestWaitsGoWithTheirObject(t *testing.T) {
 	}
 }
 
-// Check finds a wait of a dead participant in an object that is gone.
+// TestCheckFindsWaitsInNoObject: Check finds a wait of a dead participant for an object that does
+// not exist any more.
 func TestCheckFindsWaitsInNoObject(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
@@ -311,8 +314,8 @@ func TestCheckFindsWaitsInNoObject(t *testing.T) {
 	require.ErrorContains(t, a.Check(), "that does not exist")
 }
 
-// A granter that resolved a wait and then finds the owner dead frees the node before it tells: it
-// does not push the node on the stack of the node's next owner.
+// TestNobodyIsToldOfTheDead: a granter resolves a wait and then finds that the owner is dead. It
+// frees the node, and does not push the node on the stack of the next owner.
 func TestNobodyIsToldOfTheDead(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -352,7 +355,7 @@ func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	require.Zero(t, a.node(owned).Owner())
 	require.Equal(t, b.self, a.node(queued).Owner())
 	require.EqualValues(t, 1, a.Stats().Nodes)
-	// The object's kind takes the node off the queue, and then the node is freed, once.
+	// The kind of the object takes the node off the queue. Then the node is freed once.
 	a.node(queued).Stamp().Store(0)
 	w := a.node(queued).Load()
 	a.ReapNode(queued, b.self, w)
@@ -360,7 +363,8 @@ func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	require.Zero(t, a.Stats().Nodes)
 }
 
-// A participant takes a node of a dead one off its queue and dies before it has freed the node.
+// TestNodesOfTheDeadGoWithWhoTookThemOff: a participant takes a node of a dead participant off its
+// queue, and dies before it has freed the node.
 func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -373,7 +377,7 @@ func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	n.SetObject(o.Offset)
 	n.Stamp().Store(1)
 	p.reap(a, b.self)
-	p.join(2) // the slot has been taken again
+	p.join(2) // another participant has taken the slot
 	require.EqualValues(t, 2, a.Stats().Nodes)
 	n.Stamp().Store(0) // by c
 	p.reap(a, c.self)
@@ -382,7 +386,7 @@ func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	requireSound(t, a)
 }
 
-// A node that was left becomes the taker's before it is off the queue.
+// TestTakeNodeIsOnce: a node whose wait was given up gets a new owner before it is off the queue.
 func TestTakeNodeIsOnce(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)

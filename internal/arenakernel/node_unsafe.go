@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// Node is a wait node. Its 64 bytes are a node for as long as the arena exists, used or not, so a
-// late look at one does no harm.
+// Node is a wait node. Its 64 bytes are a node for as long as the arena exists, used or not, so it
+// does no harm to read a node after it was freed.
 type Node struct {
 	_ structs.HostLayout
 
@@ -50,7 +50,8 @@ type Node struct {
 	//   crash:   any value is consistent, a stack is read with bounds
 	readyNext atomic.Uint64
 	// wanted is the token, the key or the number of permits that the owner waits for. In a poller
-	// node it is the time when the first waiter behind it came, CLOCK_MONOTONIC ns, for tools.
+	// node it is the time when the first goroutine that the node stands for began to wait,
+	// CLOCK_MONOTONIC ns, for tools.
 	//   writers: the owner before it waits
 	//   readers: all participants
 	//   order:   relaxed, the word carries the edge
@@ -74,7 +75,7 @@ type Node struct {
 	//   crash:   tells a node that was never pushed from one that was
 	list atomic.Uint64
 	// extra belongs to the primitive that uses the node: the kind of wait, and how it ended. In a
-	// poller node it is the number of goroutines that wait behind it, for tools.
+	// poller node it is the number of waiting goroutines that the node stands for, for tools.
 	//   writers: the owner before it waits, then the holder of the queue's lock
 	//   readers: the owner, the holder of the queue's lock
 	//   order:   relaxed, the word carries the edge
@@ -95,70 +96,70 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(Node{}.extra)-56]
 )
 
-// Word is the node's futex word, a NodeWord.
+// Word returns the node's futex word, a NodeWord.
 func (n *Node) Word() *atomic.Uint32 { return &n.word }
 
-// Load reads the node's word.
+// Load returns the value of the node's word.
 func (n *Node) Load() NodeWord { return NodeWord(n.word.Load()) }
 
-// Swap is a compare-and-swap of the node's word.
+// Swap changes the node's word by a compare-and-swap, and reports whether it did.
 func (n *Node) Swap(old, to NodeWord) bool {
 	return n.word.CompareAndSwap(uint32(old), uint32(to))
 }
 
-// State is the state of the node's word.
+// State returns the state of the node's word.
 func (n *Node) State() NodeState { return n.Load().State() }
 
-// swapState moves the word from one state to another of the same generation. It reports false if
-// the node is in another state, or if another thread has moved it.
+// swapState moves the word from one state to another of the same generation. It returns false if
+// the node is in another state, or if another thread has changed the word.
 func (n *Node) swapState(from, to NodeState) bool {
 	w := n.Load()
 	return w.State() == from && n.Swap(w, w.With(to))
 }
 
-// Owner is the participant that owns the node, or 0.
+// Owner returns the participant that owns the node, or 0.
 func (n *Node) Owner() ParticipantID { return ParticipantID(n.owner.Load()) }
 
-// Object is the object that the node belongs to, or 0.
+// Object returns the object that the node belongs to, or 0.
 func (n *Node) Object() Offset { return Offset(n.object.Load()) }
 
 // SetObject makes the node belong to an object. From then on the Repair of the object's kind has
 // to free the node when the owner is dead. Only the owner of a node from ClaimNode calls it.
 func (n *Node) SetObject(off Offset) { n.object.Store(uint64(off)) }
 
-// Next is the link to the next node of the same object, an offset.
+// Next returns the link to the next node of the same object, an offset.
 func (n *Node) Next() *atomic.Uint64 { return &n.next }
 
-// Wanted is the token, the key or the number of permits that the owner waits for.
+// Wanted returns the token, the key or the number of permits that the owner waits for.
 func (n *Node) Wanted() *atomic.Uint64 { return &n.wanted }
 
-// Stamp is the arrival stamp.
+// Stamp returns the arrival stamp.
 func (n *Node) Stamp() *atomic.Uint64 { return &n.stamp }
 
-// Extra belongs to the primitive that uses the node.
+// Extra returns the field that the primitive that uses the node defines.
 func (n *Node) Extra() *atomic.Uint64 { return &n.extra }
 
-// SetParkedSince dates the wait of a node that is about to be parked, or that stays queued while
-// its goroutine waits for its turn. In a queued node 0 says that the owner is awake.
+// SetParkedSince records when the wait began, in a node that is about to be parked, or that stays
+// queued while its goroutine waits for its turn. In a queued node, 0 says that the owner is awake.
 func (n *Node) SetParkedSince(ns int64) { n.readyNext.Store(uint64(ns)) }
 
-// SetBehind records for tools how many goroutines wait behind a poller node, and since when,
-// CLOCK_MONOTONIC ns.
+// SetBehind records, for tools, how many waiting goroutines a poller node stands for, and when the
+// first of them began to wait, CLOCK_MONOTONIC ns.
 func (n *Node) SetBehind(count int, since int64) {
 	n.wanted.Store(uint64(since))
 	n.extra.Store(uint64(count))
 }
 
-// node gives the node at off, which the caller has validated.
+// node returns the node at off, which the caller has validated.
 func (c *core) node(off Offset) *Node {
-	// SAFETY: a Node has no pointers and has the layout of the host; at has checked that its 64
-	// bytes are in the arena and aligned.
+	// SAFETY: a Node has no pointers, and its layout is that of the host. at has checked that its
+	// 64 bytes are in the arena and aligned.
 	return (*Node)(c.at(off, nodeSize, nodeSize))
 }
 
-// offsetOf gives the offset of a word of the arena.
+// offsetOf returns the offset of a word of the arena.
 func (c *core) offsetOf(word *atomic.Uint64) (Offset, bool) {
-	// SAFETY: the pointers are compared as numbers only.
+	// SAFETY: the pointers are only compared, as numbers.
 	p, base := uintptr(unsafe.Pointer(word)), uintptr(c.base)
 	off := Offset(p - base)
 	return off, p >= base && c.within(off, 8, 8)

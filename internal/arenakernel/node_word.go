@@ -26,7 +26,8 @@ import "fmt"
 // to resolved decides a wait. It competes with the owner's CAS to left.
 //
 // The generation changes with every step to free, and when the owner of a resolved node keeps the
-// node. So a releaser that read the word before cannot touch the next wait. The generation wraps.
+// node. So a releaser that has read the word before cannot resolve the next wait. The generation
+// wraps around.
 //
 //	crash: freeNodesOf gives back the nodes of the dead. A poller node that is not on its
 //	owner's stack stays as it is, without an owner, until a later death, while a releaser
@@ -56,21 +57,21 @@ const (
 	generationUnit = 16
 )
 
-// State is the node's state.
+// State returns the state in the word.
 func (w NodeWord) State() NodeState { return NodeState(w & nodeStateMask) }
 
-// Generation is how many uses of the node are over, modulo 2^28.
+// Generation returns how many uses of the node are over, modulo 2^28.
 func (w NodeWord) Generation() uint32 { return uint32(w) / generationUnit }
 
-// With is the word in another state.
+// With returns the word with another state.
 func (w NodeWord) With(s NodeState) NodeWord {
 	return w&^nodeStateMask | NodeWord(s)&nodeStateMask
 }
 
-// Freed is the word after the node has been freed.
+// Freed returns the word after the node has been freed.
 func (w NodeWord) Freed() NodeWord { return (w + generationUnit).With(NodeFree) }
 
-// Kept is the word after a wait whose owner keeps the node for another wait.
+// Kept returns the word after a wait whose owner keeps the node for another wait.
 func (w NodeWord) Kept() NodeWord { return (w + generationUnit).With(NodeIdle) }
 
 // Over reports whether the wait has been resolved.

@@ -19,7 +19,7 @@ type Object struct {
 	Name    string // empty when anonymous
 }
 
-// String names the object for messages: by its name, or by its offset if it has none.
+// String returns the name of the object, or its offset if it has no name, for messages.
 func (o Object) String() string {
 	if o.Name == "" {
 		return o.Offset.String()
@@ -41,7 +41,7 @@ const (
 	objTypeLen = 44
 	objLayout  = 48
 
-	// MaxObject is the greatest body of an object. Use Alloc for more bytes.
+	// MaxObject is the size of the largest body of an object. Use Alloc for more bytes.
 	MaxObject = 1<<32 - 1<<20
 
 	maxObjectName = 255
@@ -82,7 +82,7 @@ func makeObject(phase int, n ParticipantID) objectWord { return objectWord(phase
 func (w objectWord) phase() int                 { return int(w & 7) }
 func (w objectWord) participant() ParticipantID { return ParticipantID(w >> 3) }
 
-// there reports whether the object exists for all participants.
+// there reports whether all participants can open the object.
 func (w objectWord) there() bool {
 	return w.phase() == objectCommitted || w.phase() == objectDeleting
 }
@@ -95,7 +95,7 @@ func (w objectWord) legal() bool {
 	return w.phase() < objectPhases && w.participant().valid()
 }
 
-// header is an object's header, which was read once and validated.
+// header is an object's header, read once and validated.
 type header struct {
 	Object
 	block block
@@ -117,16 +117,16 @@ func (h *header) swap(old, to objectWord) bool {
 // 0, which stands for no participant.
 func (c *core) openBytes() uint64 { return (uint64(c.geo.slots)/32 + 1) * 4 }
 
-// layOut returns the places of the open bits and of the name, and the size of an object whose
-// body has size bytes. The description of its type comes after the name.
+// layOut returns the offsets of the open bits and of the name, and the total size, of an object
+// whose body has size bytes. The description of its type comes after the name.
 func (c *core) layOut(size uint64, name, text string) (open, nameOff, total uint64) {
 	open = alignUp(objectHeader+size, 8)
 	nameOff = open + c.openBytes()
 	return open, nameOff, nameOff + uint64(len(name)+len(text))
 }
 
-// readHeader reads the header of the object in b. The caller guards the block, or has the object
-// open: so the bytes are a header, or a faulty peer has overwritten them.
+// readHeader reads the header of the object in b. The caller guards the block or has the object
+// open. So the bytes are a header, unless a faulty peer has overwritten them.
 func (c *core) readHeader(b block) (header, error) {
 	h := header{block: b, state: c.u32(b.off + objState)}
 	wild := func(what string) (header, error) {
@@ -166,7 +166,7 @@ func (c *core) readHeader(b block) (header, error) {
 	return h, nil
 }
 
-// hashName is the FNV-1a hash of a name.
+// hashName returns the FNV-1a hash of a name.
 func hashName(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))

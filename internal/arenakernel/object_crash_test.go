@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A participant that is stopped while it makes or deletes a name delays no other participant that
-// wants that name.
+// TestNamesOfTheStopped: a participant that is stopped while it makes or deletes a name does not
+// delay other participants that use the name.
 func TestNamesOfTheStopped(t *testing.T) {
 	for name, d := range deeds {
 		if !slices.Contains([]string{"create", "create, committed", "open", "delete", "delete, decided"}, name) {
@@ -48,8 +48,8 @@ func TestNamesOfTheStopped(t *testing.T) {
 	}
 }
 
-// A maker that has lost the name dies before it has taken back its own object, while another
-// participant looks at that object.
+// TestDeathWhileWithdrawing: a maker that has lost the name dies before it has deleted its own
+// object, while another participant reads that object.
 func TestDeathWhileWithdrawing(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -66,7 +66,8 @@ func TestDeathWhileWithdrawing(t *testing.T) {
 	require.Zero(t, a.Stats().Claimed)
 }
 
-// A block that a participant is about to read is not handed out.
+// TestGuardedBlocksAreNotReused: a block that a participant is about to read is not allocated
+// again.
 func TestGuardedBlocksAreNotReused(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -103,7 +104,8 @@ func TestGuardedBlocksAreNotReused(t *testing.T) {
 	require.Zero(t, u.Stats().Claimed)
 }
 
-// An opener reads a name in the directory. When it looks, something else is where the object was.
+// TestOpenerComesTooLate: an opener reads an entry of the directory. When it reads the object,
+// something else is in its place.
 func TestOpenerComesTooLate(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -122,7 +124,8 @@ func TestOpenerComesTooLate(t *testing.T) {
 	requireSound(t, a)
 }
 
-// One deleter is stopped in the middle. Another deleter goes on in its place.
+// TestDeleterIsStopped: one deleter is stopped in the middle. Another deleter completes the
+// deletion.
 func TestDeleterIsStopped(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -141,7 +144,8 @@ func TestDeleterIsStopped(t *testing.T) {
 	require.Zero(t, a.Stats().Claimed) // the block had to wait because the stopped participant guarded it
 }
 
-// The open bit of a dead participant does not become that of the slot's next participant.
+// TestBitsOfTheDeadAreCleared: the open bit of a dead participant does not count for the next
+// participant in the slot.
 func TestBitsOfTheDeadAreCleared(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -173,7 +177,7 @@ func TestPollerNodeIsTakenOnce(t *testing.T) {
 	require.NotEqual(t, off, mine)
 	require.Equal(t, u.self, a.node(off).Owner())
 
-	// Between the check and the CAS, the node gets into a state in which it must be left alone.
+	// Between the check and the CAS, the node gets into a state in which it must not be taken.
 	require.True(t, u.ReleasePollerNode(off))
 	crashpoint.ArmFunc("arena.poller.before_take", 1, func() { a.node(off).swapState(NodeFree, NodeReady) })
 	other, err := u.PollerNode(o, head, anyNode)
@@ -182,7 +186,8 @@ func TestPollerNodeIsTakenOnce(t *testing.T) {
 	require.Zero(t, a.node(off).Owner())
 }
 
-// A node that the dead participant was claiming becomes a new node.
+// TestNodeOfTheDeadIsANewOne: a node that the dead participant was claiming can be claimed again as
+// a new node.
 func TestNodeOfTheDeadIsANewOne(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -195,8 +200,8 @@ func TestNodeOfTheDeadIsANewOne(t *testing.T) {
 	require.Zero(t, n.Owner())
 }
 
-// An opener has found an object and is about to write its open bit when the object is deleted.
-// The bit is not written to anything else.
+// TestOpenerMeetsDeletion: an opener has found an object and is about to set its open bit when the
+// object is deleted. The opener must not set the bit in anything else.
 func TestOpenerMeetsDeletion(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -223,8 +228,9 @@ func TestOpenerMeetsDeletion(t *testing.T) {
 	requireSound(t, a)
 }
 
-// The maker of an object dies before it has published the object, and an opener dies before it
-// has done so for the maker. Neither keeps the object from being deleted.
+// TestDeathOfAMakerAndAnOpener: the maker of an object dies before it has published the object, and
+// an opener dies before it has published the object in the maker's place. Neither death prevents
+// the deletion of the object.
 func TestDeathOfAMakerAndAnOpener(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, maker, opener := p.join(1), p.join(2), p.join(3)
@@ -270,8 +276,8 @@ func TestDeathOfTheReaper(t *testing.T) {
 	}
 }
 
-// An opener that loses to one deleter after the other does not get an error that the bytes are
-// corrupt.
+// TestOpenerLosesToManyDeleters: an opener that loses to one deleter after the other does not get
+// an error which says that the bytes are corrupt.
 func TestOpenerLosesToManyDeleters(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)

@@ -23,12 +23,12 @@ var (
 )
 
 // Delete removes the object of that name, and its name, for good. If there is no such object the
-// error Is [fs.ErrNotExist]. The object stays while a living participant, this one included, has
-// it open, or has a hold on it although its handle is closed. Then the error Is [syscall.EBUSY]
-// and names those participants.
+// error Is [fs.ErrNotExist]. While living participants, including this one, have the object open,
+// or still hold something of it after they closed their handles, the object stays. Then the error
+// Is [syscall.EBUSY] and names those participants.
 //
 // An interrupted [Arena.UpgradeObject] may have left the contents of the object under another name.
-// Delete removes them, too, also if there is nothing else.
+// Delete removes them, too, even if there is no object of the name itself.
 func (a *Arena) Delete(name string) error {
 	if err := a.BeginCall("arena.delete"); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (a *Arena) Delete(name string) error {
 	return nil
 }
 
-// deleteAlone is Delete for the object alone.
+// deleteAlone is Delete, but does not look for a successor.
 func (a *Arena) deleteAlone(name string) error {
 	hash := hashName(name)
 	a.handles.Lock()
@@ -61,9 +61,9 @@ func (a *Arena) deleteAlone(name string) error {
 	return a.erase(h.Offset)
 }
 
-// DeleteObject removes an object as Delete does. The object need not have a name.
-// If a program made the object while an interrupted upgrade had the contents of the one before,
-// these contents stay.
+// DeleteObject removes an object as Delete does. The object need not have a name. If an interrupted
+// upgrade has left the contents of an earlier object of the same name, DeleteObject leaves them for
+// the next upgrade.
 func (a *Arena) DeleteObject(o Object) error {
 	if err := a.BeginCall("arena.delete"); err != nil {
 		return err
@@ -83,8 +83,8 @@ func (a *Arena) DeleteObject(o Object) error {
 	return a.erase(o.Offset)
 }
 
-// erase deletes an object that we have just opened for that purpose, or closes it again. The
-// caller holds handles.
+// erase deletes an object that the caller has just opened for that purpose. If that fails, it
+// closes the object. The caller holds handles.
 func (a *Arena) erase(off Offset) error {
 	c := &a.core
 	ref := c.handles.refs[off]
@@ -93,8 +93,7 @@ func (a *Arena) erase(off Offset) error {
 		a.forget(off)
 		return c.busy(h, a.openIn([]ParticipantID{a.self}))
 	}
-	// From here on the guard protects the object instead of the open bit, which would stop the
-	// deletion.
+	// From here on, the guard protects the object. The open bit would prevent the deletion.
 	c.guard(off)
 	a.forget(off)
 	err := a.decide(h, func() []string { return append(a.undoneFor(h), a.holders(h.Object)...) })
@@ -107,8 +106,8 @@ func (a *Arena) erase(off Offset) error {
 	return nil
 }
 
-// decide moves h from committed to aborted unless a participant has it open. It waits a little
-// for participants that have it open for a moment only.
+// decide moves h from committed to aborted unless a participant has it open. It waits a little,
+// because some participants have an object open only for a moment.
 //
 //	opener                            deleter
 //	open bit := 1                     phase: committed -> deleting
@@ -116,8 +115,8 @@ func (a *Arena) erase(off Offset) error {
 //	phase is deleting: -> committed   no open bit is set: deleting -> aborted
 //	phase is aborted: not there
 //
-// Each writes before it reads, so either the deleter sees the bit or the opener
-// sees the phase; and then one CAS of the phase decides.
+// Opener and deleter write before they read, so the deleter sees the bit or the opener sees the
+// phase. Then one CAS of the phase decides.
 //
 // A participant must open the object before it can hold it. So if no open bit is set, the
 // remaining holds belong to handles that were closed, and holders names them. The object stays
@@ -168,16 +167,16 @@ func (c *core) busy(h *header, why string) error {
 	return c.failObject("arena.delete", h.Object.String(), syscall.EBUSY, why)
 }
 
-// holders says which living participants hold what of an object, as far as this process knows the
-// kind. A duty, such as to arrive or to produce a result, is no hold: it concerns only
-// participants that have the object open.
+// holders says which living participants hold something of an object, and what, if this process
+// knows the kind. A duty, such as to arrive or to produce a result, does not count, because it
+// concerns only participants that have the object open.
 func (a *Arena) holders(o Object) (who []string) {
 	ops, ok := opsOf(o)
 	if !ok || ops.Inspect == nil {
 		return nil
 	}
-	// Only participants with an open handle wait, so there are no waits: an empty map saves the
-	// search.
+	// Only participants with an open handle wait, so there are no waits. The empty map saves the
+	// search for them.
 	look := &Arena{membership: a.membership, waits: map[Offset][]Wait{}}
 	for _, h := range ops.Inspect(look, o).Holds {
 		switch h.Mode {
@@ -191,7 +190,7 @@ func (a *Arena) holders(o Object) (who []string) {
 	return who
 }
 
-// finishErase frees what is left of an object whose deletion is decided.
+// finishErase frees what is left of an object after the decision to delete it.
 func (c *core) finishErase(h *header) {
 	freeing := makeBlock(blockFreeing, c.self)
 	c.touch(h.block.chunk)
@@ -207,8 +206,8 @@ func (c *core) finishErase(h *header) {
 	c.releaseUnseen(h.block, freeing)
 }
 
-// resolveDelete ends what dead had begun with the object in b: it finishes a deletion that was
-// decided, and cancels another one. The caller is the reaper of dead.
+// resolveDelete completes what dead had begun with the object in b: it finishes a deletion that was
+// decided, and cancels one that was not. The caller is the reaper of dead.
 func (c *core) resolveDelete(b block, dead ParticipantID) {
 	c.guard(b.off)
 	defer c.unguard()
@@ -251,8 +250,8 @@ func (c *core) openAt(off Offset) (header, error) {
 func (c *core) headerAt(off Offset) (header, error) {
 	// sync(arena.publish): acquire
 	if b, ok := c.locate(off); ok && b.load() == makeBlock(blockObject, 0) {
-		// The slab may have been taken back and made anew between the two lookups. From now on
-		// that is impossible, because the guard is set.
+		// The slab may have been taken back and reused between the two lookups. From now on that is
+		// impossible, because the guard is set.
 		if now, ok := c.locate(off); ok && now == b {
 			return c.readHeader(b)
 		}

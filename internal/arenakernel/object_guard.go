@@ -16,9 +16,9 @@ var (
 	_ = crashpoint.Register("arena.object.cancelling")
 )
 
-// slotOpening is the field of a slot that names the object header at which its participant is
-// about to look; it is 0 if there is none. The block of that object is not reused while the field
-// names it. An open object needs no such guard.
+// slotOpening is the field of a slot with the offset of the object header that its participant is
+// about to read, or 0. The block of that object is not reused while the field names it. An open
+// object needs no such guard.
 //
 //	writers: the owner
 //	readers: a participant that frees the block of an object
@@ -28,15 +28,15 @@ var (
 //	crash:   the guard of a dead participant does not count; clearOpenBits clears it
 const slotOpening Offset = 224
 
-// slotWalking is a second such guard, for the walks of reaps and checks, which read the body,
-// too. Unlike an open bit, it does not keep an object from being deleted. A participant whose
-// guard is not 0 may owe wakes to any participant. The value walkOwed says only that, and guards
-// nothing.
+// slotWalking is a second such guard, for the walks of reaps and checks, which also read the body.
+// Unlike an open bit, it does not prevent the deletion of an object. While this guard is not 0, its
+// participant may still have to wake waiters of any participant. The value walkOwed says only that,
+// and guards nothing.
 //
-// Its tags are those of slotOpening.
+// The lines from writers to crash at slotOpening apply to it, too.
 const slotWalking Offset = 232
 
-// walkOwed is no offset of an object.
+// walkOwed is a value of the walk guard, and not the offset of an object.
 const walkOwed Offset = 1
 
 // openLocal is what this process knows about the objects that it has open. The process has one
@@ -44,12 +44,13 @@ const walkOwed Offset = 1
 type openLocal struct {
 	sync.Mutex
 	walking  sync.Mutex          // held by a walk, with its own guard
-	rest     Offset              // guarded by: walking; the value of the guard while no walk is under way
+	rest     Offset              // guarded by: walking; the value of the guard between walks
 	refs     map[Offset]*openRef // guarded by: Mutex
 	left     bool                // guarded by: Mutex; this participant gives up its slot, and clears its open bits
-	deferred []Offset            // guarded by: Mutex; blocks that we are freeing and that a peer guarded
+	deferred []Offset            // guarded by: Mutex; blocks that this process is freeing and that a peer guarded
 	passed   uint64              // guarded by: Mutex; removed entries that searches have passed since the reach was lowered
-	// lowerAfter is how many more entries have to be passed than lowerRatio says.
+	// lowerAfter is how many more entries have to be passed before the reach is lowered than
+	// lowerRatio says.
 	lowerAfter uint64 // guarded by: Mutex
 }
 
@@ -57,13 +58,13 @@ type openLocal struct {
 type openRef struct {
 	header
 	count int // number of opens that have not been closed
-	// kept: the open bit was set before. A dead participant of this slot had the object open, and
-	// its transaction may not be undone yet.
+	// kept: the open bit was set before this process opened the object. A dead participant of this
+	// slot had the object open, and its transaction may not be undone yet.
 	kept bool
 }
 
-// guard keeps the block at off from being reused until unguard. After the call the caller
-// must look the object up again.
+// guard prevents that the block at off is reused until unguard. After the call, the caller must
+// look the object up again.
 func (c *core) guard(off Offset) {
 	// sync(arena.guard): release
 	c.u64(c.slot(c.self.Slot()) + slotOpening).Store(uint64(off))
@@ -84,11 +85,11 @@ func (c *core) guarded(off Offset) bool {
 	return false
 }
 
-// releaseUnseen is release for a block that was in the directory, or was an object. The block
-// waits, marked as freeing by this process, until no participant guards it.
+// releaseUnseen is release for a block that was in the directory, or was an object. If a
+// participant guards the block, this process marks it as freeing, and releases it later.
 func (c *core) releaseUnseen(b block, w blockWord) {
 	if !c.guarded(b.off) {
-		// The nodes are freed last, when no reaper looks at them any more.
+		// Free the nodes only now: before this point a reaper may still look at them.
 		c.freeNodesAt(b.off)
 		c.freeRecords(b.off)
 		crashpoint.Hit("arena.delete.nodes_freed")
@@ -109,7 +110,8 @@ func (c *core) flushDeferred() {
 	c.releaseDeferred()
 }
 
-// releaseDeferred releases the blocks that had to wait. The caller holds handles.
+// releaseDeferred releases the blocks that had to wait, if no participant guards them any more. The
+// caller holds handles.
 func (c *core) releaseDeferred() {
 	waiting := c.handles.deferred
 	c.handles.deferred = nil
@@ -120,7 +122,7 @@ func (c *core) releaseDeferred() {
 	}
 }
 
-// openBit is the bit that says that the participant in that slot has h open.
+// openBit returns the bit that says that the participant in the given slot has h open.
 //
 //	writers: the participant in the slot; clearOpenBits
 //	readers: a participant that deletes the object
@@ -133,8 +135,8 @@ func (c *core) openBit(h *header, slot int) (word *atomic.Uint32, mask uint32) {
 	return c.u32(h.open + Offset(slot/32*4)), 1 << (slot % 32)
 }
 
-// openers lists the participants that have h open. A dead one counts until it is gone: a system
-// call of it may still write into the object.
+// openers returns the participants that have h open. A dead participant counts until it is gone,
+// because one of its system calls may still write into the object.
 func (c *core) openers(h *header) (who []ParticipantID) {
 	for i := 1; i <= c.geo.slots; i++ {
 		word, mask := c.openBit(h, i)
@@ -160,7 +162,7 @@ func (a *Arena) undoneFor(h *header) (who []string) {
 	return who
 }
 
-// adopt opens the object h, which the caller guards. It reports false if the object is not
+// adopt opens the object h, which the caller guards. It returns false if the object is not
 // committed.
 func (c *core) adopt(h *header) (bool, error) {
 	if ref := c.handles.refs[h.Offset]; ref != nil {
@@ -174,7 +176,7 @@ func (c *core) adopt(h *header) (bool, error) {
 	crashpoint.Hit("arena.object.bit_set")
 	for try := range claimTries * timeout {
 		if try >= claimTries {
-			runtime.Gosched() // each further round means that another deleter is at work
+			runtime.Gosched() // each further round means that another deletion is in progress
 		}
 		// sync(arena.commit): acquire
 		s := h.load()
@@ -205,7 +207,7 @@ func (c *core) adopt(h *header) (bool, error) {
 	return false, c.corrupt(h.Offset, "phase that does not settle")
 }
 
-// remember records that this process has h open. kept is the field of openRef.
+// remember records that this process has h open. kept is the value for the field of openRef.
 func (c *core) remember(h *header, kept bool) {
 	if c.handles.refs == nil {
 		c.handles.refs = map[Offset]*openRef{}
@@ -213,8 +215,8 @@ func (c *core) remember(h *header, kept bool) {
 	c.handles.refs[h.Offset] = &openRef{header: *h, count: 1, kept: kept}
 }
 
-// forget closes the object at off once, and reports false if this process has not opened it. The
-// caller holds handles.
+// forget undoes one open of the object at off. It returns false if this process does not have the
+// object open. The caller holds handles.
 func (a *Arena) forget(off Offset) bool {
 	ref := a.handles.refs[off]
 	if ref == nil {
@@ -222,7 +224,7 @@ func (a *Arena) forget(off Offset) bool {
 	}
 	if ref.count--; ref.count == 0 {
 		delete(a.handles.refs, off)
-		if !ref.kept || !a.undoing(a.self) { // if undoing, the undo will still write into the object
+		if !ref.kept || !a.undoing(a.self) { // if undoing, the rollback still writes into the object
 			word, mask := a.openBit(&ref.header, a.self.Slot())
 			word.And(^mask)
 		}
@@ -248,8 +250,8 @@ func (c *core) clearOpenBits(dead ParticipantID) {
 			case blockObject:
 				c.withObject(off, clearBit)
 			case blockClaimed:
-				// An object that is committed and that its maker has not published is found by
-				// name only.
+				// An object that is committed, but that its maker has not published, can only be
+				// found by its name.
 				c.withUnpublished(off, clearBit)
 			}
 			return true
@@ -259,7 +261,7 @@ func (c *core) clearOpenBits(dead ParticipantID) {
 	c.u64(c.slot(dead.Slot()) + slotWalking).Store(0)
 }
 
-// withObject calls f, guarded, for the object at off if there is one. The caller holds
+// withObject calls f, under the guard, for the object at off, if there is one. The caller holds
 // handles.
 func (c *core) withObject(off Offset, f func(h *header)) {
 	c.guard(off)
@@ -269,8 +271,8 @@ func (c *core) withObject(off Offset, f func(h *header)) {
 	}
 }
 
-// withUnpublished is withObject for an object that is committed and whose block its maker has
-// still claimed. The bytes of a claimed block may be anything: only the directory says whether
+// withUnpublished is withObject for an object that is committed and whose block its maker has still
+// claimed. The bytes of a claimed block may have any value, so only the directory shows whether
 // there is an object.
 func (c *core) withUnpublished(off Offset, f func(h *header)) {
 	b, ok := c.locate(off)
@@ -293,7 +295,7 @@ func (c *core) withUnpublished(off Offset, f func(h *header)) {
 	})
 }
 
-// corrupt is the error for an object in an impossible state.
+// corrupt returns the error for an object in an impossible state.
 func (c *core) corrupt(off Offset, what string) error {
 	return c.fail("arena.object", shmsync.ErrCorrupt, "the object at "+off.String()+" has an impossible "+what)
 }

@@ -26,7 +26,7 @@ var (
 type ObjectSpec struct {
 	Kind    Kind   // the kind of object
 	Version uint16 // layout version of the kind
-	Name    string // 1 to 255 bytes of UTF-8; empty for a fresh anonymous object
+	Name    string // 1 to 255 bytes of UTF-8; empty for a new object without a name
 	Size    uint64 // size of the body, up to MaxObject
 	Layout  uint64 // fingerprint of the type in the body, if the kind uses one
 	Type    string // description of the type, for messages and tools; see TypeTextOf
@@ -35,9 +35,9 @@ type ObjectSpec struct {
 	// [fs.ErrNotExist].
 	Existing bool
 
-	// Init fills in the body of a new object, which is zero before; a nil Init leaves it zero. It
-	// may run for an object that is then thrown away, because another participant has created one
-	// of the name first.
+	// Init fills in the body of a new object, whose bytes are zero before; nil leaves them zero.
+	// Init may run for an object that is then thrown away, because another participant has created
+	// an object of the name first.
 	Init func(body []byte)
 }
 
@@ -47,9 +47,9 @@ var errOutvoted = errors.New("outvoted")
 // it, one of them creates it and all open it. The object stays open in this process until
 // CloseObject has been called as often as OpenObject.
 //
-// An object of another kind, version, size or layout is an error that Is
-// [shmsync.ErrIncompatible] and says what was found and what was asked for. Whatever the maker
-// wrote in Init synchronizes before the return of every OpenObject that finds the object.
+// If the object has another kind, version, size or layout, the error Is [shmsync.ErrIncompatible],
+// and says what was found and what was asked for. What the maker wrote in Init synchronizes before
+// the return of every OpenObject that finds the object.
 func (a *Arena) OpenObject(spec ObjectSpec) (o Object, created bool, err error) {
 	if err := a.BeginCall("arena.open_object"); err != nil {
 		return o, false, err
@@ -109,7 +109,7 @@ func (c *core) openNamed(name string, hash uint64) (header, bool, error) {
 	return c.seek(name, hash, 0)
 }
 
-// build claims a block and makes a whole object of it, which no peer can find yet. From then on
+// build claims a block and makes a complete object in it, which no peer can find yet. From then on
 // this process has the object open.
 func (c *core) build(spec ObjectSpec, hash uint64, state objectWord) (header, error) {
 	open, nameOff, total := c.layOut(spec.Size, spec.Name, spec.Type)
@@ -167,8 +167,8 @@ func (c *core) createAnonymous(spec ObjectSpec) (Object, error) {
 	return h.Object, nil
 }
 
-// createNamed makes the object, or opens the one that another participant has made in the
-// meantime; then found is true. errOutvoted tells the caller to look again.
+// createNamed makes the object, or opens the one that another participant has made meanwhile; then
+// found is true. The error errOutvoted tells the caller to search again.
 func (c *core) createNamed(spec ObjectSpec, hash uint64) (h header, found bool, err error) {
 	pending := makeObject(objectPending, c.self)
 	mine, err := c.build(spec, hash, pending)
@@ -199,15 +199,15 @@ func (c *core) createNamed(spec ObjectSpec, hash uint64) (h header, found bool, 
 	}
 	c.remember(&mine, false)
 	crashpoint.Hit("arena.object.committed")
-	// A process that opened the object may have published it before us.
+	// A process that has opened the object may have published it already.
 	if err := c.publish(mine.Offset, blockObject); err != nil && mine.block.load().kind() != blockObject {
 		return mine, false, err
 	}
 	return mine, false, nil
 }
 
-// withdraw takes back an object of ours that has not been committed. Other participants may be
-// looking at it.
+// withdraw deletes an object of this participant that has not been committed. Other participants
+// may be reading it.
 func (c *core) withdraw(h *header) {
 	h.swap(makeObject(objectPending, c.self), makeObject(objectAborted, c.self))
 	c.unlist(h.Offset, h.hash)

@@ -52,8 +52,8 @@ func TestRacingMakersGetOneObject(t *testing.T) {
 	require.Zero(t, s.Objects+s.Claimed)
 }
 
-// Makers and deleters use a few names: all participants that have a name open have the same
-// object, and none deletes it meanwhile.
+// TestNamesUnderChurn: makers and deleters use a few names. All participants that have a name open
+// have the same object, and nobody deletes it meanwhile.
 func TestNamesUnderChurn(t *testing.T) {
 	const members, names = 6, 2
 	p := newNeighbours(2<<20, members)

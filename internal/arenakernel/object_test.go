@@ -72,7 +72,7 @@ func TestOpenObjectComparesBothSides(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, created)
 	require.EqualValues(t, 200, o.Size)
-	// The refused opens have left nothing open.
+	// The opens that were refused have left nothing open.
 	a.CloseObject(o)
 	a.CloseObject(o)
 	require.Panics(t, func() { a.CloseObject(o) })
@@ -149,7 +149,7 @@ func TestDelete(t *testing.T) {
 	require.EqualValues(t, objectCommitted, a.u32(o.Offset+objState).Load())
 	requireSound(t, a)
 
-	p.kill(b.self) // its bit does not count, reaped or not
+	p.kill(b.self) // the open bit of b does not count, whether b is reaped or not
 	require.NoError(t, a.Delete("x"))
 	require.ErrorIs(t, a.Delete("x"), fs.ErrNotExist)
 	_, created, err := a.OpenObject(spec("x"))
@@ -266,8 +266,8 @@ func firstObject(t *testing.T, a *Arena) (off Offset) {
 	return 0
 }
 
-// The search for a missing name looks at a few places, however many names existed before, and
-// finds an existing name wherever it is.
+// TestSearchIsShort: the search for a missing name examines only a few entries, however many names
+// existed before. A search finds an existing name wherever it is.
 func TestSearchIsShort(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a := p.join(1)

@@ -29,8 +29,8 @@ func init() {
 	})
 }
 
-// A walk, of the same process or of another one, does not keep an object from being deleted. The
-// memory that the walk reads is not reused during the walk.
+// TestWalksDoNotKeepObjects: a walk, of the same process or of another one, does not prevent the
+// deletion of an object. The memory that the walk reads is not reused during the walk.
 func TestWalksDoNotKeepObjects(t *testing.T) {
 	for name, walk := range map[string]func(a *Arena){
 		"repair": func(a *Arena) { a.repairAll(makeParticipantID(3, 1), true) },
@@ -63,7 +63,7 @@ func TestWalksDoNotKeepObjects(t *testing.T) {
 				defer walked.Store(nil)
 				walk(a)
 				require.Equal(t, 1, calls)
-				require.ErrorIs(t, deleter.Delete("x"), fs.ErrNotExist) // and the deferred block is freed
+				require.ErrorIs(t, deleter.Delete("x"), fs.ErrNotExist) // this also frees the deferred block
 				require.Zero(t, a.Stats().Claimed+a.Stats().Objects)
 				require.Zero(t, a.u64(a.slot(1)+slotWalking).Load())
 			})

@@ -8,9 +8,9 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// ObjectAt opens the object whose header is at off, which may have come from a peer. If there is
-// no object at off, the error Is [shmsync.ErrIncompatible]. If its header is impossible, the
-// error Is [shmsync.ErrCorrupt].
+// ObjectAt opens the object whose header is at off, an offset that may have come from a peer. If
+// there is no object at off, the error Is [shmsync.ErrIncompatible]. If its header is impossible,
+// the error Is [shmsync.ErrCorrupt].
 func (a *Arena) ObjectAt(off Offset) (Object, error) {
 	if err := a.BeginCall("arena.object"); err != nil {
 		return Object{}, err
@@ -25,8 +25,8 @@ func (a *Arena) ObjectAt(off Offset) (Object, error) {
 	return h.Object, nil
 }
 
-// CloseObject undoes one OpenObject of o. It does nothing after this process has left the arena. Closing an object that is not open is the caller's
-// mistake and panics.
+// CloseObject undoes one OpenObject of o. It does nothing after this process has left the arena. It
+// panics if the object is not open.
 func (a *Arena) CloseObject(o Object) {
 	a.handles.Lock()
 	defer a.handles.Unlock()
@@ -37,8 +37,8 @@ func (a *Arena) CloseObject(o Object) {
 }
 
 // Objects iterates over the objects of the arena, including anonymous ones. Each object is open
-// while the loop body has it, so it cannot be deleted. Objects that are created or deleted during
-// the loop may be missing. Objects with impossible headers are skipped.
+// during its iteration of the loop, so it cannot be deleted then. Objects that are created or
+// deleted during the loop may be missing. Objects with impossible headers are skipped.
 func (a *Arena) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for o, err := range a.ObjectsAndErrors() {
@@ -49,8 +49,8 @@ func (a *Arena) Objects() iter.Seq[Object] {
 	}
 }
 
-// ObjectsAndErrors is Objects that also gives an error for each object that cannot be opened: it Is
-// [shmsync.ErrCorrupt] if the header is impossible.
+// ObjectsAndErrors is Objects, but also yields an error for each object that it cannot open. The
+// error Is [shmsync.ErrCorrupt] if the header is impossible.
 func (a *Arena) ObjectsAndErrors() iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		a.mustUse("arena.objects")
@@ -70,9 +70,9 @@ func (a *Arena) ObjectsAndErrors() iter.Seq2[Object, error] {
 	}
 }
 
-// visit calls f for the objects of the arena, without opening them. An object may be deleted in
-// the meantime. Then f reads bytes that belong to no object any more, but never those of another
-// object. f must not walk the arena itself.
+// visit calls f for the objects of the arena, without opening them. If an object is deleted
+// meanwhile, f reads bytes that belong to no object, but never those of another object. f must not
+// walk the arena itself.
 func (a *Arena) visit(f func(Object)) { a.visitIn(a.eachBlock, f) }
 
 // visitTouched is visit for the objects in the chunks that the participant in a slot may have
@@ -100,7 +100,7 @@ func (a *Arena) visitIn(each func(func(Offset, uint64, blockWord) bool), f func(
 	})
 }
 
-// restGuard sets the value of the walk guard while no walk is under way.
+// restGuard sets the value of the walk guard between walks.
 func (a *Arena) restGuard(rest Offset) {
 	a.handles.walking.Lock()
 	defer a.handles.walking.Unlock()

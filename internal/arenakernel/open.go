@@ -29,19 +29,19 @@ var attached struct {
 type segmentID struct{ dev, ino uint64 }
 
 // Open joins the arena of that name under /dev/shm, or at a path if name has a slash. It creates
-// the arena first if there is none. If several processes race to create it, one of them creates
-// it and all join it. A nil opts means the defaults. If the arena exists, Size and
-// MaxParticipants, if they are set, are compared with those of the arena, and a difference is an
-// error that Is [shmsync.ErrIncompatible].
+// the arena first if there is none. If several processes race to create it, one of them creates it
+// and all join it. A nil opts means the defaults. If the arena exists and opts sets another Size or
+// MaxParticipants than the arena has, the error Is [shmsync.ErrIncompatible].
 //
-// A file that is no arena, or one of another layout, is ErrIncompatible or ErrCorrupt, and Open
-// leaves the file unchanged unless Recreate says otherwise. If no slot is free, Open waits for one
-// of a process that has died, leaves or joins, for a second at most; then the error Is ErrNoSpace.
-// In a program for a 32-bit or big-endian machine, and on systems other than Linux,
-// every call that joins an arena returns an error that Is [shmsync.ErrNotSupported].
+// If the file is no arena, or has another layout, the error is ErrIncompatible or ErrCorrupt, and
+// the file stays as it was, unless opts.Recreate says otherwise. If no slot is free, Open waits for
+// at most a second: a process that dies, leaves, or is still joining may free its slot. If none
+// becomes free, the error is ErrNoSpace. Every call that joins an arena returns an error that Is
+// [shmsync.ErrNotSupported] in a program for a 32-bit or big-endian machine, and on systems other
+// than Linux.
 //
-// Joining the same arena again in one process, by whatever name, gives another
-// opening of the same membership, which is closed separately.
+// If this process has joined the arena already, by whatever name, Open returns another opening of
+// the same membership, which is closed separately.
 //
 // Open waits while another process runs its OnFirst.
 func Open(name string, opts *Options) (*Arena, error) {
@@ -105,11 +105,11 @@ func AttachContext(ctx context.Context, name string, opts *Options) (*Arena, err
 // isPath reports whether the name of an arena is the path of a file.
 func isPath(name string) bool { return strings.Contains(name, "/") }
 
-// maxMoves bounds how often an opener starts over because the name leads to another file by then.
+// maxMoves limits how often an opener starts over because the name leads to another file meanwhile.
 const maxMoves = 1000
 
-// enterNamed joins the arena that find returns. It starts over if the name leads to another file
-// by then, or if the arena was replaced.
+// enterNamed joins the arena in the segment that find returns. It starts over if the name leads to
+// another file meanwhile, or if the arena was replaced.
 func enterNamed(ctx context.Context, op, name string, opts *Options, find func() (*shm.Segment, bool, error)) (*Arena, error) {
 	o := opts.orDefault()
 	for range maxMoves {
@@ -152,14 +152,15 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 		Detail: "the arena was removed, but the name still leads to it, or leads to another file each time"}
 }
 
-// mayReplace reports whether the options allow to replace an arena for the reason in err.
+// mayReplace reports whether the options allow a new arena to replace the present one for the
+// reason in err.
 func (o *Options) mayReplace(err error) bool {
 	return o.Recreate&RecreateIncompatible != 0 && errors.Is(err, errOtherArena) ||
 		o.Recreate&RecreateCorrupt != 0 && errors.Is(err, shmsync.ErrCorrupt)
 }
 
-// Format makes an arena in a segment that no other process has yet. Call it in the init function
-// of a constructor of package shm to create an arena at a path, or in a memfd:
+// Format makes an arena in a segment that no other process can find yet. Call it in the init
+// function of a constructor of package shm to create an arena at a path, or in a memfd:
 //
 //	seg, err := shm.CreateMemfd("jobs", size, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)
 //	a, err := arena.FromSegment(seg, nil)
@@ -171,8 +172,8 @@ func Format(seg *shm.Segment, opts *Options) error {
 	return o.format(seg)
 }
 
-// FromSegment joins the arena that is in a segment. The segment belongs to the
-// arena from then on, also when an error is returned, and is closed with it.
+// FromSegment joins the arena in seg. The segment belongs to the arena from then on, even if
+// FromSegment returns an error, and is closed with the arena.
 func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 	if err := checkPlatform("arena.from_segment", seg.Name()); err != nil {
 		seg.Close()
@@ -206,8 +207,8 @@ func (o *Options) size() int64 { return int64(alignUp(uint64(o.Size), chunkSize)
 func (o *Options) format(seg *shm.Segment) error { return format(seg, o.MaxParticipants, o.Counted) }
 
 // join makes this process a participant of the arena in seg. named says that seg was found by its
-// name. watcher may be nil. joined says that the arena is the one that was asked for. It may be
-// true together with an error, of OnFirst for example.
+// name. watcher may be nil. joined says that the segment contains the arena that was asked for. It
+// may be true together with an error, for example an error of OnFirst.
 func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named bool, watcher *watcherThread) (_ *Arena, joined bool, _ error) {
 	dev, ino := seg.ID()
 	id := segmentID{dev, ino}
@@ -255,7 +256,8 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 	}
 	attached.arenas[id] = a.membership
 	attached.Unlock()
-	// The first opening belongs to the library, for what this process does for all openings.
+	// The library itself uses the first opening, for what this process does on behalf of all
+	// openings.
 	a = &Arena{membership: a.membership}
 	admitted := false
 	defer func() { // deferred, so that it also runs after a panic of OnFirst
@@ -275,8 +277,8 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 	return a, true, nil
 }
 
-// keep starts what an opening with these options needs while it lasts. h has collected events for it,
-// or is nil.
+// keep starts what an opening with these options needs while it is open. h has collected events for
+// the opening, or is nil.
 func (a *Arena) keep(o *Options, h *eventHook) {
 	if o.Lifetime == LifetimeEphemeral {
 		a.ephemeral.Store(true)
@@ -292,7 +294,8 @@ func (a *Arena) keep(o *Options, h *eventHook) {
 	}
 }
 
-// compare checks the options that were set against an arena that exists.
+// compare returns an error if KernelIO is invalid, or if the options that are set differ from those of
+// an arena that existed before.
 func (a *membership) compare(opts *Options, created bool) error {
 	if opts != nil && opts.KernelIO > KernelIONone {
 		return a.fail("arena.open", shmsync.ErrIncompatible, fmt.Sprintf("KernelIO is %d, which is none of its values", opts.KernelIO))
@@ -315,7 +318,8 @@ func (a *membership) compare(opts *Options, created bool) error {
 	return nil
 }
 
-// newMember makes a participant that works on bytes, a mapping of the file of seg.
+// newMember makes a participant that works on bytes, a mapping of the file of seg, and enters it
+// into the arena.
 func newMember(seg *shm.Segment, bytes []byte, opts *Options, created bool, watcher *watcherThread) (*Arena, error) {
 	if watcher == nil {
 		watcher = startWatcherThread()

@@ -32,8 +32,8 @@ var attempts = map[string]func(name string, opts *Options) (*Arena, error){
 	},
 }
 
-// requireRefused checks that no process can join the file, that the error names the file and the
-// reason, and that the file does not change.
+// requireRefused checks that no process can join the file, that the error names the file and
+// contains the texts says, and that the file does not change.
 func requireRefused(t *testing.T, name string, opts *Options, kind error, says ...string) {
 	t.Helper()
 	path := filepath.Join(shm.Dir, name)
@@ -62,7 +62,7 @@ func fingerprint(t *testing.T, path string) any {
 	return []any{st.Size(), st.Mode(), sha256.Sum256(b)}
 }
 
-// attachedNow lists the mappings of the file. After a refusal there must be none.
+// attachedNow returns the mappings of the file. After a refusal there must be none.
 func attachedNow(path string) (lines []string) {
 	maps, _ := os.ReadFile("/proc/self/maps")
 	for line := range strings.Lines(string(maps)) {
@@ -225,7 +225,7 @@ func mountSmall(t *testing.T, options string) string {
 	return dir
 }
 
-// A full file system leads to an error and never to a fault.
+// TestFullFileSystem: a full file system causes an error and never a fault.
 func TestFullFileSystem(t *testing.T) {
 	dir := mountSmall(t, "size=1m")
 	path := filepath.Join(dir, "jobs")
@@ -271,7 +271,8 @@ func TestFullFileSystem(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// A sparse copy of an arena is on a file system that cannot hold its fixed part.
+// TestSparseCopyOnAFullFileSystem: a sparse copy of an arena is on a file system that has too
+// little room for the parts that every arena has.
 func TestSparseCopyOnAFullFileSystem(t *testing.T) {
 	dir := mountSmall(t, "size=64k")
 	path := filepath.Join(dir, "jobs")

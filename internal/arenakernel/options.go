@@ -10,21 +10,21 @@ import (
 // zero value.
 type Options struct {
 	// Size of a new arena in bytes, rounded up to 64 KiB; 0 means 64 MiB. The size never changes.
-	// The file is sparse: memory is taken as the arena fills.
+	// The file is sparse: it takes memory only as the arena fills.
 	Size int64
 	// MaxParticipants of a new arena, at most 2047; 0 means 128. It never changes.
 	MaxParticipants int
-	// Counted makes the objects of a new arena count their operations, and date their holds, for
-	// tools; see [Counts]. It slows the fast paths down: a lock and unlock takes several times as
-	// long. It is ignored if the arena exists; see [Arena.Counted].
+	// Counted makes the objects of a new arena count their operations, and record when holds begin,
+	// for tools; see [Counts]. It slows the fast paths down: a lock and unlock takes several times
+	// as long. It is ignored if the arena exists; see [Arena.Counted].
 	Counted bool
 	// Mode is the permission of a new arena's file; 0 means 0600.
 	Mode fs.FileMode
-	// TrustUIDs are users whose arenas may be joined, in addition to those of this process's
-	// effective user and of root.
+	// TrustUIDs are users whose arenas this process may join, besides the arenas of its effective
+	// user and of root.
 	TrustUIDs []uint32
-	// Label names this process in errors about its death and in tools. At most 63 bytes are kept.
-	// Empty means the program's name.
+	// Label names this process in errors about its death and in tools. Only the first 63 bytes are
+	// kept. Empty means the program's name.
 	Label string
 	// KernelIO declares which system calls of this process write into the arena. If the process
 	// opens the arena several times, the most general declaration holds.
@@ -32,23 +32,23 @@ type Options struct {
 	// NUMA places the pages of a new arena. It is ignored if the arena exists. Segment().Degraded
 	// and Where report the result; see Place for parts of an arena.
 	NUMA shm.Policy
-	// HugePages, Populate and Lock are as in shm.Options. An arena under a name can use
+	// HugePages, Populate and Lock are as in shm.Options. An arena with a name can use only
 	// HugeTransparent. For Huge2M or Huge1G, format the arena into a segment of shm.CreateMemfd.
 	HugePages shm.HugePages
 	Populate  bool
 	Lock      bool
 	// OnFirst runs in the participant that begins an epoch, before its Open returns. No other
 	// process is in, and none gets in during the call, so OnFirst may delete and repair anything.
-	// If OnFirst fails, or its process dies, the next participant is the first. OnFirst uses the
-	// arena that it gets: to open the same arena, or to close it, is an error that Is
-	// [syscall.EDEADLK]. A goroutine that OnFirst starts may open the arena, but OnFirst must not wait
-	// for that.
+	// If OnFirst fails, or its process dies, the next participant that joins begins the epoch.
+	// OnFirst uses the arena that is passed to it. If OnFirst opens the same arena, or closes it,
+	// the error Is [syscall.EDEADLK]. A goroutine that OnFirst starts may open the arena, but
+	// OnFirst must not wait for that.
 	OnFirst func(a *Arena, e Epoch) error `json:"-"`
-	// Recreate says for which reasons an arena that no process is in is replaced by a new one; 0
-	// means never.
+	// Recreate says for which reasons a new arena replaces an arena that no process is in; 0 means
+	// never.
 	Recreate Recreate
-	// Lifetime says what happens to the arena when no process is in. Processes that open one
-	// arena should agree on it.
+	// Lifetime says what happens to the arena when no process is in. All processes that open an
+	// arena should set the same Lifetime.
 	Lifetime Lifetime
 	// OnDetached is called once, on a goroutine of its own, when the file of the arena was removed
 	// or replaced while this opening is in use. From then on, processes that open the name join
@@ -59,13 +59,14 @@ type Options struct {
 	OnEvent func(Event) `json:"-"`
 }
 
-// Recreate is a set of reasons to replace an arena.
+// Recreate is a set of reasons to replace an arena with a new one.
 type Recreate uint8
 
 const (
-	// RecreateIncompatible: its layout, its features, Size, MaxParticipants or Counted differ.
+	// RecreateIncompatible: the layout, the features, Size, MaxParticipants or Counted of the arena
+	// differ from those of this program.
 	RecreateIncompatible Recreate = 1 << iota
-	// RecreateCorrupt: its header is damaged, or Check finds damage.
+	// RecreateCorrupt: the header of the arena is damaged, or Check finds damage.
 	RecreateCorrupt
 	// RecreateUnclean: a participant died since the last epoch began, or the computer
 	// went down while one was in.
@@ -83,35 +84,35 @@ const (
 	LifetimeEphemeral
 )
 
-// replaces reports whether the participant that begins epoch e replaces the arena.
+// replaces reports whether the participant that begins epoch e has to replace the arena.
 func (o *Options) replaces(a *Arena, e Epoch, untouched bool) bool {
 	return o.Lifetime == LifetimeEphemeral && !untouched ||
 		o.Recreate&RecreateUnclean != 0 && !e.Clean ||
 		o.Recreate&RecreateCorrupt != 0 && a.Check() != nil
 }
 
-// KernelIO says which system calls of a process write into an arena. After the death of the
-// process its data is not handed over before these calls are finished; see [Arena.Gone]. A
-// declaration that is too narrow corrupts data.
+// KernelIO says which system calls of a process write into an arena. After the death of the process
+// its data is not handed over before these calls are finished; see [Arena.Gone]. A declaration that
+// leaves out a call that the process makes can corrupt data.
 type KernelIO uint8
 
 const (
-	// KernelIOSynchronous is the default: each such call is finished when its thread leaves it.
-	// That holds for read(2), recv(2) and similar calls, also with O_DIRECT, and for io_uring
-	// without O_DIRECT. The data is handed over when no thread of the process has memory any
-	// more, usually less than a millisecond after the death is known.
+	// KernelIOSynchronous is the default. It covers system calls that are finished when their
+	// thread leaves them: read(2), recv(2) and the like, also with O_DIRECT, and io_uring without
+	// O_DIRECT. The data is handed over when no thread of the process has memory any more, usually
+	// less than a millisecond after the death is known.
 	KernelIOSynchronous KernelIO = iota
-	// KernelIOAsynchronous adds io_submit(2), and the calls of other processes that share the
-	// memory of this one, such as a child of clone(CLONE_VM) that is no thread. The data is
-	// handed over when the kernel has taken the memory of the process apart, which takes 30 ms
-	// and more for each GiB.
+	// KernelIOAsynchronous also covers io_submit(2), and the system calls of other processes that
+	// share the memory of this one, such as a child of clone(CLONE_VM) that is no thread. The data
+	// is handed over when the kernel has taken the memory of the process apart, which takes 30 ms
+	// or more for each GiB.
 	KernelIOAsynchronous
 	// KernelIONone says that this process passes no memory of the arena to a system
 	// call that writes there. The data is handed over as soon as the death is known.
 	KernelIONone
 )
 
-// caps are the capabilities of a participant that made the declaration.
+// caps returns the capabilities of a participant that made the declaration.
 func (k KernelIO) caps() uint32 {
 	switch k {
 	case KernelIOAsynchronous:

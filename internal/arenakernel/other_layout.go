@@ -8,17 +8,17 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// OtherLayout is what this program can tell about an arena with a layout that it does not know.
+// OtherLayout is what this program can find out about an arena whose layout it does not know.
 type OtherLayout struct {
 	Path    string
 	Size    int64
 	Version uint32 // version of the layout
-	InUse   bool   // a process has the arena open
+	InUse   bool   // whether a process has the arena open
 }
 
 // InspectOtherLayout examines an arena for which Inspect fails because of its layout. ok is false
-// if the file is no arena, or one that Inspect can read. The magic number, the version and the
-// byte locks of participants are the same in every layout.
+// if the file is no arena, or is an arena that Inspect can read. The magic number, the version and
+// the byte locks of participants are at the same places in every layout.
 func InspectOtherLayout(name string) (l OtherLayout, ok bool) {
 	l.Path = name
 	if !isPath(name) {

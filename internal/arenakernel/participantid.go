@@ -2,9 +2,9 @@ package arenakernel
 
 import "fmt"
 
-// ParticipantID is a participant as a shared word names it: the slot and the generation of the
-// slot. It fits into 29 bits, so a 32-bit owner word has three bits left. A generation is used
-// again only when no word names it; see [window].
+// ParticipantID identifies a participant in shared words: its slot and the generation of the slot.
+// It fits into 29 bits, so a 32-bit owner word has three more bits for other uses. A generation is
+// used again only when no word names it; see [window].
 //
 //	bits 0..10   slot        1..2047; 0 in a ParticipantID that stands for no participant
 //	bits 11..28  generation  1..262143; 0 is never used by a participant
@@ -28,20 +28,20 @@ func makeParticipantID(slot int, generation uint32) ParticipantID {
 	return ParticipantID(uint32(slot) | generation<<slotBits)
 }
 
-// Slot is the index of the participant's slot, or 0.
+// Slot returns the index of the participant's slot, or 0.
 func (n ParticipantID) Slot() int { return int(n & MaxSlots) }
 
-// Generation tells the participants of one slot apart. Each has a greater generation than the one
-// before, until the slot begins another [window].
+// Generation returns the number that tells the participants of one slot apart. Each participant has
+// a greater generation than the one before, until the slot begins another [window].
 func (n ParticipantID) Generation() uint32 { return uint32(n>>slotBits) & maxGeneration }
 
-// Covers reports whether o names the same slot at the same or an earlier generation. The reaper
-// of n then cleans up after o, too, since the reaper of o may have died before it had finished.
+// Covers reports whether o names the same slot at the same or an earlier generation. The reaper of
+// n then also cleans up after o, because the reaper of o may have died before it had finished.
 func (n ParticipantID) Covers(o ParticipantID) bool {
 	return o != 0 && o.Slot() == n.Slot() && o.Generation() <= n.Generation()
 }
 
-// ParseParticipantID reads what String renders.
+// ParseParticipantID parses the text that String returns.
 func ParseParticipantID(text string) (ParticipantID, error) {
 	var slot int
 	var generation uint32

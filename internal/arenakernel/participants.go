@@ -15,26 +15,26 @@ type Participant struct {
 	Self      bool      // this process
 	UID       int       // effective user
 	TID       int       // the thread whose end shows the death, in its own pid namespace
-	StartTime uint64    // of the process, in clock ticks since boot; like PIDNS and BootID, 0 until 1 ms after it joined
+	StartTime uint64    // in clock ticks since boot; like PIDNS and BootID, 0 for the first millisecond after the join
 	PIDNS     uint64    // inode of its pid namespace
 	BootID    [16]byte  // the boot that it runs under
 	Joined    time.Time // when it joined
-	// Notice says how its death is noticed: "robust" means at once, by the kernel's mark; "ofd"
-	// means by asking for its byte lock.
+	// Notice says how other processes notice the death: "robust" if the kernel marks it at once,
+	// "ofd" if they have to ask for the byte lock.
 	Notice string
 	Fenced bool // it may release locks by a plain store
-	// Missed is set for OnDeath only. It counts the death records that were overwritten before
-	// this process could read them, since the last death that was reported. A death has two
-	// records if the process that recorded it died while it did so.
+	// Missed is set for OnDeath only. It is how many death records were overwritten before this
+	// process could read them, since the last death that OnDeath reported. If the process that
+	// records a death dies meanwhile, the death may have two records.
 	Missed uint64
 }
 
-// Name is the ID of the participant, as words of the arena store it.
+// Name returns the ID of the participant, as words of the arena store it.
 func (p Participant) Name() ParticipantID { return makeParticipantID(p.Slot, p.Generation) }
 
 // Participants iterates over the participants of the arena, including the dead that have not been
-// reaped. Of one that has only just taken its slot, nothing is known but the slot, the generation and
-// the state.
+// reaped. For a participant that has only just taken its slot, only the slot, the generation and
+// the state are known.
 func (a *Arena) Participants() iter.Seq[Participant] {
 	return func(yield func(Participant) bool) {
 		a.mustUse("arena.participants")
@@ -60,7 +60,8 @@ func (a *Arena) participant(i int) (p Participant, ok bool) {
 	}
 	d := a.describe(i)
 	if d.generation != w.generation() {
-		// It has not described itself yet: the words are those of the slot's last participant.
+		// This participant has not described itself yet. The words still describe its predecessor
+		// in the slot.
 		return p, a.slotState(i).generation() == w.generation()
 	}
 	p.PID, p.Label, p.Died = int(d.pid), d.label, unixTime(d.died)
@@ -73,6 +74,6 @@ func (a *Arena) participant(i int) (p Participant, ok bool) {
 	if caps&capRobust != 0 {
 		p.Notice = "robust"
 	}
-	// The result counts only if the slot did not change hands while it was read.
+	// The result is valid only if the same participant was in the slot while it was read.
 	return p, a.slotState(i).generation() == w.generation()
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// newMemfdArena is an arena that only this process is in.
+// newMemfdArena makes an arena that only this process is in.
 func newMemfdArena(t *testing.T, slots int) *Arena {
 	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, slots, false) }, nil)
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestNameWords(t *testing.T) {
 	require.False(t, slotWord(6).present() || slotWord(7).taken())
 }
 
-// Every ID that no participant has is dead, whatever its bits.
+// TestNamesOfNobody: every ID that no participant has counts as dead, whatever its bits are.
 func TestNamesOfNobody(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	require.True(t, a.Current(a.Self()))
@@ -115,7 +115,7 @@ func TestAnnounceRecords(t *testing.T) {
 	require.Zero(t, a.announceMap.Load())
 }
 
-// deathsOf collects the deaths that an arena reports.
+// deathsOf returns a channel with the deaths that an arena reports.
 func deathsOf(a *Arena) <-chan Participant {
 	c := make(chan Participant, 1000)
 	a.OnDeath(func(p Participant) { c <- p })
@@ -133,8 +133,9 @@ func next(t *testing.T, c <-chan Participant) Participant {
 	}
 }
 
-// A death record that is counted and not written, because its writer was stopped or died, does
-// not hold up others, and is reported when it is written.
+// TestDeathRecordBeingWritten: a death record is counted but not written, because its writer was
+// stopped or died. It does not delay the reports of other deaths, and is reported when it is
+// written.
 func TestDeathRecordBeingWritten(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
@@ -152,7 +153,8 @@ func TestDeathRecordBeingWritten(t *testing.T) {
 	require.Equal(t, makeParticipantID(3, 9), p.Name())
 	require.Equal(t, "late", p.Label)
 
-	// Another reaper that did not know of the record writes the same one. A leave is no death.
+	// Another reaper, which did not know of the record, writes the same record again. A leave is
+	// not a death.
 	a.putDeathRecord(deathRecordsOfDead, makeParticipantID(3, 9), 0, 0, 0, "")
 	a.putDeathRecord(deathRecordsOfLeft, makeParticipantID(4, 1), deathRecordLeft, 0, 0, "")
 	a.putDeathRecord(deathRecordsOfDead, makeParticipantID(4, 2), 0, 0, 0, "")
@@ -161,8 +163,8 @@ func TestDeathRecordBeingWritten(t *testing.T) {
 	require.Empty(t, told)
 }
 
-// There are more death records than the ring holds: the last ones are reported, and can be looked
-// up.
+// TestDeathRecordsOverflow: there are more death records than the ring has room for. The last ones
+// are reported, and Who finds them.
 func TestDeathRecordsOverflow(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
@@ -187,7 +189,7 @@ func TestDeathRecordsOverflow(t *testing.T) {
 	require.Nil(t, a.Who(makeParticipantID(2, n-deathRecordDeaths)))
 	require.Empty(t, told)
 
-	// A counter that a peer has overwritten makes no reader walk for ever.
+	// If a peer has overwritten the counter, no reader loops for ever.
 	for _, total := range []uint64{^uint64(0), 1 << 63, 0, 5} {
 		a.u64(hdrDeathRecordsTotal).Store(total)
 		a.ringTold()
@@ -217,7 +219,8 @@ func TestToldDeathsAreBounded(t *testing.T) {
 	require.Len(t, a.deaths.told, deathRecordDeaths)
 }
 
-// Two processes may each record the deaths of a participant and of its successor in the slot. Each death is told once.
+// TestDeathsOfSuccessorsAreToldOnce: two processes may each record the deaths of a participant and
+// of its successor in the slot. Each death is reported once.
 func TestDeathsOfSuccessorsAreToldOnce(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
@@ -231,7 +234,7 @@ func TestDeathsOfSuccessorsAreToldOnce(t *testing.T) {
 	record(one, two)
 	require.ElementsMatch(t, []ParticipantID{one, two}, []ParticipantID{next(t, told).Name(), next(t, told).Name()})
 	a.deaths.mu.Lock()
-	a.deaths.lost = 7 // the next death that is told says so
+	a.deaths.lost = 7 // the next report of a death contains this number
 	a.deaths.mu.Unlock()
 	record(one, two, last)
 	p := next(t, told)
@@ -239,7 +242,7 @@ func TestDeathsOfSuccessorsAreToldOnce(t *testing.T) {
 	require.EqualValues(t, 7, p.Missed)
 }
 
-// A process whose slot was taken away from it must not go on.
+// TestDeclaredDead: a process whose slot was taken away must not continue.
 func TestDeclaredDead(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	live := a.slotState(1)
@@ -258,8 +261,8 @@ func TestDeclaredDead(t *testing.T) {
 	var _ shmsync.Identity = *a.Who(a.self)
 }
 
-// A reaper that waits before it gives memory back leaves the slot without a reaper during the
-// wait: if it is stopped, another process goes on.
+// TestReaperThatWaitsLeavesTheSlotToOthers: while a reaper waits before it reclaims memory, the
+// slot names no reaper. If the reaper is stopped, another process continues.
 func TestReaperThatWaitsLeavesTheSlotToOthers(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	a.reapMu.Lock() // the death watcher waits
@@ -271,8 +274,9 @@ func TestReaperThatWaitsLeavesTheSlotToOthers(t *testing.T) {
 	require.Zero(t, a.u32(a.slot(3)+slotReaper).Load())
 }
 
-// Without byte locks only the marks show that a dead process writes no more. Until all marks are
-// there, its slot keeps its ID; otherwise [Arena.Gone] would be true too early.
+// TestSlotIsInheritedWhenItsDeadHasEnded: without byte locks, only the marks show that a dead
+// process writes no more. The slot keeps its ID until all marks are there. Otherwise [Arena.Gone]
+// would be true too early.
 func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a := p.join(1)
@@ -295,9 +299,9 @@ func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	require.EqualValues(t, 6, a.inherit(4, joined))
 }
 
-// A reaper that does not know the kind of an object cannot take back what the dead participant
-// holds of it. It leaves the set of touched chunks, so the next reaper of the slot finds the
-// object.
+// TestReaperOfUnknownKindKeepsTouchedChunks: a reaper that does not know the kind of an object
+// cannot take back what the dead participant holds of it. It leaves the set of touched chunks, so
+// that the next reaper of the slot finds the object.
 func TestReaperOfUnknownKindKeepsTouchedChunks(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	_, _, err := a.OpenObject(ObjectSpec{Name: "x", Kind: KindOf("huh?"), Version: 1, Size: 8})
@@ -327,8 +331,9 @@ func init() {
 	}})
 }
 
-// An object of another version of a kind has bytes that the reaper does not know. It is left as one of an unknown kind
-// is: the next reaper of the slot finds it.
+// TestReaperOfAnotherVersionLeavesTheObject: a reaper cannot read the bytes of an object with
+// another version of its kind. It leaves the object as it leaves an object of an unknown kind: the
+// next reaper of the slot finds it.
 func TestReaperOfAnotherVersionLeavesTheObject(t *testing.T) {
 	for version, known := range map[uint16]bool{1: false, 2: true, 3: false} {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
@@ -356,8 +361,8 @@ func TestReaperOfAnotherVersionLeavesTheObject(t *testing.T) {
 	}
 }
 
-// The participant that frees a slot clears its words first. Meanwhile the record has the
-// participant's identity.
+// TestWhoReadsTheRecordWhileTheSlotIsCleared: a participant that frees a slot first clears the
+// words of the slot. Meanwhile the death record has the identity of the dead participant.
 func TestWhoReadsTheRecordWhileTheSlotIsCleared(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	for k, p := range []phase{phaseDead, phaseLeaving} {

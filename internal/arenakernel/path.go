@@ -10,8 +10,8 @@ import (
 // PathState says whether the path of an arena still leads to it.
 type PathState string
 
-// The states of an arena's path. A process that opens the path of an arena whose path was
-// removed or replaced does not meet the participants of that arena.
+// The states of an arena's path. A process that opens the path of an arena whose path was removed
+// or replaced joins another arena, or none: it does not meet the participants of the first one.
 const (
 	PathThere    PathState = "there"    // the path leads to the arena
 	PathRemoved  PathState = "removed"  // no file is at the path
@@ -20,8 +20,8 @@ const (
 )
 
 // PathState reports whether the path of the arena still leads to it. If the file of an arena was
-// removed, its participants go on with it, as [shm.Remove] intends, but no process can join them
-// by the path. systemd's RemoveIPC and clean-up jobs remove files that are in use, too. The call
+// removed, its participants go on with it, as [shm.Remove] intends, but no other process can join
+// it by the path. systemd's RemoveIPC and clean-up jobs also remove files that are in use. The call
 // makes two system calls. [Arena.Metrics] reports the state, too.
 func (a *Arena) PathState() PathState {
 	a.mustUse("arena.path_state")
@@ -41,7 +41,7 @@ func pathState(f *os.File, path string) PathState {
 	case errors.Is(err, fs.ErrNotExist):
 		return PathRemoved
 	case err != nil:
-		// The path cannot be examined. But a file without a name is at no path.
+		// The path cannot be examined. But if the file has no name at all, no path leads to it.
 		if unlinked(own) {
 			return PathRemoved
 		}

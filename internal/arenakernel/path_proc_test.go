@@ -18,7 +18,8 @@ func init() {
 	}
 }
 
-// A member notices that its arena's file was removed, and that another file took its place.
+// TestMemberNoticesThatItsPathIsGone: a member notices that the file of its arena was removed, and
+// that another file is at the path.
 func TestMemberNoticesThatItsPathIsGone(t *testing.T) {
 	ta := newTestArena(t, 4)
 	r := ta.join(t, "member")

@@ -19,7 +19,8 @@ import (
 const placeBytes = 4 * chunkSize
 
 func init() {
-	// "place" allocates a block and places it as Text says. The N of its answer is the offset.
+	// "place" allocates a block and places it according to the policy in Text. The N of its answer
+	// is the offset.
 	agentOrders["place"] = func(s *agent, o order, a *answer) error {
 		p, err := shm.ParsePolicy(o.Text)
 		if err != nil {
@@ -32,7 +33,7 @@ func init() {
 		a.N = int64(off)
 		return s.arena.Place(off, placeBytes, p).Err
 	}
-	// "where" returns where the block at offset N is.
+	// "where" returns on which nodes the block at offset N is.
 	agentOrders["where"] = func(s *agent, o order, a *answer) error {
 		parts, err := s.arena.Where(Offset(o.N), placeBytes)
 		for _, part := range parts {
@@ -117,14 +118,14 @@ func TestHugePageArena(t *testing.T) {
 	require.Positive(t, n)
 }
 
-// TestHugePagesArePlaced: huge pages are placed as the arena requests, whichever participant
-// takes them from the pool.
+// TestHugePagesArePlaced: huge pages are placed according to the policy of the arena, whichever
+// participant takes them from the pool.
 func TestHugePagesArePlaced(t *testing.T) {
 	for node := range 4 {
 		seg, err := shm.CreateMemfd("huge", 4<<20, func(s *shm.Segment) error { return Format(s, &Options{Size: s.Size()}) },
 			&shm.Options{HugePages: shm.Huge2M, NUMA: shm.Policy{Mode: shm.PolicyBind, Nodes: []int{node}}})
 		if err != nil || len(seg.Degraded()) > 0 {
-			continue // there is no such node, or its pool is empty
+			continue // the node does not exist, or its pool is empty
 		}
 		a, err := FromSegment(seg, nil)
 		require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// In a program whose words are not those of the layout, each call that joins returns an error and
-// leaves no file behind.
+// TestJoinIsRefusedOnOtherPlatforms: in a program that cannot have the layout, because of its word
+// size or byte order, each call that joins returns an error and leaves no file behind.
 func TestJoinIsRefusedOnOtherPlatforms(t *testing.T) {
 	for name, other := range map[string]func(){
 		"32 bits":    func() { programBits = 32 },

@@ -11,8 +11,9 @@ var (
 	_ = crashpoint.Register("arena.ready.pushed")
 )
 
-// ReadyOne makes one of the waiting poller nodes of a list ready, and rings its owner. It reports
-// whether there was one. turn spreads the choice over the processes that wait.
+// ReadyOne makes one of the waiting poller nodes of the list at head ready, and rings the doorbell
+// of its owner. It reports whether there was such a node. turn distributes the choice over the
+// processes that wait.
 func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
 	for range 3 {
 		count := uint32(0)
@@ -53,7 +54,7 @@ func (a *Arena) ReadyAll(head *atomic.Uint64) {
 	})
 }
 
-// ReadyOf makes the poller node of one participant ready.
+// ReadyOf makes the poller node of the participant who ready, and reports whether it did.
 func (a *Arena) ReadyOf(head *atomic.Uint64, who ParticipantID) (done bool) {
 	a.EachPollerNode(head, func(off Offset, n *Node) bool {
 		if n.Owner() == who {
@@ -64,9 +65,9 @@ func (a *Arena) ReadyOf(head *atomic.Uint64, who ParticipantID) (done bool) {
 	return done
 }
 
-// ready moves a node from waiting to ready, pushes it on its owner's stack and rings the owner. A
-// death in between leaves a ready node that is on no stack. The owner finds such a node in its
-// periodic checks.
+// ready moves a node from waiting to ready, pushes it on the ready stack of its owner, and rings
+// the owner's doorbell. A death in between leaves a ready node that is on no stack. The owner finds
+// such a node by its periodic check.
 func (a *Arena) ready(off Offset, n *Node) bool {
 	if n.State() != NodeWaiting {
 		return false
@@ -76,7 +77,8 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	if !a.isCurrent(n.Owner()) || !n.swapState(NodeWaiting, NodeReady) {
 		return false
 	}
-	// The node may have got another owner before the swap. While it is ready it gets none.
+	// The node may have got another owner before the swap. While it is ready, it gets no other
+	// owner.
 	owner := n.Owner()
 	if !a.isCurrent(owner) {
 		return false
@@ -86,11 +88,11 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	return true
 }
 
-// Tell pushes a node that was parked and is resolved now on the stack of the owner that it had at
-// that time, and rings the owner. Only the granter that resolved the node calls Tell, once. It
-// has called BeginTell before it resolved the node, and calls EndTell afterwards. Until the node
-// is off the stack the owner does not reuse it. If the owner has died, the node may have a new
-// owner by now, and Tell does nothing.
+// Tell pushes a node whose wait was parked, and is now resolved, on the ready stack of the owner
+// that it had when it was resolved, and rings the owner's doorbell. Only the granter that has
+// resolved the node calls Tell, once, between BeginTell, which it has called before it resolved the
+// node, and EndTell. The owner does not reuse the node before it is off the stack. If the owner has
+// died, the node may have a new owner by now, and Tell does nothing.
 func (a *Arena) Tell(off Offset, n *Node, owner ParticipantID) {
 	if a.isCurrent(owner) {
 		a.pushReady(off, n, owner)
@@ -101,8 +103,8 @@ func (a *Arena) pushReady(off Offset, n *Node, owner ParticipantID) {
 	s := a.slot(owner.Slot())
 	head := a.u64(s + slotReady)
 	for {
-		// The loop ends: whenever the CAS fails, another push has succeeded, or the owner has
-		// emptied the stack.
+		// The loop ends: if the CAS fails, another push has succeeded, or the owner has emptied the
+		// stack.
 		next := head.Load()
 		n.readyNext.Store(next)
 		// sync(poller.ready): release
@@ -114,19 +116,19 @@ func (a *Arena) pushReady(off Offset, n *Node, owner ParticipantID) {
 	a.ring(s + slotDoorbell)
 }
 
-// TakeReady empties this participant's stack and calls f for each node: a poller node, which is
-// idle by then, or one whose wait is over. orphans reports that something else was on the stack:
-// then a node may have fallen off it, and the caller has to search for that.
+// TakeReady empties this participant's ready stack and calls f for each node on it: a poller node,
+// which is then idle, or a node whose wait is over. orphans is true if something else was on the
+// stack. Then a node may be missing from the stack, and the caller has to search for it.
 func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
-	// Without this, a participant could take over a dead one's node that this loop has yet to
-	// reach.
+	// Otherwise a participant could take over a node of a dead participant that this loop has not
+	// reached yet.
 	a.beginTell()
 	defer a.endTell()
 	// sync(poller.ready): acquire
 	off := Offset(a.u64(a.slot(a.mySlot) + slotReady).Swap(0))
-	// A node that was taken loose (TakeReadyNode) may be pushed a second time, and its second
-	// push cuts off the nodes below it. The stack then has one entry too many, so sooner or later
-	// the loop meets a node that is not ready.
+	// After TakeReadyNode, a node may be pushed a second time, and its second push cuts off the
+	// nodes below it. The stack then has one entry too many, so sooner or later the loop finds a
+	// node that is not ready.
 	stale := 0
 	for off != 0 && stale < staleMax {
 		n, err := a.nodeAt(off)
@@ -147,8 +149,8 @@ func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
 // staleMax bounds the walk of a stack that a peer has made endless.
 const staleMax = 1000
 
-// SetWaiting marks this participant's poller node as waiting. The caller then looks once more at
-// the state for which its goroutines wait.
+// SetWaiting marks this participant's poller node as waiting. The caller then checks once more the
+// state that its goroutines wait for.
 func (a *Arena) SetWaiting(node Offset) {
 	if n, err := a.nodeAt(node); err == nil {
 		n.swapState(NodeIdle, NodeWaiting)
@@ -169,17 +171,17 @@ func (a *Arena) NodeReady(node Offset) bool {
 	return err == nil && n.State() == NodeReady
 }
 
-// TakeReadyNode makes a ready node idle, and reports whether it was ready. A slow releaser may
-// still push the node on the stack. So the participant that took the node keeps it: with a new
-// owner, that push would cut off the new owner's stack.
+// TakeReadyNode makes a ready node idle, and reports whether the node was ready. A slow releaser
+// may still push the node on the stack of this participant. So this participant keeps the node: if
+// the node had a new owner, the push would cut off the stack of that owner.
 func (a *Arena) TakeReadyNode(node Offset) bool {
 	n, err := a.nodeAt(node)
 	return err == nil && n.swapState(NodeReady, NodeIdle)
 }
 
-// Doorbell returns the word that a releaser rings to tell this participant's poller of ready
-// nodes, and its value. The poller looks at the nodes and then sleeps while the word has that
-// value.
+// Doorbell returns the word that a releaser changes to tell this participant's poller about ready
+// nodes, and the value of the word. The poller examines the nodes and then sleeps while the word
+// has that value.
 func (a *Arena) Doorbell() (doorbell *uint32, rung uint32) {
 	w := a.u32(a.slot(a.mySlot) + slotDoorbell)
 	return wordPtr(w), w.Load()
@@ -188,6 +190,6 @@ func (a *Arena) Doorbell() (doorbell *uint32, rung uint32) {
 // RingSelf rings this participant's doorbell.
 func (a *Arena) RingSelf() { a.ring(a.slot(a.mySlot) + slotDoorbell) }
 
-// Deaths counts the reaps of participants that may have left something in an object or wait. The
-// count wraps.
+// Deaths returns how many participants have been reaped that may have left something in an object
+// or wait. The count wraps around.
 func (a *Arena) Deaths() uint32 { return a.u32(hdrDeaths).Load() }

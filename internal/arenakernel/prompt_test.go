@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The thread that notices deaths has precedence while its arena is open; the threads of the
-// application keep their time slices.
+// TestDeathWatcherIsPrompt: while an arena is open, the thread that notices deaths has a short time
+// slice. The threads of the application keep their time slices.
 func TestDeathWatcherIsPrompt(t *testing.T) {
 	slice := func(tid int) uint64 {
 		attr, err := unix.SchedGetAttr(tid, 0)

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process may need an hour to give its memory back. The pause between two questions about it does not grow with that.
+// TestQuietWatchAsksAboutALongEndingInTime: a process may need an hour to free its memory. The
+// pause between two checks of this process has an upper limit.
 func TestQuietWatchAsksAboutALongEndingInTime(t *testing.T) {
 	q := &quietWatch{asking: 1, now: time.Hour.Nanoseconds()}
 	q.held()

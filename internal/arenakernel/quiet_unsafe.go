@@ -12,20 +12,21 @@ import (
 )
 
 // A quiet watch is the sleep of a death watcher for as long as there is nothing to do. A join, a
-// leave or a death wakes it. It reads the ring of slots, finds out what to sleep on now, and
-// sleeps again. It returns when the watcher may have to act.
+// leave or a death wakes it. Then it reads the ring of slots, finds out which words to sleep on
+// now, and sleeps again. It returns when the watcher may have to act.
 //
 // For the Go scheduler all of this happens inside one system call: the thread has no P. A return
 // from a long system call wakes two threads of the Go runtime: the one that supervises system
-// calls, and one that looks for work. With them a wake costs three to four times as much CPU. Of
-// the three watchers of a dead participant, two only have to see that the first one reaps.
+// calls, and one that looks for work. Because of them, a wake costs three to four times as much
+// CPU. A quiet watch avoids that in most cases: of the three watchers of a dead participant, two
+// have nothing to do if the first one reaps.
 //
 // Code that runs this way must not grow its stack, allocate, or call anything that may. So every
-// function below is nosplit and calls only such functions. The code decides nothing: it recognizes the
-// states in which watchEntries would do nothing, and leaves every other state to the watcher. Builds
-// with the race detector, and other processors, have quiet_none.go.
+// function below is nosplit and calls only nosplit functions. This code makes no decisions: it
+// recognizes the states in which watchEntries would do nothing, and leaves every other state to the
+// watcher. Builds with the race detector, and other processors, have quiet_none.go.
 
-// quietBuild says that a death watcher can watch quietly.
+// quietBuild says whether a death watcher can watch quietly in this build.
 const quietBuild = true
 
 //go:linkname entersyscallblock runtime.entersyscallblock
@@ -34,9 +35,9 @@ func entersyscallblock()
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
 
-// quietWatch is what a quiet watch needs. The collector does not move it.
+// quietWatch is what a quiet watch needs. The garbage collector does not move it.
 type quietWatch struct {
-	slot1       unsafe.Pointer // the record of slot 1
+	slot1       unsafe.Pointer // the address of slot 1
 	lockByte1   int64          // the lock byte of slot 1
 	lock        uintptr        // the descriptor of the byte lock
 	slots, mine int
@@ -47,14 +48,14 @@ type quietWatch struct {
 	deaths      *uint64 // counts the death records
 	self        ParticipantID
 
-	told uint64 // the number of death records when the watcher last told deaths
+	told uint64 // the number of death records when the watcher last reported deaths
 
 	asked   [2 * watchTargets]ask
 	askNext uint
 	round   uint64 // incremented before each sleep
 	turns   [quietTurns]turn
 	turnsN  uint
-	left    uint32 // what unfinished was when frees was made
+	left    uint32 // the value of unfinished when frees was filled
 	frees   [quietTurns]free
 	freesN  uint
 	entries [1 + watchTargets]shmsync.WaitVEntry
@@ -62,7 +63,7 @@ type quietWatch struct {
 	now     int64 // CLOCK_MONOTONIC ns
 	until   int64 // the same; 0 for no bound
 
-	asking uint // the question is about frees[asking-1]; 0 for a participant of the ring
+	asking uint // the byte lock asked for is that of frees[asking-1]; 0 for a participant of the ring
 
 	time  unix.Timespec // the time from the clock, and later the value of until
 	byte  unix.Flock_t  // the byte lock to ask about
@@ -72,16 +73,15 @@ type quietWatch struct {
 // quietTurns is how many deaths at once a quiet watch leaves to other watchers.
 const quietTurns = 4
 
-// ask is a participant whose byte lock was held when this watcher asked for it. The watcher asks once
-// about a live participant, and about any other participant in each round.
+// ask is a participant whose byte lock was held when this watcher asked for it. The watcher asks
+// only once for the byte lock of a live participant, and once in each round for that of any other.
 type ask struct {
 	slot  int
 	of    slotWord
 	round uint64
 }
 
-// turn is the time when this watcher first saw a death that another watcher has to deal with
-// first.
+// turn is the time when this watcher first saw a death that another watcher has to handle first.
 type turn struct {
 	slot   int
 	of     slotWord
@@ -89,7 +89,7 @@ type turn struct {
 	when   int64 // CLOCK_MONOTONIC ns
 }
 
-// newQuietWatch returns nil if the watcher has to wake for every event.
+// newQuietWatch returns a quietWatch, or nil if the watcher has to wake for every event.
 func (a *Arena) newQuietWatch() *quietWatch {
 	if a.caps&capRobust == 0 || a.caps&capWaitV == 0 || a.lock == nil {
 		return nil
@@ -109,21 +109,21 @@ func (a *Arena) newQuietWatch() *quietWatch {
 	}
 }
 
-// mayTell records how many death records there are. The watcher reports those next.
+// mayTell records how many death records there are. The watcher reports these next.
 func (q *quietWatch) mayTell(a *Arena) {
 	if q != nil {
 		q.told = a.u64(hdrDeathRecordsTotal).Load()
 	}
 }
 
-// watch sleeps until the watcher may have to act. It adds the deaths that it has left to others to
-// seen. It reports false if it did not sleep.
+// watch sleeps until the watcher may have to act. It adds to seen the deaths that it has left to
+// other watchers. It returns false if it did not sleep.
 func (q *quietWatch) watch(a *Arena, seen notices) (slept bool) {
 	if q == nil {
 		return false
 	}
 	ok := false
-	q.left = q.unfinished.Load() // before the look at what is left
+	q.left = q.unfinished.Load() // before the rest is read
 	if q.freesN, ok = a.toFree(q.frees[:]); !ok || q.left&leftToReap != 0 {
 		return false
 	}
@@ -137,8 +137,8 @@ func (q *quietWatch) watch(a *Arena, seen notices) (slept bool) {
 	return q.slept
 }
 
-// sleep is a system call for the Go scheduler. Until it returns, the collector reads the frame of
-// this function as it was at entersyscall, so the frame contains nothing else.
+// sleep is a system call as far as the Go scheduler knows. Until it returns, the collector reads
+// the frame of this function as it was at entersyscall, so the frame contains nothing else.
 //
 //go:nosplit
 //go:noinline
@@ -155,8 +155,8 @@ func (q *quietWatch) sleep() {
 //go:noinline
 func (q *quietWatch) loop() {
 	for {
-		// SAFETY: the kernel uses the memory at the addresses below during the calls only, and q does not
-		// move.
+		// SAFETY: the kernel uses the memory at the addresses below only during the calls, and q
+		// does not move.
 		unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&q.time)), 0)
 		switch q.look() {
 		case quietAct:
@@ -185,28 +185,28 @@ func (q *quietWatch) loop() {
 	}
 }
 
-// word is a word of slot i.
+// word returns the address of a word of slot i.
 //
 //go:nosplit
 //go:nocheckptr
 func (q *quietWatch) word(i int, off Offset) *uint32 {
-	// SAFETY: i is a slot and off is within its record, which newQuietWatch has checked.
+	// SAFETY: i is a slot and off is within it, which newQuietWatch has checked.
 	return (*uint32)(unsafe.Add(q.slot1, uintptr(i-1)*slotStride+uintptr(off)))
 }
 
 // The results of look: what there is to do.
 const (
-	quietAct   = iota // perhaps something for the watcher
-	quietAsk          // ask for a byte lock, and look again if the lock is held
+	quietAct   = iota // the watcher may have something to do
+	quietAsk          // ask for a byte lock, and call look again if the lock is held
 	quietSleep        // nothing
 )
 
-// look finds out what there is to do, and on what to sleep.
+// look finds out whether there is something to do, and fills in the words to sleep on.
 //
 //go:nosplit
 //go:nocheckptr
 func (q *quietWatch) look() int {
-	// The doorbell is read before everything for which it may be rung.
+	// The doorbell is read before everything that it may be rung for.
 	q.add(0, q.word(q.mine, slotWatchDoorbell))
 	q.n, q.until, q.now = 1, 0, q.time.Sec*1e9+q.time.Nsec
 	if isSet(q.closing) || atomic.LoadUint32((*uint32)(unsafe.Pointer(q.unfinished))) != q.left {
@@ -289,7 +289,8 @@ func (q *quietWatch) look() int {
 	return quietSleep
 }
 
-// ask prepares the next question, which is for the byte lock of slot i. asking goes into the field of that name.
+// ask prepares the question whether the byte lock of slot i is held. asking is the value for the
+// field of that name.
 //
 //go:nosplit
 func (q *quietWatch) ask(i int, asking uint) {
@@ -309,8 +310,8 @@ func (q *quietWatch) held() {
 	f.at = q.now + min(askMost, max(askFirst, (q.now-f.died)/freePart))
 }
 
-// hasAsked reports whether the question was asked before. If not, it counts as asked from now on. The questions
-// about the last participants are kept, since the same ones come back when a neighbour joins and leaves.
+// hasAsked reports whether the question a was asked before, and remembers it if not. Old questions
+// are kept, because the same ones come up again when a neighbour joins and leaves.
 //
 //go:nosplit
 func (q *quietWatch) hasAsked(a ask) bool {
@@ -336,7 +337,7 @@ func (q *quietWatch) freeing(i int) bool {
 	return false
 }
 
-// isSet does what b.Load does.
+// isSet returns b.Load(), but is nosplit.
 //
 //go:nosplit
 func isSet(b *atomic.Bool) bool {
@@ -344,7 +345,7 @@ func isSet(b *atomic.Bool) bool {
 	return atomic.LoadUint32((*uint32)(unsafe.Pointer(b))) != 0
 }
 
-// add makes the word entry n of the wait.
+// add makes the given word entry n of the wait.
 //
 //go:nosplit
 //go:nocheckptr
@@ -352,7 +353,7 @@ func (q *quietWatch) add(n uint, word *uint32) {
 	q.entries[n%(1+watchTargets)] = shmsync.NewWaitVEntry(word, atomic.LoadUint32(word))
 }
 
-// by makes the sleep end at the time at, or earlier.
+// by makes the sleep end no later than at the time at.
 //
 //go:nosplit
 //go:nocheckptr
@@ -391,7 +392,7 @@ func (q *quietWatch) reaping(i int) bool {
 }
 
 // leave leaves the death in slot i, in state w, to other watchers until delay nanoseconds after
-// this watcher first saw it. It reports false if this watcher has to act now.
+// this watcher first saw it. It returns false if this watcher has to act now.
 //
 //go:nosplit
 //go:nocheckptr

@@ -45,8 +45,8 @@ func init() {
 	}
 }
 
-// Processes do everything, join and leave, are killed and stopped at random, and replaced. In the
-// end only the living participants are left, without traces of the others.
+// TestRandomKills: processes do everything, join and leave, are killed and stopped at random, and
+// are replaced. In the end, only the living participants are left, without traces of the others.
 func TestRandomKills(t *testing.T) {
 	t.Parallel()
 	limit := proctest.Rounds(time.Second, 6*time.Second)
@@ -54,9 +54,9 @@ func TestRandomKills(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	// One slot more than processes at a time.
+	// There is one slot more than there are processes at a time.
 	ta := newTestArena(t, workers+2)
-	ta.opts.Size = 32 << 20 // blocks that the dead have allocated stay
+	ta.opts.Size = 32 << 20 // because blocks that the dead have allocated stay
 	s := ta.join(t, "survivor", proctest.Limit(2*proctest.DefaultTimeout))
 	start := func() *remote {
 		w := ta.join(t, "worker")
@@ -102,7 +102,7 @@ func TestRandomKills(t *testing.T) {
 	}
 	s.alone(t, 1)
 	told := map[ParticipantID]bool{}
-	for _, d := range s.deaths(t, 1) { // the survivor is told of a death after it has freed the slot
+	for _, d := range s.deaths(t, 1) { // the survivor reports a death after it has freed the slot
 		require.False(t, told[d.Name()], "%v died twice", d.Name())
 		told[d.Name()] = true
 	}

@@ -17,10 +17,10 @@ var (
 	_ = crashpoint.Register("arena.finish.freed")
 )
 
-// reap does everything that a death requires: it marks the slot, repairs what the dead
-// participant held, sends the wakes that it may have owed, and gives back its memory and its
-// slot. Several processes may do each step at once. If one of them dies during a step, another
-// repeats it.
+// reap does everything that a death requires: it marks the slot, repairs what the dead participant
+// held, makes the wakes that the dead participant may not have made, and reclaims its memory and
+// its slot. Several processes may do each step at once. If one of them dies during a step, another
+// one repeats the step.
 func (a *Arena) reap(i int, w slotWord) {
 	if w.present() && !a.mark(i, w) {
 		return // another participant has marked the slot, or it cannot be marked yet
@@ -28,21 +28,22 @@ func (a *Arena) reap(i int, w slotWord) {
 	a.reapMarked(i, w.with(phaseDead))
 }
 
-// reapProgress is how far this process has come with a death. Every process that reaps takes all
-// steps, each once.
+// reapProgress is how far this process has come with the reap of a participant. Every process that
+// reaps does all steps, each once.
 type reapProgress struct {
 	of        slotWord
 	window    uint64 // bytes of the slot's window: in another window, another participant can have the same state word
 	words     bool   // repairs that need only the death are done, and the wakes are sent
 	data      bool   // repairs that need the dead participant to be gone are done
-	written   int64  // when the death record was written, CLOCK_MONOTONIC ns; 0 before
-	reclaimed bool   // its memory was given back
+	written   int64  // when the death record was written, CLOCK_MONOTONIC ns; 0 before that
+	reclaimed bool   // the memory of the dead participant is reclaimed
 	unknown   bool   // the dead participant may hold objects whose kind this process cannot repair
 	undoing   bool   // an undo log has a transaction of the dead participant
 }
 
-// leaveToOthersFor is how long a process that does not know all kinds of objects leaves the end
-// of a reap to others. During that time, a process that knows the kinds repairs the objects.
+// leaveToOthersFor is how long a process that does not know all kinds of objects leaves the end of
+// a reap to other processes. During that time, a process that knows the kinds can repair the
+// objects.
 const leaveToOthersFor = 200e6 // ns
 
 // leaveToOthers reports whether this process leaves a reap that it cannot complete to other
@@ -59,8 +60,8 @@ func (a *Arena) leaveToOthers(b *reapProgress, now int64) bool {
 	return false
 }
 
-// reclaimAfter is how long the memory of a dead participant is kept: the waiters that its death
-// has woken need the CPU first.
+// reclaimAfter is how long the memory of a dead participant stays unreclaimed, because the waiters
+// that its death has woken need the CPU first.
 const reclaimAfter = 1e6 // ns
 
 func (a *Arena) reapMarked(i int, w slotWord) {
@@ -77,12 +78,12 @@ func (a *Arena) reapMarked(i int, w slotWord) {
 		a.reaps[i] = b
 	}
 	dead := participantIn(i, w)
-	// A participant that touched nothing of the heap has no data, so the reap need not wait until
-	// it is gone.
+	// A participant that has touched nothing of the heap has no data in it, so the reap need not
+	// wait until this participant is gone.
 	gone := a.leftNothing(dead) || a.Gone(dead)
 	had := b.data
 	if !b.words {
-		// Other threads sleep on these words, too, and the kernel woke one on each.
+		// Other threads sleep on these words, too, but the kernel has woken only one on each.
 		a.wakeAlive(i)
 		concerned := a.repairAll(dead, a.owesAnybody(dead))
 		crashpoint.Hit("arena.reap.repaired")
@@ -108,35 +109,35 @@ func (a *Arena) wakeAlive(i int) {
 	}
 }
 
-// concern is the set of participants that a death, or a leave, concerns: those that have an
-// object open that the dead participant had open. The dead participant owes wakes to them only.
-// But if it died while it told others how their waits ended, or while it reaped, it may owe a
-// wake to any participant.
+// concern is the set of participants that a death, or a leave, concerns: those that have an object
+// open that the dead participant had open too. Only these can wait for a wake of the dead
+// participant. But if it died while it told others how their waits ended, or while it reaped, any
+// participant can.
 type concern struct {
 	slots    slotSet
 	anything bool // at least one such object exists
-	nobody   bool // the dead participant can have left nothing in any object
+	nobody   bool // the dead participant cannot have left anything in an object
 	all      bool // every participant is concerned
 	unknown  bool // an object exists whose kind this process cannot repair
 	undoing  bool // an undo log has a transaction of the dead participant
 }
 
-// owesAnybody reports whether dead, which is not this process, may owe a wake to any participant,
-// and may hold any object. That is so if it died while it told others how their waits ended, or
-// while it reaped.
+// owesAnybody reports whether any participant may wait for a wake of dead, and whether dead may
+// hold any object. That is so if dead, which is not this process, died while it told others how
+// their waits ended, or while it reaped.
 func (a *Arena) owesAnybody(dead ParticipantID) bool {
 	s := a.slot(dead.Slot())
 	return a.u32(s+slotTelling).Load() != 0 || a.u64(s+slotWalking).Load() != 0
 }
 
-// leftNothing reports whether dead, which is not this process, cannot have left anything in an object
-// or wait node: it had no object open, and nothing of the heap.
+// leftNothing reports whether dead, which is not this process, cannot have left anything in an
+// object or wait node: it had no object open, and had touched nothing of the heap.
 func (a *Arena) leftNothing(dead ParticipantID) bool {
 	return !a.owesAnybody(dead) && a.touchedNothing(dead.Slot())
 }
 
-// repairAll takes back what dead holds in objects, and finds out which participants that concerns. all
-// says that dead may hold any object. Otherwise it holds only objects that it has touched.
+// repairAll takes back what dead holds in objects, and finds out which participants that concerns.
+// all says that dead may hold any object; otherwise dead holds only objects that it has touched.
 func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	c := &concern{all: all, nobody: !all && a.touchedNothing(dead.Slot())}
 	a.visitFor(dead, c, func(o Object) {
@@ -155,9 +156,9 @@ func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	return c
 }
 
-// undoing reports whether an undo log has a transaction of dead. It looks at the objects that the
-// participants of the slot may have touched. The objects are not guarded, and the bytes of an
-// object that is being deleted may be anything. So the answer may be a wrong true.
+// undoing reports whether an undo log has a transaction of dead. It examines the objects that the
+// participants of the slot may have touched. It does not guard the objects, and an object that is
+// being deleted may contain any bytes. So it may wrongly return true.
 func (a *Arena) undoing(dead ParticipantID) (is bool) {
 	a.eachTouched(dead.Slot(), func(chunk uint64) {
 		a.eachBlockOf(chunk, func(off Offset, _ uint64, w blockWord) bool {
@@ -181,7 +182,7 @@ func (a *Arena) visitFor(dead ParticipantID, c *concern, f func(Object)) {
 	a.visitTouched(dead.Slot(), f)
 }
 
-// addOpeners adds the openers of o, if dead has it open.
+// addOpeners adds the participants that have o open to c, if dead has o open.
 func (a *Arena) addOpeners(c *concern, o Object, dead ParticipantID) {
 	h, err := a.headerAt(o.Offset)
 	if err != nil {
@@ -197,9 +198,9 @@ func (a *Arena) addOpeners(c *concern, o Object, dead ParticipantID) {
 	}
 }
 
-// wakeAll wakes, once, every waiter for a wake that the death may have swallowed: sleepers that a
-// slot records, waiters that have announced themselves in an object and are about to sleep, and
-// waiters that park in their own process, whose pollers it wakes.
+// wakeAll wakes, once, every waiter whose wake may have been lost by the death: sleepers that a
+// slot records, and waiters that have announced themselves in an object and are about to sleep. It
+// also wakes the pollers of processes with parked goroutines.
 func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
 	if c.anything || c.all {
 		owed := a.owed(dead)
@@ -213,9 +214,9 @@ func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
 	a.countDeath(c)
 }
 
-// countDeath makes the participants that a death or a leave concerns look at their objects. Each
-// participant with waiting goroutines then looks at all of its objects and waits. So a participant that
-// cannot have left anything there is not counted.
+// countDeath makes the participants that a death or a leave concerns check their objects. Each such
+// participant with waiting goroutines then checks all of its objects and waits. So a dead
+// participant that cannot have left anything there is not counted.
 func (a *Arena) countDeath(c *concern) {
 	if c.nobody {
 		return
@@ -231,10 +232,10 @@ func (a *Arena) countDeath(c *concern) {
 	}
 }
 
-// finish writes the death record. Later, when the dead participant is gone and a moment has
-// passed, it gives back the memory and frees the slot. Only the participant that the slot names
-// as reaper may do that. Another one may replace that name when it is not current. The slot has
-// no reaper while finish waits for the dead participant to be gone: that may take long, and the
+// finish writes the death record. Later, when the dead participant is gone and a moment has passed,
+// it reclaims the memory and frees the slot. Only the participant that the slot names as the reaper
+// may do that; another participant may replace that name if it is not current. While finish waits
+// until the dead participant is gone, the slot names no reaper, because that may take long, and the
 // waiting process may be stopped.
 func (a *Arena) finish(i int, b *reapProgress) {
 	word := a.u32(a.slot(i) + slotReaper)
@@ -243,7 +244,7 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		if !b.data {
 			a.leaveFor(i)
 		}
-		return // if that reaper dies before it has finished, the watchers of the slot go on
+		return // if that reaper dies before it has finished, the watchers of the slot continue
 	}
 	if !takeFrom(&a.core, u, word, uint32(u), uint32(a.self), false) {
 		a.leaveFor(i)
@@ -260,9 +261,9 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	if b.written == 0 {
 		b.written = now
 		if a.hasDeathRecord(dead) {
-			// Another participant was here before, so those that the death woke have had their turn. The
-			// wait begins only once for each death: with a series of short-lived reapers it would never
-			// end otherwise.
+			// Another participant has been here before, so the waiters that the death woke have had
+			// the CPU. The delay begins only once for each death, because it would never end with a
+			// series of short-lived reapers.
 			b.written -= reclaimAfter
 		} else {
 			a.recordDeaths(i, b.of, dead.Generation())
@@ -270,14 +271,14 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		crashpoint.Hit("arena.finish.recorded")
 		a.ringTold()
 	}
-	if b.data && b.undoing { // another process undoes it, and may be stopped
+	if b.data && b.undoing { // another process does the rollback, and may be stopped
 		b.undoing = a.undoing(dead)
 	}
 	if b.data {
 		a.endings.noteHanded(i, b.of, b.window, b.written+reclaimAfter)
 	}
-	// A participant may be gone by its own declaration while the kernel still has to mark its
-	// alive words. If the slot were taken again now, the mark would hit its next participant.
+	// By its own declaration, a participant may be gone while the kernel still has to mark its
+	// alive words. If another participant took the slot now, the mark would hit this participant.
 	if !b.data || b.undoing || a.leaveToOthers(b, now) {
 		a.leaveFor(i)
 		word.CompareAndSwap(uint32(a.self), 0)
@@ -285,7 +286,7 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	}
 	if now-b.written < reclaimAfter || !a.ended(i) {
 		a.leaveToFree(i)
-		// A process that is stopped here must not block the reap for others.
+		// If this process is stopped here, it must not block the reap for others.
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
 	}
@@ -300,24 +301,24 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	a.ringWatchersOf(i)
 }
 
-// reclaimMemory gives back the memory that dead had not handed to anybody. It does the same for
+// reclaimMemory reclaims the memory that dead had not handed to others. It does the same for
 // earlier participants of the slot whose reapers died before they had done so.
 //
-// Preconditions: this process is the reaper of the slot, or has it.
+// Preconditions: this process is the reaper of the slot, or owns the slot.
 func (a *Arena) reclaimMemory(dead ParticipantID) {
 	reclaimed := a.u32(a.slot(dead.Slot()) + slotReclaimed)
 	if reclaimed.Load() == dead.Generation() {
-		a.clearOpenBits(dead) // a participant that is leaving may have looked at objects after the mark
+		a.clearOpenBits(dead) // a participant that is leaving may have opened objects after the mark
 		return
 	}
-	const most = 256 // most bounds the generations that died one after the other; a peer's bytes may claim more
+	const most = 256 // limits the generations that died one after the other; the bytes of a peer may claim more
 	first := reclaimed.Load() + 1
 	if last := dead.Generation(); first > last || last-first >= most {
 		first = last - min(last, most) + 1
 	}
 	for g := first; g <= dead.Generation(); g++ {
 		n := makeParticipantID(dead.Slot(), g)
-		if !a.touchedNothing(dead.Slot()) { // a participant that touched nothing has claimed no node
+		if !a.touchedNothing(dead.Slot()) { // a participant that has touched nothing has claimed no node
 			a.freeNodesOf(n)
 		}
 		a.reclaimBlocks(n)
@@ -326,21 +327,21 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 	a.handles.Lock()
 	left := dead == a.self && len(a.handles.deferred) > 0
 	a.handles.Unlock()
-	if !left { // after a death, the slot's next participant frees the blocks that a peer guards
+	if !left { // after a death, the next participant of the slot frees the blocks that a peer guards
 		reclaimed.Store(dead.Generation())
 	}
 }
 
-// freeSlot makes slot i, dead or leaving in state w, available again. The death records name its
-// last participant. keep leaves the set of touched chunks to the next participant of the slot:
-// the reaper of that participant repairs what this process could not.
+// freeSlot makes slot i, which is dead or leaving in state w, available again. From then on, only
+// the death records name its last participant. keep leaves the set of touched chunks to the next
+// participant of the slot; its reaper then repairs what this process could not.
 func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	s := a.slot(i)
 	if !keep && a.u32(s+slotReclaimed).Load() == w.generation() {
 		a.forgetTouched(i)
 	}
 	described := a.u32(s + slotDescribed)
-	if g := described.Load(); g <= w.generation() { // a reaper that is late must not take the next participant's away
+	if g := described.Load(); g <= w.generation() { // a late reaper must not clear the next description
 		described.CompareAndSwap(g, 0)
 	}
 	a.u32(s + slotPID).Store(0)
@@ -349,13 +350,13 @@ func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	a.casSlot(i, w, w.with(phaseFree))
 }
 
-// unfinished says what there is left to do in the slots of leftover. 0 is nothing. The bits above leftToFree count, so
-// that a quiet watch notices what is left while it sleeps.
+// unfinished says what is left to do in the slots of leftover; 0 means nothing. The bits above
+// leftToFree are a count, so that a quiet watch notices new work while it sleeps.
 type unfinished struct{ atomic.Uint32 }
 
 const (
-	leftToReap = 1 << iota // at least one death has to be dealt with
-	leftToFree             // at least one slot has to be freed, once the kernel has ended its process
+	leftToReap = 1 << iota // at least one reap is unfinished
+	leftToFree             // at least one slot has to be freed when the kernel has ended its process
 	leftOnce               // the unit of the count
 )
 
@@ -366,23 +367,23 @@ func (u *unfinished) leave(what uint32) {
 
 func (u *unfinished) any() bool { return u.Load() != 0 }
 
-// onlyToFree reports whether all that is left is to free slots. A quiet watch waits for that.
+// onlyToFree reports whether the only work left is to free slots. A quiet watch can wait for that.
 func (u *unfinished) onlyToFree() bool { return u.Load()&leftToReap == 0 }
 
-// leaveFor postpones a death, or the rest of a reap. The death watcher goes on with it.
+// leaveFor postpones a reap, or the rest of a reap. The death watcher continues it.
 func (a *Arena) leaveFor(i int) {
 	a.leftover.add(i)
 	a.unfinished.leave(leftToReap)
 }
 
-// leaveToFree postpones the end of a reap that has handed over all data. It has noted in endings
-// when the slot may be freed.
+// leaveToFree postpones the end of a reap that has handed over all data. endings has recorded when
+// the slot may be freed.
 func (a *Arena) leaveToFree(i int) {
 	a.leftover.add(i)
 	a.unfinished.leave(leftToFree)
 }
 
-// continueReaps goes on with unfinished reaps.
+// continueReaps continues unfinished reaps.
 func (a *Arena) continueReaps() {
 	a.unfinished.Store(0)
 	a.forgetReaps()
@@ -395,11 +396,11 @@ func (a *Arena) continueReaps() {
 	})
 }
 
-// surveyAhead asks for the byte locks of the participants that this process has to watch, and
-// reaps those that have none. It ends when this process watches as many living participants as it
-// should, or when none are left. Each living participant asked when it joined, and asks again
-// about each participant that it begins to watch. So in a file that was copied, or that outlived
-// a crash of the computer, every participant in the ring has been asked about.
+// surveyAhead asks for the byte locks of the participants that this process has to watch, and reaps
+// those that hold none. It ends when this process watches as many living participants as it should,
+// or when no more are left. Each living participant asks when it joins, and asks again about each
+// participant that it begins to watch. So even in a file that was copied, or that has survived a
+// crash of the computer, some process has asked about every participant.
 func (a *Arena) surveyAhead() {
 	for again := true; again; {
 		again = false
@@ -412,8 +413,8 @@ func (a *Arena) surveyAhead() {
 	}
 }
 
-// forgetReaps gives up reaps that another participant has finished, and those whose slot a
-// joiner has taken over: a reap waits for the current reaper of that slot.
+// forgetReaps gives up reaps that another participant has finished, and reaps of slots that a
+// joiner has taken over; such a joiner waits for the current reaper of the slot.
 func (a *Arena) forgetReaps() {
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()

@@ -19,7 +19,7 @@ var (
 	_ = crashpoint.Register("arena.remove.marked")
 )
 
-// errOtherArena is in the chain of an error about an arena that is intact, but is not the one
+// errOtherArena is in the chain of an error which says that an arena is intact, but is not the one
 // that was asked for.
 var errOtherArena = errors.New("another arena")
 
@@ -31,10 +31,10 @@ func otherArena(err error) error { return otherArenaError{err} }
 
 // Remove removes the file of the arena of that name under /dev/shm, or at a path if name has a
 // slash. While participants are in, the error Is [syscall.EBUSY] and names them, and the file
-// stays. If there is no file, the error Is [fs.ErrNotExist]. A file that is no arena is an error
-// that Is [shmsync.ErrIncompatible]; [shm.Remove] removes any file.
+// stays. If there is no file, the error Is [fs.ErrNotExist]. If the file is no arena, the error Is
+// [shmsync.ErrIncompatible]; [shm.Remove] removes any file.
 //
-// Where byte locks do not work the error Is [shmsync.ErrNotSupported].
+// If byte locks do not work on the file, the error Is [shmsync.ErrNotSupported].
 func Remove(name string) error {
 	if err := checkPlatform("arena.remove", name); err != nil {
 		return err
@@ -42,12 +42,12 @@ func Remove(name string) error {
 	return removeUnused(name, nil)
 }
 
-// gateTimeout is how long a removal waits for the gate. A process that only asks whether any
-// participant is in holds the gate for a moment.
+// gateTimeout is how long a removal waits for the gate. A process that only wants to know whether
+// any participant is in holds the gate only for a moment.
 const gateTimeout = time.Second
 
-// removeUnused removes the file of an arena that no participant is in. If judged is not nil, it removes no
-// file but that one.
+// removeUnused removes the file of an arena that no participant is in. If judged is not nil, it
+// removes only that file.
 func removeUnused(name string, judged *os.File) error {
 	end := time.Now().Add(gateTimeout)
 	for {
@@ -59,7 +59,8 @@ func removeUnused(name string, judged *os.File) error {
 	}
 }
 
-// tryRemove is one try of removeUnused. again says that another try may have another result.
+// tryRemove is one attempt of removeUnused. again says that another attempt may have another
+// result.
 func tryRemove(name string, judged *os.File) (again bool, err error) {
 	path := name
 	if !isPath(name) {
@@ -77,7 +78,7 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 	}
 	defer f.Close()
 	if judged != nil && !sameFile(f, judged) {
-		return false, nil // another process has replaced it
+		return false, nil // another process has replaced the file
 	}
 	header := make([]byte, headerSize)
 	n, err := f.ReadAt(header, 0)
@@ -91,7 +92,7 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 	if err != nil {
 		return false, fail(err, "")
 	}
-	if locked { // the lock may also belong to a forked child that has the description
+	if locked { // the lock may also belong to a forked child that has inherited the description
 		defer shmsync.UnlockByte(f, gateByte)
 	}
 	st, err := f.Stat()
@@ -100,7 +101,7 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 	}
 	geo, err := validate(header[:n], uint64(st.Size()), path)
 	if err != nil {
-		// Gate and byte locks mean the same in every layout.
+		// The gate and the byte locks have the same meaning in every layout.
 		in, err := anyByteLocked(f, 0, gateByte)
 		switch {
 		case !locked:
@@ -145,8 +146,9 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 	return a.unlinkClaimed(w)
 }
 
-// unlinkClaimed removes the file of an arena in which this process is alone. moved reports that it did not: the
-// path leads to another file by now, or this process is no longer alone.
+// unlinkClaimed removes the file of an arena in which this process is alone. moved reports that it
+// did not, because the path leads to another file by now, or because this process is no longer
+// alone.
 func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 	if a.epochWord() != w {
 		return true, nil // a joiner without byte locks has ended the claim
@@ -155,14 +157,14 @@ func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 		return false, err
 	}
 	crashpoint.Hit("arena.remove.unlinked")
-	// Joiners that have the file open see this and start over. If the file was moved, it is at no
-	// path that they know.
+	// Joiners that have the file open see this phase and start over. If the file was moved, no path
+	// that they know leads to it.
 	a.casEpoch(w, w.with(epochRemoved))
 	crashpoint.Hit("arena.remove.marked")
 	return moved, nil
 }
 
-// removeIt is removeFile with an error that says which step failed.
+// removeIt is removeFile, with an error that says which step failed.
 func removeIt(f *os.File, path string) (moved bool, err error) {
 	if moved, err = removeFile(f, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, &shmsync.Error{Op: "arena.remove", Object: path, Err: err}
@@ -170,7 +172,7 @@ func removeIt(f *os.File, path string) (moved bool, err error) {
 	return moved, nil
 }
 
-// sameFile reports whether two open files are one.
+// sameFile reports whether two open files are the same file.
 func sameFile(f, g *os.File) bool {
 	one, err := f.Stat()
 	if err != nil {
@@ -180,17 +182,17 @@ func sameFile(f, g *os.File) bool {
 	return err == nil && os.SameFile(one, two)
 }
 
-// removeLast removes the file of an ephemeral arena that this process has left, if it was the
-// last participant. If this process does not get that far, the next first participant replaces
-// the arena.
+// removeLast removes the file of an ephemeral arena that this process has left, if it was the last
+// participant. If this process dies first, the first participant of the next epoch replaces the
+// arena.
 func (a *Arena) removeLast() {
 	if strings.Contains(a.label, "/") && !a.moved() {
 		tryRemove(a.label, a.seg.File())
 	}
 }
 
-// watchName calls f once when the name of the arena leads to another file or to none, while this
-// opening lasts.
+// watchName calls f once, if the name of the arena leads to another file or to none while this
+// opening is open.
 func (a *Arena) watchName(f func()) {
 	stop := make(chan struct{})
 	a.OnEnd(stop, sync.OnceFunc(func() { close(stop) }))
@@ -203,7 +205,7 @@ func (a *Arena) watchName(f func()) {
 				return
 			case <-tick.C:
 			}
-			// After Close the file is closed, and has no path.
+			// After Close the file is closed, and moved returns false.
 			if a.moved() {
 				f()
 				return

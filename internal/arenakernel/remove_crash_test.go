@@ -15,7 +15,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// If two processes replace one file, the slower one leaves the new file alone.
+// TestRecreateRemovesOnlyTheFileItJudged: if two processes replace one file, the slower one leaves
+// the new file alone.
 func TestRecreateRemovesOnlyTheFileItJudged(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "old").close(t)
@@ -66,7 +67,8 @@ func TestRemoveLeavesAFileThatTookThePath(t *testing.T) {
 	require.ErrorIs(t, Remove(ta.name), fs.ErrNotExist)
 }
 
-// A joiner without byte locks does not get into an arena that is being removed.
+// TestJoinerWithoutByteLocksMeetsARemoval: a joiner without byte locks does not get into an arena
+// that is being removed.
 func TestJoinerWithoutByteLocksMeetsARemoval(t *testing.T) {
 	if !shmsync.FeatureRobustList.Have() {
 		t.Skip("needs robust lists to notice a death without byte locks")
@@ -94,8 +96,9 @@ func TestJoinerWithoutByteLocksMeetsARemoval(t *testing.T) {
 	j.close(t)
 }
 
-// Two claimants die one after the other. The OnFirst of the next claimant still learns whether the
-// arena is new. The second claimant may die while it records the death of the first.
+// TestArenaIsNotNewAfterTheDeathOfAFirst: two claimants die one after the other. The OnFirst of the
+// next claimant still learns whether the arena is new. The second claimant may die while it records
+// the death of the first.
 func TestArenaIsNotNewAfterTheDeathOfAFirst(t *testing.T) {
 	for _, c := range []struct {
 		point    string
@@ -131,15 +134,15 @@ func remover(t *testing.T, ta *testArena, renames bool) *remote {
 	return v
 }
 
-// privateName is the private name of the arena's file while it is removed.
+// privateName returns the private name that the file of the arena has while it is removed.
 func privateName(t *testing.T, ta *testArena) string {
 	st, err := os.Stat(ta.path())
 	require.NoError(t, err)
 	return filepath.Join(filepath.Dir(ta.path()), fmt.Sprint(removedPrefix(ta.path()), inode(st), removedSuffix))
 }
 
-// A removal does not replace a file of another program that has the private name. The error names
-// that file.
+// TestRemoveReplacesNoForeignFile: if a file of another program has the private name, the removal
+// does not replace it. The error names that file.
 func TestRemoveReplacesNoForeignFile(t *testing.T) {
 	for _, renames := range []bool{true, false} {
 		ta := newTestArena(t, 4)
@@ -162,8 +165,9 @@ func TestRemoveReplacesNoForeignFile(t *testing.T) {
 	}
 }
 
-// Whatever a dead remover has left at the private name, later removals work: another name of the file, or the
-// placeholder that is used where rename always replaces.
+// TestRemoveAfterADeadRemover: whatever a dead remover has left at the private name, later removals
+// work. It may be another name of the file or, on systems where rename always replaces, the
+// placeholder.
 func TestRemoveAfterADeadRemover(t *testing.T) {
 	for _, renames := range []bool{true, false} {
 		ta := newTestArena(t, 4)

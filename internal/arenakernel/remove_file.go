@@ -18,12 +18,12 @@ var (
 	_ = crashpoint.Register("arena.remove.renamed")
 )
 
-// removedSuffix ends the private name that a file has while it is removed: .base.inode.removed~ in the same
-// directory. No segment may have such a name.
+// removedSuffix ends the private name that a file has while it is removed: .base.inode.removed~ in
+// the same directory. No segment can have such a name.
 const removedSuffix = ".removed~"
 
-// removedPrefix is the beginning of the private names that files at path get. It has at most 200 bytes of the name, as in
-// C, so that the private name is not too long.
+// removedPrefix returns the beginning of the private names of files at path. It contains at most
+// 200 bytes of the file name, as in C, so that a private name is not too long.
 func removedPrefix(path string) string {
 	base := filepath.Base(path)
 	return "." + base[:min(len(base), 200)] + "."
@@ -32,9 +32,9 @@ func removedPrefix(path string) string {
 // removeFile removes the file f, whose gate the caller has, from path. moved reports that path led to another
 // file, which is still there.
 //
-// The kernel has no call that removes a name only if it leads to a certain file. So the file first gets a
-// private name, which no other program replaces. removeFile then removes the private name if it leads to
-// the right file.
+// The kernel has no call that removes a name only if it leads to a certain file. So removeFile
+// first gives the file a private name, which no other program uses. Then it removes the private
+// name if it leads to the right file.
 func removeFile(f *os.File, path string) (moved bool, err error) {
 	own, err := f.Stat()
 	if err != nil {
@@ -64,8 +64,8 @@ func removeFile(f *os.File, path string) (moved bool, err error) {
 	return true, nil
 }
 
-// takePrivateName renames the file at path to its private name. If there is a file of that name, the error Is
-// [fs.ErrExist], unless a remover that died has left it.
+// takePrivateName renames the file at path to its private name. If the private name exists already,
+// the error Is [fs.ErrExist], unless a remover that died has left it.
 func takePrivateName(own os.FileInfo, path, private string) error {
 	err := renameToPrivate(own, path, private)
 	if errors.Is(err, fs.ErrExist) && leftByRemover(own, private) {
@@ -81,7 +81,8 @@ func renameToPrivate(own os.FileInfo, path, private string) error {
 	if err := renameNew(path, private); !errors.Is(err, shmsync.ErrNotSupported) {
 		return err
 	}
-	// Here rename replaces what has the name. So this remover takes the name by a symbolic link, and replaces that.
+	// On this system, rename replaces an existing file. So this remover first takes the private
+	// name by a symbolic link, and lets rename replace the link.
 	if err := os.Symlink(placeholder(own), private); err != nil {
 		return err
 	}
@@ -93,11 +94,12 @@ func renameToPrivate(own os.FileInfo, path, private string) error {
 	return nil
 }
 
-// placeholder is the text of the symbolic link that a remover of that file puts at the private name.
+// placeholder returns the text of the symbolic link that a remover of that file puts at the private
+// name.
 func placeholder(own os.FileInfo) string { return fmt.Sprint("removal of inode ", inode(own)) }
 
-// leftByRemover reports whether what is at the private name was left by a remover of the file: another name of the
-// file, or the placeholder. That remover is dead, since this process has the gate.
+// leftByRemover reports whether a remover of the file has left what is at the private name: another
+// name of the file, or the placeholder. That remover is dead, because this process has the gate.
 func leftByRemover(own os.FileInfo, private string) bool {
 	if there, err := os.Lstat(private); err == nil && os.SameFile(own, there) {
 		return true

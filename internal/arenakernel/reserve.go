@@ -2,14 +2,14 @@ package arenakernel
 
 import "encoding/binary"
 
-// restoreReservations makes sure that there is memory behind every part that the words of the arena
-// say is backed. In a copy of the file, pages of zeros may be holes. Touching a hole when memory is
-// full ends the process.
+// restoreReservations makes sure that every part is backed by memory for which the words of the
+// arena say so. In a copy of the file, pages of zeros may be holes. If memory is full, an access to
+// a hole kills the process.
 //
-// The check compares counts of pages. Outside the parts that the arena believes to be backed, the
-// file holds only zeros. So a copy with holes has fewer pages than the arena believes. A file
-// with as many pages is no such copy. The count is exact where every page and nothing else is
-// counted.
+// The check compares numbers of pages. Outside the parts that should be backed, the file contains
+// only zeros. So a copy with holes has fewer pages than the words say, and a file with at least
+// that many pages is not such a copy. The number of pages is exact if the file system counts every
+// page of the file, and nothing else.
 func (a *Arena) restoreReservations() error {
 	reserved, err := a.reservedInFile()
 	if err != nil {
@@ -41,8 +41,8 @@ func (a *Arena) restoreReservations() error {
 	return nil
 }
 
-// reservedInFile counts the chunks that are marked reserved. It reads the words from the file: a
-// read of a hole through the mapping takes memory.
+// reservedInFile counts the chunks that are marked reserved. It reads the words from the file,
+// because reading a hole through the mapping takes memory.
 func (a *Arena) reservedInFile() (count uint64, err error) {
 	words := make([]byte, min(a.geo.chunkCount*8, 64<<10))
 	for i := uint64(0); i < a.geo.chunkCount; {

@@ -2,11 +2,11 @@ package arenakernel
 
 import "sync/atomic"
 
-// rollbackMutex is the body of a Mutex of prims with an undo log; see docs/abi.md. The kernel
-// reads it because even a process that does not use prims must keep the memory that a rollback
-// will write.
+// rollbackMutex is the body of a Mutex of prims with an undo log; see docs/abi.md. This package
+// reads it because even a process that does not use prims must not free the memory that a rollback
+// will write to.
 //
-// The fields have their tags in package prims. This package only reads them.
+// Package prims documents the fields. This package only reads them.
 type rollbackMutex struct {
 	owner  atomic.Uint32
 	_      [72]byte
@@ -55,8 +55,9 @@ var rollbackRWMutexKind = KindOf("RWMX")
 
 const rollbackRWMutexVersion = 2
 
-// hasWriteOf is hasTransactionOf for an RWMutex. It is also true while the gate names dead: a reaper
-// opens the gate only if no other process has the writers' mutex, and otherwise tries again later.
+// hasWriteOf is hasTransactionOf for an RWMutex. It is also true while the gate names dead. A
+// reaper opens the gate only if no other process has the writers' mutex; otherwise it tries again
+// later.
 func (a *Arena) hasWriteOf(o Object, dead ParticipantID) bool {
 	m, err := TryAt[rollbackRWMutex](a, o.Body)
 	if err != nil || m.policy.Load()&0xff != rollbackPolicy {

@@ -39,8 +39,8 @@ const (
 	capNoKernelIO             // it passes no memory of the arena to a system call
 	capFence                  // it is a target of shmsync.Fence
 	capWaitV                  // it can sleep on several words
-	capTold                   // it wants to hear of deaths
-	capAsyncIO                // the kernel may write into the arena for it when it has no threads
+	capTold                   // it called OnDeath or OnEvent, so it is told about deaths
+	capAsyncIO                // the kernel may still write into the arena for it when it has no threads
 )
 
 // slotWord is the state word of a slot.
@@ -70,8 +70,9 @@ const (
 //	         word proves the death, and any process then moves the word to dead
 type slotWord uint32
 
-// heldByte is in the word, and not in the capabilities, so that the CAS that takes the slot sets it: nobody may believe that
-// a participant is dead because it does not hold a byte lock that another joiner has, or had.
+// heldByte is in this word, and not in the capabilities, so that the CAS that takes the slot also
+// sets it. Otherwise a process could conclude that a participant is dead because it does not hold
+// the byte lock, although the lock belongs, or belonged, to another joiner.
 const heldByte slotWord = 1 << 21
 
 type phase uint32
@@ -110,7 +111,7 @@ func (w slotWord) hasByte() bool               { return w&heldByte != 0 }
 func (w slotWord) is(p phase, gen uint32) bool { return w&^heldByte == makeSlotWord(p, gen) }
 func (w slotWord) String() string              { return fmt.Sprintf("%s.%d", w.phase(), w.generation()) }
 
-// with is the word of the same participant in another phase.
+// with returns the word of the same participant in another phase.
 func (w slotWord) with(p phase) slotWord {
 	v := makeSlotWord(p, w.generation())
 	if p != phaseFree {
@@ -119,7 +120,7 @@ func (w slotWord) with(p phase) slotWord {
 	return v
 }
 
-// ownWord is the word of the slot of this participant in a phase.
+// ownWord returns the state word of this participant's slot in a phase.
 func (a *membership) ownWord(p phase, generation uint32) slotWord {
 	w := makeSlotWord(p, generation)
 	if a.caps&capOFD != 0 {
@@ -128,7 +129,7 @@ func (a *membership) ownWord(p phase, generation uint32) slotWord {
 	return w
 }
 
-// makeCaps is the word of a slot that holds the capabilities of a participant.
+// makeCaps returns the word of a slot with the capabilities of a participant.
 //
 //	bits 0..13   capabilities
 //	bits 14..31  generation of the participant; those of another one mean none
@@ -142,7 +143,8 @@ func makeCaps(caps, generation uint32) uint32 { return caps | generation<<capsBi
 
 const capsBits = 14
 
-// capsOf is the capabilities in the word c of the participant in a slot in state w.
+// capsOf returns the capabilities in the word c, if they belong to the participant of a slot in
+// state w.
 func capsOf(c uint32, w slotWord) uint32 {
 	if c>>capsBits != w.generation() {
 		return 0
@@ -155,12 +157,13 @@ func (a *membership) hasCaps(i int, w slotWord) bool {
 	return a.u32(a.slot(i)+slotCaps).Load()>>capsBits == w.generation()
 }
 
-// publishCaps writes the capabilities of this participant into its slot, which is in state w. It reports false if the slot
-// has been taken away.
+// publishCaps writes the capabilities of this participant into its slot, which is in state w. It
+// returns false if the slot has been taken away.
 func (a *membership) publishCaps(i int, w slotWord) bool {
 	word := a.u32(a.slot(i) + slotCaps)
 	for {
-		// The loop ends: a CAS fails if a participant of the slot has written its own.
+		// The loop ends, because a CAS fails only if a participant of the slot has written its own
+		// capabilities.
 		was := word.Load()
 		if a.slotState(i) != w {
 			return false
@@ -177,10 +180,11 @@ func (w slotWord) present() bool {
 	return p == phaseJoining || p == phaseLive || p == phaseLeaving
 }
 
-// taken reports whether the slot may hold a death that still has to be dealt with.
+// taken reports whether there is a participant in the slot, or a dead one that has not been reaped
+// completely.
 func (w slotWord) taken() bool { return w.present() || w.phase() == phaseDead }
 
-// slot gives the offset of a slot's record. Slots count from 1.
+// slot returns the offset of slot i. Slots are numbered from 1.
 func (c *core) slot(i int) Offset {
 	if i < 1 || i > c.geo.slots {
 		panic(fmt.Sprintf("shmsync: slot %d out of 1..%d", i, c.geo.slots))
@@ -196,8 +200,8 @@ func (c *core) casSlot(i int, from, to slotWord) bool {
 	return c.u32(c.slot(i)+slotState).CompareAndSwap(uint32(from), uint32(to))
 }
 
-// aliveWord is the offset of one of the words that the kernel marks when the
-// participant in slot i is gone.
+// aliveWord returns the offset of one of the words that the kernel marks when the participant in
+// slot i is gone.
 //
 //	writers: the owner once, while joining; the kernel
 //	readers: watchers, every process that finds the participant's ID
@@ -208,7 +212,7 @@ func (c *core) aliveWord(i, word int) Offset {
 	return c.slot(i) + slotAlive + Offset(word*aliveStride)
 }
 
-// participantIn is the ID of the participant in slot i in that state.
+// participantIn returns the ID of the participant in slot i in that state.
 func participantIn(i int, w slotWord) ParticipantID { return makeParticipantID(i, w.generation()) }
 
 // isCurrent reports whether n is a participant that has not been reaped.

@@ -31,8 +31,8 @@ var (
 //	stores into its record              loads the head of the list
 //	loads the word of the object        loads each record of the list
 //
-// All are seq-cst. So either the participant sees the change, or the peer sees the record and the
-// store.
+// All these operations are seq-cst. So the participant sees the change, or the peer sees the record
+// and the store.
 //
 // crash: a record that was claimed by the dead is freed if it is not on the list, and kept if it
 // is; see [core.keepRecord]. A deletion that was interrupted is repeated from the start of the
@@ -59,27 +59,28 @@ const (
 //	crash:   a record is on the list, or it is not
 const objRecords = 56
 
-// objOfKind is the field of an object header that belongs to the kind of the object. It is 0 in a
-// new object. The tags are those of the kind: of an RWMutex it is the gate.
+// objOfKind is the field of an object header that the kind of the object defines. It is 0 in a new
+// object. For an RWMutex it is the gate.
 const objOfKind = 60
 
-// linkUnit is the unit of objRecords, so records lie in the first 256 GiB of an arena.
+// linkUnit is the unit of objRecords. Because of it, records are only in the first 256 GiB of an
+// arena.
 const linkUnit = blockMin
 
-// WordOfKind is the word in the header of o that belongs to the kind of o. It shares its cache line
-// with words that hardly ever change.
+// WordOfKind returns the word in the header of o that the kind of o defines. It shares its cache
+// line with words that hardly ever change.
 func (a *Arena) WordOfKind(o Object) *atomic.Uint32 { return a.u32(o.Offset + objOfKind) }
 
-// firstRecord is the offset of the first slot record of an object, or 0.
+// firstRecord returns the offset of the first slot record of an object, or 0.
 func (c *core) firstRecord(object Offset) Offset {
 	return Offset(c.u32(object+objRecords).Load()) * linkUnit
 }
 
-// makeRecordWord is the block word of a slot record: a raw block with a name of generation 0, which
-// no participant has.
+// makeRecordWord returns the block word of a slot record: a raw block with a name of generation 0,
+// which no participant has.
 func makeRecordWord(slot int) blockWord { return makeBlock(blockRaw, makeParticipantID(slot, 0)) }
 
-// recordSlot is the slot of the slot record whose block has this word, or 0.
+// recordSlot returns the slot if w is the block word of a slot record, and otherwise 0.
 func (w blockWord) recordSlot() int {
 	if n := w.participant(); w.kind() == blockRaw && n.Generation() == 0 {
 		return n.Slot()
@@ -88,8 +89,8 @@ func (w blockWord) recordSlot() int {
 }
 
 // SlotRecord returns the record of o for this participant's slot, a block of at least size bytes.
-// It makes a new record if the slot has none; the bytes of a new record behind
-// [SlotRecordHeader] are zero. Without enough room the error Is [shmsync.ErrNoSpace].
+// It makes a new record if the slot has none; the bytes after the first [SlotRecordHeader] bytes of
+// a new record are zero. If there is not enough room, the error Is [shmsync.ErrNoSpace].
 //
 // Preconditions: this participant has o open.
 func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
@@ -114,8 +115,8 @@ func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
 	return a.pushRecord(o.Offset, slot, size)
 }
 
-// pushRecord makes a record, and pushes it while the block is still claimed. So the record of a
-// participant that dies before the push is freed with its other claimed blocks.
+// pushRecord makes a record, and pushes it while its block is still claimed. So if the participant
+// dies before the push, the record is freed with the other claimed blocks of the participant.
 func (c *core) pushRecord(object Offset, slot int, size uint64) (Offset, error) {
 	off, err := c.claim(max(size, SlotRecordHeader), 1)
 	if err != nil {
@@ -123,7 +124,7 @@ func (c *core) pushRecord(object Offset, slot int, size uint64) (Offset, error) 
 	}
 	if uint64(off/linkUnit) > math.MaxUint32 {
 		c.unclaim(off)
-		return 0, c.noSpace(size) // in the first 256 GiB, perhaps
+		return 0, c.noSpace(size) // there may be room beyond the first 256 GiB
 	}
 	c.u64(off + recordObject).Store(uint64(object))
 	c.u32(off + recordSlot).Store(uint32(slot))
@@ -149,12 +150,13 @@ func (c *core) pushRecord(object Offset, slot int, size uint64) (Offset, error) 
 // SlotRecordHeader is how many bytes at the beginning of a slot record belong to the arena.
 const SlotRecordHeader = 32
 
-// SlotRecords is the word of o that names its latest slot record. It changes when o gets a record.
+// SlotRecords returns the word of o that names its latest slot record. It changes when o gets a
+// record.
 func (a *Arena) SlotRecords(o Object) *atomic.Uint32 { return a.u32(o.Offset + objRecords) }
 
 // EachSlotRecord calls f for the slot records of o, the latest first, until f returns false. Each
-// record has at least size bytes. A list that contains something else, or two records of a slot, is
-// an error that Is [shmsync.ErrCorrupt].
+// record has at least size bytes. If the list contains anything else, or two records of a slot, the
+// error Is [shmsync.ErrCorrupt].
 //
 // Preconditions: this participant has o open, or guards it.
 func (a *Arena) EachSlotRecord(o Object, size uint64, f func(off Offset, slot int) bool) error {
@@ -179,8 +181,8 @@ func (c *core) eachRecord(object Offset, size uint64, f func(b block, slot int) 
 	return nil
 }
 
-// recordAt finds the slot record of an object at off, which may have come from a peer. The maker of
-// the record may not have published its block yet. The slot is 0 if there is no record.
+// recordAt returns the slot record of an object at off, which may have come from a peer. The maker
+// of the record may not have published its block yet. ok is false if there is no record.
 func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
 	b, ok = c.locate(off)
 	if !ok || b.class == classNode {
@@ -220,22 +222,23 @@ func (c *core) listsRecord(object Offset, b block) (listed bool) {
 	return listed
 }
 
-// keepRecord publishes a block that a dead participant had claimed, if it is a slot record that the
-// dead one had pushed. It reports whether it is. The bytes of a claimed block may be anything, so
-// only the list of the object says what the block is. The caller is the reaper of the dead
-// participant, and holds handles. If the block is no such record, and its word is still w after the
-// call, the dead participant has not pushed it, and nobody else changes the word.
+// keepRecord publishes a block that a dead participant had claimed, if the block is a slot record
+// that the dead participant had pushed. It reports whether that is so. The bytes of a claimed block
+// may have any value, so only the list of the object shows what the block is. The caller is the
+// reaper of the dead participant, and holds handles. If keepRecord returns false, and the word of
+// the block is still w after the call, the dead participant has not pushed the block, and nobody
+// else changes the word.
 //
-// A list that a peer has damaged may have had the block, and handles remember their records. So a block that could be
-// a record of that list is kept.
+// If a peer has damaged the list, the block may have been on it, and handles remember their
+// records. So keepRecord keeps a block that could be a record of that list.
 func (c *core) keepRecord(b block, w blockWord) bool {
 	object := Offset(c.peek64(b.off + recordObject))
 	o, ok := c.locate(object)
 	if !ok || o.size < objectHeader || o.load().kind() != blockObject {
 		return false
 	}
-	// While the object is guarded, its list stays: either the deleter sees the guard, or the block
-	// is no object any more. Before that the deleter publishes the records.
+	// While the object is guarded, its list does not change: the deleter sees the guard, or the
+	// block is no object any more. Before that, the deleter has published the records.
 	c.guard(object)
 	defer c.unguard()
 	if now, ok := c.locate(object); !ok || now != o || o.load().kind() != blockObject {
@@ -270,9 +273,9 @@ func (c *core) publishRecords(object Offset) {
 }
 
 // freeRecords frees the slot records of an object whose block this process, or a dead one that it
-// reaps, is freeing. It begins at the end of the list. If it is interrupted, the next call finds the
-// records that are left: a record that was freed, and may be in use for something else, ends the
-// list, because its block is no record of this object.
+// reaps, is freeing. It begins at the end of the list, so that the next call finds the records that
+// are left if this call is interrupted. A record that was freed then ends the list, because its
+// block is no longer a record of this object, even if it is in use for something else.
 func (c *core) freeRecords(object Offset) {
 	type record struct {
 		block
@@ -288,7 +291,7 @@ func (c *core) freeRecords(object Offset) {
 		return true
 	})
 	for i := len(all) - 1; i >= 0; i-- {
-		c.release(all[i].block, all[i].word) // changes no block whose word a peer has changed since
+		c.release(all[i].block, all[i].word) // does nothing if a peer has changed the word of the block meanwhile
 		crashpoint.Hit("arena.slotrecord.freeing")
 	}
 }

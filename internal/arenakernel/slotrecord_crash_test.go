@@ -13,8 +13,9 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// A participant has died after it pushed its record, and the object is deleted before the reap. The
-// record is freed once, whatever uses its bytes by then.
+// TestDeleteBeforeTheMakerOfARecordIsReaped: a participant has died after it pushed its record, and
+// the object is deleted before the reap. The record is freed only once, even if its bytes are in
+// use for something else by then.
 func TestDeleteBeforeTheMakerOfARecordIsReaped(t *testing.T) {
 	for _, stopped := range []string{"", "arena.delete.freeing", "arena.slotrecord.freeing", "arena.slotrecord.freeing:2"} {
 		t.Run(stopped, func(t *testing.T) {
@@ -31,7 +32,7 @@ func TestDeleteBeforeTheMakerOfARecordIsReaped(t *testing.T) {
 				point, n := pointOf(stopped)
 				require.True(t, abandon(point, n, func() { d.Delete("x") }))
 			}
-			other, records := withSlotRecords(t, "y", a, p.join(4)) // may get the blocks that were freed
+			other, records := withSlotRecords(t, "y", a, p.join(4)) // these may get the blocks that were freed
 			p.reap(a, v.self)
 			p.reap(a, d.self)
 			requireSound(t, a)
@@ -66,8 +67,9 @@ func TestMakerOfARecordIsStopped(t *testing.T) {
 	requireSound(t, a)
 }
 
-// A participant has died after it pushed its record, and a peer has damaged the list before that record. Handles may
-// remember the record, so its block is not used for anything else.
+// TestRecordBehindADamagedPlaceStays: a participant has died after it pushed its record, and a peer
+// has damaged the list before that record. Handles may remember the record, so its block must not
+// be used for anything else.
 func TestRecordBehindADamagedPlaceStays(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -85,7 +87,8 @@ func TestRecordBehindADamagedPlaceStays(t *testing.T) {
 	requireSound(t, a)
 }
 
-// A reaper that guards the object of a record keeps the records from being freed.
+// TestRecordsOfAGuardedObjectStay: if a reaper guards the object of a record, the records are not
+// freed.
 func TestRecordsOfAGuardedObjectStay(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -101,8 +104,8 @@ func TestRecordsOfAGuardedObjectStay(t *testing.T) {
 	require.Zero(t, a.Stats().SlotRecords+a.Stats().Claimed)
 }
 
-// A process closes the arena while one of its goroutines makes a slot record. The list of the object
-// stays whole.
+// TestCloseWhileARecordIsMade: a process closes the arena while one of its goroutines makes a slot
+// record. The list of the object stays intact.
 func TestCloseWhileARecordIsMade(t *testing.T) {
 	for _, point := range []string{"arena.slotrecord.claimed", "arena.slotrecord.pushed"} {
 		t.Run(point, func(t *testing.T) {
@@ -143,7 +146,8 @@ func TestCloseWhileARecordIsMade(t *testing.T) {
 	}
 }
 
-// A deleter that frees the records of an object frees no block that a peer has got meanwhile.
+// TestFreedRecordsAreThoseThatWereChecked: a deleter that frees the records of an object must not
+// free a block that a peer has got meanwhile.
 func TestFreedRecordsAreThoseThatWereChecked(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, b, c := p.join(1), p.join(2), p.join(3)

@@ -33,8 +33,8 @@ func slotsOfRecords(t *testing.T, a *Arena, o Object) (slots []int) {
 	return slots
 }
 
-// Each slot has one record of an object. The next participant of the slot inherits it, and it is
-// freed with the object.
+// TestSlotRecordBelongsToTheSlot: each slot has at most one record of an object. The next
+// participant of the slot inherits the record, which is freed with the object.
 func TestSlotRecordBelongsToTheSlot(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -67,7 +67,8 @@ func TestSlotRecordBelongsToTheSlot(t *testing.T) {
 	require.Zero(t, s.SlotRecords+s.Objects+s.Claimed+s.Raw)
 }
 
-// An object gets its records when they are needed. A full heap is an error that leaves nothing.
+// TestSlotRecordWithoutRoom: an object gets a record only when a participant needs one. If the heap
+// is full, SlotRecord returns an error and leaves nothing behind.
 func TestSlotRecordWithoutRoom(t *testing.T) {
 	p := newNeighbours(1<<20, 8)
 	a := p.join(1)
@@ -106,7 +107,8 @@ func TestSlotRecordOfTwoGoroutines(t *testing.T) {
 	require.EqualValues(t, 1, a.Stats().SlotRecords)
 }
 
-// A list that a peer has overwritten is an error, and its walk ends.
+// TestSlotRecordsOverwritten: a list that a peer has overwritten causes an error, and a walk
+// through it ends.
 func TestSlotRecordsOverwritten(t *testing.T) {
 	for what, spoil := range map[string]func(a *Arena, o, other Object, records []Offset){
 		"out of the arena": func(a *Arena, o, _ Object, _ []Offset) { a.SlotRecords(o).Store(1 << 31) },
@@ -145,7 +147,7 @@ func TestSlotRecordsOverwritten(t *testing.T) {
 			p.reap(a, c.self)
 			b.CloseObject(o)
 			a.CloseObject(o)
-			require.NoError(t, a.Delete("x")) // some records may be lost, and none of another object is freed
+			require.NoError(t, a.Delete("x")) // some records may be lost, but no record of another object is freed
 			require.Equal(t, []int{1}, slotsOfRecords(t, a, other))
 		})
 	}
@@ -165,8 +167,8 @@ func TestSlotRecordsOverwritten(t *testing.T) {
 	})
 }
 
-// The bytes of a claimed block may look like a slot record. Its reaper frees the block unless it is on
-// the list of the object.
+// TestClaimedBlockLikeASlotRecord: the bytes of a claimed block may look like a slot record. The
+// reaper of its owner frees the block unless it is on the list of the object.
 func TestClaimedBlockLikeASlotRecord(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, b := p.join(1), p.join(2)
@@ -181,8 +183,9 @@ func TestClaimedBlockLikeASlotRecord(t *testing.T) {
 	requireSound(t, a)
 }
 
-// A reaper has read the word of a record that its dead maker had claimed. Then the object is deleted,
-// and another object gets the block of the record. The reaper leaves that object alone.
+// TestReaperOfARecordIsLate: a reaper has read the word of a record that its dead maker had
+// claimed. Then the object is deleted, and another object gets the block of the record. The reaper
+// must leave that object alone.
 func TestReaperOfARecordIsLate(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v, d := p.join(1), p.join(2), p.join(3)
@@ -190,7 +193,7 @@ func TestReaperOfARecordIsLate(t *testing.T) {
 	r, ok := v.locate(records[0])
 	require.True(t, ok)
 	claimed := makeBlock(blockClaimed, v.self)
-	require.True(t, r.swap(makeRecordWord(2), claimed)) // v has died just before it did the opposite
+	require.True(t, r.swap(makeRecordWord(2), claimed)) // as if v had died just before it published the record
 	p.kill(v.self)
 	require.NoError(t, d.Delete("x"))
 	small := spec("y")

@@ -29,8 +29,8 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 		if off == 0 && err == nil {
 			off, busy, err = c.spanBelow(c.geo.chunkCount, n, 0)
 		}
-		// If there is no memory for this row of chunks, another row in which more chunks have
-		// memory may do.
+		// If there is no memory for this row of chunks, there may be another row in which more
+		// chunks are already backed by memory.
 		for least := uint64(1); err != nil && isNoSpace(err) && least <= n; least++ {
 			failed = err
 			off, busy, err = c.spanBelow(c.geo.chunkCount, n, least)
@@ -54,9 +54,9 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 
 func isNoSpace(err error) bool { return errors.Is(err, shmsync.ErrNoSpace) }
 
-// spanBelow claims the first n free chunks in a row, downwards from top, of which at least least
-// chunks have memory. If there is no such row, the offset is 0, and busy says whether other
-// participants are working on some chunks.
+// spanBelow claims the first n free chunks in a row, searching downwards from top. At least least
+// of these chunks must be backed by memory. If there is no such row, the offset is 0, and busy says
+// whether other participants are changing chunks meanwhile.
 func (c *core) spanBelow(top, n, least uint64) (off Offset, busy bool, err error) {
 	run := uint64(0)
 	for i := top; i > 0; i-- {
@@ -87,7 +87,7 @@ func (c *core) spanBelow(top, n, least uint64) (off Offset, busy bool, err error
 	return 0, busy, nil
 }
 
-// claimRun claims n chunks, or none.
+// claimRun claims n chunks from head on, or none. It reports whether it did.
 func (c *core) claimRun(head, n uint64) bool {
 	for k := range n {
 		w := c.loadChunk(head + k)
@@ -101,7 +101,7 @@ func (c *core) claimRun(head, n uint64) bool {
 	return true
 }
 
-// freeRun makes n chunks free that we have claimed.
+// freeRun frees n chunks from head on that this participant has claimed.
 func (c *core) freeRun(head, n uint64) {
 	for k := range n {
 		if w := c.loadChunk(head + k); w.kind() == chunkClaimed && w.participant() == c.self {
@@ -111,11 +111,12 @@ func (c *core) freeRun(head, n uint64) {
 }
 
 // makeSpan makes a span of n claimed chunks and claims its block word. If that word is not free,
-// it makes the chunks free again and reports false: an allocator that tried to claim from a slab
-// in this chunk may not have noticed yet that the slab is gone.
+// makeSpan frees the chunks again and returns false: an allocator that claimed a block of a slab in
+// this chunk may not have noticed yet that the slab no longer exists.
 //
 // The block word is claimed before the head is written, so that a span always has an owner. The
-// tails are written last: whatever the owner's death leaves is found from the head.
+// tails are written last, because a reaper finds everything that a dead owner has left from the
+// head.
 func (c *core) makeSpan(head, n uint64) (bool, error) {
 	used := make([]bool, n) // the memory of a chunk that was never reserved is zero
 	for i := range used {
@@ -147,10 +148,10 @@ func (c *core) makeSpan(head, n uint64) (bool, error) {
 	return true, nil
 }
 
-// dismantle makes the chunks of a span free, the head last. Until then the block word of the
-// span, claimed or freeing, keeps it ours. dismantle may continue an earlier try: it leaves the
-// chunks alone that are free already. A chunk that had not become a tail yet is still a claimed
-// chunk, and dismantle frees it as such.
+// dismantle frees the chunks of a span, the head last. Until then, the block word of the span, in
+// the state claimed or freeing, keeps the span for this participant. dismantle may continue an
+// interrupted call, so it leaves chunks alone that are free already. A chunk that had not become a
+// tail yet is still claimed, and dismantle frees it, too.
 func (c *core) dismantle(head uint64) {
 	w := c.loadChunk(head)
 	if w.kind() != chunkHead || !w.legal(head, c.geo.chunkCount) {

@@ -26,9 +26,9 @@ func init() {
 	}
 }
 
-// Five processes are killed, closed, restarted and upgraded to another size of the arena in random
-// order. An upgrade never fails while no process is in. All processes that are in have the same
-// arena, and no count is lost until an upgrade replaces the arena.
+// TestRestartStorm: five processes are killed, closed, restarted, and upgraded to another size of
+// the arena, in random order. An upgrade never fails while no process is in. All processes that are
+// in have the same arena. No count is lost, except that an upgrade begins with a new arena.
 func TestRestartStorm(t *testing.T) {
 	const fleet = 5
 	steps := proctest.Rounds(200, 2000)
@@ -49,7 +49,7 @@ func TestRestartStorm(t *testing.T) {
 				started[i] = ta.start(t)
 			}
 			opts := ta.opts
-			opts.Size = []int64{2 << 20, 4 << 20}[(step/25)%2] // the version of the program decides
+			opts.Size = []int64{2 << 20, 4 << 20}[(step/25)%2] // the version of the program determines the size
 			a := started[i].try(t, order{Do: "open", Arena: ta.name, Opts: &opts})
 			if a.Err != "" {
 				require.NotEqual(t, size, opts.Size, "seed %d, step %d: %s", seed, step, a.Err)

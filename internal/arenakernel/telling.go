@@ -1,9 +1,9 @@
 package arenakernel
 
-// slotTelling is the field of a slot that counts what its participant is in the middle of: ending
-// waits of others, from before a wait is decided until its owner has been told, and emptying its
-// own ready stack. While the count is 0, the participant pushes no node that is already resolved
-// or ready.
+// slotTelling is the field of a slot that counts the sections in which threads of its participant
+// are. In such a section a thread ends waits of others, from before it decides a wait until it has
+// told the owner, or empties the ready stack of the participant. While the count is 0, the
+// participant pushes no node that is already resolved or ready.
 //
 //	writers: the owner
 //	readers: a participant that frees nodes that a death has left behind
@@ -12,9 +12,9 @@ package arenakernel
 //	futex:   none
 //	crash:   the count of a dead participant is ignored; the joiner that takes the slot sets it to 0
 //
-// A node whose wait was decided may be pushed on its owner's stack at any later time, and must
-// not be on two stacks. A node that is on no stack can be used again when each participant's
-// count was 0 at some moment after the decision.
+// After its wait was decided, a node may be pushed on its owner's stack at any later time, and must
+// not be on two stacks. A node that is on no stack can be used again once each participant's count
+// was 0 at some moment after the decision.
 //
 //	granter                         participant that takes the node back
 //	telling + 1                     the node is resolved, or ready
@@ -26,15 +26,16 @@ package arenakernel
 // the section.
 func (a *Arena) BeginTell() { a.beginTell() }
 
-// EndTell ends what BeginTell began: the owners of all waits that were decided have been told.
+// EndTell ends the section that BeginTell began. The owners of all waits that were decided in it
+// have been told.
 func (a *Arena) EndTell() { a.endTell() }
 
 // AllTold reports whether every participant that had decided about a node before this call
 // has told its owner, or is dead.
 func (a *Arena) AllTold() bool { return a.allTold() }
 
-// The methods of core are not exported. A defined type keeps the methods of embedded fields, so
-// an exported one would be a method of the type of package arena, too.
+// The methods of core with the same names are not exported. A defined type keeps the methods of
+// embedded fields, so an exported method would also be a method of the Arena of package arena.
 
 func (c *core) beginTell() { c.u32(c.slot(c.self.Slot()) + slotTelling).Add(1) }
 

@@ -17,7 +17,7 @@ const (
 	tStack         // whether it is on the stack of its owner's slot
 	tSlot          // the owner's slot
 	tTeller        // the teller's slot
-	tTells         // telling count of the teller
+	tTells         // telling count of the teller's slot
 	tWalks         // telling count of the next participant in the owner's slot
 )
 
@@ -50,7 +50,7 @@ const (
 	rStack
 )
 
-// tellingModel is the protocol, or a version with a mistake.
+// tellingModel is the model of the protocol, or a version with a mistake.
 type tellingModel struct {
 	countsLate, countsDownEarly, asksNobody, looksAtNoStack, asksOnce bool
 }
@@ -140,7 +140,7 @@ func (m tellingModel) tell(x *model.Exec) {
 	}
 }
 
-// own is the poller of the node's owner.
+// own is the poller of the owner of the node.
 func (m tellingModel) own(x *model.Exec) {
 	switch x.PC() {
 	case model.Idle:
@@ -156,12 +156,12 @@ func (m tellingModel) own(x *model.Exec) {
 	}
 }
 
-// told is one reading of a count in allTold.
+// told is the step in which allTold reads one count.
 func (m tellingModel) told(x *model.Exec, slot int, alive uint8, count int) bool {
 	return m.asksNobody || x.Load(slot) != alive || x.Load(count) == 0
 }
 
-// reap is freeNodesOf and takeOrphans, and the mark of the teller.
+// reap is the model of freeNodesOf and takeOrphans. It also marks the teller dead.
 func (m tellingModel) reap(x *model.Exec) {
 	pc := x.PC()
 	if pc != model.Idle {
@@ -238,7 +238,8 @@ func (m tellingModel) takeOrphan(x *model.Exec, pc uint8) {
 	}
 }
 
-// join takes the owner's slot, and then acts as its poller: fillSlot and TakeReady.
+// join takes the slot of the owner, and then acts as the poller of this slot, as fillSlot and
+// TakeReady do.
 func (m tellingModel) join(x *model.Exec) {
 	switch x.PC() {
 	case model.Idle:
@@ -276,8 +277,8 @@ func (m tellingModel) join(x *model.Exec) {
 	}
 }
 
-// A node of a dead participant is given away only when no participant can push it on a stack any
-// more and it is on none, whichever participants die.
+// TestModelTelling: a node of a dead participant gets another owner only when the node is on no
+// stack, and no participant can push it on one any more, whichever participants die.
 func TestModelTelling(t *testing.T) {
 	r := tellingModel{}.explore()
 	if r.Violation != nil {

@@ -2,11 +2,11 @@ package arenakernel
 
 import "math/bits"
 
-// slotTouched is the field of a slot that says in which chunks of the heap its participant may
-// have left something that its death, or its leave, has to take back: a claimed chunk or block, a
-// block that it is freeing, an object that it has opened, and whatever it holds in that object.
-// The reaper examines no other chunk. So a death costs what the dead participant touched, and not
-// what the arena contains.
+// slotTouched is the field of a slot that says in which chunks of the heap its participant may have
+// left something that its death, or its leave, has to take back: a claimed chunk or block, a block
+// that it is freeing, an object that it has opened, and what it holds in that object. The reaper
+// examines no other chunk. So the cost of a death depends on how much the dead participant touched,
+// and not on how much the arena contains.
 //
 //	bit k  the participant has touched one of the chunks k, k+touchedBits, k+2*touchedBits, ...
 //
@@ -49,7 +49,7 @@ func (c *core) eachTouched(slot int, f func(chunk uint64)) {
 	}
 }
 
-// touchedNothing reports whether the set of a slot is empty.
+// touchedNothing reports whether the set of touched chunks of a slot is empty.
 func (c *core) touchedNothing(slot int) bool {
 	for k := range uint64(touchedWords) {
 		if c.u64(c.touchedWord(slot, k)).Load() != 0 {
@@ -59,9 +59,10 @@ func (c *core) touchedNothing(slot int) bool {
 	return true
 }
 
-// forgetTouched clears the set of a slot.
-// Preconditions: the traces of all participants that were in the slot are removed, and the
-// slot cannot be taken.
+// forgetTouched clears the set of touched chunks of a slot.
+//
+// Preconditions: nothing is left of all participants that were in the slot, and no joiner can take
+// the slot.
 func (c *core) forgetTouched(slot int) {
 	for k := range uint64(touchedWords) {
 		if w := c.u64(c.touchedWord(slot, k)); w.Load() != 0 {

@@ -36,20 +36,22 @@ var (
 //
 // crash: each row is a state that a death can leave, and says what the next process does.
 //
-// Only [Arena.UpgradeObject] may decide by deleting an object. [Arena.Delete] deletes the successor first:
-// without it the object is as it was, so a death between the two deletions is one before both.
+// Only in [Arena.UpgradeObject] does the deletion of an object decide the upgrade. [Arena.Delete]
+// deletes the successor first. Without the successor, the object is the same as before the upgrade,
+// so a death between the two deletions has the same effect as a death before both.
 
 // successorSuffix is appended to the name of an object to name its successor.
 const successorSuffix = " (upgrade)"
 
-// successorTrailer is what follows the new body in a successor: the offset and the time of the
-// creation of the old object, 8 bytes each; kind and version of the new object, 4 bytes each.
+// successorTrailer is the length of what follows the new body in a successor: the offset and the
+// creation time of the old object, 8 bytes each, and the kind and version of the new object, 4
+// bytes each.
 const successorTrailer = 24
 
-// UpgradeObject gives the object that spec names the kind, version, size and layout of spec. It does
-// nothing if there is no such object, or if the object has them already. migrate gets the old object,
-// which is open during the call, and returns a function that fills in the new body. After an error of
-// migrate the old object is unchanged.
+// UpgradeObject gives the object with the name in spec the kind, version, size and layout of spec.
+// It does nothing if there is no such object, or if the object has all these already. migrate gets
+// the old object, which is open during the call, and returns a function that fills in the new body.
+// If migrate returns an error, the old object stays unchanged.
 //
 // Preconditions: this process runs OnFirst of this arena; otherwise UpgradeObject panics.
 func (a *Arena) UpgradeObject(spec ObjectSpec, migrate func(old Object) (fill func(body []byte), err error)) error {
@@ -99,8 +101,7 @@ func (a *Arena) migrated(old Object, migrate func(old Object) (func(body []byte)
 	return migrate(old)
 }
 
-// openExisting opens the object of that name, of whatever kind, and returns the time of its
-// creation.
+// openExisting opens the object of that name, whatever its kind is, and returns its creation time.
 func (a *Arena) openExisting(name string) (h header, created uint64, err error) {
 	h, found, err := a.openNamed(name, hashName(name))
 	if err == nil && !found {
@@ -112,7 +113,7 @@ func (a *Arena) openExisting(name string) (h header, created uint64, err error) 
 	return h, a.u64(h.Offset + objCreated).Load(), nil
 }
 
-// buildSuccessor makes the successor of old. It becomes visible only when it is whole.
+// buildSuccessor makes the successor of old. The successor can be found only when it is complete.
 func (a *Arena) buildSuccessor(spec ObjectSpec, next string, old Object, created uint64, fill func(body []byte)) error {
 	o, made, err := a.OpenObject(ObjectSpec{
 		Kind: KindBlock, Version: 1, Name: next, Size: spec.Size + successorTrailer, Layout: spec.Layout, Type: spec.Type,
@@ -179,7 +180,7 @@ func (a *Arena) finishUpgrade(name, next string) error {
 	return a.deleteAlone(next)
 }
 
-// successor is what a successor says about itself.
+// successor is what a successor contains about the upgrade.
 type successor struct {
 	body    []byte // body of the object that it becomes
 	kind    Kind   // of that object
@@ -188,7 +189,7 @@ type successor struct {
 	created uint64 // the time when that was created
 }
 
-// readSuccessor reads s, which isSuccessor.
+// readSuccessor reads s, for which isSuccessor is true.
 func (a *Arena) readSuccessor(s *header) successor {
 	body := a.slice(s.Body, s.Size)
 	size := s.Size - successorTrailer
@@ -199,18 +200,20 @@ func (a *Arena) readSuccessor(s *header) successor {
 	}
 }
 
-// becameOf reports whether h is what the upgrade makes of the successor s, which says n: it has the same bytes, too. A
-// program of the new layout that opens the object without an upgrade makes an empty one. No participant uses h.
+// becameOf reports whether h is the object that the upgrade makes of the successor s, whose
+// contents are n: h must also have the same bytes, because a program of the new layout that opens
+// the object without an upgrade makes an empty one. No participant uses h.
 func (a *Arena) becameOf(h, s *header, n successor) bool {
 	return h.Kind == n.kind && uint32(h.Version) == n.version && h.Layout == s.Layout && h.Size == uint64(len(n.body)) &&
 		bytes.Equal(a.slice(h.Body, h.Size), n.body)
 }
 
-// deleteSuccessor deletes what an interrupted upgrade of the object of that name has left, before the object is
-// deleted. If of is not 0, it does so only if the successor belongs to the object at that offset.
+// deleteSuccessor deletes the successor that an interrupted upgrade of the object of that name has
+// left. It is called before the object itself is deleted. If of is not 0, it deletes the successor
+// only if that belongs to the object at this offset.
 //
-// A successor that does not belong to the object has data of its own, so it stays while a process
-// keeps the object from being deleted.
+// A successor that does not belong to the object has data of its own, so it stays while the object
+// cannot be deleted because a process has it open.
 func (a *Arena) deleteSuccessor(name string, of Offset) (deleted bool, err error) {
 	next := name + successorSuffix
 	if name == "" || len(next) > maxObjectName || a.u32(hdrSuccessors).Load() == 0 {
@@ -240,8 +243,9 @@ func (a *Arena) deleteSuccessor(name string, of Offset) (deleted bool, err error
 	}
 }
 
-// isRedundant reports whether the object of that name has the data of its successor s, too. busy is not nil while the
-// object cannot be deleted. If of is not 0, the object must be the one at that offset.
+// isRedundant reports whether the object of that name has the same data as its successor s. busy is
+// an error while the object cannot be deleted, and otherwise nil. If of is not 0, the object must
+// be the one at that offset.
 func (a *Arena) isRedundant(name string, s *header, of Offset) (redundant bool, busy, err error) {
 	h, created, err := a.openExisting(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -257,8 +261,8 @@ func (a *Arena) isRedundant(name string, s *header, of Offset) (redundant bool, 
 	return redundant && (of == 0 || h.Offset == of), busy, nil
 }
 
-// deleteCreated deletes the object h that was created at that time. If that object is gone, the error Is
-// [fs.ErrNotExist], also if there is another one of its name.
+// deleteCreated deletes the object h that was created at that time. If that object no longer
+// exists, the error Is [fs.ErrNotExist], even if there is another object of its name.
 func (a *Arena) deleteCreated(h *header, created uint64) error {
 	a.handles.Lock()
 	defer a.handles.Unlock()
@@ -278,7 +282,8 @@ func (a *Arena) deleteCreated(h *header, created uint64) error {
 	return a.erase(h.Offset)
 }
 
-// ignoreMissing is err, or nil if that says that there is no object: another process has deleted it.
+// ignoreMissing returns err, or nil if err says that there is no object, because another process
+// has deleted it.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -286,7 +291,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// checkUnused gives the error of a deletion of h, which openExisting has opened, if that would fail now.
+// checkUnused returns the error that the deletion of h, which openExisting has opened, would return
+// now, or nil.
 func (a *Arena) checkUnused(h *header) error {
 	who := slices.DeleteFunc(a.openers(h), func(n ParticipantID) bool { return n == a.self })
 	a.handles.Lock()
@@ -303,7 +309,7 @@ func (a *Arena) checkUnused(h *header) error {
 	return nil
 }
 
-// successorOf says which object a successor will become, and from which object it was made.
+// successorOf returns which object the successor s will become, and from which object it was made.
 func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offset, created uint64, err error) {
 	bad := func(err error, what string) error {
 		return a.failObject("arena.upgrade", s.Name, err, what)
@@ -332,8 +338,9 @@ func (h *header) isSuccessor() bool {
 	return h.Kind == KindBlock && h.Layout != 0 && h.Size >= successorTrailer
 }
 
-// noteSuccessor notes that an object like spec is being made, if that object may be a successor. Until then no deletion
-// looks for a successor: a search for a name that does not exist passes all names that stand together in the directory.
+// noteSuccessor records that an object like spec is being made, if that object may be a successor.
+// Before the first one, deletions do not search for a successor, because a search for a name that
+// does not exist has to pass many entries of the directory.
 //
 //	writers: the maker of an object that may be a successor, before another participant can find it
 //	readers: participants that delete an object, which no participant upgrades meanwhile
@@ -346,7 +353,8 @@ func (c *core) noteSuccessor(spec ObjectSpec) {
 	}
 }
 
-// Stored is a value that an earlier version of a program has left; see [StoredAs].
+// Stored is a value that an earlier version of a program has left; [StoredAs] copies it into a
+// variable of a type.
 type Stored struct {
 	a    *Arena
 	off  Offset
@@ -399,7 +407,7 @@ func StoredChanges[T any](s Stored) ([]typetext.Change, error) {
 	return typetext.Changes(was, is), nil
 }
 
-// UpgradeValue makes the Value of that name a T. See [arena.Upgrade].
+// UpgradeValue converts the Value of that name to a T. See [arena.Upgrade].
 func UpgradeValue[T any](a *Arena, name string, migrate func(old Stored, v *T) error) error {
 	spec := valueSpec[T](name)
 	return a.UpgradeObject(spec, func(old Object) (func([]byte), error) {

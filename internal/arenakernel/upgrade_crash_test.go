@@ -40,8 +40,8 @@ func init() {
 	}
 }
 
-// upgraderDies: a process dies at the n'th pass of a point in an upgrade. It reports false if the
-// process does not pass the point that often.
+// upgraderDies kills a process when it passes a point in an upgrade for the n'th time. It returns
+// false if the process does not pass the point that often.
 func upgraderDies(t *testing.T, point string, n int) (died bool) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -68,7 +68,8 @@ func upgraderDies(t *testing.T, point string, n int) (died bool) {
 	return died
 }
 
-// A process dies at each point that it passes in an upgrade, at each pass.
+// TestDeathInAnUpgrade kills a process at each point that it passes in an upgrade, each time that
+// it passes the point.
 func TestDeathInAnUpgrade(t *testing.T) {
 	for _, point := range []string{
 		"arena.object.before_place", "arena.object.placed", "arena.object.before_commit", "arena.object.committed",
@@ -87,9 +88,10 @@ func TestDeathInAnUpgrade(t *testing.T) {
 	}
 }
 
-// A process deletes an object of which an upgrade has left something, and dies at each point that it passes, at
-// each pass. If the object is gone, the next upgrade does not bring it back. Otherwise nothing is deleted
-// except what the object makes superfluous.
+// TestDeathInADeletionAfterAnUpgrade: an interrupted upgrade of an object has left something. A
+// process that deletes the object dies at each point that it passes, each time that it passes the
+// point. If the object is deleted, the next upgrade does not bring it back. Otherwise nothing is
+// deleted except a successor that the object makes superfluous.
 func TestDeathInADeletionAfterAnUpgrade(t *testing.T) {
 	for _, state := range []string{"undecided", "decided", "both", "done"} {
 		for _, point := range []string{

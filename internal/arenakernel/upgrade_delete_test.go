@@ -47,8 +47,9 @@ func leftover(t *testing.T, state string) *testArena {
 	return ta
 }
 
-// A program of the new layout that opens the object without an upgrade makes an empty one. The next upgrade keeps the
-// contents of before, and says how to go on.
+// TestUpgradeKeepsContentsBesideAnEmptyObject: a program of the new layout that opens the object
+// without an upgrade makes an empty object. The next upgrade keeps the earlier contents, and its
+// error says what to do.
 func TestUpgradeKeepsContentsBesideAnEmptyObject(t *testing.T) {
 	ta := leftover(t, "empty")
 	asFirst(t, ta, func(a *Arena) {
@@ -75,7 +76,8 @@ func TestUpgradeKeepsContentsBesideAnEmptyObject(t *testing.T) {
 	})
 }
 
-// A deletion removes only the successor that it has looked at. A program may have made a block of its name meanwhile.
+// TestDeleteOfASuccessorKeepsALaterBlock: a deletion removes only the successor that it has
+// examined. A program may have made a block with the name of the successor meanwhile.
 func TestDeleteOfASuccessorKeepsALaterBlock(t *testing.T) {
 	ta := leftover(t, "undecided")
 	asFirst(t, ta, func(a *Arena) {
@@ -85,7 +87,7 @@ func TestDeleteOfASuccessorKeepsALaterBlock(t *testing.T) {
 		a.CloseObject(s.Object)
 		require.NoError(t, a.deleteAlone(next))
 		require.ErrorIs(t, a.deleteCreated(&s, made), fs.ErrNotExist)
-		_, err = a.Block(next, s.Size) // perhaps at the same place
+		_, err = a.Block(next, s.Size) // it may be at the same offset
 		require.NoError(t, err)
 		require.ErrorIs(t, a.deleteCreated(&s, made), fs.ErrNotExist)
 		require.EqualValues(t, 2, a.Stats().Objects)
@@ -93,8 +95,8 @@ func TestDeleteOfASuccessorKeepsALaterBlock(t *testing.T) {
 	})
 }
 
-// A program that deletes an object also deletes what an upgrade of it has left: the next upgrade does not bring
-// the object back.
+// TestDeleteAfterAnInterruptedUpgrade: a program that deletes an object also deletes the successor
+// that an upgrade has left, so that the next upgrade does not bring the object back.
 func TestDeleteAfterAnInterruptedUpgrade(t *testing.T) {
 	for _, state := range []string{"undecided", "decided", "both", "empty", "done"} {
 		t.Run(state, func(t *testing.T) {
@@ -117,7 +119,8 @@ func TestDeleteAfterAnInterruptedUpgrade(t *testing.T) {
 	}
 }
 
-// An older program that replaces an object does not keep the next upgrade from working.
+// TestReplaceAfterAnInterruptedUpgrade: if an older program replaces an object, the next upgrade
+// still works.
 func TestReplaceAfterAnInterruptedUpgrade(t *testing.T) {
 	ta := leftover(t, "undecided")
 	asFirst(t, ta, func(a *Arena) { require.NoError(t, a.Delete("stats")); makeStats(t, a, 9) })
@@ -127,8 +130,8 @@ func TestReplaceAfterAnInterruptedUpgrade(t *testing.T) {
 	})
 }
 
-// DeleteObject removes with an object what an upgrade of it has left. It keeps what an upgrade has left of an
-// earlier object with the same name.
+// DeleteObject deletes an object together with the successor that an upgrade of this object has
+// left. It keeps a successor of an earlier object with the same name.
 func TestDeleteObjectAfterAnInterruptedUpgrade(t *testing.T) {
 	for state, left := range map[string]uint64{"undecided": 0, "done": 0, "both": 1, "empty": 1} {
 		t.Run(state, func(t *testing.T) {
@@ -152,8 +155,8 @@ func TestDeleteObjectAfterAnInterruptedUpgrade(t *testing.T) {
 	}
 }
 
-// While a process has the object open, a deletion is refused, and what an upgrade has left of another object of
-// the name stays.
+// TestRefusedDeleteKeepsASuccessorWithData: while a process has the object open, a deletion is
+// refused. The successor of another object with the same name stays.
 func TestRefusedDeleteKeepsASuccessorWithData(t *testing.T) {
 	ta := leftover(t, "both")
 	other := ta.join(t, "other")
@@ -173,7 +176,8 @@ func TestRefusedDeleteKeepsASuccessorWithData(t *testing.T) {
 	})
 }
 
-// A block of a program whose name happens to be that of a successor stays.
+// TestDeleteKeepsABlockThatIsNoSuccessor: a block that a program has made stays, although its name
+// happens to be that of a successor.
 func TestDeleteKeepsABlockThatIsNoSuccessor(t *testing.T) {
 	ta := newTestArena(t, 4)
 	asFirst(t, ta, func(a *Arena) {
@@ -188,7 +192,8 @@ func TestDeleteKeepsABlockThatIsNoSuccessor(t *testing.T) {
 	})
 }
 
-// The successor of an object whose kind this program does not know is no damage. Delete removes it.
+// TestSuccessorOfAnUnknownKind: the successor of an object whose kind this program does not know
+// does not count as damage. Delete removes it.
 func TestSuccessorOfAnUnknownKind(t *testing.T) {
 	ta := leftover(t, "decided")
 	asFirst(t, ta, func(a *Arena) {

@@ -31,7 +31,7 @@ func upgradeStats(a *Arena) error {
 	})
 }
 
-// requireUpgraded checks that an upgrade of stats is complete, with nothing left over.
+// requireUpgraded checks that an upgrade of stats is complete and has left nothing else.
 func requireUpgraded(t *testing.T, a *Arena, hits uint64) {
 	t.Helper()
 	v, err := AttachValue[statsV2](a, "stats")
@@ -121,8 +121,9 @@ func TestUpgradeIsRefused(t *testing.T) {
 	})
 }
 
-// An older program that runs between a death in an upgrade and the next upgrade loses nothing that it
-// has written before the decision. After the decision its writes are noticed.
+// TestUpgradeAfterAnOlderProgram: an older program runs after a death in an upgrade, and before the
+// next upgrade. What it has written before the decision is not lost. What it writes after the
+// decision is noticed.
 func TestUpgradeAfterAnOlderProgram(t *testing.T) {
 	t.Run("before the decision", func(t *testing.T) {
 		ta := newTestArena(t, 4)
@@ -149,7 +150,8 @@ func TestUpgradeAfterAnOlderProgram(t *testing.T) {
 	})
 }
 
-// A process of a third version first finishes the upgrade to the second one.
+// TestUpgradeOfAnInterruptedUpgrade: a process of a third version first completes the upgrade to
+// the second version.
 func TestUpgradeOfAnInterruptedUpgrade(t *testing.T) {
 	ta := newTestArena(t, 4)
 	asFirst(t, ta, func(a *Arena) { makeStats(t, a, 7) })

@@ -19,11 +19,11 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// busyReader is a process that keeps reads into a Block in flight until it is killed.
+// busyReader is a process that always has reads into a Block in progress until it is killed.
 type busyReader struct {
 	Arena, File string
 	Size        uint64
-	Parts       int    // number of reads in flight
+	Parts       int    // number of reads in progress
 	By          string // the system call
 	Direct      bool   // with O_DIRECT
 	KernelIO    KernelIO
@@ -80,7 +80,8 @@ func (p *busyReader) reader(f int, data []byte) (func() error, error) {
 	}
 }
 
-// readAlone reads the whole file in one call, while many other threads are in no call.
+// readAlone reads the whole file in one call of one thread, while many other threads make no system
+// call.
 func (p *busyReader) readAlone(f int, data []byte) func() error {
 	for range p.Parts {
 		go func() {
@@ -97,7 +98,7 @@ func (p *busyReader) readAlone(f int, data []byte) func() error {
 	}
 }
 
-// pagesOf is a Block of whole pages, as O_DIRECT needs it.
+// pagesOf makes a Block of whole pages, as O_DIRECT needs it.
 func pagesOf(a *Arena, size uint64) ([]byte, error) {
 	b, err := a.Block("data", size+pageBytes)
 	if err != nil {
@@ -112,8 +113,8 @@ const (
 	busyPattern = 0xAA
 )
 
-// lateStores kills busy readers, and returns how many of them had bytes of the Block changed after Gone was
-// true.
+// lateStores kills busy readers. It returns after how many of the kills bytes of the Block changed
+// after Gone was true.
 func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 	t.Helper()
 	if u, err := newURing(1); strings.HasPrefix(r.By, "io_uring") && (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) {
@@ -172,7 +173,7 @@ func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 	return late
 }
 
-// pollForQuiet clears data until nothing changes it for a while.
+// pollForQuiet clears data until no other bytes have appeared in it for a while.
 func pollForQuiet(data []byte) {
 	for end := shmsync.Monotonic() + 3e8; shmsync.Monotonic() < end; {
 		for k := 0; k < len(data); k += pageBytes {
@@ -184,8 +185,9 @@ func pollForQuiet(data []byte) {
 	}
 }
 
-// Reads that the kernel makes for a process in the background end before the process is gone if a thread of the
-// process copies, such as a worker of an io_uring, or if the kernel waits for them, as for io_submit.
+// TestReadsInFlightEndBeforeGone: the kernel may make a read for a process in the background. Such
+// a read ends before the process is gone if a thread of the process copies the bytes, such as a
+// worker of an io_uring, or if the kernel waits for the read, as for io_submit.
 func TestReadsInFlightEndBeforeGone(t *testing.T) {
 	kills := proctest.Rounds(1, 5)
 	for name, c := range map[string]struct {
@@ -212,9 +214,10 @@ func TestReadsInFlightEndBeforeGone(t *testing.T) {
 	}
 }
 
-// A read with O_DIRECT through io_uring belongs to the device until it completes, and nothing waits for it: the
-// kernel closes the ring in the background. So it may store into the arena after the process is gone, and
-// docs/memory-model.md says so. If the device is slow enough, this test shows that the limit is real.
+// TestDirectReadsOfARingOutliveTheProcess: the kernel does not wait for a read with O_DIRECT
+// through io_uring when a process ends, because it closes the ring in the background. So the device
+// may store into the arena after the process is gone, as docs/memory-model.md says. If the device
+// is slow enough, this test shows that this really happens.
 func TestDirectReadsOfARingOutliveTheProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it shows a limit of the kernel, not a property of the library")

@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The part of the kernel's io_uring interface that the tests use; see io_uring_setup(2) and io_uring_enter(2).
+// This is the part of the kernel's io_uring interface that the tests use; see io_uring_setup(2) and
+// io_uring_enter(2).
 const (
 	uringOpRead      = 22
-	uringAsync       = 1 << 4 // IOSQE_ASYNC: a worker thread does it from the start
+	uringAsync       = 1 << 4 // IOSQE_ASYNC: a worker thread does the read from the start
 	uringGetEvents   = 1
 	uringSQRing      = 0
 	uringCQRing      = 0x8000000
@@ -110,7 +111,7 @@ func (u *uring) readAll(f int, data []byte, parts int, flags byte) error {
 	return nil
 }
 
-// addressOf is the address of the first byte of b.
+// addressOf returns the address of the first byte of b.
 func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(&b[0])) }
 
 // aio is a context of io_submit(2), for reads.

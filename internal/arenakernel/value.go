@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// The kinds of the plain objects.
+// The kinds of objects that contain only data.
 var (
 	KindValue = KindOf("VALU")
 	KindBlock = KindOf("BLOK")
@@ -19,28 +19,27 @@ func init() {
 	RegisterKind(KindOps{Kind: KindBlock, Version: 1})
 }
 
-// Value finds the T of that name, or creates a zero one. T must have no pointers in it; otherwise
-// Value panics. If the value exists, it must have been created with a T whose parts have the same
-// sizes, kinds and places; otherwise the error Is [shmsync.ErrIncompatible].
+// Value returns the T of that name, or creates one that is zero. It panics if T contains pointers.
+// If the value exists, it must have been created with a type whose parts have the same sizes, kinds
+// and places; otherwise the error Is [shmsync.ErrIncompatible].
 //
-// The value stays open, and cannot be deleted, until this process leaves the
-// arena. Concurrent use of it is up to the caller, as of any variable: use
-// atomic fields or a lock of package prims.
+// The value stays open, and cannot be deleted, until this process leaves the arena. The caller
+// synchronizes access to it, as to any variable: use atomic fields or a lock of package prims.
 func Value[T any](a *Arena, name string) (*T, error) { return value[T](a, name, false) }
 
 // AttachValue is Value, but creates nothing: if there is no value of that name, the error Is
 // [fs.ErrNotExist].
 func AttachValue[T any](a *Arena, name string) (*T, error) { return value[T](a, name, true) }
 
-// Slice finds the n elements of that name, or creates zero ones. They are the value of the type
-// [n]T: see [Value].
+// Slice returns the n elements of that name, or creates n elements that are zero. They are the
+// value of the type [n]T: see [Value].
 func Slice[T any](a *Arena, name string, n int) ([]T, error) { return slice[T](a, name, n, false) }
 
 // AttachSlice is Slice, but creates nothing: if there is no value of that name, the error Is
 // [fs.ErrNotExist].
 func AttachSlice[T any](a *Arena, name string, n int) ([]T, error) { return slice[T](a, name, n, true) }
 
-// valueSpec is the ObjectSpec of the value of that name. It panics if T has pointers.
+// valueSpec returns the ObjectSpec of the value of that name. It panics if T contains pointers.
 func valueSpec[T any](name string) ObjectSpec { return valueSpecOf(name, reflect.TypeFor[T]()) }
 
 func valueSpecOf(name string, t reflect.Type) ObjectSpec {
@@ -85,9 +84,9 @@ func slice[T any](a *Arena, name string, n int, attach bool) ([]T, error) {
 	return elementsOf[T](&a.core, o, n), nil
 }
 
-// Block finds the bytes of that name, or creates size zero bytes. If the block exists with
-// another size, the error Is [shmsync.ErrIncompatible]. A size of 0 is an error that Is
-// [fs.ErrInvalid]. Like a Value, a block stays open until this process leaves the arena.
+// Block returns the bytes of that name, or creates size bytes that are zero. If the block has
+// another size, the error Is [shmsync.ErrIncompatible]; if size is 0, it Is [fs.ErrInvalid]. Like a
+// Value, a block stays open until this process leaves the arena.
 func (a *Arena) Block(name string, size uint64) ([]byte, error) {
 	if size == 0 {
 		return nil, a.failObject("arena.block", name, fs.ErrInvalid, "a block has at least 1 byte; AttachBlock opens one that exists")
@@ -95,7 +94,7 @@ func (a *Arena) Block(name string, size uint64) ([]byte, error) {
 	return a.block(ObjectSpec{Kind: KindBlock, Version: 1, Name: name, Size: size})
 }
 
-// AttachBlock returns the bytes of that name, whatever their number. If there is no block of that
+// AttachBlock returns the bytes of that name, however many there are. If there is no block of that
 // name, the error Is [fs.ErrNotExist].
 func (a *Arena) AttachBlock(name string) ([]byte, error) {
 	return a.block(ObjectSpec{Kind: KindBlock, Version: 1, Name: name, AnySize: true, Existing: true})

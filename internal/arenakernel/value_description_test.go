@@ -12,7 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/typetext"
 )
 
-// A stored value says what differs from another type, also if both have one layout.
+// TestStoredSaysWhatDiffers: a stored value reports how it differs from another type, even if both
+// have the same layout.
 func TestStoredSaysWhatDiffers(t *testing.T) {
 	ta := newTestArena(t, 4)
 	asFirst(t, ta, func(a *Arena) {
@@ -47,7 +48,8 @@ func TestStoredSaysWhatDiffers(t *testing.T) {
 	})
 }
 
-// After an interrupted upgrade the object that is made of the successor has the description, too.
+// TestSuccessorKeepsTheDescription: after an interrupted upgrade, the object that is made from the
+// successor has the description, too.
 func TestSuccessorKeepsTheDescription(t *testing.T) {
 	ta := newTestArena(t, 4)
 	asFirst(t, ta, func(a *Arena) {
@@ -65,7 +67,8 @@ func TestSuccessorKeepsTheDescription(t *testing.T) {
 	})
 }
 
-// Two fields of one kind that change places are noticed, although the layout is the same.
+// TestExchangedFieldsAreNoticed: if two fields of the same kind change places, that is noticed,
+// although the layout is the same.
 func TestExchangedFieldsAreNoticed(t *testing.T) {
 	a := newNeighbours(2<<20, 4).join(1)
 	_, err := Value[statsV2](a, "stats")
@@ -77,7 +80,8 @@ func TestExchangedFieldsAreNoticed(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A description that a peer has overwritten is ignored, and one that does not fit is damage.
+// TestDamagedDescription: a description that a peer has overwritten is ignored. One that does not
+// fit into its object counts as damage.
 func TestDamagedDescription(t *testing.T) {
 	a := newNeighbours(2<<20, 4).join(1)
 	o, _, err := a.OpenObject(valueSpec[statsV2]("stats"))

@@ -8,25 +8,26 @@ import (
 	"github.com/shmsync/shmsync/internal/typetext"
 )
 
-// typeLayout is what this package knows about a type whose values may live in shared memory.
+// typeLayout is what this package knows about a type whose values can be in shared memory.
 type typeLayout struct {
 	fingerprint uint64 // hash of the sizes, offsets and kinds of its parts; never 0
 	text        string // the description with the names of fields; "" if it is too long
-	err         error  // why values of the type cannot live there, or nil
+	err         error  // why values of the type cannot be in shared memory, or nil
 }
 
 var layouts sync.Map // reflect.Type to typeLayout
 
 // LayoutOf returns a fingerprint of T. It is the same for all types whose values have the same
-// numbers at the same places, whatever the types and fields are called. It goes into
-// [ObjectSpec]. A T that has pointers, so that it cannot live in shared memory, is an error.
+// numbers at the same places, whatever the names of the types and fields are. It is for
+// [ObjectSpec]. If T contains pointers, it cannot be in shared memory, and LayoutOf returns an
+// error.
 func LayoutOf[T any]() (fingerprint uint64, err error) {
 	l := layoutOf(reflect.TypeFor[T]())
 	return l.fingerprint, l.err
 }
 
-// TypeTextOf returns the description of T, which goes into [ObjectSpec]. It is "" if LayoutOf
-// returns an error, and for a type that is too large to be described.
+// TypeTextOf returns the description of T, for [ObjectSpec]. It is "" if LayoutOf returns an error,
+// or if the type is too large to be described.
 func TypeTextOf[T any]() string { return layoutOf(reflect.TypeFor[T]()).text }
 
 func layoutOf(t reflect.Type) typeLayout {
@@ -60,9 +61,8 @@ func (c *core) typeText(h *header) string {
 	return ""
 }
 
-// differs says what differs between the type of an object and a type of this program, of which the
-// caller knows the fingerprint and the description. It is "" if values of the type are the same to
-// both.
+// differs says how the type of an object differs from a type of this program, which has the given
+// fingerprint and description. It is "" if both store values in the same way.
 func (c *core) differs(h *header, layout uint64, text string) string {
 	if h.Layout == layout && text != "" && h.typeLen == uint64(len(text)) && string(c.slice(h.typeOff, h.typeLen)) == text {
 		return ""
@@ -77,8 +77,9 @@ func (c *core) differs(h *header, layout uint64, text string) string {
 	return what
 }
 
-// TypeDiffers says what differs between the type of an object that this process has open and a type
-// of this program, given by its fingerprint and its description. It is "" if nothing does.
+// TypeDiffers says how the type of an object that this process has open differs from a type of this
+// program, which has the given fingerprint and description. It is "" if both store values in the
+// same way.
 func (a *Arena) TypeDiffers(o Object, layout uint64, text string) string {
 	h, err := a.headerAt(o.Offset)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// A slice is the value of the array type of its length, in all processes.
+// TestSliceIsAnArray: a slice is the value of the array type with its length, in all processes.
 func TestSliceIsAnArray(t *testing.T) {
 	both := newNeighbours(2<<20, 4)
 	a, b := both.join(1), both.join(2)

@@ -87,7 +87,7 @@ func TestTypesWithPointersArePanics(t *testing.T) {
 	require.Zero(t, a.Stats().Objects)
 }
 
-// wordAligned has no size, at a multiple of 4.
+// wordAligned has size 0 and an alignment of 4.
 type wordAligned struct{ _ [0]uint32 }
 
 func TestLayoutsTellTypesApart(t *testing.T) {

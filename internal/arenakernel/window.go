@@ -42,9 +42,9 @@ const (
 	windowLastShift   = generationBits
 	windowNumberShift = 2 * generationBits
 
-	// heirsLeft is how many generations at the end of a window are reserved for joiners that
-	// clean up after a dead participant. They are needed because a slot gets another window only
-	// when nothing of its participants is left.
+	// heirsLeft is how many generations at the end of a window are reserved for joiners that clean
+	// up after a dead participant. They are needed because a slot gets another window only when
+	// nothing of its earlier participants is left.
 	heirsLeft = 256
 
 	// renewMost is how many slots one search covers. It bounds the memory of the search to 2 MiB.
@@ -54,10 +54,10 @@ const (
 // Tests make both variables smaller, so that generations are reused soon.
 var (
 	generationsMost = uint32(maxGeneration)
-	windowLeast     = uint32(32) // half of the window is for heirs, and 16 joins are worth three walks
+	windowLeast     = uint32(32) // half of the window is for heirs, and the other 16 joins outweigh three walks
 )
 
-var renewSearched = func() {} // a test acts here, between the search and the use of its result
+var renewSearched = func() {} // tests act here, between the search and the use of its result
 
 func makeWindow(first, last, number uint32) window {
 	return window(first) | window(last)<<windowLastShift | window(number)<<windowNumberShift
@@ -75,7 +75,7 @@ func (w window) has(g uint32) bool { return w.first() <= g && g <= w.last() }
 // participant.
 func (w window) heirs() uint32 { return min(heirsLeft, (w.last()-w.first()+1)/2) }
 
-// String renders the word by the names of its parts.
+// String shows the parts of the word with their names.
 func (w window) String() string {
 	return fmt.Sprintf("%d..%d, number %d", w.first(), w.last(), w.number())
 }
@@ -94,8 +94,8 @@ func (c *core) windowOf(slot int) (w window, raw uint64) {
 }
 
 // nextGeneration returns the generation for the process that takes slot i, free or dead in state w,
-// and the bytes of the window that it belongs to. It returns 0 if the generations are used up.
-// inherit says that the slot's participant is dead.
+// and the bytes of the window that it belongs to. next is 0 if the generations are used up. inherit
+// says that the process takes the slot over from a dead participant.
 func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw uint64) {
 	win, raw := c.windowOf(i)
 	g := w.generation()
@@ -103,7 +103,7 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 	case !win.legal():
 		return 0, raw
 	case !win.has(g) && inherit:
-		return 0, raw // a peer has written these bytes: a correct window is recorded for a free slot only
+		return 0, raw // a peer has written these bytes, because a window is recorded only for a free slot
 	case !win.has(g):
 		if !c.mayEnter(i, w, win) {
 			return 0, raw
@@ -115,23 +115,24 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 	return 0, raw
 }
 
-// cleaned reports whether nothing is left of the participants that were in slot i, which is free
-// in state w. If the program that reaped one of them did not know a kind of objects, its traces
-// may be left. Such a kind may name a participant by its generation alone, which no search finds.
+// cleaned reports whether nothing is left of the participants that were in slot i. The slot is
+// free, and its state word is w. Something may be left if the program that reaped such a
+// participant did not know a kind of objects. Such a kind may name a participant by its generation
+// alone, which no search finds.
 func (c *core) cleaned(i int, w slotWord) bool {
 	return c.u32(c.slot(i)+slotReclaimed).Load() == w.generation() && c.untouched(i)
 }
 
-// mayEnter reports whether the first participant of window win may take slot i, free in state w
-// of an earlier window. It may not if the state has changed: a joiner may have been stopped since
-// it read w. If a joiner died while it entered the window, slotReclaimed already has the value
-// for win.
+// mayEnter reports whether the first participant of window win may take slot i, which is free in
+// state w of an earlier window. It may not if the state has changed: a joiner may have been stopped
+// since it read w. If a joiner died while it entered the window, slotReclaimed already has the
+// value for win.
 func (c *core) mayEnter(i int, w slotWord, win window) bool {
 	r := c.u32(c.slot(i) + slotReclaimed).Load()
 	return (r == w.generation() || r == win.first()-1) && c.untouched(i)
 }
 
-// untouched reports whether the participants that were in slot i have left no touched chunk.
+// untouched reports whether the set of touched chunks of slot i is empty.
 func (c *core) untouched(i int) bool {
 	for k := range uint64(touchedWords) {
 		if c.u64(c.touchedWord(i, k)).Load() != 0 {
@@ -150,7 +151,7 @@ func (c *core) usedUp(i int, w slotWord) bool {
 	return next == 0
 }
 
-// alone reports whether every other slot is free. A joiner may change that at once.
+// alone reports whether every other slot is free. A joiner may change that at any moment.
 func (c *core) alone(mySlot int) bool {
 	for i := 1; i <= c.geo.slots; i++ {
 		if i != mySlot && c.slotState(i).taken() {
@@ -160,27 +161,29 @@ func (c *core) alone(mySlot int) bool {
 	return true
 }
 
-// searches is how often a joiner searches before it renews slots. An ID of a dead participant that
-// others handle under a lock may move to a word that the search has already passed: from a wait
-// node to a redo log, and from there to the state of an object. So three searches find it.
+// searches is how often a joiner searches before it renews slots. While other participants change
+// words under a lock, the ID of a dead participant may move to a word that the search has already
+// passed: from a wait node to a redo log, and from there to the state of an object. It moves at
+// most twice, so three searches find it.
 const searches = 3
 
 // renewSlots gives used-up slots another window, with generations that no word of the arena names
-// and on whose IDs no thread is about to act. It reports whether the caller should look at the slots
-// again, because it has renewed some or has to try again.
+// and on whose IDs no thread is about to act. It reports whether the caller should search for a
+// slot again, because renewSlots has renewed some or has to try again.
 //
-//  1. It reads the states and windows of all slots. No participant is dead.
+//  1. It reads the states and windows of all slots. If a participant is dead, it gives up.
 //  2. It searches the words of the arena for IDs of those slots.
 //  3. It waits until each participant was seen once while it was ending no wait of another, and
 //     searches twice more.
-//  4. It reads the act words, whose IDs count as found, and the states again. No participant is dead.
+//  4. It reads the act words, whose IDs count as found, and the states again. If a participant is
+//     dead, it gives up.
 //
-// It picks the longest run of generations that it did not find. A thread that read an ID of an
-// earlier window and is about to act on it first publishes the ID, and then reads the word again:
-// see slotActs. So the participants that are in the arena may stay, and may be stopped.
+// Then it picks the longest run of generations that it did not find. A thread that has read an ID
+// of an earlier window, and is about to act on it, first publishes the ID, and then reads the word
+// again: see slotActs. So participants may be in the arena meanwhile, and may even be stopped.
 //
-// Then it records the windows, each by one CAS. It may be stopped before that for any time: the
-// CAS fails if another joiner has renewed the slot, and nothing else brings an ID back.
+// Finally it records the windows, each by one CAS. It may be stopped for any time before that: the
+// CAS fails if another joiner has renewed the slot, and nothing else makes an ID appear again.
 func (a *Arena) renewSlots() (again bool) {
 	a.postponed = ""
 	if !a.anyUsedUp() {
@@ -212,7 +215,8 @@ func (a *Arena) renewSlots() (again bool) {
 		if k > 1 {
 			continue
 		}
-		// Also before the first search: a walk takes long, and may be in vain.
+		// This is also done before the first search, because a search takes long and may be
+		// useless.
 		if n, ok := a.eachTold(); !ok {
 			return a.postpone(true, "%v is in the middle of ending a wait of another, or is stopped there", n)
 		}
@@ -246,13 +250,13 @@ func (a *Arena) renewSlots() (again bool) {
 	return again
 }
 
-// renewEvery: a joiner renews the other slots once in so many joins of its own slot.
+// renewEvery is how often a joiner renews the other slots: once in that many joins of its own slot.
 const renewEvery = 64
 
 // renewOthers renews the slots other than this joiner's, before later joiners find all of them used
-// up. A slot that cannot be renewed costs three walks through the arena for each try. So while
-// other slots are free, only one joiner in renewEvery tries. renewOthers does not wait for other
-// participants.
+// up. Each attempt to renew a slot that cannot be renewed costs three walks through the arena. So
+// while other slots are free, only one joiner in renewEvery tries. renewOthers does not wait for
+// other participants.
 func (a *Arena) renewOthers() {
 	if a.self.Generation()%renewEvery != 0 && a.otherIsFree() {
 		return
@@ -271,8 +275,8 @@ func (a *Arena) otherIsFree() bool {
 	return false
 }
 
-// deadSlot returns a slot whose participant is dead and not reaped, or 0. A joiner that takes such
-// a slot has no act words yet.
+// deadSlot returns a slot whose participant is dead and not reaped, or 0. A joiner that takes over
+// such a slot has no act words yet.
 func (a *Arena) deadSlot() int {
 	for i := 1; i <= a.geo.slots; i++ {
 		if i != a.mySlot && a.slotState(i).phase() == phaseDead {
@@ -304,7 +308,7 @@ func (c *core) eachTold() (teller ParticipantID, ok bool) {
 	return 0, true
 }
 
-// postpone ends a renewal that cannot be finished now, and records why.
+// postpone ends a renewal that cannot be completed now, and records why.
 func (a *Arena) postpone(again bool, format string, args ...any) bool {
 	a.postponed = fmt.Sprintf(format, args...)
 	return again
@@ -319,9 +323,10 @@ func (a *Arena) anyUsedUp() bool {
 	return false
 }
 
-// stepBack gives this joiner's slot back if the slot is at the end of its window and nobody else
-// is in the arena. The joiner has cleaned up after the slot's dead participant. The slot can then
-// be renewed, which is impossible while there is something to clean up.
+// stepBack frees this joiner's slot if the slot is at the end of its window and nobody else is in
+// the arena. The joiner has cleaned up after the dead participant of the slot. So the slot can be
+// renewed, which is impossible while there is something to clean up. stepBack reports whether it
+// freed the slot.
 func (a *Arena) stepBack() bool {
 	i, w := a.mySlot, a.ownWord(phaseJoining, a.self.Generation())
 	if win, _ := a.windowOf(i); !win.has(w.generation()) || win.last()-w.generation() > win.heirs() || !a.alone(i) {

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a slot that is renewed while two members stay. Slot 0 is used up, and
-// a lock word still has the ID of its last participant, which died.
+// The words of the model of a slot that is renewed while two members stay in the arena. Slot 0 is
+// used up, and a lock word still has the ID of the last participant of this slot, which has died.
 const (
 	wSlot   = iota // 0 used up, 1 taken in the new window, 2 its participant is dead or has left
 	wWindow        // 0 the old window, 1 a new one with the old ID, 2 a new one without it
@@ -24,24 +24,24 @@ const (
 // The values of the lock.
 const (
 	wNobody = iota
-	wOld    // the old ID, which is used again if the window contains it
+	wOld    // the old ID, which another participant gets if the window contains it
 	wOther
 )
 
 // Ghost variables.
 const (
 	gHolds  = iota // the present participant with the old ID holds the lock
-	gWrong         // another thread took that hold away
+	gWrong         // another thread has taken that hold away
 	gFinish        // the renewer has had its turn
 )
 
 // Registers.
 const (
 	rFound = iota // by the renewer
-	rTook  = 0    // the member has the lock
+	rTook  = 0    // 1 if the member has the lock
 )
 
-// actModel is [takeFrom] together with [Arena.renewSlots], or a version with mistakes.
+// actModel is the model of [takeFrom] and [Arena.renewSlots], or a version with mistakes.
 type actModel struct {
 	unpublished, readsOnce, asksOnce         bool // mistakes of a member
 	looksFirst, searchesNothing, ignoresActs bool // mistakes of the renewer
@@ -133,7 +133,7 @@ func (m actModel) member(k int) model.Program {
 	}
 }
 
-// reap takes back what a participant that is gone has.
+// reap takes back what a participant that is gone has left.
 func (m actModel) reap(x *model.Exec) {
 	dead := func(process int) bool { return x.LifeOf(process) != model.Alive }
 	newcomer := dead(3) && x.Load(wSlot) == 1
@@ -191,7 +191,7 @@ func (m actModel) renew(x *model.Exec) {
 	steps[pc]()
 }
 
-// join takes the renewed slot, locks with its ID, unlocks and leaves.
+// join takes the renewed slot, locks with the ID that it got, unlocks and leaves.
 func (m actModel) join(x *model.Exec) {
 	pc := x.PC()
 	x.Goto(pc + 1)
@@ -219,8 +219,9 @@ func (m actModel) join(x *model.Exec) {
 	}
 }
 
-// A used-up slot gets a window with the ID of a dead participant only when no word has that ID and
-// no thread acts on it. That holds wherever members that never leave are stopped or killed.
+// TestModelActs: a used-up slot gets a window with the ID of a dead participant only when no word
+// has that ID and no thread acts on it. That is true wherever members that never leave are stopped
+// or killed.
 func TestModelActs(t *testing.T) {
 	r := actModel{}.explore()
 	if r.Violation != nil {
@@ -240,7 +241,7 @@ func TestModelActs(t *testing.T) {
 	}
 }
 
-// The words of the model of an ID that passes from word to word under a lock while a joiner
+// The words of the model of an ID that moves from word to word under a lock while a joiner
 // searches, and of a node that a granter frees.
 const (
 	pState = iota // state of an object
@@ -252,18 +253,18 @@ const (
 
 const (
 	gUsed    = iota // the node belongs to the newcomer
-	gStole          // the node was taken away from the newcomer
+	gStole          // another thread has taken the node from the newcomer
 	gEnded          // the renewer has had its turn
 	gThrough        // the holder has had its turn
 )
 
-// passModel is [Arena.renewSlots] together with a process that holds a queue lock and makes a
-// grant to a dead participant, or with a granter that frees a node.
+// passModel is the model of [Arena.renewSlots] together with a process that holds a queue lock and
+// makes a grant to a dead participant, or with a granter that frees a node.
 type passModel struct {
 	searches    uint8
 	granter     bool
-	doesNotWait bool // mistake: it does not wait for granters
-	uncounted   bool // a granter reads the owner before it counts itself
+	doesNotWait bool // mistake: the joiner does not wait for granters
+	uncounted   bool // mistake: a granter reads the owner before it increments its telling count
 }
 
 func (m passModel) explore() model.Result {
@@ -343,7 +344,7 @@ func (m passModel) renew(x *model.Exec) {
 		x.Idle()
 	}
 	x.Goto(pc + 1)
-	switch n := pc / 4; { // each search has three steps, and a fourth after it
+	switch n := pc / 4; { // each search has three steps, and one step follows it
 	case n == m.searches:
 		x.Say("records the window")
 		x.Update(pWindow, func(uint8) uint8 { return 1 })
@@ -354,7 +355,7 @@ func (m passModel) renew(x *model.Exec) {
 			giveUp()
 		}
 	default:
-		w := int(pc % 4) // first the state, then the log, then the node
+		w := int(pc % 4) // the state first, then the log, then the node
 		x.Say([]string{"searches the state", "searches the log", "searches the node"}[w])
 		if x.Load(w) == wOld {
 			giveUp()
@@ -371,8 +372,8 @@ func (m passModel) newcomer(x *model.Exec) {
 	x.Ghost[gUsed] = 1
 }
 
-// The search finds an ID that passes from word to word under a lock, and it waits for a granter
-// that is about to free a node.
+// TestModelPassing: the search finds an ID that moves from word to word under a lock, and waits for
+// a granter that is about to free a node.
 func TestModelPassing(t *testing.T) {
 	for _, granter := range []bool{false, true} {
 		r := passModel{searches: searches, granter: granter}.explore()

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forgetTimes clears the times at which the objects were made. A joiner that renews a slot searches
-// the headers of objects, too, and the bytes of a time look like an ID of the slot now and then. A
-// test that expects an exact window calls it before the joiner comes.
+// forgetTimes clears the creation times of the objects. A joiner that renews a slot also searches
+// the headers of objects, and the bytes of a time may happen to look like an ID of the slot. A test
+// that expects an exact window calls forgetTimes before the joiner searches.
 func (a *Arena) forgetTimes() {
 	a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
 		if w.kind() == blockObject {
@@ -22,8 +22,8 @@ func (a *Arena) forgetTimes() {
 	})
 }
 
-// requireWindow checks which window a slot has. If it has another one, the test fails with the words
-// that name a generation of the slot.
+// requireWindow checks that a slot has the given window. If not, the test fails, and shows the
+// words that contain an ID of the slot.
 func (a *Arena) requireWindow(t *testing.T, slot int, want window) {
 	t.Helper()
 	if got := a.mustWindow(t, slot); got != want {

@@ -39,7 +39,8 @@ func init() {
 	}
 }
 
-// view is an arena that nobody has joined, as a joiner sees it before it has a slot.
+// view returns an Arena for an arena that this process has not joined, as a joiner sees it before
+// it has a slot.
 func view(m memory, slots int) *Arena {
 	a := &Arena{membership: &membership{}}
 	a.memory, a.geo, a.label = m, plan(m.size, slots), "a view"
@@ -55,14 +56,15 @@ func (ta *testArena) peek(t *testing.T) *Arena {
 	return view(newMemory(seg.Bytes()), ta.opts.MaxParticipants)
 }
 
-// leaveAt makes a slot free and clean up to that generation.
+// leaveAt changes a slot as if its participants up to that generation had left: it is free, and
+// nothing is left to clean up.
 func (a *Arena) leaveAt(slot int, generation uint32) {
 	a.u32(a.slot(slot) + slotReclaimed).Store(generation)
 	a.forgetTouched(slot)
 	a.u32(a.slot(slot) + slotState).Store(uint32(makeSlotWord(phaseFree, generation)))
 }
 
-// useUp makes a slot free after all its generations.
+// useUp changes a slot as if all its generations had been used.
 func (a *Arena) useUp(slot int) { a.leaveAt(slot, maxGeneration) }
 
 func (a *Arena) mustWindow(t *testing.T, slot int) window {
@@ -71,9 +73,9 @@ func (a *Arena) mustWindow(t *testing.T, slot int) window {
 	return w
 }
 
-// An arena in which nobody is, and whose slots have all used up their generations, can be joined
-// at once by as many participants as it has slots. The same holds for an arena whose last
-// participant was killed.
+// TestEmptyArenaBeginsAnew: nobody is in an arena, and all its slots have used up their
+// generations. As many participants as there are slots can join at once. The same is true if the
+// last participant was killed.
 func TestEmptyArenaBeginsAnew(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		ta := newTestArena(t, 4)
@@ -83,8 +85,8 @@ func TestEmptyArenaBeginsAnew(t *testing.T) {
 			a.useUp(i)
 		}
 		if killed {
-			// The first participant has the last generation but one. So a participant that inherits
-			// the slot finds one generation, and needs more.
+			// The first participant has the second to last generation. So a participant that takes
+			// over the slot finds one generation, and needs more.
 			a.u64(a.windowWord(1)).Store(uint64(makeWindow(1, 2, 0)))
 			first.must(t, order{Do: "lock", Text: "held"})
 			first.Kill(t)
@@ -117,11 +119,11 @@ func TestEmptyArenaBeginsAnew(t *testing.T) {
 	}
 }
 
-// The program of a one-slot arena is killed each time. Its successors can clean up after it for
-// ever.
+// TestOneSlotIsInheritedForEver: in an arena with one slot, each participant is killed. The number
+// of successors that can clean up one after the other is not limited.
 func TestOneSlotIsInheritedForEver(t *testing.T) {
 	ta := newTestArena(t, 1)
-	const few = 6000 // enough that the IDs of 256 death records leave runs of 16
+	const few = 6000 // enough for runs of 16 between the IDs of 256 death records
 	a := (*Arena)(nil)
 	seen := map[uint32]int{}
 	for i := range proctest.Rounds(12, 200) {
@@ -163,11 +165,11 @@ func (a *Arena) eachObjectWord(f func(*uint32)) {
 	})
 }
 
-// A slot is renewed again and again while a member stays, and is possibly stopped. The member keeps
-// what it has, and takes what the dead leave.
+// TestSlotIsRenewedWhileAMemberStays: a slot is renewed again and again while a member stays in the
+// arena, and may be stopped. The member keeps what it holds, and takes over what the dead leave.
 func TestSlotIsRenewedWhileAMemberStays(t *testing.T) {
 	ta := newTestArena(t, 2)
-	const few = 6000 // enough that the IDs of 256 death records leave runs of 16
+	const few = 6000 // enough for runs of 16 between the IDs of 256 death records
 	s := ta.start(t)
 	s.must(t, order{Do: "few generations", N: few})
 	s.open(t, ta, "stays")
@@ -213,9 +215,9 @@ func TestSlotIsRenewedWhileAMemberStays(t *testing.T) {
 	s.close(t)
 }
 
-// A slot whose heirs were all killed is dead at the end of its window. It can be used again as soon
-// as there is a participant in another slot. Nobody can join an arena in which all slots are in this
-// state.
+// TestSlotWithoutHeirsComesBack: if all heirs of a slot were killed, the slot is dead at the end of
+// its window. It can be used again as soon as there is a participant in another slot. If all slots
+// are in this state, nobody can join the arena.
 func TestSlotWithoutHeirsComesBack(t *testing.T) {
 	ta := newTestArena(t, 2)
 	one := ta.join(t, "one")
@@ -230,7 +232,7 @@ func TestSlotWithoutHeirsComesBack(t *testing.T) {
 			one.Kill(t)
 		}
 		two.Kill(t)
-		stuck := func(i int) { // the state after its heirs
+		stuck := func(i int) { // makes the state after the last heir was killed
 			w, g := a.mustWindow(t, i), a.slotState(i).generation()
 			a.u64(a.windowWord(i)).Store(uint64(makeWindow(w.first(), g, w.number())))
 		}
@@ -253,7 +255,8 @@ func TestSlotWithoutHeirsComesBack(t *testing.T) {
 	}
 }
 
-// The error of a joiner says why slots that are used up could not be renewed.
+// TestUsedUpSlotsThatCannotBeRenewed: the error of a joiner says why used-up slots could not be
+// renewed.
 func TestUsedUpSlotsThatCannotBeRenewed(t *testing.T) {
 	ta := newTestArena(t, 3)
 	s := ta.join(t, "stays")
@@ -285,8 +288,9 @@ func TestUsedUpSlotsThatCannotBeRenewed(t *testing.T) {
 	s.alone(t, 2)
 }
 
-// No word of the arena contains a generation of a new window together with its slot: no owner
-// word, block word, wait node or death record, nor any word that looks like one of these.
+// TestWindowHasNoNamedGeneration: no word of the arena contains a generation of a new window
+// together with its slot: no owner word, block word, wait node or death record, nor any word that
+// looks like one of these.
 func TestWindowHasNoNamedGeneration(t *testing.T) {
 	ta := newTestArena(t, 2)
 	v := ta.join(t, "first")
@@ -299,7 +303,7 @@ func TestWindowHasNoNamedGeneration(t *testing.T) {
 	v.must(t, order{Do: "lock", Text: "mine"})
 	o := findLock(t, a, "mine")
 	a.forgetTimes()
-	a.u32(o.Body + 16).Store(uint32(makeParticipantID(2, 130000))) // the kind does not repair it
+	a.u32(o.Body + 16).Store(uint32(makeParticipantID(2, 130000))) // the kind of o does not repair this word
 	a.u32(o.Body + 20).Store(uint32(makeParticipantID(2, 131000)) << 3)
 	v.Kill(t)
 	pollFor(t, a, func() bool { return a.slotState(2).phase() == phaseFree })
@@ -314,7 +318,7 @@ func TestWindowHasNoNamedGeneration(t *testing.T) {
 	s = ta.join(t, "alone")
 	a.requireWindow(t, 2, makeWindow(130001, maxGeneration-2, 2))
 	s.close(t)
-	// There are death records of 70000 and of 130000.
+	// There are death records of the generations 70000 and 130000.
 	a.leaveAt(2, 130001)
 	a.u64(a.windowWord(2)).Store(uint64(makeWindow(130001, 130001, 2)))
 	ta.join(t, "alone").close(t)
@@ -328,7 +332,7 @@ func TestWindowHasNoNamedGeneration(t *testing.T) {
 	a.u32(o.Body + 20).Store(uint32(makeParticipantID(2, 193000)))
 	a.u32(o.Body + 24).Store(uint32(makeParticipantID(2, 215000)))
 	ta.join(t, "alone").close(t)
-	a.requireWindow(t, 2, makeWindow(1, 69999, 5)) // 70000 has a death record
+	a.requireWindow(t, 2, makeWindow(1, 69999, 5)) // generation 70000 has a death record
 }
 
 func findLock(t *testing.T, a *Arena, name string) (o Object) {
@@ -342,8 +346,8 @@ func findLock(t *testing.T, a *Arena, name string) (o Object) {
 	return o
 }
 
-// If bytes look like IDs of every generation, too few generations are left: the error says what
-// to do.
+// TestTooManyBytesLookLikeIDs: if bytes look like IDs of every generation, too few generations are
+// left, and the error says what to do.
 func TestTooManyBytesLookLikeIDs(t *testing.T) {
 	ta := newTestArena(t, 1)
 	v, err := Create(ta.name, &ta.opts)
@@ -361,8 +365,8 @@ func TestTooManyBytesLookLikeIDs(t *testing.T) {
 	require.Contains(t, late.Err, "too many bytes that may be IDs of 1 of them; delete objects")
 }
 
-// Thousands of IDs that stay behind, such as those of closed shares, leave a window that is short and
-// still usable.
+// TestManyNamesLeaveAShortWindow: thousands of IDs that stay in the arena, such as those of closed
+// shares, leave a window that is short but usable.
 func TestManyNamesLeaveAShortWindow(t *testing.T) {
 	ta := newTestArena(t, 1)
 	v, err := Create(ta.name, &ta.opts)
@@ -386,7 +390,8 @@ func TestManyNamesLeaveAShortWindow(t *testing.T) {
 	require.Greater(t, n-w.heirs(), uint32(16))
 }
 
-// A used-up slot in which a program left objects of a kind that it did not know is not renewed.
+// TestSlotWithLeftoversIsNotRenewed: a reaper has left objects of a kind that it does not know in a
+// used-up slot. The slot is not renewed.
 func TestSlotWithLeftoversIsNotRenewed(t *testing.T) {
 	ta := newTestArena(t, 2)
 	v := ta.join(t, "first")
@@ -403,7 +408,8 @@ func TestSlotWithLeftoversIsNotRenewed(t *testing.T) {
 	require.Contains(t, late.Err, "in 2 of them nobody could take back what dead participants left")
 }
 
-// Whatever a peer writes into a window, a joiner gets a possible ID, or an error.
+// TestHostileWindows: whatever a peer writes into a window, a joiner gets a possible ID, or an
+// error.
 func TestHostileWindows(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -428,8 +434,9 @@ func TestHostileWindows(t *testing.T) {
 	a.u64(a.windowWord(3)).Store(0)
 }
 
-// A joiner was stopped between the search and the record, while others came, left, died and acted
-// on the dead. It records a window only if its findings are still true.
+// TestRenewalSeesWhatHappened: a joiner is stopped between the search and the record of a window.
+// Meanwhile others join, leave, die, and act on the dead. The joiner records the window only if its
+// findings are still true.
 func TestRenewalSeesWhatHappened(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 3)
 	j.useUp(3)
@@ -442,7 +449,7 @@ func TestRenewalSeesWhatHappened(t *testing.T) {
 	// Another joiner has renewed the slot.
 	require.True(t, searched(func() { j.u64(j.windowWord(3)).Store(uint64(makeWindow(1, maxGeneration, 1))) }))
 	require.Equal(t, makeWindow(1, maxGeneration, 1), j.mustWindow(t, 3))
-	// A participant is dead, or has died.
+	// A participant is dead now, or died meanwhile.
 	state(phaseDead, 9)
 	require.False(t, searched(func() {}))
 	require.EqualValues(t, 1, j.mustWindow(t, 3).number())
@@ -453,14 +460,14 @@ func TestRenewalSeesWhatHappened(t *testing.T) {
 	state(phaseLive, 11)
 	require.True(t, searched(func() { j.actWord(2, 5).Store(uint32(makeParticipantID(3, 1000))) }))
 	require.Equal(t, makeWindow(1001, maxGeneration-1, 2), j.mustWindow(t, 3))
-	// The slot was taken and left, by a joiner for which another joiner had renewed the slot.
+	// Another joiner has renewed the slot, and a third one has taken the slot and left.
 	j.leaveAt(3, maxGeneration-1)
 	require.True(t, searched(func() { j.leaveAt(3, 5000) }))
 	require.EqualValues(t, 2, j.mustWindow(t, 3).number())
 	require.False(t, searched(func() {}), "it is not used up any more")
 }
 
-// A peer's bytes in act words make nobody wait.
+// TestHostileActWords: the bytes that a peer writes into act words make nobody wait.
 func TestHostileActWords(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
@@ -478,8 +485,8 @@ func TestHostileActWords(t *testing.T) {
 	}
 }
 
-// A word is taken only from a dead participant, and only if the word is unchanged at a moment when
-// nobody can get the ID.
+// TestTakeFrom: a word is taken only from a dead participant, and only if the word is unchanged at
+// a moment when no participant can get its ID.
 func TestTakeFrom(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
@@ -498,9 +505,9 @@ func TestTakeFrom(t *testing.T) {
 	require.True(t, TakeFromGone(a, a.self, word, uint64(a.self), 2), "it leaves")
 }
 
-// A joiner without a byte lock may be stopped before it takes a slot, until the slot has come
-// back to the same state in another window. It does not take the slot with a generation of the
-// old window.
+// TestTakeSeesAnotherWindow: a joiner without a byte lock is stopped before it takes a slot, until
+// the slot has the same state in another window. The joiner must not take the slot with a
+// generation of the old window.
 func TestTakeSeesAnotherWindow(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 3)
 	j.leaveAt(3, 50)
@@ -517,8 +524,8 @@ func TestTakeSeesAnotherWindow(t *testing.T) {
 	require.EqualValues(t, 39, j.u32(j.slot(3)+slotReclaimed).Load(), "those of another window are none before it")
 }
 
-// A joiner may be stopped after it has seen that it is the first of a window, until others have used
-// up that window. The slot is clean all the same.
+// TestLateJoinerLeavesTheSlotClean: a joiner that is the first of a window is stopped until others
+// have used up that window. The slot stays clean.
 func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 3)
 	j.leaveAt(3, 50)
@@ -533,14 +540,14 @@ func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
 	require.True(t, j.cleaned(3, j.slotState(3)))
 	require.True(t, j.usedUp(3, j.slotState(3)))
 
-	// A joiner that dies before the state word names it leaves the slot to the next joiner.
+	// A joiner that dies before its ID is in the state word leaves the slot to the next joiner.
 	j.leaveAt(3, 50)
 	j.u32(j.slot(3) + slotReclaimed).Store(59)
 	first, raw = j.nextGeneration(3, j.slotState(3), false)
 	require.EqualValues(t, 60, first)
 	require.True(t, j.take(3, j.slotState(3), first, raw))
 
-	// A window is not entered while something is left of earlier participants.
+	// No joiner enters a window while something is left of earlier participants.
 	j.leaveAt(3, 50)
 	j.u64(j.touchedWord(3, 2)).Store(1)
 	first, _ = j.nextGeneration(3, j.slotState(3), false)
@@ -551,7 +558,8 @@ func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
 	require.Zero(t, first)
 }
 
-// A watcher that saw a death in an earlier window waits for its turn again.
+// TestTurnAfterADeathIsOfItsWindow: a watcher that saw a death in an earlier window of a slot
+// starts its delay again for a death in a later window.
 func TestTurnAfterADeathIsOfItsWindow(t *testing.T) {
 	seen, w := notices{}, makeSlotWord(phaseDead, 7)
 	require.Positive(t, seen.left(3, w, 1, 1e12))
@@ -560,8 +568,9 @@ func TestTurnAfterADeathIsOfItsWindow(t *testing.T) {
 	require.Positive(t, seen.left(3, w, 2, 1e12))
 }
 
-// While other slots are free, one in 64 joins searches for generations for a slot that has none. A
-// joiner does not search twice when it has to wait for a participant.
+// TestFewJoinersSearchInVain: while other slots are free, only one in 64 joins searches for
+// generations for a slot that can get none. A joiner does not search twice when it has to wait for
+// a participant.
 func TestFewJoinersSearchInVain(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 4)
 	searched, least := 0, windowLeast
@@ -632,7 +641,8 @@ func TestGenerationGaps(t *testing.T) {
 	}
 }
 
-// Death records do not keep a slot from getting another window, wherever the deaths were.
+// TestDeathRecordsLeaveAWindow: death records do not prevent that a slot gets another window,
+// whichever slots the deaths were in.
 func TestDeathRecordsLeaveAWindow(t *testing.T) {
 	var s generations
 	for k := uint32(1); k <= deathRecordCount; k++ {
@@ -656,11 +666,11 @@ func TestWindowWords(t *testing.T) {
 	require.Zero(t, makeWindow(1, 5, 1<<28-1+1).number())
 }
 
-// Slots with few generations are renewed again and again, while participants are killed, stopped
-// and leave. Nobody takes what another participant has.
+// TestGenerationsComeAgain: slots with few generations are renewed again and again, while
+// participants are killed, stopped, and leave. Nobody takes what another participant has.
 func TestGenerationsComeAgain(t *testing.T) {
 	ta := newTestArena(t, 3)
-	const few = 6000 // enough that the IDs of 256 death records leave runs of 16
+	const few = 6000 // enough for runs of 16 between the IDs of 256 death records
 	c := ta.start(t)
 	c.must(t, order{Do: "few generations", N: few})
 	c.open(t, ta, "creator")
@@ -678,8 +688,8 @@ func TestGenerationsComeAgain(t *testing.T) {
 			}
 		}
 		c.must(t, order{Do: "cycle", N: 30, Arena: ta.name})
-		// A slot whose dead participant is reaped next to the first of the two may be used up
-		// then.
+		// All slots have to be free first. If the dead participant of a slot is reaped after the first of
+		// the two has joined, the slot may be used up when the second one joins.
 		pollFor(t, a, func() bool {
 			c.must(t, order{Do: "cycle", N: 1, Arena: ta.name})
 			return a.slotState(1).phase() == phaseFree && a.slotState(2).phase() == phaseFree && a.slotState(3).phase() == phaseFree
@@ -725,7 +735,7 @@ func TestGenerationsComeAgain(t *testing.T) {
 	v.stats(t)
 }
 
-// The benchmark measures the search for the IDs of a slot among as many objects as 100,000
+// BenchmarkSearchIDs measures the search for the IDs of a slot among as many objects as 100,000
 // mutexes.
 func BenchmarkSearchIDs(b *testing.B) {
 	ta := newTestArena(b, 4)

@@ -31,8 +31,8 @@ func (s *generations) longestGap() (first, last uint32) {
 	return first, first + longest - 1
 }
 
-// idSearch searches the words of an arena for IDs of slots. It knows nothing of the kinds of
-// objects, so it may take other bytes for IDs: that costs generations, and does no harm. It does
+// idSearch searches the words of an arena for IDs of slots. It knows nothing about the kinds of
+// objects, so it may take other bytes for IDs. That only makes fewer generations available. It does
 // not read user data.
 type idSearch struct {
 	slots []int
@@ -52,7 +52,7 @@ func (s *idSearch) id(n ParticipantID) {
 	}
 }
 
-// word examines a word that may have an ID in bits 0..28 or 3..31.
+// word examines a word that may contain an ID, in bits 0..28 or 3..31.
 func (s *idSearch) word(w uint32) {
 	if w != 0 {
 		s.id(ParticipantID(w & ParticipantIDMask))
@@ -102,7 +102,7 @@ func (s *idSearch) run(a *Arena) {
 	})
 }
 
-// wordsOfBody calls words for the parts of the body of o that are not its users' data.
+// wordsOfBody calls words for the parts of the body of o that are not user data.
 func (a *Arena) wordsOfBody(o Object, words func(from, to Offset)) {
 	if o.Kind == KindValue || o.Kind == KindBlock {
 		return
@@ -116,7 +116,7 @@ func (a *Arena) wordsOfBody(o Object, words func(from, to Offset)) {
 		})
 	}
 	slices.SortFunc(hidden, func(x, y part) int { return int(int64(x.from) - int64(y.from)) })
-	at := uint64(0) // the bytes before this one have been searched or belong to the user
+	at := uint64(0) // the bytes before this one have been searched or are user data
 	for _, h := range append(hidden, part{o.Size, o.Size}) {
 		if at < h.from {
 			words(o.Body+Offset(at&^3), o.Body+Offset(h.from))

@@ -4,8 +4,8 @@ package bench
 
 import "strings"
 
-// ArenaName is the form of a directory in keys of cells and names of benchmarks, such as dev:shm;
-// it is empty for memory without a directory.
+// ArenaName converts the path of a directory to the form that keys of cells and names of benchmarks have, such as
+// dev:shm. It returns an empty string for memory without a directory.
 func ArenaName(dir string) string {
 	if len(dir) > 1 {
 		dir = strings.TrimPrefix(dir, "/")

@@ -20,7 +20,7 @@ type Cell struct {
 	Scenario *Scenario
 	Subject  *Subject
 	Place    string
-	CPUs     []int // CPUs of the processes in turn, if the placement names them; otherwise those of the run
+	CPUs     []int // CPUs of processes 0, 1 and so on, if the placement names CPUs; otherwise empty: the CPUs of the run apply
 	Procs    int
 	Threads  int // per process
 	CS       time.Duration
@@ -34,21 +34,21 @@ type Cell struct {
 	Mem  *MemShape // shape of a mem cell
 
 	Home     string       // where the memory of a home cell lies: one of HomeNames
-	HomeNode int          // the node of that
+	HomeNode int          // the NUMA node that is the Home
 	Stream   *StreamShape // shape of a stream cell
 
-	// Pairs are pairs of CPUs for which a matrix cell of a class stands. Each repetition visits some of them. If there are none,
-	// the cell has one pair, that of its placement.
+	// Pairs are pairs of CPUs that represent the class of a matrix cell. Each repetition visits some of them. If
+	// Pairs is empty, the cell has one pair of CPUs, which its placement determines.
 	Pairs [][2]int
 
 	Arena   string // directory of the memory that subjects share; empty for a memfd
 	Warmup  time.Duration
 	Time    time.Duration
-	MaxReps int    // run it no more often than this; 0 for no bound
-	Skip    string // why it cannot run here; empty if it can
+	MaxReps int    // the cell gets no more repetitions than this; 0: no limit
+	Skip    string // the reason why the cell cannot run here; empty if it can
 }
 
-// Params lists the parameters that name the cell.
+// Params returns the parameters that name the cell.
 func (c *Cell) Params() map[string]string {
 	all := map[string]string{
 		"batch":    strconv.FormatUint(c.Batch, 10),
@@ -105,14 +105,15 @@ func (c *Cell) Params() map[string]string {
 	return p
 }
 
-// Key names the cell: sorted k=v pairs, stable from run to run.
+// Key returns the name of the cell: sorted k=v pairs. It is the same in every run.
 func (c *Cell) Key() string {
 	p := c.Params()
 	p["by"], p["prim"] = c.Subject.By, c.Subject.Prim
 	return c.Scenario.Name + "/" + JoinParams(p)
 }
 
-// Group names the set of cells with which this one is compared: its key without the subject.
+// Group returns the name of the set of cells with which this one is compared: the key of the cell without the
+// subject.
 func (c *Cell) Group() string { return c.Scenario.Name + "/" + JoinParams(c.Params()) }
 
 // JoinParams writes parameters as k=v, sorted by their names, with slashes between them.
@@ -139,7 +140,7 @@ func ShortDuration(d time.Duration) string {
 	return s
 }
 
-// Processes is the number of processes that run the cell's threads.
+// Processes returns the number of processes that run the cell's threads.
 func (c *Cell) Processes() int {
 	if c.Subject.InProcess {
 		return 1
@@ -147,7 +148,7 @@ func (c *Cell) Processes() int {
 	return c.Procs
 }
 
-// Slots is the number of threads that report.
+// Slots returns the number of threads that report.
 func (c *Cell) Slots() int {
 	if c.Scenario.Name == "crash" {
 		return crashSlots
@@ -155,7 +156,7 @@ func (c *Cell) Slots() int {
 	return c.Procs * c.Threads
 }
 
-// CPUOf is the CPU of a slot, or -1.
+// CPUOf returns the CPU of a slot, or -1 if the slot is not pinned. cpus are the CPUs of the run.
 func (c *Cell) CPUOf(slot int, cpus []int) int {
 	if c.Mem != nil {
 		return c.Mem.CPU
@@ -170,9 +171,9 @@ func (c *Cell) CPUOf(slot int, cpus []int) int {
 	case c.Place == PlaceAny:
 		return -1
 	case c.Scenario.Name == "crash":
-		return cpus[min(slot, 1)%len(cpus)] // the survivor on one CPU, the victims on the other
+		return cpus[min(slot, 1)%len(cpus)] // slot 0 is the survivor; all victims share the other CPU
 	}
-	if c.Spreads() { // neighbours in the order of slots are threads of different processes
+	if c.Spreads() { // slots of different processes get neighbouring CPUs
 		return cpus[(slot%c.Threads*c.Procs+slot/c.Threads)%len(cpus)]
 	}
 	return cpus[slot/c.Threads%len(cpus)]
@@ -185,10 +186,12 @@ func (c *Cell) Spreads() bool { return c.Place == PlacePack || c.Place == PlaceS
 // Apart reports whether each process of the cell has a CPU of its own.
 func (c *Cell) Apart() bool { return c.Place != PlaceSame && c.Place != PlaceAny }
 
-// PairsEachRound is the most pairs of CPUs that a repetition of a matrix cell visits: twelve rounds visit 64.
+// PairsEachRound is the most pairs of CPUs that a repetition of a matrix cell visits. It is large enough that twelve
+// rounds visit 64 pairs.
 const PairsEachRound = 6
 
-// PairsOf lists the pairs of CPUs that a repetition of a matrix cell visits. Rounds visit all pairs of the cell in turn.
+// PairsOf returns the pairs of CPUs that a repetition of a matrix cell visits. The rounds go through all pairs of the
+// cell in turn.
 func (c *Cell) PairsOf(round int, cpus []int) (list [][2]int) {
 	if len(c.Pairs) == 0 {
 		return [][2]int{{c.CPUOf(0, cpus), c.CPUOf(1, cpus)}}
@@ -200,10 +203,11 @@ func (c *Cell) PairsOf(round int, cpus []int) (list [][2]int) {
 	return list
 }
 
-// matrixStep is the longest time that one pair of CPUs takes in a tour of many pairs.
+// matrixStep is the longest time that one pair of CPUs takes in a tour of many pairs (see load.Tour).
 const matrixStep = 4 * time.Millisecond
 
-// victimTime is about how long a victim of a crash cell takes to start and to end: a program in C has no runtime to start.
+// victimTime returns about how long a victim of a crash cell takes to start and to end. A victim in C is faster,
+// because it has no runtime to start.
 func (c *Cell) victimTime() time.Duration {
 	if c.Subject.C {
 		return 3 * time.Millisecond
@@ -211,7 +215,7 @@ func (c *Cell) victimTime() time.Duration {
 	return 11 * time.Millisecond
 }
 
-// Length estimates how long one repetition takes.
+// Length returns an estimate of the time that one repetition takes.
 func (c *Cell) Length() time.Duration {
 	const spawn = 25 * time.Millisecond
 	switch c.Scenario.Name {
@@ -224,14 +228,14 @@ func (c *Cell) Length() time.Duration {
 	case "stream":
 		return 2*spawn + time.Duration(c.N)*memMiBTime + c.Warmup + c.Time
 	case "matrix":
-		return matrixStep * time.Duration(max(1, min(PairsEachRound, len(c.Pairs)))) // steps of a tour; a pair alone takes as long as any cell
+		return matrixStep * time.Duration(max(1, min(PairsEachRound, len(c.Pairs)))) // the time in a tour; a cell that runs alone takes as long as any other
 	case "waiters":
 		return 2*spawn + 4*WaitersSettle + time.Duration(c.N)*waiterTime
 	}
 	return time.Duration(c.Processes())*spawn/2 + spawn + c.Warmup + c.Time
 }
 
-// Check says why the cell cannot run with these CPUs on this host.
+// Check returns the reason why the cell cannot run with these CPUs on this host, or an empty string.
 func (c *Cell) Check(cpus []int) string {
 	if why := c.CheckShape(cpus); why != "" {
 		return why
@@ -258,7 +262,7 @@ func (c *Cell) Check(cpus []int) string {
 	return ""
 }
 
-// CheckShape says why the cell makes no sense with these CPUs, on any host.
+// CheckShape returns the reason why the cell makes no sense with these CPUs on any host, or an empty string.
 func (c *Cell) CheckShape(cpus []int) string {
 	switch {
 	case c.Load > 0 && c.Procs > oversubMost:

@@ -1,9 +1,9 @@
 // Package bench has the types and terms that the packages of shmbench share.
 //
-// A Scenario is one kind of measurement, such as a contended lock. A Subject is one implementation
-// that scenarios measure, such as a mutex of pthreads. A Cell is a scenario, a subject and the
-// parameters of a plan. A Repetition is one run of a cell; a Result has all of them. A Worker is a
-// process that runs a cell, from the point of view of its subject.
+// A Scenario is one kind of measurement, such as a contended lock. A Subject is one implementation that scenarios
+// measure, such as a mutex of pthreads. A Cell is a scenario, a subject and values of the parameters. A Repetition is
+// one run of a cell; a Result has all repetitions of a cell. A Worker is a process that runs a cell, as its subject
+// sees it.
 //
 // The packages below this one import each other in one direction only:
 //

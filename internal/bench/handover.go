@@ -2,12 +2,12 @@
 
 package bench
 
-// Where a lock came from when it was taken: the same thread again, another thread of the same
-// CPU, another CPU with the same last cache, another CPU of the same node, or of another node. If
-// threads are not pinned, only the first kind is known.
+// HandoverKinds say which thread had the lock before the thread that takes it: the same thread, another thread of the
+// same CPU, a thread of another CPU with the same last-level cache, of another CPU of the same node, of a CPU of
+// another node, or any other thread. If threads are not pinned, only the first kind and the last can be told apart.
 var HandoverKinds = []string{"from-self", "from-cpu", "from-cache", "from-node", "from-far", "from-other"}
 
-// The indices of the kinds in HandoverKinds.
+// Indices of HandoverKinds.
 const (
 	FromSelf = iota
 	FromCPU

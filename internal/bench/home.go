@@ -9,9 +9,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// The homes say on which NUMA node a cell of two processes has its memory: on
-// the node of the first CPU, on that of the second, or on the farthest node
-// without a CPU of the cell.
+// The home of a cell of two processes is the NUMA node of its memory: the node of the first CPU, the node of the
+// second CPU, or the farthest node that has neither CPU.
 const (
 	HomeFirst  = "first"
 	HomeSecond = "second"
@@ -21,14 +20,15 @@ const (
 // HomeNames are the choices of --home.
 var HomeNames = []string{HomeFirst, HomeSecond, HomeThird}
 
-// homePolicy binds to a node.
+// homePolicy returns the policy that binds memory to a node.
 func homePolicy(node int) shm.Policy { return shm.Policy{Mode: shm.PolicyBind, Nodes: []int{node}} }
 
-// homeBytes is how much of a segment has the home of the cell: the whole of an arena for a lock, and all that peers use.
+// homeBytes is the number of bytes at the start of a segment that lie on the home of the cell. That is the whole
+// arena of a lock, and all memory that peers use.
 const homeBytes = ArenaLeast
 
-// SetHome puts the memory of a segment on the home of the cell. The policy belongs to the file, so that pages that a worker
-// touches first go there, too.
+// SetHome puts the memory of a segment on the home of the cell. The policy belongs to the file, so it also applies to
+// pages that a worker touches first.
 func SetHome(c *Cell, segment *os.File) error {
 	if c.Home == "" {
 		return nil
@@ -41,7 +41,8 @@ func SetHome(c *Cell, segment *os.File) error {
 	return s.Place(0, min(s.Size(), homeBytes), homePolicy(c.HomeNode)).Err
 }
 
-// HomeOf looks where the memory of a cell with a home is, after its workers have ended. It returns nil for other cells.
+// HomeOf returns where the memory of a cell with a home is. It is called after the workers have ended. It returns nil
+// for a cell without a home.
 func HomeOf(c *Cell, segment *os.File) *Placement {
 	if c.Home == "" {
 		return nil
@@ -67,7 +68,7 @@ func HomeOf(c *Cell, segment *os.File) *Placement {
 	return p
 }
 
-// homeRefused says why the system does not put memory on the home of a cell.
+// homeRefused returns the reason why the system does not put memory on the home of a cell, or an empty string.
 func (c *Cell) homeRefused() string {
 	if c.Home == "" {
 		return ""

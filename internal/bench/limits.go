@@ -8,12 +8,12 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// SeqMostBehind is how many increments a slow consumer may be behind, by plan: half of the
-// increments whose instants are kept.
+// SeqMostBehind is how many increments a slow consumer is planned to be behind at most. It is half of the increments
+// whose instants are kept.
 const SeqMostBehind = control.ScratchLanes * control.ScratchTrips / 2
 
-// UncontendedBatch is the number of pairs in one sample: reading the clock costs as much as a
-// pair.
+// UncontendedBatch is the number of pairs in one sample. One pair would be too few, because reading the clock takes
+// as long as a pair.
 const UncontendedBatch = 1000
 
 const (

@@ -25,7 +25,7 @@ type Placement struct {
 	Note  string         `json:"note,omitempty"` // why the placement is not known
 }
 
-// Heeded is how much of the memory is where it should be, in percent.
+// Heeded returns which share of the memory is where it should be, in percent.
 func (p *Placement) Heeded() float64 {
 	on, all := 0, 0
 	for node, pages := range p.Got {
@@ -40,16 +40,15 @@ func (p *Placement) Heeded() float64 {
 // memMiBTime is how long a worker takes to allocate and link one MiB.
 const memMiBTime = 2 * time.Millisecond
 
-// MemShape has the parameters that only mem cells have: on which CPU the one worker is, and where
-// it wants the memory.
+// MemShape has the parameters that only mem cells have: the CPU of the only worker, and where its memory should be.
 type MemShape struct {
 	Policy shm.Policy
 	Huge   shm.HugePages
-	Node   int // node of the CPU
+	Node   int // NUMA node of the CPU
 	CPU    int
 }
 
-// PolicyName is the name of a policy in parameters and flags.
+// PolicyName returns the name that the policy has in parameters and flags.
 func (m *MemShape) PolicyName() string {
 	if m.Policy.Mode == shm.PolicyDefault {
 		return FirstTouch
@@ -65,19 +64,19 @@ func (m *MemShape) Asked() []int {
 	return m.Policy.Nodes
 }
 
-// FirstTouch is the policy of memory that nobody places: a page is on the node of the CPU that
-// touches it first.
+// FirstTouch is the policy of memory that nobody places: each page is on the node of the CPU that touches the page
+// first.
 const FirstTouch = "first-touch"
 
-// MemNames are the names in --mem of policies that package shm calls otherwise.
+// MemNames maps names of policies in --mem to the names in package shm, where they differ.
 var MemNames = map[string]string{
 	FirstTouch: "default", "weighted": "weighted-interleave", "prefer": "preferred", "prefer-many": "preferred-many",
 }
 
-// HugeByName are the choices of --huge.
+// HugeByName has the choices of --huge.
 var HugeByName = map[string]shm.HugePages{"none": shm.HugeNone, "thp": shm.HugeTransparent, "2M": shm.Huge2M, "1G": shm.Huge1G}
 
-// HugeName is the name of a page size in --huge.
+// HugeName returns the name of a page size in --huge.
 func HugeName(h shm.HugePages) string {
 	for name, is := range HugeByName {
 		if is == h {
@@ -87,15 +86,15 @@ func HugeName(h shm.HugePages) string {
 	return h.String()
 }
 
-// memRefusals remembers how the system answers to a placement, by policy and pages.
+// memRefusals caches the results of refused, by policy and page size.
 var memRefusals sync.Map
 
-// MemBytes is the size of an arena for that much memory. An arena has words for each block that
-// it could have.
+// MemBytes returns the size of an arena for that much memory. It is larger, because the arena has words for each
+// block that it could have.
 func MemBytes(mib int) int64 { return int64(mib)<<20 + int64(mib)<<17 + ArenaLeast }
 
-// refused says why the system does not give memory with this placement. It tries a small amount,
-// or all of it if the pages come from a pool.
+// refused returns the reason why the system does not give memory with this placement, or an empty string. It tries a
+// small amount. If the pages come from a pool, it tries the whole amount.
 func (m *MemShape) refused(mib int) string {
 	size := int64(1)
 	if m.Huge == shm.Huge2M || m.Huge == shm.Huge1G {
@@ -120,7 +119,7 @@ func (m *MemShape) refused(mib int) string {
 	return why
 }
 
-// ShortName is the policy in the form of --mem, for a table.
+// ShortName returns the policy in the form of --mem, for a table.
 func (m *MemShape) ShortName() string {
 	name := m.PolicyName()
 	for short, long := range MemNames {
@@ -131,5 +130,5 @@ func (m *MemShape) ShortName() string {
 	return name
 }
 
-// ArenaLeast is the size of an arena with a few objects in it.
+// ArenaLeast is the size of an arena for a few objects.
 const ArenaLeast = 8 << 20

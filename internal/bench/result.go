@@ -28,10 +28,10 @@ type Repetition struct {
 	Metrics map[string]float64
 	Hist    *hdrhistogram.Histogram // histogram of the main latency, in ns times Div
 	Div     float64
-	Told    *hdrhistogram.Histogram // of a crash cell: times until the survivor was told, in ns; nil if it was not told apart
+	Told    *hdrhistogram.Histogram // only for crash cells: ns until the survivor learned of the death; nil if the subject does not report that
 	Workers []WorkerReport
 	Stacks  string // stacks of hung workers
-	Dirty   bool   // other programs disturbed its round
+	Dirty   bool   // something else disturbed the round of this repetition
 
 	Placement *Placement // where the memory of a mem cell was
 }
@@ -55,19 +55,19 @@ type Result struct {
 	Reps []*Repetition
 }
 
-// Violate marks the repetition: its subject broke a promise. Only the first violation is kept.
+// Violate marks the repetition, because its subject broke a promise. Only the first violation is kept.
 func (rep *Repetition) Violate(format string, args ...any) {
 	if rep.Status == StatusOK || rep.Status == StatusHung {
 		rep.Status, rep.Reason = StatusViolation, fmt.Sprintf(format, args...)
 	}
 }
 
-// Account has the data from which a scenario derives its metrics, in addition to the page.
+// Account has the data from which a scenario derives its metrics: the page, and figures that were derived from it.
 type Account struct {
 	*control.Page
 	Cell   *Cell
 	Ops    uint64
-	Ns     float64 // time from the first begin to the last end
+	Ns     float64 // from the first start of a thread to the last end
 	Shares []float64
 }
 
@@ -80,7 +80,7 @@ func (a *Account) Sum(metric int) (total float64) {
 	return total
 }
 
-// Total is the number of operations of all threads, including the warm-up.
+// Total returns the number of operations of all threads, including the warm-up.
 func (a *Account) Total() (total uint64) {
 	for i := range a.Slots() {
 		s, _ := a.Slot(i)
@@ -89,7 +89,7 @@ func (a *Account) Total() (total uint64) {
 	return total
 }
 
-// Throughput adds the metrics of cells whose threads all do the same.
+// Throughput sets the metrics of a cell whose threads all do the same.
 func (rep *Repetition) Throughput(a *Account) {
 	all := make([][]uint64, a.Slots())
 	for i := range all {
@@ -102,7 +102,7 @@ func (rep *Repetition) Throughput(a *Account) {
 	rep.Metrics["jain"], rep.Metrics["min-share"] = fairness(a.Shares)
 }
 
-// Second adds quantiles of the second histograms.
+// Second sets quantiles of the second histograms. The names of these metrics begin with prefix.
 func (rep *Repetition) Second(prefix string, a *Account) {
 	all := make([][]uint64, a.Slots())
 	for i := range all {
@@ -116,8 +116,8 @@ func (rep *Repetition) Second(prefix string, a *Account) {
 	}
 }
 
-// fairness returns Jain's index of the shares, which is 1 if all are equal and 1/n if one has
-// everything, and the smallest share relative to an equal one.
+// fairness returns two measures of how equal the shares are. Jain's index is 1 if all shares are equal, and 1/n if
+// one thread has everything. smallest is the smallest share divided by an equal share.
 func fairness(shares []float64) (jain, smallest float64) {
 	var sum, squares float64
 	for _, s := range shares {
@@ -131,7 +131,7 @@ func fairness(shares []float64) (jain, smallest float64) {
 	return sum * sum / (n * squares), slices.Min(shares) * n / sum
 }
 
-// Status of a cell is that of its worst repetition.
+// Status returns the status of the worst repetition, or that the cell was skipped.
 func (r *Result) Status() (status, reason string) {
 	if r.Cell.Skip != "" {
 		return StatusSkipped, r.Cell.Skip
@@ -147,7 +147,8 @@ func (r *Result) Status() (status, reason string) {
 	return status, ""
 }
 
-// Values lists a metric over the repetitions that have it, without those of dirty rounds if there are others.
+// Values returns the values of a metric in all repetitions that have it. It omits repetitions of dirty rounds, unless
+// there are no others.
 func (r *Result) Values(metric string) []float64 {
 	var vs, dirty []float64
 	for _, rep := range r.Reps {
@@ -162,7 +163,7 @@ func (r *Result) Values(metric string) []float64 {
 	return Or(vs, dirty...)
 }
 
-// Metrics lists every metric that any repetition has, sorted.
+// Metrics returns the names of all metrics that any repetition has, sorted.
 func (r *Result) Metrics() []string {
 	seen := map[string]bool{}
 	for _, rep := range r.Reps {
@@ -178,7 +179,7 @@ func (r *Result) Metrics() []string {
 	return names
 }
 
-// Pooled merges the histograms of all repetitions.
+// Pooled returns the merged histograms of all repetitions.
 func (r *Result) Pooled() *hdrhistogram.Histogram {
 	hs := make([]*hdrhistogram.Histogram, 0, len(r.Reps))
 	for _, rep := range r.Reps {
@@ -187,7 +188,7 @@ func (r *Result) Pooled() *hdrhistogram.Histogram {
 	return stats.MergeHists(hs)
 }
 
-// Ratios pairs two results round by round: the cells of one round ran within moments of each
+// Ratios returns the ratio of a metric of two results for each round. The cells of one round run shortly after each
 // other, so a drift cancels out.
 func Ratios(a, b *Result, metric string) []float64 {
 	var rs []float64

@@ -6,15 +6,15 @@ package bench
 type Scenario struct {
 	ID     uint32
 	Name   string
-	Bench  string   // the part of a benchmark's name, as in BenchmarkLock
+	Bench  string   // the scenario's part of a benchmark's name, such as Lock in BenchmarkLock
 	Unit   string   // the main metric, for tables and ratios
 	Higher bool     // more of the main metric is better
 	Others []string // further metrics in the table
 	Keys   []string // parameters that distinguish cells of this scenario, in addition to by and prim
-	Ref    []string // subjects to which ratios refer; the first one that ran is used
-	Versus []string // subjects with which those of the library are compared at the top of a report
-	procs  int      // processes of a cell, unless the cell says otherwise
-	Whole  bool     // a process with one thread is pinned together with the threads of its runtime
+	Ref    []string // subjects to which ratios refer; a report uses the first one that ran
+	Versus []string // subjects with which the top of a report compares those of the library
+	procs  int      // number of processes of a cell that does not choose it
+	Whole  bool     // all threads of a process are pinned to one CPU, even those of the Go runtime; for processes with one worker thread
 }
 
 // Scenarios in the order of reports. The ids are part of the control page.
@@ -90,7 +90,7 @@ var Scenarios = []*Scenario{
 		Versus: []string{"c:robust", "c:futex"}},
 }
 
-// ScenarioNames lists the names of all scenarios.
+// ScenarioNames returns the names of all scenarios.
 func ScenarioNames() []string {
 	names := make([]string, len(Scenarios))
 	for i, sc := range Scenarios {
@@ -119,6 +119,6 @@ func ScenarioByName(name string) *Scenario {
 	return nil
 }
 
-// BetterHigher has the metrics of which more is better; of all others, less is better.
+// BetterHigher has the metrics for which more is better. For all other metrics, less is better.
 var BetterHigher = map[string]bool{"ops/s": true, "jain": true, "min-share": true, "n": true,
 	"scan-MB/s": true, "MB/s": true, "as-asked-%": true, "huge-%": true}

@@ -24,8 +24,8 @@ const (
 	zipfMost  = 10
 )
 
-// ParseSkew returns the theta of a skew, 0 if all keys are alike, and the name of the skew in
-// keys of cells.
+// ParseSkew parses a skew. It returns theta, which is 0 if all keys are equally likely, and the name that the skew
+// has in keys of cells.
 func ParseSkew(text string) (theta float64, name string, err error) {
 	switch text {
 	case SkewUniform:
@@ -46,7 +46,7 @@ func ParseSkew(text string) (theta float64, name string, err error) {
 	return theta, skewZipf + ":" + strconv.FormatFloat(theta, 'g', -1, 64), nil
 }
 
-// DrawKeys fills in the keys in the order in which the workers of a multi cell take them.
+// DrawKeys draws the order in which the workers of a multi cell take keys.
 func DrawKeys(draws *[control.ScratchDraws]uint32, keys int, theta float64, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	sums := make([]float64, keys)

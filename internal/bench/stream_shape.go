@@ -19,17 +19,17 @@ const (
 // DataNames are the choices of --data.
 var DataNames = []string{DataOwn, DataOne, DataFar, DataSpread}
 
-// StreamShape has the parameters that only stream cells have. Thread 0 chases a chain of loads, and each of the others streams
-// through a part of its own.
+// StreamShape has the parameters that only stream cells have. Thread 0 follows a chain of loads, of which each
+// address depends on the load before. Each of the other threads streams through its own part of the memory.
 type StreamShape struct {
 	Data    string
 	Policy  shm.Policy
 	CPUs    []int // of the threads
-	Nodes   []int // of the CPUs, where memory of their own is
+	Nodes   []int // NUMA nodes of the memory nearest to the CPUs, in their order
 	Missing string
 }
 
-// Asked returns the nodes on which the part of a thread should be.
+// Asked returns the nodes on which the memory of a thread should be.
 func (s *StreamShape) Asked(thread int) []int {
 	if len(s.Policy.Nodes) > 0 {
 		return s.Policy.Nodes
@@ -37,12 +37,12 @@ func (s *StreamShape) Asked(thread int) []int {
 	return s.Nodes[thread : thread+1]
 }
 
-// StreamBytes is the size of the memory of a stream cell: that of the chain, and a part for each stream.
+// StreamBytes returns the size of the memory of a stream cell: the chain, and a part for each stream.
 func (c *Cell) StreamBytes() int64 {
 	return int64(c.N)<<20 + int64(c.Threads-1)*int64(c.Part)
 }
 
-// streamRefused says why a stream cell cannot have its memory.
+// streamRefused returns the reason why a stream cell cannot have its memory, or an empty string.
 func (c *Cell) streamRefused() string {
 	switch {
 	case c.Stream == nil || c.Stream.Missing != "":
@@ -53,7 +53,7 @@ func (c *Cell) streamRefused() string {
 	return (&MemShape{Policy: c.Stream.Policy}).refused(0)
 }
 
-// streamParams are the parameters that name a stream cell.
+// streamParams returns the parameters that name a stream cell.
 func (c *Cell) streamParams() map[string]string {
 	return map[string]string{"data": c.Stream.Data, "duty": strconv.FormatUint(c.Duty, 10),
 		"read": strconv.FormatUint(c.Read, 10), "streams": strconv.Itoa(c.Threads - 1)}

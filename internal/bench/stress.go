@@ -4,14 +4,14 @@ package bench
 
 import "time"
 
-// Stress is what an oversub cell has in addition to its workers.
+// Stress has the load of an oversub cell.
 type Stress struct {
-	Load  int // number of workers for each CPU
+	Load  int // number of workers per CPU
 	Noise int // number of busy loops of SCHED_IDLE on each CPU
-	Quota int // percent of one CPU that all workers together get; 0: no bound
+	Quota int // CPU time of all workers together, in percent of one CPU; 0: no limit
 }
 
-// oversubMost is how many workers an oversub cell may have.
+// oversubMost is the most workers that an oversub cell may have.
 const oversubMost = 512
 
 func spinName(v uint64) string {

@@ -10,11 +10,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// End is the index of the thread in its pair. The pair is two workers of one thread each, or one
-// worker of two threads.
+// End returns the index of the thread in its pair, 0 or 1. A pair is two processes with one thread each, or one
+// process with two threads.
 func End(w *Worker, thread int) int { return (w.Proc + thread) % 2 }
 
-// Worker is one process under measurement, from the point of view of its threads.
+// Worker is one process under measurement, as its threads see it.
 type Worker struct {
 	*control.Page
 	Proc    int
@@ -23,11 +23,10 @@ type Worker struct {
 	Mem     []byte   // the part of the segment that peers use
 
 	Mu    sync.Mutex
-	local any // state that the threads of this process share
+	local any // state of the subject that the threads of this process share
 }
 
-// Shared returns the state of the subject that belongs to the process. The first thread that asks
-// makes it.
+// Shared returns the state of the subject that the threads of this process share. The first call creates it.
 func (w *Worker) Shared(create func() (any, error)) (any, error) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -41,8 +40,8 @@ func (w *Worker) Shared(create func() (any, error)) (any, error) {
 	return w.local, nil
 }
 
-// File returns inherited descriptor i of the subject.
+// File returns the descriptor of inherited file i of the subject.
 func (w *Worker) File(i int) int { return control.FirstSubjectFD + i }
 
-// Word returns a 32-bit word of the segment. Each word has a cache line of its own.
+// Word returns the 32-bit word at the start of cache line number line of the segment.
 func (w *Worker) Word(line int) *atomic.Uint32 { return control.WordAt(w.Mem, line*64) }

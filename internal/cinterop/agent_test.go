@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// goAgent is the agent in Go. testdata/agent.c is the one in C.
+// goAgent is the agent in Go. The agent in C is testdata/agent.c.
 type goAgent struct {
 	a *arena.Arena
 
@@ -67,7 +67,7 @@ func (x *goAgent) answer(id string, e syscall.Errno, n uint64) {
 	fmt.Println(id, int(e), n)
 }
 
-// errnoOf is the errno that the C side has for an error.
+// errnoOf returns the errno value that the C side has for err.
 func errnoOf(err error) syscall.Errno {
 	var e syscall.Errno
 	switch {
@@ -95,7 +95,7 @@ func errnoOf(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// order is one thing to do.
+// order is one command for an agent: a verb, the name of an object, and arguments.
 type order struct {
 	verb, name string
 	args       []string
@@ -109,14 +109,15 @@ func (o order) arg(i int) int64 {
 	return n
 }
 
-// ctx is the context that argument i asks for, in milliseconds; none is without an end.
+// ctx returns a context whose timeout is argument i, in milliseconds. Without that argument the context never
+// ends.
 func (o order) ctx(i int) context.Context {
 	if i >= len(o.args) || o.arg(i) < 0 {
 		return context.Background()
 	}
 	d := time.Duration(o.arg(i)) * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.Background(), d)
-	time.AfterFunc(d+time.Minute, cancel) // long after it has ended by itself
+	time.AfterFunc(d+time.Minute, cancel) // long after the context has ended by itself
 	return ctx
 }
 
@@ -127,7 +128,7 @@ func yes(b bool) uint64 {
 	return 0
 }
 
-// try is the result of a verb that does not wait.
+// try returns the result of a verb that does not wait.
 func try(ok bool) error {
 	if ok {
 		return nil
@@ -135,8 +136,8 @@ func try(ok bool) error {
 	return syscall.EBUSY
 }
 
-// act does as it is told. A panic because of the caller is EINVAL, or EPERM where a hold is
-// given back or becomes another.
+// act carries out an order. It returns EINVAL if the call panics because of a mistake of the caller, and EPERM if
+// the call releases or converts a hold.
 func (x *goAgent) act(o order) (n uint64, err error) {
 	defer func() {
 		switch r := recover().(type) {

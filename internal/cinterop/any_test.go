@@ -16,7 +16,7 @@ func init() {
 	verbs["all"] = (*goAgent).all
 }
 
-// any waits for the Future NAME-f, the count 1 of the Sequencer NAME-s, or the Event NAME-e.
+// any waits until the Future NAME-f is set, the Sequencer NAME-s has the count 1, or the Event NAME-e is set.
 func (x *goAgent) any(o order) (uint64, error) {
 	f, err := prims.OpenFuture(x.a, o.name+"-f", nil)
 	if err != nil {
@@ -34,8 +34,8 @@ func (x *goAgent) any(o order) (uint64, error) {
 	return uint64(i), err
 }
 
-// all waits for the three objects of any, and for the reset of the Event NAME-r. It waits for all
-// of them, or, as all.any, for one of them.
+// all waits for the three objects of any, and for a reset of the Event NAME-r. It waits until all four are ready,
+// or, as the verb all.any, until one of them is.
 func (x *goAgent) all(o order) (uint64, error) {
 	f, err := prims.OpenFuture(x.a, o.name+"-f", nil)
 	if err != nil {
@@ -60,8 +60,8 @@ func (x *goAgent) all(o order) (uint64, error) {
 	return uint64(i), err
 }
 
-// Each object has to be ready at some time, not all at once: one that was ready and then is reset
-// counts.
+// Each object has to be ready at some time during the wait, but not all at the same time: an object that was
+// ready and is reset later still counts.
 func TestWaitAll(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		f, q, e, r := s.a.do(t, "future.open", "x-f"), s.a.do(t, "seq.open", "x-s"), s.a.do(t, "event.open", "x-e", 1), s.a.do(t, "event.open", "x-r", 2)
@@ -101,8 +101,8 @@ func TestWaitAll(t *testing.T) {
 	})
 }
 
-// A process that waits for all is killed, and had not taken the token of an Event that was for it: that is there for
-// others.
+// A process waits for all objects. It is stopped before it takes the token of an Event that was set for its wait,
+// and then killed. Another process can take the token.
 func TestWaitAllKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		e, r := s.b.do(t, "event.open", "x-e", 1), s.b.do(t, "event.open", "x-r", 2)
@@ -110,7 +110,7 @@ func TestWaitAllKilledWaiter(t *testing.T) {
 		s.a.blocked(t, r, 1, "all.wait", "x")
 		s.a.stop(t)
 		s.b.do(t, "event.set", "x-e")
-		s.c.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // it is for the wait
+		s.c.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // the token is for the wait
 		s.a.kill(t)
 		s.c.do(t, "event.wait", "x-e")
 		s.c.start(t, "event.try", "x-e").fails(t, syscall.EBUSY)
@@ -141,12 +141,12 @@ func TestWaitAny(t *testing.T) {
 		}
 		s.a.do(t, "seq.reset", "x-s", 0)
 
-		// A token for the one that is killed, which has not seen it, is there for others.
+		// A stopped process has not seen the token for its wait. When it is killed, others can take the token.
 		a := newAgent(t, s.a.lang, s.arena, "victim")
 		a.blocked(t, e, 1, "any.wait", "x")
 		a.stop(t)
 		s.b.do(t, "event.set", "x-e")
-		s.b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // it is for the wait
+		s.b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // the token is for the wait
 		a.kill(t)
 		if i := s.b.do(t, "any.wait", "x"); i != 2 {
 			t.Fatalf("number %d", i)
@@ -161,8 +161,8 @@ func TestWaitAny(t *testing.T) {
 	})
 }
 
-// A process that is woken for two things at once takes the first, and leaves the token of the other to a wait in another
-// process; if it dies over that, the token is there for that wait all the same.
+// A process whose wait can end because of two objects takes the first, and leaves the token of the second to a
+// waiter in another process. If it dies while it passes the token on, that waiter still gets the token.
 func TestWaitAnyPasses(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, env := range []string{"", "SHMSYNC_CRASHPOINT=event.wait.before_pass"} {
@@ -175,7 +175,7 @@ func TestWaitAnyPasses(t *testing.T) {
 				next := c.start(t, "event.wait", "x-e")
 				eventually(t, "both wait", name, func() bool { return b.do(t, "waiters", "-", e) == 2 })
 				a.stop(t)
-				c.stop(t) // or it would take the token
+				c.stop(t) // otherwise c would take the token at once
 				b.do(t, "event.set", "x-e")
 				b.do(t, "future.set", "x-f", 0)
 				require.NoError(t, a.cmd.Process.Signal(syscall.SIGCONT))
@@ -184,7 +184,7 @@ func TestWaitAnyPasses(t *testing.T) {
 				} else {
 					a.ends(t)
 				}
-				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // it is for the wait
+				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY) // the token is for the wait of c
 				require.NoError(t, c.cmd.Process.Signal(syscall.SIGCONT))
 				next.must(t)
 				b.start(t, "event.try", "x-e").fails(t, syscall.EBUSY)

@@ -18,8 +18,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// An uncontended pair of calls in C costs at most a certain multiple of the same pair of pthread in the same program, in
-// each form of the library. The limits leave room for other processors and compilers; docs/performance.md has figures.
+// In C an uncontended pair of calls costs at most a fixed multiple of the same pair of pthread calls in the same
+// program, in each form of the library. The limits leave room for other processors and compilers.
+// docs/performance.md has figures.
 func TestUncontendedInC(t *testing.T) {
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: it measures for seconds")
@@ -66,8 +67,8 @@ func TestUncontendedInC(t *testing.T) {
 	}
 }
 
-// pairRatios reads what bench.c prints, and gives the median of the ratio of each pair to that of pthread,
-// with an interval that has the true median in it in 95 of 100 cases.
+// pairRatios parses the output of bench.c. For each pair it returns the median of the ratio to the pthread pair,
+// and an interval that contains the true median with a probability of 95 %.
 func pairRatios(t *testing.T, lines string) (all [4][3]float64) {
 	t.Helper()
 	var ratios [4][]float64
@@ -88,7 +89,8 @@ func pairRatios(t *testing.T, lines string) (all [4][3]float64) {
 	return all
 }
 
-// BenchmarkDataCostsInC prints what data that survives costs in C; see BenchmarkDataCosts of package prims.
+// BenchmarkDataCostsInC measures in C what the protection of data against deaths costs. See BenchmarkDataCosts of
+// package prims.
 func BenchmarkDataCostsInC(b *testing.B) {
 	path := program(b, "costs.c", "-O2", "-USHMSYNC_CRASHPOINTS")
 	for range b.N {
@@ -99,8 +101,7 @@ func BenchmarkDataCostsInC(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkRoundTrip is a post and the answer to it, between this process and another
-// one.
+// BenchmarkRoundTrip measures a post to another process and the answer to it.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, lang := range []string{"go", "c"} {
 		b.Run("go-"+lang, func(b *testing.B) {

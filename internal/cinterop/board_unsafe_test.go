@@ -20,7 +20,7 @@ func mapWords(f *os.File) (*[1024]atomic.Uint32, error) {
 	return (*[1024]atomic.Uint32)(unsafe.Pointer(unsafe.SliceData(mem))), nil
 }
 
-// boardOf views the bytes of a team's board.
+// boardOf views the bytes of the board of a worker group.
 func boardOf(mem []byte) *board {
 	_ = mem[unsafe.Sizeof(board{})-1]
 	// SAFETY: the bytes are there and aligned to a cache line, and a board has no pointers.

@@ -17,17 +17,17 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// The header compiles without a warning in every language that it is for. The test uses the
-// warnings that careful programs ask for, because the header must not fail their builds.
+// The header compiles without a warning in every language that it supports. The test enables the warnings that
+// careful programs use, because the header must not fail their builds.
 func TestHeaderMatrix(t *testing.T) {
 	compiler(t)
 	dir := t.TempDir()
 	require.NoError(t, header(dir))
 	c, cpp := []string{"c11", "c17", "gnu17", "c23 c2x"}, []string{"c++17", "c++20"}
 	for _, c := range []struct {
-		compiler string // with its target, if that is not the one of the host
+		compiler string // with its target if the target is not the host
 		language string
-		standard []string // names of one standard; the compiler knows some of them
+		standard []string // alternative names of one standard, of which a compiler knows some
 	}{
 		{"gcc", "c", c},
 		{"clang", "c", c},
@@ -39,7 +39,7 @@ func TestHeaderMatrix(t *testing.T) {
 	} {
 		for i, standard := range c.standard {
 			if i > 0 && !proctest.Long() {
-				continue // the compiler has read it once
+				continue // the compiler has parsed it once
 			}
 			t.Run(c.compiler+" "+standard, func(t *testing.T) {
 				words := strings.Fields(c.compiler)
@@ -57,8 +57,8 @@ func TestHeaderMatrix(t *testing.T) {
 	}
 }
 
-// needsCompilers skips the test without the compiler in the first word, and without the headers and libraries of gcc
-// if the other words have arm64 as its target.
+// needsCompilers skips the test if the compiler, which is the first of the words, is missing. If another word
+// names arm64 as the target, it also skips the test if the headers and libraries of gcc for arm64 are missing.
 func needsCompilers(t *testing.T, words []string) {
 	t.Helper()
 	needsCompiler(t, words[0])
@@ -67,7 +67,7 @@ func needsCompilers(t *testing.T, words []string) {
 	}
 }
 
-// knownStandard is the first of the names that the compiler knows.
+// knownStandard returns the first of the names that the compiler knows.
 func knownStandard(t *testing.T, compiler []string, language string, names []string) string {
 	t.Helper()
 	var out []byte
@@ -83,11 +83,11 @@ func knownStandard(t *testing.T, compiler []string, language string, names []str
 	return ""
 }
 
-// The C programs run under the sanitizers. A report ends the program, and so fails the test that
-// runs here once more.
+// The C programs run under the sanitizers. TestSanitizers starts this test binary again for each sanitizer. A
+// report of a sanitizer ends the C program, so the test in the new run fails.
 func TestSanitizers(t *testing.T) {
 	if os.Getenv(cflagsEnv) != "" {
-		return // this is such a run
+		return // this is the run that TestSanitizers has started
 	}
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: each sanitizer builds the programs again")
@@ -122,7 +122,8 @@ func TestSanitizers(t *testing.T) {
 			require.Contains(t, run([]string{"-test.run", sanitized}, nil), "--- PASS: TestMutexStress")
 			brief, shows := sanitizedInBrief, "TestContract"
 			if name == "thread" {
-				// ThreadSanitizer has a thread of its own, which outlives the last one of a program of the contract.
+				// ThreadSanitizer runs a thread of its own, which still runs when the last thread of a contract
+				// program has ended.
 				brief, shows = "^TestRWMutex.*$", "TestRWMutexPlain"
 			}
 			require.Contains(t, run([]string{"-test.run", brief, "-test.short"}, []string{"SHMSYNC_TEST_LONG=0"}), "--- PASS: "+shows)
@@ -130,11 +131,11 @@ func TestSanitizers(t *testing.T) {
 	}
 }
 
-// One program calls every object, and gets the right results however it is compiled. The
-// sets of flags are those that show a variable without a value: a compiler that does not
-// optimize leaves garbage in it, one that fills it leaves 0xfe, MemorySanitizer ends the
-// program where the value decides something, and the warnings find what no run came by.
-// The programs for arm64 run under qemu-user, where that is installed.
+// One program calls every object, and gets the right results with each compiler and each set of flags. The sets
+// are chosen to find variables that are read before they are set: a compiler that does not optimize leaves
+// garbage in such a variable, another fills it with 0xfe, MemorySanitizer ends the program when the value decides
+// a branch, and warnings cover the paths that no run reaches. The programs for arm64 run under qemu-user if it is
+// installed.
 func TestScenario(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: each set of flags compiles the header again")
@@ -143,7 +144,7 @@ func TestScenario(t *testing.T) {
 	const filled, arm64 = " -ftrivial-auto-var-init=pattern", "clang --target=aarch64-linux-gnu"
 	for _, c := range []struct {
 		name     string
-		compiler string // with its language or target, if that is not C for the host
+		compiler string // with its language or target if that is not C for the host
 		flags    string
 		long     bool // at full length only
 	}{
@@ -193,7 +194,8 @@ func TestScenario(t *testing.T) {
 	}
 }
 
-// arm64Emulator is the command before that of a program for arm64, which finds its libraries beside those of gcc.
+// arm64Emulator returns the command that runs a program for arm64. The program finds its libraries beside those
+// of gcc.
 func arm64Emulator(t *testing.T) []string {
 	if runtime.GOARCH == "arm64" {
 		return nil
@@ -202,10 +204,9 @@ func arm64Emulator(t *testing.T) []string {
 	return []string{"qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"}
 }
 
-// sanitized are the tests that run under the sanitizers: those in which the C programs
-// have many threads.
+// sanitized matches the tests that run under the sanitizers: those whose C programs have many threads.
 const sanitized = "^(TestMutex.*|TestFutex.*|TestMultiLock.*|TestReapEachOther|TestCreateInC|TestCore|TestFromFD|TestGroupKilled|TestSignalWaker.*|TestWaitAll|TestQueueBatch)$"
 
-// sanitizedInBrief are further tests for the sanitizers, which make few rounds. TestCrowds is not among them: it counts
-// sleeps, which a sanitizer makes longer.
+// sanitizedInBrief matches further tests for the sanitizers, which run few rounds. TestCrowds is not among them:
+// it counts sleeps, which take longer under a sanitizer.
 const sanitizedInBrief = "^(TestContract|TestCloseWaitsForCalls|TestCallsWhileTheArenaIsBeingClosed|TestRWMutex.*)$"

@@ -20,8 +20,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A close of the arena waits for a call until the call no longer needs the arena: from before it
-// queues its wait until it has accepted what it was granted, or has undone what it did.
+// A close of the arena waits for each call that still needs the arena. That is so from before the call enqueues
+// its wait until it has accepted its grant or has undone what it did.
 func TestCloseWaitsForCalls(t *testing.T) {
 	bin := program(t, "closes.c")
 	out, err := exec.Command(bin, "count").Output()
@@ -40,8 +40,9 @@ func TestCloseWaitsForCalls(t *testing.T) {
 	}
 }
 
-// A call in C that comes while the arena is being closed is refused, unless its thread is in another call, for which the
-// close waits. It leaves no object that nobody can find, and writes nothing for the participant that has left.
+// A call in C that begins while the arena is being closed is refused. Only a call of a thread that is inside
+// another call proceeds, because the close waits for that other call. A refused call leaves no object that nobody
+// can find, and writes nothing on behalf of the participant that has left.
 func TestCallsWhileTheArenaIsBeingClosed(t *testing.T) {
 	bin := program(t, "ending.c")
 	out, err := exec.Command(bin, "count").Output()
@@ -63,8 +64,8 @@ func TestCallsWhileTheArenaIsBeingClosed(t *testing.T) {
 	}
 }
 
-// A C program that takes the slot of a dead participant records the wakes that the dead one owed,
-// until it has made them.
+// A C program that takes the slot of a dead participant records the wakes that the dead participant owed. The
+// record stays until the program has made these wakes.
 func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
 	name := unusedName(t)
 	a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 1})
@@ -75,8 +76,8 @@ func TestSuccessorInCOwesWhatTheDeadOwed(t *testing.T) {
 	sound(t, name)
 }
 
-// A call in C that has to wait, and is refused since the arena is being closed, has not taken the queue
-// lock. It could not give that back: the arena may be gone.
+// A call in C that has to wait, and is refused because the arena is being closed, has not taken the queue lock.
+// It could not release the lock, because the arena may be unmapped by then.
 func TestRefusedCallTakesNoQueueLock(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	out, err := exec.Command(program(t, "refused.c"), name).CombinedOutput()
@@ -91,8 +92,8 @@ func TestRefusedCallTakesNoQueueLock(t *testing.T) {
 	require.ErrorIs(t, f.State().Err, shmsync.ErrOwnerDead)
 }
 
-// A process in C that frees the slot records of an object frees no block that a peer got meanwhile, and its loop ends
-// whatever a peer writes.
+// A process in C that frees the slot records of an object does not free a block that a peer has allocated
+// meanwhile. Its loop over the records ends, whatever a peer writes.
 func TestPeerChangesSlotRecordsThatCFrees(t *testing.T) {
 	name := unusedName(t)
 	a, err := arena.Create(name, &arena.Options{Size: 4 << 20, MaxParticipants: 64})
@@ -102,7 +103,7 @@ func TestPeerChangesSlotRecordsThatCFrees(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// A close of an arena in C frees what its open handles own.
+// A close of an arena in C frees the memory of handles that are still open.
 func TestCloseFreesHandles(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	out, err := exec.Command(program(t, "unclosed.c"), name).CombinedOutput()
@@ -110,16 +111,16 @@ func TestCloseFreesHandles(t *testing.T) {
 	sound(t, name)
 }
 
-// A handle in C keeps what it knows of the slot records of an object: for a call that is late, and when a peer
-// changes the list of the records.
+// A handle in C remembers the slot records of an object. It uses them in a call that comes after the handle was
+// closed, and when a peer changes the list of the records.
 func TestCKeepsKnownRecords(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	out, err := exec.Command(program(t, "shares.c"), name).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
-// A process in C that asks a transferable Semaphore for more permits than there are changes nothing, while others take
-// permits and give them back without the queue lock.
+// A process in C asks a transferable Semaphore for more permits than there are. The refused call changes nothing,
+// even while others acquire and release permits without the queue lock.
 func TestCRefusalLeavesThePool(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	path := program(t, "pool.c", "-DSHMSYNC_IMPLEMENTATION")
@@ -137,8 +138,9 @@ func TestCRefusalLeavesThePool(t *testing.T) {
 	require.EqualValues(t, 4, s.State().Free)
 }
 
-// The holder of a permit dies. The only other process that notices it has not opened the Semaphore, so it cannot make a
-// change. It wakes the waiter, a thread in C that sleeps on nothing but its wait node and looks for the dead seldom.
+// The holder of a permit dies. The only other process that notices the death has not opened the Semaphore, so it
+// cannot grant the permit. It wakes the waiter instead: a thread in C that sleeps only on its wait node, and
+// rarely makes a periodic check.
 func TestCWaiterIsToldByStrangers(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	a, err := arena.Attach(name, nil)
@@ -156,7 +158,7 @@ func TestCWaiterIsToldByStrangers(t *testing.T) {
 	ready(t, got, stderr)
 }
 
-// waitAsleep reports whether an object has a wait whose thread sleeps, or is about to.
+// waitAsleep reports whether some object has a wait whose thread sleeps, or is about to sleep.
 func waitAsleep(a *arena.Arena) bool {
 	for o := range a.Objects() {
 		for _, w := range (*arenakernel.Arena)(a).WaitsOf(arenakernel.Object{Offset: arenakernel.Offset(o.Offset)}) {

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// skipped is the exit status of a verb of contract.c that the host does not permit.
+// skipped is the exit status of contract.c if the host does not permit what a verb needs.
 const skipped = 77
 
-// What docs/c-contract.md promises holds. A verb that hangs ends by SIGALRM.
+// The promises of docs/c-contract.md hold. SIGALRM ends a verb that hangs.
 func TestContract(t *testing.T) {
 	for _, verb := range []string{
 		"closed-handles", "closed-arena", "closed-in-use", "close-many", "closed-many", "errors", "helper", "last-thread",
@@ -22,7 +22,7 @@ func TestContract(t *testing.T) {
 	} {
 		t.Run(verb, func(t *testing.T) {
 			name := unusedName(t)
-			if verb != "locked-memory" && verb != "limits" { // these two make an arena of another size
+			if verb != "locked-memory" && verb != "limits" { // these two verbs make an arena of another size
 				name = coreArena(t, 16<<20)
 			}
 			out, err := exec.Command(program(t, "contract.c"), verb, name).CombinedOutput()
@@ -35,14 +35,14 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// The code of a plugin that opened an arena stays when the plugin is unloaded.
+// A plugin opens an arena and does not close it. Its code stays mapped when the plugin is unloaded.
 func TestPluginThatForgetsTheClose(t *testing.T) {
 	plugin := program(t, "plugin.c", "-shared", "-fPIC")
 	out, err := exec.Command(program(t, "plugins.c"), plugin, unusedName(t)).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
-// An exception that leaves a function of the user's ends the process in words.
+// An exception that leaves a callback of the user ends the process with a message.
 func TestExceptionOutOfACallback(t *testing.T) {
 	cAgent(t) // makes the header
 	needsCompiler(t, "g++")

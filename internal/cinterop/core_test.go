@@ -30,13 +30,13 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// programs are the C programs that have been built, by name and flags.
+// programs holds the C programs that have been built, by name and flags.
 var programs struct {
 	sync.Mutex
 	paths map[string]string
 }
 
-// program builds a C program of testdata, once for the same flags.
+// program builds a C program of testdata, once for each set of flags, and returns its path.
 func program(t testing.TB, source string, flags ...string) string {
 	t.Helper()
 	cAgent(t) // makes the directory and the header
@@ -55,7 +55,7 @@ func program(t testing.TB, source string, flags ...string) string {
 	return programs.paths[key]
 }
 
-// core starts the program of that name; it is killed when the test ends.
+// core starts the program at path, and kills it when the test ends.
 func core(t testing.TB, path string, args ...string) (cmd *exec.Cmd, out *bufio.Reader, stderr *lockedBuffer) {
 	t.Helper()
 	cmd = exec.Command(path, args...)
@@ -85,7 +85,7 @@ func tell(t testing.TB, cmd *exec.Cmd) {
 	require.NoError(t, err)
 }
 
-// ready reads the line that says so.
+// ready reads the line by which a program says that it is ready.
 func ready(t testing.TB, out *bufio.Reader, stderr *lockedBuffer) {
 	t.Helper()
 	line, err := out.ReadString('\n')
@@ -93,15 +93,14 @@ func ready(t testing.TB, out *bufio.Reader, stderr *lockedBuffer) {
 	require.Equal(t, "ready\n", line)
 }
 
-// unusedName is a name that no arena has.
+// unusedName returns a name that no arena has.
 func unusedName(t testing.TB) string {
 	name := fmt.Sprintf("cinterop-%d-%x", os.Getpid(), rand.Uint64())
 	t.Cleanup(func() { shm.Remove(name) })
 	return name
 }
 
-// A program in C makes an arena, and one in Go opens it. Every other test does it the other way
-// round.
+// A program in C creates an arena, and one in Go opens it. In all other tests Go creates the arena.
 func TestCreateInC(t *testing.T) {
 	for _, disable := range []string{"", "otmpfile"} {
 		t.Run("disable="+disable, func(t *testing.T) {
@@ -144,7 +143,7 @@ func TestCreateInC(t *testing.T) {
 	}
 }
 
-// Many race to make an arena: one does, and all join it.
+// Many processes try to create the same arena at the same time. One creates it, and all join it.
 func TestCreateRace(t *testing.T) {
 	path, name := program(t, "core.c"), unusedName(t)
 	var wg sync.WaitGroup
@@ -163,7 +162,7 @@ func TestCreateRace(t *testing.T) {
 	require.NoError(t, a.Check())
 }
 
-// The operations of C programs without a Go peer.
+// C programs use the core without a Go process.
 func TestCore(t *testing.T) {
 	for _, verb := range []string{"fork", "close", "misuse", "threads", "fill", "sweep", "waits", "names"} {
 		t.Run(verb, func(t *testing.T) {
@@ -190,7 +189,7 @@ func coreArena(t testing.TB, size int64) string {
 	return name
 }
 
-// A child of fork, which is no participant, does not keep its parent alive.
+// A process forks and is killed. The child, which is not a participant, does not make the parent look alive.
 func TestForkedChildKeepsNobodyAlive(t *testing.T) {
 	for _, disable := range []string{"", "robust"} {
 		t.Run("disable="+disable, func(t *testing.T) {
@@ -210,8 +209,8 @@ func TestForkedChildKeepsNobodyAlive(t *testing.T) {
 	}
 }
 
-// A C program that closes the descriptor of its byte lock by mistake is alive still, for a
-// Go program that joins then, and keeps its lock.
+// A C program closes the descriptor of its byte lock by mistake. A Go program that joins later still takes it for
+// alive, and the C program keeps its Mutex.
 func TestStrayCloseInC(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	cmd, out, stderr := core(t, program(t, "core.c"), "losehold", name)
@@ -227,7 +226,7 @@ func TestStrayCloseInC(t *testing.T) {
 	require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrOwnerDead)
 }
 
-// A C program that is declared dead, by the mistake of a peer, ends at once.
+// A C program that a peer marks dead by mistake ends at once.
 func TestDeclaredDeadInC(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	cmd, out, stderr := core(t, program(t, "core.c"), "losehold", name)
@@ -242,7 +241,7 @@ func TestDeclaredDeadInC(t *testing.T) {
 	require.NoError(t, peer.Wait())
 }
 
-// A C program that was stopped is told of a death, however many participants have left since.
+// A C program that was stopped learns of a death, however many participants have left meanwhile.
 func TestLeavesDisplaceNoDeathsInC(t *testing.T) {
 	name := coreArena(t, 2<<20)
 	observer, out, stderr := core(t, program(t, "core.c"), "observe", name)
@@ -262,7 +261,7 @@ func TestLeavesDisplaceNoDeathsInC(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%d died, 0 missed\n", victim.Process.Pid), line)
 }
 
-// After a death a C program visits only what the dead participant touched, and not all objects.
+// A C program that reaps a dead participant visits only the objects that this participant has touched.
 func TestDeathLooksAtWhatWasTouchedInC(t *testing.T) {
 	for _, n := range []int{0, 3000} {
 		name := coreArena(t, 4<<20)
@@ -274,7 +273,7 @@ func TestDeathLooksAtWhatWasTouchedInC(t *testing.T) {
 			require.NoError(t, m.Close())
 		}
 		require.NoError(t, a.Close())
-		// It waits in the arena, so there are wait nodes that have nothing to do with the death.
+		// The program waits in the arena, so there are wait nodes that have nothing to do with the death.
 		a, err = arena.Attach(name, nil)
 		require.NoError(t, err)
 		for range n / 10 {
@@ -305,7 +304,7 @@ func TestDeathLooksAtWhatWasTouchedInC(t *testing.T) {
 	}
 }
 
-// C participants that stay for a moment only free the slots of the dead.
+// C participants that stay only for a moment still free the slots of dead participants.
 func TestShortLivesFreeTheSlotsOfTheDeadInC(t *testing.T) {
 	path, name := program(t, "core.c"), coreArena(t, 2<<20)
 	var victims []*exec.Cmd
@@ -328,8 +327,8 @@ func TestShortLivesFreeTheSlotsOfTheDeadInC(t *testing.T) {
 	require.Empty(t, i.Participants(), "after %d joins", joins)
 }
 
-// All slots are taken, one of them by a joiner that has died, which nothing shows before its byte lock is free. Another
-// joiner waits for that.
+// All slots are taken. A joiner that died has one of them, and its death is visible only when its byte lock
+// becomes free. Another joiner waits for that.
 func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
@@ -344,14 +343,15 @@ func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 			require.NoError(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: slot2, Len: 1}))
 			_, err = f.WriteAt([]byte{joining, 0, heldByte, 0}, slot2)
 			require.NoError(t, err)
-			cAgent(t) // compiled before
+			cAgent(t) // compile it before the timer starts
 			time.AfterFunc(300*time.Millisecond, func() { f.Close() })
 			newAgent(t, lang, name, "joins").do(t, "mutex.open", "x", 1)
 		})
 	}
 }
 
-// The only slot is that of a joiner without a byte lock. Another joiner takes the slot if that one has joined long ago.
+// The only slot belongs to another joiner, which has no byte lock. A joiner takes the slot over if the other one
+// began to join long ago.
 func TestJoinerGivesUpAnotherWithoutByteLock(t *testing.T) {
 	for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {
 		for ago, joins := range map[time.Duration]bool{0: false, time.Minute: true, -time.Hour: true} {
@@ -363,7 +363,7 @@ func TestJoinerGivesUpAnotherWithoutByteLock(t *testing.T) {
 				s := slotIn(t, name, 1)
 				const joining, generation = 1, 2
 				binary.LittleEndian.PutUint64(s[40:], uint64(time.Now().Add(-ago).UnixNano()))
-				binary.LittleEndian.PutUint32(s[8:], generation<<14) // it has no capabilities
+				binary.LittleEndian.PutUint32(s[8:], generation<<14) // the joiner has no capabilities
 				binary.LittleEndian.PutUint32(s, joining|generation<<3)
 				says, joined := open(t, name)
 				require.Equal(t, joins, joined, says)
@@ -372,8 +372,8 @@ func TestJoinerGivesUpAnotherWithoutByteLock(t *testing.T) {
 	}
 }
 
-// A C program that was stopped while more participants died than the arena has records of learns
-// how many deaths it missed.
+// More participants die than the arena has death records, while a C program is stopped. When it continues, it
+// learns how many deaths it has missed.
 func TestMissedDeathsAreCountedInC(t *testing.T) {
 	path, name := program(t, "core.c"), coreArena(t, 2<<20)
 	out, err := exec.Command(path, "records").Output()
@@ -384,7 +384,7 @@ func TestMissedDeathsAreCountedInC(t *testing.T) {
 	observer, said, stderr := core(t, path, "observe", name)
 	ready(t, said, stderr)
 	require.NoError(t, observer.Process.Signal(syscall.SIGSTOP))
-	a, err := arena.Attach(name, nil) // a participant has to reap
+	a, err := arena.Attach(name, nil) // only a participant reaps
 	require.NoError(t, err)
 	defer a.Close()
 	const more = 3
@@ -411,7 +411,7 @@ func TestMissedDeathsAreCountedInC(t *testing.T) {
 const waitersInWaitable = 20
 
 func init() {
-	// waitable.wait waits in a Waitable for a state that never comes; C does not know the kind.
+	// waitable.wait waits in a Waitable for a state that never comes. C does not know this kind.
 	verbs["waitable"] = func(x *goAgent, o order) (uint64, error) {
 		w, err := openWaitable(x.a, o.name)
 		if err != nil || o.verb == "waitable.open" {
@@ -426,8 +426,8 @@ func openWaitable(a *arena.Arena, name string) (*prims.Waitable[int64, int64], e
 	return prims.OpenWaitable(a, name, 0, prims.Rules[int64, int64]{Claim: never}, nil)
 }
 
-// A C program does not know the kind of a Waitable. When it deletes one in which waiters died, it
-// frees their wait nodes, too, and the next object at that place inherits none.
+// A C program, which does not know the kind of a Waitable, deletes a Waitable in which waiters died. It also
+// frees their wait nodes, so the next object at that place inherits none.
 func TestNodesOfTheDeadGoWithTheirObjectInC(t *testing.T) {
 	name := newArena(t)
 	x, other := newAgent(t, "go", name, "waiter"), newAgent(t, "c", name, "witness")
@@ -460,7 +460,7 @@ func objectAt(t *testing.T, a *arena.Arena, off uint64) arenakernel.Object {
 	return o
 }
 
-// An arena in an open file, as it is inherited.
+// A program opens an arena by the descriptor of an open file, such as one that it has inherited.
 func TestFromFD(t *testing.T) {
 	seg, err := shm.CreateMemfd("cinterop", 2<<20, func(s *shm.Segment) error { return arena.Format(s, nil) }, nil)
 	require.NoError(t, err)
@@ -479,15 +479,15 @@ func TestFromFD(t *testing.T) {
 	require.True(t, m.TryLock())
 }
 
-// compiledAgain skips a test that compiles the header again, with -short.
+// compiledAgain skips, with -short, a test that has to compile the header again.
 func compiledAgain(t *testing.T) {
 	if proctest.Quick() {
 		t.Skip("-short: it compiles the header again")
 	}
 }
 
-// A program that was made for another layout gets an error that says so. So does one that does not
-// know a feature that the arena needs.
+// A program that was built for another layout gets an error that says so. A program that does not know a feature
+// that the arena needs gets such an error, too.
 func TestVersionRefused(t *testing.T) {
 	opened := func(path, name string) string {
 		out, err := exec.Command(path, "open", name).CombinedOutput()
@@ -495,7 +495,7 @@ func TestVersionRefused(t *testing.T) {
 		return string(out)
 	}
 	refused := fmt.Sprint(int(syscall.EPROTONOSUPPORT), " ")
-	// They open one arena and end: it would take longer to optimize them.
+	// The programs only open one arena and end, so optimizing them would take longer than it saves.
 	version := func(n int) string {
 		return program(t, "core.c", "-O0", fmt.Sprint("-DSHMSYNC_LAYOUT_VERSION=", n))
 	}
@@ -583,7 +583,7 @@ func TestVersionRefused(t *testing.T) {
 		f, err := os.OpenFile("/dev/shm/"+name, os.O_RDWR, 0)
 		require.NoError(t, err)
 		defer f.Close()
-		// The sum is of random bytes too: any fixed byte is the right one at times.
+		// The checksum covers random bytes, so any fixed value would be correct now and then.
 		sum := make([]byte, 1)
 		_, err = f.ReadAt(sum, 168)
 		require.NoError(t, err)
@@ -598,7 +598,7 @@ func TestVersionRefused(t *testing.T) {
 	})
 }
 
-// A peer overwrites everything behind the header and the slots: errors, no fault, no hang.
+// A peer overwrites everything after the header and the slots. Calls return errors; none faults or hangs.
 func TestHostileBytes(t *testing.T) {
 	for round := range 6 {
 		name := coreArena(t, 2<<20)

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Many threads of a C program that wait for long sleep for long, and the death watcher looks after their objects. A wake
-// that a stopped process owes is found as soon as before, and a close ends their waits at once.
+// In a C program, many threads that wait for long become a crowd: they sleep longer, and the death watcher makes
+// the periodic checks of their objects. It finds a wake that a stopped process owes as soon as the threads
+// themselves would, and a close ends their waits at once.
 func TestCrowds(t *testing.T) {
 	bin := program(t, "crowd.c")
 	out, err := exec.Command(bin, "kinds").Output()

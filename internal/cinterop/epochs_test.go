@@ -27,10 +27,10 @@ import (
 // epochProcesses is PROCESSES of testdata/epochs.c.
 const epochProcesses = 6
 
-// epochsEnv has the arguments of testdata/epochs.c for a process of this test.
+// epochsEnv is the environment variable with the arguments of testdata/epochs.c, for a process of this test.
 const epochsEnv = "SHMSYNC_TEST_EPOCHS"
 
-// joinForever is what testdata/epochs.c does.
+// joinForever does the same as testdata/epochs.c.
 func joinForever(args []string) {
 	name, witness := args[0], args[1]
 	self, err := strconv.Atoi(args[2])
@@ -57,7 +57,7 @@ func joinForever(args []string) {
 			}
 		}
 		stay(100)
-		w[self].Store(uint32(os.Getpid())) // it counts as one that is in, for another first
+		w[self].Store(uint32(os.Getpid())) // from here on, another process that begins an epoch must find this one in
 		w[epochProcesses+1].Add(1)
 		return nil
 	}
@@ -74,7 +74,7 @@ func joinForever(args []string) {
 	}
 }
 
-// stay gives the CPU away up to n times.
+// stay yields the CPU fewer than n times, at random.
 func stay(n int) {
 	for range rand.IntN(n) {
 		runtime.Gosched()
@@ -82,7 +82,7 @@ func stay(n int) {
 	}
 }
 
-// hasMemory reports whether a process has memory, without which it holds no byte lock.
+// hasMemory reports whether a process still has memory. Without memory it holds no byte lock.
 func hasMemory(pid uint32) bool {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	pages, _, _ := strings.Cut(string(b), " ")
@@ -90,8 +90,8 @@ func hasMemory(pid uint32) bool {
 	return n != 0
 }
 
-// Processes of Go and C join and leave all the time, and half of them are killed. The first of
-// an epoch never meets another process.
+// Processes in Go and C join and leave all the time, and half of them are killed. The first participant of an
+// epoch never finds another process in.
 func TestFirstIsAloneUnderKills(t *testing.T) {
 	for _, lifetime := range []arena.Lifetime{arena.LifetimeDurable, arena.LifetimeEphemeral} {
 		t.Run([]string{"durable", "ephemeral"}[lifetime], func(t *testing.T) {
@@ -155,7 +155,7 @@ func killJoiners(t *testing.T, lifetime arena.Lifetime) {
 		kill(k)
 	}
 	t.Logf("seed %d: %d joins, %d kills, %d epochs", seed, w[epochProcesses].Load(), kills+epochProcesses, w[epochProcesses+1].Load())
-	// What is left is an arena that no process is in.
+	// All that is left is an arena without participants.
 	if err := arena.Remove(name); lifetime == arena.LifetimeDurable {
 		require.NoError(t, err)
 	} else {

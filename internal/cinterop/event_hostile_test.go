@@ -13,14 +13,14 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Words of an auto-reset Event: offsets in its body, and in the record of a slot.
+// Words of an auto-reset Event: offsets in its body, and in a slot record.
 const (
 	eventModeAt        = 20
 	eventRecordNameAt  = 64
 	eventRecordWaitsAt = 72
 )
 
-// asPeer calls f with the arena and the object at off, as another participant.
+// asPeer calls f, as another participant, with the arena and the object at off.
 func asPeer(t *testing.T, name string, off uint64, f func(a *arena.Arena, o arenakernel.Object)) {
 	t.Helper()
 	a, err := arena.Attach(name, nil)
@@ -33,8 +33,8 @@ func asPeer(t *testing.T, name string, off uint64, f func(a *arena.Arena, o aren
 	f(a, o)
 }
 
-// A peer changes the name in the share of a participant that waits, so its waits do not count. Each set ends one of them
-// all the same, and no more.
+// A peer changes the participant ID in the slot record of a participant that waits, so the waits of that
+// participant no longer count. Each Set still ends exactly one of them.
 func TestEventWaitsOfAChangedNameInC(t *testing.T) {
 	name := newArena(t)
 	x, y := newAgent(t, "c", name, "waits"), newAgent(t, "c", name, "sets")
@@ -72,8 +72,8 @@ func TestEventWaitsOfAChangedNameInC(t *testing.T) {
 	}
 }
 
-// A peer damages the list of records before the process that sets the Event has seen the record of a waiting process.
-// The wait ends, and is counted off by a process that knows the record.
+// A peer damages the list of slot records before the process that sets the Event has seen the record of a waiting
+// process. The wait still ends. A process that knows the record subtracts the wait from its count.
 func TestEventTokenForAShareThatIsNotFoundInC(t *testing.T) {
 	name := newArena(t)
 	sets, y := newAgent(t, "c", name, "sets"), newAgent(t, "c", name, "counts")
@@ -105,7 +105,8 @@ func TestEventTokenForAShareThatIsNotFoundInC(t *testing.T) {
 	sound(t, name)
 }
 
-// The word that says that an Event is auto-reset has to be 1, or 0 as that of the others.
+// The mode word of an Event must be 1 if the Event is auto-reset, and 0 otherwise. An open of an Event with
+// another value fails.
 func TestEventModeGoesWithTheSizeInC(t *testing.T) {
 	for _, word := range []uint32{2, 7} {
 		name := newArena(t)

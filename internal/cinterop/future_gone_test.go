@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Reset waits until the dead producer can write no more, and only while the word names it. After that
-// another participant may have the ID, and Reset would wait for the death of that one.
+// A Reset waits until the dead producer can write no more, but only while the word names that producer. Once the
+// word does not, another participant may have the same ID, and Reset would wait for the death of that one.
 func TestFutureResetWaitsWhileTheWordNamesTheDead(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {
-			const begun = 2 // round 1 has begun: another process has reset it
+			const begun = 2 // round 1 has begun: another process has reset the Future
 			name := newArena(t)
 			x, victim := newAgent(t, lang, name, "survivor"), newAgent(t, "c", name, "victim", asynchronousIO)
 			off := x.do(t, "future.open", "f")
@@ -30,13 +30,13 @@ func TestFutureResetWaitsWhileTheWordNamesTheDead(t *testing.T) {
 			x.start(t, "futex.wait", "never", 1, 20).fails(t, syscall.ETIMEDOUT) // some time later
 			overwrite(t, name, off, func(uint64) []uint64 { return []uint64{begun} })
 			reset.fails(t, syscall.EBUSY)
-			victim.in.Close() // ends its child
+			victim.in.Close() // this ends the child of the victim
 		})
 	}
 }
 
-// A RecoverAll waits until the dead producer of a Future can write no more. Meanwhile another process resets the Future,
-// claims and sets it. That result stays.
+// A RecoverAll waits until the dead producer of a Future can write no more. Meanwhile another process resets the
+// Future, claims it and sets it. RecoverAll keeps that result.
 func TestRecoverAllKeepsTheNextResult(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {
@@ -57,12 +57,12 @@ func TestRecoverAllKeepsTheNextResult(t *testing.T) {
 			overwrite(t, name, off, func(uint64) []uint64 { return []uint64{set, 0, decided | result} })
 			recovers.must(t)
 			require.EqualValues(t, result, x.do(t, "future.wait", "f"))
-			victim.in.Close() // ends its child
+			victim.in.Close() // this ends the child of the victim
 		})
 	}
 }
 
-// A Reset leaves nothing in the word but the number of the next round, whatever a peer has written into bit 34.
+// After a Reset the word contains only the number of the next round, whatever a peer has written into bit 34.
 func TestFutureResetClearsReservedBits(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// overwrite makes the state of the Future at off, and its results, the words that f returns, and then 0,
-// as a peer can. f gets the state.
+// overwrite does what a faulty peer can do. It overwrites the state of the Future at off, and the words of its
+// results, with the words that f returns; the remaining words become 0. f gets the present state.
 func overwrite(t *testing.T, name string, off uint64, f func(state uint64) []uint64) {
 	t.Helper()
 	asPeer(t, name, off, func(a *arena.Arena, o arenakernel.Object) {
@@ -29,7 +29,7 @@ func overwrite(t *testing.T, name string, off uint64, f func(state uint64) []uin
 	})
 }
 
-// A peer makes all words of a Future 0 while a process waits: that is no result.
+// A peer sets all words of a Future to 0 while a process waits. The wait does not take that for a result.
 func TestFutureZeroedUnderWaiters(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, verb := range []string{"future.wait", "any.wait"} {
@@ -43,15 +43,15 @@ func TestFutureZeroedUnderWaiters(t *testing.T) {
 				of := map[string]string{"future.wait": "f-f", "any.wait": "f"}[verb]
 				w := x.start(t, verb, of)
 				eventually(t, "it sleeps", name, func() bool { return y.do(t, "waiters", "-", off) == 1 })
-				overwrite(t, name, off, func(uint64) []uint64 { return []uint64{0} }) // its periodic check finds that
+				overwrite(t, name, off, func(uint64) []uint64 { return []uint64{0} }) // the periodic check of the waiter finds the zeros
 				w.fails(t, syscall.EPROTO)
 			})
 		}
 	}
 }
 
-// A word that says that the producer died, although that lives, is corrupt. Reset does not wait until
-// that process ends.
+// A word that says that the producer died is corrupt if that process is alive. Reset does not wait for the end of
+// that process.
 func TestFutureAbandonedByTheLiving(t *testing.T) {
 	const over, abandoned, died, decided = 1, 1 << 33, 1 << 32, 1 << 33
 	name := newArena(t)

@@ -13,14 +13,14 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// runGate runs a verb of gate.c, which ends by SIGALRM where it hangs.
+// runGate runs a verb of gate.c. SIGALRM ends a verb that hangs.
 func runGate(t *testing.T, verb, name string) {
 	t.Helper()
 	out, err := exec.Command(program(t, "gate.c"), verb, name).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
-// A peer that writes the admission word of a joiner in C keeps it out, and not in a loop.
+// A peer overwrites the admission word of a joiner in C. The open fails and does not loop.
 func TestOpenInCRefusesAForeignAdmission(t *testing.T) {
 	name := unusedName(t)
 	a, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 4})
@@ -29,16 +29,17 @@ func TestOpenInCRefusesAForeignAdmission(t *testing.T) {
 	runGate(t, "admission", name)
 }
 
-// An errno value that on_first gives is the result of the open, whatever it means elsewhere.
+// If on_first returns an errno value, the open returns the same value, even if the library gives that value
+// another meaning elsewhere.
 func TestErrorOfOnFirstInC(t *testing.T) { runGate(t, "first", unusedName(t)) }
 
-// An on_first that opens or closes its own arena gets an error.
+// An on_first that opens or closes its own arena gets an error, and does not wait for itself.
 func TestOnFirstInCDoesNotWaitForItself(t *testing.T) { runGate(t, "itself", unusedName(t)) }
 
-// A child that is forked while another thread removes an arena does not keep the gate.
+// A child that is forked while another thread removes an arena does not keep the arena gate locked.
 func TestForkWhileRemovingInC(t *testing.T) { runGate(t, "fork", unusedName(t)) }
 
-// A process in C that cannot read the ID of its boot takes no other boot for granted.
+// A process in C that cannot read the boot ID does not conclude that the host has rebooted.
 func TestUnknownBootInCIsNoReboot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk")
 	a, err := arena.Create(path, &arena.Options{Size: 2 << 20, MaxParticipants: 4})

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// The Go side of testdata/agent_gone.h, without gone.fork.
+// This file is the Go side of testdata/agent_gone.h, without the verb gone.fork.
 
 func init() { verbs["gone"] = (*goAgent).gone }
 

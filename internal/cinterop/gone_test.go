@@ -18,14 +18,15 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// A hand is one way in which data passes from a dead process to a living one.
+// A hand is one way in which data passes from a dead process to a living one, such as a kind of lock with a
+// policy.
 type hand struct {
 	name string
-	open order // makes the object
-	take order // has the data; a survivor waits with it until the victim has died
-	// If take ends with ErrOwnerDead this has the data.
+	open order // creates the object
+	take order // takes the object, and so its data; a survivor waits in this order until the victim has died
+	// recover gets the data if take ends with ErrOwnerDead.
 	recover order
-	// try ends with busy while the dead process keeps the data.
+	// try fails with busy while the dead process keeps the data.
 	try  order
 	busy syscall.Errno
 	// timed is take with a deadline in milliseconds.
@@ -50,7 +51,7 @@ func (x *agent) give(t testing.TB, o order) pending {
 	return x.start(t, o.verb, "x", args...)
 }
 
-// hands are all of them.
+// hands returns all hands.
 func hands() (all []hand) {
 	for _, k := range []string{"mutex", "fair", "rw", "spin", "rwspin"} {
 		try := "try"
@@ -88,7 +89,7 @@ func hands() (all []hand) {
 	)
 }
 
-// begin makes the object of a hand, with something in it to take.
+// begin creates the object of a hand, with something in it to take.
 func (h hand) begin(t testing.TB, x *agent) {
 	t.Helper()
 	x.give(t, h.open).must(t)
@@ -97,7 +98,7 @@ func (h hand) begin(t testing.TB, x *agent) {
 	}
 }
 
-// bigFile is a file of ones, in memory.
+// bigFile makes a file in memory that is full of ones, and returns its path.
 func bigFile(t testing.TB, size int) string {
 	t.Helper()
 	f, err := os.CreateTemp("/dev/shm", "cinterop")
@@ -118,8 +119,8 @@ func bigArena(t testing.TB, size int) string {
 	return name
 }
 
-// handOver kills a victim that holds an object and reads a file into the data. A survivor then takes the
-// object. handOver returns how many pages were written after that.
+// handOver kills a victim that holds an object while it reads a file into the data. A survivor then takes the
+// object. handOver returns how many pages were written after the survivor had taken it.
 func handOver(t *testing.T, h hand, arenaName, file string, size int, survivor *agent) uint64 {
 	victim := newAgent(t, "c", arenaName, "victim")
 	h.begin(t, survivor)
@@ -146,8 +147,8 @@ func handOver(t *testing.T, h hand, arenaName, file string, size int, survivor *
 	return survivor.do(t, "gone.check", "data", size)
 }
 
-// The locks, leases and claims of a process pass on after its last store. A system call that reads
-// a file into the arena stores after the process was killed.
+// The locks, leases and claims of a process pass on only after its last store. A system call that reads a file
+// into the arena still stores after the process was killed.
 func TestDataIsHandedOverAfterTheLastStore(t *testing.T) {
 	const size = 8 << 20
 	file := bigFile(t, size)
@@ -161,15 +162,15 @@ func TestDataIsHandedOverAfterTheLastStore(t *testing.T) {
 	}
 }
 
-// A victim declares which of its system calls write into the arena.
+// Environment settings by which a victim declares which of its system calls write into the arena.
 const (
 	synchronousIO  = "SHMSYNC_CINTEROP_KERNEL_IO=0"
 	asynchronousIO = "SHMSYNC_CINTEROP_KERNEL_IO=1"
 	noKernelIO     = "SHMSYNC_CINTEROP_KERNEL_IO=2"
 )
 
-// dying starts a victim, has it take the object of h, and kills it. The byte lock of the victim is not
-// free until its input is closed. By default the victim is not gone before that.
+// dying starts a victim, has it take the object of h, and kills it. A child keeps the byte lock of the victim
+// until the input of the victim is closed. Without a declaration in env, the victim is not gone before that.
 func (h hand) dying(t *testing.T, arenaName string, survivor *agent, env ...string) (victim *agent) {
 	if len(env) == 0 {
 		env = []string{asynchronousIO}
@@ -181,15 +182,15 @@ func (h hand) dying(t *testing.T, arenaName string, survivor *agent, env ...stri
 		survivor.do(t, "barrier.join", "x", 1)
 	}
 	victim.do(t, "gone.fork", "x")
-	// The victim is not waited for: after that, nothing would tell whether its threads have ended.
+	// Do not wait for the process: once its parent has waited, nothing would show whether its threads have ended.
 	require.NoError(t, victim.cmd.Process.Kill())
 	victim.ends(t)
 	return victim
 }
 
-// A process that its parent has waited for hands over what it had, even if its byte lock stays. The kernel may keep the
-// memory of a process for a while, and the lock with it; here a child of fork keeps the lock. The survivor is stopped
-// until the parent has waited, so it cannot look at the threads.
+// A process that was killed, and for which its parent has waited, passes on what it had, even if its byte lock
+// stays. The kernel may keep the memory of a process for a while, and the lock with it; here a child made by fork
+// keeps the lock. The survivor is stopped until the parent has waited, so it cannot look at the threads.
 func TestWaitedForIsGone(t *testing.T) {
 	for _, h := range hands() {
 		for _, lang := range []string{"c", "go"} {
@@ -214,9 +215,10 @@ func TestWaitedForIsGone(t *testing.T) {
 	}
 }
 
-// A Claim takes over the work of a process that was killed. It waits until it is certain that the process executes no
-// instruction any more. Here nothing tells that at first: the victim is not registered for membarrier, as for a while
-// after it has joined; the claimant cannot look at its threads; and a child of the victim keeps the byte lock.
+// A Claim takes over the work of a process that was killed. First it waits until it is certain that the process
+// executes no more instructions. Here there is no proof of that at first: the victim is not registered for
+// membarrier, as is the case for a while after a join; the claimant cannot look at the threads of the victim; and
+// a child of the victim keeps the byte lock.
 func TestClaimAwaitsADeath(t *testing.T) {
 	for _, kind := range []string{"latch", "wg"} {
 		for _, lang := range []string{"c", "go"} {
@@ -240,7 +242,7 @@ func TestClaimAwaitsADeath(t *testing.T) {
 					t.Fatalf("%v, while the dead one may write", a)
 				default:
 				}
-				victim.in.Close() // ends its child
+				victim.in.Close() // this ends the child of the victim
 				claims.must(t)
 				x.start(t, kind+".claim", "x", 1).fails(t, syscall.EINVAL)
 			})
@@ -248,7 +250,7 @@ func TestClaimAwaitsADeath(t *testing.T) {
 	}
 }
 
-// has is the order with which a survivor has the data in the end.
+// has returns the order by which a survivor gets the data in the end.
 func (h hand) has(ms int) order {
 	if h.recover.verb != "" {
 		return h.recover
@@ -258,8 +260,8 @@ func (h hand) has(ms int) order {
 
 const forever = int(timeout / 1e6)
 
-// No thread of a killed process runs any more, but the process has not ended. Survivors repair its
-// words at once, and nobody gets its data yet.
+// No thread of a killed process runs any more, but the process has not ended. Survivors repair its words at once,
+// but nobody gets its data yet.
 func TestWordsBeforeData(t *testing.T) {
 	for _, h := range hands() {
 		for _, lang := range []string{"c", "go"} {
@@ -287,15 +289,14 @@ func (h hand) wordsBeforeData(t *testing.T, lang string) {
 		t.Fatalf("%s: %v, while the dead one may write", has.what, a)
 	default:
 	}
-	victim.in.Close() // ends its child
+	victim.in.Close() // this ends the child of the victim
 	has.must(t)
 	sound(t, name)
 }
 
-// A process that has declared that no system call of it writes into the arena is gone when it is dead.
-// A process that has declared that each such call belongs to one of its threads is gone when its
-// threads are gone. In both cases survivors do not wait for the byte lock, which a child of the victim
-// keeps.
+// A process that has declared that none of its system calls writes into the arena is gone as soon as it is dead.
+// A process that has declared that each such call belongs to one of its threads is gone when its threads have
+// ended. In both cases survivors do not wait for the byte lock, which a child of the victim keeps.
 func TestDataPassesOnBeforeTheByteLockIsFree(t *testing.T) {
 	for declared, env := range map[string]string{"none": noKernelIO, "synchronous": synchronousIO} {
 		for _, h := range hands() {
@@ -314,8 +315,8 @@ func TestDataPassesOnBeforeTheByteLockIsFree(t *testing.T) {
 	}
 }
 
-// A process whose data has passed on keeps its slot and its memory until it has ended. The kernel
-// may still mark words of the slot, or finish a system call that has no thread.
+// A process whose data has passed on keeps its slot and its memory until it has ended. Until then the kernel may
+// still mark words of the slot, or finish a system call that belongs to no thread.
 func TestSlotOfADeadOneIsKeptUntilItEnds(t *testing.T) {
 	const phaseDead, phaseFree = 4, 0
 	for _, lang := range []string{"c", "go"} {
@@ -329,7 +330,7 @@ func TestSlotOfADeadOneIsKeptUntilItEnds(t *testing.T) {
 			x.give(t, verb("mutex.lock", forever)).must(t)
 			eventually(t, "the death is told", name, func() bool { return watcher.do(t, "arena.deaths", "x") == 1 })
 			watcher.start(t, "futex.wait", "never", 1, 20).fails(t, syscall.ETIMEDOUT) // some time later
-			const slot = 3                                                             // it joined third
+			const slot = 3                                                             // the victim was the third to join
 			require.EqualValues(t, phaseDead, watcher.do(t, "gone.slot", "x", slot))
 			victim.in.Close()
 			eventually(t, "the slot is free", name, func() bool { return watcher.do(t, "gone.slot", "x", slot) == phaseFree })
@@ -337,7 +338,7 @@ func TestSlotOfADeadOneIsKeptUntilItEnds(t *testing.T) {
 	}
 }
 
-// The most general declaration of all openings of a process holds.
+// If a process opens an arena several times, the most general of its declarations about system calls applies.
 func TestKernelIOOfSeveralOpenings(t *testing.T) {
 	for opening, kinds := range map[string][2]string{
 		"asynchronous first": {asynchronousIO, "0"}, "asynchronous second": {synchronousIO, "1"}, "after none": {noKernelIO, "1"},
@@ -355,7 +356,7 @@ func TestKernelIOOfSeveralOpenings(t *testing.T) {
 	}
 }
 
-// A process that is dead and not gone keeps its slot and its open objects. Its death is reported.
+// A process that is dead but not gone keeps its slot and its open objects. Its death is reported all the same.
 func TestDeadOneKeepsItsSlot(t *testing.T) {
 	const phaseDead, phaseFree = 4, 0
 	for _, lang := range []string{"c", "go"} {
@@ -381,8 +382,8 @@ func TestDeadOneKeepsItsSlot(t *testing.T) {
 	}
 }
 
-// A reaper dies, or is stopped, between the two stages of a death or at the second: another
-// survivor gets the locks of the dead one.
+// A reaper dies or is stopped between the two stages of reaping, or in the second stage. Another survivor then
+// gets the locks of the dead participant.
 func TestReaperEndsBetweenTheStages(t *testing.T) {
 	for _, h := range hands() {
 		if h.name != "mutex/report" && !strings.HasSuffix(h.name, "/release") && h.name != "sem" && h.name != "queue" {
@@ -422,8 +423,8 @@ func TestReaperEndsBetweenTheStages(t *testing.T) {
 	}
 }
 
-// A call that waits until a dead holder can write no more waits only while the word names that holder. After that another
-// participant may have the ID, and the call would wait for the end of that one.
+// A call that waits until a dead holder can write no more waits only while the word names that holder. Once the
+// word does not, another participant may have the same ID, and the call would wait for the end of that one.
 func TestRecoverWaitsWhileTheWordNamesTheDead(t *testing.T) {
 	for _, h := range hands() {
 		kind, report := strings.CutSuffix(h.name, "/report")
@@ -441,18 +442,18 @@ func TestRecoverWaitsWhileTheWordNamesTheDead(t *testing.T) {
 				x.start(t, "futex.wait", "never", 1, 20).fails(t, syscall.ETIMEDOUT) // some time later
 				free := uint32(0)
 				if kind == "multi" {
-					free = 6 // the kind of a key that is free; the rest of the word stays
+					free = 6 // the kind of a free key; the rest of the word stays
 				}
 				forgetOwner(t, name, off, "victim", free)
 				recovers.must(t)
-				victim.in.Close() // ends its child
+				victim.in.Close() // this ends the child of the victim
 			})
 		}
 	}
 }
 
-// forgetOwner makes the word of an object that says that a participant died with it free, as a process does that
-// recovers the lock and unlocks it.
+// forgetOwner finds the word of an object that says that the participant with the label died as the owner, and
+// makes the word free. A process that recovers the lock and unlocks it does the same.
 func forgetOwner(t *testing.T, name string, off uint64, label string, free uint32) {
 	t.Helper()
 	const kindShift, ownerDead, slotBits = 29, 3, 11

@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The Go side of testdata/agent_group.h.
+// This file is the Go side of testdata/agent_group.h.
 
 func init() { verbs["group"] = (*goAgent).group }
 
@@ -42,7 +42,7 @@ func inMs(ms int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Duration(ms)*time.Millisecond)
 }
 
-// but returns err, or nil if err is one of fine.
+// but returns err, or nil if err is one of the errors in fine.
 func but(err error, fine ...error) error {
 	for _, f := range fine {
 		if errors.Is(err, f) {
@@ -54,7 +54,7 @@ func but(err error, fine ...error) error {
 
 var errTwo = errors.New("there are two")
 
-// alone fails if another process is in.
+// alone returns an error if another process is in the critical section of that name.
 func (x *goAgent) alone(name string) error {
 	s, err := prims.OpenSequencer(x.a, name+"-in", nil)
 	if err != nil {

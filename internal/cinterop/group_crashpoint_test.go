@@ -16,7 +16,7 @@ import (
 
 var goPoint = regexp.MustCompile(`crashpoint\.Register\("([^"]+)"\)`)
 
-// goPoints are the crash points of the Go side.
+// goPoints returns the crash points of the Go side.
 func goPoints(t *testing.T) (names []string) {
 	for _, dir := range []string{"prims", "internal/park"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
@@ -33,8 +33,7 @@ func goPoints(t *testing.T) (names []string) {
 	return slices.Compact(names)
 }
 
-// A Go process is killed at each of its points where dying leaves another state, and
-// C processes alone reap it.
+// A Go process is killed at each of its crash points. Only C processes are left to reap it.
 func TestGroupCrashGo(t *testing.T) {
 	all, died := goPoints(t), 0
 	for _, k := range groups {

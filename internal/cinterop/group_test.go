@@ -20,19 +20,18 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A group works on one object, and any of it may be killed.
+// A groupKind is the work of a group of agents on one object. Any of the agents may be killed.
 type groupKind struct {
 	kind   string
 	open   []any    // arguments of the verb that opens the object
 	points []string // prefixes of the crash points that its work passes
-	// rest checks the state at the end, after that many processes were killed.
+	// rest checks the state at the end. killed is the number of processes that were killed.
 	rest func(t *testing.T, x *agent, killed int)
 }
 
 var groups = []groupKind{
 	{"queue", []any{16}, []string{"queue."}, func(t *testing.T, x *agent, killed int) {
-		// A killed process has put as many items as it had taken, and at most one more in each
-		// thread.
+		// Each killed process has put as many items as it had taken, or at most one more in each of its threads.
 		left := 0
 		eventually(t, "nobody has an item on lease", x.arena, func() bool {
 			for x.start(t, "queue.get", "x", 1).wait(t).err == 0 {
@@ -65,8 +64,8 @@ var groups = []groupKind{
 			left = x.do(t, "sig.left", "x")
 			return left>>32 == 0 && x.do(t, "sig.reserved", "x") == 0 && x.do(t, "sig.sleepers", "x") == 0
 		})
-		// Each item that was put was also announced, except those that a killed thread had no time
-		// to announce.
+		// Each item that was put was also announced, except for items that a killed thread had no time to
+		// announce.
 		require.LessOrEqual(t, int(left), killed*groupThreads)
 	}},
 	{"sync", nil, []string{"synchronized."}, func(t *testing.T, x *agent, _ int) {
@@ -82,16 +81,15 @@ const (
 	groupTurnsN  = 60
 )
 
-// The ways in which the first process of a group dies, in addition to a crash point in its
-// environment.
+// The ways in which the first process of a group dies, if no crash point in its environment kills it.
 const (
 	dieAsTold   = iota
-	dieAlone    // before the others begin
+	dieAlone    // before the others begin their work
 	dieRandomly // after a random time
 )
 
-// run puts a group of three to work on an object; the first has env. It reports whether that
-// died by it.
+// run makes a group of three agents work on an object. The first agent gets the environment env. run reports
+// whether that agent died.
 func (k groupKind) run(t *testing.T, langs [3]string, how int, env ...string) (died bool) {
 	name := newArena(t)
 	b, c := newAgent(t, langs[1], name, "b"), newAgent(t, langs[2], name, "c")
@@ -133,7 +131,7 @@ func (k groupKind) run(t *testing.T, langs [3]string, how int, env ...string) (d
 	return died
 }
 
-// dies waits until its orders are done, or it is dead, and reports which.
+// dies waits until the orders of the agent are done or the agent is dead, and reports whether it is dead.
 func (x *agent) dies(t *testing.T, orders []pending) bool {
 	for _, p := range orders {
 		select {
@@ -148,7 +146,7 @@ func (x *agent) dies(t *testing.T, orders []pending) bool {
 	return false
 }
 
-// Nothing is lost when a C or a Go process is killed at any moment.
+// No work is lost when a C or a Go process is killed at any moment.
 func TestGroupKilled(t *testing.T) {
 	for _, k := range groups {
 		t.Run(k.kind, func(t *testing.T) {
@@ -161,7 +159,7 @@ func TestGroupKilled(t *testing.T) {
 
 var pointCall = regexp.MustCompile(`SHMSYNC_CRASHPOINT\("([^"]+)"\)`)
 
-// groupPoints are the crash points of the C header.
+// groupPoints returns the crash points of the C header.
 func groupPoints(t *testing.T) (names []string) {
 	parts, err := filepath.Glob(filepath.Join("..", "..", "include", "parts", "*.h"))
 	require.NoError(t, err)
@@ -176,8 +174,7 @@ func groupPoints(t *testing.T) (names []string) {
 	return slices.Compact(names)
 }
 
-// groupRare are the points that no group is sure to pass: they need a death, or a stop,
-// before.
+// groupRare lists the points that a group may not pass, because another process must die or be stopped first.
 var groupRare = []string{
 	"monitor.replay.", "monitor.cleanup.", "fairmutex.recover.", "cond.pass.", "future.reap.", "event.wait.before_pass", "sequencer.reset.",
 	"sequencer.stop.", "barrier.complete.", "barrier.reset.", "barrier.reap.", "barrier.tell.", "spinlock.recover.", "spinlock.owner_dead.", "spinlock.lock.leaving", "rwspinlock.drain.given_up", "rwmutex.recover.", "rwmutex.rollback.", "rwmutex.owner_dead.", "rwmutex.lock.leaving", "rwmutex.rlock.leaving", "semaphore.", "multilock.recover.", "signal.reap.",
@@ -195,7 +192,7 @@ func hasPrefix(prefixes []string, point string) bool {
 // groupTries is how many more groups run to reach a point that the first two did not pass.
 const groupTries = 10
 
-// A C process is killed at each point where dying leaves another state.
+// A C process is killed at each crash point.
 func TestGroupCrash(t *testing.T) {
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: it takes a minute")

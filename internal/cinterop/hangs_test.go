@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runHangs runs a verb of hangs.c, which ends by SIGALRM where it hangs.
+// runHangs runs a verb of hangs.c. SIGALRM ends a verb that hangs.
 func runHangs(t *testing.T, verb string) {
 	t.Helper()
 	name := coreArena(t, 2<<20)
@@ -18,21 +18,23 @@ func runHangs(t *testing.T, verb string) {
 	sound(t, name)
 }
 
-// A cancellation that is pending when a thread begins to wait acts after the call, not in it.
+// A cancellation (pthread_cancel) that is pending when a thread begins to wait takes effect after the call, not
+// in it.
 func TestCancelWaitsForTheCall(t *testing.T) { runHangs(t, "cancel-waits") }
 
-// After a cancellation in open or close, the next open of the process does not hang.
+// After a thread was cancelled in an open or a close, the next open of the process does not hang.
 func TestCancelLeavesOpenUsable(t *testing.T) { runHangs(t, "cancel-open") }
 
-// A fork and an open do not wait for a close that waits for a call, and the child is no participant.
+// While a close waits for a call, a fork and an open do not wait for the close. The child of the fork is not a
+// participant.
 func TestForkWhileClosing(t *testing.T) { runHangs(t, "fork-close") }
 
-// A process with one thread is a target of fences at once, another one later: the registration
-// takes long, and a process that is killed meanwhile cannot end.
+// A process that has only one thread registers as a target of fences at once. A process with more threads
+// registers later, because the registration takes long and a process that is killed meanwhile cannot end.
 func TestRegistrationDelaysNobody(t *testing.T) {
 	runHangs(t, "register-alone")
 	runHangs(t, "register-late")
 }
 
-// A thread forks at any moment while another opens or closes the arena.
+// A thread forks at any moment while another thread opens or closes the arena.
 func TestForkWhileOpening(t *testing.T) { runHangs(t, "fork-opening") }

@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	agentEnv = "SHMSYNC_CINTEROP_AGENT" // name of the arena; set in a helper process
+	agentEnv = "SHMSYNC_CINTEROP_AGENT" // the name of the arena; set in an agent process
 	labelEnv = "SHMSYNC_CINTEROP_LABEL"
 
 	// cflagsEnv has more flags for the C programs, such as those of a sanitizer.
@@ -60,7 +60,8 @@ var built struct {
 	err  error
 }
 
-// compiler is the C compiler, or the test is skipped; where a compiler is a must, it fails.
+// compiler returns the C compiler. Without one it skips the test, or fails it if the environment requires a
+// compiler.
 func compiler(t testing.TB) string {
 	for _, cc := range []string{os.Getenv("CC"), "cc", "gcc", "clang"} {
 		if path, err := exec.LookPath(cc); cc != "" && err == nil {
@@ -74,13 +75,14 @@ func compiler(t testing.TB) string {
 	return ""
 }
 
-// mustCompile has the variables that make a test fail if there is no such program.
+// mustCompile maps a program to the environment variable that makes a test fail if the program is missing.
 var mustCompile = map[string]string{
 	"gcc": "SHMSYNC_NEED_CC", "clang": "SHMSYNC_NEED_CLANG", "musl-gcc": "SHMSYNC_NEED_MUSL",
 	"aarch64-linux-gnu-gcc": "SHMSYNC_NEED_ARM64_GCC", "qemu-aarch64-static": "SHMSYNC_NEED_QEMU_USER",
 }
 
-// needsCompiler skips the test if there is no such compiler or emulator; where it is a must, the test fails.
+// needsCompiler skips the test if the compiler or emulator of that name is missing, or fails it if the
+// environment requires it.
 func needsCompiler(t testing.TB, name string) {
 	if _, err := exec.LookPath(name); err != nil {
 		require.Empty(t, os.Getenv(mustCompile[name]), err)
@@ -88,7 +90,7 @@ func needsCompiler(t testing.TB, name string) {
 	}
 }
 
-// header puts the C header together in dir.
+// header generates the C header in dir.
 func header(dir string) error {
 	parts, err := filepath.Glob(filepath.Join("..", "..", "include", "parts", "*.h"))
 	if err != nil {
@@ -106,7 +108,7 @@ func header(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "shmsync.h"), whole, 0o644)
 }
 
-// cAgent is the path of the C agent.
+// cAgent returns the path of the C agent, which it builds on the first call.
 func cAgent(t testing.TB) string {
 	cc := compiler(t)
 	built.once.Do(func() {
@@ -121,8 +123,8 @@ func cAgent(t testing.TB) string {
 	return filepath.Join(built.dir, "agent")
 }
 
-// optimize is the level of optimization of a C program. The optimizer takes three quarters
-// of the time of compiling the header, so it runs at full length only.
+// optimize returns the compiler flag for the level of optimization of the C programs. The optimizer takes three
+// quarters of the time to compile the header, so it is used at full length only.
 func optimize() string {
 	if proctest.Long() {
 		return "-O1"
@@ -130,8 +132,9 @@ func optimize() string {
 	return "-O0"
 }
 
-// quickCompiler is the compiler of the C programs, if cc is that of the tests. At full length, and where the user names one
-// or asks for a sanitizer, it is the same. Elsewhere it is clang, where there is one: it takes a third of the time of gcc.
+// quickCompiler returns the compiler for the C programs. It is cc at full length, and if the user names a
+// compiler or asks for a sanitizer. Otherwise it is clang, if clang is installed, because clang takes a third of
+// the time of gcc.
 func quickCompiler(cc string) string {
 	if proctest.Long() || os.Getenv("CC") != "" || os.Getenv(cflagsEnv) != "" {
 		return cc
@@ -148,7 +151,8 @@ func compile(cc, source, binary string, flags ...string) error {
 	return ccache.Compile(cc, append(args, filepath.Join("testdata", source), "-pthread"), filepath.Join(built.dir, binary))
 }
 
-// newArena makes an arena that this process is no participant of: its agents are alone.
+// newArena makes an arena and returns its name. This process is not a participant, so only agents are in the
+// arena.
 func newArena(t testing.TB) string {
 	name := fmt.Sprintf("cinterop-%d-%s", os.Getpid(), strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -173,12 +177,12 @@ type agent struct {
 	cmd    *exec.Cmd
 	in     *os.File
 	stderr *lockedBuffer
-	ended  chan struct{} // closed when its output has ended
-	mortal bool          // it may end before it reads its orders
+	ended  chan struct{} // closed when the output of the process has ended
+	mortal bool          // the process may end before it reads its orders
 
 	mu   sync.Mutex
 	next int
-	said map[int]chan answer // by order
+	said map[int]chan answer // by the number of the order
 }
 
 // answer is the result of an order.
@@ -204,7 +208,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// newAgent starts an agent; env are settings such as a crash point.
+// newAgent starts an agent with the given language, arena and label. env has settings such as a crash point.
 func newAgent(t testing.TB, lang, arenaName, label string, env ...string) *agent {
 	t.Helper()
 	x := &agent{lang: lang, label: label, arena: arenaName, stderr: &lockedBuffer{}, said: map[int]chan answer{}, ended: make(chan struct{})}
@@ -283,7 +287,7 @@ type pending struct {
 	c    chan answer
 }
 
-// start has the agent begin.
+// start gives an order to the agent and does not wait for the result.
 func (x *agent) start(t testing.TB, verb, name string, args ...any) pending {
 	t.Helper()
 	x.mu.Lock()
@@ -334,7 +338,7 @@ func (p pending) fails(t testing.TB, want syscall.Errno) {
 	require.Equal(t, want, p.wait(t).err, p.what)
 }
 
-// do is start and must.
+// do gives an order that has to succeed, waits for it, and returns its result.
 func (x *agent) do(t testing.TB, verb, name string, args ...any) uint64 {
 	t.Helper()
 	return x.start(t, verb, name, args...).must(t)
@@ -348,7 +352,7 @@ func (x *agent) kill(t testing.TB) {
 	x.cmd.Wait()
 }
 
-// ends waits until the process has ended by itself.
+// ends waits until the process has ended, and does not kill it.
 func (x *agent) ends(t testing.TB) {
 	t.Helper()
 	select {
@@ -358,7 +362,7 @@ func (x *agent) ends(t testing.TB) {
 	}
 }
 
-// stop stops the process, as a debugger would, and returns when it has.
+// stop stops the process by SIGSTOP, and returns when it has stopped.
 func (x *agent) stop(t testing.TB) {
 	t.Helper()
 	require.NoError(t, x.cmd.Process.Signal(syscall.SIGSTOP))
@@ -383,7 +387,7 @@ func (x *agent) awaitStop(t testing.TB) {
 	})
 }
 
-// describe looks at the words of an arena.
+// describe returns the state of an arena as text.
 func describe(name string) string {
 	a, err := arena.Attach(name, &arena.Options{Label: "describer"})
 	if err != nil {
@@ -400,19 +404,19 @@ func describe(name string) string {
 	return b.String()
 }
 
-// eventually waits until something is so.
+// eventually waits until is returns true, and fails the test after a time limit.
 func eventually(t testing.TB, what string, arenaName string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(timeout); !is(); {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s\n%s", what, describe(arenaName))
 		}
-		// Between two looks at another process there is nothing to wait for.
+		// Another process gives no signal here, so check again after 1 ms.
 		syscall.Nanosleep(&syscall.Timespec{Nsec: 1e6}, nil)
 	}
 }
 
-// blocked starts an order and returns when it, and n-1 others, sleep in the object at off.
+// blocked starts an order, and returns when n threads, this order's among them, sleep in the object at off.
 func (x *agent) blocked(t testing.TB, off uint64, n uint64, verb, name string, args ...any) pending {
 	t.Helper()
 	p := x.start(t, verb, name, args...)

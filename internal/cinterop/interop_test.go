@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scene is two agents that a test may kill, and a third one that stays to reap.
+// scene has two agents, a and b, that a test may kill, and a third agent, c, that stays to reap.
 type scene struct {
 	arena   string
 	a, b, c *agent
 }
 
-// A pair is two languages: that of the agent that acts, or is killed, and that of the agent
-// that is affected, or survives.
+// A pair has two languages: the language of the agent that acts or is killed, and the language of the agent that
+// is affected or survives.
 var pairs = [][2]string{{"go", "c"}, {"c", "go"}, {"c", "c"}}
 
 // forPairs runs f for all pairs of languages. The third agent is in the language of the second, so
@@ -36,13 +36,13 @@ func forPairs(t *testing.T, f func(t *testing.T, s scene)) {
 	}
 }
 
-// none waits until nobody waits in the object at off.
+// none waits until no waits are left in the object at off.
 func (s scene) none(t *testing.T, off uint64) {
 	t.Helper()
 	s.waits(t, off, 0)
 }
 
-// waits waits until n wait in the object at off.
+// waits waits until n waits sleep in the object at off.
 func (s scene) waits(t *testing.T, off, n uint64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", n), s.arena, func() bool { return s.c.do(t, "waiters", "-", off) == n })
@@ -130,10 +130,10 @@ func TestEventPlain(t *testing.T) {
 	})
 }
 
-// A token is handed to a process that is stopped, and is killed before it has seen the token. The
+// A token is handed to a process that is stopped. The process is killed before it has seen the token, and the
 // token passes to the next waiter.
-// A Set beside a wait of a stopped process is for that wait: a try finds nothing. A later wait takes the token all the
-// same, and so it does when the process is dead.
+// A Set goes to the wait of a stopped process, so a try gets nothing. A later wait takes the token all the same.
+// It also takes the token if the stopped process is dead by then.
 func TestEventOfAStoppedWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "event.open", "auto", 1)
@@ -166,7 +166,7 @@ func TestEventKilledWaiter(t *testing.T) {
 	})
 }
 
-// Batches fit in parts, and wait for the rest.
+// A batch may be put in parts: as many items as fit now, and the rest later.
 func TestQueueBatch(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "queue.open", "q", 4)
@@ -289,7 +289,7 @@ func TestQueueKilledWaiter(t *testing.T) {
 			t.Fatalf("got %d", v)
 		}
 		s.none(t, off)
-		// The item of a put that waits goes with its process.
+		// When a process dies while its put waits, the item of that put is gone.
 		a := newAgent(t, s.a.lang, s.arena, "putter")
 		s.b.do(t, "queue.put", "q", 1)
 		a.blocked(t, off, 1, "queue.put", "q", 2)
@@ -370,7 +370,7 @@ func TestLatchKilledHolder(t *testing.T) {
 		w := s.b.blocked(t, off, 1, "latch.wait", "l")
 		s.a.kill(t)
 		w.fails(t, syscall.EOWNERDEAD)
-		// A process that replaces the dead one takes its work over.
+		// A process that replaces the dead one takes over its work.
 		s.c.do(t, "latch.claim", "l", 3)
 		w = s.b.blocked(t, off, 1, "latch.wait", "l")
 		s.c.do(t, "latch.down", "l", 3)
@@ -430,8 +430,7 @@ func TestBarrierKilledHolder(t *testing.T) {
 	})
 }
 
-// A phase that a party had completed before it died stays complete; the next phase is
-// broken.
+// If a party dies after it has completed a phase, that phase stays complete, and the next phase is broken.
 func TestBarrierKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "barrier.open", "b", 3)
@@ -445,8 +444,8 @@ func TestBarrierKilledWaiter(t *testing.T) {
 	})
 }
 
-// A wait for a broken phase fails however many phases have broken since, and Reset(0)
-// goes on with the parties that are left, whatever language each side is in.
+// A wait for a broken phase fails even if more phases have broken since. Reset(0) goes on with the parties that
+// are left. Both hold for all pairs of languages.
 func TestBarrierEveryBrokenPhase(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		s.b.do(t, "barrier.open", "b", 5)
@@ -473,8 +472,8 @@ func TestBarrierEveryBrokenPhase(t *testing.T) {
 	})
 }
 
-// If others have arrived in place of a process, they are the parties, and that process no longer is. This holds
-// while the completion runs, and after the death of the process that ran it.
+// If other processes have arrived in place of a process, they are the parties, and the replaced process no longer
+// is one. This holds while the completion runs, and after the death of the process that ran it.
 func TestBarrierReplacedParties(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		lost := func(name string, n uint64) {
@@ -522,8 +521,8 @@ func TestBarrierBeginsWhenTheDeadAreGoneInC(t *testing.T) {
 	sound(t, name)
 }
 
-// A waiter in C is woken by the death of a party, also if those that watch over the party have never opened the Barrier.
-// It may be awake for a periodic check just then.
+// The death of a party wakes a waiter in C even if the processes that watch the party have never opened the
+// Barrier. The waiter may be awake for a periodic check at that moment.
 func TestBarrierDeathBesideStrangersInC(t *testing.T) {
 	for range 5 {
 		var exit *exec.ExitError
@@ -537,8 +536,8 @@ func TestBarrierDeathBesideStrangersInC(t *testing.T) {
 	t.Fatal("only periodic checks find the death")
 }
 
-// The order of the languages does not matter. An open with the number 0 creates nothing, so the
-// number of the creator holds. An attach finds only an object that exists.
+// Either language may open an object first. An open with the number 0 creates nothing and accepts the number of
+// the creator. An attach finds only an object that exists.
 func TestAttachElsewhere(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		for _, kind := range []struct{ kind, look string }{{"latch", "count"}, {"barrier", "lost"}, {"sem", "free"}, {"queue", "len"}} {
@@ -552,8 +551,8 @@ func TestAttachElsewhere(t *testing.T) {
 	})
 }
 
-// A child claims work that its parent added, and is killed. The death of the child is reported,
-// and not that of the parent.
+// A child claims work that its parent added, and is killed. The report of the death names the child and not the
+// parent.
 func TestWaitGroupClaimedByTheDead(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "wg.open", "g")

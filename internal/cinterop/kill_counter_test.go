@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A C program is killed as it returns from a wait for a WaitGroup, and as it
-// turns the share of a dead process into work that the dead owe.
+// A C program is killed as it returns from a wait for a WaitGroup, and as it records the share of a dead process
+// as work that a dead process owes.
 func TestKillWaitGroup(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run("counter.wait.woken/"+lang, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestKillWaitGroup(t *testing.T) {
 			victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT=counter.reap.lost")
 			victim.mortal = true
 			victim.do(t, "wg.open", "g")
-			waits := victim.start(t, "wg.wait", "g") // it watches
+			waits := victim.start(t, "wg.wait", "g") // this process watches the counter
 			x.kill(t)
 			victim.ends(t)
 			require.Empty(t, waits.c)
@@ -57,13 +57,13 @@ func TestKillWaitGroup(t *testing.T) {
 	}
 }
 
-// A C program is killed as it removes an arena. The next program removes the
-// rest, and can make another arena of that name.
+// A C program is killed while it removes an arena. The next program completes the removal, and can make another
+// arena of that name.
 func TestKillRemoving(t *testing.T) {
 	core, n := program(t, "core.c"), 0
 	for _, point := range points(t) {
-		// Only a program that replaces a file passes arena.remove.judged, and it has changed nothing there.
-		// A removal passes arena.remove.placed where the file system has no RENAME_NOREPLACE: see firsts.c.
+		// Only a program that replaces a file passes arena.remove.judged, and it has changed nothing by then. A
+		// removal passes arena.remove.placed only on a file system without RENAME_NOREPLACE: see firsts.c.
 		if elsewhere[prefixOf(point)] != "TestKillRemoving" || point == "arena.remove.judged" || point == "arena.remove.placed" {
 			continue
 		}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A C program is killed after it has changed an Event and before it has woken a
-// waiter, or while it waits. The others go on.
+// A C program is killed after it has changed an Event and before it has woken a waiter, or while it waits. The
+// other processes go on.
 func TestKillEvent(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, verb := range []string{"set", "reset"} {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A C program is killed at each step of a set, and of a wait, of a Future: the others go on.
+// A C program is killed at each step of a Set of a Future, and at each step of a wait. The other processes go on.
 func TestKillFuture(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, point := range []string{"future.set.decided", "future.end.before_wake"} {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A C program is killed as it waits for the function of a Once, and as it takes the turn from a
-// dead runner.
+// A C program is killed while it waits for the function of a Once, and while it takes over a call whose process
+// has died.
 func TestKillOnce(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, point := range []string{"once.wait.announced", "once.wait.woken"} {
@@ -48,7 +48,7 @@ func TestKillOnce(t *testing.T) {
 			x.blocked(t, goOff, 1, "once.do", "o")
 			victim := newAgent(t, "c", name, "victim", "SHMSYNC_CRASHPOINT=once.reap.left")
 			victim.mortal = true
-			victim.do(t, "once.open", "o") // a call that waits here would take the turn before the reaper does
+			victim.do(t, "once.open", "o") // a call that waits here would take over before the reaper does
 			x.kill(t)
 			victim.ends(t)
 			successor := newAgent(t, lang, name, "successor")

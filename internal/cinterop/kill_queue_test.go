@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A C program is killed as it waits for an item, or after it was woken for one. Another waiter gets it.
+// A C program is killed while it waits for an item, or after it was woken for one. Another waiter gets the item.
 func TestKillQueue(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, point := range []string{"queue.wait.announced", "queue.wait.woken", "queue.wait.passed"} {

@@ -16,9 +16,9 @@ import (
 
 // recordUse is how agents use an object with slot records.
 type recordUse struct {
-	open       string   // opens the object, and takes something of it
-	back       []string // gives that back
-	take, give []string // takes and gives back all of it
+	open       string   // opens the object, and takes a part of it
+	back       []string // gives that part back
+	take, give []string // takes and gives back the whole
 }
 
 func (u recordUse) do(t *testing.T, x *agent, calls ...string) {
@@ -39,9 +39,9 @@ var recordUses = map[string]recordUse{
 	"sem":  {"sem.open x 4 0", nil, []string{"sem.open x 4 0", "sem.acquire x 4 9999999"}, []string{"sem.release x 4"}},
 }
 
-// A C program is killed while it makes its slot record of an object, or while it frees the slot records of
-// a deleted object. Another participant uses and deletes the object, and no block is left. The record may
-// be the first of the object; in a Semaphore that is the base.
+// A C program is killed while it makes its slot record of an object, or while it frees the slot records of a
+// deleted object. Another participant uses and deletes the object, and no block leaks. The slot record may be the
+// first one of the object; in a Semaphore the first one is also the base.
 func TestKillRecord(t *testing.T) {
 	for _, point := range points(t) {
 		if elsewhere[prefixOf(point)] != "TestKillRecord" {
@@ -100,8 +100,9 @@ func killRecord(t *testing.T, point, lang string, use recordUse, freeing, first 
 	require.Zero(t, a.Stats().SlotRecords)
 }
 
-// The program that opens a Semaphore first is stopped before the block of its record, which is the base, is a
-// record. A C program dies while it grants permits: it has committed the grant, and has not woken the wait.
+// The program that opens a Semaphore first is stopped when it has a block for its slot record, which is to be the
+// base, but has not made the block a slot record yet. A C program dies while it grants permits: it has committed
+// the grant, but has not woken the waiter.
 func TestKillGranterBesideClaimedRecord(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, moves := range []int{0, 1} {
@@ -129,8 +130,9 @@ func TestKillGranterBesideClaimedRecord(t *testing.T) {
 	}
 }
 
-// A C program dies after it has set an auto-reset Event, and before it has woken a wait, or at each step of a wait. The
-// program that opened the Event first is stopped before the block of its record is a record.
+// A C program dies after it has set an auto-reset Event and before it has woken a waiter, or at each step of a
+// wait. The program that opened the Event first is stopped when it has a block for its slot record, but has not
+// made the block a slot record yet.
 func TestKillEventBesideClaimedRecord(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for point, dies := range map[string]func(t *testing.T, victim, waits *agent, off uint64) (left int){
@@ -154,7 +156,7 @@ func TestKillEventBesideClaimedRecord(t *testing.T) {
 			},
 			"event.wait.ended": func(t *testing.T, victim, waits *agent, off uint64) int {
 				w := waits.asleep(t, off, 1, "event.wait", "x")
-				waits.stop(t) // the victim leaves the token to its wait for a while, and then takes it
+				waits.stop(t) // at first the victim leaves the token to this wait; then it takes the token
 				victim.do(t, "event.set", "x")
 				victim.starts("event.wait x")
 				victim.ends(t)
@@ -213,8 +215,8 @@ func dieWaiting(t *testing.T, victim, waits *agent, off uint64) (left int) {
 	return 0
 }
 
-// A C program is killed after it has put its record on the list. A peer has damaged the list before that record, and the
-// reaper, in C, keeps the block: handles may remember it.
+// A C program is killed after it has put its slot record on the list. A peer has damaged the list in front of
+// that record. The reaper, in C, does not free the block, because handles may remember it.
 func TestKillRecordBehindADamagedPlace(t *testing.T) {
 	for kind, use := range recordUses {
 		t.Run(kind, func(t *testing.T) {
@@ -249,7 +251,7 @@ func TestKillRecordBehindADamagedPlace(t *testing.T) {
 	}
 }
 
-// openArgs are the arguments of the call that opens the object.
+// openArgs returns the arguments of the call that opens the object.
 func openArgs(u recordUse) (args []any) {
 	for _, arg := range strings.Fields(u.open)[2:] {
 		args = append(args, arg)
@@ -257,7 +259,7 @@ func openArgs(u recordUse) (args []any) {
 	return args
 }
 
-// leaves has an agent close its arena and end.
+// leaves makes an agent close its arena and end.
 func (x *agent) leaves(t *testing.T) {
 	t.Helper()
 	x.do(t, "close", "-")

@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// points are the crash points of the core of the C header.
+// points returns the crash points of the core of the C header.
 func points(t *testing.T) (names []string) {
 	parts, err := filepath.Glob(filepath.Join("..", "..", "include", "parts", "[2-5]*.h"))
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func points(t *testing.T) (names []string) {
 	return slices.Compact(names)
 }
 
-// elsewhere are points that the worker group does not pass, and the tests that pass them.
+// elsewhere maps the prefixes of crash points that the worker group does not pass to the tests that pass them.
 var elsewhere = map[string]string{
 	"arena.enter.":                "TestKillEntering",
 	"arena.close.":                "TestKillEntering",
@@ -56,7 +56,7 @@ var elsewhere = map[string]string{
 
 func isElsewhere(point string) bool { return prefixOf(point) != "" }
 
-// prefixOf is the prefix in elsewhere that a point has, or empty.
+// prefixOf returns the prefix in elsewhere that the point has, or "" if it has none.
 func prefixOf(point string) string {
 	for prefix := range elsewhere {
 		if strings.HasPrefix(point, prefix) {
@@ -66,7 +66,8 @@ func prefixOf(point string) string {
 	return ""
 }
 
-// teamWork is the work of each agent in a round: locks, deadlines, posts, names.
+// teamWork starts the work of one agent in a round: locks, deadlines, posts, and the creation and deletion of
+// names.
 func teamWork(t *testing.T, x *agent, rounds, crowd int) (all []pending) {
 	for range crowd {
 		all = append(all, x.start(t, "mutex.team", "m", rounds))
@@ -77,9 +78,9 @@ func teamWork(t *testing.T, x *agent, rounds, crowd int) (all []pending) {
 		x.start(t, "futex.posts", "f", rounds))
 }
 
-// killAt has a victim work with a Go and a C program, and with others that die with the
-// lock, until it dies at a point; those that stay go on, and nothing is left behind. It
-// reports false if the victim never passes the point.
+// killAt makes a victim work together with a Go program, a C program, and others that die with the lock held,
+// until the victim dies at the crash point. The remaining programs go on, and nothing is left behind. killAt
+// returns false if the victim never passes the point.
 func killAt(t *testing.T, lang, point string) bool {
 	name := newArena(t)
 	g, c := newAgent(t, "go", name, "go"), newAgent(t, "c", name, "c")
@@ -149,15 +150,15 @@ func killAt(t *testing.T, lang, point string) bool {
 	return passed
 }
 
-// starts gives orders to a program that may be dead by then.
+// starts gives orders to a program that may die before it reads all of them.
 func (x *agent) starts(orders ...string) {
 	for i, o := range orders {
 		fmt.Fprintf(x.in, "%d %s\n", 1000+i, o)
 	}
 }
 
-// leftovers requires that no block is left claimed by the dead. A living process may keep a
-// block that a peer read, until it makes or takes away a name.
+// leftovers requires that no block is still claimed by a dead process. A living process may keep a block that a
+// peer read, until it creates or deletes a name.
 func leftovers(t *testing.T, name string, living ...*agent) {
 	t.Helper()
 	a, err := arena.Attach(name, nil)
@@ -178,8 +179,7 @@ func leftovers(t *testing.T, name string, living ...*agent) {
 	m.Unlock()
 }
 
-// A C program is killed at each point of the header's core, among programs of both
-// languages.
+// A C program is killed at each crash point of the core of the header. Programs of both languages work beside it.
 func TestKillC(t *testing.T) {
 	cAgent(t)
 	only := os.Getenv("SHMSYNC_TEST_POINT")
@@ -198,13 +198,13 @@ func TestKillC(t *testing.T) {
 	}
 }
 
-// seldom are points that the team may not pass in its time.
+// seldom lists crash points that the group may fail to pass in the time it has.
 var seldom = map[string]bool{
 	"arena.object.cancelling":  true, // one process opens the object that another is about to delete
-	"arena.object.withdrawing": true, // two make one name
+	"arena.object.withdrawing": true, // two processes create one name
 }
 
-// A C program is killed as it joins and as it leaves.
+// A C program is killed while it joins and while it leaves.
 func TestKillEntering(t *testing.T) {
 	core := program(t, "core.c")
 	for _, point := range points(t) {
@@ -214,7 +214,7 @@ func TestKillEntering(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			name := coreArena(t, 2<<20)
 			var in *agent
-			if point == "arena.gate.admitted" { // needs other participants that are in
+			if point == "arena.gate.admitted" { // other participants have to be in
 				in = newAgent(t, "go", name, "in")
 			}
 			for range 3 {
@@ -283,7 +283,7 @@ func TestKillInheriting(t *testing.T) {
 	}
 }
 
-// A C program is killed while a thing is not shared yet, or taken back as a whole.
+// A C program is killed before it publishes a new object, or while its allocator merges small free blocks.
 func TestKillAlone(t *testing.T) {
 	core := program(t, "core.c")
 	for _, point := range points(t) {
@@ -306,7 +306,7 @@ func TestKillAlone(t *testing.T) {
 	}
 }
 
-// A C program is killed while it waits for posts, and one as it posts or stops.
+// A C program is killed while it waits for posts, and another while it posts or stops.
 func TestKillFutex(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, point := range []string{"futex.wait.announced", "futex.wait.woken"} {
@@ -357,7 +357,7 @@ func TestKillFutex(t *testing.T) {
 	}
 }
 
-// A C program is killed as it recovers what another one left.
+// A C program is killed while it recovers what another program left.
 func TestKillRecovering(t *testing.T) {
 	for _, point := range points(t) {
 		if !strings.HasPrefix(point, "mutex.recover.") {

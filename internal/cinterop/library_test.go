@@ -18,7 +18,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The folder c builds a library that pkg-config finds, whose programs share an arena with Go.
+// The Makefile in folder c builds a library that pkg-config finds. A program that uses the library shares an
+// arena with Go.
 func TestLibrary(t *testing.T) {
 	cc := compiler(t)
 	dir := t.TempDir()
@@ -65,7 +66,7 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
-// library builds the library once for all tests, and returns the folder.
+// library builds the library once for all tests, and returns its folder.
 func library(t *testing.T, cc string) (dir string) {
 	t.Helper()
 	cAgent(t) // makes the directory
@@ -88,7 +89,7 @@ func makeLibrary(t *testing.T, cc string, args ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// The package for Debian depends on what the library needs, as the tool of Debian finds it.
+// The Debian package declares the dependencies that dpkg-shlibdeps computes for the library.
 func TestPackageDependencies(t *testing.T) {
 	cc := compiler(t)
 	for _, tool := range []string{"bash", "readelf", "dpkg-shlibdeps"} {
@@ -145,7 +146,7 @@ func TestManPageExamples(t *testing.T) {
 	}
 }
 
-// besideGo runs the program while this process has the mutex that it wants.
+// besideGo runs the program while this process holds the mutex that the program wants.
 func besideGo(t *testing.T, bin, lib string) {
 	t.Helper()
 	name := coreArena(t, 2<<20)
@@ -174,7 +175,7 @@ func besideGo(t *testing.T, bin, lib string) {
 	require.Equal(t, byte(1), n[0])
 }
 
-// CMake builds and installs the same library, and a project finds it by name and version.
+// CMake builds and installs the same library, and a CMake project finds it by name and version.
 func TestCMake(t *testing.T) {
 	cc := compiler(t)
 	if !proctest.Long() {
@@ -204,7 +205,7 @@ func TestCMake(t *testing.T) {
 	must("--build", build)
 	must("--install", build)
 
-	// The header is that of make, and the shared library has its name and its version.
+	// The header is the one that make builds, and the shared library has the same name and version.
 	header := filepath.Join(dir, "shmsync.h")
 	out, err := exec.Command("sh", filepath.Join(c, "assemble"), "header", header).CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -18,7 +18,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The Go side of testdata/agent_locks.h.
+// This file is the Go side of testdata/agent_locks.h.
 
 func init() {
 	verbs["mutex"] = (*goAgent).mutex
@@ -48,7 +48,7 @@ func (x *goAgent) arena(o order) (uint64, error) {
 	return 0, syscall.ENOSYS
 }
 
-// sleepersIn counts the announce records of an object, in the bytes of the arena.
+// sleepersIn counts the announce records of an object, which it reads from the bytes of the arena.
 func sleepersIn(a *arena.Arena, object uint64) (n uint64) {
 	const slots, stride, records, record = 4096, 2048, 256, 32 // docs/abi.md
 	b := a.Segment().Bytes()
@@ -75,8 +75,7 @@ type board struct {
 	Count, In, Repaired uint64
 }
 
-// turn takes the lock once, in whatever state it is, and repairs it if that is
-// needed.
+// turn takes the lock once, in whatever state the lock is, and repairs it if necessary.
 func (b *board) turn(m *prims.Mutex, me uint64) error {
 	err := m.LockContext(context.Background())
 	if errors.Is(err, shmsync.ErrOwnerDead) {
@@ -234,7 +233,7 @@ func (x *goAgent) futex(o order) (uint64, error) {
 	return 0, syscall.ENOSYS
 }
 
-// churn creates and deletes objects with names.
+// churn creates and deletes objects by name.
 func (x *goAgent) churn(o order) (uint64, error) {
 	for i := range o.arg(0) {
 		name := fmt.Sprintf("%s-%d", o.name, i%7)

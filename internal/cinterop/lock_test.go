@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// eachWay runs a test with the first in one language and the second in the other, and
+// eachWay runs a test with the first agent in one language and the second in the other, both ways round, and then
 // with both in C.
 func eachWay(t *testing.T, test func(t *testing.T, first, second string)) {
 	for _, way := range [][2]string{{"go", "c"}, {"c", "go"}, {"c", "c"}} {
@@ -21,7 +21,7 @@ func eachWay(t *testing.T, test func(t *testing.T, first, second string)) {
 	}
 }
 
-// pair starts an agent of each language in a new arena. No other process is in it.
+// pair starts two agents, in the given languages, in a new arena. No other process is in the arena.
 func pair(t *testing.T, first, second string) (name string, a, b *agent) {
 	cAgent(t)
 	name = newArena(t)
@@ -36,13 +36,13 @@ func (x *agent) asleep(t *testing.T, off, n uint64, verb, name string, args ...a
 	return p
 }
 
-// sound checks the arena when all but its watchers are gone.
+// sound checks the arena after all participants except its watchers have left.
 func sound(t *testing.T, name string) {
 	t.Helper()
 	a, err := arena.Attach(name, &arena.Options{Label: "checker"})
 	require.NoError(t, err)
 	defer a.Close()
-	// Reaps end a moment later.
+	// Reaping may end a moment later.
 	eventually(t, "the dead are reaped", name, func() bool {
 		for p := range a.Participants() {
 			if p.State == "dead" || p.State == "joining" || p.State == "leaving" {
@@ -58,7 +58,7 @@ func sound(t *testing.T, name string) {
 	})
 }
 
-// One unlocks, the other gets the lock; and a try and a deadline in between.
+// One agent unlocks, and the other gets the lock. In between, a try fails and a deadline passes.
 func TestMutexPlain(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -83,8 +83,8 @@ func TestMutexPlain(t *testing.T) {
 	})
 }
 
-// The first agent is killed while it holds the lock. The second one learns of the death, does not
-// get the lock, and recovers it.
+// The first agent is killed while it holds the lock. The second one learns of the death, does not get the lock,
+// and recovers it.
 func TestMutexKilledHolder(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -149,7 +149,7 @@ func TestMutexKilledWaiter(t *testing.T) {
 	})
 }
 
-// The same with more threads that wait than there are announce records.
+// A waiter is killed while more threads wait than there are announce records.
 func TestMutexCrowd(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -191,7 +191,7 @@ func TestFutexPlain(t *testing.T) {
 	})
 }
 
-// Nobody holds a futex: its poster is killed, and another one posts.
+// A Futex has no holder: its poster is killed, and another process posts.
 func TestFutexKilledPoster(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -220,7 +220,7 @@ func TestFutexKilledWaiter(t *testing.T) {
 	})
 }
 
-// Two walk along a futex that a third posts, and two play ping-pong.
+// Two agents wait for each number of posts of a Futex in turn, and both of them post.
 func TestFutexStress(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -255,7 +255,7 @@ func TestMutexStress(t *testing.T) {
 	})
 }
 
-// count is the value of the counter that the group has increased.
+// count returns the value of the counter that the group has incremented.
 func count(t *testing.T, name, team string) uint64 {
 	a, err := arena.Attach(name, nil)
 	require.NoError(t, err)
@@ -265,7 +265,7 @@ func count(t *testing.T, name, team string) uint64 {
 	return b.Count
 }
 
-// Each reaps the other where there is no third process, and names the dead.
+// Without a third process, each of the two agents reaps the other, and reports its death by name.
 func TestReapEachOther(t *testing.T) {
 	eachWay(t, func(t *testing.T, first, second string) {
 		name, a, b := pair(t, first, second)
@@ -278,7 +278,7 @@ func TestReapEachOther(t *testing.T) {
 		a.kill(t)
 		eventually(t, "the death is told", name, func() bool { return b.do(t, "arena.deaths", "-") == 1 })
 		require.EqualValues(t, pid, b.do(t, "arena.lastdead", "-"))
-		// The slot is free again, so the next participant can get it.
+		// The slot is free again, so another participant can get it.
 		eventually(t, "the slot is free", name, func() bool {
 			c := newAgent(t, first, name, "next")
 			got := c.do(t, "arena.slot", "-")
@@ -291,7 +291,8 @@ func TestReapEachOther(t *testing.T) {
 	})
 }
 
-// A recover without a repair is refused before it takes anything, and so is an open with an invalid policy.
+// A recover without a repair function is refused before it takes anything. An open with an invalid policy is
+// refused, too.
 func TestLocksRefuseNoRepairAndInvalidPolicies(t *testing.T) {
 	cAgent(t)
 	name := newArena(t)
@@ -316,7 +317,7 @@ func TestLocksRefuseNoRepairAndInvalidPolicies(t *testing.T) {
 	sound(t, name)
 }
 
-// keyed are the arguments of a verb of a lock: its key, or none if the lock has no keys.
+// keyed returns the arguments of a verb of a lock: its key, or none if the lock has no keys.
 func keyed(key string) []any {
 	if key == "" {
 		return nil

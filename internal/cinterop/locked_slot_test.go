@@ -16,8 +16,9 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A C program is stopped when it has the byte lock of a dead participant's slot, and has not taken the slot. A joiner of
-// either language begins an epoch meanwhile: the lock is no sign that the dead process still writes.
+// A C program is stopped after it has locked the byte of a dead participant's slot, and before it has taken the
+// slot. Meanwhile a joiner of either language begins an epoch. The joiner does not take the byte lock for a sign
+// that the dead process still writes.
 func TestStopWithTheByteLockOfADeadSlotInC(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The Go side of testdata/agent_more.h.
+// This file is the Go side of testdata/agent_more.h.
 
 func init() {
 	verbs["fair"] = (*goAgent).fair
@@ -82,8 +82,7 @@ func (x *goAgent) future(o order) (uint64, error) {
 	return 0, syscall.ENOSYS
 }
 
-// cond opens a Cond and its lock, a Mutex whose name is that of the Cond and
-// "-lock".
+// cond opens a Cond and its lock: a Mutex with the name of the Cond and the suffix "-lock".
 func (x *goAgent) cond(o order) (uint64, error) {
 	m, err := prims.OpenMutex(x.a, o.name+"-lock", nil)
 	if err != nil {

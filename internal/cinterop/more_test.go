@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-const release = 2 // the policy
+const release = 2 // the number of PolicyRelease
 
 func TestFairMutexPlain(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
@@ -48,7 +48,7 @@ func TestFairMutexKilledHolder(t *testing.T) {
 	})
 }
 
-// With PolicyRelease the lock passes to the next waiter in the queue.
+// With PolicyRelease the death of the holder passes the lock to the next waiter in the queue.
 func TestFairMutexKilledHolderRelease(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "fair.open", "f", release)
@@ -73,7 +73,7 @@ func TestFairMutexKilledWaiter(t *testing.T) {
 	})
 }
 
-// A stopped waiter that is killed after it was handed the lock never entered.
+// A waiter is stopped, is handed the lock, and is killed. It never held the lock, so no death is reported.
 func TestFairMutexKilledGranted(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "fair.open", "f")
@@ -156,7 +156,7 @@ func TestCondPlain(t *testing.T) {
 		x.must(t)
 		y.must(t)
 		s.none(t, off)
-		s.b.do(t, "cond.lock", "c") // everybody has given it back
+		s.b.do(t, "cond.lock", "c") // by now every process has unlocked it
 	})
 }
 
@@ -169,7 +169,7 @@ func TestCondKilledHolder(t *testing.T) {
 		w := s.c.blocked(t, off, 2, "cond.wait", "c")
 		s.b.do(t, "cond.lock", "c")
 		s.b.do(t, "cond.signal", "c")
-		s.waits(t, off, 1) // a is woken, and waits for the lock
+		s.waits(t, off, 1) // a was woken, and now waits for the lock
 		s.a.kill(t)
 		s.b.do(t, "cond.unlock", "c")
 		w.must(t)
@@ -188,7 +188,8 @@ func TestCondKilledWaiter(t *testing.T) {
 	})
 }
 
-// A wait that cannot lock the lock again, because the holder died, ends with that error.
+// A holder of the lock of a Cond dies, so a wait cannot lock the lock again. The wait ends with the error for
+// that death.
 func TestCondKilledLockHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "cond.open", "c")
@@ -226,8 +227,8 @@ func TestSemaphorePlain(t *testing.T) {
 	}
 }
 
-// A process has permits in its open share, acquired and free ones. Others can acquire the free
-// ones, and after its death all.
+// A process holds permits, and its share in the Semaphore has free permits as well. Others can acquire the free
+// ones, and after the death of the process also the held ones.
 func TestSemaphoreKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "sem.open", "s", 5)
@@ -236,7 +237,7 @@ func TestSemaphoreKilledHolder(t *testing.T) {
 			s.a.do(t, "sem.release", "s", 2)
 		}
 		s.a.do(t, "sem.acquire", "s", 1)
-		s.b.do(t, "sem.acquire", "s", 4) // takes the free permits that a has in its share
+		s.b.do(t, "sem.acquire", "s", 4) // takes the free permits in the share of a
 		s.b.do(t, "sem.release", "s", 3)
 		for range 3 {
 			s.a.do(t, "sem.acquire", "s", 1)
@@ -266,14 +267,14 @@ func TestSemaphoreKilledWaiter(t *testing.T) {
 	})
 }
 
-// Permits that were granted to a process which is stopped and then killed, before it ran, go to the next. Those that
-// it had accepted do, too, unless the semaphore is transferable.
+// Permits are granted to a process that is stopped, and that is killed before it runs again: they go to the next
+// waiter. Permits that the process had accepted go to the next waiter, too, unless the Semaphore is transferable.
 func TestSemaphoreGrantToTheKilledPassesOn(t *testing.T) {
 	for _, transferable := range []int{0, 1} {
 		forPairs(t, func(t *testing.T, s scene) {
 			off := s.b.do(t, "sem.open", "s", 4, transferable)
 			s.b.do(t, "sem.acquire", "s", 4)
-			for range 2 { // the second time in the slot of the first
+			for range 2 { // the second victim gets the slot of the first
 				victim := newAgent(t, s.a.lang, s.arena, "victim")
 				accepts := victim.blocked(t, off, 1, "sem.acquire", "s", 1)
 				s.b.do(t, "sem.release", "s", 1)

@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The Go side of testdata/agent_multi.h.
+// This file is the Go side of testdata/agent_multi.h.
 
 func init() {
 	verbs["multi"] = (*goAgent).multi
@@ -32,7 +32,7 @@ func (x *goAgent) keepHolds(h ...prims.Hold) {
 	x.holds = append(x.holds, h...)
 }
 
-// holdOf returns the last hold of a key; if there is none, the hold holds nothing.
+// holdOf returns the last hold of a key, or an empty Hold if there is none.
 func (x *goAgent) holdOf(key uint64) prims.Hold {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -155,8 +155,8 @@ func (x *goAgent) groupMulti(name string, turn int) error {
 	return but(err, context.DeadlineExceeded)
 }
 
-// multiWords reads a MultiLock: whether no key is held, and the words of its keys, also of those
-// that are cached.
+// multiWords reads a MultiLock. It reports whether no key is held, and returns the words of the keys as text,
+// cached keys included.
 func multiWords(t *testing.T, arenaName, name string) (free bool, words string) {
 	t.Helper()
 	a, err := arena.Attach(arenaName, &arena.Options{Label: "describer"})
@@ -173,7 +173,7 @@ func multiWords(t *testing.T, arenaName, name string) (free bool, words string) 
 	return m.String() == fmt.Sprintf("multilock %s: 0 keys are not free, of 1 buckets", name), words
 }
 
-// allKeysFree recovers the keys of the dead, and checks that no key, and no node of one, is left.
+// allKeysFree recovers the keys of dead processes, and checks that no key is held and no node of a key is left.
 func allKeysFree(t *testing.T, x *agent) {
 	t.Helper()
 	for key := range 10 {
@@ -216,7 +216,7 @@ func TestMultiLockPlain(t *testing.T) {
 	})
 }
 
-// More keys of a bucket than it has entries are held by one side, and had by the other.
+// One agent holds more keys of a bucket than the bucket has entries, and the other agent gets them later.
 func TestMultiLockSpilled(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "multi.open", "m", 1, 1)
@@ -243,8 +243,8 @@ func TestMultiLockSpilled(t *testing.T) {
 	})
 }
 
-// biased makes x lock a key that it locked the last time, too, so that it locks and unlocks the
-// key without the queue lock.
+// biased makes x lock a key that x was also the last one to lock, so that x locks and unlocks it without the
+// queue lock.
 func (x *agent) biased(t *testing.T, name string, key int) {
 	t.Helper()
 	for range 2 {
@@ -258,17 +258,17 @@ func (x *agent) biased(t *testing.T, name string, key int) {
 func (x *agent) is(t *testing.T, name, word string) {
 	t.Helper()
 	if x.lang == "go" && race.Enabled {
-		return // it sees locks with the latch only
+		return // under the race detector, Go takes locks only with the queue lock
 	}
 	_, words := multiWords(t, x.arena, name)
 	require.Contains(t, words, word)
 }
 
-// One side holds a key without the queue lock, and the other side can get it.
+// One agent holds a key without the queue lock. The other agent can get the key later.
 func TestMultiLockBiased(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.a.do(t, "multi.open", "m", 1, 1)
-		s.c.do(t, "multi.lock", "m", 100) // the words of a bucket in which nothing is held are not printed
+		s.c.do(t, "multi.lock", "m", 100) // the output omits a bucket in which nothing is held
 		s.a.biased(t, "m", 7)
 		s.b.start(t, "multi.try", "m", 7).fails(t, syscall.EBUSY)
 		s.a.is(t, "m", "biased")
@@ -316,7 +316,7 @@ func TestMultiLockKilledHolder(t *testing.T) {
 		s.a.kill(t)
 		w.fails(t, syscall.EOWNERDEAD)
 		x.fails(t, syscall.EOWNERDEAD)
-		s.b.do(t, "multi.lock", "m", 9) // it was free
+		s.b.do(t, "multi.lock", "m", 9) // the key was free
 		s.b.do(t, "multi.unlock", "m", 9)
 		s.b.start(t, "multi.try", "m", 7).fails(t, syscall.EOWNERDEAD)
 		s.b.start(t, "multi.lockall", "m", 19, 3).fails(t, syscall.EOWNERDEAD)
@@ -334,8 +334,8 @@ func TestMultiLockKilledHolder(t *testing.T) {
 	})
 }
 
-// A key that a dead process had locked without the queue lock, and for which nobody waits, is
-// taken back, too.
+// A dead process had locked a key without the queue lock, and nobody waits for the key. The key is taken from the
+// dead process all the same.
 func TestMultiLockKilledBiasedHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		s.b.do(t, "multi.open", "m", 1, 1)
@@ -347,7 +347,7 @@ func TestMultiLockKilledBiasedHolder(t *testing.T) {
 	})
 }
 
-// With PolicyRelease a key passes to the next waiter in the queue.
+// With PolicyRelease the death of the holder passes a key to the next waiter in the queue.
 func TestMultiLockKilledHolderRelease(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "multi.open", "m", release, 1)
@@ -379,8 +379,8 @@ func TestMultiLockKilledWaiter(t *testing.T) {
 	})
 }
 
-// A stopped waiter that is killed after it was handed a key never entered, whether the
-// key has room in its bucket or not.
+// A waiter is stopped, is handed a key, and is killed. It never held the key. This is so whether or not the
+// bucket has an entry for the key.
 func TestMultiLockKilledGranted(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "multi.open", "m", 1, 1)
@@ -399,8 +399,8 @@ func TestMultiLockKilledGranted(t *testing.T) {
 	})
 }
 
-// If a process dies with the queue lock of a bucket, the keys of the bucket and their waiters stay
-// as they were, also the keys for which the bucket has no entry.
+// If a process dies while it holds the queue lock of a bucket, the keys of the bucket and their waiters stay as
+// they were, including the keys for which the bucket has no entry.
 func TestMultiLockKilledInBucket(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		for _, point := range []string{"multilock.lock.taken", "multilock.lock.spilled", "multilock.unlock.unlinked"} {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The options of every object have two flags: one to create only, one to open only. They begin
-// with their size, so that a program with an older or newer header is understood.
+// The options of every object have two flags: one to create only, and one to open only. An options struct begins
+// with its size, so that the library understands programs with an older or newer header.
 func TestOptions(t *testing.T) {
 	for _, verb := range []string{"flags", "numbers", "sizes", "arenas", "race"} {
 		t.Run(verb, func(t *testing.T) {

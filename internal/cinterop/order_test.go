@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cut returns what a part of the header has from one text to another, without the second text.
+// cut returns the text of a part of the header from one string up to another, without the second string.
 func cut(t *testing.T, part, from, to string) []byte {
 	t.Helper()
 	src, err := os.ReadFile(filepath.Join("..", "..", "include", "parts", part))
@@ -22,8 +22,9 @@ func cut(t *testing.T, part, from, to string) []byte {
 	return m[:len(m)-len(to)]
 }
 
-// A death record, and the description of a participant, say that they change before any of them does, on ARMv8.0 too: there an
-// exchange is two instructions, and later stores pass the second. A reader sees a torn record else.
+// A store that marks a death record as invalid comes before any other change of the record; the same is true of
+// the description of a participant. This has to hold on ARMv8.0 too, where an exchange is two instructions, and
+// later stores can overtake the second one. Otherwise a reader could see a torn record.
 func TestDeathRecordIsInvalidBeforeItChanges(t *testing.T) {
 	clang, err := exec.LookPath("clang")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// More items come back than a call remembers from one search of all slots. They
-// are taken in the order in which they were put.
+// More items are returned than a call can remember from one search of all slots. They are taken in the order in
+// which they were put.
 func TestQueueReturned(t *testing.T) {
 	const n = 200
 	for _, langs := range [][2]string{{"go", "c"}, {"c", "go"}, {"c", "c"}} {
@@ -23,7 +23,7 @@ func TestQueueReturned(t *testing.T) {
 			for i := range n {
 				require.EqualValues(t, i+1, x.do(t, "queue.lease", "q"))
 			}
-			for range n { // the latest first
+			for range n { // the latest item first
 				x.do(t, "queue.nack", "q")
 			}
 			require.EqualValues(t, 1<<8|n/2, y.do(t, "queue.getbatch", "q", n/2))

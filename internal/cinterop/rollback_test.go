@@ -9,9 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An RWMutex with an undo log, at the moments where the writers' mutex and the gate belong to different processes: a
-// reader meets the mutex held, a process leaves, the holder of the mutex dies, a call gives up while a reaper comes, a
-// handle is opened beside the reaper, and a peer rewrites the gate all the time.
+// Each verb tests an RWMutex with an undo log at a moment when the writers' mutex and the gate belong to
+// different processes: a reader finds the mutex held, a process leaves, the holder of the mutex dies, a call
+// gives up while a reaper arrives, a handle is opened beside the reaper, or a peer rewrites the gate all the
+// time.
 func TestRWMutexRollbackMoments(t *testing.T) {
 	for _, verb := range []string{"reader", "leaves", "another", "gives up", "open", "rewriter"} {
 		t.Run(verb, func(t *testing.T) {

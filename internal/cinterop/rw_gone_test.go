@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// A writer in C that waits until a dead holder is gone holds nothing. If its process is stopped
-// meanwhile, other writers go on when the dead one is gone. The twin in Go is
+// A writer in C that waits until a dead holder is gone holds nothing meanwhile. If the process of the writer is
+// stopped, other writers can go on as soon as the dead holder is gone. The same test for Go is
 // TestRWMutexStoppedWriterThatAwaitsTheDead of prims.
 func TestStoppedWriterThatAwaitsTheDeadInC(t *testing.T) {
 	name := newArena(t)
@@ -40,7 +40,7 @@ func TestStoppedWriterThatAwaitsTheDeadInC(t *testing.T) {
 		waits.stop(t)
 		return !mutexHeld()
 	})
-	victim.in.Close() // now it is gone
+	victim.in.Close() // this ends the child of the victim, so the victim is gone
 	x.do(t, "rw.lock", "x", forever)
 	x.do(t, "rw.unlock", "x")
 	require.NoError(t, waits.cmd.Process.Signal(os.Kill))

@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The Go side of testdata/agent_rw.h.
+// This file is the Go side of testdata/agent_rw.h.
 
 func init() {
 	verbs["rw"] = (*goAgent).rw
@@ -80,8 +80,8 @@ func (x *goAgent) rw(o order) (n uint64, err error) {
 	return 0, nil
 }
 
-// groupUpgrades changes an upgradable hold of a group in one of five ways, which turn selects, and
-// gives the new hold back.
+// groupUpgrades changes an upgradable hold of a group in one of five ways, selected by turn, and releases the new
+// hold.
 func (x *goAgent) groupUpgrades(m *prims.RWMutex, name string, turn int) error {
 	switch turn % 5 {
 	case 0:
@@ -200,7 +200,7 @@ func TestRWMutexPlain(t *testing.T) {
 	})
 }
 
-// A hold that is not the caller's cannot be given back.
+// unlockRefused is the error of an unlock by a process that does not have the hold.
 const unlockRefused = syscall.EPERM
 
 func TestRWMutexKilledWriter(t *testing.T) {
@@ -243,8 +243,8 @@ func TestRWMutexKilledReader(t *testing.T) {
 	})
 }
 
-// A writer that waits for readers, and a reader that waits for a writer, are killed. After that
-// they keep nobody out.
+// A writer that waits for readers is killed, and so is a reader that waits for a writer. After its death neither
+// keeps anybody out.
 func TestRWMutexKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "rw.open", "m")
@@ -309,8 +309,8 @@ func TestRWMutexUpgradable(t *testing.T) {
 	})
 }
 
-// If a process dies with an upgradable hold, or while it upgrades, no death is reported. If it
-// dies after the upgrade, the death is that of a writer.
+// If a process dies while it has an upgradable hold or while it upgrades, no death is reported. If it dies after
+// the upgrade, the death is reported as that of a writer.
 func TestRWMutexKilledUpgrader(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "rw.open", "m")

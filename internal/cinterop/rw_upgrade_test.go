@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// If a process is stopped while it upgrades, readers pass it, and writers wait. When it runs again, it keeps readers
-// out, and its upgrade ends after those that are in have left.
+// A process is stopped while it upgrades. Meanwhile readers get in, and writers wait. When the process runs
+// again, it keeps new readers out, and its upgrade ends when the readers that are in have left.
 func TestRWMutexStoppedUpgrader(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "rw.open", "m")
@@ -42,7 +42,7 @@ func TestRWMutexStoppedUpgrader(t *testing.T) {
 	})
 }
 
-// If a process that upgrades, or has an upgradable hold, is stopped and then killed, no death is reported.
+// A process that upgrades, or that has an upgradable hold, is stopped and then killed. No death is reported.
 func TestRWMutexKilledWhileStopped(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "rw.open", "m")
@@ -60,11 +60,12 @@ func TestRWMutexKilledWhileStopped(t *testing.T) {
 	})
 }
 
-// deathsOfUpgraders are the crash points that a process passes from an upgradable hold to another hold.
+// deathsOfUpgraders lists the crash points that a process passes while it changes an upgradable hold into another
+// hold.
 var deathsOfUpgraders = []struct {
 	point string
 	verbs []string // the process dies in the last one
-	reads bool     // a survivor reads from before the last verb to the death
+	reads bool     // a survivor holds the lock for reading from before the last verb until the death
 	waits bool     // a survivor waits to read during the last verb
 	told  bool     // the death is reported
 }{
@@ -85,9 +86,9 @@ var deathsOfUpgraders = []struct {
 	{"rwmutex.upgradable.reader_added", []string{"rw.ulock", "rw.u2r"}, true, false, false},
 }
 
-// A process dies at each step of its upgradable holds. A process of another language, or of the same, goes on as if the
-// lock had been released, and is told of a death only if the dead process could have written. Go programs have crash
-// points only with the tag.
+// A process dies at each step of its work with upgradable holds. A process of another language, or of the same,
+// goes on as if the lock had been released. A death is reported to it only if the dead process could have
+// written. Go programs have crash points only with the build tag crashpoint.
 func TestRWMutexUpgraderDiesAtEachPoint(t *testing.T) {
 	for _, p := range pairs {
 		if p[0] == "go" && !crashpoint.Enabled {

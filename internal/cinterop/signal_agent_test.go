@@ -16,21 +16,21 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The Go side of testdata/agent_signal.h.
+// This file is the Go side of testdata/agent_signal.h.
 
 func init() {
 	verbs["sig"] = (*goAgent).signalWaker
 	groupTurns["group.sig"] = (*goAgent).groupSignal
 }
 
-// begun are the gates as sig.begin, sig.inline and sig.next leave them, by queue.
+// begun has, by queue, the gates whose execution sig.begin, sig.inline or sig.next has begun.
 var begun struct {
 	sync.Mutex
 	gates map[int]*prims.Gate
 }
 
-// sigBoard is the data of several agents that use one SignalWaker: for each queue, how many items
-// were put into it, and how many were executed.
+// sigBoard is the data of several agents that use one SignalWaker: for each queue, how many items were put into
+// the queue, and how many were executed.
 type sigBoard struct{ Pushed, Done [4]atomic.Uint64 }
 
 func (x *goAgent) sigBoard(name string) (*sigBoard, error) {
@@ -41,7 +41,7 @@ func (x *goAgent) sigBoard(name string) (*sigBoard, error) {
 	return sigBoardOf(mem), nil
 }
 
-// told packs several answers of a verb into one number, the first in bit 0.
+// told packs several boolean answers of a verb into one number. The first is bit 0.
 func told(all ...bool) (n uint64) {
 	for i, b := range all {
 		n |= yes(b) << i
@@ -58,7 +58,7 @@ func (x *goAgent) signalWaker(o order) (n uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { // what is given back and is not the caller's, and other mistakes
+	defer func() { // a release of something that the caller does not have, and other mistakes of the caller
 		switch r := recover().(type) {
 		case nil:
 		case string:
@@ -267,7 +267,7 @@ func (x *goAgent) sigPartition(w *prims.SignalWaker, o order) (n uint64, err err
 	return 0, syscall.ENOSYS
 }
 
-// execute looks after a queue of the group that this gate has begun.
+// execute executes a queue of the group. g is the gate of the queue, and its execution has begun.
 func (x *goAgent) execute(name string, b *sigBoard, g *prims.Gate, turn int) error {
 	k := g.Queue()/64*2 + g.Queue()%64%2
 	seen := b.Pushed[k].Load()
@@ -283,8 +283,8 @@ func (x *goAgent) execute(name string, b *sigBoard, g *prims.Gate, turn int) err
 	return nil
 }
 
-// sigLeft counts what is left to do: gates that are not idle, and queues with more items put than
-// executed.
+// sigLeft returns the work that is left: the number of gates that are not idle in the upper 32 bits, and below it
+// the number of queues into which more items were put than executed.
 func (x *goAgent) sigLeft(w *prims.SignalWaker, name string) (uint64, error) {
 	b, err := x.sigBoard(name)
 	if err != nil {
@@ -298,7 +298,7 @@ func (x *goAgent) sigLeft(w *prims.SignalWaker, name string) (uint64, error) {
 	return n, nil
 }
 
-// sigDrain looks after all that is scheduled, as a group does.
+// sigDrain executes all queues that are scheduled, as a group does, and returns how many executions that were.
 func (x *goAgent) sigDrain(w *prims.SignalWaker, name string) (n uint64, err error) {
 	b, err := x.sigBoard(name)
 	for err == nil {
@@ -312,8 +312,8 @@ func (x *goAgent) sigDrain(w *prims.SignalWaker, name string) (n uint64, err err
 	return n, err
 }
 
-// sigWork does the order sig.push or sig.work. For sig.push it puts o.arg(0) items into the queues of
-// the group. Otherwise it executes the queues, and sleeps in between, until the Event NAME-stop is set.
+// sigWork carries out the order sig.push or sig.work. For sig.push it puts o.arg(0) items into the queues of the
+// group. For sig.work it executes the queues, and sleeps in between, until the Event NAME-stop is set.
 func (x *goAgent) sigWork(w *prims.SignalWaker, o order) (n uint64, err error) {
 	b, err := x.sigBoard(o.name)
 	if err != nil {
@@ -352,8 +352,8 @@ func (x *goAgent) groupSignal(name string, turn int) (err error) {
 	return err
 }
 
-// groupSignalRound is one round of a group on the queues 0, 1, 64 and 65; eight rounds make a
-// turn. It puts an item, and executes whatever is scheduled.
+// groupSignalRound is one round of a group on the queues 0, 1, 64 and 65. It puts an item, and executes whatever
+// is scheduled. turn selects one of eight variants.
 func (x *goAgent) groupSignalRound(name string, turn int) (err error) {
 	b, err := x.sigBoard(name)
 	if err != nil {
@@ -374,7 +374,7 @@ func (x *goAgent) groupSignalRound(name string, turn int) (err error) {
 		if w.Signal(q/64).Acquire(q%64) && g.Begin() {
 			err = x.execute(name, b, g, turn)
 		}
-		w.Signal(q / 64).Set(40) // a bit too many
+		w.Signal(q / 64).Set(40) // a bit that has no work behind it
 		w.MarkActive(q / 64)
 	case 2:
 		if g.TryBeginInline() {
@@ -405,7 +405,7 @@ func (x *goAgent) groupSignalRound(name string, turn int) (err error) {
 	if err != nil {
 		return err
 	}
-	for turn%2 == 0 && w.TryAcquire() { // of what was looked at
+	for turn%2 == 0 && w.TryAcquire() { // take the permits of queues that were executed without one
 	}
 	ctx, cancel := inMs(1)
 	defer cancel()

@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// step is a call by one of the agents, which gives exactly that.
+// step is a call by one of the agents, and the exact result that the call must have.
 type step struct {
 	x *agent
 	call
 }
 
-// walk makes the calls of a SignalWaker one after the other.
+// walk makes calls of a SignalWaker one after the other, and checks their results.
 func walk(t *testing.T, name string, steps []step) {
 	t.Helper()
 	for i, s := range steps {
@@ -30,14 +30,14 @@ func walk(t *testing.T, name string, steps []step) {
 	}
 }
 
-// noPermits takes the permits of queues that a worker has looked at already.
+// noPermits takes all permits that are left. They belong to queues that a worker has already executed.
 func (x *agent) noPermits(t *testing.T, name string) {
 	t.Helper()
 	for x.start(t, "sig.try", name).wait(t).err == 0 {
 	}
 }
 
-// One schedules, the other executes; both see the same gates, bits and counts.
+// One agent schedules, and the other executes. Both see the same gates, bits and counts.
 func TestSignalWakerPlain(t *testing.T) {
 	const busy, perm, inval = syscall.EBUSY, syscall.EPERM, syscall.EINVAL
 	forPairs(t, func(t *testing.T, s scene) {
@@ -79,7 +79,7 @@ func TestSignalWakerPlain(t *testing.T) {
 			{a, gives(5<<2, "state", 5)},
 			{b, refuses(inval, "schedule", 128)},
 			{b, refuses(inval, "next", -1)},
-			// Near 70 is 64, and then 3.
+			// The scheduled queue that is nearest to 70 is 64; after that it is 3.
 			{a, gives(1, "schedule", 3)},
 			{a, gives(1, "schedule", 64)},
 			{b, gives(64, "next", 70)},
@@ -104,18 +104,18 @@ func TestSignalWakerPlain(t *testing.T) {
 		w.must(t)
 		x.must(t)
 		walk(t, "w", []step{
-			// A worker that finds something to do does not sleep, though there is no
-			// permit.
+			// A worker that finds a scheduled queue does not sleep, even if there is no permit.
 			{a, gives(1, "schedule", 9)}, {a, do("try")}, {b, do("acquire")}, {b, gives(9, "next", 0)}, {b, do("finish", 9)},
 			{a, do("worker", 1)}, {a, do("worker", 1)}, {b, do("worker", 1)}, {b, gives(3, "workers")}, {b, do("worker", -1)}, {b, refuses(perm, "worker", -1)}, {a, gives(2, "workers")},
-			// Counted: executions begun, left idle, scheduled again; and by the user.
+			// The counts are: executions begun, executions that left the gate idle, and executions that left it
+			// scheduled again. The user has counts, too.
 			{b, gives(9, "stat", 0)}, {b, gives(6, "stat", 1)}, {b, gives(1, "stat", 2)}, {b, gives(5, "stat", 3)}, {b, do("count", 9, 7)}, {a, do("count", 9, 2)}, {a, gives(9, "stat", 9)}, {a, refuses(inval, "count", 16, 1)},
 			{a, gives(200000, "health")},
 		})
 	})
 }
 
-// The index that users work with themselves: signals, summary, status, partitions, reservations.
+// Users can work with the index themselves: signals, summary, status, partitions and reservations.
 func TestSignalWakerIndex(t *testing.T) {
 	const busy, perm, inval = syscall.EBUSY, syscall.EPERM, syscall.EINVAL
 	forPairs(t, func(t *testing.T, s scene) {
@@ -190,8 +190,8 @@ func TestSignalWakerStress(t *testing.T) {
 	})
 }
 
-// A process is killed while it executes a queue, has reserved one, is registered, or has taken a
-// permit. Its queue is scheduled again, and a sleeper is woken.
+// A process is killed while it executes a queue, has reserved one, is registered, or has taken a permit. Its
+// queue is scheduled again, and a sleeping worker is woken.
 func TestSignalWakerKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "sig.open", "w", 2)
@@ -217,7 +217,7 @@ func TestSignalWakerKilledHolder(t *testing.T) {
 	})
 }
 
-// A sleeper is killed, and a worker that was woken and could not act on it.
+// A sleeping worker is killed, and so is a worker that was woken but stopped before it could act.
 func TestSignalWakerKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "sig.open", "w", 1)
@@ -227,7 +227,7 @@ func TestSignalWakerKilledWaiter(t *testing.T) {
 		s.b.do(t, "sig.release", "w", 1)
 		w.must(t)
 		sound(t, s.arena)
-		s.b.noPermits(t, "w") // the death has issued one, too: the dead might have taken it
+		s.b.noPermits(t, "w") // the death has issued a permit as well, because the dead process might have taken one
 		a := newAgent(t, s.a.lang, s.arena, "stopped")
 		a.asleep(t, off, 1, "sig.acquire", "w")
 		w = s.c.asleep(t, off, 2, "sig.acquire", "w")
@@ -260,8 +260,8 @@ func TestSignalWakerStoppedProducer(t *testing.T) {
 	}
 }
 
-// A C program is stopped within a Schedule, beside a worker that waits briefly, again and again, or
-// one that always has something else to do. The worker finds what the program was about to announce.
+// A C program is stopped within a Schedule. Beside it a worker waits briefly again and again, or a worker always
+// has something else to do. The worker finds the queue that the program was about to announce.
 func TestSignalWakerStoppedBusily(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		for _, lang := range []string{"go", "c"} {
@@ -279,7 +279,7 @@ func TestSignalWakerStoppedBusily(t *testing.T) {
 					}
 					w := b.start(t, "sig.acquire", "w", limit)
 					if busy {
-						<-time.After(40 * time.Millisecond) // it sleeps, mostly
+						<-time.After(40 * time.Millisecond) // the worker sleeps most of this time
 						b.do(t, "sig.schedule", "w", 6)
 					}
 					if w.wait(t).err == 0 {
@@ -298,7 +298,7 @@ func TestSignalWakerStoppedBusily(t *testing.T) {
 	}
 }
 
-// A C program is killed as it takes back what a dead program had. The next one completes that.
+// A C program is killed while it takes back what a dead program had. The next program completes that.
 func TestKillSignalReap(t *testing.T) {
 	for _, point := range groupPoints(t) {
 		if !strings.HasPrefix(point, "signal.reap.") {

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// dateOfWait is since when the agent waits for the object, as a tool in another process sees it. It is 0 while the
-// agent is awake between two sleeps of the same wait, or has not dated its wait yet.
+// dateOfWait returns the time since when the agent waits for the object, as a tool in another process sees it. It
+// returns 0 while the agent is awake between two sleeps of the same wait, or has not dated its wait yet.
 func dateOfWait(t *testing.T, a *arena.Arena, off uint64, x *agent) int64 {
 	t.Helper()
 	o, err := (*arenakernel.Arena)(a).ObjectAt(arena.Offset(off))
@@ -29,15 +29,15 @@ func dateOfWait(t *testing.T, a *arena.Arena, off uint64, x *agent) int64 {
 	return 0
 }
 
-// A wait keeps its date when its thread runs in between: because of a death, or because of its own
-// periodic check, which every process makes every 100 ms.
+// A wait keeps its date when its thread wakes in between: because of a death, or because of its own periodic
+// check, which every process makes every 100 ms.
 func TestWaitKeepsItsDate(t *testing.T) {
 	type wait struct {
 		open []any // the argument with which the agents open the object
 		take string
 		wait string
 		args []any
-		on   string // the object that the wait is seen at, if not x
+		on   string // the object in which the wait is visible, if not x
 	}
 	waits := map[string]wait{
 		"mutex.open":  {take: "mutex.lock", wait: "mutex.lock"},
@@ -63,7 +63,7 @@ func TestWaitKeepsItsDate(t *testing.T) {
 				if w.take != "" {
 					holder.do(t, w.take, "x")
 				}
-				if w.on != "" { // another object that all.any waits for
+				if w.on != "" { // another of the objects for which all.any waits
 					holder.do(t, "seq.open", "x-s")
 					holder.do(t, "event.open", "x-e", 1)
 					holder.do(t, "event.open", "x-r", 2)
@@ -91,14 +91,14 @@ func TestWaitKeepsItsDate(t *testing.T) {
 	}
 }
 
-// In an arena without counters a waiter of either language dates the hold for which it waits.
+// In an arena without counters, a waiter of either language records the date of the hold for which it waits.
 func TestWaiterDatesHold(t *testing.T) {
 	type lock struct {
 		object, take, drop, wait, end string
 		open, args                    []any
 		mode                          string
 		put                           bool // an item has to be put first, because take takes one
-		checks                        bool // date the hold, and may go on for a moment after the wait
+		checks                        bool // the periodic checks of the waiter date the hold, and may do so for a moment after the wait
 	}
 	for _, l := range []lock{
 		{object: "mutex", take: "lock", drop: "unlock"},
@@ -135,7 +135,7 @@ func TestWaiterDatesHold(t *testing.T) {
 					}
 					return arena.Hold{}
 				}
-				for round := range 3 { // the date of one hold must not be taken for that of the next hold
+				for round := range 3 { // the date of one hold must not be taken for the date of the next hold
 					if l.put {
 						holder.do(t, l.object+".tryput", "x", 1)
 					}

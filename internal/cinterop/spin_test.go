@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The Go side of testdata/agent_spin.h.
+// This file is the Go side of testdata/agent_spin.h.
 
 func init() {
 	verbs["spin"] = (*goAgent).spin
@@ -25,7 +25,8 @@ func init() {
 	groupTurns["group.rwspin"] = (*goAgent).groupRWSpin
 }
 
-// tried is the result of a Try verb, for a lock in that state.
+// tried returns the result of a Try verb. ok is what the verb returned, and state the error of the state of the
+// lock.
 func tried(ok bool, state error) error {
 	if !ok && state != nil {
 		return state
@@ -290,7 +291,7 @@ func TestRWSpinLockKilledHolder(t *testing.T) {
 	})
 }
 
-// A process that is killed while it waits to write does not count as a writer.
+// A process that is killed while it waits to write no longer counts as a writer.
 func TestRWSpinLockKilledWaiter(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "rwspin.open", "l")
@@ -302,8 +303,9 @@ func TestRWSpinLockKilledWaiter(t *testing.T) {
 	})
 }
 
-// A recovery that gives up leaves a word without a name: only it remembered the ID of the participant
-// that died, which another one may have by now. Programs of both languages know that word.
+// A recovery that gives up sets the word to owner-dead without a participant ID. Only the recovery knew the ID of
+// the dead participant, and another participant may have that ID by now. Programs of both languages understand
+// that word.
 func TestRWSpinLockRecoveryGivesUp(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		off := s.b.do(t, "rwspin.open", "l")

@@ -25,10 +25,11 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// stormEnv has the name of the arena for a process of TestRestartStormOfTwoLanguages.
+// stormEnv is the environment variable with the name of the arena, for a process of
+// TestRestartStormOfTwoLanguages.
 const stormEnv = "SHMSYNC_TEST_STORM"
 
-// stormProgram is one version of the program of the fleet: the parameters that it requires of the
+// stormProgram is one version of the program of the fleet. Its fields are the parameters that it requires of the
 // arena.
 type stormProgram struct {
 	size    int64
@@ -36,7 +37,7 @@ type stormProgram struct {
 	permits int64  // the parameter of a Semaphore
 }
 
-// stormer is a process of the fleet, as testdata/storm.c is one.
+// stormer is a process of the fleet in Go. testdata/storm.c is the same in C.
 type stormer struct {
 	name    string
 	a       *arena.Arena
@@ -44,7 +45,7 @@ type stormer struct {
 	counter []byte
 }
 
-// stormCounter gives the last word of the counter of a version.
+// stormCounter returns the last 8 bytes of the counter of a version: the count.
 func stormCounter(a *arena.Arena, version uint64) ([]byte, error) {
 	b, err := a.Block(fmt.Sprint("counter ", version), 8*version)
 	if err != nil {
@@ -142,7 +143,7 @@ func (s *stormer) do(line string) (n uint64, err error) {
 	return n, err
 }
 
-// runStormer is the main function of a process of the fleet.
+// runStormer is the main function of a Go process of the fleet.
 func runStormer(name string) {
 	s := &stormer{name: name}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
@@ -161,7 +162,7 @@ type remoteStormer struct {
 	in    *os.File
 	out   *bufio.Scanner
 	limit *time.Timer
-	is    *stormProgram // nil if it is not in
+	is    *stormProgram // nil if the process is not in
 	locks bool
 }
 
@@ -198,7 +199,7 @@ func (p *remoteStormer) kill() {
 	p.cmd.Wait()
 }
 
-// do gives an order, and the answer: a number, or why not.
+// do gives an order, and returns the answer: a number, or why the order failed.
 func (p *remoteStormer) do(t *testing.T, format string, args ...any) (n int64, why string) {
 	fmt.Fprintf(p.in, format+"\n", args...)
 	require.True(t, p.out.Scan(), "the process has ended or hangs")
@@ -209,10 +210,10 @@ func (p *remoteStormer) do(t *testing.T, format string, args ...any) (n int64, w
 	return n, ""
 }
 
-// A fleet of processes in Go and C is killed, closed, restarted and upgraded: to another size of the arena,
-// another type, another parameter of an object, and after programs of another layout. An upgrade never fails while
-// no process is in. All processes that are in have one arena, and nothing that was counted is lost until another
-// size or layout replaces the arena.
+// A fleet of processes in Go and C is killed, closed, restarted and upgraded. The upgrades change the size of the
+// arena, the type of an object, or another parameter of an object, or follow programs of another layout. An
+// upgrade never fails while no process is in. All processes that are in use one arena. No count is lost until
+// another size or layout replaces the arena.
 func TestRestartStormOfTwoLanguages(t *testing.T) {
 	const fleet = 5
 	steps, seed := proctest.Rounds(220, 1000), rand.Uint64()
@@ -220,7 +221,7 @@ func TestRestartStormOfTwoLanguages(t *testing.T) {
 	name := unusedName(t)
 	programs := []stormProgram{{2 << 20, 1, 3}, {2 << 20, 2, 3}, {2 << 20, 2, 2}, {2 << 20, 1, 2}, {4 << 20, 1, 2}, {4 << 20, 2, 2}}
 	var procs [fleet]*remoteStormer
-	var is *stormProgram // the program for which the present arena was made; nil if there is no arena, or one of another layout
+	var is *stormProgram // the program for which the present arena was made; nil without an arena, or if the arena has another layout
 	counted, refused, upgraded, replaced := int64(0), 0, 0, 0
 	in := func() (n int) {
 		for _, p := range procs {
@@ -230,7 +231,7 @@ func TestRestartStormOfTwoLanguages(t *testing.T) {
 		}
 		return n
 	}
-	free := func() { // the lock goes with its holder
+	free := func() { // kill the processes that hold the lock, so that it becomes free
 		for j, p := range procs {
 			if p != nil && p.locks {
 				p.kill()
@@ -246,7 +247,7 @@ func TestRestartStormOfTwoLanguages(t *testing.T) {
 		}
 		switch p, k := procs[i], rng.IntN(10); {
 		case p.is == nil:
-			if in() == 0 && is != nil && rng.IntN(8) == 0 { // programs of another layout were here
+			if in() == 0 && is != nil && rng.IntN(8) == 0 { // pretend that programs of another layout were here
 				f, err := os.OpenFile(filepath.Join(shm.Dir, name), os.O_RDWR, 0)
 				require.NoError(t, err, at)
 				_, err = f.WriteAt([]byte{99}, 12)
@@ -279,7 +280,7 @@ func TestRestartStormOfTwoLanguages(t *testing.T) {
 			_, why := p.do(t, "close")
 			require.Empty(t, why, at)
 			p.is = nil
-		case k == 2: // all of them
+		case k == 2: // all processes
 			for j, q := range procs {
 				if q != nil {
 					q.kill()

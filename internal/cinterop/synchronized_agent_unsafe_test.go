@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The Go side of testdata/agent_synchronized.h, without the verb tear.
+// This file is the Go side of testdata/agent_synchronized.h, without the verb tear.
 
 func init() {
 	verbs["sync"] = func(x *goAgent, o order) (uint64, error) {
@@ -26,7 +26,7 @@ func init() {
 	}
 }
 
-// updatesBegun has, by object, the channel that commits the Update of the verb begin.
+// updatesBegun has, by object, the channel that makes the Update of the verb begin commit.
 var updatesBegun sync.Map
 
 var errGivenUp = errors.New("given up")
@@ -159,7 +159,7 @@ func synchronizedVerb[T any](x *goAgent, o order, words func(*T) []uint64) (n ui
 	return 0, errors.Join(syscall.ENOSYS, shmsync.ErrNotSupported)
 }
 
-// groupSynchronized changes the value, gives up some changes, and loads.
+// groupSynchronized changes the value, abandons some changes, and loads.
 func (x *goAgent) groupSynchronized(name string, turn int) error {
 	s, err := prims.OpenSynchronized(x.a, name, [16]uint64{}, nil)
 	if err != nil {

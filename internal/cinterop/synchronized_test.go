@@ -46,7 +46,7 @@ func TestSynchronizedPlain(t *testing.T) {
 	})
 }
 
-// A stopped updater delays no Load; a dead one, no Update, and its changes are gone.
+// A stopped updater delays no Load. A dead updater delays no Update, and its changes are gone.
 func TestSynchronizedKilledHolder(t *testing.T) {
 	forPairs(t, func(t *testing.T, s scene) {
 		s.a.do(t, "sync.open", "s", 7)
@@ -64,8 +64,8 @@ func TestSynchronizedKilledHolder(t *testing.T) {
 	})
 }
 
-// killedUpdaters kills a number of updaters at random moments while others Load. It stops one in ten
-// before it kills it, and one in four is in a read(2) into the copy.
+// killedUpdaters kills a number of updaters at random moments while other processes Load. One updater in ten is
+// stopped before it is killed. One in four is killed inside a read(2) into the copy.
 func killedUpdaters(t *testing.T, kind, victimLang, survivorLang string, kills int, file string) {
 	name := newArena(t)
 	x := newAgent(t, survivorLang, name, "survivor")
@@ -102,7 +102,7 @@ func killedUpdaters(t *testing.T, kind, victimLang, survivorLang string, kills i
 	t.Logf("%s: %d %s updaters killed, %d of them stopped first, beside Loads in %s: 0 torn", kind, kills, victimLang, stopped, survivorLang)
 }
 
-// synchronizedKills is how many updaters a test kills for each pair of languages.
+// synchronizedKills returns how many updaters a test kills for each pair of languages.
 func synchronizedKills(t *testing.T) int {
 	if n, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_SYNCHRONIZED_KILLS")); err == nil {
 		return n
@@ -128,8 +128,8 @@ func TestSynchronizedKilledUpdaters(t *testing.T) {
 	}
 }
 
-// The control experiment: if the commit comes before the copy is written, Loads and survivors find
-// torn values.
+// This is the control experiment: if the commit comes before the copy is written, Loads and survivors find torn
+// values.
 func TestSynchronizedControlTears(t *testing.T) {
 	for _, lang := range []string{"go", "c"} {
 		t.Run(lang, func(t *testing.T) {
@@ -147,9 +147,9 @@ func TestSynchronizedControlTears(t *testing.T) {
 	}
 }
 
-// The commit and the stores of its caller are inlined into one function. The C compiler moves no store
-// over the commit, and deletes none. If the commit is a plain store, it does: otherwise this test
-// would prove nothing.
+// The compiler inlines the commit and the stores of its caller into one function. It moves no store across the
+// commit, and deletes none. If the commit is replaced by a plain store, the compiler does so. Without this second
+// case the test would prove nothing.
 func TestCommitOrderInC(t *testing.T) {
 	dir, without := t.TempDir(), t.TempDir()
 	h := string(cut(t, "87-synchronized.h", "SHMI_FN void shmi_commit_store", "/* end of the commit */"))
@@ -197,7 +197,7 @@ var (
 	commitStore = regexp.MustCompile(`^(movq\s+%\w+, \(|(incq|addq)\s.*\(|stlr\s|str\s+x\d+, \[)`)
 )
 
-// commitOrder gives the order of the stores in the listing of testdata/commit.c.
+// commitOrder returns the order of the stores in the assembly listing of testdata/commit.c.
 func commitOrder(listing string) string {
 	var order []string
 	for line := range strings.Lines(changeBody.FindString(listing)) {

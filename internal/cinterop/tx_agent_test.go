@@ -25,31 +25,31 @@ const (
 	txNodes = 40
 )
 
-// txData is tx_data of testdata/agent_tx.h.
+// txData corresponds to tx_data of testdata/agent_tx.h.
 type txData struct {
 	rounds, fill, head, count uint64
 	cells                     [txCells]uint64
 	bytes                     [txBytes]byte
 }
 
-// txNode is tx_node.
+// txNode corresponds to tx_node.
 type txNode struct{ next, mark uint64 }
 
 var (
 	errTxTorn  = fmt.Errorf("torn: %w", syscall.EILSEQ)
 	errTxAbort = errors.New("abort")
-	txBegan    atomic.Uint64 // the transactions that this process has begun
+	txBegan    atomic.Uint64 // the number of transactions that this process has begun
 )
 
 func init() { verbs["tx"] = (*goAgent).tx }
 
-// txNode is the node at an offset, or nil.
+// txNode returns the node at an offset, or nil if there can be none at that offset.
 func (x *goAgent) txNode(off uint64) *txNode {
 	n, _ := arena.TryAt[txNode](x.a, arena.Offset(off))
 	return n
 }
 
-// torn counts the values that differ from what complete transactions leave.
+// torn returns the number of values that differ from what complete transactions leave.
 func (x *goAgent) torn(d *txData) (torn uint64) {
 	off, i := d.head, uint64(0)
 	for ; i < d.count && off != 0; i++ {
@@ -75,7 +75,7 @@ func (x *goAgent) torn(d *txData) (torn uint64) {
 	return torn
 }
 
-// txRead fills the bytes by a system call.
+// txReadBytes fills the bytes by a system call.
 func txReadBytes(tx *prims.Tx, d *txData, fd int) error {
 	fill := ^d.fill & 0xff
 	prims.SaveSlice(tx, d.bytes[:])
@@ -90,11 +90,11 @@ func txReadBytes(tx *prims.Tx, d *txData, fd int) error {
 	return nil
 }
 
-// txCellsIn changes all cells, in some order: saved in pieces or one by one.
+// txCellsIn changes all cells in a certain order. It saves them in pieces or one by one.
 func txCellsIn(tx *prims.Tx, d *txData, save bool) {
 	step, to, first := 1+rand.IntN(8), d.rounds+1, rand.IntN(txCells)
 	for i := 0; save && i < txCells; i += step {
-		prims.SaveSlice(tx, d.cells[i:min(i+step+3, txCells)]) // they overlap
+		prims.SaveSlice(tx, d.cells[i:min(i+step+3, txCells)]) // the pieces overlap
 	}
 	if save {
 		prims.Save(tx, &d.rounds)
@@ -105,8 +105,7 @@ func txCellsIn(tx *prims.Tx, d *txData, save bool) {
 	d.rounds = to
 }
 
-// txList adds a node to the list or removes one. In between it allocates another node and frees it
-// again.
+// txList adds a node to the list or removes one. In between it allocates another node and frees it again.
 func (x *goAgent) txList(tx *prims.Tx, d *txData, add bool) error {
 	prims.Save(tx, &d.head)
 	prims.Save(tx, &d.count)
@@ -156,7 +155,7 @@ type txLock interface {
 	Close() error
 }
 
-// txLock opens the lock of that name: an RWMutex if it begins with rw, else a Mutex.
+// txLock opens the lock of that name: an RWMutex if the name begins with rw, otherwise a Mutex.
 func (x *goAgent) txLock(name string, p prims.Policy, log int) (txLock, error) {
 	if strings.HasPrefix(name, "rw") {
 		return prims.OpenRWMutex(x.a, name, &prims.RWMutexOptions{Policy: p, LogBytes: log})
@@ -164,7 +163,7 @@ func (x *goAgent) txLock(name string, p prims.Policy, log int) (txLock, error) {
 	return prims.OpenMutex(x.a, name, &prims.MutexOptions{Policy: p, LogBytes: log})
 }
 
-// txTurn is one transaction.
+// txTurn runs one transaction.
 func (x *goAgent) txTurn(m txLock, d *txData, mode, fd int) error {
 	full, r := false, rand.IntN(8)
 	err := m.Update(func(tx *prims.Tx) error {
@@ -209,7 +208,7 @@ func txFile() (int, error) {
 	return fd, err
 }
 
-// tx does the verbs for transactions.
+// tx carries out the verbs for transactions.
 func (x *goAgent) tx(o order) (uint64, error) {
 	var policy prims.Policy
 	log := 0
@@ -238,7 +237,7 @@ func (x *goAgent) tx(o order) (uint64, error) {
 		return uint64(m.Offset()), nil
 	case "tx.began":
 		for txBegan.Load() == 0 {
-			syscall.Nanosleep(&syscall.Timespec{Nsec: 20e3}, nil) // another goroutine begins one
+			syscall.Nanosleep(&syscall.Timespec{Nsec: 20e3}, nil) // meanwhile another goroutine begins a transaction
 		}
 		return 0, nil
 	case "tx.work", "tx.turn":

@@ -15,8 +15,8 @@ func (i txImage) setOwner(o uint32) { binary.LittleEndian.PutUint32(i.b[i.log-19
 
 func (i txImage) owner() uint32 { return binary.LittleEndian.Uint32(i.b[i.log-192:]) }
 
-// txLeft is an arena with a free mutex, in whose log the transaction of a dead process is: it has unlocked
-// within the transaction. It returns how torn the data is.
+// txLeft makes an arena with a free mutex. The log of the mutex still has the transaction of a dead process,
+// which had unlocked the mutex within the transaction. txLeft returns how torn the data is.
 func txLeft(t *testing.T) (name string, i txImage, torn uint64) {
 	t.Helper()
 	name = newArena(t)
@@ -29,7 +29,8 @@ func txLeft(t *testing.T) (name string, i txImage, torn uint64) {
 	return name, i, torn
 }
 
-// requireTxLost requires that x finds a mutex that is not recoverable, that nothing was undone, and that a recover helps.
+// requireTxLost requires that x finds the mutex not recoverable, that nothing was undone, and that a recover
+// makes the mutex usable.
 func requireTxLost(t *testing.T, x *agent, i txImage, torn uint64) {
 	t.Helper()
 	x.start(t, "tx.begin", "m").fails(t, syscall.ENOTRECOVERABLE)
@@ -41,8 +42,8 @@ func requireTxLost(t *testing.T, x *agent, i txImage, torn uint64) {
 	sound(t, x.arena)
 }
 
-// A process dies in the recover of a mutex that is not recoverable. The next process does not undo
-// the old transaction over the repaired data.
+// A mutex is not recoverable, and a process dies in a recover of it. The next process does not undo the old
+// transaction, which would overwrite the repaired data.
 func TestTxRecoverThatDies(t *testing.T) {
 	for _, p := range pairs {
 		for _, point := range []string{"mutex.recover.taken", "mutex.recover.repaired"} {
@@ -61,7 +62,8 @@ func TestTxRecoverThatDies(t *testing.T) {
 	}
 }
 
-// A process dies, or is stopped, when it has made a log lost: by a begin, with the lock, or for a dead holder, without it.
+// A process dies, or is stopped, just after it has marked a log as lost. It does so in a begin, where it has the
+// lock, or when it reaps a dead holder, where it has not.
 func TestTxLostAtItsPoint(t *testing.T) {
 	for _, p := range pairs {
 		for _, how := range []string{"CRASHPOINT", "CRASHPOINT_STOP"} {
@@ -78,7 +80,7 @@ func TestTxLostAtItsPoint(t *testing.T) {
 					if foreign {
 						holder := newAgent(t, "c", name, "other holder")
 						holder.do(t, "mutex.lock", "m", forever)
-						holder.kill(t) // the victim is the only one that reaps it
+						holder.kill(t) // only the victim is left to reap the holder
 					} else {
 						victim.start(t, "tx.begin", "m")
 					}
@@ -101,7 +103,8 @@ func TestTxLostAtItsPoint(t *testing.T) {
 	}
 }
 
-// A holder dies that has no transaction, while the log has one of another process: it is not undone.
+// A holder without a transaction dies while the log still has the transaction of another process. That
+// transaction is not undone.
 func TestTxOfAnotherHolderIsNotUndone(t *testing.T) {
 	for _, p := range pairs {
 		t.Run(p[0]+"-"+p[1], func(t *testing.T) {
@@ -114,7 +117,8 @@ func TestTxOfAnotherHolderIsNotUndone(t *testing.T) {
 	}
 }
 
-// A program unlocks within a transaction: its end says so, and leaves the mutex alone, which another process may have.
+// A program unlocks within a transaction. The end of the transaction returns an error, and leaves the mutex
+// alone, because another process may have it.
 func TestTxEndWithoutTheMutex(t *testing.T) {
 	for _, end := range []string{"tx.commit", "tx.abort"} {
 		t.Run(end, func(t *testing.T) {
@@ -128,7 +132,7 @@ func TestTxEndWithoutTheMutex(t *testing.T) {
 			x.start(t, end, "m").fails(t, syscall.EPERM)
 			require.Equal(t, uint64(4)<<61, i.state())
 			require.Equal(t, torn, x.do(t, "tx.torn", "m"))
-			x.start(t, end, "m").fails(t, syscall.EPERM) // it has ended
+			x.start(t, end, "m").fails(t, syscall.EPERM) // the transaction has ended
 			x.start(t, "mutex.trylock", "m").fails(t, syscall.EBUSY)
 			y.do(t, "mutex.unlock", "m")
 			y.start(t, "tx.begin", "m").fails(t, syscall.EPROTO)
@@ -137,8 +141,7 @@ func TestTxEndWithoutTheMutex(t *testing.T) {
 	}
 }
 
-// A program unlocks within a transaction, continues, and later dies as a plain holder: nothing is
-// undone.
+// A program unlocks within a transaction, continues, and later dies as a plain holder. Nothing is undone.
 func TestTxUnlockedByItsProgramIsNotUndone(t *testing.T) {
 	for _, end := range []string{"tx.commit", "tx.abort"} {
 		t.Run(end, func(t *testing.T) {
@@ -156,8 +159,8 @@ func TestTxUnlockedByItsProgramIsNotUndone(t *testing.T) {
 	}
 }
 
-// A reaper is stopped after it has read the owner word of a holder that is gone. When it goes on, the transaction of the
-// next holder, which is alive, keeps its log.
+// A reaper is stopped after it has read the owner word of a holder that is gone. When the reaper goes on, the
+// next holder, which is alive, is in a transaction. The log of that transaction stays.
 func TestTxOfALivingHolderKeepsItsLog(t *testing.T) {
 	name := newArena(t)
 	reaper, dies, x := newAgent(t, "c", name, "reaper"), newAgent(t, "c", name, "dies"), newAgent(t, "c", name, "holder")
@@ -176,7 +179,8 @@ func TestTxOfALivingHolderKeepsItsLog(t *testing.T) {
 	sound(t, name)
 }
 
-// A wait for a condition variable would let others see what a transaction has not finished.
+// A wait for a condition variable is refused in a transaction, because it would let others see an unfinished
+// transaction.
 func TestTxCondWait(t *testing.T) {
 	name := newArena(t)
 	x := newAgent(t, "c", name, "a")

@@ -14,20 +14,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Registers that change of tx_order.c gets its arguments in: of the state, the record and the data.
+// txRegisters has, by architecture, the registers in which the function change of tx_order.c gets the addresses
+// of the state, the record and the data.
 var txRegisters = map[string]map[string]string{
 	"amd64": {"%rdi": "state", "%rsi": "record", "%rdx": "data"},
 	"arm64": {"x0": "state", "x1": "record", "x2": "data"},
 }
 
-// A store in assembly; the register is that of the address.
+// txStore matches a store in assembly, by architecture. The submatch is the register with the address.
 var txStore = map[string]*regexp.Regexp{
 	"amd64": regexp.MustCompile(`^\s+mov\w*\s+\S+,\s*\((%\w+)\)`),
 	"arm64": regexp.MustCompile(`^\s+st[rlpu]+\w*\s+\w+,\s*\[(\w+)\]`),
 }
 
-// The compiler stores the record, the state, the data and the state again, in this order, and leaves none out: a death
-// between two of them leaves what a rollback expects. Without the barriers it leaves stores out.
+// The compiler stores the record, the state, the data, and the state again, in this order, and omits none of
+// these stores. So a death between two of them leaves what a rollback expects. Without the barriers the compiler
+// omits stores.
 func TestTxStateIsStoredInOrder(t *testing.T) {
 	found := 0
 	for _, c := range []struct{ compiler, arch, flags string }{
@@ -64,7 +66,7 @@ func TestTxStateIsStoredInOrder(t *testing.T) {
 	}
 }
 
-// txStores are the stores of each function of tx_order.c.
+// txStores returns the stores of each function of tx_order.c.
 func txStores(t *testing.T, compiler, arch string, flags ...string) map[string][]string {
 	t.Helper()
 	dir := t.TempDir()

@@ -28,11 +28,11 @@ const (
 	txUnsaved = 2 // plain stores without Save
 )
 
-// txKills is how many victims a test kills for each pair of languages.
+// txKills returns how many victims a test kills for each pair of languages.
 func txKills() int { return proctest.Rounds(50, 3000) }
 
-// txKilled kills victims in transactions, at any moment, and returns how many transactions were undone, and how often a survivor
-// found the data torn.
+// txKilled kills victims in transactions at random moments. It returns how many transactions were undone, and how
+// often a survivor found the data torn.
 func txKilled(t *testing.T, m, victims, survivors string, kills int, mode func(i int) int) (undone, torn uint64) {
 	t.Helper()
 	name := newArena(t)
@@ -74,8 +74,8 @@ const (
 	blockLogged  = 7
 )
 
-// txBalance requires that the log is idle, and that the blocks in use are the nodes of the list: none has leaked. It returns how
-// many transactions were undone.
+// txBalance requires that the log is idle, and that only the nodes of the list are blocks in use, so that none
+// has leaked. It returns how many transactions were undone.
 func txBalance(t *testing.T, name, m string) (undone uint64) {
 	t.Helper()
 	c := newAgent(t, "c", name, "counter")
@@ -88,7 +88,7 @@ func txBalance(t *testing.T, name, m string) (undone uint64) {
 	return c.do(t, "tx.rollbacks", m)
 }
 
-// A tenth of the victims are killed inside a read(2) into the data.
+// txModes makes a tenth of the victims die inside a read(2) into the data.
 func txModes(i int) int {
 	if i%10 == 0 {
 		return txRead
@@ -96,10 +96,10 @@ func txModes(i int) int {
 	return txMixed
 }
 
-// A process dies in a transaction: the next one that has the lock finds the data as it was before.
+// A process dies in a transaction. The next holder of the lock finds the data as it was before the transaction.
 func TestTxKilled(t *testing.T) { txAllKilled(t, "m") }
 
-// The same with an RWMutex, some of whose survivors read.
+// The same with an RWMutex, which some of the survivors lock for reading.
 func TestTxKilledRW(t *testing.T) { txAllKilled(t, "rw") }
 
 func txAllKilled(t *testing.T, m string) {
@@ -114,13 +114,13 @@ func txAllKilled(t *testing.T, m string) {
 	}
 }
 
-// The same without Save tears: the tests above would see it.
+// Without Save the same kills leave torn data, so the tests above would notice torn data.
 func TestTxKilledWithoutSave(t *testing.T) {
 	_, torn := txKilled(t, "m", "c", "c", max(txKills()/20, 100), func(int) int { return txUnsaved })
 	require.NotZero(t, torn)
 }
 
-// The points that a transaction passes, and those that a rollback passes.
+// Crash points that a transaction passes, and those that a rollback passes.
 var (
 	txPoints = []string{"tx.save.recorded", "tx.save.valid", "tx.alloc.claimed", "tx.alloc.recorded", "tx.alloc.logged", "tx.free.recorded", "tx.free.logged",
 		"tx.commit.decided", "tx.commit.block", "tx.commit.idle", "tx.undo.range", "tx.undo.undone", "tx.undo.block", "tx.undo.idle"}
@@ -130,7 +130,8 @@ var (
 	}
 )
 
-// needsPoints skips a test in which a Go program dies at a crash point that it was built without.
+// needsPoints skips a test in which a Go program has to die at a crash point, if the program was built without
+// crash points.
 func needsPoints(t *testing.T, lang string) {
 	if lang == "go" && !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -165,9 +166,8 @@ func txKilledAt(t *testing.T, m string) {
 	}
 }
 
-// A process dies, or is stopped, at each point of the rollback of a dead process's transaction.
-// While it is stopped it has the lock. When it is dead, the next process starts the rollback
-// again.
+// A process dies, or is stopped, at each crash point of the rollback of a dead process's transaction. While it is
+// stopped it holds the lock. If it dies, the next process starts the rollback again.
 func TestTxKilledInRollback(t *testing.T) { txKilledInRollback(t, "m") }
 
 // The same with an RWMutex.
@@ -183,7 +183,7 @@ func txKilledInRollback(t *testing.T, m string) {
 					holder := newAgent(t, p[1], name, "holder")
 					holder.do(t, "tx.open", m)
 					holder.do(t, "tx.hold", m)
-					// Nobody else is there to do it.
+					// Only the victim is left to do the rollback.
 					victim := newAgent(t, p[0], name, "victim", "SHMSYNC_"+how+"="+point)
 					victim.mortal = true
 					holder.kill(t)
@@ -225,7 +225,7 @@ func stopped(t *testing.T, x *agent) {
 	})
 }
 
-// txImage is the mapped file of an arena, and where the undo log of its mutex is.
+// txImage is the mapped file of an arena, with the place of the undo log of its mutex.
 type txImage struct {
 	b   []byte
 	log uint64
@@ -244,14 +244,14 @@ func txMap(t *testing.T, name string, off uint64) txImage {
 func (i txImage) state() uint64     { return binary.LittleEndian.Uint64(i.b[i.log:]) }
 func (i txImage) setState(s uint64) { binary.LittleEndian.PutUint64(i.b[i.log:], s) }
 
-// footer is the last record's.
+// footer returns the footer of the last record.
 func (i txImage) footer() []byte {
 	tail := i.state() & 0xffffffff
 	return i.b[i.log+64+tail-16 : i.log+64+tail]
 }
 
-// A peer writes impossible bytes into the log of a dead process. The mutex becomes not
-// recoverable, and no byte of the data changes. A recover makes it usable.
+// A peer writes impossible bytes into the log of a dead process. The mutex becomes not-recoverable, and no byte
+// of the data changes. A recover makes the mutex usable.
 func TestTxImpossibleLog(t *testing.T) {
 	last := func(f func(footer []byte)) func(i txImage) { return func(i txImage) { f(i.footer()) } }
 	for what, spoil := range map[string]func(i txImage){
@@ -293,7 +293,7 @@ func TestTxImpossibleLog(t *testing.T) {
 	}
 }
 
-// Any bytes in the log: no fault, no hang.
+// With random bytes in the log, no call faults or hangs.
 func TestTxAnyLog(t *testing.T) {
 	rounds := 40
 	if testing.Short() {
@@ -327,7 +327,8 @@ func TestTxAnyLog(t *testing.T) {
 	}
 }
 
-// A state that no transaction left: begin makes the mutex not recoverable, and so it can be recovered.
+// The log has a state that no transaction leaves. A begin makes the mutex not-recoverable, so that it can be
+// recovered.
 func TestTxStateOfNobody(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
@@ -343,7 +344,7 @@ func TestTxStateOfNobody(t *testing.T) {
 	}
 }
 
-// A peer spoils the log of a living process, which aborts.
+// A peer overwrites the log of a living process, which then aborts its transaction.
 func TestTxAbortOfAnImpossibleLog(t *testing.T) {
 	name := newArena(t)
 	x := newAgent(t, "c", name, "a")
@@ -355,8 +356,7 @@ func TestTxAbortOfAnImpossibleLog(t *testing.T) {
 	x.start(t, "tx.commit", "m").fails(t, syscall.EPERM)
 }
 
-// Where a process cannot prove its end, it may begin no transaction, because others could not undo
-// it.
+// A process whose end could not be proved may begin no transaction, because others could not undo it.
 func TestTxNeedsByteLocks(t *testing.T) {
 	name := newArena(t)
 	x := newAgent(t, "c", name, "a", "SHMSYNC_DISABLE=ofd")
@@ -364,7 +364,7 @@ func TestTxNeedsByteLocks(t *testing.T) {
 	x.start(t, "tx.begin", "m").fails(t, syscall.ENOTSUP)
 }
 
-// Other policies and other kinds of locks have no undo log.
+// Locks with another policy, and other kinds of locks, have no undo log.
 func TestTxOnlyOfItsPolicy(t *testing.T) {
 	name := newArena(t)
 	x := newAgent(t, "c", name, "a")
@@ -383,8 +383,9 @@ func TestTxOnlyOfItsPolicy(t *testing.T) {
 	}
 }
 
-// A process that undoes a transaction is stopped. What the dead one had open is not deleted meanwhile, nor is its slot free: its
-// bytes will be written. The process that is stopped does not have them open.
+// A process is stopped while it undoes a transaction. Meanwhile the objects that the dead process had open are
+// not deleted, and its slot does not become free, because the rollback will still write to their bytes. The
+// stopped process does not have these objects open.
 func TestTxDataIsKeptForItsRollback(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
@@ -408,7 +409,8 @@ func TestTxDataIsKeptForItsRollback(t *testing.T) {
 	}
 }
 
-// The same for a process that has the slot of the dead one: its own open and close leave the open bits.
+// The same for a process that has the slot of the dead one: when it opens and closes the objects itself, the open
+// bits stay.
 func TestTxDataIsKeptFromTheSuccessor(t *testing.T) {
 	for _, lang := range []string{"c", "go"} {
 		t.Run(lang, func(t *testing.T) {
@@ -434,7 +436,8 @@ func TestTxDataIsKeptFromTheSuccessor(t *testing.T) {
 	}
 }
 
-// A rollback died after it had made a record given. The next one does not take the block for its own.
+// A rollback died after it had marked a record as given. The next rollback does not treat the block of that
+// record as its own.
 func TestTxGivenByAnEarlierRollback(t *testing.T) {
 	const given, free, alloc = 4, 2, 1
 	for _, lang := range []string{"c", "go"} {
@@ -445,7 +448,7 @@ func TestTxGivenByAnEarlierRollback(t *testing.T) {
 				i := txMap(t, name, holder.do(t, "tx.open", "m"))
 				holder.do(t, "tx.hold", "m")
 				record := i.b[i.log+64 : i.log+80]
-				binary.LittleEndian.PutUint64(record, i.log) // no block begins there
+				binary.LittleEndian.PutUint64(record, i.log) // no block begins at this offset
 				binary.LittleEndian.PutUint64(record[8:], given<<32)
 				i.setState(i.state()&(0x1fffffff<<32) | phase<<61 | 16)
 				holder.kill(t)

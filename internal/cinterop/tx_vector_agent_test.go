@@ -12,7 +12,8 @@ import (
 
 func init() { verbs["txlog"] = (*goAgent).txLog }
 
-// txLog does the verbs of the vectors of a mutex with an undo log: 64 bytes of data, which begin with 5, 6 and 7.
+// txLog carries out the verbs for the vectors of a mutex with an undo log. The mutex protects 64 bytes of data,
+// which begin with 5, 6 and 7.
 func (x *goAgent) txLog(o order) (uint64, error) {
 	m, err := prims.OpenMutex(x.a, o.name, &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 192})
 	if err != nil {
@@ -40,12 +41,12 @@ func (x *goAgent) txLog(o order) (uint64, error) {
 			change(tx)
 			return nil
 		})
-	case "txlog.leave": // a transaction that does not end
+	case "txlog.leave": // begin a transaction that does not end
 		left := make(chan bool)
 		go m.Update(func(tx *prims.Tx) error {
 			change(tx)
 			owner := arena.At[uint32](x.a, m.Offset()+64)
-			*owner &= 1<<29 - 1 // without the mark of a biased hold, which is not always there
+			*owner &= 1<<29 - 1 // clear the mark of a biased hold, which is not always set
 			close(left)
 			select {} // until this process is killed
 		})

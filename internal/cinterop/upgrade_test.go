@@ -44,8 +44,8 @@ func beginsEpoch(t *testing.T, name string, f func(a *arena.Arena)) {
 	require.NoError(t, a.Close())
 }
 
-// interruptedUpgrade makes an arena in which a Go program died in an upgrade of a Value, with the value as the state
-// says: see docs/design/0044-upgrades.md.
+// interruptedUpgrade makes an arena in which a Go program died during an upgrade of a Value. state says at which
+// point: see docs/design/0044-upgrades.md.
 func interruptedUpgrade(t *testing.T, state string) (name string) {
 	name = newArena(t)
 	beginsEpoch(t, name, func(a *arena.Arena) {
@@ -90,7 +90,8 @@ func interruptedUpgrade(t *testing.T, state string) (name string) {
 	return name
 }
 
-// deletesInC deletes the object in a C program, and gives the errno value, or -1 if the program was killed.
+// deletesInC deletes the object in a C program, and returns the errno value of the deletion, or -1 if the program
+// was killed.
 func deletesInC(t *testing.T, name string, env ...string) int {
 	t.Helper()
 	cmd := exec.Command(program(t, "deletes.c"), name, "hits")
@@ -108,8 +109,8 @@ func deletesInC(t *testing.T, name string, env ...string) int {
 	return exit.ExitCode()
 }
 
-// A C program that deletes an object deletes what an upgrade in Go has left of it: the next upgrade does not bring
-// it back.
+// A C program that deletes an object also deletes what an interrupted upgrade in Go has left of it. So the next
+// upgrade does not bring the object back.
 func TestDeleteInCAfterAnInterruptedUpgrade(t *testing.T) {
 	for _, state := range []string{"undecided", "decided", "both", "empty", "done"} {
 		t.Run(state, func(t *testing.T) {
@@ -124,8 +125,8 @@ func TestDeleteInCAfterAnInterruptedUpgrade(t *testing.T) {
 	}
 }
 
-// A C program is refused while a process has the object open, and leaves what an upgrade has left of another object
-// of the name.
+// A C program may not delete an object that another process has open. The refused call also leaves what an
+// upgrade has left of another object with the same name.
 func TestRefusedDeleteInCKeepsASuccessorWithData(t *testing.T) {
 	for state, open := range map[string]func(a *arena.Arena) error{
 		"both":  func(a *arena.Arena) error { _, err := arena.Value[hitsV1](a, "hits"); return err },
@@ -144,7 +145,7 @@ func TestRefusedDeleteInCKeepsASuccessorWithData(t *testing.T) {
 	}
 }
 
-// A block of a program, whose name is that of a successor by chance, stays.
+// A C program that deletes an object leaves a block alone whose name looks like that of a successor by chance.
 func TestDeleteInCKeepsABlockThatIsNoSuccessor(t *testing.T) {
 	name := newArena(t)
 	beginsEpoch(t, name, func(a *arena.Arena) {
@@ -158,8 +159,8 @@ func TestDeleteInCKeepsABlockThatIsNoSuccessor(t *testing.T) {
 	beginsEpoch(t, name, func(a *arena.Arena) { require.EqualValues(t, 1, a.Stats().Objects) })
 }
 
-// A C program dies at each point that it passes in such a deletion, each time that it passes it. If the object is gone
-// the next upgrade does not bring it back.
+// A C program dies at each crash point that it passes in such a deletion, and at each passage. If the object is
+// gone, the next upgrade does not bring it back.
 func TestDeathOfADeleterInCAfterAnUpgrade(t *testing.T) {
 	for _, state := range []string{"undecided", "decided", "both", "done"} {
 		for _, point := range []string{

@@ -20,16 +20,16 @@ import (
 
 var updateVectors = flag.Bool("update", false, "write the images of testdata/vectors")
 
-// A vector is the bytes of an object in a defined state. By the same calls both languages produce
-// the same bytes, and from these bytes both go on to the same results.
+// A vector is the bytes of an object in a defined state. Both languages produce these bytes by the same calls,
+// and both get the same results when they continue from these bytes.
 type vector struct {
-	kind string // of verbs
-	name string // of the file
+	kind string // the kind of the verbs
+	name string // the name of the file
 	make []call
 	then []call
 }
 
-// call is a verb, and its result.
+// call is a verb with its arguments, and its result.
 type call struct {
 	verb string
 	args []any
@@ -95,14 +95,14 @@ var vectors = []vector{
 	{"cond", "cond", []call{do("open"), do("signal"), do("broadcast")}, []call{refuses(syscall.ETIMEDOUT, "wait", 1)}},
 }
 
-// keptVector is that of a key which Go keeps for its last holder, unless the race detector is on.
+// keptVector is the vector of a key that Go keeps cached for its last holder, unless the race detector is on.
 const keptVector = "multilock-kept"
 
-// activeVector is the vector of a mutex whose holder is in a transaction. The holder dies before
-// other processes use the bytes.
+// activeVector is the vector of a mutex whose holder is in a transaction. The holder dies before other processes
+// use the bytes.
 const activeVector = "mutex-log-active"
 
-// run makes calls of an object.
+// run makes the calls on an object, and returns the offset of the object.
 func (x *agent) run(t *testing.T, kind string, calls []call) (offset uint64) {
 	t.Helper()
 	for _, c := range calls {
@@ -153,7 +153,7 @@ func lines(image []byte) string {
 	return b.String()
 }
 
-// parse is the image that lines has rendered.
+// parse returns the image that lines has rendered.
 func parse(t *testing.T, text string) []byte {
 	var size, at int
 	rows := strings.Split(strings.TrimSpace(text), "\n")
@@ -171,7 +171,7 @@ func parse(t *testing.T, text string) []byte {
 	return image
 }
 
-// Both languages produce the bytes of the vector, and go on from them.
+// Both languages produce the bytes of the vector, and get the same results from them.
 func TestVectors(t *testing.T) {
 	for _, v := range vectors {
 		t.Run(v.name, func(t *testing.T) {

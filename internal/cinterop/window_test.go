@@ -21,13 +21,13 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// slotWords are the words of a slot that say which generation it has, written by hand: see
-// docs/abi.md.
+// slotWords is the part of a slot that says which generation the slot has. The test writes these words directly:
+// see docs/abi.md.
 type slotWords []byte
 
 const (
 	lastGeneration = 1<<18 - 1
-	liveSlot       = 2       // the phase
+	liveSlot       = 2       // the phase of a slot whose participant is alive
 	heldByte       = 1 << 21 // the participant has the byte lock
 )
 
@@ -41,26 +41,27 @@ func slotIn(t *testing.T, name string, slot int) slotWords {
 func (s slotWords) generation() uint32 { return binary.LittleEndian.Uint32(s) >> 3 & lastGeneration }
 func (s slotWords) isFree() bool       { return binary.LittleEndian.Uint32(s)&7 == 0 }
 
-// window gives the first and the last generation of the slot's window, and its number.
+// window returns the first and the last generation of the slot's window, and the number of the window.
 func (s slotWords) window() [3]uint64 {
 	w := binary.LittleEndian.Uint64(s[248:])
 	return [3]uint64{w & lastGeneration, w >> 18 & lastGeneration, w >> 36}
 }
 
-// set makes the slot free after that generation, with nothing left to clean up.
+// set makes the slot free after the given generation, with nothing left to clean up.
 func (s slotWords) set(generation uint32) {
 	binary.LittleEndian.PutUint32(s[220:], generation) // reclaimed
 	clear(s[1280:1792])                                // touched
 	binary.LittleEndian.PutUint32(s, generation<<3)
 }
 
-// openCore has a C program join an arena and leave it, and gives what it says.
+// openCore makes a C program join an arena and leave it. It returns the output, and whether the join succeeded.
 func openCore(t *testing.T, name string) (says string, ok bool) {
 	out, _ := exec.Command(program(t, "core.c"), "open", name).CombinedOutput()
 	return string(out), strings.HasPrefix(string(out), "0 ")
 }
 
-// openGo has this process join an arena and leave it.
+// openGo makes this process join an arena and leave it. It returns the error text, and whether the join
+// succeeded.
 func openGo(t *testing.T, name string) (says string, ok bool) {
 	a, err := arena.Attach(name, nil)
 	if err != nil {
@@ -70,9 +71,9 @@ func openGo(t *testing.T, name string) (says string, ok bool) {
 	return "", true
 }
 
-// requireWindow sees that a slot has a window. The search for IDs takes other bytes for IDs too, a
-// clock's for instance, and each of them costs generations. So the window may be a part of want, if a
-// word of the arena, or the generation that the slot had, is the reason for the bound.
+// requireWindow requires that a slot has the window want, or a part of it. The search for IDs may take other
+// bytes, such as those of a clock, for IDs, and each such match costs generations. So the window may be smaller
+// than want if a word of the arena, or the generation that the slot had, explains the bound.
 func requireWindow(t *testing.T, name string, slot int, had uint32, want [3]uint64) {
 	t.Helper()
 	seg, err := shm.Open(name, nil)
@@ -95,11 +96,10 @@ func requireWindow(t *testing.T, name string, slot int, had uint32, want [3]uint
 	require.True(t, got[1] == want[1] || named(got[1]+1), says)
 }
 
-// A joiner of either language computes the same windows from the same bytes: for slots that are
-// used up, beside a participant that stays, with a word that names one of the slots, and in an
-// arena without participants.
+// A joiner of either language computes the same windows from the same bytes: for slots that are used up, beside a
+// participant that stays, with a word that names one of the slots, and in an arena without participants.
 func TestWindowVectors(t *testing.T) {
-	const attempts = 5 // a clock's bytes may look like an ID in one of the arenas
+	const attempts = 5 // in one of the arenas the bytes of a clock may look like an ID
 	for n := 1; ; n++ {
 		c, g := windowsAfterJoins(t, openCore), windowsAfterJoins(t, openGo)
 		if n < attempts && !slices.Equal(c, g) {
@@ -111,7 +111,7 @@ func TestWindowVectors(t *testing.T) {
 	}
 }
 
-// windowsAfterJoins gives the windows of all slots after each step.
+// windowsAfterJoins returns the windows of all slots after each step.
 func windowsAfterJoins(t *testing.T, open func(*testing.T, string) (string, bool)) (windows [][3]uint64) {
 	name := unusedName(t)
 	made, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 3})
@@ -126,7 +126,7 @@ func windowsAfterJoins(t *testing.T, open func(*testing.T, string) (string, bool
 	dies.do(t, "mutex.lock", "m")
 	dies.kill(t)
 	stays.do(t, "mutex.open", "m", 1)
-	stays.start(t, "mutex.lock", "m").fails(t, syscall.EOWNERDEAD) // the word names it on
+	stays.start(t, "mutex.lock", "m").fails(t, syscall.EOWNERDEAD) // the word of the mutex still names the dead owner
 	eventually(t, "the slot is free", name, slots[2].isFree)
 	require.NoError(t, made.Close())
 	slots[0].set(lastGeneration)
@@ -137,7 +137,7 @@ func windowsAfterJoins(t *testing.T, open func(*testing.T, string) (string, bool
 	requireWindow(t, name, 1, lastGeneration, [3]uint64{2, lastGeneration, 1})
 	require.Equal(t, [3]uint64{0, 0, 0}, slots[1].window())
 	requireWindow(t, name, 3, lastGeneration, [3]uint64{100001, lastGeneration - 1, 1})
-	stays.do(t, "mutex.recover", "m") // it is there on
+	stays.do(t, "mutex.recover", "m") // this participant is still in
 	stays.do(t, "mutex.lock", "m")
 
 	stays.kill(t)
@@ -159,8 +159,8 @@ func windowsAfterJoins(t *testing.T, open func(*testing.T, string) (string, bool
 	requireWindow(t, name, 3, third, [3]uint64{100001, lastGeneration, 2})
 	require.EqualValues(t, slots[0].window()[0], slots[0].generation(), "it entered the window")
 
-	// The last generations of a window are for joiners that clean up: such a joiner takes the
-	// slot, cleans up, gives the slot back, and joins again.
+	// Only a joiner that cleans up may use the last generations of a window. It takes the slot, cleans up, gives
+	// the slot back, and joins again.
 	for _, s := range slots {
 		s.set(uint32(s.window()[1]))
 	}
@@ -175,8 +175,8 @@ func windowsAfterJoins(t *testing.T, open func(*testing.T, string) (string, bool
 	return windows
 }
 
-// Programs of both languages join, are killed, and leave, in an arena whose slots are used up
-// every few joins. Each gets an ID of its own, and no lock has two holders.
+// Programs of both languages join, leave, and are killed, in an arena whose slots are used up every few joins.
+// Each gets an ID of its own, and no lock has two holders.
 func TestWindowsOfBothLanguages(t *testing.T) {
 	name := unusedName(t)
 	made, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 2})
@@ -184,14 +184,14 @@ func TestWindowsOfBothLanguages(t *testing.T) {
 	require.NoError(t, made.Close())
 	slots := []slotWords{slotIn(t, name, 1), slotIn(t, name, 2)}
 	for round := range proctest.Rounds(6, 60) {
-		// This process stays until the killed programs are reaped. A program that leaves at once
-		// may leave that to the next program every time.
+		// This process stays until the killed programs are reaped. Without it, each program might leave the
+		// reaping to the next one.
 		reaper, err := arena.Attach(name, nil)
 		require.NoError(t, err)
 		eventually(t, "the killed are reaped", name, func() bool { return slots[0].isFree() || slots[1].isFree() })
 		require.NoError(t, reaper.Close())
 		require.True(t, slots[0].isFree() && slots[1].isFree())
-		for _, s := range slots { // a few joins are left of its window
+		for _, s := range slots { // a few joins are left of the window of the slot
 			w := s.window()
 			if w[1] == 0 {
 				w[1] = lastGeneration
@@ -230,7 +230,7 @@ func TestWindowsOfBothLanguages(t *testing.T) {
 	sound(t, name)
 }
 
-// A C program is killed at each step of renewing a slot, and the next one goes on.
+// A C program is killed at each step of the renewal of a slot. The next program completes the renewal.
 func TestKillRenewing(t *testing.T) {
 	core := program(t, "core.c")
 	n := 0
@@ -252,7 +252,7 @@ func TestKillRenewing(t *testing.T) {
 					last = uint32(w[1])
 				}
 				slot.set(last)
-				if lap == 1 || point == "arena.renew.stepped_back" { // its last participant died
+				if lap == 1 || point == "arena.renew.stepped_back" { // the last participant in the slot died
 					slot.set(last - 1)
 					binary.LittleEndian.PutUint32(slot, (last-1)<<3|liveSlot|heldByte)
 				}
@@ -269,8 +269,8 @@ func TestKillRenewing(t *testing.T) {
 	require.Equal(t, 3, n)
 }
 
-// A C program is stopped after it has seen that it has the first generation of a window. Others
-// use the window up before it continues. It leaves the slot clean, and renews it.
+// A C program is stopped after it has seen that it has the first generation of a window. Other programs use the
+// window up before it continues. When it continues, it leaves the slot clean, and renews it.
 func TestLateJoinerOfACProgram(t *testing.T) {
 	name := unusedName(t)
 	made, err := arena.Create(name, &arena.Options{Size: 2 << 20, MaxParticipants: 1})
@@ -295,10 +295,10 @@ func TestLateJoinerOfACProgram(t *testing.T) {
 	sound(t, name)
 }
 
-// A C program is stopped as it takes a lock from a dead participant, while that participant's slot
-// goes through a whole window. If the program has not published the ID yet, another participant
-// gets the ID, and keeps the lock when the program continues. If it has, no joiner of either
-// language uses the ID.
+// A C program is stopped while it takes a lock from a dead participant, and the slot of that participant goes
+// through a whole window. If the program had not published the participant's ID in its act word yet, another
+// participant gets the ID, and keeps the lock when the program continues. If the program had published the ID, no
+// joiner of either language uses the ID.
 func TestActOfACProgramLastsForAWindow(t *testing.T) {
 	for _, point := range []string{"arena.act.begun", "arena.act.published", "arena.act.verified"} {
 		for lang, open := range map[string]func(*testing.T, string) (string, bool){"c": openCore, "go": openGo} {
@@ -328,8 +328,8 @@ func TestActOfACProgramLastsForAWindow(t *testing.T) {
 					return locks
 				}
 				locks := begin()
-				// The death watcher of the member may pass the point instead, because it acts on
-				// the victim, too. Then the other thread may get the lock before the process stops.
+				// The death watcher of the member may pass the crash point instead, because it acts on the
+				// victim, too. Then another thread may get the lock before the process stops.
 				for end := time.Now().Add(timeout); strings.Contains(describe(name), "m: held by 4.1"); {
 					require.True(t, time.Now().Before(end), "the member has the lock each time")
 					for _, x := range []*agent{survivor, member} {
@@ -339,14 +339,14 @@ func TestActOfACProgramLastsForAWindow(t *testing.T) {
 				}
 				require.NoError(t, survivor.cmd.Process.Signal(syscall.SIGCONT))
 				eventually(t, "the slot is free", name, slot.isFree)
-				survivor.do(t, "mutex.lock", "m") // the word does not name it any more
+				survivor.do(t, "mutex.lock", "m") // the word no longer names the dead holder
 				survivor.do(t, "mutex.unlock", "m")
 
 				seg, err := shm.Open(name, nil)
 				require.NoError(t, err)
 				defer seg.Close()
 				records := binary.LittleEndian.Uint64(seg.Bytes()[96:])
-				for k := range uint64(256) { // a death record keeps the ID out of the window
+				for k := range uint64(256) { // a death record would keep the ID out of the window
 					clear(seg.Bytes()[records+128*k+8:][:4])
 				}
 				slot.set(lastGeneration)
@@ -367,7 +367,7 @@ func TestActOfACProgramLastsForAWindow(t *testing.T) {
 				again.do(t, "mutex.open", "m", 2)
 				again.do(t, "mutex.lock", "m")
 				require.NoError(t, member.cmd.Process.Signal(syscall.SIGCONT))
-				member.do(t, "mutex.open", "other", 2) // it goes on
+				member.do(t, "mutex.open", "other", 2) // the member goes on
 				survivor.start(t, "mutex.trylock", "m").fails(t, syscall.EBUSY)
 				again.do(t, "mutex.unlock", "m")
 				locks.must(t)

@@ -23,10 +23,10 @@ func dieHere() {
 // stopHere stops the process and returns when it has been continued.
 func stopHere() { signalSelf(unix.SIGSTOP) }
 
-// signalSelf sends sig to the calling thread and not to the process. Another
-// thread might take a signal to the process, while this one executes further
-// instructions. A signal to the thread is taken before the system call returns.
-// In both cases the signal acts on the whole process.
+// signalSelf sends sig to the calling thread, and not to the process. If the signal were sent to
+// the process, another thread might receive it while this thread executes further instructions. A
+// thread receives a signal to itself before the system call returns. In both cases the signal
+// affects the whole process.
 func signalSelf(sig unix.Signal) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -19,7 +19,7 @@ func init() {
 		}
 	})
 	proctest.Register("arm", func(c *proctest.Child) {
-		Hit("test.point.one") // before the arming, does not count
+		Hit("test.point.one") // before the arming, so it does not count
 		Arm("test.point.one", 2)
 		Hit("test.point.one")
 		c.Say(1)
@@ -28,7 +28,7 @@ func init() {
 	})
 }
 
-// recvAll returns what a child that has ended had to say.
+// recvAll returns what a child that has ended has sent.
 func recvAll(t *testing.T, p *proctest.Proc, n int) []int {
 	t.Helper()
 	said := make([]int, n)

@@ -4,8 +4,8 @@ package crashpoint
 
 import "os"
 
-// dieHere ends the process as abruptly as can be done everywhere. The library
-// maps nothing on this platform, so nobody is left to notice.
+// dieHere ends the process as abruptly as is possible on every system. The library maps no memory
+// on this platform, so no other process would notice.
 func dieHere() { os.Exit(137) }
 
 // stopHere is not supported here.

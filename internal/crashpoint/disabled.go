@@ -5,26 +5,26 @@ package crashpoint
 // Enabled reports whether this program was built with the tag crashpoint.
 const Enabled = false
 
-// Hit marks a crash point. Without the build tag crashpoint it is nothing.
+// Hit marks a crash point. Without the build tag crashpoint it does nothing.
 func Hit(name string) {}
 
-// HitCount returns how often this process has passed the point name. Without
-// the build tag crashpoint nobody counts and it is always 0.
+// HitCount returns how often this process has passed the point name. Without the build tag
+// crashpoint nothing is counted, and it always returns 0.
 func HitCount(name string) int { return 0 }
 
-// Arm makes the n'th following Hit of name kill the process with SIGKILL.
-// Without the build tag crashpoint it panics: a process that is told to die and
-// cannot would make a test pass that has shown nothing.
+// Arm makes the n'th following Hit of name kill the process with SIGKILL. Without the build tag
+// crashpoint it panics, because otherwise a test whose process cannot die would pass without having
+// tested anything.
 func Arm(name string, n int) { panicDisabled("Arm") }
 
-// ArmStop is Arm with SIGSTOP.
+// ArmStop is Arm, but stops the process with SIGSTOP.
 func ArmStop(name string, n int) { panicDisabled("ArmStop") }
 
-// ArmFunc is Arm with a call of f.
+// ArmFunc is Arm, but calls f.
 func ArmFunc(name string, n int, f func()) { panicDisabled("ArmFunc") }
 
-// Disarm takes back every arming, including those of the environment. Without
-// the build tag crashpoint there are none.
+// Disarm disarms all points, including those that the environment has armed. Without the build tag
+// crashpoint there are none.
 func Disarm() {}
 
 func panicDisabled(op string) {

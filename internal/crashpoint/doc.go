@@ -1,5 +1,5 @@
-// Package crashpoint names the instructions at which a dying process leaves
-// shared memory in a state of its own, and lets a test die exactly there.
+// Package crashpoint gives names to the instructions before which a death leaves shared memory in a
+// distinct state, and lets a process of a test die exactly there.
 //
 // A file that contains such an instruction registers its name once, at package
 // level, and marks the place:
@@ -12,19 +12,19 @@
 //		...
 //	}
 //
-// Names are primitive.op.step, in lower case. The comment of the word that is
-// being changed says what a death at the point leaves behind and what repairs it.
+// Names are primitive.op.step, in lower case. The comment of the word that is being changed says
+// what a death at the point leaves, and what repairs it.
 //
-// Without the build tag crashpoint, Hit is an empty function that the compiler
-// removes from its callers. With the tag, a process dies or stops at a point
-// that is armed, either by its environment:
+// Without the build tag crashpoint, Hit is an empty function that the compiler removes from its
+// callers. With the tag, a process dies or stops at a point that is armed. A point can be armed by
+// the environment:
 //
 //	SHMSYNC_CRASHPOINT="name[:n]"       SIGKILL at the n'th Hit of name
 //	SHMSYNC_CRASHPOINT_STOP="name[:n]"  SIGSTOP at the n'th Hit of name
 //
-// or, once it has done its setup, by Arm, ArmStop and ArmFunc. n counts from
-// one, which is also its default. Hits before the arming do not count.
+// or by the process itself, which calls Arm, ArmStop or ArmFunc after its setup. n counts from one,
+// which is also its default. Hits before the arming do not count.
 //
-// The names are registered in both builds, so that a test can enumerate them
-// with All and so that a tag cannot hide a misspelt or duplicate name.
+// The names are registered in both builds, so that a test can list them with All, and so that a
+// misspelt or duplicate name is always noticed.
 package crashpoint

@@ -18,8 +18,8 @@ const (
 	envStop = "SHMSYNC_CRASHPOINT_STOP"
 )
 
-// armed is what happens at one crash point: left counts the remaining hits, and the
-// hit that makes it 0 runs action.
+// armed is an action at a crash point. left is the number of hits that remain; the hit that makes
+// it 0 runs the action.
 type armed struct {
 	left   int
 	action func()
@@ -32,8 +32,8 @@ var state struct {
 	armed   map[string][]*armed
 }
 
-// Hit marks a crash point: it counts the hit and does what is armed for it. It
-// panics if name is not registered.
+// Hit marks a crash point. It counts the hit and runs the actions that are armed for it. It panics
+// if name is not registered.
 func Hit(name string) {
 	if !registered(name) {
 		panic("crashpoint: Hit of unregistered name " + strconv.Quote(name))
@@ -44,8 +44,8 @@ func Hit(name string) {
 	}
 }
 
-// count notes one hit of name and returns the actions that are due. They run
-// without the lock, since one of them may hit a point, or arm one, itself.
+// count counts one hit of name and returns the actions to run. They run without the lock, because
+// an action may itself hit or arm a point.
 func count(name string) []func() {
 	state.Lock()
 	defer state.Unlock()
@@ -107,7 +107,7 @@ func arm(name string, n int, f func()) {
 	state.armed[name] = append(state.armed[name], &armed{left: n, action: f})
 }
 
-// Disarm takes back every arming, including those of the environment.
+// Disarm disarms all points, including those that the environment has armed.
 func Disarm() {
 	state.fromEnv.Do(func() {})
 	state.Lock()
@@ -115,9 +115,8 @@ func Disarm() {
 	clear(state.armed)
 }
 
-// armFromEnv reads the environment at the first Hit or Arm rather than in an
-// init function, since the names are registered by packages that are
-// initialised after this one.
+// armFromEnv reads the environment at the first Hit or Arm. An init function would be too early,
+// because packages that are initialised after this one register names.
 func armFromEnv() {
 	for env, action := range map[string]func(){envKill: dieHere, envStop: stopHere} {
 		spec := os.Getenv(env)

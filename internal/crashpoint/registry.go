@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// registry holds the registered names. Registration happens while packages are
-// initialised, lookups happen later and from any goroutine.
+// registry holds the registered names. Packages register while they are initialised. Later, any
+// goroutine may look names up.
 var registry struct {
 	sync.RWMutex
 	names map[string]struct{}
@@ -32,8 +32,8 @@ func Register(name string) string {
 	return name
 }
 
-// All returns the registered names in sorted order. It lists the points of the
-// packages that are linked into this program, whichever way it was built.
+// All returns the registered names in sorted order. It lists the points of all packages that are
+// linked into this program, with or without the build tag.
 func All() []string {
 	registry.RLock()
 	defer registry.RUnlock()

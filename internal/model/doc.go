@@ -1,8 +1,8 @@
-// Package model explores every state that a small protocol can reach. So a test
-// can show what no amount of running shows: that no order of steps breaks it.
+// Package model explores every state that a small protocol can reach. So a test can show what no
+// number of runs can show: that no order of steps breaks the protocol.
 //
-// [Explore] explores any system that can name the successors of a state. [System]
-// does so for threads of several processes that share words:
+// [Spec.Explore] explores any system that can list the successors of a state. [System] does so for
+// threads of several processes that share words:
 //
 //   - Memory is TSO, as on amd64: a plain store waits in a buffer of its thread
 //     and reaches memory some time later, in order; the thread's own loads see
@@ -16,10 +16,9 @@
 //     its death comes from one thread while others still run. The membarrier of
 //     a process that reaps it ends that.
 //
-// A step is mandatory or optional. Steps of the environment are optional: a kill, a
-// spurious wake, the end of a context, a new call. Nothing may rely on them.
-// The exploration fails if a state violates the invariant, or if a state can be
-// reached from which mandatory steps alone cannot lead to one where all is done.
-// The latter finds lost wakes, deadlocks, and livelocks without a way out. A loop
-// that chance leaves is none of them.
+// A step is mandatory or optional. Steps of the environment are optional: a kill, a spurious wake,
+// the end of a context, a new call. The protocol must not rely on optional steps. The exploration
+// fails if a state violates the invariant, or if a state can be reached from which no sequence of
+// mandatory steps leads to a done state. The second condition finds lost wakes, deadlocks, and
+// livelocks without a way out. A loop that a thread can leave is not an error.
 package model

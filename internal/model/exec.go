@@ -1,7 +1,7 @@
 package model
 
-// Exec is a thread that does one step: at most one access to shared memory, or
-// one system call, and any amount of thinking.
+// Exec is a thread that does one step: at most one access to shared memory or one system call, and
+// any amount of computation.
 type Exec struct {
 	*Sys
 	Me int
@@ -14,22 +14,22 @@ type Exec struct {
 	disabled        bool
 }
 
-// Say says what the step does, for a trace.
+// Say sets the text that a trace shows for this step.
 func (x *Exec) Say(what string) { x.what = what }
 
-// PC is the step that the thread is at.
+// PC returns the step at which the thread is.
 func (x *Exec) PC() uint8 { return x.Thread[x.Me].PC }
 
 // Goto makes pc the thread's next step.
 func (x *Exec) Goto(pc uint8) { x.Thread[x.Me].PC = pc }
 
-// R gives a register of the thread.
+// R returns a register of the thread.
 func (x *Exec) R(r int) *uint8 { return &x.Thread[x.Me].R[r] }
 
-// Process is the thread's process.
+// Process returns the process of the thread.
 func (x *Exec) Process() int { return x.system.Threads[x.Me].Process }
 
-// Idle ends a call: the thread forgets everything.
+// Idle ends a call. The thread forgets all its registers.
 func (x *Exec) Idle() {
 	t := &x.Thread[x.Me]
 	t.PC, t.R = Idle, [Registers]uint8{}
@@ -42,14 +42,14 @@ func (x *Exec) Choose(n int) int {
 	return x.choice
 }
 
-// Optional says that this step need not be taken.
+// Optional says that this step need not happen.
 func (x *Exec) Optional() { x.optional = true }
 
-// Require says that this step has to be taken some time, although the thread is
-// idle: for threads that nobody calls.
+// Require says that this step has to happen some time, although the thread is idle. It is for
+// threads that run without being called.
 func (x *Exec) Require() { x.required = true }
 
-// Disable says that there is no such step.
+// Disable says that this step is not possible now.
 func (x *Exec) Disable() { x.disabled = true }
 
 // Load is a load.
@@ -68,7 +68,7 @@ func (x *Exec) CAS(w int, old, to uint8) bool {
 	return true
 }
 
-// Update is any other read-modify-write.
+// Update is a read-modify-write that applies f.
 func (x *Exec) Update(w int, f func(uint8) uint8) {
 	x.drain(x.Me)
 	x.Mem[w] = f(x.Mem[w])
@@ -83,17 +83,18 @@ func (x *Exec) Wake(w, n int) int {
 	return x.wake(w, n)
 }
 
-// All is the number of sleepers to wake when all are meant.
+// All is the number to pass to Wake in order to wake all sleepers.
 const All = Threads
 
-// Wait is a value that a sleeper expects of a word.
+// Wait is a word, and the value that a sleeper expects in it.
 type Wait struct {
 	Word  int
 	Value uint8
 }
 
-// Sleep sleeps while all words have their values and goes on at then, also when
-// one has not. quit, if not 0, is where it goes on when its context ends.
+// Sleep sleeps while all words have their expected values, and continues at then. It also continues
+// at then if a word has another value. If quit is not 0, the thread continues there when its
+// context ends.
 func (x *Exec) Sleep(then, quit uint8, waits ...Wait) {
 	x.drain(x.Me)
 	var on uint16
@@ -107,12 +108,12 @@ func (x *Exec) Sleep(then, quit uint8, waits ...Wait) {
 	x.sleep(x.Me, on, then, quit)
 }
 
-// SleepDeep is Sleep where nothing disturbs the sleeper, as a channel does not.
+// SleepDeep is Sleep without the effects of Spurious and Restart, like a wait on a Go channel.
 func (x *Exec) SleepDeep(then, quit uint8, waits ...Wait) {
 	x.Sleep(then, quit, waits...)
 	t := &x.Thread[x.Me]
 	t.deep = t.Run == Asleep
 }
 
-// LifeOf says what has become of a process.
+// LifeOf returns whether a process is alive.
 func (x *Exec) LifeOf(process int) Life { return x.Sys.Life[process] }

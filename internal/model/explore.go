@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Spec is a system as its states and steps. It is explored breadth first, so
-// that the trace of a violation is one of the shortest.
+// Spec describes a system by its states and steps. It is explored breadth first, so the trace of a
+// violation is one of the shortest.
 type Spec[S comparable] struct {
 	Init []S
 	// Next calls emit for each step that is possible in s.
 	Next func(s *S, emit func(Step[S]))
-	// Check returns an error if s must not be reached.
+	// Check returns an error if s must not be reachable.
 	Check func(s *S) error
-	// Done reports whether all that has to happen has happened in s.
+	// Done reports whether everything that has to happen has happened in s.
 	Done func(s *S) bool
 	// Show renders a state for a trace.
 	Show func(s *S) string
-	// Limit is how many states there may be; 0 means 1<<24.
+	// Limit is the largest number of states; 0 means 1<<24.
 	Limit int
 }
 
@@ -27,7 +27,7 @@ type Step[S comparable] struct {
 	To       S
 	Label    string // what the step does, for a trace
 	By       string // the thread that does it
-	Optional bool   // the environment may do it, and need not
+	Optional bool   // a step of the environment, which need not happen
 }
 
 // Result is what an exploration found.
@@ -38,7 +38,7 @@ type Result struct {
 	Violation *Violation
 }
 
-// Violation says what is wrong with a system, and how it comes about.
+// Violation says what is wrong with a system, and which steps lead there.
 type Violation struct {
 	Err   error
 	Trace []string
@@ -50,17 +50,17 @@ func (v *Violation) Error() string {
 
 func (v *Violation) Unwrap() error { return v.Err }
 
-// Violations beside the errors of Check.
+// The violations in addition to the errors of Check.
 var (
-	// ErrStuck: something remains to be done and nobody can do it.
+	// ErrStuck: something remains to be done, but no step is possible.
 	ErrStuck = errors.New("nobody can go on")
-	// ErrEndless: steps can be taken for ever, and none of them leads to the end.
+	// ErrEndless: steps can be taken for ever, but no sequence of them leads to a done state.
 	ErrEndless = errors.New("the end cannot be reached any more")
 	// ErrTooMany: there are more states than the limit.
 	ErrTooMany = errors.New("too many states")
 )
 
-// Explore goes through all states of the system until it finds a violation.
+// Explore visits all states of the system until it finds a violation.
 func (spec *Spec[S]) Explore() Result {
 	e := &exploration[S]{spec: spec, table: newTable[S]()}
 	limit := spec.Limit
@@ -84,8 +84,8 @@ func (spec *Spec[S]) Explore() Result {
 	return Result{States: e.table.len(), Steps: e.steps}
 }
 
-// exploration is an exploration under way. States are numbered in the order in
-// which they were found.
+// exploration is the state of an exploration. States are numbered in the order in which they were
+// found.
 type exploration[S comparable] struct {
 	spec  *Spec[S]
 	table *table[S]
@@ -93,12 +93,12 @@ type exploration[S comparable] struct {
 
 	parent []uint32 // by state
 	done   []bool   // by state
-	// Mandatory steps, in the order of the states that they begin at.
-	first []uint64 // by state: the index in to at which its steps begin
+	// The mandatory steps, ordered by the states in which they begin.
+	first []uint64 // by state: the index in to at which the steps of this state begin
 	to    []uint32
 }
 
-// none is the number of no state.
+// none means that there is no such state.
 const none = ^uint32(0)
 
 func (e *exploration[S]) add(s S, from uint32) uint32 {
@@ -109,7 +109,7 @@ func (e *exploration[S]) add(s S, from uint32) uint32 {
 	return i
 }
 
-// expand finds what follows state at.
+// expand finds the states that follow state at.
 func (e *exploration[S]) expand(at uint32) error {
 	s := *e.table.at(at)
 	if err := e.spec.Check(&s); err != nil {
@@ -131,8 +131,8 @@ func (e *exploration[S]) expand(at uint32) error {
 	return nil
 }
 
-// endless finds a state from which mandatory steps lead to no state that is
-// done, the first of them.
+// endless looks for states from which no sequence of mandatory steps reaches a done state. It
+// returns the first such state.
 func (e *exploration[S]) endless() (at uint32, found bool) {
 	n := e.table.len()
 	e.first = append(e.first, uint64(len(e.to)))
@@ -152,7 +152,7 @@ func (e *exploration[S]) endless() (at uint32, found bool) {
 			fill[t]++
 		}
 	}
-	// And walk back from the end.
+	// Then walk back from the done states.
 	reached := make([]bool, n)
 	var work []uint32
 	for i, done := range e.done {
@@ -179,12 +179,12 @@ func (e *exploration[S]) endless() (at uint32, found bool) {
 	return 0, false
 }
 
-// result is the result of an exploration that ended with err in state at.
+// result returns the Result of an exploration that ended with err in state at.
 func (e *exploration[S]) result(err error, at uint32) Result {
 	return Result{States: e.table.len(), Steps: e.steps, Violation: &Violation{Err: err, Trace: e.trace(at)}}
 }
 
-// trace renders how state at was reached.
+// trace returns the steps that lead to state at, as text.
 func (e *exploration[S]) trace(at uint32) (lines []string) {
 	var path []uint32
 	for i := at; i != none; i = e.parent[i] {
@@ -204,7 +204,7 @@ func (e *exploration[S]) trace(at uint32) (lines []string) {
 	return lines
 }
 
-// label finds the step from state at to s once more.
+// label returns the label of the step from state at to s.
 func (e *exploration[S]) label(at uint32, s *S) (what string) {
 	e.spec.Next(e.table.at(at), func(step Step[S]) {
 		if step.To == *s && what == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// line is a program of straight-line code: one function a step, from PC 0 on.
+// line returns a program of straight-line code, with one function for each step, from PC 0 on.
 func line(steps ...func(x *Exec)) Program {
 	return func(x *Exec) {
 		pc := x.PC()
@@ -21,7 +21,7 @@ func line(steps ...func(x *Exec)) Program {
 	}
 }
 
-// ended is a Done for lines of code: threads that have run to their ends.
+// ended returns a Done for programs of line: all threads have reached their ends.
 func ended(lengths ...uint8) func(*Sys) bool {
 	return func(s *Sys) bool {
 		for i, n := range lengths {
@@ -33,14 +33,14 @@ func ended(lengths ...uint8) func(*Sys) bool {
 	}
 }
 
-// outcomes collects what the first register of each of two threads can be when
-// both have ended and all stores have reached memory.
+// outcomes returns the possible values of the first register of each of two threads, when both have
+// ended and all stores have reached memory.
 func outcomes(t *testing.T, threads ...ThreadSpec) map[string]bool {
 	t.Helper()
 	seen := map[string]bool{}
 	y := System{
 		Threads: threads,
-		// Everything is at its end when nothing is left to do.
+		// When nothing is left to do, all threads have reached their ends.
 		Check: func(s *Sys) error {
 			a, b := &s.Thread[0], &s.Thread[1]
 			if a.PC == 2 && b.PC == 2 && a.buffered+b.buffered == 0 {
@@ -57,7 +57,7 @@ func outcomes(t *testing.T, threads ...ThreadSpec) map[string]bool {
 func store(w int, v uint8) func(*Exec) { return func(x *Exec) { x.Store(w, v) } }
 func load(w int) func(*Exec)           { return func(x *Exec) { *x.R(0) = x.Load(w) } }
 
-// The litmus tests of the amd64 memory model.
+// TestLitmus has the litmus tests of the amd64 memory model.
 func TestLitmus(t *testing.T) {
 	t.Run("store buffering", func(t *testing.T) {
 		got := outcomes(t, ThreadSpec{Run: line(store(0, 1), load(1))}, ThreadSpec{Process: 1, Run: line(store(1, 1), load(0))})
@@ -77,8 +77,8 @@ func TestLitmus(t *testing.T) {
 		got := outcomes(t, ThreadSpec{Run: line(store(0, 1), load(0))}, ThreadSpec{Process: 1, Run: line(load(0), load(0))})
 		require.Equal(t, map[string]bool{"1 0": true, "1 1": true}, got)
 	})
-	// One side makes a membarrier, and the other has no barrier: that is enough for
-	// both. slow is the side with the membarrier; its second step also loads.
+	// One side makes a membarrier, and the other side needs no barrier. slow is the side with the
+	// membarrier; its second step also loads.
 	asymmetric := func(unregistered bool) map[string]bool {
 		slow := line(
 			func(x *Exec) { x.Update(1, func(uint8) uint8 { return 1 }) },
@@ -90,7 +90,7 @@ func TestLitmus(t *testing.T) {
 	t.Run("membarrier without registration", func(t *testing.T) { require.Contains(t, asymmetric(true), "0 0") })
 }
 
-// waker is the smallest protocol with a sleep: one waits for word 0.
+// waker is the smallest protocol with a sleep: a thread waits for word 0.
 func waker(wakeFirst bool, n int) System {
 	set := func(x *Exec) { x.Update(0, func(uint8) uint8 { return 1 }) }
 	wake := func(x *Exec) { x.Wake(0, n) }
@@ -128,7 +128,7 @@ func (y *System) explore(done func(*Sys) bool) Result {
 	for i := len(y.Threads); i < Threads; i++ {
 		first.Thread[i].Run = Halted
 	}
-	// The threads of these tests are not idle at step 0: they have to go on.
+	// The threads of these tests are not idle at step 0, so they have to continue.
 	next := func(s *Sys, emit func(Step[Sys])) {
 		y.next(s, func(step Step[Sys]) {
 			step.Optional = step.Optional && (step.Label == "wakes for no reason" || step.Label == "is killed")
@@ -148,7 +148,7 @@ func TestFutex(t *testing.T) {
 		System
 		steps int
 	}{
-		// One of them has seen nothing and sleeps after the wake, or both slept.
+		// One of them has read the old value and sleeps after the wake, or both sleep.
 		"wake before the store": {waker(true, All), 5},
 		"one wake for two":      {waker(false, 1), 7},
 	} {
@@ -228,8 +228,8 @@ func TestCheckAndLimit(t *testing.T) {
 	require.ErrorIs(t, spec.Explore().Violation, ErrTooMany)
 }
 
-// A process that is killed may execute further steps until another thread makes a membarrier. What
-// it has stored by then is not lost.
+// TestKill: a process that is killed may execute further steps until another thread makes a
+// membarrier. What it has stored by then is not lost.
 func TestKill(t *testing.T) {
 	late := func(barrier, unregistered bool) (after bool) {
 		const memory, reaped, mark = 0, 1, 2

@@ -1,19 +1,18 @@
 package model
 
-// Symmetry says that the first few threads run the same program, each in a
-// process of its own that has the thread's number. States that differ by the
-// order of these threads only are then explored once.
+// Symmetry says that the first few threads run the same program, each in a process of its own,
+// which has the number of the thread. States that differ only in the order of these threads are
+// then explored only once.
 type Symmetry struct {
 	Threads int
-	// Names are the registers that tell the threads apart. They have no say in
-	// the order.
+	// Names are the registers that contain numbers of threads. They do not affect the order.
 	Names []int
-	// Rename renames the threads in memory, in ghosts, and in the registers that
-	// tell them apart: what was i becomes to[i].
+	// Rename renames the threads in memory, in ghosts, and in the registers Names: thread i becomes
+	// thread to[i].
 	Rename func(s *Sys, to *[Threads]uint8)
 }
 
-// reorder sorts the threads. The new order seldom depends on the old one.
+// reorder sorts the threads. In rare cases the result still depends on the old order.
 func (y *Symmetry) reorder(s *Sys) {
 	var order [Threads]uint8 // by new number
 	for i := range order {
@@ -51,7 +50,7 @@ func (y *Symmetry) before(s *Sys, a, b uint8) bool {
 	return y.key(&s.Thread[a]) < y.key(&s.Thread[b])
 }
 
-// key is what a thread is, apart from names, as a number.
+// key returns a number for the state of a thread, without the registers Names.
 func (y *Symmetry) key(t *Thread) (k uint64) {
 	registers := t.R
 	for _, r := range y.Names {

@@ -1,7 +1,7 @@
 package model
 
-// Sizes of a [Sys]. They are those of the largest model, since a state is hashed and
-// compared whole.
+// The sizes of a [Sys]. They are as large as the largest model needs, and no larger, because a
+// state is hashed and compared as a whole.
 const (
 	Threads   = 5
 	Words     = 12
@@ -11,33 +11,32 @@ const (
 	bufferLen = 2
 )
 
-// Sys is a state of a [System]: shared memory, threads, and the kernel's queue.
+// Sys is a state of a [System]: shared memory, threads, and the kernel's queue of sleepers.
 type Sys struct {
-	// Mem is shared memory. A word is a byte here; the model says what it stands
-	// for.
+	// Mem is shared memory. A word is a byte here, and the model defines its meaning.
 	Mem [Words]uint8
-	// Ghost is for what the invariant has to remember and no thread can see.
+	// Ghost is what the invariant has to remember, and what no thread can read.
 	Ghost  [Ghosts]uint8
 	Thread [Threads]Thread
-	// Life says of each process whether it lives.
+	// Life says for each process whether it is alive.
 	Life [Threads]Life
 
 	kills uint8          // how many processes have been killed
 	queue [Threads]uint8 // sleepers in the order of arrival, as thread + 1
 }
 
-// Thread is what one thread knows.
+// Thread is the state of one thread.
 type Thread struct {
 	PC   uint8            // the next step of its program
 	R    [Registers]uint8 // what it remembers
 	Run  Run
-	then uint8 // where a sleeper goes on when it is woken
-	quit uint8 // where a sleeper goes on when its context ends; 0 if it cannot
+	then uint8 // where a sleeper continues when it is woken
+	quit uint8 // where a sleeper continues when its context ends; 0 if it has no context
 	deep bool  // nothing disturbs the sleeper
 
-	on uint16 // the words that a sleeper sleeps on, a bit each
+	on uint16 // the words that a sleeper sleeps on, one bit each
 
-	buffered uint8 // stores that have not reached memory
+	buffered uint8 // number of stores that have not reached memory
 	where    [bufferLen]uint8
 	value    [bufferLen]uint8
 }
@@ -49,19 +48,19 @@ type Run uint8
 const (
 	Running Run = iota
 	Asleep
-	Halted // it does nothing any more
+	Halted // the thread does nothing any more
 )
 
-// Life says what has become of a process.
+// Life says whether a process is alive.
 type Life uint8
 
 // The states of a process.
 const (
 	Alive Life = iota
-	// Condemned: SIGKILL is pending. Others can see the death, and its threads
-	// may still do some steps.
+	// Condemned: SIGKILL is pending. Other processes can see the death, but the threads of the
+	// process may still do some steps.
 	Condemned
-	// Gone: none of its threads does anything any more.
+	// Gone: no thread of the process does anything any more.
 	Gone
 )
 
@@ -71,7 +70,7 @@ func (s *Sys) Asleep(thread, w int) bool {
 	return t.Run == Asleep && t.on&(1<<w) != 0
 }
 
-// load is what thread i sees at w: its own latest store, or else memory.
+// load returns what thread i sees at w: its own latest store, or else memory.
 func (s *Sys) load(i, w int) uint8 {
 	t := &s.Thread[i]
 	for k := int(t.buffered) - 1; k >= 0; k-- {
@@ -82,7 +81,8 @@ func (s *Sys) load(i, w int) uint8 {
 	return s.Mem[w]
 }
 
-// store puts a store of thread i into its buffer. A full one makes room first.
+// store puts a store of thread i into its buffer. If the buffer is full, the oldest store reaches
+// memory first.
 func (s *Sys) store(i, w int, v uint8) {
 	t := &s.Thread[i]
 	if t.buffered == bufferLen {
@@ -120,7 +120,7 @@ func (s *Sys) sleep(i int, on uint16, then, quit uint8) {
 	}
 }
 
-// rouse takes sleeper i off the queue and lets it go on at pc.
+// rouse takes sleeper i off the queue, so that it continues at pc.
 func (s *Sys) rouse(i int, pc uint8) {
 	t := &s.Thread[i]
 	t.Run, t.on, t.then, t.quit, t.deep, t.PC = Running, 0, 0, 0, false, pc
@@ -134,7 +134,7 @@ func (s *Sys) rouse(i int, pc uint8) {
 	clear(s.queue[kept:])
 }
 
-// wake wakes up to n sleepers on w, in order, and counts them.
+// wake wakes up to n sleepers on w, in order, and returns how many it woke.
 func (s *Sys) wake(w, n int) (woken int) {
 	queue := s.queue
 	for _, q := range queue {

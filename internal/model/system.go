@@ -1,29 +1,28 @@
 package model
 
-// System is threads of several processes that run programs over shared words.
+// System consists of threads of several processes that run programs over shared words.
 type System struct {
 	Threads []ThreadSpec
 	// Init prepares the first state.
 	Init func(*Sys)
 	// Kills is how many processes may be killed.
 	Kills int
-	// Spurious lets sleepers wake without a reason, Restart lets them start their
-	// wait again without a look at anything in between.
+	// Spurious lets sleepers wake without a reason. Restart lets a sleeper start its wait again,
+	// without reading anything in between.
 	Spurious, Restart bool
 	// Check is the invariant.
 	Check func(*Sys) error
-	// Done reports whether nothing has to happen any more. A thread that is ready
-	// for another call and one that is halted have nothing to do; Done is asked
-	// only when no other thread is left and all stores have reached memory.
+	// Done reports whether nothing has to happen any more. It is called only when all stores have
+	// reached memory and no thread has anything to do: each is idle, halted, of a dead process, or
+	// asleep where MaySleep allows it.
 	Done func(*Sys) bool
-	// MaySleep reports whether nobody owes a wake to the thread, which sleeps. A
-	// thread may never sleep for ever if it is nil.
+	// MaySleep reports whether no wake is due for the thread, which sleeps. If it is nil, no thread
+	// may sleep for ever.
 	MaySleep func(s *Sys, thread int) bool
-	// Canon, if set, replaces a state by one that behaves the same, so that there
-	// are fewer of them.
+	// Canon, if set, replaces a state by an equivalent one, so that there are fewer states.
 	Canon func(*Sys)
-	// Symmetry, if set, does the same for threads that are alike. Traces are
-	// hard to read with it: threads change their names under way.
+	// Symmetry, if set, does the same for threads that run the same program. Traces are hard to
+	// read with it, because threads change their numbers along the way.
 	Symmetry *Symmetry
 	// Show renders the words for a trace.
 	Show func(*Sys) string
@@ -39,18 +38,17 @@ type ThreadSpec struct {
 	Name    string
 	Process int // threads of one process die together
 	Run     Program
-	// Mortal: its process may be killed.
+	// Mortal says that the process of the thread may be killed.
 	Mortal bool
-	// Unregistered: its process is no target of membarrier. Its stores stay in
-	// their buffer as long as they like, and after a kill it is not stopped.
+	// Unregistered says that the process of the thread is not a target of membarrier. Its stores
+	// stay in their buffer for any time, and after a kill a membarrier does not stop it.
 	Unregistered bool
 }
 
-// Idle is the PC of a thread that is between two calls. A step from there is
-// optional.
+// Idle is the PC of a thread that is between two calls. A step from Idle is optional.
 const Idle = 0
 
-// Explore goes through all states of the system.
+// Explore visits all states of the system.
 func (y *System) Explore() Result {
 	var first Sys
 	for i := range Threads {
@@ -77,7 +75,7 @@ func (y *System) canon(s *Sys) {
 	}
 }
 
-// quiet reports whether nobody has anything to do.
+// quiet reports whether no thread has anything to do.
 func (y *System) quiet(s *Sys) bool {
 	for i := range y.Threads {
 		t := &s.Thread[i]
@@ -96,7 +94,7 @@ func (y *System) quiet(s *Sys) bool {
 	return y.Done == nil || y.Done(s)
 }
 
-// next emits what can happen in s.
+// next emits every step that is possible in s.
 func (y *System) next(s *Sys, emit func(Step[Sys])) {
 	send := func(to *Sys, who, what string, optional bool) {
 		y.canon(to)
@@ -136,7 +134,7 @@ func (y *System) run(s *Sys, i int, send func(*Sys, string, string, bool)) {
 	}
 }
 
-// disturb emits what can befall a sleeper.
+// disturb emits what can happen to a sleeper without a wake.
 func (y *System) disturb(s *Sys, i int, send func(*Sys, string, string, bool)) {
 	t, name := &s.Thread[i], y.Threads[i].Name
 	if y.Spurious && !t.deep {
@@ -185,7 +183,7 @@ func (y *System) threadOf(process int) int {
 	return 0
 }
 
-// membarrier is the effect of a membarrier of thread me.
+// membarrier applies a membarrier of thread me.
 func (y *System) membarrier(s *Sys, me int) {
 	s.drain(me)
 	for i := range y.Threads {

@@ -2,10 +2,10 @@ package model
 
 import "hash/maphash"
 
-// table is a set of states that numbers them in the order of arrival.
+// table is a set of states. It numbers them in the order of their insertion.
 type table[S comparable] struct {
 	chunks [][]S    // each of chunkLen states
-	slots  []uint32 // number + 1 by hash, 0 where there is none; a power of two
+	slots  []uint32 // number + 1 by hash, 0 if the slot is empty; the length is a power of two
 	n      int
 	seed   maphash.Seed
 }
@@ -20,7 +20,7 @@ func (t *table[S]) len() int { return t.n }
 
 func (t *table[S]) at(i uint32) *S { return &t.chunks[i/chunkLen][i%chunkLen] }
 
-// insert gives the number of s, and reports whether s is new.
+// insert returns the number of s, and whether s is new.
 func (t *table[S]) insert(s *S) (i uint32, fresh bool) {
 	k := t.find(s)
 	if t.slots[k] != 0 {
@@ -39,7 +39,7 @@ func (t *table[S]) insert(s *S) (i uint32, fresh bool) {
 	return i, true
 }
 
-// find gives the slot where s is, or would be.
+// find returns the slot in which s is, or would be.
 func (t *table[S]) find(s *S) int {
 	mask := len(t.slots) - 1
 	k := int(maphash.Comparable(t.seed, *s)) & mask

@@ -26,7 +26,7 @@ var generalMutants = []mutant{
 	{
 		name: "unlock wakes nobody",
 		file: "prims/mutex_slow.go",
-		old:  "\tif m.wakeWord.Announced() {\n\t\t// A waiter of this process to which the lock is handed has had its turn above.\n\t\tcrashpoint.Hit(\"mutex.unlock.before_wake\")\n\t\tm.wakeAny()\n\t}\n}\n",
+		old:  "\tif m.wakeWord.Announced() {\n\t\t// A handoff to a waiter of this process was tried above.\n\t\tcrashpoint.Hit(\"mutex.unlock.before_wake\")\n\t\tm.wakeAny()\n\t}\n}\n",
 		new:  "}\n",
 		pkg:  "prims", run: "TestMutexHammer$|TestMutexHammerElsewhere", tags: withPoints, env: append([]string{"SHMSYNC_DISABLE=membarrier"}, noLooks...),
 	},

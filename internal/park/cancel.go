@@ -7,20 +7,21 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Cancel lets the end of a context end a wait. The zero value belongs to a wait that cannot be
-// cancelled. A Cancel serves one blocked call, from the call's first sleep until Stop.
+// Cancel lets the end of a context end a wait. The zero value is for a wait that cannot be
+// cancelled. A Cancel serves one blocked call, from its first sleep until Stop.
 type Cancel struct {
 	ctx  context.Context
-	word *atomic.Uint32 // 1 when the context has ended; slept on
+	word *atomic.Uint32 // becomes 1 when the context ends; the waiter sleeps on it, too
 	stop func() bool
 
-	slept bool  // the call has slept before
-	since int64 // when the call began to wait, CLOCK_MONOTONIC ns; 0: not known yet
+	slept bool  // the call has slept at least once
+	since int64 // when the call began to wait, CLOCK_MONOTONIC ns; 0 if not known yet
 }
 
 // date returns the time at which the call began to wait. A call that is woken in vain and sleeps
-// again keeps its first date, and so its place among the waiters. Before the first sleep the date
-// is 0, which saves reading the clock for a short wait; a periodic check dates a wait that lasts.
+// again keeps its first date, and therefore its place among the waiters. Before the first sleep the
+// date is 0, so that a short wait need not read the clock. If the wait lasts, a periodic check sets
+// the date.
 func (c *Cancel) date() int64 {
 	if c.slept && c.since == 0 {
 		c.since = shmsync.Monotonic()
@@ -28,7 +29,7 @@ func (c *Cancel) date() int64 {
 	return c.since
 }
 
-// CancelBy makes a Cancel for ctx, which may be nil.
+// CancelBy returns a Cancel for ctx, which may be nil.
 func CancelBy(ctx context.Context) Cancel {
 	if ctx == nil || ctx.Done() == nil {
 		return Cancel{}
@@ -36,7 +37,7 @@ func CancelBy(ctx context.Context) Cancel {
 	return Cancel{ctx: ctx}
 }
 
-// Err is the context's error when it has ended.
+// Err returns the error of the context, or nil if the context has not ended.
 func (c *Cancel) Err() error {
 	if c.ctx == nil {
 		return nil

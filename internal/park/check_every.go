@@ -4,5 +4,5 @@ package park
 
 import "time"
 
-// checkEvery is how often a process looks at the words that it waits for.
+// checkEvery is how often a process checks the words that it waits for.
 const checkEvery = 100 * time.Millisecond

@@ -12,9 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// DirectMax is how many goroutines of a process may sleep in the kernel for one
-// arena, each on a thread of its own. It is below the number of announce
-// records of a slot.
+// DirectMax is how many goroutines of a process may sleep in the kernel for one arena, each on its
+// own thread. It is less than the number of announce records of a slot.
 const DirectMax = 12
 
 // lot is what the queues of one arena share in this process.
@@ -26,11 +25,11 @@ type lot struct {
 	mu       sync.Mutex
 	all      map[*Queue]struct{}           // guarded by: mu
 	queues   map[arenakernel.Offset]*Queue // guarded by: mu; the queue of each poller node
-	loose    map[arenakernel.Offset]uint64 // guarded by: mu; nodes that may be pushed though they are not ready, with their number in loosed
-	loosed   uint64                        // guarded by: mu; how many nodes were ever taken loose
+	loose    map[arenakernel.Offset]uint64 // guarded by: mu; loose nodes, which may be pushed though not ready
+	loosed   uint64                        // guarded by: mu; how many nodes have ever become loose
 	checked  []*Queue                      // guarded by: mu; queues that have waiters
-	checking bool                          // guarded by: mu; the periodic checker runs
-	polling  bool                          // guarded by: mu; the poller runs
+	checking bool                          // guarded by: mu; the periodic checker is running
+	polling  bool                          // guarded by: mu; the poller is running
 
 	resting atomic.Int32 // how many queues rest
 
@@ -39,14 +38,14 @@ type lot struct {
 
 	nodePool nodePool
 
-	// took, if a test sets it before the poller runs, is called when the poller has taken a node
-	// and has not delivered the wake yet.
+	// took, if a test sets it before the poller starts, is called when the poller has taken a node
+	// and has not delivered its wake yet.
 	took func()
 }
 
 var lots struct {
 	sync.Mutex
-	of map[any]*lot // guarded by: Mutex; the lot of each membership, by its segment
+	of map[any]*lot // guarded by: Mutex; the lot of each membership, by the segment of its arena
 }
 
 func lotOf(a *arenakernel.Arena) *lot {
@@ -77,8 +76,8 @@ func (h *lot) remove(q *Queue) {
 	delete(h.all, q)
 }
 
-// adopt gives q a poller node, and makes the poller deliver for q what becomes ready on it.
-// Each queue has a node of its own.
+// adopt gets a poller node for q, and makes the poller deliver to q when the node becomes ready.
+// Each queue has its own node.
 func (h *lot) adopt(q *Queue) (arenakernel.Offset, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,8 +90,8 @@ func (h *lot) adopt(q *Queue) (arenakernel.Offset, error) {
 	return node, nil
 }
 
-// release gives up the node of a queue that is closed. If the closed queue kept the node, it
-// would swallow the wakes of the next queue of the object.
+// release gives up the poller node of a queue that is closed. If the closed queue kept its node, it
+// would receive wakes that are meant for the next queue of the object.
 func (h *lot) release(node arenakernel.Offset) {
 	h.mu.Lock()
 	delete(h.queues, node)
@@ -102,7 +101,7 @@ func (h *lot) release(node arenakernel.Offset) {
 	}
 }
 
-// mayRelease reports whether other queues may use a node of ours from now on.
+// mayRelease reports whether from now on other queues may use a node of this process.
 func (h *lot) mayRelease(node arenakernel.Offset) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,19 +109,19 @@ func (h *lot) mayRelease(node arenakernel.Offset) bool {
 	return !loose
 }
 
-// startPoller makes sure that the poller runs, before anybody waits for it.
+// startPoller starts the poller if it is not running, before anybody waits for it.
 func (h *lot) startPoller() { // guarded by: mu
 	if !h.polling && !h.closed.Load() {
 		h.polling = true
-		// Read before anybody waits: the poller must not miss a death.
+		// The count is read before anybody waits, so that the poller misses no death.
 		deaths := h.a.Deaths()
 		h.running.Go(func() { h.poller(deaths) })
 	}
 }
 
-// takeLoose makes a ready node of ours idle although the node did not come off the ready stack,
-// and reports whether the node was ready. From then on the node is loose: its releaser may still
-// push it.
+// takeLoose makes a ready node of this process idle although the node did not come off the ready
+// stack. It reports whether the node was ready. From then on the node is loose: its releaser may
+// still push it.
 func (h *lot) takeLoose(node arenakernel.Offset) bool {
 	if !h.a.TakeReadyNode(node) {
 		return false
@@ -134,18 +133,18 @@ func (h *lot) takeLoose(node arenakernel.Offset) bool {
 	return true
 }
 
-// orphanCheck is how long, in nanoseconds, the poller waits before it looks for nodes that fell
-// off its stack. It looks twice after it has met an orphaned node. A releaser that is about to
-// push such a node does so in the meantime.
+// orphanCheck is how long, in nanoseconds, the poller waits before it searches for nodes that fell
+// off its stack. It searches twice after it has found something on the stack that is not ready. A
+// releaser that is about to push such a node does so meanwhile.
 const orphanCheck = 1e6
 
 // poller sleeps for all parked goroutines of this process. deaths is the number of deaths that it
-// has dealt with.
+// has handled.
 func (h *lot) poller(deaths uint32) {
-	var lost []untold // wait nodes that may never come
+	var lost []untold // wait nodes whose wait is over, and which may never come off the stack
 	for checks := 0; ; {
 		doorbell, rung := h.a.Doorbell()
-		// The doorbell is read first, because close sets closed and then rings.
+		// The doorbell is read first, because close sets closed before it rings.
 		if h.closed.Load() {
 			return
 		}
@@ -175,7 +174,7 @@ func (h *lot) poller(deaths uint32) {
 			lost = nil
 		}
 		if now := h.a.Deaths(); now != deaths {
-			// The dead process may have owed any of us a wake.
+			// The dead process may not have made a wake for a goroutine of this process.
 			deaths = now
 			for _, q := range h.adopted() {
 				q.afterDeath()
@@ -186,8 +185,8 @@ func (h *lot) poller(deaths uint32) {
 			continue
 		}
 		if delivered {
-			// The woken goroutines are in the run queue of this P. The system call below would
-			// block the P until sysmon takes it away.
+			// The woken goroutines are in the run queue of this P. The system call below would keep
+			// the P until sysmon takes the P away.
 			runtime.Gosched()
 			continue
 		}
@@ -208,7 +207,7 @@ func (h *lot) poller(deaths uint32) {
 	}
 }
 
-// looseBefore returns how many nodes were ever taken loose, or 0 if none is loose now.
+// looseBefore returns how many nodes have ever become loose, or 0 if none is loose now.
 func (h *lot) looseBefore() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -218,9 +217,9 @@ func (h *lot) looseBefore() uint64 {
 	return h.loosed
 }
 
-// fasten ends the loose state of the first nodes that were taken loose; before is their number. The
-// caller has seen that since then every releaser has pushed all its nodes, and has then emptied the
-// stack. So no releaser pushes one of these nodes any more without making it ready first.
+// fasten ends the loose state of the nodes that were among the first before loose ones. The caller
+// has seen that every releaser has pushed all of these nodes since then, and has emptied the stack
+// after that. So no releaser pushes one of these nodes again without making it ready first.
 func (h *lot) fasten(before uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -249,8 +248,8 @@ func (h *lot) adopted() []*Queue {
 	return queues
 }
 
-// close sends all waiters away and returns when they have gone: the memory that they look at is
-// unmapped next.
+// close wakes all waiters, whose waits end, and returns when they have left: the memory that they
+// read is unmapped next.
 func (h *lot) close() {
 	h.mu.Lock()
 	h.closed.Store(true)
@@ -266,7 +265,7 @@ func (h *lot) close() {
 	lots.Unlock()
 }
 
-// sendAway wakes all waiters, and reports whether there are any.
+// sendAway wakes all waiters of this process, and reports whether there are any.
 func (h *lot) sendAway() (busy bool) {
 	h.mu.Lock()
 	queues := slices.Collect(maps.Keys(h.all))

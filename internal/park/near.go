@@ -12,22 +12,23 @@ var NodeNow = func() (node uint32, ok bool) {
 	return node, ok
 }
 
-// nearBits is the bitset of the sleepers on a node. Nodes 32 apart share a bit.
+// nearBits returns the futex bitset of the sleepers on a NUMA node. Nodes whose numbers differ by a
+// multiple of 32 share a bit.
 func nearBits(node uint32) uint32 { return 1 << (node % 32) }
 
-// anyEvery is how often a wake of a near WaitList goes to the first sleeper in the queue,
-// wherever that sleeper runs. Without it, sleepers on other nodes would wait until this node has
-// no sleeper left.
+// anyEvery is how often a wake of a near WaitList goes to the first sleeper in the queue, wherever
+// that sleeper runs: once in that many wakes. Otherwise sleepers on other nodes would wait until
+// this node has no sleeper left.
 const anyEvery = 64
 
-// wakeOne wakes one sleeper of the kernel's queue, if there is one, and reports how many it woke.
+// wakeOne wakes one sleeper of the kernel's queue, if there is one, and returns how many it woke.
 // For a near WaitList it prefers the sleepers on this CPU's node.
 //
-// Some sleepers do not name their node: other processes, waiters with a context, and peers in C.
-// For the kernel such a sleeper is on every node. A wake that names no node, such as the kernel's
-// own after a death, reaches all sleepers. So at the latest the second wake finds a sleeper if
-// there is one. The first wake changes nothing about what is owed: it woke nobody, or it woke
-// one.
+// Some sleepers do not say on which node they are: those of other processes, waiters with a
+// context, and C programs. For the kernel, such a sleeper is on every node. A wake for any node,
+// such as the kernel's own after a death, reaches all sleepers. So the first wake, for this node,
+// may find no sleeper, but the second one, for any node, finds one if there is one. Together they
+// wake at most one sleeper.
 //
 //	waker                              sleeper on another node
 //	bump the word
@@ -47,9 +48,9 @@ func (l *WaitList) wakeOne(turn uint32) int {
 	return shmsync.Wake(l.Raw, 1)
 }
 
-// nearSleepSpec returns the bits with which a thread sleeps so that wakes can prefer its node. It
-// returns false if the thread sleeps for all nodes: a sleep on several words has no bits in the
-// kernel.
+// nearSleepSpec returns the futex bitset with which a thread sleeps, so that wakes can prefer its
+// NUMA node. It returns false if the thread sleeps without one: a sleep on several words has no
+// bitset in the kernel.
 func (q *Queue) nearSleepSpec(b *SleepSpec, c *Cancel) (bits uint32, ok bool) {
 	if !q.Near || c.ctx != nil || b.Other != nil {
 		return 0, false

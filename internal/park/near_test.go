@@ -17,7 +17,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// sleeper is a thread that sleeps with some bits; it says when it is woken.
+// sleeper is a thread that sleeps with the given bitset. It sends the bitset to woken when it is
+// woken.
 func sleeper(t *testing.T, l *WaitList, bits uint32, woken chan<- uint32) {
 	tid := make(chan int, 1)
 	go func() {
@@ -41,17 +42,17 @@ func sleeper(t *testing.T, l *WaitList, bits uint32, woken chan<- uint32) {
 // takes the CPU from sleeps in another system call.
 func waitsForBits(t *testing.T, task string) bool {
 	if b, err := os.ReadFile(task + "/syscall"); err == nil {
-		f := strings.Fields(string(b))     // the number and the arguments
+		f := strings.Fields(string(b))     // the number of the system call and its arguments
 		return len(f) > 2 && f[2] == "0x9" // the operation is FUTEX_WAIT_BITSET
 	}
-	b, err := os.ReadFile(task + "/stat") // a machine that does not show system calls
+	b, err := os.ReadFile(task + "/stat") // on a machine that does not show system calls
 	require.NoError(t, err)
 	_, state, ok := strings.Cut(string(b), ") ")
 	return ok && state[0] == 'S'
 }
 
-// TestWakeOneNear: every sleeper is woken, those of the node first, and by one turn in 64
-// the first in the queue.
+// TestWakeOneNear: every sleeper is woken, the sleepers on this node first. One wake in 64 goes to
+// the first sleeper in the queue.
 func TestWakeOneNear(t *testing.T) {
 	old := NodeNow
 	defer func() { NodeNow = old }()
@@ -84,7 +85,7 @@ func TestWakeOneNear(t *testing.T) {
 	require.Equal(t, []uint32{far, near}, order(0, far, near), "it does not care")
 }
 
-// TestNodeNow: the node of this CPU is one that there is.
+// TestNodeNow: NodeNow returns a node that exists.
 func TestNodeNow(t *testing.T) {
 	node, ok := NodeNow()
 	if !ok {

@@ -1,8 +1,9 @@
 package park
 
-// mayBeDirect lets the caller sleep in the kernel, and counts it. It refuses if other goroutines
-// of this process are parked, or if as many goroutines sleep in the kernel as can run at a time.
-// Such a caller is woken sooner if it parks, where Grant finds it.
+// mayBeDirect reports whether the caller may sleep in the kernel, and counts it if so. It returns
+// false if other goroutines of this process are parked, or if as many goroutines sleep in the
+// kernel as can run at a time. Such a caller is woken sooner if it parks, because Grant finds it
+// there.
 func (q *Queue) mayBeDirect(since int64) bool {
 	if q.asleep.Add(1); since == 0 {
 		return true
@@ -14,8 +15,8 @@ func (q *Queue) mayBeDirect(since int64) bool {
 	return false
 }
 
-// link inserts me in the order of since. A waiter that comes back has waited longer than those
-// that came in the meantime, and usually longest of all.
+// link inserts me in the order of since. A waiter that comes back has waited longer than those that
+// came meanwhile, and usually longest of all.
 func (q *Queue) link(me *waiter) { // guarded by: mu
 	me.queued = true
 	if me.since != 0 && q.first != nil && me.since < q.first.since {
@@ -41,19 +42,19 @@ func (q *Queue) link(me *waiter) { // guarded by: mu
 	q.oldest.Store(q.first.since)
 }
 
-// Oldest is the time since which the longest parked waiter waits, as its SleepSpec says. It is 0
-// if nobody is parked, or if that waiter does not know its date.
+// Oldest returns when the waiter that has been parked longest began to wait, according to its
+// SleepSpec. It returns 0 if nobody is parked, or if that time is not known.
 func (q *Queue) Oldest() int64 { return q.oldest.Load() }
 
-// Parked is how many waiters park.
+// Parked returns how many waiters are parked.
 func (q *Queue) Parked() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.count
 }
 
-// Grant takes the waiter that has parked longest off the queue and ends its Sleep with Granted.
-// It reports false if nobody is parked.
+// Grant takes the waiter that has been parked longest off the queue and ends its Sleep with
+// Granted. It returns false if nobody is parked.
 func (q *Queue) Grant() bool {
 	q.mu.Lock()
 	me := q.first

@@ -11,27 +11,27 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// leavePauses bounds how long a waiter waits for its node to be off the queue.
+// leavePauses bounds how long a waiter waits until its node is off the queue.
 const leavePauses = 200
 
 func pause() { asm.Pause(2) }
 
-// nodePool holds the wait nodes of a process. It keeps them for later waits: a wait allocates
-// only while more goroutines wait than ever waited before.
+// nodePool holds the wait nodes of a process. It keeps them for later waits, so a wait allocates a
+// node only while more goroutines wait than ever before.
 type nodePool struct {
 	lot *lot
 
 	mu   sync.Mutex
 	of   map[arenakernel.Offset]*WaitNode // guarded by: mu; by their nodes
 	all  []*WaitNode                      // guarded by: mu; the values of the map of
-	free []*WaitNode                      // guarded by: mu; those that no wait uses
+	free []*WaitNode                      // guarded by: mu; the wait nodes that no wait uses
 }
 
-// TakeNode returns an idle wait node for one wait in an object of a. The error Is ErrNoSpace when
-// the arena has no room for a node.
+// TakeNode returns an idle wait node for one wait in an object of a. The error Is ErrNoSpace if the
+// arena has no room for a node.
 func TakeNode(a *arenakernel.Arena) (*WaitNode, error) { return lotOf(a).nodePool.take() }
 
-// TakeNode is park.TakeNode for the arena of this queue.
+// TakeNode is the function TakeNode for the arena of this queue.
 func (q *Queue) TakeNode() (*WaitNode, error) { return q.lot.nodePool.take() }
 
 // CachedWaitNode is TakeNode if the pool has a free node, and nil otherwise.
@@ -52,7 +52,7 @@ func (b *nodePool) cached() *WaitNode {
 	s.taken, s.notify, s.told, s.Withdrawer = true, nil, false, nil
 	s.in.Store(nil)
 	select {
-	case <-s.wake: // a wake that was sent to an earlier wait, which ended without it
+	case <-s.wake: // a wake for an earlier wait that had ended without it
 	default:
 	}
 	return s
@@ -90,7 +90,7 @@ func (b *nodePool) put(s *WaitNode) { // guarded by: mu
 	b.free = append(b.free, s)
 }
 
-// keep puts a wait node back into the pool. The wait was resolved, and the node is on no stack.
+// keep puts a wait node back into the pool. Its wait was resolved, and its node is on no stack.
 func (b *nodePool) keep(s *WaitNode) { // guarded by: mu
 	w := s.Node.Load()
 	// sync(waitnode.unqueue): acquire
@@ -99,16 +99,16 @@ func (b *nodePool) keep(s *WaitNode) { // guarded by: mu
 		b.put(s)
 		return
 	}
-	// The granter has resolved the wait and not taken the node off the queue: the granter is
-	// stopped or dead. The participant that takes the node off frees it. If that has just
-	// happened, the code below frees it.
+	// The granter has resolved the wait and not taken the node off the queue, because it is stopped
+	// or dead. The participant that takes the node off frees the node. If that has just happened,
+	// the code below frees it.
 	b.forget(s)
 	if s.Node.Swap(w, w.With(arenakernel.NodeSpent)) && s.Node.Stamp().Load() == 0 {
 		b.lot.a.ReclaimNode(s.Off, w)
 	}
 }
 
-// forget drops a wait node whose record no longer belongs to this process.
+// forget removes a wait node whose record in the arena no longer belongs to this process.
 func (b *nodePool) forget(s *WaitNode) { // guarded by: mu
 	s.taken = false
 	if b.of[s.Off] != s {
@@ -122,8 +122,8 @@ func (b *nodePool) forget(s *WaitNode) { // guarded by: mu
 	b.all = b.all[:last]
 }
 
-// popped handles a node that came off the ready stack, or that never will. It wakes the waiter,
-// or returns the function that the caller must call instead.
+// popped handles a node that came off the ready stack, or that will never come. It wakes the
+// waiter, or returns a function that the caller must call instead.
 func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,12 +140,11 @@ func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 }
 
 // TellOwn wakes a waiter of this process whose node was parked when the caller resolved it. It
-// replaces Tell, and needs neither the ready stack nor the poller: on a busy P the poller runs
-// only after every other goroutine has had a turn.
+// replaces Tell, and needs neither the ready stack nor the poller, because on a busy P the poller
+// runs only after every other goroutine has had a turn.
 //
-// TellOwn carries nothing but the wake. The waiter looks at its node, as after every wake. If the
-// caller stops or dies before the wake, the same checks make up for it as for a wake of the
-// poller.
+// TellOwn only wakes. The waiter then reads its node, as after every wake. If the caller stops or
+// dies before the wake, the periodic checks make up for it, as for a wake by the poller.
 func (q *Queue) TellOwn(off arenakernel.Offset) {
 	if notify := q.lot.nodePool.popped(off); notify != nil {
 		// The caller may hold locks that notify takes.
@@ -153,8 +152,8 @@ func (q *Queue) TellOwn(off arenakernel.Offset) {
 	}
 }
 
-// untold is a wait node whose wait was resolved, and which has not come off the ready stack: its
-// granter is about to push it, or has died, or the node fell off the stack.
+// untold is a wait node whose wait was resolved, and which has not come off the ready stack. Its
+// granter is about to push it or has died, or the node fell off the stack.
 type untold struct {
 	waitNode *WaitNode
 	word     arenakernel.NodeWord
@@ -171,9 +170,9 @@ func (b *nodePool) untold() (lost []untold) {
 	return lost
 }
 
-// forgive wakes the waiters of lost nodes. The caller, the poller, saw these nodes as untold. It
-// then saw that every granter had pushed what it had to push, and emptied the stack once more. So
-// a node that has not come by now never will.
+// forgive wakes the waiters of lost nodes. The caller is the poller. It has seen these nodes as
+// untold. Then it has seen that every granter has pushed all its nodes, and has emptied the stack
+// once more. So a node that has not come off by now never will.
 func (b *nodePool) forgive(lost []untold) {
 	for _, l := range lost {
 		b.mu.Lock()
@@ -187,7 +186,7 @@ func (b *nodePool) forgive(lost []untold) {
 	}
 }
 
-// tell wakes the waiter, or returns the function that the caller must call instead.
+// tell wakes the waiter, or returns a function that the caller must call instead.
 func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 	switch {
 	case s.notify == nil:
@@ -199,8 +198,8 @@ func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 	return nil
 }
 
-// check wakes the waiters whose wait is over and that have not been told: the granter may
-// be dead or stopped.
+// check wakes waiters whose wait is over and which have not been told, because the granter may be
+// dead or stopped.
 func (b *nodePool) check() {
 	b.mu.Lock()
 	all := slices.Clone(b.all)
@@ -212,16 +211,16 @@ func (b *nodePool) check() {
 	}
 }
 
-// prod wakes the waiter of a wait node if its wait is over, or in any case if always is set.
-// Another thread may wake the waiter as well.
+// prod wakes the waiter of a wait node if its wait is over, or in any case if always is set. Other
+// code may wake the same waiter as well.
 func (b *nodePool) prod(s *WaitNode, always bool) {
 	b.mu.Lock()
 	var notify func()
 	switch {
 	case !s.taken:
 	case always:
-		// A peer may have written anything into the node, and the waiter may have been told
-		// before. It is woken all the same.
+		// A peer may have overwritten the node, and the waiter may have been told before. The
+		// waiter is woken in any case.
 		s.told = false
 		notify = s.tell()
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)
@@ -230,7 +229,7 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 		notify = s.tell()
 	default:
 		if s.notify == nil {
-			s.look() // the waiter may wait for its turn
+			s.look() // the goroutine may be waiting for its turn
 		}
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)
 	}
@@ -240,9 +239,9 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 	}
 }
 
-// sendAway wakes the waiters that use the handle of q, which is being closed. If q is nil, this
-// process leaves the arena, and sendAway wakes all of them. A wait without a sleeping goroutine
-// just ends.
+// sendAway ends the waits that use the handle of q, which is being closed, by waking their
+// goroutines. If q is nil, this process leaves the arena, and sendAway ends all waits. A wait
+// without a sleeping goroutine just ends.
 func (b *nodePool) sendAway(q *Queue) {
 	b.mu.Lock()
 	all := slices.Clone(b.all)
@@ -254,7 +253,7 @@ func (b *nodePool) sendAway(q *Queue) {
 	}
 }
 
-// DescribeWaitNodes renders the waits of this process, for people.
+// DescribeWaitNodes renders the waits of this process as text.
 func DescribeWaitNodes(a *arenakernel.Arena) string {
 	b := &lotOf(a).nodePool
 	b.mu.Lock()

@@ -15,11 +15,11 @@ import (
 type Result uint8
 
 const (
-	// Again: something happened, or may have: look at the state.
+	// Again: something has happened, or may have happened, so the caller checks the state again.
 	Again Result = iota
 	// Canceled: the context ended.
 	Canceled
-	// Closed: this process leaves the arena, or the handle that waits is closed.
+	// Closed: this process leaves the arena, or the handle of the wait is closed.
 	Closed
 	// Granted: Grant chose this waiter.
 	Granted
@@ -33,45 +33,45 @@ type Queue struct {
 
 	haveWaitV bool
 	calls     atomic.Int32 // calls between Enter and Exit
-	lasting   atomic.Int32 // other calls, which Left does not look for
+	lasting   atomic.Int32 // other calls, which Left does not count
 	shut      atomic.Bool  // the handle is being closed, see Refuse
 	serves    atomic.Bool  // see ServeToTheEnd
-	listed    atomic.Bool  // the host looks after this queue
+	listed    atomic.Bool  // the periodic checker has this queue on its list
 
-	// life is held by Close, and while code outside any call uses the object. Once Close has
-	// returned, the object may be gone.
+	// life is held by Close, and by code that uses the object outside any call. Once Close has
+	// returned, the object may no longer exist.
 	life   sync.Mutex
 	closed bool // guarded by: life
 
 	mu    sync.Mutex
 	first *waiter            // guarded by: mu; parked goroutines, in order of arrival
 	last  *waiter            // guarded by: mu
-	node  arenakernel.Offset // guarded by: mu; our poller node, 0 while there is none
+	node  arenakernel.Offset // guarded by: mu; the poller node of this queue, 0 while there is none
 	count int                // guarded by: mu; number of parked goroutines
 	since int64              // guarded by: mu; when the queue last became non-empty, CLOCK_MONOTONIC ns
 
-	asleep atomic.Int32 // waiters with a known since that sleep in the kernel
-	oldest atomic.Int64 // first.since; 0 if nobody is parked, or if the first does not know its date
+	asleep atomic.Int32 // number of waiters with a known since that sleep in the kernel
+	oldest atomic.Int64 // first.since; 0 if nobody is parked, or if that time is not known
 	seated atomic.Int32 // goroutines in WaitNode.Sleep
 
-	wasReady bool // guarded by: mu; the node was ready at the last check
-	wasCut   bool // guarded by: mu; no releaser would have found the node at the last check
+	wasReady bool // guarded by: mu; the last check found the node ready
+	wasCut   bool // guarded by: mu; at the last check, no releaser would have found the node
 }
 
-// waiter is a parked goroutine. It is pooled. While it is on the queue, the parked goroutine owns it;
-// afterwards the goroutine that took it off the queue does.
+// waiter is a parked goroutine. It is pooled. While the waiter is on the queue, the parked
+// goroutine owns it; then the goroutine that has taken it off the queue owns it.
 type waiter struct {
 	prev, next *waiter
 	queued     bool
 	since      int64         // when the wait began, CLOCK_MONOTONIC ns, or 0
-	others     int           // how many waits it stands for, beside its own; tools count them
-	granted    bool          // Grant chose this waiter; written by the goroutine that took it off the queue
+	others     int           // how many other waits it stands for; tools count them
+	granted    bool          // Grant chose this waiter; written by the goroutine that takes it off the queue
 	wake       chan struct{} // capacity 1
-	notify     func()        // called instead of a send on wake, for a Watch
+	notify     func()        // called for a Watch, instead of a send on wake
 	timer      *time.Timer   // nil until one is needed
 }
 
-// after returns a channel that receives after d nanoseconds, unless me.timer is stopped before.
+// after returns a channel that receives a value after d nanoseconds, unless me.timer is stopped.
 func (me *waiter) after(d int64) <-chan time.Time {
 	if me.timer == nil {
 		me.timer = time.NewTimer(time.Duration(d))
@@ -83,53 +83,53 @@ func (me *waiter) after(d int64) <-chan time.Time {
 
 var waiters = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1)} }}
 
-// Config describes a queue to NewQueue.
+// Config is the argument of NewQueue.
 type Config struct {
 	WaitList WaitList
 	Object   arenakernel.Object
 	Word     arenakernel.Offset // of WaitList.Word
-	All      bool               // a wake is for all waiters, not for one
-	// Check looks at the object's own words for something that a waiter should
-	// have been told. It is called ten times a second while anybody waits.
+	All      bool               // a wake is for all waiters, and not for one
+	// Check examines the object's own words for something that a waiter should have been told. It
+	// is called ten times a second while anybody waits.
 	Check func()
-	// Rest returns a word of the object, and the value of it at which no waiter was owed a wake after
-	// the last Check. Every process changes that word before it owes a waiter a wake. While the word
-	// has that value, Check is called every few seconds only. Rest reports false if it does not know
+	// Rest returns a word of the object, and the value of this word at which no wake was due after
+	// the last Check. Every process changes the word before a wake becomes due. While the word has
+	// that value, Check is called only every few seconds. Rest returns ok false if it does not know
 	// such a value. It is nil if the object has no such word.
 	Rest func() (word *atomic.Uint64, value uint64, ok bool)
-	// Miss is called when a wake for one waiter finds no waiter here: it passes the wake on. It
-	// is nil where wakes are for all.
+	// Miss is called if a wake for one waiter finds no waiter in this queue, and passes the wake
+	// on. It is nil if wakes are for all waiters.
 	Miss func()
 }
 
-// NewQueue makes the queue of a handle on an object. Each handle has its own.
+// NewQueue makes the queue of a handle of an object. Each handle has its own.
 func NewQueue(c Config) *Queue {
 	q := &Queue{WaitList: c.WaitList, config: c, lot: lotOf(c.WaitList.Arena), haveWaitV: shmsync.FeatureWaitV.Have()}
 	q.lot.add(q)
 	return q
 }
 
-// SleepSpec is what a waiter sleeps on in addition to the word of its WaitList.
+// SleepSpec says what a waiter sleeps on in addition to the word of its WaitList.
 type SleepSpec struct {
-	Owner   arenakernel.ParticipantID // wake up when this participant dies, if not 0
-	Other   *atomic.Uint32            // wake up when this word is woken, too, if not nil
-	OtherIs uint32                    // the value of Other at the last check
+	Owner   arenakernel.ParticipantID // if not 0, wake up when this participant dies
+	Other   *atomic.Uint32            // if not nil, wake up when this word is woken, too
+	OtherIs uint32                    // the value of Other when the waiter last checked it
 	Bounded int64                     // sleep no longer than this many nanoseconds, if not 0
-	Since   int64                     // when the wait began, CLOCK_MONOTONIC ns; 0: not known
-	Park    bool                      // wait where Grant finds it, not in the kernel
+	Since   int64                     // when the wait began, CLOCK_MONOTONIC ns; 0 if not known
+	Park    bool                      // park, so that Grant can find the waiter; do not sleep in the kernel
 }
 
-// Sleep puts a waiter to sleep that has announced itself and has seen that it has to wait. It
-// returns at once if the word is no longer w. Otherwise it returns when the waiter is woken or
-// when the context of c ends.
+// Sleep lets a waiter sleep that has announced itself and has then seen that it has to wait. It
+// returns at once if the word is no longer w. Otherwise it returns when the waiter is woken or when
+// the context of c ends.
 func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
 	h := q.lot
 	h.checkPeriodically(q)
 	if q.refuses() {
 		return Closed
 	}
-	// Without waitv a thread can sleep on one word only. A parked waiter is reached by its
-	// context and by a hand-off in any case.
+	// Without waitv, a thread can sleep on only one word. The context and a hand-off reach a parked
+	// waiter in any case.
 	if !b.Park && (q.haveWaitV || c.ctx == nil && b.Other == nil) && q.mayBeDirect(b.Since) {
 		defer q.asleep.Add(-1)
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, q.config.Word, uint64(w), DirectMax); ok {
@@ -144,7 +144,7 @@ func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
 	return q.park(w, b, c)
 }
 
-// direct sleeps in the kernel, on this goroutine's thread.
+// direct sleeps in the kernel, on the thread of this goroutine.
 func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 	var deadline int64
 	if b.Bounded != 0 {
@@ -163,7 +163,7 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 		if b.Owner != 0 {
 			if word, alive, ok := q.Arena.AliveWord(b.Owner); ok {
 				if alive&shmsync.RobustOwnerDied != 0 {
-					// The threads of the dead owner cannot be fenced yet; see arena.Dead.
+					// The threads of the dead owner cannot be fenced yet; see Dead.
 					deadline = shmsync.Monotonic() + unfencedCheck
 				} else {
 					add(word, alive)
@@ -183,7 +183,7 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 	var err error
 	if n > 1 {
 		_, _, err = shmsync.WaitV(entries[:n], deadline)
-		if err != nil { // ENOMEM: no room for that many entries just now
+		if err != nil { // ENOMEM: the kernel has no memory for so many entries at the moment
 			n, deadline = 1, shmsync.Monotonic()+1e6
 		}
 	}
@@ -205,12 +205,12 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 	return Again
 }
 
-// unfencedCheck is how soon, in nanoseconds, a waiter looks again at a dead owner whose threads
-// cannot be fenced yet.
+// unfencedCheck is after how many nanoseconds a waiter checks again whether the threads of a dead
+// owner can be fenced.
 const unfencedCheck = 200e3
 
-// park waits on a channel; the process that changes the word tells the poller of this
-// process.
+// park waits on a channel. The process that changes the word wakes the poller of this process,
+// which sends on the channel.
 func (q *Queue) park(w uint32, b SleepSpec, c *Cancel) Result {
 	me := waiters.Get().(*waiter)
 	me.since, me.granted = b.Since, false
@@ -237,7 +237,7 @@ func (q *Queue) park(w uint32, b SleepSpec, c *Cancel) Result {
 		q.delist(me)
 	}
 	if late != nil {
-		me.timer.Stop() // after Stop, nothing comes on the timer's channel
+		me.timer.Stop() // after Stop, no value arrives on the channel of the timer
 	}
 	granted := me.granted
 	waiters.Put(me)
@@ -250,8 +250,8 @@ func (q *Queue) park(w uint32, b SleepSpec, c *Cancel) Result {
 	return result
 }
 
-// enlist queues me and marks the poller node as waiting. It reports false, and queues nothing, if
-// the word is no longer w after that. Only tools read since.
+// enlist marks the poller node as waiting, and then queues me. If the word is no longer w after the
+// mark, enlist queues nothing and returns false. Only tools read since.
 func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -271,7 +271,7 @@ func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	return true
 }
 
-// tellPeople writes the number of waiters into the poller node, for tools.
+// tellPeople writes into the poller node, for tools, how many goroutines wait.
 func (q *Queue) tellPeople() { // guarded by: mu
 	if q.node == 0 {
 		return
@@ -281,8 +281,8 @@ func (q *Queue) tellPeople() { // guarded by: mu
 	}
 }
 
-// needNode gets the queue a poller node if it has none. Without room for a node, the periodic
-// checks wake the waiters.
+// needNode gets a poller node for the queue if it has none. If there is no room for a node, the
+// periodic checks wake the waiters.
 func (q *Queue) needNode() { // guarded by: mu
 	if q.node != 0 {
 		return
@@ -292,13 +292,13 @@ func (q *Queue) needNode() { // guarded by: mu
 		return
 	}
 	q.node = node
-	// A node that is ready now was ready when this process last closed its handle, and that Close
-	// passed the wake on. Its releaser may never push the node, and while the node is ready it
-	// takes no other wake.
+	// If the node is ready now, it was ready when this process last closed its handle, and that
+	// Close has passed the wake on. The releaser of the node may never push it, and while the node
+	// is ready it receives no other wake.
 	q.lot.takeLoose(node)
 }
 
-// delist takes me off the queue. If me is off already, it was handed a wake that came before the
+// delist takes me off the queue. If me is already off, it was given a wake that came before the
 // cancellation. The caller then checks the state once more and passes the wake on.
 func (q *Queue) delist(me *waiter) {
 	q.mu.Lock()
@@ -319,19 +319,19 @@ func (q *Queue) setWaiting() { // guarded by: mu
 	}
 }
 
-// setIdle marks the node as idle if nobody waits. A node that a releaser has made ready in the
-// meantime stays ready: its wake finds nobody here, and is passed on.
+// setIdle marks the poller node as idle if nobody waits. If a releaser has made the node ready
+// meanwhile, it stays ready: its wake then finds nobody here, and is passed on.
 func (q *Queue) setIdle() { // guarded by: mu
 	if q.first == nil && q.node != 0 {
 		q.Arena.SetIdle(q.node)
 	}
 }
 
-// deliver hands a wake to the first parked goroutine, or to all of them. A wake for one that
-// finds nobody is passed on.
+// deliver gives a wake to the first parked goroutine, or to all of them. If a wake for one finds
+// nobody, it is passed on.
 //
-// The node is marked as waiting for the others before the woken goroutine runs: that goroutine
-// may take the lock, release it and look for the next waiter before deliver goes on.
+// The node is marked as waiting for the other goroutines before the woken goroutine runs: this
+// goroutine may take the lock, release it and search for the next waiter before deliver continues.
 func (q *Queue) deliver(all bool) {
 	q.mu.Lock()
 	var woken *waiter // linked by next
@@ -391,8 +391,8 @@ func (q *Queue) DeliverOneAsOne(turn uint32) {
 	}
 }
 
-// deliverHere wakes a goroutine of this queue. It does so only every other turn if goroutines of
-// other queues are parked, too.
+// deliverHere wakes a goroutine of this queue. If goroutines of other queues are parked, too, it
+// does so only every other time.
 func (q *Queue) deliverHere(turn uint32) bool {
 	q.mu.Lock()
 	here := q.first != nil
@@ -422,9 +422,9 @@ func (q *Queue) alive(f func()) {
 	}
 }
 
-// afterDeath delivers the wake that the dead process may have owed. It frees the node if the dead
-// process had made it ready and had not pushed it. The poller calls afterDeath right after it has
-// emptied the stack.
+// afterDeath delivers the wake that the dead process may not have made. It frees the node if the
+// dead process had made it ready and had not pushed it. The poller calls afterDeath right after it
+// has emptied the stack.
 func (q *Queue) afterDeath() {
 	q.mu.Lock()
 	ready := q.node != 0 && q.lot.takeLoose(q.node)
@@ -435,16 +435,15 @@ func (q *Queue) afterDeath() {
 	}
 }
 
-// StartPoller makes the poller of this process run: it checks the queues after each death.
+// StartPoller starts the poller of this process, which checks the queues after each death.
 func (q *Queue) StartPoller() {
 	q.lot.mu.Lock()
 	defer q.lot.mu.Unlock()
 	q.lot.startPoller()
 }
 
-// Seated reports how many goroutines of this process sleep in wait nodes for this object.
+// Seated returns how many goroutines of this process sleep in wait nodes for this object.
 func (q *Queue) Seated() int { return int(q.seated.Load()) }
 
-// Waiting reports how many goroutines of this process are in a call that may
-// sleep here.
+// Waiting returns how many goroutines of this process are in a call that may sleep here.
 func (q *Queue) Waiting() int { return int(q.calls.Load() + q.lasting.Load()) }

@@ -2,9 +2,8 @@ package park
 
 import "slices"
 
-// Enter begins a call that may sleep here, and reports false when the handle is being
-// closed or this process leaves the arena. Until Exit, the arena stays mapped and the
-// object stays open.
+// Enter begins a call that may sleep here. It returns false if the handle is being closed or this
+// process leaves the arena. Until Exit, the arena stays mapped and the object stays open.
 func (q *Queue) Enter() bool {
 	q.calls.Add(1)
 	if q.refuses() {
@@ -24,18 +23,18 @@ func (q *Queue) EnterNode() bool {
 	return true
 }
 
-// EnterEnding is Enter for a call that Close waits for already, and that needs the object for
+// EnterEnding is Enter for a call that Close already waits for, and that needs the object for
 // longer.
 func (q *Queue) EnterEnding() { q.calls.Add(1) }
 
-// Empty reports whether the queue has no call that Left would look for.
+// Empty reports whether no call is in the queue that Left would count.
 func (q *Queue) Empty() bool { return q.calls.Load() == 0 }
 
 // Exit ends the call.
 func (q *Queue) Exit() { q.calls.Add(-1) }
 
-// EnterLasting is Enter for a call that Left does not count: a close of the handle does
-// not wait for it, and the end of the arena does.
+// EnterLasting is Enter for a call that Left does not count. So a Close of the handle does not wait
+// for the call, but a Close of the arena does.
 func (q *Queue) EnterLasting() bool {
 	q.lasting.Add(1)
 	if q.refuses() {
@@ -45,14 +44,14 @@ func (q *Queue) EnterLasting() bool {
 	return true
 }
 
-// ExitLasting ends a call that EnterLasting has begun.
+// ExitLasting ends the call that EnterLasting has begun.
 func (q *Queue) ExitLasting() {
 	q.lasting.Add(-1)
 }
 
-// EnterStay is EnterLasting for a call that needs the object although its handle is being
-// closed, or was: the caller keeps the object open. It reports false if this process leaves the
-// arena.
+// EnterStay is EnterLasting for a call that needs the object although its handle is being closed,
+// or has been closed. The caller keeps the object open. EnterStay returns false if this process
+// leaves the arena.
 func (q *Queue) EnterStay() bool {
 	q.lasting.Add(1)
 	if q.lot.closed.Load() {
@@ -62,8 +61,8 @@ func (q *Queue) EnterStay() bool {
 	return true
 }
 
-// ServeToTheEnd makes Refuse end only the waits in wait nodes. It is for the queue of a queue lock:
-// a call whose wait has ended still needs that lock to clean up.
+// ServeToTheEnd makes Refuse end only the waits in wait nodes. Use it for the queue of a queue
+// lock, because a call whose wait has ended still needs that lock to clean up.
 func (q *Queue) ServeToTheEnd() { q.serves.Store(true) }
 
 // Closing reports whether the handle is being closed or this process leaves the arena.
@@ -77,7 +76,7 @@ func (q *Queue) refuses() bool {
 // Leaving reports whether this process leaves the arena.
 func (q *Queue) Leaving() bool { return q.lot.closed.Load() }
 
-// Refuse makes the queues of a handle refuse new waits. The present ones end with the result Closed
+// Refuse makes the queues of a handle refuse new waits. Present waits end with the result Closed
 // when they are woken; Left wakes them.
 func Refuse(queues ...*Queue) {
 	for _, q := range queues {
@@ -85,9 +84,10 @@ func Refuse(queues ...*Queue) {
 	}
 }
 
-// Left reports whether all calls but the lasting ones have left queues that refuse waits. Otherwise it
-// wakes those that wait there: the caller asks again a little later, because a call may just have
-// decided to sleep. All queues of a handle are asked together: a call in one may wait in another.
+// Left reports whether all calls except the lasting ones have left queues that refuse waits. If
+// not, it wakes those that wait there. The caller calls Left again a little later, because a call
+// may just have decided to sleep. Left examines all queues of a handle together, because a call in
+// one queue may wait in another.
 func Left(queues ...*Queue) bool {
 	if !slices.ContainsFunc(queues, func(q *Queue) bool { return q.calls.Load() > 0 }) {
 		return true
@@ -99,8 +99,8 @@ func Left(queues ...*Queue) bool {
 	return false
 }
 
-// sendAway wakes the waiters in this queue. It also wakes sleepers of other processes and
-// handles, which check their state and sleep again.
+// sendAway wakes the waiters in this queue. It also wakes sleepers of other processes and handles,
+// which check their state and sleep again.
 func (q *Queue) sendAway() {
 	if q.Waiting() == 0 {
 		return
@@ -109,12 +109,12 @@ func (q *Queue) sendAway() {
 	q.deliver(true)
 }
 
-// Close gives the queue's poller node back, for other queues. The caller has seen Left report
-// true. If the node is ready now, or its releaser may still push it, the process keeps the node
-// for its next queue of the object.
+// Close gives up the queue's poller node, so that other queues can use it. Before the call, Left
+// has returned true. If the node is ready now, or its releaser may still push it, the process keeps
+// the node for its next queue of the object.
 //
-// The poller may have taken a wake from the node, or may take one later. The poller no longer
-// passes such a wake on, since the object may be gone by then. So Close passes one on.
+// The poller may have taken a wake from the node, or may take one later. The poller does not pass
+// such a wake on any more, because the object may no longer exist by then. So Close passes one on.
 func (q *Queue) Close() {
 	q.lot.remove(q)
 	q.life.Lock()

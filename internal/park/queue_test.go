@@ -19,8 +19,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// rig is an arena with objects whose body is a wake word and, at 8, the head
-// of a list of poller nodes.
+// rig is an arena with objects whose body is a wake word and, at offset 8, the head of a list of
+// poller nodes.
 type rig struct {
 	*arenakernel.Arena
 	t       testing.TB
@@ -65,7 +65,7 @@ func (b *rig) place(o arenakernel.Object) *place {
 	return p
 }
 
-// enter parks a goroutine without a look that could make up for a lost wake.
+// enter parks a goroutine, without a check that could make up for a lost wake.
 func (p *place) enter() *waiter {
 	me := &waiter{wake: make(chan struct{}, 1)}
 	require.True(p.b.t, p.enlist(uint32(p.wakeWord.Announce()), me, shmsync.Monotonic()))
@@ -84,7 +84,7 @@ func (p *place) pollerNode() arenakernel.Offset {
 	return p.node
 }
 
-// mark does what a releaser does before it pushes the node.
+// mark does what a releaser does before it pushes the poller node.
 func (p *place) mark() {
 	n, err := p.b.NodeAt(p.pollerNode())
 	require.NoError(p.b.t, err)
@@ -93,7 +93,7 @@ func (p *place) mark() {
 	require.True(p.b.t, n.Swap(w, w.With(arenakernel.NodeReady)))
 }
 
-// pause stops the poller after it has taken a node, for as often as took is read.
+// pause stops the poller each time that it has taken a node, until took is read and goOn is called.
 func (b *rig) pause() (took chan struct{}, goOn func()) {
 	h := lotOf(b.Arena)
 	took, again := make(chan struct{}), make(chan struct{})
@@ -116,8 +116,8 @@ func (p *place) await(what string, done <-chan struct{}) {
 	}
 }
 
-// The poller has taken a node, the waiter leaves, and the handle is closed: Close passes
-// the wake on, since the poller does not any more.
+// TestClosePassesOnWhatThePollerTook: the poller has taken a node, the waiter leaves, and the
+// handle is closed. Close passes the wake on, because the poller does not do so any more.
 func TestClosePassesOnWhatThePollerTook(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -133,7 +133,7 @@ func TestClosePassesOnWhatThePollerTook(t *testing.T) {
 	require.EqualValues(t, 1, p.missed.Load())
 }
 
-// The same where the poller has not come to the node yet.
+// TestClosePassesOnWhatIsReady is the same test with a node that the poller has not reached yet.
 func TestClosePassesOnWhatIsReady(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -149,8 +149,8 @@ func TestClosePassesOnWhatIsReady(t *testing.T) {
 	require.EqualValues(t, 1, p.missed.Load())
 }
 
-// A closed queue that kept its node must not take a wake that is for the next
-// queue of the object.
+// TestClosedQueueTakesNothing: a closed queue that has kept its node must not take a wake that is
+// for the next queue of the object.
 func TestClosedQueueTakesNothing(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -180,8 +180,8 @@ func TestClosedQueueTakesNothing(t *testing.T) {
 	next.await("the wake arrives", me.wake)
 }
 
-// A node that was made ready and not pushed is taken by the next queue: no push
-// will come.
+// TestReadyNodeOfAClosedQueue: a node was made ready but not pushed. The next queue takes it,
+// because no push will come.
 func TestReadyNodeOfAClosedQueue(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -198,7 +198,8 @@ func TestReadyNodeOfAClosedQueue(t *testing.T) {
 	next.await("the wake arrives", me.wake)
 }
 
-// A node that was pushed twice cuts off those under it: the poller looks for them.
+// TestPollerChecksForWhatFellOffItsStack: a node that is pushed twice cuts off the nodes below it,
+// and the poller searches for these.
 func TestPollerChecksForWhatFellOffItsStack(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -207,7 +208,7 @@ func TestPollerChecksForWhatFellOffItsStack(t *testing.T) {
 	other.enter()
 	require.True(t, b.ReadyOne(other.Poller, 0))
 	p.await("the poller is held", took)
-	// A reap takes p's node, which is on the stack or on its way there.
+	// A reap takes p's node, which is on the stack or about to be pushed.
 	mine, lost := p.enter(), fallen.enter()
 	require.True(t, b.ReadyOne(p.Poller, 0))
 	p.afterDeath()
@@ -217,13 +218,14 @@ func TestPollerChecksForWhatFellOffItsStack(t *testing.T) {
 	fallen.await("a wake that fell off the stack", lost.wake)
 }
 
-// A node that may still be pushed stays with this process, whose stack it is.
+// TestLooseNodeIsKept: a node that may still be pushed on the stack of this process is kept by this
+// process.
 func TestLooseNodeIsKept(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
 	p := b.place(o)
 	me := p.enter()
-	b.BeginTell() // a releaser marks it and is slow
+	b.BeginTell() // a releaser marks the node and is slow
 	p.mark()
 	p.afterDeath()
 	p.await("after a death", me.wake)
@@ -235,7 +237,7 @@ func TestLooseNodeIsKept(t *testing.T) {
 	next := b.place(o)
 	next.enter()
 	require.Equal(t, node, next.pollerNode())
-	next.afterDeath() // its waiter may have been owed a wake
+	next.afterDeath() // the dead process may not have woken its waiter
 	next.Close()
 	require.Equal(t, b.Self(), n.Owner(), "loose while it may be pushed")
 	b.Tell(node, n, b.Self())
@@ -248,7 +250,8 @@ func TestLooseNodeIsKept(t *testing.T) {
 	require.Zero(t, n.Owner())
 }
 
-// A wait keeps its date over wakes that were not for it, such as those of an unrelated death.
+// TestWaitKeepsItsDateOverWakes: a wait keeps its date after wakes that were not for it, such as
+// those of an unrelated death.
 func TestWaitKeepsItsDateOverWakes(t *testing.T) {
 	b := newNodePool(t)
 	for _, parked := range []bool{false, true} {

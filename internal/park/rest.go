@@ -6,45 +6,49 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// resting is a queue with waiters to whom nobody owes a wake, and two words of the arena: one that is changed before
-// a wake is owed, and the queue's poller node. While the two are what they were at the last check, the next check
-// would find nothing. It reads these words, and not the queue, its locks and its list.
+// resting is a queue with waiters for which no wake is due, and two words of the arena: a word that
+// changes before a wake becomes due, and the word of the queue's poller node. While both words are
+// the same as at the last check, the next check would find nothing. So the checker reads only these
+// words, and not the queue, its locks and its list.
 type resting struct {
 	q     *Queue
 	word  *atomic.Uint64
 	node  *atomic.Uint32
 	value uint64
 	state arenakernel.NodeWord
-	until uint32 // the queue is checked in this tick whatever the words are
-	phase uint32 // differs between queues, so that many of them are not looked at in the same tick
+	until uint32 // the queue is checked in this tick, whatever the words are
+	phase uint32 // differs between queues, so that many of them are not read in the same tick
 }
 
-// A queue rests for restTicks to twice as many looks at it, 6 to 13 seconds if there is one in each tick. The check after
-// that tells whether a releaser still finds the poller node, which only a peer that overwrites the list prevents.
+// A queue rests while its words are read restTicks times, to twice as many: 6 to 13 seconds if they
+// are read in each tick. The next check then finds out whether a releaser still finds the poller
+// node. Only a peer that overwrites the list can prevent that.
 const restTicks = 64
 
-// The poller node of a resting queue is read in every eighth look. If a releaser made it ready and stopped, the next
-// change of the word finds the queue by the next look in any case.
+// The word of the poller node of a resting queue is read only every eighth time. If a releaser has
+// made the node ready and is stopped, the next change of the first word makes the checker check the
+// queue in any case.
 const nodeTicks = 8
 
 const (
-	// lookMost is about how many resting queues the checker looks at in a tick. A look costs 50 to 100 ns, since the word of
-	// each queue is in a cache line of its own. So this many looks take about 1 % of a CPU.
+	// lookMost is about how many resting queues the checker reads in a tick. That takes 50 to 100
+	// ns for each queue, because the words of each queue are in cache lines of their own. So this
+	// many queues take about 1 % of a CPU.
 	lookMost = 1 << 13
-	// lapMost bounds the number of ticks in which the checker looks at each queue once. It is a power of two, as is
-	// each lap.
+	// lapMost is the largest number of ticks in which the checker reads each queue once. It is a
+	// power of two, as is each lap.
 	lapMost = 8
 )
 
-// checker is what the periodic checker of a lot keeps from one tick to the next.
+// checker is the state of the periodic checker of a lot between ticks.
 type checker struct {
 	tick    uint32
-	rests   uint32             // how many queues were put to rest
+	rests   uint32             // how often a queue began to rest
 	resting [lapMost][]resting // by phase, modulo lapMost
 }
 
-// check checks the queues that have waiters, and those whose words have changed while they rested. It returns the
-// queues that are to be checked at the next tick.
+// check checks the queues that have waiters, and the resting queues whose words have changed. It
+// returns the queues to be checked at the next tick.
 func (c *checker) check(queues []*Queue) (kept []*Queue) {
 	c.tick++
 	lap := c.lap()
@@ -68,9 +72,9 @@ func (c *checker) check(queues []*Queue) (kept []*Queue) {
 	return kept
 }
 
-// look looks at resting queues, and adds those to be checked to queues.
+// look reads the words of resting queues, and adds the queues that have to be checked to queues.
 func (c *checker) look(at *[]resting, lap uint32, queues []*Queue) []*Queue {
-	all, rest := *at, 0 // rest: how many still rest
+	all, rest := *at, 0 // rest: how many queues still rest
 	for i := range all {
 		r := &all[i]
 		nodeToo := (c.tick/lap+r.phase/lapMost)%nodeTicks == 0
@@ -88,7 +92,7 @@ func (c *checker) look(at *[]resting, lap uint32, queues []*Queue) []*Queue {
 	return queues
 }
 
-// rest is how many queues rest.
+// rest returns how many queues rest.
 func (c *checker) rest() (n int) {
 	for k := range c.resting {
 		n += len(c.resting[k])
@@ -96,7 +100,8 @@ func (c *checker) rest() (n int) {
 	return n
 }
 
-// lap is in how many ticks the checker looks at each resting queue once: one, unless there are very many.
+// lap returns in how many ticks the checker reads each resting queue once. That is 1 unless there
+// are very many.
 func (c *checker) lap() uint32 {
 	lap := uint32(1)
 	for n := c.rest(); n > lookMost && lap < lapMost; n /= 2 {
@@ -105,12 +110,12 @@ func (c *checker) lap() uint32 {
 	return lap
 }
 
-// check checks a queue. It reports whether anybody waits there, and how the queue may rest.
+// check checks a queue. It returns whether anybody waits there, and how the queue may rest.
 func (q *Queue) check() (waits bool, rest resting) {
 	if q.Waiting() == 0 {
 		q.listed.Store(false)
-		// A waiter that entered before the store above found listed still set, and did not
-		// list the queue.
+		// A waiter that entered before the store above still found listed set, and did not put the
+		// queue on the list.
 		if q.Waiting() == 0 || q.listed.Swap(true) {
 			return false, resting{}
 		}
@@ -127,7 +132,8 @@ func (q *Queue) check() (waits bool, rest resting) {
 	return true, rest
 }
 
-// rest returns how the queue may rest, or nothing. The caller has checked the object.
+// rest returns how the queue may rest, or the zero value if it may not. The caller has checked the
+// object.
 func (q *Queue) rest() resting {
 	word, value, ok := q.config.Rest()
 	if !ok {
@@ -147,5 +153,5 @@ func (q *Queue) rest() resting {
 	return resting{q: q, word: word, value: value, node: n.Word(), state: state}
 }
 
-// Resting reports how many queues of this process rest, for tests.
+// Resting returns how many queues of this process rest, for tests.
 func Resting(a *arenakernel.Arena) int { return int(lotOf(a).resting.Load()) }

@@ -12,12 +12,13 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// calm is a queue with a waiter to whom nobody owes a wake. The test is its periodic checker.
+// calm is a queue with a waiter for which no wake is due. The test takes the place of the periodic
+// checker.
 type calm struct {
 	*place
 	me     *waiter
 	word   atomic.Uint64 // what Rest returns; it stands for a word of the object
-	knows  bool          // whether Rest knows of a value
+	knows  bool          // whether Rest knows a value
 	checks int           // how often Check has run
 	by     checker
 	listed []*Queue
@@ -48,7 +49,8 @@ func (c *calm) ticks(n int) int {
 	return c.checks - before
 }
 
-// A queue rests while its words stay the same, and is checked at the next tick when the first word has changed.
+// TestRestingQueueIsCheckedWhenItsWordChanges: a queue rests while its words stay the same, and is
+// checked at the next tick after the first word has changed.
 func TestRestingQueueIsCheckedWhenItsWordChanges(t *testing.T) {
 	c := newCalm(t)
 	require.Equal(t, 1, c.ticks(1))
@@ -59,7 +61,8 @@ func TestRestingQueueIsCheckedWhenItsWordChanges(t *testing.T) {
 	}
 }
 
-// A resting queue whose poller node a releaser has made ready is checked soon, and then in every tick.
+// TestRestingQueueIsCheckedWhenItsNodeIsReady: if a releaser makes the poller node of a resting
+// queue ready, the queue is checked soon, and then in every tick.
 func TestRestingQueueIsCheckedWhenItsNodeIsReady(t *testing.T) {
 	c := newCalm(t)
 	c.ticks(1)
@@ -70,7 +73,8 @@ func TestRestingQueueIsCheckedWhenItsNodeIsReady(t *testing.T) {
 	<-c.me.wake
 }
 
-// A queue does not rest for ever: a peer may have taken its node off the list.
+// TestRestingQueueIsCheckedNowAndThen: a queue does not rest for ever, because a peer may have
+// taken its node off the list.
 func TestRestingQueueIsCheckedNowAndThen(t *testing.T) {
 	c := newCalm(t)
 	c.ticks(1)
@@ -82,7 +86,8 @@ func TestRestingQueueIsCheckedNowAndThen(t *testing.T) {
 	<-c.me.wake
 }
 
-// Queues that began to rest together are not all checked in the same tick again.
+// TestRestingQueuesAreCheckedByTurns: queues that began to rest together are not all checked in the
+// same tick later.
 func TestRestingQueuesAreCheckedByTurns(t *testing.T) {
 	b := newNodePool(t)
 	var word atomic.Uint64
@@ -107,7 +112,8 @@ func TestRestingQueuesAreCheckedByTurns(t *testing.T) {
 	}
 }
 
-// If very many queues rest, a tick looks at some of them. Each is looked at once in a lap.
+// TestManyRestingQueuesAreLookedAtByTurns: if very many queues rest, only some of them are read in
+// a tick. Each is read once in a lap.
 func TestManyRestingQueuesAreLookedAtByTurns(t *testing.T) {
 	for n, want := range map[int]int{lookMost - 1: 1, 3 * lookMost: 4, 9 * lookMost: 8} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
@@ -136,8 +142,8 @@ func TestManyRestingQueuesAreLookedAtByTurns(t *testing.T) {
 	}
 }
 
-// A queue does not rest if the object does not know of a value, or without a goroutine that a releaser would find
-// by the node.
+// TestQueueThatMayNotRest: a queue does not rest if the object knows no value for Rest, or if no
+// goroutine waits that a releaser would find by the poller node.
 func TestQueueThatMayNotRest(t *testing.T) {
 	c := newCalm(t)
 	c.knows = false
@@ -151,7 +157,7 @@ func TestQueueThatMayNotRest(t *testing.T) {
 	require.Zero(t, c.by.rest())
 }
 
-// A queue whose waiters have gone is forgotten.
+// TestRestingQueueWithoutWaiters: a queue whose waiters have left is removed.
 func TestRestingQueueWithoutWaiters(t *testing.T) {
 	c := newCalm(t)
 	c.ticks(1)

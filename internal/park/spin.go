@@ -13,32 +13,32 @@ import (
 )
 
 // Spinning decides the latency of a hand-over between two CPUs: half a microsecond if the waiter
-// spins, thirty to sixty if it sleeps in the kernel. On one CPU spinning is pure waste. So
-// waiters spin long on an object where it usually pays, briefly where it does not, and not at all
-// if the last releaser ran on the waiter's own CPU.
+// spins, thirty to sixty microseconds if it sleeps in the kernel. On one CPU spinning only wastes
+// time. So waiters spin for long on an object where spins usually succeed, briefly where they
+// usually fail, and not at all if the last releaser ran on the waiter's own CPU.
 const (
-	spinLeast  = 600    // ns: the budget where spinning does not pay
-	spinSome   = 10_000 // ns: the budget while fewer than 1 spin of 8 fails, if the successful ones need no more
-	spinMost   = 40_000 // ns: the budget while fewer than 1 spin of 64 fails: about the cost of a sleep and a wake, so that at worst both are paid
-	spinGiveUp = 3      // after this many failures in a row the budget is what successful spins needed, and shrinks
-	spinChunk  = 8      // pauses between two looks after the first microsecond
+	spinLeast  = 600    // ns: the budget where spins usually fail
+	spinSome   = 10_000 // ns: the budget while fewer than 1 spin of 8 fails, if successful spins need no more
+	spinMost   = 40_000 // ns: the budget while fewer than 1 spin of 64 fails: what a sleep and a wake cost
+	spinGiveUp = 3      // after this many failures in a row, the budget is what successful spins needed, and shrinks
+	spinChunk  = 8      // pauses between two calls of done after the first microsecond
 	probeEvery = 16     // failures from one long spin to the next
 
-	yieldMost  = 20_000 // ns: longer than the other party of a hand-over would run
-	yieldPause = 30     // after a yield longer than yieldMost, no yield for this many times its length: it costs 3 % at most
+	yieldMost  = 20_000 // ns: longer than the other party of a hand-over runs
+	yieldPause = 30     // after a yield longer than yieldMost, no yield for this many times its length: costs 3 % at most
 )
 
-// Tuning points to the words of an object that steer its waiters' spinning.
-// All are hints: any value is right.
+// Tuning points to the words of an object that control how long its waiters spin. The words are
+// hints: a wrong value only costs time.
 type Tuning struct {
-	Budget  *atomic.Uint32 // 0: adaptive; else ns + 1
+	Budget  *atomic.Uint32 // 0: adaptive; otherwise the budget in ns, plus 1
 	Pays    *atomic.Uint32 // a payWord
 	LastCPU *atomic.Uint32 // a cpuNote: the CPUs of the last releasers
 	Slot    int            // slot of this participant
 }
 
-// Spin calls done until it returns true, for as long as spinning is likely to be quicker than
-// sleeping. It reports whether done returned true.
+// Spin calls done until it returns true, or until sleeping is likely to be faster than spinning. It
+// reports whether done returned true.
 func (t Tuning) Spin(done func() bool) bool {
 	b := t.Budget.Load()
 	if b == 1 || oneCPU() {
@@ -68,9 +68,9 @@ func (t Tuning) Spin(done func() bool) bool {
 	return false
 }
 
-// SpinFor calls done until it returns true or the limit is reached. It passes done the
-// nanoseconds that it has spun for. SpinFor does not change the Tuning. On a machine with one CPU
-// it does not spin.
+// SpinFor calls done until it returns true or until limit nanoseconds have passed. done gets the
+// nanoseconds spent so far. SpinFor does not change the Tuning of any object. On a machine with one
+// CPU it does not spin.
 func SpinFor(limit int64, done func(spent int64) bool) {
 	if oneCPU() {
 		return
@@ -85,10 +85,10 @@ func SpinFor(limit int64, done func(spent int64) bool) {
 	}
 }
 
-// yield replaces spinning where the other party last ran on this CPU. It lets the other party run
-// once, which saves the system calls of a sleep and a wake. If a thread that computes is there as
-// well, a yield gives the CPU away for a whole time slice. So after a long yield this process
-// does not yield for thirty times as long.
+// yield is used instead of spinning if the other party last ran on this CPU. It lets the other
+// party run once, which saves the system calls of a sleep and a wake. If a thread that computes is
+// on this CPU as well, a yield gives the CPU away for a whole time slice. So after a long yield,
+// this process does not yield for thirty times as long.
 func (t Tuning) yield(done func() bool) bool {
 	p := payWord(t.Pays.Load())
 	if n := p.failures(); n > 4 && n%probeEvery != 0 {
@@ -106,8 +106,8 @@ func (t Tuning) yield(done func() bool) bool {
 	return ok
 }
 
-// GiveWay yields the CPU up to n times while done is false, and reports whether done has become
-// true. It stops early if a yield lets another thread compute.
+// GiveWay yields the CPU up to n times while done returns false, and reports whether done has
+// returned true. It stops early if a yield lets another thread compute.
 func GiveWay(n int, done func() bool) bool {
 	for range n {
 		if shmsync.Monotonic() < noYieldUntil.Load() {
@@ -128,12 +128,12 @@ func GiveWay(n int, done func() bool) bool {
 // noYieldUntil is when this process may yield again, CLOCK_MONOTONIC ns.
 var noYieldUntil atomic.Int64
 
-// learn records a spin that lasted spent nanoseconds.
+// learn records that a spin took spent nanoseconds, and whether it succeeded.
 func (t Tuning) learn(spent int64, success bool) {
 	t.note(func(p payWord) payWord { return p.after(spent, success) })
 }
 
-// note replaces the payWord of an object that adapts.
+// note changes the payWord of an object whose budget is adaptive.
 func (t Tuning) note(next func(payWord) payWord) {
 	if t.Budget.Load() != 0 {
 		return
@@ -144,23 +144,23 @@ func (t Tuning) note(next func(payWord) payWord) {
 	}
 }
 
-// payWord records what spinning has paid lately on an object. It is a hint: processes overwrite
-// each other's values, and any value is right.
+// payWord records how useful spinning has been lately on an object. It is a hint: processes
+// overwrite each other's values, and a wrong value only costs time.
 //
 //	bits 0..9    how long the spins that succeeded took: a mean, in units of 64 ns
 //	bits 10..19  the share of the spins that failed: a mean, in 1/1024
 //	bits 20..31  failures in a row
 //
-// Suppose that both parties of a hand-over sleep. If each spins for less time than a wake takes,
-// they wake each other through the kernel for ever, although they would need no wake once they
-// met awake. One delay by another program is enough to start this. So the budget stays as long as
-// a wake while few spins fail. After failures in a row, one spin of each probeEvery lasts that
-// long.
+// If both parties of a hand-over sleep, and each spins for less time than a wake takes, they wake
+// each other through the kernel for ever. But if both were awake at the same time once, they would
+// need no more wakes. A single delay by another program is enough to start this. So while few spins
+// fail, the budget is as long as a wake takes. After many failures in a row, one spin in probeEvery
+// is that long.
 type payWord uint32
 
 const (
-	payUnit  = 64        // ns: unit of the mean of successes
-	payField = 1<<10 - 1 // the most that a mean can be
+	payUnit  = 64        // ns: the unit of the mean time of successful spins
+	payField = 1<<10 - 1 // the largest value of a mean
 	payPart  = 32        // a spin moves the share by 1/payPart of the difference
 )
 
@@ -172,7 +172,7 @@ func (p payWord) took() uint32     { return uint32(p) & payField }
 func (p payWord) share() uint32    { return uint32(p>>10) & payField }
 func (p payWord) failures() uint32 { return uint32(p >> 20) }
 
-// budget is how long the next spin lasts at most, ns.
+// budget returns how long the next spin lasts at most, in ns.
 func (p payWord) budget() int64 {
 	need := min(4*payUnit*int64(p.took())+spinLeast, spinMost) // enough for nearly all spins that succeed
 	switch n, share := p.failures(), p.share(); {
@@ -187,14 +187,14 @@ func (p payWord) budget() int64 {
 	}
 }
 
-// after is the word after a spin of spent nanoseconds.
+// after returns the word after a spin of spent nanoseconds.
 func (p payWord) after(spent int64, success bool) payWord {
 	took, share := p.took(), p.share()
 	if !success {
 		failures := (p.failures() + 1) & (1<<12 - 1)
 		return makePay(took, share+(payField-share)/payPart, failures)
 	}
-	// A mean that moves in whole steps stops short of its goal, so the steps are rounded up.
+	// A mean that changes in whole steps would stop short of its goal, so the steps are rounded up.
 	now := uint32(min(spent/payUnit, payField))
 	if now > took {
 		took += (now - took + 7) / 8
@@ -204,8 +204,8 @@ func (p payWord) after(spent int64, success bool) payWord {
 	return makePay(took, share-(share+payPart-1)/payPart, 0)
 }
 
-// afterYield is the word after a yield. A yield says nothing about how long a spin takes: it only
-// shows whether the other party came.
+// afterYield returns the word after a yield. A yield says nothing about how long a spin takes. It
+// only shows whether the other party has released.
 func (p payWord) afterYield(success bool) payWord {
 	if success {
 		return makePay(p.took(), p.share(), 0)
@@ -226,8 +226,8 @@ func (t Tuning) NoteCPU() {
 }
 
 // cpuNote holds the CPUs of the last two participants that released an object. A participant that
-// waits right after its own release needs the CPU of the other. The word is a hint: a torn or
-// stale value only spoils the tuning.
+// waits right after its own release has to know the CPU of the other one. The word is a hint: a
+// wrong value only costs time.
 //
 //	bits 0..9    CPU + 1 of the last releaser; 0 unknown
 //	CPU + 1 of the last releaser before it that was another participant
@@ -250,7 +250,7 @@ func (n cpuNote) by(slot int, cpu uint32) cpuNote {
 
 func (n cpuNote) slot() int { return int(n >> 20 & (1<<11 - 1)) }
 
-// other is CPU + 1 of the last releaser that is not the participant in slot.
+// other returns CPU + 1 of the last releaser that is not the participant in slot.
 func (n cpuNote) other(slot int) uint32 {
 	if n.slot() == slot {
 		return uint32(n >> 10 & noteCPUs)
@@ -268,8 +268,7 @@ var oneCPU = sync.OnceValue(func() bool {
 	return !strings.ContainsAny(string(online), "-,")
 })
 
-// pauseNs is how long a pause takes, in 1/1024 ns: 10 to 140 cycles, depending
-// on the CPU.
+// pauseNs returns how long a pause takes, in 1/1024 ns: 10 to 140 cycles, depending on the CPU.
 var pauseNs = sync.OnceValue(func() int64 {
 	const n = 200
 	best := int64(1 << 40)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// spins is the word after spins of that kind, n times.
+// spins returns the word after n spins of that length and result.
 func spins(p payWord, n int, spent int64, success bool) payWord {
 	for range n {
 		p = p.after(spent, success)
@@ -14,8 +14,9 @@ func spins(p payWord, n int, spent int64, success bool) payWord {
 	return p
 }
 
-// A failure now and then, which another program on the CPU causes, does not shorten the spins to
-// less than a hand-over takes: two parties that sleep would go on to wake each other.
+// TestSpinsStayLongBesideNoise: an occasional failure, which another program on the CPU causes,
+// does not make spins shorter than a hand-over takes. Otherwise two parties that sleep would wake
+// each other for ever.
 func TestSpinsStayLongBesideNoise(t *testing.T) {
 	p := payWord(0)
 	require.EqualValues(t, spinMost, p.budget(), "zero memory")
@@ -32,8 +33,8 @@ func TestSpinsStayLongBesideNoise(t *testing.T) {
 	}
 }
 
-// If spins fail, they become short, except one in probeEvery. If half of them fail, they last no
-// longer than the successful ones need.
+// TestSpinsBecomeShortWhereTheyFail: if spins fail, they become short, except one in probeEvery. If
+// half of them fail, they last no longer than the successful ones need.
 func TestSpinsBecomeShortWhereTheyFail(t *testing.T) {
 	p := spins(payWord(0), spinGiveUp, spinMost, false)
 	long := 0
@@ -63,8 +64,8 @@ func TestSpinsBecomeShortWhereTheyFail(t *testing.T) {
 	require.Greater(t, p.budget(), int64(12_000), "a spin that succeeds takes so long")
 }
 
-// Each value is a hint that some process may have left: the budget stays within its bounds, and a
-// success or failure changes no more than its fields.
+// TestPayWordOfAnyValue: the word is a hint and may have any value. The budget stays within its
+// bounds, and a success or a failure changes only its own fields.
 func TestPayWordOfAnyValue(t *testing.T) {
 	for _, p := range []payWord{0, 1, 1<<10 - 1, 1<<20 - 1, 1 << 20, 3<<20 | 1<<19, 1<<32 - 1, 0xfff<<20 | 0x155} {
 		for _, spent := range []int64{0, 63, 64, spinLeast, spinMost, 1e6, 1 << 40} {

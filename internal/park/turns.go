@@ -9,14 +9,14 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// Turns are the waits that goroutines of this process have on the lines of an object. The
-// waits of a line are granted in the order of arrival, so only the first of this process can
-// be granted next. It has the turn: it polls its node, and then sleeps where a granter finds
-// it. The others wait for the turn in the Go runtime, and their nodes are queued: no granter
-// has to wake them. A wait that ends passes the turn on.
+// Turns are the waits of goroutines of this process on the lines of an object. The waits of a line
+// are granted in the order of arrival, so only the first one of this process can be granted next.
+// This wait has the turn: its goroutine polls the node, and then sleeps, so that a granter wakes
+// it. The other goroutines wait for the turn in the Go runtime. Their nodes stay in state queued,
+// so no granter has to wake them. A wait that ends passes the turn on.
 //
-// So a hand-over inside a process is a switch of goroutines, and a process has at most one thread
-// in the kernel for each line. All handles of the process share the Turns of an object. See
+// So a hand-over inside a process only switches goroutines, and at most one thread of a process
+// sleeps in the kernel for each line. All handles of the process share the Turns of an object. See
 // docs/design/0034-turns.md.
 type Turns struct {
 	mu    sync.Mutex
@@ -25,22 +25,22 @@ type Turns struct {
 	spare *turnLine            // guarded by: mu; an empty line for reuse, or nil
 }
 
-// turnLine are the waits of one line, in the order of their stamps.
+// turnLine has the waits of one line, in the order of their stamps.
 type turnLine struct {
 	first, last *WaitNode    // guarded by: Turns.mu
 	length      atomic.Int32 // waits on the line; written under Turns.mu
-	// held says that a wait of this line was granted, and that its hold has not ended. The wait
-	// behind it gets the turn only when the hold ends: before that it could not be granted.
-	// Written under Turns.mu.
+	// held says that a wait of this line was granted, and that its hold has not ended. The next
+	// wait gets the turn only when the hold ends, because it cannot be granted before that. Written
+	// under Turns.mu.
 	held  atomic.Bool
 	key   uint64 // its key in Turns.keyed
 	keyed bool
 }
 
-// Append puts a wait at the end of the line. The caller still holds the queue lock under which
-// the wait got its place among the waits of all processes. Without the lock, a later wait could
-// be appended first. The later wait would have the turn then, and nobody would look at the node
-// of the earlier one.
+// Append puts a wait at the end of the line. The caller still holds the queue lock under which the
+// wait got its place among the waits of all processes. Without the lock, a later wait could be
+// appended first. It would have the turn then, and no goroutine would read the node of the earlier
+// wait.
 func (t *Turns) Append(s *WaitNode) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,9 +81,9 @@ func (t *Turns) add(s *WaitNode, l *turnLine) { // guarded by: mu
 // OnLine reports whether the wait is on a line.
 func (s *WaitNode) OnLine() bool { return s.turns != nil }
 
-// LeaveLine takes a wait that is over off its line. If it was granted, the next wait gets the
-// turn when the hold ends: the caller, or whoever ends the hold, calls HoldEnded. If not, the
-// next wait gets the turn now.
+// LeaveLine takes a wait that is over off its line. If the wait was granted, the next one gets the
+// turn when the hold ends: the code that ends the hold calls HoldEnded. Otherwise the next wait
+// gets the turn now.
 func (s *WaitNode) LeaveLine(granted bool) {
 	t := s.turns
 	t.mu.Lock()
@@ -124,8 +124,8 @@ func (s *WaitNode) giveTurn() { // guarded by: Turns.mu
 	s.look()
 }
 
-// HoldEnded passes the turn on if the hold of a granted wait has ended now. It may be called for
-// each hold that ends. A turn that comes too early costs a poll; a turn must never fail to come.
+// HoldEnded passes the turn on if the hold of a granted wait has ended. It may be called for each
+// hold that ends. If a turn comes too early, it only costs a poll, but a turn must always come.
 func (t *Turns) HoldEnded() {
 	if t.line.held.Load() {
 		t.mu.Lock()
@@ -151,7 +151,7 @@ func (t *Turns) end(l *turnLine) { // guarded by: mu
 	t.tidy(l)
 }
 
-// Waits is how many goroutines are on the lines.
+// Waits returns how many goroutines are on the lines.
 func (t *Turns) Waits() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,7 +162,7 @@ func (t *Turns) Waits() int {
 	return n
 }
 
-// look makes the goroutine of a wait look at its node.
+// look makes the goroutine of a wait read its node.
 func (s *WaitNode) look() {
 	select {
 	case s.wake <- struct{}{}:
@@ -171,7 +171,8 @@ func (s *WaitNode) look() {
 }
 
 // SleepInTurn is Sleep for a wait on a line: it waits for the turn, polls the node, and then
-// sleeps. It reports whether the wait ended without a sleep. The caller calls LeaveLine.
+// sleeps. awake reports whether the wait ended without a sleep. The caller calls LeaveLine
+// afterwards.
 func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake bool) {
 	if r, over := s.awaitTurn(q, c); over {
 		return r, true
@@ -182,17 +183,18 @@ func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake b
 	return s.Sleep(q, c), false
 }
 
-// awaitTurn waits for the turn. It reports whether the wait ended before the turn came, and how.
+// awaitTurn waits for the turn. over reports whether the wait ended before the turn came, and r
+// how.
 func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 	if s.turn.Load() {
 		return Again, false
 	}
-	// The periodic checks find a wait that was granted out of turn, for example because a peer
-	// overwrote the line.
+	// The periodic checks find a wait that was granted without having the turn, for example because
+	// a peer has overwritten the line.
 	s.nodePool.lot.checkPeriodically(q)
 	s.since = shmsync.Monotonic()
 	s.Node.SetParkedSince(s.since)
-	s.in.Store(q) // before the look at Closing: the thread that shuts the handle wakes the waits whose in names it
+	s.in.Store(q) // before the call of Closing: the thread that shuts the handle wakes the waits with it in their field in
 	var done <-chan struct{}
 	if c.ctx != nil {
 		done = c.ctx.Done()
@@ -218,19 +220,19 @@ func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 }
 
 const (
-	pollLooks  = 2 // looks of a round, each after a pause
+	pollLooks  = 2 // reads of the node in a round, each after a pause
 	pollPause  = 8
-	pollYields = 6 // looks of a round, each after other goroutines could run
+	pollYields = 6 // reads of the node in a round, each after other goroutines could run
 
-	pollShort = 50_000  // ns: the budget where polls fail: about the cost of a sleep and a wake
-	pollLong  = 500_000 // ns: the budget where they succeed; longer than a wake takes beside other programs
-	pollPays  = 20_000  // ns: where polling pays, polls that succeed take no longer than this
+	pollShort = 50_000  // ns: the budget where polls usually fail: about the cost of a sleep and a wake
+	pollLong  = 500_000 // ns: the budget where they usually succeed; longer than a wake takes on a busy machine
+	pollPays  = 20_000  // ns: polling is worth its cost if successful polls take no longer than this
 )
 
-// pollBudget is how long the next poll lasts at most, in ns. If two processes both sleep when
-// their turns come, they wake each other for ever. One of them has to poll for as long as the
-// other takes to wake up. So the budget is long while polls usually succeed at once. Where they
-// fail, one poll in probeEvery is long.
+// pollBudget returns how long the next poll lasts at most, in ns. If two processes both sleep when
+// their turns come, they wake each other for ever. To end that, one of them has to poll for as long
+// as the other takes to wake up. So the budget is long while polls usually succeed at once. Where
+// they usually fail, one poll in probeEvery is long.
 func (p payWord) pollBudget() int64 {
 	n := p.failures()
 	if n < spinGiveUp && payUnit*p.took() <= pollPays || n >= spinGiveUp && n%probeEvery == 0 {
@@ -239,11 +241,11 @@ func (p payWord) pollBudget() int64 {
 	return pollShort
 }
 
-// poll looks at the node until the wait is over or the budget is spent, and reports whether the
-// wait is over. Between two looks it lets other goroutines of the process run, which may be on
-// their way to the line. If no other goroutine is on the line it spins, since a goroutine that is
-// locked to its thread yields slowly. If the last releaser of another process ran on this CPU,
-// poll gives up soon: that process cannot run meanwhile.
+// poll reads the node until the wait is over or the budget is spent, and reports whether the wait
+// is over. In between, it lets other goroutines of the process run, which may be about to join the
+// line. If no other goroutine is on the line, it spins instead, because a goroutine that is locked
+// to its thread yields slowly. If the last releaser of another process ran on this CPU, poll gives
+// up soon, because that process cannot run meanwhile.
 func (s *WaitNode) poll(t Tuning) bool {
 	b := t.Budget.Load()
 	if b == 1 {
@@ -274,7 +276,7 @@ func (s *WaitNode) poll(t Tuning) bool {
 	}
 }
 
-// pollRound looks a few times, and reports whether the wait is over.
+// pollRound reads the node a few times, and reports whether the wait is over.
 func (s *WaitNode) pollRound(pause bool) bool {
 	if pause {
 		for range pollLooks {

@@ -14,20 +14,20 @@ var (
 	_ = crashpoint.Register("park.wake.done")
 )
 
-// WaitList is where the waiters of an object are found: in the kernel's queue of a
-// word, and behind poller nodes.
+// WaitList says where a releaser finds the waiters of an object: in the kernel's queue of a word,
+// and by a list of poller nodes.
 type WaitList struct {
 	Arena  *arenakernel.Arena
 	Word   *atomic.Uint32 // the word that waiters sleep on
 	Raw    *uint32        // Word, for the kernel
 	Poller *atomic.Uint64 // head of the list of poller nodes
-	// Near says that wakes of this process prefer sleepers of its NUMA node, and that its own
-	// sleepers say on which node they are. Each process chooses for itself: see wakeOne.
+	// Near says that wakes of this process prefer sleepers on its own NUMA node, and that its own
+	// sleepers say on which node they are. Each process decides this for itself; see wakeOne.
 	Near bool
 }
 
-// DeliverOne wakes one waiter. It begins with the kernel's queue and with the pollers by turns.
-// The caller has changed the word, so a waiter that is about to sleep does not.
+// DeliverOne wakes one waiter. Depending on turn, it tries the kernel's queue first, or the poller
+// nodes. The caller has changed the word before, so a waiter that is about to sleep does not.
 func (l *WaitList) DeliverOne(turn uint32) {
 	if turn&1 == 0 {
 		if l.wakeOne(turn) == 0 {
@@ -62,11 +62,11 @@ const allSleepers = 1 << 30
 //	           that will announce again
 //	1          a release must bump and wake                         a waiter
 //
-// announced may be 1 with nobody asleep (costs one wake). It must not be 0 while a waiter sleeps,
-// except from a bump until the woken sleeper announces again or sees that it need not.
+// announced may be 1 while nobody sleeps, which costs one wake. It must not be 0 while a waiter
+// sleeps, except from a bump until the woken sleeper announces again or sees that it need not.
 //
-// A waiter sleeps on the whole word. A value that it has seen cannot come back before it sleeps:
-// that would take 2^31 bumps.
+// A waiter sleeps on the whole word. The value that the waiter has read cannot come back before it
+// sleeps, because that would take 2^31 bumps.
 //
 //	writers: waiters (announce), releasers (bump), reapers (bump), any process
 //	readers: the same, and every release
@@ -83,17 +83,18 @@ const announced = 1
 // Announced reports whether a release has to wake a waiter.
 func (w Word) Announced() bool { return w&announced != 0 }
 
-// Bumped is the word after a release that wakes a waiter.
+// Bumped returns the word after a release that wakes a waiter.
 func (w Word) Bumped() Word { return (w + 2) &^ announced }
 
-// turn alternates between the kernel's queue and the pollers.
+// turn returns a number that changes with each bump, so that wakes alternate between the kernel's
+// queue and the pollers.
 func (w Word) turn() uint32 { return uint32(w >> 1) }
 
 // WakeWord is a WaitList whose word is a Word.
 type WakeWord struct{ WaitList }
 
-// Announce makes sure that the next release wakes, and returns the word to sleep
-// on. The caller looks at the state once more before it sleeps.
+// Announce makes sure that the next release wakes, and returns the word to sleep on. The caller
+// checks the state once more before it sleeps.
 func (b *WakeWord) Announce() Word {
 	for {
 		w := Word(b.Word.Load())
@@ -113,16 +114,17 @@ func (b *WakeWord) Announced() bool {
 	return Word(b.Word.Load()).Announced()
 }
 
-// Release wakes one waiter if one has announced itself. The caller has released the state before.
+// Release wakes one waiter if one has announced itself. The caller has already released the state.
 func (b *WakeWord) Release() { b.release(b.DeliverOne) }
 
-// release changes the word, and has deliver wake one waiter, if one has announced itself.
+// release changes the word if a waiter has announced itself, and then calls deliver to wake one
+// waiter.
 func (b *WakeWord) release(deliver func(turn uint32)) {
 	w := Word(b.Word.Load())
 	for w.Announced() {
 		crashpoint.Hit("park.wake.before_bump")
-		// The loop ends: a failed CAS means that another thread bumped or announced, and an
-		// announcement is made once.
+		// The loop ends: if the CAS fails, another thread has bumped or announced, and a waiter
+		// announces only once.
 		if b.Word.CompareAndSwap(uint32(w), uint32(w.Bumped())) {
 			crashpoint.Hit("park.wake.bumped")
 			deliver(w.turn())
@@ -147,8 +149,8 @@ func (b *WakeWord) bump() Word {
 // announcement.
 func (b *WakeWord) Touch() { b.Word.Add(2) }
 
-// WakeOne bumps and wakes one waiter whether or not one has announced itself:
-// for wakes that may have been lost.
+// WakeOne bumps and wakes one waiter, whether or not one has announced itself. It is for wakes that
+// may have been lost.
 func (b *WakeWord) WakeOne() { b.DeliverOne(b.bump().turn()) }
 
 // WakeAll bumps and wakes all waiters.

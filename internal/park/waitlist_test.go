@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every state of the announcement, with sequences at the edges.
+// TestWordTable covers both states of the announcement, with extreme sequences.
 func TestWordTable(t *testing.T) {
 	for _, sequence := range []uint32{0, 1, 2, 1<<30 - 1, 1<<31 - 2, 1<<31 - 1} {
 		for bit := range uint32(2) {
@@ -26,8 +26,8 @@ func TestWordTable(t *testing.T) {
 	}
 }
 
-// heapWakeWord is a WakeWord on the heap, where the race detector sees its atomics. No waiter is
-// behind a poller.
+// heapWakeWord returns a WakeWord on the heap, where the race detector watches its atomics. No
+// waiter uses a poller node.
 func heapWakeWord() *WakeWord {
 	word := new(atomic.Uint32)
 	return &WakeWord{WaitList: WaitList{Word: word, Raw: wordPtr(word), Poller: new(atomic.Uint64)}}
@@ -58,8 +58,8 @@ func TestWakeWord(t *testing.T) {
 	require.Zero(t, b.Word.Load(), "the sequence wraps")
 }
 
-// Waiters announce and release at once. Each announcement is taken down by exactly one
-// release: none is lost, none is taken twice.
+// TestWakeWordHammer: waiters announce and release at the same time. Each announcement is cleared
+// by exactly one release: none is lost, and none is cleared twice.
 func TestWakeWordHammer(t *testing.T) {
 	b := heapWakeWord()
 	var wg sync.WaitGroup

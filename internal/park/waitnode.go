@@ -16,9 +16,9 @@ var (
 	_ = crashpoint.Register("park.waitnode.given_up")
 )
 
-// WaitNode is where one goroutine waits for something of its own: a wait node, which its
-// owner queues in an object and a granter resolves. The granter swaps the node's word and
-// calls Tell; see arenakernel.NodeWord.
+// WaitNode is this process's side of a wait node, which its owner queues in an object and a granter
+// resolves. One goroutine waits in it. The granter changes the node's word by a compare-and-swap
+// and calls Tell; see arenakernel.NodeWord.
 //
 // A WaitNode belongs to one wait at a time. Between Take and Leave or Abandon no other
 // goroutine uses it.
@@ -30,14 +30,15 @@ type WaitNode struct {
 	in       atomic.Pointer[Queue] // the queue of the handle whose wait uses it
 	wake     chan struct{}         // capacity 1
 
-	// Tag is owner only, for recorded queues: no word of the node had a later tag while this process had it.
+	// Tag is for recorded queues, and only the owner uses it: no word of the node had a later tag
+	// while this process has had the node.
 	Tag uint32
-	// Withdrawer is owner only. If it is set, a Sleep that gives up calls it instead of Abandon. It takes the
-	// wait off its queue, or reports false if the wait is resolved.
+	// Withdrawer is used only by the owner. If it is set, a Sleep that gives up calls it instead of
+	// Abandon. Withdraw takes the wait off its queue, or returns false if the wait is resolved.
 	Withdrawer interface{ Withdraw(s *WaitNode) bool }
 
-	since         int64       // owner only; since when the wait has waited for its turn, CLOCK_MONOTONIC ns, or 0
-	turns         *Turns      // owner only; nil while the wait is on no line
+	since         int64       // only used by the owner; when the wait began to wait for its turn, CLOCK_MONOTONIC ns, or 0
+	turns         *Turns      // only used by the owner; nil while the wait is on no line
 	line          *turnLine   // owner only
 	turn          atomic.Bool // the wait has the turn of its line; set under turns.mu
 	ahead, behind *WaitNode   // guarded by: turns.mu
@@ -52,11 +53,10 @@ type WaitNode struct {
 }
 
 // Sleep waits until the wait is resolved, the context of c ends or the handle is closed. The node
-// is on a queue and in state queued. After Canceled and Closed the caller no longer has the node:
-// it belongs to the queue.
+// is on a queue and in state queued. After the results Canceled and Closed the caller must not use
+// the node any more, because it belongs to the queue.
 //
-// q is the queue of the object's queue lock, which the call has entered. Tools show object and
-// word.
+// q is the queue of the object's queue lock, which the call has entered.
 func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 	h := s.nodePool.lot
 	h.checkPeriodically(q)
@@ -77,7 +77,7 @@ func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 	return s.parked(q, c)
 }
 
-// direct sleeps in the kernel, on this goroutine's thread.
+// direct sleeps in the kernel, on the thread of this goroutine.
 func (s *WaitNode) direct(q *Queue, c *Cancel) Result {
 	c.arm()
 	w := s.Node.Load()
@@ -92,7 +92,7 @@ func (s *WaitNode) direct(q *Queue, c *Cancel) Result {
 		var err error
 		if c.word != nil {
 			entries := [2]shmsync.WaitVEntry{shmsync.NewWaitVEntry(wordPtr(s.Node.Word()), uint32(w)), shmsync.NewWaitVEntry(wordPtr(c.word), 0)}
-			if _, _, err = shmsync.WaitV(entries[:], 0); err != nil { // ENOMEM: no room for that many entries just now
+			if _, _, err = shmsync.WaitV(entries[:], 0); err != nil { // ENOMEM, which may be temporary
 				_, err = shmsync.Wait(wordPtr(s.Node.Word()), uint32(w), shmsync.Monotonic()+1e6)
 			}
 		} else {
@@ -134,7 +134,7 @@ func (s *WaitNode) parked(q *Queue, c *Cancel) Result {
 	}
 }
 
-// park makes the node parked. It reports false if the wait is resolved already.
+// park moves the node to the state parked. It returns false if the wait is already resolved.
 func (s *WaitNode) park(notify func()) bool {
 	b := s.nodePool
 	b.lot.mu.Lock()
@@ -143,7 +143,7 @@ func (s *WaitNode) park(notify func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w := s.Node.Load()
-	s.notify = notify // set in either case: it is also called when this process leaves and a peer wrote the state
+	s.notify = notify // set in any case: it is also called if a peer has overwritten the state and this process leaves
 	s.Node.SetParkedSince(cmp.Or(s.since, shmsync.Monotonic()))
 	if w.State() != arenakernel.NodeQueued || !s.Node.Swap(w, w.With(arenakernel.NodeParked)) {
 		s.told = true
@@ -164,7 +164,7 @@ func (s *WaitNode) Watch(q *Queue, notify func()) {
 	}
 }
 
-// giveUp ends a Sleep with why, unless the wait is resolved.
+// giveUp ends a Sleep with the result why, unless the wait is resolved.
 func (s *WaitNode) giveUp(why Result) Result {
 	if s.Withdrawer != nil {
 		if s.Withdrawer.Withdraw(s) {
@@ -178,9 +178,9 @@ func (s *WaitNode) giveUp(why Result) Result {
 	return Again
 }
 
-// Abandon ends a wait that is not resolved. It reports false if the wait is resolved. After true
-// the caller no longer has the wait node: the participant that takes the node off its queue frees
-// it.
+// Abandon ends a wait that is not resolved. It returns false if the wait is resolved. If it returns
+// true, the caller must not use the wait node any more: the participant that takes the node off its
+// queue frees the node.
 func (s *WaitNode) Abandon() bool {
 	b := s.nodePool
 	b.mu.Lock()
@@ -206,11 +206,11 @@ func (s *WaitNode) Resolved() bool {
 	return s.Node.State() == arenakernel.NodeResolved
 }
 
-// Leave gives the wait node back after its wait was resolved.
+// Leave returns the wait node to the pool after its wait was resolved.
 func (s *WaitNode) Leave() {
 	b := s.nodePool
-	// Usually the node is off its queue soon: its granter takes it off a few instructions after
-	// it resolves the wait.
+	// Usually the node is off its queue soon, because its granter takes it off a few instructions
+	// after it has resolved the wait.
 	for range leavePauses {
 		if s.Node.Stamp().Load() == 0 {
 			break
@@ -225,14 +225,14 @@ func (s *WaitNode) Leave() {
 	}
 }
 
-// Withdrawn gives back a wait node whose wait is off its queue and was not resolved. No granter resolves
-// it any more.
+// Withdrawn returns to the pool a wait node whose wait was taken off its queue without being
+// resolved. No granter resolves it any more.
 func (s *WaitNode) Withdrawn() {
 	b := s.nodePool
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
-		// The loop ends: only a peer that overwrites the node changes the word.
+		// The loop ends, because only a peer that overwrites the node changes the word.
 		if w := s.Node.Load(); s.Node.Swap(w, w.Kept()) {
 			break
 		}
@@ -241,23 +241,24 @@ func (s *WaitNode) Withdrawn() {
 	b.put(s)
 }
 
-// Forget drops a wait node that a queue may name, because a peer has overwritten the queue. No wait uses it
-// again before this process has left the arena.
+// Forget discards a wait node that a queue may still name, because a peer has overwritten the
+// queue. No wait uses the node again before this process has left the arena.
 func (s *WaitNode) Forget() {
 	s.nodePool.mu.Lock()
 	defer s.nodePool.mu.Unlock()
 	for {
-		// The loop ends: only a granter changes the word, once, or a peer that overwrites it.
+		// The loop ends, because the word is changed only by a granter, once, or by a peer that
+		// overwrites it.
 		w := s.Node.Load()
 		if w.State() == arenakernel.NodeResolved || s.Node.Swap(w, w.With(arenakernel.NodeLeft)) {
-			break // a deletion of the object frees it
+			break // the deletion of the object frees the node
 		}
 	}
 	s.owed = false
 	s.nodePool.forget(s)
 }
 
-// Return gives back a wait node that was taken and never queued.
+// Return returns to the pool a wait node that was taken and never queued.
 func (s *WaitNode) Return() {
 	s.nodePool.mu.Lock()
 	defer s.nodePool.mu.Unlock()

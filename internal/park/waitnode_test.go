@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// waitNode takes a wait node whose node is on a queue of o, as its n'th wait.
+// waitNode returns a wait node that is queued in o as its n'th wait.
 func (b *rig) waitNode(o arenakernel.Object, n uint64) *WaitNode {
 	s, err := TakeNode(b.Arena)
 	require.NoError(b.t, err)
@@ -32,20 +32,20 @@ func (s *WaitNode) join(t testing.TB, o arenakernel.Object, n uint64) {
 	s.Node.Stamp().Store(n)
 }
 
-// resolve does what the holder of the queue lock does, and tells nobody.
+// resolve does what the holder of the queue lock does when it resolves a wait, but tells nobody.
 func (s *WaitNode) resolve(t testing.TB) {
 	w := s.Node.Load()
 	require.True(t, s.Node.Swap(w, w.With(arenakernel.NodeResolved)))
 	s.Node.Stamp().Store(0)
 }
 
-// comes waits until the wait node's node is in a state.
+// comes waits until the node of the wait node is in the state to.
 func (p *place) comes(s *WaitNode, to arenakernel.NodeState) {
 	p.b.t.Helper()
 	until(p.b.t, func() bool { return s.Node.State() == to })
 }
 
-// sleeps has a goroutine wait on s.
+// sleeps starts a goroutine that waits in s.
 func (p *place) sleeps(s *WaitNode, ctx context.Context) <-chan Result {
 	done := make(chan Result, 1)
 	require.True(p.b.t, p.Enter())
@@ -70,14 +70,15 @@ func (s *WaitNode) isOwed() bool {
 	return s.owed
 }
 
-// A wait that ended and was not told, since its granter died or was stopped, is found by
-// the next check: of a thread, of a goroutine, of a watch.
+// TestCheckFindsWhatNobodyTold: a wait has ended, but its goroutine was not told, because the
+// granter has died or is stopped. The next check finds the wait, whether it is a thread, a parked
+// goroutine or a watch.
 func TestCheckFindsWhatNobodyTold(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = DirectMax
 	o := b.object()
 	p := b.place(o)
-	// Parked ones first: threads are for as many as may sleep at a time.
+	// The parked ones come first, because only a limited number of waits sleep on a thread.
 	watched, told := b.waitNode(o, 1), make(chan struct{})
 	watched.Watch(p.Queue, sync.OnceFunc(func() { close(told) }))
 	var slots []int
@@ -106,8 +107,8 @@ func TestCheckFindsWhatNobodyTold(t *testing.T) {
 	require.Equal(t, Again, <-byThread)
 }
 
-// A goroutine of this process, and a watch, are told by their own process while its poller
-// does not run. Their wait nodes are used again after that.
+// TestTellOwnNeedsNoPoller: a parked goroutine and a watch of this process are told by their own
+// process, without its poller. Their wait nodes can be used again afterwards.
 func TestTellOwnNeedsNoPoller(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = 0
@@ -146,8 +147,8 @@ func TestTellOwnNeedsNoPoller(t *testing.T) {
 	require.Equal(t, rung, rungNow)
 }
 
-// No more goroutines sleep in the kernel for one object than can run at a time: those
-// that park are told by their own process without a system call.
+// TestWaitNodesParkBeyondThoseThatCanRun: no more goroutines sleep in the kernel for one object
+// than can run at a time. Parked goroutines are told by their own process without a system call.
 func TestWaitNodesParkBeyondThoseThatCanRun(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = 2
@@ -170,8 +171,8 @@ func TestWaitNodesParkBeyondThoseThatCanRun(t *testing.T) {
 	until(t, func() bool { return p.Seated() == 0 && other.Seated() == 0 })
 }
 
-// A node that was resolved while it was parked is not used again before it has come
-// off the ready stack, however its wait ended.
+// TestWaitNodeIsNotReusedBeforeItIsOffTheStack: a node that was resolved while it was parked is not
+// used again before it has come off the ready stack, however its wait ended.
 func TestWaitNodeIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -190,7 +191,7 @@ func TestWaitNodeIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, s.Off, other.Off)
 	other.Return()
-	// Looks do not give it back either.
+	// Checks do not return the node to the pool either.
 	nodePool.check()
 	require.Equal(t, arenakernel.NodeResolved, s.Node.State())
 	b.BeginTell()
@@ -200,8 +201,8 @@ func TestWaitNodeIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
 	until(t, func() bool { _, free := nodePool.counts(); return free == 2 })
 }
 
-// orphan puts something on this process's ready stack that does not belong there, as
-// when a node fell off: the poller looks for it.
+// orphan puts something that is not ready on this process's ready stack, as if a node had fallen
+// off. So the poller searches for lost nodes.
 func (b *rig) orphan() {
 	off, err := b.ClaimNode()
 	require.NoError(b.t, err)
@@ -210,8 +211,8 @@ func (b *rig) orphan() {
 	b.Tell(off, n, b.Self())
 }
 
-// A node that fell off the ready stack, or that its teller did not put there before it
-// died, is used again once nobody can put it there any more.
+// TestWaitNodeThatNobodyTellsIsUsedAgain: a node fell off the ready stack, or its granter died
+// before it pushed the node. The node is used again once nobody can push it any more.
 func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -231,8 +232,9 @@ func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
 	require.Equal(t, 1, free)
 }
 
-// If a wait was not parked, its wait node is free at once. If a granter is still accounting for the
-// end of the wait, the node belongs to the granter, which gives it back.
+// TestWaitNodeIsKept: if a wait was not parked, its wait node can be used again at once. If a
+// granter has not taken the node off the queue yet, the node belongs to the granter, which frees
+// it.
 func TestWaitNodeIsKept(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -260,8 +262,9 @@ func TestWaitNodeIsKept(t *testing.T) {
 	require.Zero(t, b.Stats().Nodes)
 }
 
-// A check may see that a wait is over when the next wait uses the wait node already. It does not
-// notify the next wait: a Pending would take that for the end of the arena.
+// TestCheckLeavesTheNextWaitAlone: a check may find that a wait is over when the next wait already
+// uses the wait node. The check must not notify the next wait, because a Pending would take that
+// for the end of the arena.
 func TestCheckLeavesTheNextWaitAlone(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -281,7 +284,7 @@ func TestCheckLeavesTheNextWaitAlone(t *testing.T) {
 	require.EqualValues(t, 1, told.Load(), "once")
 }
 
-// The end of the arena sends everybody away, with their waits not over.
+// TestCloseSendsWaitNodesAway: when the arena is closed, all waits end, although none is resolved.
 func TestCloseSendsWaitNodesAway(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = DirectMax
@@ -314,7 +317,8 @@ func TestCloseSendsWaitNodesAway(t *testing.T) {
 	require.Equal(t, Closed, <-second)
 }
 
-// Left reports when the calls that waited in the queue have left it.
+// TestShutEndsTheWaitsOfAQueue: Left returns true when the calls that waited in the queue have left
+// it.
 func TestShutEndsTheWaitsOfAQueue(t *testing.T) {
 	b := newNodePool(t)
 	p := b.place(b.object())

@@ -2,18 +2,18 @@ package park
 
 import "github.com/shmsync/shmsync"
 
-// Watch is a wait in a Queue in which no goroutine blocks. Its queue is one whose wakes are for
-// all waiters.
+// Watch is a wait in a Queue that blocks no goroutine. Wakes of this queue are for all waiters.
 type Watch struct {
 	q     *Queue
 	me    waiter
 	since int64 // when the wait began, CLOCK_MONOTONIC ns
 }
 
-// Watch makes notify run once, when a wake comes after the word was w. notify must not block, and
-// may run before Watch returns. The result is nil if the word is no longer w, or if this process
-// leaves the arena. The caller has entered the queue, and stays there until it has left the
-// Watch. If before is not nil, the wait is the one that before was a part of, and as old.
+// Watch makes notify run once, when a wake comes after the word had the value w. notify must not
+// block, and may run before Watch returns. The result is nil if the word is no longer w, or if this
+// process leaves the arena. The caller has entered the queue, and stays in it until it has called
+// Leave of the Watch. If before is not nil, the wait continues the wait of before, and keeps its
+// date.
 func (q *Queue) Watch(w uint32, before *Watch, notify func()) *Watch {
 	x := &Watch{q: q, me: waiter{notify: notify}}
 	if before != nil {
@@ -35,7 +35,7 @@ func (x *Watch) Over() bool {
 	return !x.me.queued
 }
 
-// StandFor says for how many waits the Watch is made, at least 1. Tools count them.
+// StandFor says how many waits the Watch stands for, at least 1. Tools count them.
 func (x *Watch) StandFor(n int) {
 	x.q.mu.Lock()
 	defer x.q.mu.Unlock()

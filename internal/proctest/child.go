@@ -15,7 +15,7 @@ const (
 	exitOrphan = 113 // the parent is gone
 )
 
-// Child is a helper process's own side of the conversation with its parent.
+// Child is the helper's side of the conversation with its parent.
 type Child struct {
 	params string
 	files  []*os.File
@@ -32,8 +32,8 @@ func runHelper(name string) {
 		lines:  newQueue[[]byte](),
 		out:    os.Stdout,
 	}
-	// The helper's prints must not end up between the lines of the protocol, and a program
-	// that it executes must not take itself for a helper.
+	// What the helper prints must not get between the lines of the protocol. A program that the
+	// helper executes must not take itself for a helper.
 	os.Stdout = os.Stderr
 	n, _ := strconv.Atoi(os.Getenv(envFiles))
 	for i := range n {
@@ -52,8 +52,7 @@ func runHelper(name string) {
 	end(0)
 }
 
-// readParent passes on the parent's lines and ends the process when there can
-// be no more.
+// readParent queues the parent's lines. It ends the process when the input ends.
 func (c *Child) readParent(in *os.File) {
 	r := bufio.NewReader(in)
 	for {
@@ -72,7 +71,7 @@ func (c *Child) Params(v any) {
 	}
 }
 
-// File returns the i'th of the parent's option Files.
+// File returns the i'th of the files that the parent gave to the option Files.
 func (c *Child) File(i int) *os.File {
 	if i < 0 || i >= len(c.files) {
 		c.Fatalf("proctest: file %d of %d", i, len(c.files))
@@ -92,7 +91,7 @@ func (c *Child) Say(v any) {
 	c.send(message{Say: b})
 }
 
-// Await waits for a line from the parent, whatever it says.
+// Await waits for a line from the parent, whatever the line contains.
 func (c *Child) Await() { c.lines.get(nil) }
 
 // Recv waits for a line from the parent and decodes it.
@@ -103,8 +102,7 @@ func (c *Child) Recv(v any) {
 	}
 }
 
-// Fatal tells the parent what went wrong and exits. It may be called by any
-// goroutine.
+// Fatal reports an error to the parent and exits. It may be called by any goroutine.
 func (c *Child) Fatal(args ...any) {
 	c.send(message{Fatal: fmt.Sprint(args...)})
 	end(exitFatal)

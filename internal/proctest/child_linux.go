@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stdin returns the standard input for reading through the poller: a blocked
-// read would hold a thread of the helper, and some tests count those.
+// stdin returns the standard input for reading through the poller of the Go runtime. A blocked read
+// would keep a thread of the helper, and some tests count its threads.
 func stdin() *os.File {
 	if err := unix.SetNonblock(0, true); err != nil {
 		return os.Stdin

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// envCoverage names the directory for the counts of helpers, if their statements are counted.
+// envCoverage is the variable with the directory for the coverage data of helpers.
 const envCoverage = "SHMSYNC_COVERAGE"
 
-// tests are those of the program, set by Main.
+// tests is the argument of Main.
 var tests *testing.M
 
-// end ends a helper. If its statements are counted, as .ci/coverage has it, the counts are
-// written first. The counts of a helper that is killed are lost.
+// end ends a helper. If the program measures coverage, as .ci/coverage does, end first writes the
+// coverage data. The data of a helper that is killed is lost.
 func end(code int) {
 	if dir := os.Getenv(envCoverage); dir != "" && testing.CoverMode() != "" {
 		writeCounts(dir)
@@ -22,15 +22,15 @@ func end(code int) {
 	os.Exit(code)
 }
 
-// ExitCounted ends a process of the test program that is no helper, as end does.
+// ExitCounted ends, as end does, a process of the test program that is no helper.
 func ExitCounted(m *testing.M, code int) {
 	tests = m
 	end(code)
 }
 
-// writeCounts writes the counts by a run without a test. Such a run reads all counts that are in
-// its directory, so it gets one of its own. The counts of a helper that may not write there, or
-// that has another root directory, are lost.
+// writeCounts writes the coverage data by a run without a test. Such a run reads all coverage data
+// that is in its directory, so it gets a directory of its own. The data of a helper that may not
+// write there, or that has another root directory, is lost.
 func writeCounts(dir string) {
 	os.Stdout, _ = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	os.Stderr = os.Stdout

@@ -3,5 +3,5 @@
 package proctest
 
 // crashPoints reports whether the build has crash points, as crashpoint.Enabled does. This package
-// cannot import crashpoint, since the tests of crashpoint use this package.
+// cannot import crashpoint, because the tests of crashpoint import this package.
 const crashPoints = true

@@ -1,8 +1,8 @@
 // Package proctest runs helper processes for tests.
 //
-// A helper is a function that is registered under a name, in the test file that
-// uses it, and that runs in a process of its own: the test binary, executed
-// again. TestMain decides which of the two a process is.
+// A helper is a function that a test file registers under a name. It runs in a process of its own,
+// which executes the test binary again. TestMain decides whether a process runs the tests or a
+// helper.
 //
 //	func TestMain(m *testing.M) { proctest.Main(m) }
 //
@@ -22,22 +22,22 @@
 //		...
 //	}
 //
-// Parent and child talk only in lines of JSON over the child's standard input and
-// output: no side waits by sleeping. A helper's prints to os.Stdout go to its
-// standard error, which the parent keeps and shows when the test fails.
+// Parent and child communicate only by lines of JSON over the child's standard input and output, so
+// neither side waits by sleeping. What a helper prints to os.Stdout goes to its standard error,
+// which the parent keeps and shows if the test fails.
 //
-// The parent owns all timeouts. When one expires it prints what Dump returns,
-// has the child print its stacks, and fails the test with both. The limit is
-// [DefaultTimeout] times the factor in SHMSYNC_TEST_TIMEOUT_SCALE.
+// All timeouts are in the parent. When one expires, the parent prints what Dump returns, makes the
+// child print its stacks, and fails the test with both. The limit is [DefaultTimeout] times the
+// factor in SHMSYNC_TEST_TIMEOUT_SCALE.
 //
-// A child does not outlive its test: cleanup kills it. It does not outlive the
-// test binary either: it exits when its standard input ends. PR_SET_PDEATHSIG
-// is no substitute, since it fires when the thread that forked ends, and a Go
-// program cannot tell which of its threads that was.
+// A child does not outlive its test, because cleanup kills it. It does not outlive the test binary
+// either, because it exits when its standard input ends. PR_SET_PDEATHSIG is no substitute: it
+// takes effect when the thread that forked ends, and a Go program does not know which of its
+// threads that was.
 //
-// A child that ends by itself and badly (a panic, Fatal, an exit status other
-// than zero) fails the test, unless the test has asked for its exit.
+// If a child ends by itself with a failure (a panic, Fatal, an exit status other than zero), the
+// test fails, unless the test has asked for the Exit of the child.
 //
-// SHMSYNC_EXEC_WRAP, if set, is put in front of the test binary's own path when
-// it is executed again: SHMSYNC_EXEC_WRAP=qemu-aarch64-static.
+// SHMSYNC_EXEC_WRAP, if set, is put before the path of the test binary when it is executed again,
+// for example SHMSYNC_EXEC_WRAP=qemu-aarch64-static.
 package proctest

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Exit is how a process ended.
+// Exit says how a process ended.
 type Exit struct {
 	Code       int            // the exit status; -1 if a signal ended the process
 	Signal     syscall.Signal // the signal, or 0
@@ -55,12 +55,12 @@ func exitOf(state *os.ProcessState) Exit {
 	return e
 }
 
-// indent sets text apart from the failure message that contains it.
+// indent indents text, so that it stands out from the failure message that contains it.
 func indent(text string) string {
 	return "\t" + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n\t")
 }
 
-// output collects a standard error while others look at it.
+// output collects the standard error of a process while other goroutines read it.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -19,7 +19,7 @@ func init() {
 	})
 }
 
-// hangForEver is on the stack of the child from before it says so.
+// hangForEver is on the stack of the child before the child says that it is ready.
 //
 //go:noinline
 func hangForEver(c *Child) {
@@ -35,7 +35,7 @@ func failure(t *testing.T, f func(testing.TB)) string {
 	return tb.output()
 }
 
-// brief makes the next waits for p end soon. Its start may take as long as it needs.
+// brief makes the next waits for p end soon. Its start may still take as long as it needs.
 func brief(p *Proc) { p.limit = Scale(300 * time.Millisecond) }
 
 func TestTimeoutShowsWordsAndStacks(t *testing.T) {
@@ -77,7 +77,7 @@ func TestTimeoutOfWait(t *testing.T) {
 	require.Contains(t, log, "proctest.idle(")
 }
 
-// A child that takes no SIGQUIT is killed.
+// TestTimeoutOfUnresponsiveChild: a child that does not react to SIGQUIT is killed.
 func TestTimeoutOfUnresponsiveChild(t *testing.T) {
 	log := failure(t, func(tb testing.TB) {
 		p := Start(tb, "unresponsive")
@@ -109,7 +109,7 @@ func TestChildPanic(t *testing.T) {
 	require.Contains(t, log, "panic: out of order")
 }
 
-// A child's bad end is reported even if the test never looks.
+// TestUnobservedFailure: if a child fails, this is reported even if the test never asks.
 func TestUnobservedFailure(t *testing.T) {
 	log := failure(t, func(tb testing.TB) {
 		p := Start(tb, "panic")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fakeTB is a test that may fail without anybody minding.
+// fakeTB is a testing.TB that may fail without failing the real test.
 type fakeTB struct {
 	testing.TB // implements the private method that no other type can implement
 
@@ -19,7 +19,7 @@ type fakeTB struct {
 	cleanups []func()
 }
 
-// runFake runs f, and then its cleanups, as a test of its own.
+// runFake runs f and then its cleanups, as if f were a test.
 func runFake(t *testing.T, f func(testing.TB)) *fakeTB {
 	t.Helper()
 	tb := &fakeTB{TB: t}

@@ -13,9 +13,10 @@ import (
 	"github.com/shmsync/shmsync/internal/linger"
 )
 
-// KeepFile takes copies of the process's descriptors of the file at path, as a child of fork would. So the locks of
-// these descriptors stay when the process ends, as they do for a while when the kernel keeps its memory. close closes
-// the copies; the end of the test does so, too.
+// KeepFile copies the process's descriptors of the file at path into this process, as a child of
+// fork would have them. So the locks of these descriptors stay when the process ends, as they do
+// for a while if the kernel keeps the memory of the process. close closes the copies; the end of
+// the test does so, too.
 func (p *Proc) KeepFile(t testing.TB, path string) (close func()) {
 	t.Helper()
 	copies := p.copies(t, func(_, at string) bool { return at == path })
@@ -27,8 +28,8 @@ func (p *Proc) KeepFile(t testing.TB, path string) (close func()) {
 	return close
 }
 
-// copies are copies of those descriptors of the process that are wanted, by their number and file. A process that has
-// ended has none.
+// copies returns copies of the descriptors of the process for which wanted returns true. wanted
+// gets the number and the file of a descriptor. A process that has ended has no descriptors.
 func (p *Proc) copies(t testing.TB, wanted func(fd, path string) bool) (copies []int) {
 	t.Helper()
 	of, err := unix.PidfdOpen(p.Pid(), 0)
@@ -43,7 +44,7 @@ func (p *Proc) copies(t testing.TB, wanted func(fd, path string) bool) (copies [
 	entries, _ := os.ReadDir(fds)
 	for _, e := range entries {
 		if at, err := os.Readlink(filepath.Join(fds, e.Name())); err != nil || !wanted(e.Name(), at) {
-			continue // a descriptor of something else, or one that has just been closed
+			continue // not a wanted descriptor, or one that was just closed
 		}
 		n, _ := strconv.Atoi(e.Name())
 		fd, err := unix.PidfdGetfd(of, n, 0)
@@ -64,7 +65,8 @@ func closeAll(fds []int) {
 	}
 }
 
-// keepLocks keeps the byte locks of a process that is about to be killed for as long as package linger says.
+// keepLocks keeps the byte locks of a process that is about to be killed, for as long as package
+// linger says.
 func (p *Proc) keepLocks(t testing.TB) {
 	t.Helper()
 	d := linger.Time()

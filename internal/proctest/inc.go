@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// CCompiler returns the C compiler. Without one it skips the test, and counts the helpers that the
-// test would have started as used. If SHMSYNC_NEED_CC is set, the test fails instead.
+// CCompiler returns the C compiler. If there is none, it skips the test, and counts the helpers
+// that the test would have started as used. If SHMSYNC_NEED_CC is set, it fails the test instead.
 func CCompiler(t testing.TB, helpers ...string) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -24,9 +24,9 @@ func CCompiler(t testing.TB, helpers ...string) string {
 	return cc
 }
 
-// CheckSourceInC checks the source of a program in C that works on a page of shared memory, beside the
-// header of the C library. The flags have to define each name of the page that the source uses, and the
-// strictest warnings must find nothing in it.
+// CheckSourceInC compiles a C program that works on a page of shared memory, together with the
+// header of the C library. The flags must define each name of the page that the source uses. With
+// the strictest warnings, the compiler must find nothing in the source.
 func CheckSourceInC(t testing.TB, source, header string, flags []string) {
 	t.Helper()
 	defined := map[string]bool{}

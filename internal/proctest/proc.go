@@ -31,8 +31,8 @@ type Proc struct {
 
 	mu       sync.Mutex
 	fatal    string // the child's first Fatal
-	observed bool   // the test knows how the child ended
-	shown    bool   // the test's log has the standard error
+	observed bool   // the test has learned how the child ended
+	shown    bool   // the log of the test contains the standard error
 }
 
 // String names the process for messages.
@@ -64,7 +64,7 @@ func (p *Proc) Recv(t testing.TB, v any) {
 	}
 }
 
-// next waits for a message that is no Fatal.
+// next waits for a message that is not a Fatal.
 func (p *Proc) next(t testing.TB, what string) message {
 	t.Helper()
 	timer := time.NewTimer(p.limit)
@@ -83,8 +83,8 @@ func (p *Proc) next(t testing.TB, what string) message {
 	return m
 }
 
-// Send sends v to the child; see [Child.Recv] and [Child.Await]. A child that is
-// gone fails the test that started it.
+// Send sends v to the child; see [Child.Recv] and [Child.Await]. If the child has ended, the test
+// that started it fails.
 func (p *Proc) Send(v any) {
 	p.tb.Helper()
 	line, err := json.Marshal(v)
@@ -108,8 +108,8 @@ func (p *Proc) Signal(t testing.TB, sig os.Signal) {
 	}
 }
 
-// Kill sends SIGKILL and waits until the child has ended and been reaped. The
-// exit says otherwise if the child was faster.
+// Kill sends SIGKILL and waits until the child has ended and been reaped. If the child has ended in
+// another way before, the Exit shows that.
 func (p *Proc) Kill(t testing.TB) Exit {
 	t.Helper()
 	p.keepLocks(t)
@@ -131,15 +131,14 @@ func (p *Proc) Cont(t testing.TB) {
 	p.cont(t)
 }
 
-// AwaitStop waits until every thread of the child has stopped, for a child that
-// stops itself.
+// AwaitStop waits until every thread of a child that stops itself has stopped.
 func (p *Proc) AwaitStop(t testing.TB) {
 	t.Helper()
 	p.awaitStop(t)
 }
 
-// AwaitPoint waits until the child has come to its crash point: it has died there if variable is SHMSYNC_CRASHPOINT, and
-// has stopped if that is SHMSYNC_CRASHPOINT_STOP.
+// AwaitPoint waits until the child has reached its crash point. If variable is SHMSYNC_CRASHPOINT,
+// the child has died there; if it is SHMSYNC_CRASHPOINT_STOP, the child has stopped there.
 func (p *Proc) AwaitPoint(t testing.TB, variable string) {
 	t.Helper()
 	if variable == "SHMSYNC_CRASHPOINT" {
@@ -149,7 +148,7 @@ func (p *Proc) AwaitPoint(t testing.TB, variable string) {
 	p.awaitStop(t)
 }
 
-// Wait waits until the child has ended and says how.
+// Wait waits until the child has ended, and returns how it ended.
 func (p *Proc) Wait(t testing.TB) Exit {
 	t.Helper()
 	timer := time.NewTimer(p.limit)
@@ -162,8 +161,8 @@ func (p *Proc) Wait(t testing.TB) Exit {
 	return p.result()
 }
 
-// WaitExit waits until the child has ended and fails the test unless it did so
-// by itself, with status 0.
+// WaitExit waits until the child has ended. It fails the test unless the child ended by itself,
+// with status 0.
 func (p *Proc) WaitExit(t testing.TB) {
 	t.Helper()
 	if e := p.Wait(t); !e.OK() {
@@ -171,8 +170,8 @@ func (p *Proc) WaitExit(t testing.TB) {
 	}
 }
 
-// WaitSignal waits until the child has ended and fails the test unless sig
-// killed it, as SIGKILL does at a crash point.
+// WaitSignal waits until the child has ended. It fails the test unless sig killed the child, as
+// SIGKILL does at a crash point.
 func (p *Proc) WaitSignal(t testing.TB, sig syscall.Signal) {
 	t.Helper()
 	if e := p.Wait(t); e.Signal != sig {
@@ -183,8 +182,7 @@ func (p *Proc) WaitSignal(t testing.TB, sig syscall.Signal) {
 // Done returns a channel that is closed once the child has ended.
 func (p *Proc) Done() <-chan struct{} { return p.done }
 
-// result returns the exit of a child that has ended, and notes that the test
-// knows of it.
+// result returns the Exit of a child that has ended, and records that the test knows it.
 func (p *Proc) result() Exit {
 	p.mu.Lock()
 	defer p.mu.Unlock()

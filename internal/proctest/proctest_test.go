@@ -51,7 +51,7 @@ func init() {
 	Register("say", func(c *Child) { c.Say(1); c.Say(2) })
 }
 
-// idle is on the stack of the child from before it is ready.
+// idle is on the stack of the child before the child says that it is ready.
 //
 //go:noinline
 func idle(c *Child) {
@@ -72,8 +72,8 @@ func TestConversation(t *testing.T) {
 	p.WaitExit(t)
 }
 
-// The child's goroutine that watches the pipe queues what the helper has not
-// yet asked for, in order.
+// TestSendAhead: the goroutine of the child that reads the pipe queues, in order, lines that the
+// helper has not asked for yet.
 func TestSendAhead(t *testing.T) {
 	p := Start(t, "converse", Params(1))
 	const n = 200
@@ -139,7 +139,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// The lines that a child has said are not lost when it ends.
+// TestRecvAfterExit: lines that a child has sent are not lost when it ends.
 func TestRecvAfterExit(t *testing.T) {
 	p := Start(t, "say")
 	p.WaitExit(t)
@@ -150,7 +150,7 @@ func TestRecvAfterExit(t *testing.T) {
 	}
 }
 
-// A child whose parent is gone sees the end of its input.
+// TestOrphanExits: if the parent of a child has ended, the child notices the end of its input.
 func TestOrphanExits(t *testing.T) {
 	p := Start(t, "converse", Params(1))
 	p.Await(t)

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// queue is an unbounded queue: the reader of a pipe can always go on reading, to see its
-// end.
+// queue is an unbounded queue, so that the reader of a pipe can always continue reading and notice
+// the end of the pipe.
 type queue[T any] struct {
 	mu     sync.Mutex
 	items  []T
 	closed bool
-	more   chan struct{} // holds a token while a get may find something new
+	more   chan struct{} // holds a token while get may find something new
 }
 
 func newQueue[T any]() *queue[T] { return &queue[T]{more: make(chan struct{}, 1)} }
@@ -49,7 +49,7 @@ const (
 	expired
 )
 
-// get takes the first item, waiting for one until limit fires.
+// get returns the first item. It waits for one until limit fires.
 func (q *queue[T]) get(limit <-chan time.Time) (v T, o outcome) {
 	for {
 		if v, o, ok := q.poll(); ok {
@@ -63,7 +63,7 @@ func (q *queue[T]) get(limit <-chan time.Time) (v T, o outcome) {
 	}
 }
 
-// poll is get without the waiting; ok says whether there is an outcome.
+// poll is get, but does not wait. ok says whether there is an outcome.
 func (q *queue[T]) poll() (v T, o outcome, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The environment by which Start tells a process that it is a helper.
+// The environment variables by which Start makes a process a helper.
 const (
 	envHelper = "SHMSYNC_PROCTEST"
 	envParams = "SHMSYNC_PROCTEST_PARAMS"
@@ -41,12 +41,12 @@ func Register(name string, f func(*Child)) {
 	registry.helpers[name] = f
 }
 
-// Main is the body of TestMain: it runs the helper that this process has been
-// started as, or the tests. It does not return.
+// Main is the body of TestMain. It runs a helper if this process was started as one, and otherwise
+// the tests. It does not return.
 //
-// A registered helper that no test has started fails a run of all tests. Runs
-// that leave tests out by a flag (-run, -skip, -list, -short, -fuzz) are exempt,
-// a test that skips itself says so with [Skip], and a test that runs in part with [LeaveOut].
+// If no test has started a registered helper, a run of all tests fails. Runs in which a flag leaves
+// out tests (-run, -skip, -list, -short, -fuzz) are exempt. A test that skips itself calls [Skip],
+// and a test of which only a part runs calls [LeaveOut].
 func Main(m *testing.M) {
 	registry.Lock()
 	registry.main = true
@@ -64,15 +64,15 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Skip skips the test and counts the helpers it would have started as used.
+// Skip skips the test, and counts the helpers that it would have started as used.
 func Skip(t testing.TB, reason string, helpers ...string) {
 	t.Helper()
 	LeaveOut(t, helpers...)
 	t.Skip(reason)
 }
 
-// LeaveOut counts helpers as used that the test does not start because its caller has asked for a part of it only, by
-// an environment variable for example.
+// LeaveOut counts helpers as used that the test does not start, because only a part of the test was
+// asked for, for example by an environment variable.
 func LeaveOut(t testing.TB, helpers ...string) {
 	t.Helper()
 	for _, name := range helpers {
@@ -107,8 +107,7 @@ func unusedHelpers() []string {
 	return unused
 }
 
-// allTests reports whether no flag restricts which tests run, or how much of
-// each.
+// allTests reports whether no flag restricts which tests run, or how much of each test runs.
 func allTests() bool {
 	for flagName, unrestricted := range map[string]string{
 		"test.run":        "",

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Option sets something about a process that Start starts.
+// Option is an option of Start.
 type Option func(*config)
 
 type config struct {
@@ -40,15 +40,14 @@ func Env(env ...string) Option {
 	return func(c *config) { c.env = append(c.env, env...) }
 }
 
-// Attr starts the helper with attr, in a namespace of its own for instance.
+// Attr starts the helper with attr, for instance in its own namespace.
 func Attr(attr *syscall.SysProcAttr) Option { return func(c *config) { c.attr = attr } }
 
-// Dump has f called when a wait for the helper times out, for the state of the
-// words that it is stuck on. f must not block.
+// Dump sets a function that is called when a wait for the helper times out. It returns the state of
+// the words that the helper waits for, and must not block.
 func Dump(f func() string) Option { return func(c *config) { c.dump = f } }
 
-// Limit replaces DefaultTimeout in the waits for this helper; it is scaled in
-// the same way.
+// Limit replaces DefaultTimeout for the waits for this helper. It is scaled in the same way.
 func Limit(d time.Duration) Option { return func(c *config) { c.limit = d } }
 
 // Start runs the helper registered as name in a process of its own. The process
@@ -94,7 +93,7 @@ func start(t testing.TB, name string, cfg *config) (*Proc, error) {
 		done:     make(chan struct{}),
 	}
 	cmd.Env = append(os.Environ(), "GOTRACEBACK=all",
-		// Or each exit of a child takes the race detector a second.
+		// Otherwise each exit of a child takes a second with the race detector.
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"),
 		envHelper+"="+name,
 		envParams+"="+string(params),
@@ -103,8 +102,8 @@ func start(t testing.TB, name string, cfg *config) (*Proc, error) {
 	cmd.ExtraFiles = cfg.files
 	cmd.SysProcAttr = cfg.attr
 	cmd.Stderr = &p.stderr
-	// For pipes that a grandchild keeps open. A busy machine may come to read what the child has
-	// left a good deal later than the child ends.
+	// A grandchild may keep pipes open. On a busy machine this process may read what the child has
+	// written long after the child has ended.
 	cmd.WaitDelay = Scale(DefaultTimeout)
 
 	childIn, in, err := os.Pipe()
@@ -145,14 +144,14 @@ func selfCommand() (*exec.Cmd, error) {
 	return exec.Command(argv[0], argv[1:]...), nil
 }
 
-// readMessages queues the child's lines until there can be no more.
+// readMessages queues the child's lines until the pipe ends.
 func (p *Proc) readMessages(out *os.File) {
 	defer p.messages.close()
 	r := bufio.NewReader(out)
 	for {
 		line, err := r.ReadBytes('\n')
 		if err != nil {
-			return // a line that was cut off by a death says nothing
+			return // a line that was cut off by a death is ignored
 		}
 		var m message
 		if err := json.Unmarshal(line, &m); err != nil {
@@ -167,7 +166,7 @@ func (p *Proc) readMessages(out *os.File) {
 	}
 }
 
-// reap collects the exit status and what the child has left in its pipes.
+// reap collects the exit status of the child, and what is left in its pipes.
 func (p *Proc) reap(out *os.File) {
 	err := p.cmd.Wait()
 	var status *exec.ExitError

@@ -25,8 +25,8 @@ func (p *Proc) cont(t testing.TB) {
 	p.Signal(t, unix.SIGCONT)
 }
 
-// awaitStop asks the kernel for the stop, which it reports once the last thread
-// of the process is in state T; the report is withdrawn by SIGCONT.
+// awaitStop waits until the kernel reports the stop of the process. The kernel does so when the
+// last thread of the process is in state T, and withdraws the report at a SIGCONT.
 func (p *Proc) awaitStop(t testing.TB) {
 	t.Helper()
 	result := make(chan error, 1)
@@ -46,8 +46,7 @@ func (p *Proc) awaitStop(t testing.TB) {
 // errEnded says that a process ended instead of stopping.
 var errEnded = errors.New("the process has ended")
 
-// waitStopped waits until the child pid has stopped. It leaves the exit status
-// to be collected by os.Process.Wait.
+// waitStopped waits until the child pid has stopped. It leaves the exit status for os.Process.Wait.
 func waitStopped(pid int) error {
 	for {
 		var info unix.Siginfo

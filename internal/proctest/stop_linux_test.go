@@ -68,7 +68,7 @@ func TestAwaitStopOfTheLiving(t *testing.T) {
 		p.AwaitStop(tb)
 	})
 	require.Contains(t, log, "did not stop within "+Scale(300*time.Millisecond).String())
-	require.Regexp(t, "State [RSD] ", log) // any state but T; on a busy machine it may still run
+	require.Regexp(t, "State [RSD] ", log) // any state except T; on a busy machine it may still be running
 }
 
 func TestAwaitStopOfTheDead(t *testing.T) {
@@ -108,7 +108,7 @@ func TestAttr(t *testing.T) {
 	p.WaitExit(t)
 }
 
-// probeAttr reports why this machine does not start processes with attr.
+// probeAttr returns an error if this machine cannot start processes with attr.
 func probeAttr(attr *syscall.SysProcAttr) error {
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"true", "-test.list=^$"}, &syscall.ProcAttr{Sys: attr})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// DefaultTimeout is how long the parent waits for anything, before scaling. Only a hang
-// takes as long: a busy machine has kept a process waiting for 20 s.
+// DefaultTimeout is how long the parent waits for anything, before scaling. Only a hang should take
+// that long; on a busy machine a process has waited for 20 s.
 const DefaultTimeout = time.Minute
 
 // quitGrace is how long a child may take to print its stacks, before scaling.
@@ -40,8 +40,8 @@ func Scale(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * timeoutScale())
 }
 
-// hang fails the test because the child did not do what it should, with
-// everything that is known about why. The child does not survive it.
+// hang fails the test because the child did not do what it should, and logs everything that is
+// known about the reason. It also ends the child.
 func (p *Proc) hang(t testing.TB, what string) {
 	t.Helper()
 	var b strings.Builder
@@ -49,8 +49,8 @@ func (p *Proc) hang(t testing.TB, what string) {
 	if p.dump != nil {
 		fmt.Fprintf(&b, "words:\n%s\n", indent(p.dump()))
 	}
-	// The standard error below ends with the stacks. A stopped process takes the
-	// signal when it is continued.
+	// The standard error below ends with the stacks. A stopped process handles the signal when it
+	// is continued.
 	p.cmd.Process.Signal(syscall.SIGQUIT)
 	p.resume()
 	if !p.endsWithin(p.grace) {
@@ -79,7 +79,7 @@ func (p *Proc) endsWithin(d time.Duration) bool {
 	}
 }
 
-// cleanup ends the child with its test.
+// cleanup ends the child when its test ends.
 func (p *Proc) cleanup(t testing.TB) {
 	t.Helper()
 	p.cmd.Process.Kill()

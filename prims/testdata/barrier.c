@@ -1,4 +1,4 @@
-/* Two processes go through so many phases of a pthread_barrier that they share. */
+/* Two processes go through a number of phases of a pthread_barrier that they share. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>

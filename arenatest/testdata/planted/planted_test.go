@@ -1,5 +1,5 @@
 // Package planted has tests with and without a data race on data in an arena. A test of package
-// arenatest runs them under the race detector.
+// arenatest runs these tests under the race detector.
 package planted
 
 import (
@@ -13,7 +13,7 @@ import (
 
 type ledger struct{ Entries, Sum uint64 }
 
-// enter makes an entry, and takes the lock if locked says so.
+// enter returns a function that makes an entry in the ledger, under the lock if locked is true.
 func enter(t *testing.T, a *arena.Arena, locked bool) func() {
 	m, err := prims.OpenMutex(a, "m", nil)
 	if err != nil {
@@ -33,7 +33,7 @@ func enter(t *testing.T, a *arena.Arena, locked bool) func() {
 	}
 }
 
-// both makes an entry by each of two goroutines, of which neither waits for the other.
+// both calls f and g on two goroutines that do not wait for each other.
 func both(f, g func()) {
 	var wg sync.WaitGroup
 	wg.Go(f)

@@ -1,5 +1,5 @@
-/* The quick paths of Mutex and Semaphore as C functions of Python: a call of one costs a third of a call by ctypes. The
- * package works without this module, and it has no locks of its own: it calls the functions of libshmsync whose
+/* The fast paths of Mutex and Semaphore as C functions of Python: a call costs a third of a call by ctypes. The
+ * package works without this module. The module has no locks of its own: it calls the functions of libshmsync whose
  * addresses the package gives it, and leaves everything but an uncontended call to the methods in Python. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x03090000
@@ -16,10 +16,11 @@ typedef struct {
     unsigned long long handle;  /* the address of its handle, or 0 before it is open */
     unsigned long long acquire; /* the address of the function that never waits */
     unsigned long long release;
-    unsigned char number;       /* these take a number of permits, too */
+    unsigned char number;       /* not 0: the functions take a number of permits, too */
 } calls;
 
-/* The functions that acquire never wait, and neither does the unlock of a Mutex: they keep the global interpreter lock. */
+/* The functions whose address is in acquire never wait, and neither does the unlock of a Mutex. So these calls keep
+ * the global interpreter lock. */
 static int try_acquire(const calls *self)
 {
     void *handle = (void *)(uintptr_t)self->handle;
@@ -28,7 +29,7 @@ static int try_acquire(const calls *self)
     return ((of_handle)(uintptr_t)self->acquire)(handle);
 }
 
-/* The release of a Semaphore may wait for the queue lock of another process. */
+/* The release of a Semaphore may wait for the queue lock, which another process may have. */
 static int give_back(const calls *self)
 {
     void *handle = (void *)(uintptr_t)self->handle;
@@ -51,7 +52,7 @@ static int opened(const calls *self)
     return 0;
 }
 
-/* Calls the method in Python that takes all arguments. */
+/* Calls the Python method of that name, which takes all arguments. */
 static PyObject *given(PyObject *self, const char *method, PyObject *args, PyObject *keywords)
 {
     PyObject *result, *f = PyObject_GetAttrString(self, method);

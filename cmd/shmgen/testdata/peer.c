@@ -1,5 +1,5 @@
-/* The C side of the tests of shmgen: peer ARENA. It reads commands, a line each, and answers each with
- * one line. */
+/* The C side of the tests of shmgen: peer ARENA. It reads commands, one a line, and answers each command with one
+ * line. */
 #define SHMSYNC_IMPLEMENTATION
 #include "every_shm.h"
 #include "small_shm.h"
@@ -70,7 +70,7 @@ static void fill(struct every *p, int s)
     p->last = (uint8_t)(250 - s);
 }
 
-/* Whether that field, by its Go name, is as fill makes it; NULL: every field. */
+/* Whether the field with that Go name has the value that fill gives it; NULL: whether every field has. */
 static int same(const struct every *p, const char *field, int s)
 {
     struct every want;
@@ -129,7 +129,7 @@ static void say(int err, int good)
     fflush(stdout);
 }
 
-/* Compares two descriptions, which a | separates. */
+/* Compares two descriptions, which are separated by a |. */
 static void difference(char *texts)
 {
     char *other = strchr(texts, '|'), out[1024];

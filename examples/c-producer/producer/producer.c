@@ -30,7 +30,7 @@ int main(int argc, char **argv)
     for (s.seq = 0; !shmsync_event_is_set(&enough); s.seq++) {
         struct timespec until;
         s.value = 0.5 * (double)s.seq;
-        do { /* the consumer may have stopped taking */
+        do { /* the consumer may have stopped taking samples */
             clock_gettime(CLOCK_MONOTONIC, &until);
             until.tv_sec++;
             err = sample_queue_timedput(&queue, &s, &until);

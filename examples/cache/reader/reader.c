@@ -2,7 +2,7 @@
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
-#include "cache_shm.h" /* of shmgen: struct head and struct entry, as the Go side declares them */
+#include "cache_shm.h" /* made by shmgen: struct head and struct entry, as the Go side declares them */
 
 static int failed(const char *what)
 {
@@ -18,10 +18,10 @@ static uint64_t hash(const char *s)
     return h;
 }
 
-/* The key of an entry, and then its value. */
+/* The bytes after an entry: its key, and then its value. */
 static const char *bytes(const struct entry *e) { return (const char *)(e + 1); }
 
-/* The entry of the key; NULL if there is none. */
+/* Finds the entry of the key; NULL if there is none. */
 static struct entry *find(shmsync_arena *a, const struct head *h, const char *key)
 {
     uint64_t i, n = strlen(key), want = hash(key);
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     if (shmsync_mutex_lock(&m) != 0)
         return failed("lock");
     if ((e = find(a, h, argv[2])) != NULL) {
-        e->read = 1; /* a hint for the eviction: nobody saves it */
+        e->read = 1; /* a hint for the eviction, so the transaction need not save it */
         printf("%.*s\n", (int)e->value, bytes(e) + e->key);
     }
     shmsync_mutex_unlock(&m);

@@ -1,4 +1,4 @@
-/* One of a pool: sums up every n'th number as it is ordered to, until there are no more orders. */
+/* One worker of a pool: on each order it sums up every n'th number, until there are no more orders. */
 #define SHMSYNC_IMPLEMENTATION
 #include "board_shm.h"
 

@@ -8,32 +8,32 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// Bar is one promise of the project about speed: a metric of a subject must not pass a limit. The
-// metric is taken as a ratio to that of a peer in the same run, or by itself.
+// Bar is one promise of the project about speed: a metric of a subject must not pass a limit. If the bar has a Peer,
+// the limit applies to the ratio of the subject's metric to the peer's metric in the same run.
 type Bar struct {
 	Name     string
 	Scenario string
 	Subject  string
 	Peer     string      // empty: the limit applies to the figure itself
-	Cell     bench.Cell  // parameters of both subjects
-	PeerCell *bench.Cell // parameters of the peer, if they differ
+	Cell     bench.Cell  // parameters of the subject's cell, and of the peer's
+	PeerCell *bench.Cell // parameters of the peer's cell, if they differ
 	Metric   string      // empty: the main metric of the scenario
-	Limit    float64     // upper limit, or lower limit if more is better; 0: for information
-	AtZero   bool        // the limit is 0
-	Pooled   float64     // use this quantile of all repetitions' samples instead
-	Least    int         // the bar is not decided with fewer operations than this in all
-	Note     string      // a metric that is shown for both
+	Limit    float64     // upper limit, or lower limit if more is better; 0: none, the figure is only shown
+	AtZero   bool        // the limit is the value 0
+	Pooled   float64     // if not 0: compare this quantile of the samples of all repetitions, instead of Metric
+	Least    int         // with fewer samples than this in all repetitions, the bar stays open
+	Note     string      // a metric of the subject and the peer that is shown besides
 	Needs    *shmsync.Feature
 }
 
-// Result is a bar held against a run.
+// Result is the verdict on a bar in a run, with the figures on which the verdict rests.
 type Result struct {
 	Name    string          `json:"name"`
 	Cell    string          `json:"cell"`
 	Metric  string          `json:"metric"`
 	Subject string          `json:"subject"`
 	Peer    string          `json:"peer,omitempty"`  // empty: Value is no ratio
-	Other   string          `json:"other,omitempty"` // how the peer's cell differs from the subject's
+	Other   string          `json:"other,omitempty"` // parameters of the peer's cell that differ from the subject's
 	Limit   float64         `json:"limit"`
 	AtLeast bool            `json:"at_least,omitempty"`
 	Value   *stats.Interval `json:"value,omitempty"`
@@ -42,8 +42,8 @@ type Result struct {
 	Note    string          `json:"note,omitempty"`
 }
 
-// Verdicts. A bar is open if the limit lies inside the interval while the median is on the wrong
-// side, or if there are too few samples. It is pending if it could not be measured.
+// Verdicts. A bar is open if the limit lies inside the interval of the figure, or if there are too few samples. It is
+// pending if it could not be measured.
 const (
 	VerdictPass    = "pass"
 	VerdictFail    = "fail"

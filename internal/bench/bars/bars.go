@@ -33,7 +33,7 @@ func Pick(only string) ([]Bar, error) {
 	return picked, nil
 }
 
-// Cells returns the cells of some bars and of their peers, each once.
+// Cells returns the cells of the picked bars and of their peers, each cell once.
 func Cells(picked []Bar, o *plan.Options) []*bench.Cell {
 	var cells []*bench.Cell
 	have := map[string]bool{}
@@ -59,10 +59,10 @@ func Judge(picked []Bar, results []*bench.Result, o *plan.Options) (verdicts []R
 	return verdicts, failed
 }
 
-// subjectCell is the cell of the bar's subject.
+// subjectCell returns the cell of the bar's subject.
 func (b *Bar) subjectCell(o *plan.Options) (*bench.Cell, error) { return b.cell(b.Subject, b.Cell, o) }
 
-// peerCell is the cell of the bar's peer.
+// peerCell returns the cell of the bar's peer.
 func (b *Bar) peerCell(o *plan.Options) (*bench.Cell, error) {
 	if b.PeerCell != nil {
 		return b.cell(b.Peer, *b.PeerCell, o)
@@ -140,8 +140,8 @@ func (b *Bar) judge(results []*bench.Result, o *plan.Options) Result {
 	return v
 }
 
-// find returns the result of one side's cell. If a subject broke its promise, hung or crashed,
-// the bar fails. If a peer did so, the bar is pending.
+// find returns the result of one side's cell, or nil. If the cell hung, crashed, or its subject broke a promise, the
+// verdict becomes bad: a fault of the subject fails the bar, a fault of the peer leaves it pending.
 func find(results []*bench.Result, o *plan.Options, side func(*plan.Options) (*bench.Cell, error), v *Result, bad string) *bench.Result {
 	c, err := side(o)
 	if err != nil {
@@ -165,7 +165,7 @@ func find(results []*bench.Result, o *plan.Options, side func(*plan.Options) (*b
 	return nil
 }
 
-// otherThan lists the parameters of a group that another group does not have.
+// otherThan returns the parameters of the group other that group does not have.
 func otherThan(group, other string) string {
 	known := strings.Split(group, "/")
 	return strings.Join(slices.DeleteFunc(strings.Split(other, "/"), func(p string) bool { return slices.Contains(known, p) }), " ")
@@ -185,11 +185,11 @@ func (b *Bar) measure(subject, peer *bench.Result, metric string, o *plan.Option
 	return e.Interval, err
 }
 
-// verdict says whether a figure keeps within the limit: surely, surely not, or neither, if the limit lies
-// within the interval.
+// verdict compares an interval with the limit: pass or fail if the whole interval is on one side of the limit, open
+// if the limit lies inside the interval.
 func verdict(r stats.Interval, limit float64, atLeast bool) string {
 	best, worst := r.Lo, r.Hi
-	if atLeast { // the signs are inverted, so that less is better
+	if atLeast { // negate all values, so that less is better
 		best, worst, limit = -r.Hi, -r.Lo, -limit
 	}
 	switch {

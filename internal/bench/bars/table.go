@@ -13,11 +13,11 @@ const (
 	BarKills      = 300     // number of kills in all repetitions together
 	barWaiters    = 100_000 // number of waiters in one process
 	barWait       = time.Second
-	barMaxWaiters = 3 // repetitions of a cell with that many waiters
+	barMaxWaiters = 3 // most repetitions of a cell with that many waiters
 	barMaxIdle    = 5
 )
 
-// bars is the project's table.
+// bars are all bars of the project.
 var bars = barTable()
 
 func barTable() []Bar {
@@ -69,7 +69,7 @@ func barTable() []Bar {
 		{Name: "kill to told, p50", Scenario: "crash", Subject: told, Peer: "go:waitv-floor", Cell: kill, Limit: 1.6},
 		{Name: "kill to told, p50", Scenario: "crash", Subject: told, Peer: robust, Cell: kill},
 		{Name: "kill to told, p99", Scenario: "crash", Subject: told, Cell: kill, Limit: crashMost, Pooled: 0.99},
-		// The peers do not wait for the system calls of the dead process.
+		// The peers do not wait until the system calls of the dead process have ended.
 		{Name: "kill to owner, p50", Scenario: "crash", Subject: mutex, Peer: robust, Cell: kill},
 		{Name: "kill to owner, p99", Scenario: "crash", Subject: mutex, Cell: kill, Limit: ownerMost, Pooled: 0.99},
 	}

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Tail keeps the end of what a worker prints.
+// Tail is a writer that keeps the end of what a worker prints.
 type Tail struct{ B []byte }
 
-// TailBytes is how much a Tail keeps.
+// TailBytes is how many bytes a Tail keeps.
 const TailBytes = 256 << 10
 
-// Write keeps the last TailBytes of everything written.
+// Write appends p, and drops what is older than the last TailBytes bytes.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.B = append(t.B, p...)
 	if over := len(t.B) - TailBytes; over > 0 {
@@ -23,7 +23,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Self is the command line that runs this program again.
+// Self returns the command line that runs this program again.
 func Self() ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -32,8 +32,8 @@ func Self() ([]string, error) {
 	return append(strings.Fields(os.Getenv("SHMSYNC_EXEC_WRAP")), self), nil
 }
 
-// DumpTime is how long hung workers have to print their stacks.
+// DumpTime is the time that hung workers have to print their stacks.
 const DumpTime = time.Minute
 
-// Without is the environment for workers that must not use some features.
+// Without returns the environment for workers that must not use the given features.
 func Without(features string) []string { return []string{"SHMSYNC_DISABLE=" + features} }

@@ -1,2 +1,2 @@
-// Package child has what a program needs that starts itself again as a worker.
+// Package child helps a program to start itself again as a worker.
 package child

@@ -2,13 +2,13 @@
 
 package control
 
-// MaxLines is the most lines that a critical section writes.
+// MaxLines is the largest number of cache lines that a critical section writes.
 const MaxLines = ScratchKeys * 8 / 64
 
-// MaxLocks is the most keys that one hold takes.
+// MaxLocks is the largest number of keys that one hold takes.
 const MaxLocks = 16
 
-// The most items that a queue holds, and that one call moves.
+// The largest numbers of items: in a queue, and in one call that moves items.
 const (
 	MaxCapacity = scratchRing
 	MaxBatch    = 256

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// Through the control page the parent and its workers, in Go and in C, communicate. peer.h
-// declares the same bytes; both sides assert the offsets at compile time.
+// The parent and its workers, in Go and in C, communicate through the control page. peer.h declares the same bytes,
+// and both sides assert the offsets at compile time.
 const (
 	Magic          = 0x3168636e65626d73 // "smbench1"
 	controlBytes   = 4096
@@ -28,7 +28,7 @@ const (
 	ControlFD      = 3
 	SegmentFD      = 4
 	FirstSubjectFD = 5
-	SegmentBytes   = 64 << 20 // sparse; contains the subject under test
+	SegmentBytes   = 64 << 20 // size of the sparse file with the subject under test
 	PeerBytes      = 1 << 20  // the part of the segment that peers map
 )
 
@@ -47,8 +47,8 @@ const (
 	SlotFailed
 )
 
-// Control is the head of the control page. The plan is immutable once the first worker has
-// started; each word on which a process spins or sleeps has a cache line of its own.
+// Control is the head of the control page. Nothing changes the plan after the first worker has started. Each word on
+// which a process spins or sleeps has a cache line of its own.
 type Control struct {
 	_        structs.HostLayout
 	Magic    uint64
@@ -65,42 +65,43 @@ type Control struct {
 	_        [24]byte
 	Prim     [PrimBytes]byte
 
-	Setup   atomic.Uint32 // 1 once process 0 has initialised the subject
+	Setup   atomic.Uint32 // becomes 1 when process 0 has initialised the subject
 	_       [60]byte
 	Ready   atomic.Uint32 // threads that wait for the start instant
 	_       [60]byte
-	Started atomic.Uint32 // futex: 1 once startNs is valid
+	Started atomic.Uint32 // a futex; becomes 1 when StartNs is valid
 	_       [4]byte
 	StartNs atomic.Int64 // absolute CLOCK_MONOTONIC
 	_       [48]byte
 	Phase   atomic.Uint32
 	_       [60]byte
 
-	// The rounds of a crash cell. Each word counts rounds and is a futex.
-	VictimGo   atomic.Uint32 // parent: victim of this round may lock
-	Held       atomic.Uint32 // victim: it holds
-	SurvivorGo atomic.Uint32 // parent: survivor may queue up
+	// The rounds of a crash cell. Each 32-bit word has the number of the last round for which the event happened, and
+	// is a futex. The first word of a comment says which process writes the word.
+	VictimGo   atomic.Uint32 // parent: the victim may lock
+	Held       atomic.Uint32 // victim: it holds the lock
+	SurvivorGo atomic.Uint32 // parent: the survivor may queue up
 	Trying     atomic.Uint32 // survivor: about to block
-	Owned      atomic.Uint32 // survivor: it owned, and has released
+	Owned      atomic.Uint32 // survivor: it has owned the lock, and has released it
 	_          [4]byte
-	KilledNs   atomic.Int64  // parent: instant just before kill(2); 0 while the victim lives
+	KilledNs   atomic.Int64  // parent: the instant just before kill(2); 0 while the victim lives
 	SecondGo   atomic.Uint32 // parent: the second of the survivor's goroutines may queue up
 	Queued     atomic.Uint32 // survivor: its second goroutine is about to block
 	KilledGo   atomic.Uint32 // parent: the victim was killed
 	_          [20]byte
 
-	StampNs atomic.Int64 // wake cells: instant just before the pass
+	StampNs atomic.Int64 // wake cells: the instant just before the pass
 	_       [56]byte
 
-	Counter uint64 // guarded by the lock under test; deliberately not atomic
-	Holder  uint64 // likewise: 1 plus the slot that held the lock last
+	Counter uint64 // guarded by the lock under test, so it is not atomic
+	Holder  uint64 // also guarded: 1 plus the slot that held the lock last
 	_       [48]byte
 
-	Think [Thinks]float32 // think times, in units of their mean
+	Think [Thinks]float32 // think times, as multiples of the mean think time
 	Shape Shape
 }
 
-// Slot is what one worker thread reports. Its two histograms follow it.
+// Slot is the report of one worker thread. Its two histograms follow it in memory.
 type Slot struct {
 	_          structs.HostLayout
 	PID        uint32
@@ -149,7 +150,7 @@ type Page struct {
 	mem  []byte
 }
 
-// NewPage makes a zeroed control page with room for the given threads.
+// NewPage creates a zeroed control page with room for the given number of threads.
 func NewPage(slots int) (*Page, error) {
 	f, err := NewMemfd("shmbench-control", slotsAt+int64(slots)*slotBytes)
 	if err != nil {
@@ -158,7 +159,7 @@ func NewPage(slots int) (*Page, error) {
 	return MapPage(f)
 }
 
-// MapPage maps the control page behind f and owns f from then on.
+// MapPage maps the control page in f. The Page owns f from then on.
 func MapPage(f *os.File) (*Page, error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -180,10 +181,10 @@ func (p *Page) Close() error {
 	return p.File.Close()
 }
 
-// Slots is the number of slots of the page.
+// Slots returns the number of slots of the page.
 func (p *Page) Slots() int { return (len(p.mem) - slotsAt) / slotBytes }
 
-// Slot returns slot i and the counters of its main histogram.
+// Slot returns slot i and the counters of its first histogram.
 func (p *Page) Slot(i int) (*Slot, []uint64) {
 	b := p.mem[slotsAt+i*slotBytes:][:slotBytes]
 	// SAFETY: slots are multiples of a page long, so both are aligned, and the
@@ -206,7 +207,7 @@ func WordAt(mem []byte, off int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&mem[off]))
 }
 
-// FutexWord is w in the form that the futex functions take.
+// FutexWord returns w as the pointer type that the futex functions take.
 func FutexWord(w *atomic.Uint32) *uint32 {
 	// SAFETY: atomic.Uint32 is a uint32 and two zero-sized markers.
 	return (*uint32)(unsafe.Pointer(w))

@@ -8,9 +8,8 @@ import (
 	"unsafe"
 )
 
-// Scratch is what the workers of a cell share, in addition to the subject, in order to check the
-// subject. Words that the subject guards are plain, all others are atomic. A peer in C sees the
-// same bytes.
+// Scratch is memory, in addition to the subject, in which the workers of a cell check the subject. Words that the
+// subject guards are plain, all others are atomic. A peer in C sees the same bytes.
 type Scratch struct {
 	_       structs.HostLayout
 	Holders atomic.Int64 // sem: number of holders of a permit
@@ -30,8 +29,8 @@ type Scratch struct {
 	most    atomic.Int64 // sem: the highest number of holders at a time
 	_       [120]byte
 
-	Draws  [ScratchDraws]uint32 // multi: keys in the order in which they are taken
-	Counts [ScratchKeys]uint64  // multi: number of holds of each key, guarded by the key; lock: further lines, see lines.go
+	Draws  [ScratchDraws]uint32 // multi: the order in which workers take keys
+	Counts [ScratchKeys]uint64  // multi: holds of each key, guarded by the key; lock: the lines after the first, see lines.go
 	Phases [ScratchParts]struct {
 		At atomic.Uint64 // barrier: the phase that a party has reached
 		_  [56]byte
@@ -40,11 +39,10 @@ type Scratch struct {
 	Monitor MonitorWords
 }
 
-// MonitorWords are the words that a lock and its condition variables guard, if the subject is a
-// monitor.
+// MonitorWords are the words that a lock guards, and on which condition variables wait, if the subject is a monitor.
 type MonitorWords struct {
-	Head, Tail, Shut uint64 // of a bounded buffer: the total numbers of items taken and put
-	Value            uint64 // of a gate or a sequence
+	Head, Tail, Shut uint64 // of a bounded buffer: items taken, items put, and 1 once it is shut
+	Value            uint64 // of a gate or a sequence; Shut stops these, too
 	Arrived, Phase   uint64 // of a barrier
 	Ring             [scratchRing]uint64
 }

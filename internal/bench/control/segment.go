@@ -13,10 +13,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// segmentPattern names the files of cells, which exist only for a moment.
+// segmentPattern is the pattern of the names that files of cells have for a moment, until the names are removed.
 const segmentPattern = "shmbench-*"
 
-// NewFileIn makes a file in a directory and removes its name, so only its descriptor leads to it.
+// NewFileIn creates a file in a directory and removes its name, so that only its descriptor refers to it.
 func NewFileIn(dir string, size int64) (*os.File, error) {
 	f, err := os.CreateTemp(dir, segmentPattern)
 	if err != nil {
@@ -29,8 +29,7 @@ func NewFileIn(dir string, size int64) (*os.File, error) {
 	return f, nil
 }
 
-// NewSegmentIn makes a segment in a directory and removes its name, so only its descriptor leads
-// to it.
+// NewSegmentIn creates a segment in a directory and removes its name, so that only its descriptor refers to it.
 func NewSegmentIn(dir string, size int64, format func(*shm.Segment) error) (*shm.Segment, error) {
 	own, err := os.MkdirTemp(dir, segmentPattern)
 	if err != nil {
@@ -45,7 +44,7 @@ func NewSegmentIn(dir string, size int64, format func(*shm.Segment) error) (*shm
 	return seg, err
 }
 
-// NewMemfd makes a memfd of the given size. It is close-on-exec until it is passed to a worker.
+// NewMemfd creates a memfd of the given size. It is close-on-exec until it is passed to a worker.
 func NewMemfd(name string, size int64) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {

@@ -2,18 +2,18 @@
 
 package control
 
-// Shape has the parameters that only some scenarios have, in the form in which the plan passes
-// them to the workers. peer.h declares the same bytes.
+// Shape has the parameters of single scenarios, in the form in which the plan passes them to the workers. peer.h
+// declares the same bytes.
 type Shape struct {
-	Read     uint64 // percentage of the holds of a rw cell that are shared
+	Read     uint64 // percentage of the holds of an rw cell that are shared
 	Permits  uint64 // number of permits of a sem cell
 	Keys     uint64 // number of keys of a multi cell
 	Locks    uint64 // keys that one hold of a multi cell takes
 	Wake     uint64 // number of waiters that each step of a seq cell wakes
 	Batch    uint64 // items that a queue cell moves at a time
 	Capacity uint64 // capacity of a queue cell
-	Rate     uint64 // operations that an open cell starts in a second
-	Spin     uint64 // 0: the subject's own choice; otherwise the ns that waiters spin, plus 1
+	Rate     uint64 // operations per second that an open cell starts
+	Spin     uint64 // 0: the subject chooses; otherwise 1 plus the ns for which waiters spin
 	Lines    uint64 // lines that the critical section of a lock cell writes; 0 for one
 	Role     uint64 // role of the victims of a crash cell
 	Slow     uint64 // ns that the consumers of a seq cell work after each wake

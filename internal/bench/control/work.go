@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Work runs n steps of a dependent multiply and add, which takes time and touches no memory.
-// peer.h has the same loop.
+// Work runs n steps of a multiplication and an addition, each of which depends on the step before. This takes time
+// and touches no memory. peer.h has the same loop.
 //
 //go:noinline
 func Work(n uint64, x uint64) uint64 {
@@ -20,8 +20,8 @@ func Work(n uint64, x uint64) uint64 {
 	return x
 }
 
-// Calibrate returns the number of steps of work that fit into a nanosecond on this CPU: the
-// highest of several short runs, since a disturbance can only slow a run down.
+// Calibrate returns the number of steps of Work per nanosecond on this CPU. It takes the highest number of several
+// short runs, because a disturbance can only slow a run down.
 func Calibrate(sink *uint64) float64 {
 	const steps = 20_000
 	best := int64(math.MaxInt64)
@@ -39,9 +39,8 @@ func Steps(ns uint64, perNs float64) uint64 { return uint64(float64(ns)*perNs + 
 // Thinks is the number of think times from which a cell draws.
 const Thinks = 256
 
-// DrawThinks fills in exponentially distributed think times, in units of their mean: with
-// constant ones the workers could fall into lock step. They are stratified, so that every seed
-// has the same mean.
+// DrawThinks fills the table with exponentially distributed think times, as multiples of their mean. With constant
+// think times, the workers could fall into lock step. The draw is stratified, so that every seed gives the same mean.
 func DrawThinks(table *[Thinks]float32, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	for i, at := range rng.Perm(Thinks) {

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disturbance counts how much of some CPUs of this host other programs have used since the host
-// was started.
+// Disturbance counts the time of some CPUs of this host, since the host was started, and how much of it programs
+// used.
 type Disturbance struct {
-	Total, Steal float64 // ticks of the CPUs
-	Busy         float64 // ticks in which programs or interrupts had them
-	Own          float64 // ticks used by this process and by its children that have ended
+	Total, Steal float64 // ticks of these CPUs: in all, and taken by the hypervisor
+	Busy         float64 // ticks in which these CPUs ran programs or interrupts
+	Own          float64 // ticks of this process and of its children that have ended
 	Throttled    int     // periods in which a quota stopped the cgroup
 }
 
-// Others is the share of the time between two readings that other programs took. Ticks are coarse, so
-// the share may be a little wrong in both directions.
+// Others returns the share of the time between two readings that other programs used. Ticks are coarse, so the share
+// may be a little too high or too low.
 func Others(before, after Disturbance) float64 {
 	total := after.Total - before.Total
 	if total <= 0 {
@@ -32,8 +32,9 @@ func Others(before, after Disturbance) float64 {
 	return max((after.Busy-before.Busy)-(after.Own-before.Own), 0) / total
 }
 
-// Dirty reports whether others disturbed the used CPUs between two readings. The kernel samples its ticks, so that the share of a short time is
-// uncertain by about the inverse root of their number; it counts only beyond that.
+// Dirty reports whether other programs, the hypervisor or a quota disturbed the used CPUs between two readings. The
+// kernel samples its ticks, so a share over a short time has an error of about 1 divided by the square root of the
+// number of ticks. Only a share that exceeds its limit by more than this error counts.
 func Dirty(before, after Disturbance) bool {
 	total := after.Total - before.Total
 	if total <= 0 {
@@ -43,11 +44,11 @@ func Dirty(before, after Disturbance) bool {
 	return Others(before, after) > MostOthers+doubt || (after.Steal-before.Steal)/total > MostSteal+doubt || after.Throttled > before.Throttled
 }
 
-// ticks is the number of ticks in a second in /proc: USER_HZ, which is 100 on all architectures of Linux that
-// Go supports.
+// ticks is the number of ticks per second in /proc: USER_HZ, which is 100 on all architectures of Linux that Go
+// supports.
 const ticks = 100
 
-// ownTicks is the CPU time of this process and of its children that have ended.
+// ownTicks returns the CPU time of this process and of its children that have ended, in ticks.
 func ownTicks() (sum float64) {
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage
@@ -58,9 +59,9 @@ func ownTicks() (sum float64) {
 	return sum
 }
 
-// readStat adds up the lines of some CPUs in /proc/stat.
+// readStat adds up the lines of the used CPUs in the text of /proc/stat.
 func (d *Disturbance) readStat(text string, used []int) {
-	const idle, iowait, stolen = 4, 5, 8 // after the name: user nice system idle iowait irq softirq steal guest guest_nice
+	const idle, iowait, stolen = 4, 5, 8 // indices of the fields after the name: user nice system idle iowait irq softirq steal guest guest_nice
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) < 2 {
@@ -88,7 +89,7 @@ func (d *Disturbance) readStat(text string, used []int) {
 	}
 }
 
-// ReadDisturbance reads the counters of some CPUs of this host.
+// ReadDisturbance reads the counters of the used CPUs of this host.
 func ReadDisturbance(used []int) (d Disturbance) {
 	stat, _ := os.ReadFile("/proc/stat")
 	d.readStat(string(stat), used)
@@ -121,8 +122,8 @@ func ReadDisturbance(used []int) (d Disturbance) {
 	return d
 }
 
-// Limits within which R0 considers a host quiet during the run.
+// Within these limits a report considers the host quiet during the run.
 const (
-	MostOthers = 0.05 // share of the used CPUs' time that other programs took, and of the time for which a worker was without its CPU
-	MostSteal  = 0.01 // share that the hypervisor took
+	MostOthers = 0.05 // for the share of the used CPUs' time that other programs took, and the share of the time that a worker was without its CPU
+	MostSteal  = 0.01 // for the share of the time that the hypervisor took
 )

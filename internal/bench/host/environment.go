@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// Environment is what the figures of a run depend on.
+// Environment has the properties of a host and a run on which the figures depend.
 type Environment struct {
 	GOOS        string  `json:"goos"`
 	GOARCH      string  `json:"goarch"`
@@ -47,7 +47,7 @@ type Environment struct {
 	Idle        string  `json:"idle,omitempty"`  // driver and governor of idle states
 	Steal       float64 `json:"steal"`           // share of the CPUs' time that the hypervisor took during the run
 	Others      float64 `json:"others"`          // share of the used CPUs' time that other programs took during the run
-	Throttled   int     `json:"throttled"`       // how often the cgroup's quota stopped the run
+	Throttled   int     `json:"throttled"`       // how often the quota of the cgroup stopped the run
 
 	// Mitigations are the kernel's mitigations for flaws that the CPU has.
 	Mitigations map[string]string `json:"mitigations,omitempty"`
@@ -55,11 +55,12 @@ type Environment struct {
 	// Rlimits are soft limits of the resources of this process and its workers: numbers or "unlimited".
 	Rlimits map[string]string `json:"rlimits,omitempty"`
 
-	// Caps are features of the kernel that cells may need: "yes", or why they are missing.
+	// Caps are features of the kernel that cells may need. A value is "yes", or the reason why the feature is
+	// missing.
 	Caps map[string]string `json:"caps,omitempty"`
 }
 
-// Read describes this host; what cannot be read stays empty.
+// Read describes this host. Fields that cannot be read stay empty.
 func Read(used []int) Environment {
 	var uts unix.Utsname
 	unix.Uname(&uts)
@@ -126,7 +127,7 @@ func cpuInfo() (model, hypervisor string) {
 	return model, hypervisor
 }
 
-// Warnings lists what makes the figures of this run less reliable.
+// Warnings returns what makes the figures of this run less reliable.
 func (e Environment) Warnings(cpus, count int) []string {
 	var w []string
 	warn := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
@@ -157,7 +158,7 @@ func (e Environment) Warnings(cpus, count int) []string {
 	return w
 }
 
-// Emulated reports whether the CPU is one that an interpreter or translator stands in for.
+// Emulated reports whether an emulator provides a CPU of this model.
 func Emulated(model string) bool {
 	return strings.Contains(model, "TCG") || strings.Contains(model, "QEMU")
 }

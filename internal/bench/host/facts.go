@@ -11,8 +11,8 @@ import (
 // Fact is a property of a host on which figures depend.
 type Fact struct{ Name, Text string }
 
-// Facts lists the properties of a host that are not in the headline of a report. It omits those that
-// could not be read.
+// Facts returns the properties of a host that the headline of a report does not have. It omits those that could not
+// be read.
 func (e *Environment) Facts() (facts []Fact) {
 	revision := e.Revision
 	if revision != "" && e.Modified {
@@ -32,7 +32,7 @@ func (e *Environment) Facts() (facts []Fact) {
 	return facts
 }
 
-// mapText lists names and texts, sorted by name.
+// mapText joins names and texts, sorted by name.
 func mapText(m map[string]string, between string) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {

@@ -9,8 +9,8 @@ const (
 	deviceTree = "/sys/firmware/devicetree/base/"
 )
 
-// machine reads which machine this is, and which firmware it runs. It reads no serial number, and no
-// other file that only root may read.
+// machine reads the names of this machine and of its firmware. It reads no serial number, and no other file that only
+// root may read.
 func (e *Environment) machine(read func(name string) string) {
 	e.Machine = join(read(dmi+"sys_vendor"), read(dmi+"product_name"))
 	if e.Machine == "" { // a machine without DMI, such as many with arm64
@@ -19,8 +19,8 @@ func (e *Environment) machine(read func(name string) string) {
 	e.Firmware = join(read(dmi+"bios_vendor"), read(dmi+"bios_version"), read(dmi+"bios_date"))
 }
 
-// join joins the texts that say something with spaces. It omits what vendors write where they should
-// have written something.
+// join joins texts with spaces. It omits the placeholders that vendors leave in fields that they should have filled
+// in.
 func join(texts ...string) string {
 	var list []string
 	for _, text := range texts {
@@ -34,8 +34,8 @@ func join(texts ...string) string {
 	return strings.Join(list, " ")
 }
 
-// arguments are those of the kernel's command line on which figures depend. The others may contain
-// names of disks.
+// arguments are the arguments of the kernel's command line on which figures depend. No others are reported, because
+// they may contain names of disks.
 var arguments = map[string]bool{
 	"amd_pstate": true, "cgroup_disable": true, "clocksource": true, "cpufreq.default_governor": true, "cpuidle.governor": true,
 	"cpuidle.off": true, "default_hugepagesz": true, "hugepages": true, "hugepagesz": true, "idle": true,
@@ -45,7 +45,7 @@ var arguments = map[string]bool{
 	"skew_tick": true, "threadirqs": true, "transparent_hugepage": true, "tsc": true,
 }
 
-// kernelArguments returns these arguments of a command line, in its order.
+// kernelArguments returns those arguments that a command line has, in its order.
 func kernelArguments(line string) string {
 	var list []string
 	for word := range strings.FieldsSeq(line) {

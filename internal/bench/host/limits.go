@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unlimited is the text of a resource limit that limits nothing.
+// unlimited is the text for a resource limit that is not set.
 const unlimited = "unlimited"
 
-// resources are the limits of a process that can change the figures of a run, or end it.
+// resources are the limits of a process that can change the figures of a run, or end the run.
 var resources = []struct {
 	name string
 	id   int

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// module is the path of the module that this program is part of.
+// module is the path of this module.
 const module = "github.com/shmsync/shmsync"
 
-// build finds out from which source this program was built. "go run" does not record that in a program,
-// and usually runs in a checkout: then build asks git.
+// build finds out from which source this program was built. "go run" does not record the revision in the program, but
+// it usually runs in a checkout. Then build asks git.
 func (e *Environment) build() {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -40,8 +40,7 @@ func (e *Environment) build() {
 	}
 }
 
-// checkout returns the directory of the module's source that contains the working directory, or an empty
-// string.
+// checkout returns the root of the checkout of this module that contains the working directory, or an empty string.
 func checkout() string {
 	dir, err := os.Getwd()
 	for err == nil {
@@ -57,7 +56,7 @@ func checkout() string {
 	return ""
 }
 
-// settings fills in the other settings on which the speed of this host depends.
+// settings reads further settings on which the speed of this host depends.
 func (e *Environment) settings() {
 	const cpu = "/sys/devices/system/cpu/"
 	e.machine(ReadLine)

@@ -21,13 +21,13 @@ func ReadLine(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// LoadAverage is the mean number of runnable threads during the last minute.
+// LoadAverage returns the mean number of runnable threads during the last minute.
 func LoadAverage() float64 {
 	load, _ := strconv.ParseFloat(strings.SplitN(ReadLine("/proc/loadavg"), " ", 2)[0], 64)
 	return load
 }
 
-// ReadCPUList reads a list in the kernel's form, such as 0-3,8. The list may be empty.
+// ReadCPUList reads a file with a list in the kernel's form, such as 0-3,8. The list may be empty.
 func ReadCPUList(name string) ([]int, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {

@@ -9,21 +9,22 @@ import (
 	"runtime"
 )
 
-// kernelNames are the kernel's names of the architectures for which this program is built.
+// kernelNames has the kernel's name of each architecture for which this program is built.
 var kernelNames = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
-// translated reports whether the program's instructions are not those of the host: something such
-// as QEMU's user mode translates them, and shows the host's own files.
+// translated reports whether this program runs in a translator such as QEMU's user mode. Then the program is built
+// for another architecture than the one that the host's files show.
 func translated(goarch, kernelArch string, cpuinfo []byte) bool {
 	if kernelArch != "" && kernelNames[goarch] != "" {
 		return kernelArch != kernelNames[goarch]
 	}
-	// A kernel before 6.1 does not say. But each architecture has a field that the others lack.
+	// A kernel before 6.1 does not report its architecture. But /proc/cpuinfo has fields that only one architecture
+	// has.
 	return goarch == "arm64" && bytes.Contains(cpuinfo, []byte("vendor_id")) ||
 		goarch == "amd64" && bytes.Contains(cpuinfo, []byte("CPU implementer"))
 }
 
-// translatedOn names the CPU of a translated program.
+// translatedOn returns the name of the CPU of a translated program. model is the CPU of the host.
 func translatedOn(model string) string {
 	return fmt.Sprintf("%s, emulated (QEMU or the like) on %s", runtime.GOARCH, model)
 }
@@ -32,7 +33,7 @@ func translatedOn(model string) string {
 func isTranslated() bool {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
-		b = nil // the kernel does not say
+		b = nil // the kernel does not report its architecture
 	}
 	return translated(runtime.GOARCH, ReadLine("/proc/sys/kernel/arch"), b)
 }

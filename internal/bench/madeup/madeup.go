@@ -17,13 +17,13 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// Options are those of a short run on two CPUs.
+// Options returns the options of a short run on two CPUs.
 func Options() *plan.Options {
 	return &plan.Options{CPUs: []int{0, 1}, Time: time.Millisecond, Count: 3, Kills: 5, Waiters: []int{100, 1000}, Gap: 1500 * time.Microsecond, Seed: 9, Shuffle: true, MaxCells: 5000}
 }
 
-// Results returns results of all cells of a brief plan that were invented. One cell is skipped,
-// and a repetition of another one hung.
+// Results returns invented results for all cells of a short plan. One cell is skipped, and a repetition of another
+// cell hung.
 func Results() (*plan.Options, []*bench.Result, error) {
 	o := Options()
 	o.Count, o.Brief, o.Few = 8, true, true
@@ -58,11 +58,10 @@ func Results() (*plan.Options, []*bench.Result, error) {
 	return o, results, nil
 }
 
-// remote matches the ways in which a page can load something from elsewhere.
+// remote matches text by which a page can load something from elsewhere.
 var remote = regexp.MustCompile(`(?i)(src|href|action|data)\s*=\s*["']?\s*(https?:|//|ftp:)|url\(|@import|<script|<iframe|<object|<embed`)
 
-// CheckPage returns an error unless a page, or a picture, is well-formed and loads nothing from
-// elsewhere.
+// CheckPage returns an error if a page or a picture is not well-formed, or if it loads something from elsewhere.
 func CheckPage(page string) error {
 	if found := remote.FindAllString(page, -1); len(found) > 0 {
 		return fmt.Errorf("the page asks for %q", found)

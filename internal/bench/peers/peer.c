@@ -1,25 +1,24 @@
 //go:build ignore
 
-/*
- * The peers of shmbench that are written in C: what a C program of this host would use. It speaks through the
- * control page of the Go workers, with the same pinning, work loop, clock and histogram buckets (peer.h).
+/* The peers of shmbench that are written in C: they use what a C program on this host would use. A peer communicates
+ * through the control page of the Go workers, with the same pinning, work loop, clock and histogram buckets
+ * (peer.h).
  *
- * usage: peer PROCESS, with the control page as descriptor 3 and the segment under test as descriptor 4.
- */
+ * usage: peer PROCESS, with the control page as descriptor 3 and the segment under test as descriptor 4. */
 #include "peer.h"
 
-/* One direction of a token: the value passed last, and whether the receiver may sleep on it. */
+/* One direction of a token: the value that was passed last, and whether the receiver may sleep on it. */
 struct way {
 	LINE _Atomic uint32_t word;
 	_Atomic uint32_t sleeper;
 };
 
-/* What the subjects keep in the segment. */
+/* The data of the subjects in the segment. */
 struct segment {
 	LINE _Atomic uint32_t word; /* futex and spin locks */
 	LINE pthread_mutex_t mutex;
 	LINE pthread_cond_t cond[2];
-	LINE sem_t sem[3]; /* one for each direction, one as a lock */
+	LINE sem_t sem[3]; /* one for each direction, and one as a lock */
 	struct way way[2];
 	LINE pthread_rwlock_t rwlock;
 	LINE pthread_barrier_t barrier;
@@ -88,7 +87,7 @@ static void sem_take(sem_t *s)
 static void sem_lock(void) { sem_take(&seg->sem[2]); }
 static void sem_unlock(void) { sem_post(&seg->sem[2]); }
 
-/* Pairs are loops of each subject's own, so that what can be inlined is. */
+/* Each subject has loops of its own for pairs, so that the compiler can inline the calls. */
 #define PAIRS(name, LOCK, UNLOCK)       \
 	static void name(uint64_t n)    \
 	{                               \
@@ -112,7 +111,7 @@ static const struct subject {
 #include "peer_cells.h"
 #include "peer_load.h"
 
-/* Tokens: each end passes through its own way and awaits the other. */
+/* Tokens: each end passes the token through its own struct way, and waits on the other's. */
 
 static uint32_t arriving(struct thread *t, memory_order order)
 {
@@ -262,7 +261,7 @@ static void run_uncontended(struct thread *t)
 		if (!t->measuring)
 			continue;
 		record(t, now() - t0);
-		t0 = now(); /* a single pair: quantiles of the means of batches would hide slow ones */
+		t0 = now(); /* one pair at a time, because quantiles of the means of batches would hide slow pairs */
 		sub->pairs(1);
 		count(t, 1);
 		record_in(t->others, now() - t0);
@@ -270,7 +269,7 @@ static void run_uncontended(struct thread *t)
 	end(t);
 }
 
-/* came_from counts whom the lock was taken over from. */
+/* came_from counts, by the previous holder, how often the lock was taken over. */
 static void came_from(struct thread *t)
 {
 	uint64_t last = ctl->holder - 1;
@@ -305,8 +304,8 @@ static void run_lock(struct thread *t)
 	end(t);
 }
 
-/* Thread 0 sends odd tokens and times them, thread 1 answers each with its successor. In a wake cell, thread 0
- * lets the other sleep and times what its pass costs, and thread 1 the way from the stamp. */
+/* Thread 0 sends odd tokens and times them, and thread 1 answers each token with its successor. In a wake cell,
+ * thread 0 lets the other thread sleep and times its own pass, and thread 1 times the way from the stamp. */
 static void run_send(struct thread *t)
 {
 	int wakes = ctl->scenario == WAKE;

@@ -1,9 +1,7 @@
 //go:build ignore
 
-/*
- * What the C peers share with the Go workers: the control page (control_unsafe.go), the clock, the work loop
- * (work.go), the histogram buckets (histogram.go), and the span that a thread reports (worker.go).
- */
+/* The parts that the C peers share with the Go workers: the control page (control_unsafe.go), the clock, the work
+ * loop (work.go), the histogram buckets (histogram.go), and the span that a thread reports (worker.go). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <features.h>
@@ -248,7 +246,7 @@ static void ready(struct thread *t)
 	futex_wake(&ctl->ready, INT32_MAX);
 }
 
-/* next looks at the phase before each step: 0 once the cell stops. */
+/* next reads the phase before each step. It returns 0 once the cell stops. */
 static int next(struct thread *t)
 {
 	uint32_t phase = atomic_load_explicit(&ctl->phase, memory_order_acquire);
@@ -277,7 +275,7 @@ static void think_steps(struct thread *t, uint64_t *think)
 		think[k] = steps(t, (double)ctl->think[k] * (double)ctl->think_ns);
 }
 
-/* check_lines and write_lines are lines.go. */
+/* check_lines and write_lines do the same as those of lines.go. */
 static void check_lines(struct thread *t, uint64_t v)
 {
 	volatile uint64_t *words = scratch->counts;
@@ -293,7 +291,7 @@ static void write_lines(uint64_t v)
 		words[k * LINE_WORDS] = v;
 }
 
-/* producers is how many of a queue cell's threads put; the others get. */
+/* producers returns how many threads of a queue cell put items; the others get items. */
 static int producers(void)
 {
 	int n = (int)(ctl->procs * ctl->threads) / 2;

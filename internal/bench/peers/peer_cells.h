@@ -1,9 +1,7 @@
 //go:build ignore
 
-/*
- * The scenarios of shmbench that are about more than a lock or a token, for the peers in C. Each does what the
- * Go file of its name does (rw.go, sem.go, queue.go, event.go, multi.go, barrier.go), and checks the same.
- */
+/* The scenarios of shmbench that need more than a lock or a token, for the peers in C. Each does what the Go file of
+ * its name does (rw.go, sem.go, queue.go, event.go, multi.go, barrier.go), and makes the same checks. */
 
 /* Readers and writers. */
 
@@ -212,7 +210,7 @@ static void run_queue(struct thread *t)
 	t->slot->metrics[2] = (double)(print >> 32);
 }
 
-/* One lets many go. */
+/* One thread wakes many. */
 
 static void open_gate(uint64_t round)
 {
@@ -313,7 +311,7 @@ static int draw(uint32_t *keys, uint64_t *at)
 	return kept;
 }
 
-/* Whether somebody holds any of the keys. */
+/* Whether any of the keys is held. */
 static int any_held(const uint32_t *keys, int n)
 {
 	for (int k = 0; k < n; k++) {

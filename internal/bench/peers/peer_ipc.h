@@ -1,14 +1,12 @@
 //go:build ignore
 
-/*
- * Peers in C that are not of memory alone: System V semaphores and message queues, which the kernel keeps, and
- * the kinds of pthread locks that cells of locks measure beside the usual ones.
- */
+/* Peers in C that need more than memory: System V semaphores and message queues, which the kernel keeps, and the
+ * kinds of pthread locks that lock cells measure beside the usual kinds. */
 #include <mqueue.h>
 #include <sys/ipc.h>
 #include <sys/sem.h>
 
-/* What the parent takes away when all have gone (peers_ipc_unsafe.go has the same). */
+/* The objects that the parent removes after all peers have ended (peers_ipc_unsafe.go has the same struct). */
 struct left {
 	uint32_t semaphores; /* 1: id is valid */
 	int32_t id;
@@ -16,8 +14,8 @@ struct left {
 
 static struct left *left(void) { return (struct left *)((char *)seg + PEER_BYTES - 64); }
 
-/* System V: 0 and 1 are the ways of a token, 2 is a lock, 3 has the permits. The kernel undoes what the dead did
- * to the lock. */
+/* System V semaphores: 0 and 1 are the two directions of a token, 2 is a lock, 3 has the permits. The kernel undoes
+ * what a process that died did to the lock. */
 enum { SYSV_LOCK = 2, SYSV_PERMITS, SYSV_ALL };
 
 static void sysv_op(int n, int op, int undo)
@@ -44,8 +42,8 @@ static void setup_sysv(void)
 	must("semctl", semctl(id, SYSV_PERMITS, SETVAL, permits) == 0 ? 0 : errno);
 }
 
-/* Message queues, which the parent opens: descriptors 5 and 6 are the ways of a token, and whoever has the one
- * message of 7 has the lock. */
+/* Message queues, which the parent opens: descriptors 5 and 6 are the two directions of a token. The process that
+ * has received the one message of descriptor 7 has the lock. */
 enum { MQ_WAY = 5, MQ_LOCK = 7 };
 
 static void mq_put(int fd, uint64_t v)

@@ -1,9 +1,7 @@
 //go:build ignore
 
-/*
- * The scenarios of shmbench that are about load that comes when it comes, and about waking some of many, for the
- * peers in C: open.go and herd.go say what they do.
- */
+/* The scenarios of shmbench with a load that arrives at given times, and those that wake some of many threads, for
+ * the peers in C: open.go and herd.go describe them. */
 
 enum { TIMER_LATE = 150000 };
 
@@ -58,7 +56,7 @@ static void run_intruder(struct thread *t)
 	end(t);
 }
 
-/* Permits of a herd: of a futex word, a semaphore, or a value under a mutex. */
+/* Permits of a herd cell: in a futex word, a semaphore, or a value under a mutex. */
 
 static void rouse(uint64_t n, uint64_t waiters)
 {

@@ -30,7 +30,7 @@ func ParsePair(name string) ([]int, error) {
 	return cpus, nil
 }
 
-// Usable says why a CPU cannot be used.
+// Usable returns an error that says why a CPU cannot be used, or nil.
 func Usable(cpu int, allowed []int, t *topology.Topology) error {
 	if slices.Contains(allowed, cpu) {
 		return nil
@@ -74,7 +74,8 @@ func OnNodes(nodes, cpus []int, t *topology.Topology) ([]int, error) {
 	return list, nil
 }
 
-// Parts splits CPUs by the first key, each part by the next key, and so on.
+// Parts splits CPUs into groups by the first key, each group by the second key, and so on. It returns the final
+// groups.
 func Parts(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) [][]int {
 	all := [][]int{cpus}
 	for _, key := range keys {
@@ -87,8 +88,8 @@ func Parts(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) [][
 	return all
 }
 
-// Apart returns the CPUs of the first group that the first key splits into two or more parts.
-// CPUs of different parts alternate. It is nil if no group is split.
+// Apart finds the first group that the first key splits into two or more parts, and returns its CPUs in the order of
+// Alternate. It returns nil if the key splits no group.
 func Apart(t *topology.Topology, groups [][]int, keys ...func(topology.CPU) int) []int {
 	for _, group := range groups {
 		if len(t.Groups(group, keys[0])) > 1 {
@@ -98,8 +99,8 @@ func Apart(t *topology.Topology, groups [][]int, keys ...func(topology.CPU) int)
 	return nil
 }
 
-// Alternate orders CPUs so that CPUs of different parts alternate, by the first key, and within a
-// part by the next key.
+// Alternate orders CPUs so that CPUs of different parts alternate. The first key defines the parts, and the next keys
+// order the CPUs of each part in the same way.
 func Alternate(t *topology.Topology, cpus []int, keys ...func(topology.CPU) int) (list []int) {
 	if len(keys) == 0 {
 		return cpus

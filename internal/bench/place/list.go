@@ -47,7 +47,7 @@ func ParseInts(text string) ([]int, error) {
 	return list, nil
 }
 
-// JoinInts writes a list of numbers with commas.
+// JoinInts returns a list of numbers, separated by commas.
 func JoinInts(list []int) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(list), "[]"), " ", ",")
 }

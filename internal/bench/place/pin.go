@@ -35,8 +35,8 @@ func PinThread(tid int, cpus ...int) error {
 	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(tid, &set))
 }
 
-// PinProcess confines every thread of this process to cpus; threads made later inherit it. A
-// thread that was made meanwhile, by one that was not confined yet, is found by another pass.
+// PinProcess confines every thread of this process to cpus. Threads inherit the CPUs of their creator. A thread that
+// is created meanwhile by a thread that is not confined yet is found by another pass.
 func PinProcess(cpus ...int) error {
 	confined := map[string]bool{}
 	for {
@@ -54,7 +54,7 @@ func PinProcess(cpus ...int) error {
 			if err == nil {
 				err = PinThread(tid, cpus...)
 			}
-			if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) { // which say that it has ended
+			if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) { // these two errors mean that the thread has ended
 				return err
 			}
 		}
@@ -64,8 +64,9 @@ func PinProcess(cpus ...int) error {
 	}
 }
 
-// threadID returns the ID that a thread of /proc/self/task has in the PID namespace of this process.
-// A /proc of an outer namespace has other names for the threads, and their own IDs in NSpid, last.
+// threadID returns the ID that a thread of /proc/self/task has in the PID namespace of this process. If /proc belongs
+// to an outer namespace, the names in it are other numbers. The line NSpid then has the ID of the inner namespace in
+// its last column.
 func threadID(task string) (int, error) {
 	text, err := os.ReadFile("/proc/self/task/" + task + "/status")
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Quota is a cgroup whose processes get a share of the CPUs' time.
+// Quota is a cgroup that limits the CPU time of its processes.
 type Quota struct {
 	dir  string
-	lent string // the directory in which the controller was enabled for it; empty if none
+	lent string // the file in which the controller was enabled for this cgroup; empty if it was enabled already
 }
 
 const (
@@ -30,8 +30,8 @@ const (
 
 var quotas atomic.Int64 // counts the cgroups of this process, for their names
 
-// NewQuota makes a cgroup below that of this process: in version 2, or else in the cpu controller
-// of version 1.
+// NewQuota creates a cgroup below the cgroup of this process, in version 2 or else in the cpu controller of version
+// 1. Its processes get the given percentage of one CPU.
 func NewQuota(percent int) (q *Quota, err error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -48,8 +48,8 @@ func NewQuota(percent int) (q *Quota, err error) {
 	return q, err
 }
 
-// ownCgroups returns this process's path in the hierarchy of version 2, and in the cpu controller
-// of version 1; a path is empty if there is none.
+// ownCgroups returns the path of this process in the hierarchy of version 2, and in the cpu controller of version 1.
+// A path is empty if there is none.
 func ownCgroups(text string) (unified, cpu string) {
 	for line := range strings.Lines(text) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -64,7 +64,7 @@ func ownCgroups(text string) (unified, cpu string) {
 	return unified, cpu
 }
 
-// fileSystem is the type of the file system at a place; 0 if there is none.
+// fileSystem returns the type of the file system at a path, or 0 if the path does not exist.
 func fileSystem(name string) int64 {
 	var st unix.Statfs_t
 	if err := unix.Statfs(name, &st); err != nil {
@@ -79,8 +79,8 @@ func makeQuota(parent, file, limit string) (q *Quota, err error) {
 		return nil, fmt.Errorf("this process may not make one: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(q.dir, file)); err != nil {
-		// The kernel refuses to hand the controller on while this process is in the cgroup,
-		// unless that is the root.
+		// The kernel refuses this while the parent cgroup contains processes, such as this one, unless the parent is
+		// the root.
 		control := filepath.Join(parent, "cgroup.subtree_control")
 		if err := writeExisting(control, "+cpu"); err != nil {
 			q.Remove()
@@ -95,7 +95,7 @@ func makeQuota(parent, file, limit string) (q *Quota, err error) {
 	return q, nil
 }
 
-// writeExisting writes to an existing file of the kernel and never creates one.
+// writeExisting writes to a file of the kernel. It does not create the file if it does not exist.
 func writeExisting(name, text string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
@@ -110,8 +110,7 @@ func (q *Quota) Join(pid int) error {
 	return writeExisting(filepath.Join(q.dir, "cgroup.procs"), strconv.Itoa(pid))
 }
 
-// Remove removes the cgroup after its processes have ended. The kernel may take a moment to
-// notice their end.
+// Remove removes the cgroup. Its processes have ended, but the kernel may take a moment to notice that.
 func (q *Quota) Remove() {
 	for range 1000 {
 		if os.Remove(q.dir) == nil {
@@ -124,7 +123,7 @@ func (q *Quota) Remove() {
 	}
 }
 
-// QuotaCheck says why this process can have no quota, and returns nil if it can.
+// QuotaCheck returns an error that says why this process cannot have a quota, or nil.
 var QuotaCheck = sync.OnceValue(func() error {
 	q, err := NewQuota(100)
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// arenaMemfd asks for memory without a file system. It is the default, so keys of cells leave it
-// out.
+// arenaMemfd is the name for memory without a file system. It is the default, so keys of cells omit it.
 const arenaMemfd = "memfd"
 
-// arenaNeeds is the least free space of a directory for the memory of a cell: that of the subject, and of its peers.
+// arenaNeeds is the free space that a directory needs for the memory of a cell: that of the subject and that of its
+// peers.
 const arenaNeeds = bench.ArenaLeast + control.PeerBytes
 
-// checkArenas checks that each directory can hold a file, and converts the list to the form of
-// cells.
+// checkArenas checks that a file can be created in each directory, and converts the list to the form of cells.
 func (o *Options) checkArenas() error {
 	var dirs, names []string
 	for _, dir := range o.Arenas {
@@ -52,8 +51,8 @@ func (o *Options) checkArenas() error {
 	return nil
 }
 
-// arenas are the places for the segment of each cell of a scenario. Some scenarios have places of
-// their own.
+// arenas returns the directories in which cells of a scenario put their segment. Scenarios that are not movable have
+// no choice.
 func (o *Options) arenas(sc *bench.Scenario) []string {
 	if !Movable(sc.Name) {
 		return []string{""}
@@ -61,7 +60,7 @@ func (o *Options) arenas(sc *bench.Scenario) []string {
 	return bench.Or(o.Arenas, "")
 }
 
-// everywhere returns each cell once for each of these places.
+// everywhere returns a copy of each cell for each of these directories.
 func (o *Options) everywhere(sc *bench.Scenario, cells []*bench.Cell) []*bench.Cell {
 	var all []*bench.Cell
 	for _, dir := range o.arenas(sc) {

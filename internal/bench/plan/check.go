@@ -24,7 +24,7 @@ func (o *Options) checkRoles(list []string) error {
 	return nil
 }
 
-// checkShape refuses what does not fit into the scratch, and parses the skews.
+// checkShape refuses values that do not fit into the scratch memory, and parses the skews.
 func (o *Options) checkShape() error {
 	within := func(flag string, least, most int, list ...int) error {
 		for _, v := range list {

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// classSubjects are the subjects that a suite measures for each class of CPUs: those of the library,
+// classSubjects are the subjects that a suite measures for each class of pairs of CPUs: primitives of the library,
 // and a peer.
 var classSubjects = []struct {
 	scenario string
@@ -26,10 +26,11 @@ var classSubjects = []struct {
 	{"padding", []string{"go:counters"}},
 }
 
-// scaledSubjects are the subjects whose throughput a suite measures for 1 to n workers.
+// scaledSubjects are the subjects whose throughput a suite measures with 1 to n workers.
 var scaledSubjects = []string{"c:robust", bench.Library + ":mutex", bench.Library + ":mutex-cohort"}
 
-// classes lists the classes of the CPUs of a suite, and none if the host does not describe them.
+// classes returns the classes of pairs of CPUs that a suite measures. There are none if the host does not describe
+// its CPUs.
 func (o *Options) classes() []topology.Class {
 	if !o.Suite || o.Topology == nil {
 		return nil
@@ -40,9 +41,9 @@ func (o *Options) classes() []topology.Class {
 	return o.known.classes
 }
 
-// apart is the default placement of cells whose processes have a CPU each. In a suite it is the
-// nearest class of different cores, so that the key of a cell means the same on each host. Other
-// commands take the CPUs in their order.
+// apart returns the default placement of cells whose processes have a CPU each. In a suite it is the class of the
+// nearest CPUs on different cores, so that the key of a cell means the same on each host. In other commands the
+// processes get the CPUs in their order.
 func (o *Options) apart() string {
 	list := o.classes()
 	for _, class := range list {
@@ -56,7 +57,7 @@ func (o *Options) apart() string {
 	return bench.PlaceCross
 }
 
-// classCells are a suite's cells of each class of CPUs.
+// classCells returns the cells that a suite has for each class.
 func classCells(o *Options) (cells []*bench.Cell) {
 	for _, class := range o.classes() {
 		for _, s := range classSubjects {
@@ -79,8 +80,8 @@ func classCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// choices are cells that answer a question by themselves: values of a parameter, for the subjects that the
-// answer compares.
+// choices are cells of which each group answers one question by itself: which value of a parameter is best for the
+// subjects that the answer compares.
 var choices = []struct {
 	scenario string
 	prims    []string
@@ -92,8 +93,8 @@ var choices = []struct {
 	{"mem", []string{bench.Library + ":arena"}, func(o *Options) { o.Mem, o.Huge = []string{bench.FirstTouch}, []string{"none", "thp"} }},
 }
 
-// stripes chooses how many stripes to measure, with one worker for each core of the host: how many stripes pay depends
-// on the number of workers.
+// stripes chooses which numbers of stripes to measure, and gives each core of the host a worker. The number of
+// workers matters, because the best number of stripes depends on it.
 func stripes(o *Options) {
 	o.Keys = []int{1, 16, 64}
 	if len(o.classes()) == 0 || len(o.Places)+len(o.Procs)+len(o.Threads) > 0 {
@@ -101,13 +102,13 @@ func stripes(o *Options) {
 	}
 	counts := workerCounts(o.busiest(len(o.Topology.Groups(o.CPUs, topology.ByCore))))
 	if most := counts[len(counts)-1]; most[0]*most[1] > 2 {
-		each := 1 << bits.Len(uint(most[0]*most[1]-1)) // a power of two
+		each := 1 << bits.Len(uint(most[0]*most[1]-1)) // rounded up to a power of two
 		o.Keys = []int{1, 4 * each, 16 * each}
 		o.Procs, o.Threads, o.Places = []int{most[0]}, []int{most[1]}, []string{bench.PlacePack}
 	}
 }
 
-// choiceCells are these cells, unless the user asked for other values.
+// choiceCells returns the cells of choices. It returns none if the user chose values of these parameters.
 func choiceCells(o *Options) (cells []*bench.Cell) {
 	if len(o.Read)+len(o.Keys)+len(o.Batch)+len(o.Mem)+len(o.Huge) > 0 {
 		return nil
@@ -126,11 +127,12 @@ func choiceCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// mostProcs is the most processes for the workers of a cell: each takes time to start.
+// mostProcs is the most processes for the workers of a cell. A cell with more workers has several in each process,
+// because a process takes time to start.
 const mostProcs = 16
 
-// workerCounts lists the numbers of contending workers in a suite, as processes and threads of each:
-// powers of two up to the number of cores.
+// workerCounts returns the numbers of contending workers in a suite, each as a number of processes and a number of
+// threads per process: the powers of two below the number of cores, and the number of cores.
 func workerCounts(cores int) (list [][2]int) {
 	add := func(n int) {
 		threads := (n + mostProcs - 1) / mostProcs
@@ -146,8 +148,7 @@ func workerCounts(cores int) (list [][2]int) {
 	return list
 }
 
-// scalingCells are the lock cells of a suite with 1 to n workers, near each other and far from
-// each other.
+// scalingCells returns the lock cells of a suite with 1 to n workers, once with near and once with far CPUs.
 func scalingCells(o *Options) (cells []*bench.Cell) {
 	if len(o.classes()) == 0 || len(o.Places)+len(o.Procs)+len(o.Threads) > 0 {
 		return nil
@@ -174,7 +175,7 @@ func scalingCells(o *Options) (cells []*bench.Cell) {
 	return cells
 }
 
-// unique removes cells whose key an earlier cell has.
+// unique removes each cell whose key an earlier cell has.
 func unique(cells []*bench.Cell) []*bench.Cell {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(cells, func(c *bench.Cell) bool {
@@ -185,18 +186,18 @@ func unique(cells []*bench.Cell) []*bench.Cell {
 	})
 }
 
-// dropOrder lists the scenarios that a suite leaves out if its shortest plan exceeds its budget, the
-// first one first. It does not contain scenarios on which classes and decisions rest.
+// dropOrder lists the scenarios that a suite leaves out, in this order, until its shortest plan fits its budget. It
+// does not contain scenarios on which classes and decisions rest.
 var dropOrder = []string{"event", "barrier", "cond", "seq", "sem", "herd", "open", "waiters", "idle", "oversub", "uncontended", "multi"}
 
-// rarelyFirst is the first scenario of dropOrder that a decision shows: before a suite leaves it out, it makes fewer repetitions of
-// the cells on which no advice rests.
+// rarelyFirst is the first scenario of dropOrder whose figures a decision shows. Before a suite leaves it out, the
+// suite reduces the repetitions of all cells on which no advice rests.
 const rarelyFirst = "oversub"
 
-// crowd is the number of contenders on each of two nodes with which a NUMA-aware lock can gain.
+// crowd is the number of contenders that each of two nodes needs before a NUMA-aware lock can gain.
 const crowd = 4
 
-// crowded reports whether the workers of a cell are enough on two nodes or more for a NUMA-aware lock.
+// crowded reports whether the workers of a cell use at least crowd CPUs on each of two or more nodes.
 func crowded(o *Options, c *bench.Cell) bool {
 	if o.Topology == nil {
 		return false
@@ -219,12 +220,12 @@ func crowded(o *Options, c *bench.Cell) bool {
 	return full > 1
 }
 
-// decisive reports whether advice rests on a cell of a suite, by a comparison round by round. The contrasts of package report
-// say so, and a test compares both.
+// decisive reports whether advice compares a cell of a suite with another one, round by round. The contrasts of
+// package report determine these cells. A test checks that both agree.
 func decisive(o *Options, c *bench.Cell) bool {
 	name := c.Subject.Name()
 	switch c.Scenario.Name {
-	case "matrix": // the map of all pairs is a picture where there are classes to compare
+	case "matrix": // the map of all pairs is decisive only if there are no classes to compare
 		return name == "go:one-line" && (topology.Class(c.Place).Valid() || len(o.classes()) < 2)
 	case "mem", "padding", "stream":
 		return true
@@ -247,8 +248,8 @@ func decisive(o *Options, c *bench.Cell) bool {
 	return false
 }
 
-// quickly reports whether a cell belongs to the shortest suite: the map of classes, wakes, handoffs, locks by powers of
-// four, and deaths.
+// quickly reports whether a cell belongs to the shortest suite: the map of classes, wakes, handoffs, locks with 1, 4,
+// 16 and so on workers, and deaths.
 func quickly(c *bench.Cell) bool {
 	switch c.Scenario.Name {
 	case "matrix", "handoff", "wake", "crash":

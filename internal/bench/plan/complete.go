@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Complete checks what the user asked for, and fills in what follows from it and from this host.
+// Complete checks the options that the user gave, and fills in the others, from these and from this host.
 func (o *Options) Complete(roles, spins []string) error {
 	allowed, usual, err := o.host()
 	if err != nil {
@@ -60,8 +60,8 @@ func (o *Options) Complete(roles, spins []string) error {
 	return o.check()
 }
 
-// host reads the topology of this host or of a recording. It returns the CPUs that may be used, and
-// those that are used by default: isolated CPUs must be named.
+// host reads the topology of this host or of a recording. It returns the CPUs that may be used, and the CPUs that are
+// used by default. An isolated CPU is used only if the user names it.
 func (o *Options) host() (allowed, usual []int, err error) {
 	if o.Recording != "" {
 		if o.Topology, err = topology.Recorded(o.Recording); err != nil {
@@ -72,7 +72,7 @@ func (o *Options) host() (allowed, usual []int, err error) {
 	if allowed, err = place.AllowedCPUs(); err != nil {
 		return nil, nil, err
 	}
-	o.Topology, _ = topology.Host() // a report says why there is none
+	o.Topology, _ = topology.Host() // if it failed, a report says that there is no topology
 	if o.Topology == nil {
 		return allowed, allowed, nil
 	}

@@ -9,10 +9,12 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// intruderGaps are often and seldom, in comparison with the time after which a lock is biased again.
+// intruderGaps are two pauses between the holds of an intruder. In comparison with the time after which a lock
+// becomes biased again, one is short and one is long.
 var intruderGaps = []time.Duration{100 * time.Microsecond, time.Millisecond}
 
-// intruderCells let a process use a lock for itself, and another one take it now and then.
+// intruderCells returns cells in which one process uses a lock all the time, and another process takes it now and
+// then.
 func intruderCells(o *Options) (cells []bench.Cell) {
 	for _, gap := range bench.Or(o.Gaps, intruderGaps...) {
 		for _, place := range bench.Or(o.Places, o.apart()) {
@@ -22,7 +24,7 @@ func intruderCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// fenceCells make a fence in 1 to n busy CPUs.
+// fenceCells returns cells in which fences interrupt 1 to n busy CPUs.
 func fenceCells(o *Options) (cells []bench.Cell) {
 	shapes := [][2]int{{1, 1}, {2, 1}}
 	place := bench.PlaceCross

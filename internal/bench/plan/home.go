@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// homePlaces are the nearest and the farthest class of CPUs on different cores. For near CPUs the home of a line matters most
-// in comparison with the way between them, so a brief plan has only those.
+// homePlaces returns the classes of the nearest and of the farthest CPUs on different cores. A brief plan has only
+// the nearest: the way between near CPUs is short, so the home of a line matters most there.
 func homePlaces(o *Options) []string {
 	if o.Topology == nil || len(o.CPUs) < 2 {
 		return []string{bench.PlaceCross}
@@ -31,7 +31,7 @@ func homePlaces(o *Options) []string {
 	return []string{list[0], list[len(list)-1]}
 }
 
-// homeCells share a lock, or a bare line, that lies on a chosen node.
+// homeCells returns cells in which two processes share a lock, or a bare line, on a chosen node.
 func homeCells(o *Options) (cells []bench.Cell) {
 	homes := bench.HomeNames
 	if o.Brief { // advice rests on these two
@@ -48,7 +48,7 @@ func homeCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// settleHome finds the node of a cell's home, or says why there is none.
+// settleHome sets the node of a cell's home. It returns the reason if there is none.
 func (o *Options) settleHome(c *bench.Cell) string {
 	if c.Home == "" {
 		return ""
@@ -71,7 +71,7 @@ func (o *Options) settleHome(c *bench.Cell) string {
 		}
 		nodes[i] = cpu.Node
 		if near := o.Topology.Nearest(cpu.Node); !slices.Contains(h.memory, cpu.Node) && slices.Contains(h.memory, near) {
-			nodes[i] = near // whatever a CPU of a node without memory touches comes from there
+			nodes[i] = near // the memory that a CPU of a node without memory touches comes from the nearest node
 		}
 	}
 	own := func(node int) string {
@@ -103,7 +103,7 @@ func (o *Options) settleHome(c *bench.Cell) string {
 	return ""
 }
 
-// checkHomes refuses a home that does not exist.
+// checkHomes returns an error for a name that is not one of HomeNames.
 func (o *Options) checkHomes() error {
 	for _, home := range o.Homes {
 		if !slices.Contains(bench.HomeNames, home) {
@@ -113,7 +113,7 @@ func (o *Options) checkHomes() error {
 	return nil
 }
 
-// oneHome skips the home cells of a suite if there is nothing to compare: one node has all memory.
+// oneHome skips the home cells of a suite if only one node has memory, because then there is nothing to compare.
 func oneHome(cells []*bench.Cell) {
 	other := func(c *bench.Cell) bool { return c.Home != "" && c.Home != bench.HomeFirst && c.Skip == "" }
 	if slices.ContainsFunc(cells, other) {

@@ -4,5 +4,5 @@ package plan
 
 import "time"
 
-// idleLeast is how long the waiter of an idle cell waits at least.
+// idleLeast is the least time that the waiter of an idle cell waits.
 const idleLeast = 250 * time.Millisecond

@@ -11,8 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// takesRole reports whether the lock fits the role: the goroutines of a survivor exclude each
-// other only with the library's locks, and not all locks have readers.
+// takesRole reports whether the lock of a cell can take part with victims of this role. A role other than the holder
+// needs a lock of the library, because the goroutines of one survivor exclude each other only with these. The role of
+// a reader needs a lock with readers.
 func takesRole(c *bench.Cell) bool {
 	switch c.Role {
 	case bench.RoleWaiter:
@@ -23,11 +24,11 @@ func takesRole(c *bench.Cell) bool {
 	return true
 }
 
-// herdMost is the most sleepers of a herd cell, since each is a process. The waiters of other
-// cells are goroutines, so there may be more.
+// herdMost is the most sleepers of a herd cell. It is low because each sleeper is a process. The waiters of other
+// cells are goroutines, so there may be more of them.
 const herdMost = 255
 
-// herdCells wake some of many processes that sleep in one place.
+// herdCells returns cells in which many processes sleep in one place and some of them are woken.
 func herdCells(o *Options) (cells []bench.Cell) {
 	for _, gap := range bench.Or(o.Gaps, o.Gap) {
 		for _, place := range bench.Or(o.Places, o.apart()) {
@@ -45,10 +46,10 @@ func herdCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// openSamples is the least number of operations of an open cell: enough for p99.
+// openSamples is the least number of operations of an open cell. It is enough for p99.
 const openSamples = 1200
 
-// openCells take locks at a rate.
+// openCells returns cells that take locks at a given rate.
 func openCells(o *Options) (cells []bench.Cell) {
 	for _, rate := range bench.Or(o.Rates, o.some([]int{20_000}, []int{10_000, 100_000})...) {
 		for _, cs := range bench.Or(o.CS, time.Microsecond) {
@@ -65,16 +66,17 @@ func openCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// The bounds of the distance of two counters, in bytes.
+// The least and the largest distance of two counters, in bytes.
 const (
 	leastPad = 4
 	mostPad  = 2048
 )
 
-// usualPads are one line for both counters, a line each, and a pair of lines each.
+// usualPads are the default distances of two counters: both on one line, each on its own line, each on its own pair
+// of lines.
 var usualPads = []int{8, 64, 128}
 
-// paddingCells let each thread increment a counter of its own.
+// paddingCells returns cells in which each thread increments a counter of its own.
 func paddingCells(o *Options) (cells []bench.Cell) {
 	for _, pad := range bench.Or(o.Pads, usualPads...) {
 		for _, place := range bench.Or(o.Places, o.apart()) {
@@ -88,15 +90,15 @@ func paddingCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// loadCells give the cells of the scenarios about load.
+// loadCells has the functions that return the cells of a scenario about load.
 var loadCells = map[string]func(*Options) []bench.Cell{"herd": herdCells, "open": openCells, "oversub": oversubCells, "padding": paddingCells, "home": homeCells, "stream": streamCells,
 	"intruder": intruderCells, "fence": fenceCells}
 
-// takers report whether a cell makes sense for its subject. A scenario without a taker fits every
-// subject.
+// takers has the functions that report whether a cell makes sense for its subject. Every cell of a scenario without
+// such a function makes sense.
 var takers = map[string]func(*bench.Cell) bool{"lock": takesSpin, "oversub": takesSpin, "crash": takesRole}
 
-// oversubCells run more and more workers on all CPUs.
+// oversubCells returns cells with more and more workers on all CPUs.
 func oversubCells(o *Options) (cells []bench.Cell) {
 	none, short := uint64(1), uint64(20*time.Microsecond)+1
 	spins := []uint64{0, none, short}
@@ -123,7 +125,7 @@ func oversubCells(o *Options) (cells []bench.Cell) {
 // takesSpin reports whether the cell's spin budget can be set: only some subjects have a budget.
 func takesSpin(c *bench.Cell) bool { return c.Spin == 0 || c.Subject.Spins }
 
-// scaled is the time of a cell that needs that many samples at a rate.
+// scaled returns the time that a cell needs for that many samples at a rate per second.
 func scaled(samples int, rate float64) time.Duration {
 	return time.Duration(math.Ceil(float64(samples) / rate * 1e9))
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// The number of pairs of CPUs that a matrix measures.
+// The largest number of pairs of CPUs that a matrix measures.
 const (
 	mostPairsAlone = 2304 // all pairs of 48 CPUs, unless the user asks for more
-	mostPairsSuite = 700  // in a suite: those of all caches of 24, or all of 26 CPUs
+	mostPairsSuite = 700  // in a suite: all pairs of 26 CPUs, or those between 24 caches
 	mostPairsAmong = 30   // in a matrix among other scenarios
 	mostPairsBrief = 12   // in a matrix of a quick suite
 )
 
-// matrixPlaces returns the pairs of CPUs of a matrix as placements, with each direction as a pair
-// of its own. The note says what was left out.
+// matrixPlaces returns the pairs of CPUs that a matrix measures, as placements. The two directions of a pair are two
+// placements. The note says what was left out.
 func (o *Options) matrixPlaces() (places []string, note string) {
 	if len(o.Places) > 0 {
 		return o.Places, ""
@@ -56,7 +56,8 @@ func (o *Options) matrixPlaces() (places []string, note string) {
 	return nil, "" // not reached: the last mode always returns
 }
 
-// allPairs lists all pairs of CPUs. On a host with many CPUs, each pair has one direction.
+// allPairs returns all pairs of CPUs as placements. On a host with many CPUs, it returns only one direction of each
+// pair.
 func (o *Options) allPairs() (places []string, note string) {
 	if all := len(o.CPUs) * (len(o.CPUs) - 1); all <= mostPairsAlone {
 		return o.samplePairs("cpu"), ""
@@ -73,15 +74,15 @@ func (o *Options) allPairs() (places []string, note string) {
 	return places, fmt.Sprintf("matrix: all %d pairs of CPUs, each in one direction: the line is on the node of the CPU that comes first", len(places))
 }
 
-// ManyPairs reports whether a matrix of all pairs has so many that one subject is enough.
+// ManyPairs reports whether a matrix of all pairs has so many pairs that it measures only one subject.
 func (o *Options) ManyPairs() bool {
 	return o.AllPairs && len(o.CPUs)*(len(o.CPUs)-1) > mostPairsAlone
 }
 
-// sampleModes are the ways of choosing pairs, the finest first.
+// sampleModes are the ways of choosing pairs. The first one chooses the most pairs.
 var sampleModes = []string{"cpu", "llc", "node", "class"}
 
-// samplePairs lists the pairs of a mode.
+// samplePairs returns the pairs of CPUs that a mode chooses.
 func (o *Options) samplePairs(mode string) (places []string) {
 	seen := map[string]bool{}
 	add := func(a, b int) {
@@ -111,7 +112,7 @@ func (o *Options) samplePairs(mode string) (places []string) {
 	}
 	for i, group := range groups {
 		found := map[topology.Class]bool{}
-		for _, b := range group[1:] { // one pair of each class within a group
+		for _, b := range group[1:] { // within a group, one pair of each class is enough
 			if class := t.Class(group[0], b); !found[class] {
 				found[class] = true
 				add(group[0], b)
@@ -124,11 +125,12 @@ func (o *Options) samplePairs(mode string) (places []string) {
 	return places
 }
 
-// ClassPairs is the most pairs of CPUs that stand for a class: the median of so many is within a few percent of that of
-// all pairs.
+// ClassPairs is the most pairs of CPUs that represent a class. The median of so many pairs is within a few percent of
+// the median of all pairs.
 const ClassPairs = 64
 
-// pairsOf draws the pairs of CPUs that a matrix cell of a class visits. It returns nil if the placement is no class.
+// pairsOf returns random pairs of CPUs that a matrix cell of a class visits. It returns nil if the placement is not a
+// class.
 func (o *Options) pairsOf(class topology.Class) [][2]int {
 	if o.Topology == nil || !class.Valid() {
 		return nil
@@ -136,7 +138,7 @@ func (o *Options) pairsOf(class topology.Class) [][2]int {
 	return o.Topology.Pairs(o.CPUs, class, ClassPairs, o.Seed)
 }
 
-// classNote says how many pairs stand for a class, or is empty if no class has several.
+// classNote returns a note on how many pairs represent a class. It is empty if each class has only one.
 func (o *Options) classNote(classes []topology.Class) string {
 	most := 0
 	for _, class := range classes {
@@ -148,7 +150,7 @@ func (o *Options) classNote(classes []topology.Class) string {
 	return fmt.Sprintf("matrix: up to %d pairs of CPUs stand for a class, and each repetition visits up to %d of them in turn", most, min(most, bench.PairsEachRound))
 }
 
-// MatrixNotes says what a matrix cannot show on this host.
+// MatrixNotes returns notes on what a matrix cannot show on this host.
 func (o *Options) MatrixNotes() (notes []string) {
 	if _, note := o.matrixPlaces(); note != "" {
 		notes = append(notes, note)

@@ -14,11 +14,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// memLeastTime is the least time that a mem cell measures: on a slow machine, enough to go
-// through the memory a few times.
+// memLeastTime is the least time that a mem cell measures. In this time a slow machine reads the memory a few times.
 const memLeastTime = 60 * time.Millisecond
 
-// memHost is what mem cells need to know about a host.
+// memHost has the facts about a host that mem cells need.
 type memHost struct {
 	cpus   map[int][]int // the used CPUs, by node
 	nodes  []int         // nodes with used CPUs, ascending
@@ -90,11 +89,13 @@ func (h *memHost) memPolicies(asked []string) (list []shm.Policy, err error) {
 	return list, nil
 }
 
-// mostMemory is the most nodes with memory to which a brief plan binds, unless a node is special.
+// mostMemory is the most nodes with memory to all of which a brief plan binds. If there are more, briefPolicies
+// chooses some of them.
 const mostMemory = 4
 
-// briefPolicies selects the policies of a brief plan. Of many nodes it keeps those with the CPUs of the
-// plan, one of each distance from the first of these, and those that have only memory.
+// briefPolicies selects the policies of a brief plan. If many nodes have memory, it keeps only some of the policies
+// that bind to a node: for the nodes with CPUs of the plan, for one node at each distance from the first of these,
+// and for nodes without CPUs.
 func (h *memHost) briefPolicies(t *topology.Topology, nodes []int, policies []shm.Policy) []shm.Policy {
 	if t == nil || len(h.memory) <= mostMemory {
 		return policies
@@ -110,11 +111,11 @@ func (h *memHost) briefPolicies(t *topology.Topology, nodes []int, policies []sh
 	return slices.DeleteFunc(policies, func(p shm.Policy) bool { return p.Mode == shm.PolicyBind && !keep[p.Nodes[0]] })
 }
 
-// mostMemShapes is the most combinations of CPUs, memory and pages of which a long suite measures all: it has about ten
-// minutes, and a combination takes a third of a second in each of twelve rounds.
+// mostMemShapes is the most combinations of CPU, memory and page size that a long suite measures in full. The suite
+// has about ten minutes for them, and a combination takes a third of a second in each of twelve rounds.
 const mostMemShapes = 60
 
-// evenly takes n of a list: the first, the last, and others between them.
+// evenly returns n elements of a list: the first, the last, and others at equal distances between them.
 func evenly(list []int, n int) []int {
 	if len(list) <= n {
 		return list
@@ -126,7 +127,7 @@ func evenly(list []int, n int) []int {
 	return taken
 }
 
-// memShapes multiplies the parameters of mem cells.
+// memShapes returns all combinations of the parameters of mem cells.
 func memShapes(o *Options) (list []*bench.MemShape, err error) {
 	h := memHostOf(o.Topology, o.CPUs)
 	policies, err := h.memPolicies(o.Mem)
@@ -177,7 +178,7 @@ func memShapes(o *Options) (list []*bench.MemShape, err error) {
 	return list, nil
 }
 
-// How much memory a mem cell goes through, in MiB: several times what caches hold.
+// The amount of memory that a mem cell reads, in MiB: memCaches times the largest cache, within these limits.
 const (
 	memLeast, memMost           = 64, 512
 	memLeastBrief, memMostBrief = 32, 64
@@ -185,7 +186,7 @@ const (
 	memMostAsked                = 64 << 10
 )
 
-// memSize is that amount on this host, in MiB.
+// memSize returns the amount of memory of a mem cell on this host, in MiB.
 func memSize(o *Options) int {
 	if o.MiB != 0 {
 		return o.MiB
@@ -197,7 +198,7 @@ func memSize(o *Options) int {
 	return min(max(mib, memLeast), memMost)
 }
 
-// lastCache is the size of the largest cache of a host, in bytes; 0 if it is not known.
+// lastCache returns the size of the largest cache of a host in bytes, or 0 if it is not known.
 func lastCache(t *topology.Topology) (largest int64) {
 	if t == nil {
 		return 0

@@ -8,10 +8,10 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// UsualGap is long enough for a waiter to be asleep.
+// UsualGap is the default pause before a wake. It is long enough for a waiter to fall asleep.
 const UsualGap = 1500 * time.Microsecond
 
-// Options is what the user asked for; zero fields take a scenario's defaults.
+// Options has what the user asked for. A zero field stands for the default of a scenario.
 type Options struct {
 	CPUs                                              []int
 	Topology                                          *topology.Topology // nil if the host does not describe it
@@ -37,7 +37,7 @@ type Options struct {
 	MiB                                               int
 	Rates, Loads, Noise, Quotas                       []int
 	Spins                                             []uint64 // in the form of control.Shape
-	Brief, Few                                        bool     // few shapes, few subjects: an overview
+	Brief, Few                                        bool     // a plan with few shapes, a plan with few subjects
 	Suite                                             bool     // cells of all classes of CPUs
 	Map                                               bool     // the matrix of a suite is a map of the host
 	known                                             *known   // derived from the topology; copies share it

@@ -34,8 +34,8 @@ func (o *Options) checkPlaces(allowed []int) error {
 	return nil
 }
 
-// on returns the CPUs of a placement, one for each process in turn, or why this host has none. If
-// both are empty, the cell decides.
+// on returns the CPUs of a placement, one for each process in turn, or the reason why this host has none. Both
+// results are empty if the placement leaves the choice to the cell.
 func (o *Options) on(name string) (cpus []int, why string) {
 	if o.known != nil && o.known.places[name] != nil {
 		return o.known.places[name], ""
@@ -50,7 +50,7 @@ func (o *Options) on(name string) (cpus []int, why string) {
 	return cpus, ""
 }
 
-// find returns the CPUs of a placement, and the reason if there are none.
+// find does the work of on, without its cache.
 func (o *Options) find(name string) (cpus []int, why string) {
 	t := o.Topology
 	switch {
@@ -89,7 +89,7 @@ func joinClasses(list []topology.Class) string {
 	return strings.Join(names, ", ")
 }
 
-// secondThreadsLast orders CPUs by the number of CPUs of their core that come before them.
+// secondThreadsLast reorders CPUs: first the first CPU of each core, then the second CPU of each core, and so on.
 func secondThreadsLast(t *topology.Topology, cpus []int) []int {
 	seen := map[int]int{}
 	rank := map[int]int{}
@@ -103,9 +103,8 @@ func secondThreadsLast(t *topology.Topology, cpus []int) []int {
 	return list
 }
 
-// namePlaces replaces placements that stand for several classes by the classes of this host: all of
-// them, or those with that name and any distance and kinds. Keys of cells then mean the same on
-// each host.
+// namePlaces replaces each placement that stands for several classes by the classes of this host that it stands for:
+// all classes, or those with that name and any distance and kinds. So a key of a cell means the same on each host.
 func (o *Options) namePlaces() {
 	if o.Topology == nil {
 		return

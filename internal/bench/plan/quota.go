@@ -4,8 +4,9 @@ package plan
 
 import "fmt"
 
-// busiest is how many of some workers, each busy on a CPU of its own, the quota of the cgroup leaves running. Pairs of workers are
-// measured all the same, with a warning.
+// busiest returns how many of the given workers can run all the time under the quota of the cgroup, if each worker is
+// busy on a CPU of its own. It returns at least 2 if there are 2 workers: pairs of workers are measured even under a
+// smaller quota, with a warning.
 func (o *Options) busiest(workers int) int {
 	if quota := o.quota(); quota > 0 {
 		return min(workers, max(int(quota), 2))
@@ -13,7 +14,8 @@ func (o *Options) busiest(workers int) int {
 	return workers
 }
 
-// quota is the CPU time of the cgroup, in CPUs, if that is less than the CPUs of the run; 0 otherwise.
+// quota returns the CPU time that the cgroup allows, in CPUs. It returns 0 if the quota does not limit the CPUs of
+// the run.
 func (o *Options) quota() float64 {
 	if o.Topology == nil || o.Topology.Limits.Quota >= float64(len(o.CPUs)) {
 		return 0
@@ -21,7 +23,7 @@ func (o *Options) quota() float64 {
 	return o.Topology.Limits.Quota
 }
 
-// QuotaNote says what a quota of CPU time does to a run. It is empty without one.
+// QuotaNote returns a note on the effect of the CPU quota on a run. It is empty if there is no quota.
 func (o *Options) QuotaNote() string {
 	quota := o.quota()
 	if quota == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// some returns the values for a suite, which measures fewer of them than a command for one
-// scenario.
+// some returns brief for a brief plan, or else full. A suite measures fewer values of a parameter than a command for
+// one scenario does.
 func (o *Options) some(brief, full []int) []int {
 	if o.Brief {
 		return brief
@@ -17,7 +17,7 @@ func (o *Options) some(brief, full []int) []int {
 	return full
 }
 
-// places are the placements of a handoff.
+// places returns the placements of a handoff cell.
 func (o *Options) places() []string {
 	if o.Brief {
 		return []string{bench.PlaceSame, o.apart()}
@@ -25,7 +25,7 @@ func (o *Options) places() []string {
 	return []string{bench.PlaceSame, o.apart(), bench.PlaceAny}
 }
 
-// crashPlaces are the placements of a death.
+// crashPlaces returns the placements of a crash cell.
 func (o *Options) crashPlaces() []string {
 	if o.Brief {
 		return []string{o.apart()}
@@ -33,10 +33,10 @@ func (o *Options) crashPlaces() []string {
 	return []string{bench.PlaceSame, o.apart()}
 }
 
-// fewRounds is the least number of rounds for which a cell with a gap has time.
+// fewRounds is the least number of rounds that a cell with a gap makes.
 const fewRounds = 60
 
-// rounds returns the least time of a cell whose rounds wake a thread after a gap.
+// rounds returns the least time of a cell whose rounds wake a thread after a gap, or 0 if the cell wakes none.
 func (o *Options) rounds(wake int) time.Duration {
 	if wake == 0 {
 		return 0
@@ -44,7 +44,7 @@ func (o *Options) rounds(wake int) time.Duration {
 	return fewRounds * o.Gap
 }
 
-// shapes multiplies the lists that only some scenarios have.
+// shapes returns all combinations of the parameters that only some scenarios have.
 func shapes(sc *bench.Scenario, o *Options) []bench.Cell {
 	cells := []bench.Cell{{}}
 	times := func(list []int, set func(*bench.Cell, int)) {

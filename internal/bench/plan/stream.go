@@ -21,8 +21,8 @@ const (
 	mostStreams  = 255
 )
 
-// streamHost is what stream cells need to know about a host: the first CPU of each core, by node, and the node whose memory they
-// load.
+// streamHost has the facts about a host that stream cells need: the first CPU of each core, by node, and the node
+// whose memory the streams load.
 type streamHost struct {
 	memHost
 	t     *topology.Topology
@@ -51,8 +51,8 @@ func streamHostOf(o *Options) streamHost {
 	return h
 }
 
-// near are the CPUs of the loaded node, a thread of each core. A node of one core lends its other threads, and a host of such
-// nodes those of other nodes.
+// near returns CPUs of the loaded node, one for each core. If the node has only one core, it returns all CPUs of that
+// core. If that is one CPU, it returns the CPUs of all nodes.
 func (h *streamHost) near() []int {
 	for _, list := range [][]int{h.cores[h.node], h.cpus[h.node]} {
 		if len(list) > 1 {
@@ -62,7 +62,7 @@ func (h *streamHost) near() []int {
 	return h.all()
 }
 
-// all are the CPUs of all nodes, those of the loaded node first.
+// all returns the first CPU of each core of all nodes. Those of the loaded node come first.
 func (h *streamHost) all() []int {
 	list := slices.Clone(h.cores[h.node])
 	for _, node := range h.nodes {
@@ -73,7 +73,7 @@ func (h *streamHost) all() []int {
 	return list
 }
 
-// shape places the data of threads on CPUs.
+// shape returns the placement of a cell whose threads run on cpus: data says on which nodes their memory is.
 func (h *streamHost) shape(data string, cpus []int) *bench.StreamShape {
 	s := &bench.StreamShape{Data: data, CPUs: cpus, Policy: shm.Policy{Mode: shm.PolicyLocal}}
 	for _, id := range cpus {
@@ -118,7 +118,8 @@ func (h *streamHost) distance(node int) int {
 	return h.t.Distance(h.node, node)
 }
 
-// streamCells load memory with several cores, and time single loads meanwhile.
+// streamCells returns cells in which several cores read memory as fast as they can, while one thread measures single
+// loads.
 func streamCells(o *Options) (cells []bench.Cell) {
 	h := streamHostOf(o)
 	near := h.near()
@@ -126,7 +127,7 @@ func streamCells(o *Options) (cells []bench.Cell) {
 		data                string
 		duty, read, streams int
 	}
-	seen := map[point]bool{} // a node with one core has the streams of all nodes
+	seen := map[point]bool{} // skip repeated cells: on a node with one core, near and all may be the same CPUs
 	add := func(data string, duty, read, streams int) {
 		cpus := near
 		if streams >= len(near) {
@@ -175,8 +176,8 @@ func streamCells(o *Options) (cells []bench.Cell) {
 	return cells
 }
 
-// streamSizes are the MiB of the chain of loads and the bytes of a stream's part: more than the caches hold, and at most a quarter
-// of what the cgroup may use.
+// streamSizes returns the size of the chain of loads in MiB, and the size of the part of each stream in bytes. Both
+// are larger than the caches if possible. Together they use at most a quarter of the memory that the cgroup may use.
 func (o *Options) streamSizes(streams int) (chain int, part uint64) {
 	all := mostStreamed
 	share := leastPart

@@ -11,33 +11,33 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// quickKills are enough for a median in each repetition.
+// quickKills is the number of kills that gives a median in each repetition.
 const quickKills = 2*stats.TailMinCrash + 2
 
-// RecoveryQuantile is the quantile of a recovery that a suite states with an interval.
+// RecoveryQuantile is the quantile of the recovery time for which a suite states an interval.
 const RecoveryQuantile = 0.99
 
-// recoveryKills are so many in each repetition that the kills of all rounds bound that quantile, also if one round is
-// dirty.
+// recoveryKills is the number of kills in each repetition. Even if one round is dirty, the kills of the other rounds
+// are enough for an interval of RecoveryQuantile.
 var recoveryKills = (stats.LeastSamples(RecoveryQuantile) + Rounds - 2) / (Rounds - 1)
 
-// Rounds of the cells on which advice rests. A test of 60 contrasts can show nothing with fewer than eleven rounds, and one of 20
-// contrasts nothing with fewer than nine.
+// The number of rounds of the cells on which advice rests. With fewer than eleven rounds, a test of 60 contrasts
+// cannot show anything. With fewer than nine rounds, a test of 20 contrasts cannot.
 const (
 	Rounds      = 12
 	QuickRounds = 10
 )
 
-// contextRounds are those of the other cells of a suite, which show figures and peers.
+// contextRounds is the number of rounds of the other cells of a suite. They only show figures and peers.
 const contextRounds = 3
 
-// Defaults are the values of a command for what the user does not set.
+// Defaults are the values that a command uses if the user does not set them.
 type Defaults struct {
 	Time, Warmup time.Duration
 	Count, Kills int
 }
 
-// The defaults of a suite or a command.
+// The defaults of suites and commands.
 var (
 	standard = Defaults{30 * time.Millisecond, 6 * time.Millisecond, Rounds, recoveryKills}
 	quick    = Defaults{20 * time.Millisecond, 4 * time.Millisecond, QuickRounds, quickKills}
@@ -46,8 +46,8 @@ var (
 	thorough = Defaults{2 * time.Second, 200 * time.Millisecond, Rounds, 100}
 )
 
-// hogCells are the suite's handoffs next to a busy loop: on one CPU, where it matters most, and
-// for subjects that sleep.
+// hogCells returns the handoff cells of a suite that run next to a busy loop. All threads are on one CPU, because a
+// busy loop matters most there, and the subjects are those that sleep.
 func hogCells(o *Options) []*bench.Cell {
 	h := *o
 	h.Hogs, h.Places = []int{1}, []string{bench.PlaceSame}
@@ -59,16 +59,16 @@ func hogCells(o *Options) []*bench.Cell {
 	return cells
 }
 
-// Preset is how thorough a suite is.
+// Preset determines how thorough a suite is.
 type Preset struct {
 	Defaults
-	quick  bool          // only what a few decisions need
+	quick  bool          // only the cells that a few decisions need
 	brief  bool          // few shapes
 	few    bool          // few subjects
-	budget time.Duration // the time to which the plan is shortened; 0: no limit
-	Limit  time.Duration // on a small host no more repetitions begin after this, if the plan takes longer
-	exact  bool          // the budget is the user's: it holds on any host, and further rounds fill it
-	least  Defaults      // the plan is not shortened below this
+	budget time.Duration // the plan is shortened to this time; 0: no limit
+	Limit  time.Duration // if the plan takes longer, no more repetitions begin after this time; it applies to a small host, see share
+	exact  bool          // the user gave the budget: it applies to any host, and further rounds use it up
+	least  Defaults      // the plan is not made shorter than this
 	gaps   []time.Duration
 }
 
@@ -86,14 +86,13 @@ var (
 		gaps: []time.Duration{0, 20 * time.Microsecond, 100 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}}
 )
 
-// LongOnly are the scenarios that a short suite has no time for. Commands of the same names measure them, too.
+// LongOnly are the scenarios for which a short suite has no time. Commands of the same names measure them, too.
 var LongOnly = []string{"intruder", "fence", "stream"}
 
-// suiteCells is greater than the number of cells of any suite.
+// suiteCells is an upper bound of the number of cells of any suite.
 const suiteCells = 5000
 
-// Plan returns the cells of a suite. If the user does not set times, it fits the cells into the
-// budget.
+// Plan returns the cells of a suite. If fit is set, it shortens the plan until the cells fit into the budget.
 func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 	o.Suite, o.Brief, o.Few, o.Map, o.MaxCells = true, p.brief, p.few, !p.quick, max(o.MaxCells, suiteCells)
 	names := bench.ScenarioNames()
@@ -124,7 +123,7 @@ func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 		for _, c := range cells {
 			if p.budget > 0 && !decisive(o, c) && !recovers(c) {
 				c.MaxReps = contextRounds
-				if c.Scenario.Name == "crash" && !p.quick { // one round has as many kills as three of others have samples
+				if c.Scenario.Name == "crash" && !p.quick { // one round has enough kills to show the figures
 					c.MaxReps = 1
 				}
 			}
@@ -137,23 +136,24 @@ func (p Preset) Plan(o *Options, fit bool) ([]*bench.Cell, error) {
 	return cells, nil
 }
 
-// budgetOf is the time to which a plan is shortened; after LimitOf no more repetitions begin. A host
-// with several packages or nodes has more to measure, and gets more time.
+// budgetOf returns the time to which a plan is shortened. A host with many CPUs has more to measure, and gets more
+// time.
 func (p Preset) budgetOf(o *Options) time.Duration { return p.budget * p.share(o) }
 
 // LimitOf is the time after which no more repetitions of a suite begin; 0: no limit.
 func (p Preset) LimitOf(o *Options) time.Duration { return p.Limit * p.share(o) }
 
-// Within returns a suite that takes as long as the user says, in rounds as long as those of the suite.
+// Within returns a suite that takes as long as budget. Its rounds are as long as those of p.
 func (p Preset) Within(budget time.Duration) Preset {
 	p.budget, p.Limit, p.exact = budget, budget, true
 	return p
 }
 
-// mostRounds bounds the rounds of a suite.
+// mostRounds limits the number of rounds of a suite.
 const mostRounds = 1000
 
-// fill adds rounds until the budget of the user is used up. Only cells on which advice rests take part in them.
+// fill adds rounds until they use up the budget that the user gave. Only cells on which advice rests take part in the
+// added rounds.
 func (p Preset) fill(o *Options, cells []*bench.Cell) {
 	var one time.Duration
 	for _, c := range cells {
@@ -166,7 +166,7 @@ func (p Preset) fill(o *Options, cells []*bench.Cell) {
 	}
 }
 
-// share is the factor on the time of a small host.
+// share returns the factor by which this host gets more time than a small host.
 func (p Preset) share(o *Options) time.Duration {
 	switch {
 	case p.exact:
@@ -179,11 +179,12 @@ func (p Preset) share(o *Options) time.Duration {
 	return 2
 }
 
-// smallHost is the most CPUs of a host whose default plan ends within a minute.
+// smallHost is the largest number of CPUs with which the default plan ends within a minute.
 const smallHost = 2
 
-// fit makes repetitions shorter, then leaves out scenarios, and repeats cells on which no advice rests less often, until the
-// plan fits the budget. It never makes rounds fewer: a test of many contrasts needs them.
+// fit shortens a plan until it fits the budget. It makes the repetitions shorter, then leaves out scenarios, and then
+// repeats the cells on which no advice rests less often. It does not reduce the number of rounds, because a test of
+// many contrasts needs them.
 func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	budget := p.budgetOf(o)
 	late := func() bool { return budget > 0 && ETA(Order(cells, o.Count, false, 0)) > budget }
@@ -233,15 +234,15 @@ func (p Preset) fit(o *Options, cells []*bench.Cell) []*bench.Cell {
 	return cells
 }
 
-// recovers reports whether a crash cell shows the promise of the library, or that of the peer which promises the same. Its
-// kills are so many that a high quantile has an interval.
+// recovers reports whether a crash cell measures the recovery that the library promises, or the same promise of a
+// peer. Such a cell has so many kills that a high quantile has an interval.
 func recovers(c *bench.Cell) bool {
 	name := c.Subject.Name()
 	return c.Scenario.Name == "crash" && c.Role == bench.RoleHolder && (name == bench.Library+":mutex" || name == "c:robust")
 }
 
-// RecoveryNote says why a plan has too few kills for that quantile, and how to get enough. It is empty if they are enough, or
-// if the plan kills nothing.
+// RecoveryNote returns a note that a plan has too few kills for RecoveryQuantile, and how to get enough. It is empty
+// if the kills are enough, or if the plan kills nothing.
 func (o *Options) RecoveryNote(cells []*bench.Cell) string {
 	kills, least := 0, stats.LeastSamples(RecoveryQuantile)
 	for _, c := range cells {
@@ -259,8 +260,8 @@ func (o *Options) RecoveryNote(cells []*bench.Cell) string {
 		kills, 100*RecoveryQuantile, least, (least+Rounds-1)/Rounds)
 }
 
-// gapCells are a suite's wakes of peers that have slept for different times: those of the kernel,
-// from C and from Go, and the library's.
+// gapCells returns the wake cells of a suite in which the sleeper has slept for different times. Their subjects are
+// the wakes of the kernel, from C and from Go, and those of the library.
 func gapCells(o *Options, gaps []time.Duration) []*bench.Cell {
 	g := *o
 	g.Gaps, g.Places = gaps, []string{o.apart()}

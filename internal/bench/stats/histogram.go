@@ -8,9 +8,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Histograms in the control page are the counters of an HDR histogram with three significant
-// digits over 1 ns … 2^40 ns, without its head. Values below 2048 are exact; above, each power of
-// two has 1024 buckets.
+// A histogram in the control page consists of the counters of an HDR histogram, without its head. The HDR histogram
+// has three significant digits and a range of 1 ns … 2^40 ns. Values below 2048 are exact; above, each power of two
+// has 1024 buckets.
 const (
 	histSubBits = 11
 	histHalf    = 1 << (histSubBits - 1)
@@ -20,14 +20,14 @@ const (
 	histDigits  = 3
 )
 
-// HistIndex is the bucket of v nanoseconds; values out of range are clamped.
+// HistIndex returns the bucket of v nanoseconds. Values out of range go to the first or last bucket.
 func HistIndex(v int64) int {
 	v = min(max(v, 0), histMax)
 	shift := bits.Len64(uint64(v)|(1<<histSubBits-1)) - histSubBits
 	return shift*histHalf + int(v>>shift)
 }
 
-// Record adds one value to the counters of a slot. One writer only.
+// Record adds one value to the counters of a slot. Only one thread may do so.
 func Record(counts []uint64, v int64) { counts[HistIndex(v)]++ }
 
 // NewHist returns the histogram of one or more slots' counters, merged exactly.
@@ -57,8 +57,7 @@ func MergeHists(hs []*hdrhistogram.Histogram) *hdrhistogram.Histogram {
 	return sum
 }
 
-// Quantiles are the reported quantiles. Each has the least number of samples that must lie above
-// it.
+// Quantiles are the quantiles that a report shows.
 var Quantiles = []struct {
 	Name string
 	Q    float64
@@ -70,15 +69,14 @@ var Quantiles = []struct {
 	{"p99.99", 0.9999},
 }
 
-// TailMin is how many samples must lie above a quantile for it to be reported. A crash cell kills
-// a process for each sample, and an event or seq cell sleeps before each: fewer samples are
-// enough for them.
+// The least number of samples above a quantile for which it is reported. Crash, event and seq cells need fewer
+// samples, because each sample takes long: a crash cell kills a process, and the others sleep before it.
 const (
 	TailMin      = 10
 	TailMinCrash = 3
 )
 
-// Quantile returns the q-quantile of h, and false if fewer than tail samples lie above it.
+// Quantile returns the q-quantile of h. The second result is false if fewer than tail samples lie above it.
 func Quantile(h *hdrhistogram.Histogram, q float64, tail int) (float64, bool) {
 	if float64(h.TotalCount())*(1-q) < float64(tail)-1e-9 {
 		return 0, false

@@ -9,19 +9,20 @@ import (
 	"sync"
 )
 
-// KindPaired is an interval by Hodges and Lehmann for ratios of rounds, from the distribution of the signed-rank statistic.
+// KindPaired is the kind of a Hodges-Lehmann interval for the ratios of rounds. Its limits come from the distribution
+// of the signed-rank statistic.
 const KindPaired = "signed rank 95%"
 
-// Effect is the ratio of two figures, measured round by round. The unit is the round: what disturbs a whole round changes
-// both figures, and cancels out.
+// Effect is the ratio of two figures that were measured in the same rounds. The unit is the round: a disturbance of a
+// whole round changes both figures, and cancels out in the ratio.
 type Effect struct {
-	Interval         // the ratio, by Hodges and Lehmann; the range of the rounds if they are too few for an interval
-	P        float64 // p value of "the ratio exceeds the least effect", by the exact one-sided signed-rank test of Wilcoxon
+	Interval         // the ratio, by Hodges and Lehmann; with too few rounds, Lo and Hi are the least and the greatest ratio
+	P        float64 // p value of "the ratio exceeds the least effect", by Wilcoxon's exact one-sided signed-rank test
 	least    float64
 }
 
-// Paired tests whether ratios of rounds exceed least. It returns an error if a ratio is not positive and finite, or if there are none.
-// It assumes no distribution but a symmetric one of the logarithms.
+// Paired tests whether the ratios of rounds exceed least. It returns an error if there are no ratios, or if one is
+// not positive and finite. It assumes only that the logarithms of the ratios are distributed symmetrically.
 func Paired(ratios []float64, least float64) (Effect, error) {
 	if len(ratios) == 0 {
 		return Effect{}, fmt.Errorf("no round has both figures")
@@ -42,7 +43,8 @@ func Paired(ratios []float64, least float64) (Effect, error) {
 	return e, nil
 }
 
-// hodgesLehmann is the median of the means of all pairs of logarithms, as a ratio, with its interval.
+// hodgesLehmann returns an estimate of the ratio with an interval: the median of the means of all pairs of
+// logarithms, converted back to a ratio.
 func hodgesLehmann(logs []float64) Interval {
 	n := len(logs)
 	means := make([]float64, 0, n*(n+1)/2)
@@ -59,8 +61,9 @@ func hodgesLehmann(logs []float64) Interval {
 	return q
 }
 
-// signedRankP is the chance that values which are symmetric about 0 have a sum of positive ranks as large as these. Equal sizes share
-// their ranks, and a 0 counts as negative.
+// signedRankP returns the p value of the one-sided signed-rank test: the probability that values with a distribution
+// symmetric about 0 have a sum of positive ranks at least as large as vs. Values of equal size share their ranks, and
+// a 0 counts as negative.
 func signedRankP(vs []float64) float64 {
 	order := slices.Clone(vs)
 	slices.SortFunc(order, func(a, b float64) int {
@@ -72,14 +75,14 @@ func signedRankP(vs []float64) float64 {
 		}
 		return 0
 	})
-	doubled := make([]int, len(order)) // twice the rank: that of two equal sizes may be a half
+	doubled := make([]int, len(order)) // twice the ranks, because the shared rank of equal sizes may end in one half
 	sum := 0
 	for begin, end := 0, 0; begin < len(order); begin = end {
 		for end < len(order) && math.Abs(order[end]) == math.Abs(order[begin]) {
 			end++
 		}
 		for i := begin; i < end; i++ {
-			doubled[i] = begin + 1 + end // the first and the last rank of equal sizes
+			doubled[i] = begin + 1 + end // first rank plus last rank of equal sizes
 		}
 	}
 	for i, v := range order {
@@ -96,7 +99,8 @@ func signedRankP(vs []float64) float64 {
 	return min(p, 1)
 }
 
-// signedRanks is the distribution of the sum of those ranks whose signs are positive, if each sign is as likely as the other.
+// signedRanks returns the distribution of the sum of the positive ranks, if each rank is positive or negative with
+// the same probability.
 func signedRanks(ranks []int) []float64 {
 	total := 0
 	for _, r := range ranks {
@@ -118,8 +122,8 @@ func signedRanks(ranks []int) []float64 {
 // signedRankCache caches the results of signedRankOf, by the number of values.
 var signedRankCache sync.Map
 
-// signedRankOf returns how many of the sorted means of pairs lie outside the interval on each side. It returns -1 if even the whole range has
-// less than the confidence.
+// signedRankOf returns how many of the sorted means of pairs lie outside the interval on each side. It returns -1 if
+// even the whole range does not have the required confidence.
 func signedRankOf(n int) int {
 	if known, ok := signedRankCache.Load(n); ok {
 		return known.(int)
@@ -139,25 +143,26 @@ func signedRankOf(n int) int {
 	return k
 }
 
-// EnoughRounds is how many rounds a test needs at least for a p value below alpha.
+// EnoughRounds returns the least number of rounds with which a test can have a p value below alpha.
 func EnoughRounds(alpha float64) int { return int(math.Floor(-math.Log2(alpha))) + 1 }
 
 // mostNeeded bounds the number of rounds that Needs returns.
 const mostNeeded = 1000
 
-// Needs estimates how many rounds would decide whether an effect exceeds the least one, at the level alpha: so many that 4 of 5 runs decide it.
-// It returns 0 if the centre is too near to the least effect for any number.
+// Needs returns an estimate of the number of rounds that decide, at the level alpha, whether an effect exceeds the
+// least effect. With that number, 4 of 5 runs decide it. It returns 0 if the effect is so close to the least effect
+// that no practicable number is enough.
 func (e Effect) Needs(alpha float64) int {
 	if e.N < 2 || e.Lo <= 0 || e.Hi <= e.Lo {
 		return EnoughRounds(alpha)
 	}
-	spread := math.Log(e.Hi/e.Lo) / 2 * math.Sqrt(float64(e.N)) / normalQuantile(1-(1-Confidence)/2) // deviation of a round
+	spread := math.Log(e.Hi/e.Lo) / 2 * math.Sqrt(float64(e.N)) / normalQuantile(1-(1-Confidence)/2) // standard deviation of a round
 	room := math.Log(e.Center / e.least)
 	level := alpha
-	if room < 0 { // the interval must end before the least effect
+	if room < 0 { // to decide "no", the interval must end below the least effect
 		level = (1 - Confidence) / 2
 	}
-	const efficiency = 3 / math.Pi // efficiency of the test relative to the t test, if the noise is normal
+	const efficiency = 3 / math.Pi // of this test relative to the t test, if the noise is normal
 	n := math.Pow((normalQuantile(1-level)+normalQuantile(0.8))*spread/room, 2) / efficiency
 	if !(n <= mostNeeded) {
 		return 0
@@ -165,5 +170,5 @@ func (e Effect) Needs(alpha float64) int {
 	return max(int(math.Ceil(n)), EnoughRounds(alpha), e.N+1)
 }
 
-// normalQuantile is the p-quantile of the standard normal distribution.
+// normalQuantile returns the p-quantile of the standard normal distribution.
 func normalQuantile(p float64) float64 { return math.Sqrt2 * math.Erfinv(2*p-1) }

@@ -18,7 +18,7 @@ const (
 	resamples  = 2000
 )
 
-// Interval is a value with the range that is known to contain it.
+// Interval is an estimate of a value, with a range that contains the value. Kind says how certain that is.
 type Interval struct {
 	Center float64 `json:"center"`
 	Lo     float64 `json:"lo"`
@@ -50,8 +50,8 @@ func Summarize(vs []float64) Interval {
 	return Interval{Median(vs), slices.Min(vs), slices.Max(vs), len(vs), KindRange}
 }
 
-// RatioInterval is the median of a ratio's repetitions with its rank interval, or with their
-// range if there are too few for a rank interval.
+// RatioInterval returns the median of the ratios of repetitions, with its rank interval. If the ratios are too few
+// for a rank interval, it returns their range instead.
 func RatioInterval(rs []float64) (Interval, error) {
 	if len(rs) == 0 {
 		return Interval{}, fmt.Errorf("no repetition has both")
@@ -63,8 +63,8 @@ func RatioInterval(rs []float64) (Interval, error) {
 	return Interval{s.Center, s.Lo, s.Hi, len(rs), KindRank}, nil
 }
 
-// QuantileRatio compares a quantile of two pooled histograms, for tails for which one repetition
-// is too short. The interval is a percentile bootstrap.
+// QuantileRatio returns the ratio of a quantile of two pooled histograms. It is for tails, for which one repetition
+// has too few samples. The interval is a percentile bootstrap.
 func QuantileRatio(a, b *hdrhistogram.Histogram, q float64, seed uint64) (Interval, error) {
 	x, okx := Quantile(a, q, TailMinCrash)
 	y, oky := Quantile(b, q, TailMinCrash)
@@ -98,8 +98,8 @@ func QuantileInterval(h *hdrhistogram.Histogram, q float64, seed uint64) (Interv
 	return Interval{Center: x, Lo: lo, Hi: hi, N: int(h.TotalCount()), Kind: KindBootstrap}, nil
 }
 
-// OrderInterval returns a quantile of a pooled histogram, between two of its samples. It makes no assumption about their
-// distribution, and needs LeastSamples of them.
+// OrderInterval returns a quantile of a pooled histogram. Both ends of its interval are samples. It makes no
+// assumption about their distribution. It returns an error if there are fewer than LeastSamples.
 func OrderInterval(h *hdrhistogram.Histogram, q float64) (Interval, error) {
 	n := int(h.TotalCount())
 	ci := moremath.QuantileCI(n, q, Confidence)
@@ -110,7 +110,7 @@ func OrderInterval(h *hdrhistogram.Histogram, q float64) (Interval, error) {
 	return Interval{Center: values[rank(q, n)], Lo: values[ci.LoOrder-1], Hi: values[ci.HiOrder-1], N: n, Kind: KindOrder}, nil
 }
 
-// LeastSamples is the least number of samples that bound a quantile on both sides.
+// LeastSamples returns the least number of samples that bound a quantile on both sides.
 func LeastSamples(q float64) int {
 	for n := 1; ; n++ {
 		if ci := moremath.QuantileCI(n, q, Confidence); ci.LoOrder >= 1 && ci.HiOrder <= n {
@@ -119,11 +119,11 @@ func LeastSamples(q float64) int {
 	}
 }
 
-// rank is the index of a quantile of n ascending values.
+// rank returns the index of a quantile in n ascending values.
 func rank(q float64, n int) int { return max(int(math.Ceil(q*float64(n)))-1, 0) }
 
-// middle returns the bounds of the middle part of the resampled values, of the size that the
-// confidence requires.
+// middle returns the bounds of the middle part of the resampled values. The confidence determines how large that part
+// is.
 func middle(vs []float64) (lo, hi float64) {
 	slices.Sort(vs)
 	tail := (1 - Confidence) / 2
@@ -143,8 +143,8 @@ func newResampler(h *hdrhistogram.Histogram) resampler {
 	return values
 }
 
-// quantile returns the q-quantile of one sample of the histogram's own size. The values are
-// ascending, so it is enough to draw indices and take their quantile.
+// quantile draws one sample of the size of the histogram, and returns its q-quantile. The values are ascending, so
+// the function draws only indices and takes their quantile.
 func (r resampler) quantile(rng *rand.Rand, q float64) float64 {
 	drawn := make([]int, len(r))
 	for i := range drawn {

@@ -11,29 +11,31 @@ import (
 	moremath "github.com/aclements/go-moremath/stats"
 )
 
-// KindShift is an interval by Hodges and Lehmann, from the distribution of the U statistic.
+// KindShift is the kind of a Hodges-Lehmann interval for two samples. Its limits come from the distribution of the U
+// statistic.
 const KindShift = "shift 95%"
 
-// Shift is the difference between two samples, measured without assuming a distribution.
+// Shift is the difference between two samples, without an assumption about their distribution.
 type Shift struct {
 	Ratio  Interval // ratio of the second sample to the first, by Hodges and Lehmann; zero if a value is not positive
-	P      float64  // p value of the U test: the chance of such a difference between equal samples
-	LeastP float64  // the least p value that so many values can give
+	P      float64  // p value of the U test: the probability of such a difference if both samples had the same distribution
+	LeastP float64  // the least p value that is possible with so many values
 }
 
-// Sure reports whether the interval of the ratio has the confidence: few values only have a range.
+// Sure reports whether the interval of the ratio has the required confidence. With few values, it is only their
+// range.
 func (s Shift) Sure() bool { return s.Ratio.Kind == KindShift }
 
-// mostExact bounds the samples whose distribution is computed exactly.
+// mostExact is the largest size of samples whose distribution is computed exactly.
 const mostExact = 25
 
 func init() { moremath.MannWhitneyExactLimit = mostExact }
 
-// Compare compares two samples.
+// Compare compares two samples, such as those before and after a change.
 func Compare(before, after []float64) Shift {
 	s := Shift{P: 1, LeastP: leastP(len(before), len(after))}
 	if r, err := moremath.MannWhitneyUTest(slices.Clone(before), slices.Clone(after), moremath.LocationDiffers); err == nil {
-		s.P = max(r.P, s.LeastP) // with many ties the approximation may be below it
+		s.P = max(r.P, s.LeastP) // with many equal values the approximation may be too low
 	}
 	if slices.ContainsFunc(slices.Concat(before, after), func(v float64) bool { return !(v > 0) || math.IsInf(v, 1) }) {
 		return s
@@ -59,8 +61,8 @@ func Compare(before, after []float64) Shift {
 // ranks caches the results of rankOf, by the sizes of the samples.
 var ranks sync.Map
 
-// rankOf returns how many of the sorted pairwise differences lie outside the interval on each side.
-// It returns -1 if even the whole range has less than the confidence.
+// rankOf returns how many of the sorted pairwise differences lie outside the interval on each side. It returns -1 if
+// even the whole range does not have the required confidence.
 func rankOf(n1, n2 int) int {
 	tail := (1 - Confidence) / 2
 	if n1 > mostExact || n2 > mostExact {
@@ -80,13 +82,13 @@ func rankOf(n1, n2 int) int {
 	return k
 }
 
-// leastP is the p value of two samples if all values of one are above all values of the other.
+// leastP returns the p value of two samples if all values of one are above all values of the other.
 func leastP(n1, n2 int) float64 {
 	ways, _ := new(big.Float).SetInt(new(big.Int).Binomial(int64(n1+n2), int64(n1))).Float64()
 	return min(2/ways, 1)
 }
 
-// EnoughFor returns how many values each side needs for a p value below alpha.
+// EnoughFor returns how many values each of two samples needs before Compare can give a p value below alpha.
 func EnoughFor(alpha float64) int {
 	n := 2
 	for leastP(n, n) >= alpha {
@@ -95,8 +97,8 @@ func EnoughFor(alpha float64) int {
 	return n
 }
 
-// FalseDiscovery adjusts the p values of many tests, as Benjamini and Hochberg do: among those below
-// alpha, the expected share of false ones is at most alpha.
+// FalseDiscovery adjusts the p values of many tests by the method of Benjamini and Hochberg. Among the tests whose
+// adjusted value is below alpha, the expected share of false findings is at most alpha.
 func FalseDiscovery(ps []float64) []float64 {
 	order := make([]int, len(ps))
 	for i := range order {
@@ -120,8 +122,8 @@ func FalseDiscovery(ps []float64) []float64 {
 	return adjusted
 }
 
-// Holm adjusts the p values of many tests: the chance that any of those below alpha is false is at
-// most alpha.
+// Holm adjusts the p values of many tests by Holm's method. The probability that any test with an adjusted value
+// below alpha is a false finding is at most alpha.
 func Holm(ps []float64) []float64 {
 	order := make([]int, len(ps))
 	for i := range order {

@@ -1,8 +1,6 @@
-/*
- * A participant that does as it is told: the C side of internal/cinterop. It reads lines
- * "ID VERB NAME ARGS..." from its input and answers "ID ERRNO NUMBER" when a verb has ended,
- * each on a thread of its own. Deadlines are milliseconds from now; -1 is none.
- */
+/* A participant that obeys a test: the C side of internal/cinterop. It reads lines "ID VERB NAME ARGS..." from its
+ * input, and runs each verb on a thread of its own. When a verb has ended, it answers "ID ERRNO NUMBER". Deadlines
+ * are milliseconds from now; -1 is none. */
 #define _GNU_SOURCE 1
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
@@ -28,7 +26,7 @@ static void answer(const order *o, int err, uint64_t n)
 
 static int64_t arg(const order *o, int i) { return i + 3 < o->n ? strtoll(o->word[i + 3], NULL, 10) : 0; }
 
-/* The deadline that argument i asks for; NULL for none. */
+/* The deadline that argument i asks for; NULL if it asks for none. */
 static const struct timespec *until(const order *o, int i, struct timespec *ts)
 {
     int64_t ms = i + 3 < o->n ? arg(o, i) : -1;
@@ -41,7 +39,7 @@ static const struct timespec *until(const order *o, int i, struct timespec *ts)
     return ts;
 }
 
-/* Threads that sleep on the word at that place in the body of an object. */
+/* How many threads sleep on the word at that place in the body of an object. */
 static uint64_t count_asleep(shmi_off object, size_t at)
 {
     uint64_t n = 0;
@@ -166,7 +164,7 @@ static int queue(const order *o, uint64_t *n)
         abs = until(o, 0, &ts);
         return abs == NULL ? shmsync_queue_get(&q, n) : shmsync_queue_timedget(&q, n, abs);
     }
-    if (is(o, "queue.putbatch") || is(o, "queue.getbatch")) { /* V COUNT MS: V, V+1 and so on; MOST MS: N is the first, and how many */
+    if (is(o, "queue.putbatch") || is(o, "queue.getbatch")) { /* V COUNT MS: V, V+1, ...; MOST MS: *n: first<<8|count */
         uint64_t items[128];
         size_t i, done = 0;
         if (is(o, "queue.putbatch")) {
@@ -181,7 +179,7 @@ static int queue(const order *o, uint64_t *n)
                 return EILSEQ;
         return *n = done != 0 ? items[0] << 8 | done : 0, err;
     }
-    if (is(o, "queue.lease")) { /* the last lease is what ack and nack end */
+    if (is(o, "queue.lease")) { /* ack and nack end the last lease */
         abs = until(o, 0, &ts);
         err = abs == NULL ? shmsync_queue_lease(&q, n, &l) : shmsync_queue_timedlease(&q, n, &l, abs);
         pthread_mutex_lock(&lease_lock);
@@ -254,7 +252,7 @@ static int latch(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
-/* What a once runs: counts in the sequencer NAME+"-ran", and waits for the event NAME+"-go". */
+/* The function of a once: it counts in the sequencer NAME+"-ran", and waits for the event NAME+"-go". */
 static void run_once(void *name)
 {
     char other[600];
@@ -291,7 +289,7 @@ static int once(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
-/* A completion that says so, and does not return. */
+/* A completion that reports that it has begun, and does not return. */
 static void hang(void *said)
 {
     shmsync_event_set((shmsync_event *)said);
@@ -313,7 +311,7 @@ static int barrier(const order *o, uint64_t *n)
     *n = shmsync_barrier_offset(&b);
     if (is(o, "barrier.open"))
         return 0;
-    if (is(o, "barrier.hang")) { /* arrive, and hang in the completion */
+    if (is(o, "barrier.hang")) { /* arrives, and hangs in the completion */
         memset(&opts, 0, sizeof opts);
         opts.completion = hang;
         opts.completion_arg = &said;
@@ -354,7 +352,7 @@ static int act(const order *o, uint64_t *n)
     shmi_off off = 0;
     int err;
     *n = 0;
-    if (is(o, "waiters")) { /* of the object at an offset */
+    if (is(o, "waiters")) { /* *n: the waiters of the object at an offset */
         off = (shmi_off)arg(o, 0);
         shmi_each_queued(arena, off, count_queued, n);
         *n += count_asleep(off, offsetof(shmi_counter_words, events)) + count_asleep(off, offsetof(shmi_barrier_words, events)) +
@@ -435,7 +433,7 @@ int main(int argc, char **argv)
         if (o->n < 3)
             break;
         if (is(o, "close")) {
-            pthread_mutex_lock(&out_lock); /* what has been answered has happened before */
+            pthread_mutex_lock(&out_lock); /* so that all that was answered happened before the close */
             pthread_mutex_unlock(&out_lock);
             answer(o, shmsync_arena_close(arena), 0);
             return 0;

@@ -1,10 +1,10 @@
-/* Verbs of the agent for what a process may write after it was killed. */
+/* Verbs of the agent for tests of what the kernel may write for a process after it was killed. */
 
 #include <sys/wait.h>
 
 #define GONE_PAGE 4096
 
-/* Block NAME, of BYTES bytes and a word behind them that counts reads. */
+/* The block NAME: BYTES bytes, and a word after them that counts reads. */
 static unsigned char *gone_block(const order *o)
 {
     void *p = NULL;
@@ -16,9 +16,9 @@ static int gone(const order *o, uint64_t *n)
     uint64_t bytes = (uint64_t)arg(o, 0), i;
     unsigned char *b;
     if (is(o, "gone.fork")) {
-        /* A child by a raw clone, which runs no handlers: it keeps the lock of this
-         * process's slot, as a thread does that the kernel is still busy with. It ends with
-         * the input of this process. */
+        /* Makes a child by a raw clone, which runs no handlers of forks. The child keeps the byte lock of this
+         * process's slot, as a thread does while the kernel is still in one of its system calls. The child ends when
+         * the input of this process does. */
         long pid = syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, NULL);
         if (pid == 0) {
             char c;
@@ -53,12 +53,12 @@ static int gone(const order *o, uint64_t *n)
     }
     if (is(o, "gone.rounds"))
         return *n = shmi_ld64((uint64_t *)(void *)(b + bytes)), 0;
-    if (is(o, "gone.stamp")) { /* the last page first: that one a read writes last */
+    if (is(o, "gone.stamp")) { /* the last page first, because a read writes that page last */
         for (i = bytes; i >= GONE_PAGE; i -= GONE_PAGE)
             __atomic_store_n(&b[i - 1], 0, __ATOMIC_RELAXED);
         return 0;
     }
-    if (is(o, "gone.check")) { /* how many pages were written after that */
+    if (is(o, "gone.check")) { /* how many pages were written after gone.stamp */
         for (i = GONE_PAGE; i <= bytes; i += GONE_PAGE)
             *n += __atomic_load_n(&b[i - 1], __ATOMIC_RELAXED) != 0;
         return 0;

@@ -1,7 +1,5 @@
-/*
- * group.KIND NAME TURNS: a thread's share of the work of a group, any of whom may be killed
- * at any moment. A turn ends by itself if nothing is lost; N is how many were done.
- */
+/* group.KIND NAME TURNS: a thread's share of the work of a worker group. Any process of the group may be killed at
+ * any moment. A turn ends by itself if nothing is lost; N is how many turns were done. */
 
 static const struct timespec *in_ms(struct timespec *ts, long ms)
 {
@@ -24,7 +22,7 @@ static void give_way(void *arg_)
     sched_yield();
 }
 
-/* Alone here: 0, or EILSEQ if somebody else was in. */
+/* Checks that this thread is alone. Returns 0, or EILSEQ if another one was in. */
 static int alone(const char *name)
 {
     char other[600];
@@ -45,7 +43,7 @@ static int group_turn(const order *o, int turn)
     const char *name = o->word[2];
     struct timespec ts;
     int err = 0;
-    if (is(o, "group.queue")) { /* puts one and takes one: there is always one for whoever waits */
+    if (is(o, "group.queue")) { /* puts one item and takes one: so there is always one for each waiter */
         shmsync_queue q;
         shmsync_queue_options opts;
         shmsync_lease l;
@@ -68,7 +66,7 @@ static int group_turn(const order *o, int turn)
         shmsync_queue_close(&q);
         return err;
     }
-    if (is(o, "group.event")) { /* a token goes round; one that is lost with its holder is made anew */
+    if (is(o, "group.event")) { /* a token is passed on; if its holder dies and it is lost, a new one is made */
         shmsync_event e;
         if ((err = shmsync_event_open(arena, name, NULL, &e)) != 0)
             return err;
@@ -171,7 +169,7 @@ static int group_turn(const order *o, int turn)
         shmsync_future_close(&f);
         return err == EBUSY || err == ETIMEDOUT || err == EOWNERDEAD ? 0 : err;
     }
-    if (is(o, "group.once")) { /* a new one for every few turns */
+    if (is(o, "group.once")) { /* a new once for every few turns */
         char other[600];
         shmsync_once x;
         snprintf(other, sizeof other, "%s-%d", name, turn / 4);

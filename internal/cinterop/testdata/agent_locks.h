@@ -19,7 +19,7 @@ static int repair_bad(void *arg_)
     return 7;
 }
 
-/* How many threads of all participants have recorded that they sleep in the object. */
+/* How many threads of all participants have recorded that they sleep on the object. */
 static uint64_t sleepers(shmi_off object)
 {
     uint32_t i, k;
@@ -33,8 +33,8 @@ static uint64_t sleepers(shmi_off object)
     return n;
 }
 
-/* What a team shares: a tag that shows two owners at a time, and a count that shows a
- * lost store. */
+/* The data that a group shares: a tag shows whether there are two owners at a time, and a count shows whether a
+ * store was lost. */
 typedef struct board {
     uint64_t tag, count, in, repaired;
 } board;
@@ -48,7 +48,7 @@ static board *team_board(const char *name)
     return (board *)p;
 }
 
-/* The repair of a team: what a dead owner left half done is made whole. */
+/* The repair function of a group: it completes what a dead owner left half done. */
 static int team_repair(void *arg_)
 {
     board *b = (board *)arg_;
@@ -57,7 +57,7 @@ static int team_repair(void *arg_)
     return 0;
 }
 
-/* One turn: 0, or EILSEQ if somebody else was in. */
+/* One turn. Returns 0, or EILSEQ if another thread was in. */
 static int turn(shmsync_mutex *m, board *b, uint64_t me)
 {
     int err = shmsync_mutex_lock(m), i;
@@ -89,7 +89,7 @@ static int mutex(const order *o, uint64_t *n)
     if (open_)
         return *n = shmsync_mutex_offset(&m), 0;
     abs = until(o, 0, &ts);
-    if (is(o, "mutex.lock")) { /* N: the pid of whoever died */
+    if (is(o, "mutex.lock")) { /* N: the pid of the process that died */
         err = abs == NULL ? shmsync_mutex_lock(&m) : shmsync_mutex_timedlock(&m, abs);
         if ((err == EOWNERDEAD || err == ENOTRECOVERABLE) && shmsync_who_died(&p) == 0)
             *n = p.pid;
@@ -107,7 +107,7 @@ static int mutex(const order *o, uint64_t *n)
         return shmsync_mutex_recover(&m, repair_bad, n);
     if (is(o, "mutex.state"))
         return shmsync_mutex_state(&m);
-    if (is(o, "mutex.team")) { /* so many turns; N: how many came off */
+    if (is(o, "mutex.team")) { /* that many turns; N: how many succeeded */
         board *b = team_board(o->word[2]);
         int64_t turns = arg(o, 0), i;
         uint64_t me = (uint64_t)getpid() << 16 | (uint64_t)strtoull(o->word[0], NULL, 10);
@@ -120,7 +120,7 @@ static int mutex(const order *o, uint64_t *n)
         }
         return 0;
     }
-    if (is(o, "mutex.timedteam")) { /* the same with deadlines, so that waits are given up */
+    if (is(o, "mutex.timedteam")) { /* the same with deadlines, so that some waits are given up */
         int64_t turns = arg(o, 0), i;
         for (i = 0; i < turns; i++) {
             clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -177,7 +177,7 @@ static int futex(const order *o, uint64_t *n)
                 return err;
         return 0;
     }
-    if (is(o, "futex.pong")) { /* answers each post of NAME with one of NAME+"-back", so often */
+    if (is(o, "futex.pong")) { /* answers each post of NAME with a post of NAME+"-back", that many times */
         char other[600];
         shmsync_futex back;
         snprintf(other, sizeof other, "%s-back", o->word[2]);
@@ -191,7 +191,7 @@ static int futex(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
-/* Names come and go. */
+/* Creates and deletes names, again and again. */
 static int churn(const order *o, uint64_t *n)
 {
     int64_t i;

@@ -65,7 +65,7 @@ static int future(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
-/* The lock of a cond is the mutex NAME+"-lock". */
+/* Verbs for a Cond. Its lock is the mutex NAME+"-lock". */
 static int cond(const order *o, uint64_t *n)
 {
     char other[600];
@@ -89,7 +89,7 @@ static int cond(const order *o, uint64_t *n)
     if (is(o, "cond.unlock"))
         return shmsync_mutex_unlock(&m);
     abs = until(o, 0, &ts);
-    if (is(o, "cond.wait")) { /* with its own lock and unlock around it */
+    if (is(o, "cond.wait")) { /* locks before the wait, and unlocks after it */
         if ((err = shmsync_mutex_lock(&m)) != 0)
             return err;
         err = abs == NULL ? shmsync_cond_wait(&c, &m) : shmsync_cond_timedwait(&c, &m, abs);
@@ -135,7 +135,7 @@ static int semaphore(const order *o, uint64_t *n)
 #include "agent_multi.h"
 #include "agent_signal.h"
 
-/* Waits for the future NAME-f, the count 1 of the sequencer NAME-s, or the event NAME-e. */
+/* Waits for any of these: the future NAME-f, the count 1 of the sequencer NAME-s, or the event NAME-e. */
 static int any(const order *o, uint64_t *n)
 {
     char other[600];
@@ -168,8 +168,8 @@ static int any(const order *o, uint64_t *n)
     return err;
 }
 
-/* Waits for the future NAME-f, the count 1 of the sequencer NAME-s, the event NAME-e, and the reset of
- * the event NAME-r: for all, or by all.any for one. */
+/* Waits for the future NAME-f, the count 1 of the sequencer NAME-s, the event NAME-e, and the reset of the event
+ * NAME-r. It waits for all of these; the verb all.any waits for one. */
 static int all(const order *o, uint64_t *n)
 {
     char other[600];

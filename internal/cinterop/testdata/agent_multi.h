@@ -11,7 +11,7 @@ static void keep_holds(const shmsync_hold *h, size_t n)
     pthread_mutex_unlock(&lease_lock);
 }
 
-/* The last hold of the key; it holds nothing if there is none. */
+/* The last hold of the key. If there is none, the result holds nothing. */
 static shmsync_hold hold_of(uint64_t key)
 {
     shmsync_hold h;
@@ -65,7 +65,7 @@ static int multi(const order *o, uint64_t *n)
         return err = shmsync_multilock_recover(&m, key, repair_good, &repaired), *n = repaired, err;
     if (is(o, "multi.spoil"))
         return shmsync_multilock_recover(&m, key, repair_bad, NULL);
-    if (is(o, "multi.lockall")) { /* KEY and those after it, N in all, the last first, and that twice */
+    if (is(o, "multi.lockall")) { /* KEY and the keys after it, N in all, in descending order, each twice */
         shmsync_hold all[101];
         uint64_t keys[101];
         size_t held, i, many = (size_t)arg(o, 1);
@@ -96,7 +96,7 @@ static int multi(const order *o, uint64_t *n)
     return err;
 }
 
-/* Locks a key of the group and unlocks it: 0, or what a lock ends with. */
+/* Locks a key of the group and unlocks it. Returns 0, or the error of the lock. */
 static int group_key(shmsync_multilock *m, const char *name, uint64_t key, const struct timespec *abs)
 {
     char other[600];
@@ -108,7 +108,8 @@ static int group_key(shmsync_multilock *m, const char *name, uint64_t key, const
     return err;
 }
 
-/* A turn of a group: one key again and again, one of many, or several at a time, more than a bucket has entries for. */
+/* A turn of a group: it locks one key again and again, or one of many keys, or several at a time, more than a bucket
+ * has entries for. */
 static int group_multi(const char *name, int turn)
 {
     shmsync_multilock m;

@@ -56,7 +56,7 @@ static int rw(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
-/* A turn of a group that holds m upgradable: it goes on to another hold, and gives that back. */
+/* A turn of a group that holds m upgradable: it changes to another kind of hold, and gives that back. */
 static int group_upgrades(shmsync_rwmutex *m, const char *name, int turn)
 {
     struct timespec ts;
@@ -76,7 +76,7 @@ static int group_upgrades(shmsync_rwmutex *m, const char *name, int turn)
     return (err = shmsync_rwmutex_downgrade_to_upgradable(m)) != 0 ? err : shmsync_rwmutex_unlock_upgradable(m);
 }
 
-/* A turn of a group: reads mostly, and writes now and then. */
+/* A turn of a group: it mostly reads, and writes now and then. */
 static int group_rw(const char *name, int turn)
 {
     shmsync_rwmutex m;

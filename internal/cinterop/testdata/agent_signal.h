@@ -1,9 +1,9 @@
 /* Verbs of the agent for SignalWaker, its gates and its signals. */
 
-static shmsync_gate gates[4096]; /* as sig.begin, sig.inline and sig.next leave them. guarded by: lease_lock */
+static shmsync_gate gates[4096]; /* the gates of sig.begin, sig.inline and sig.next. guarded by: lease_lock */
 
-/* What several agents do with one SignalWaker: how often something was put into each queue, and how
- * often it has been looked after. */
+/* The counts of several agents with one SignalWaker: how many items were put into each queue, and how many were
+ * handled. */
 typedef struct sig_board {
     uint64_t pushed[4], done[4];
 } sig_board;
@@ -75,13 +75,13 @@ static int sig_bits(const order *o, shmsync_signalwaker *w, uint64_t *n)
     return *n = (uint64_t)shmsync_nearest_bit(shmsync_signal_load(&s), (int)arg(o, 1)), 0;
 }
 
-/* Answers with *n what a function has told by a pointer. */
+/* Answers with *n the value that a function has returned by a pointer. */
 static int sig_told(int err, int did, uint64_t *n) { return *n = (uint64_t)did, err; }
 
 static int sig_partition(const order *o, shmsync_signalwaker *w, uint64_t *n)
 {
     int did = 0, err, q = 0, k = (int)arg(o, 0);
-    if (is(o, "sig.sync")) { /* signals A..B of the waker "tree", or of this one with a third argument */
+    if (is(o, "sig.sync")) { /* signals A..B of the waker "tree"; with a third argument, of this one */
         shmsync_signalwaker tree;
         if ((err = shmsync_signalwaker_open(arena, arg(o, 2) != 0 ? o->word[2] : "tree", NULL, &tree)) != 0)
             return err;
@@ -100,7 +100,7 @@ static int sig_partition(const order *o, shmsync_signalwaker *w, uint64_t *n)
         err = shmsync_signalwaker_reserve(w, k, (int)arg(o, 1), &q);
         return *n = (uint64_t)q, err;
     }
-    if (is(o, "sig.reserveall")) { /* of the signals A..B; N is how many */
+    if (is(o, "sig.reserveall")) { /* of the signals A..B; N is how many were reserved */
         while ((err = shmsync_signalwaker_reserve(w, k, (int)arg(o, 1), &q)) == 0)
             ++*n;
         return err == EBUSY ? 0 : err;
@@ -170,7 +170,7 @@ static int sig_more(const order *o, shmsync_signalwaker *w, uint64_t *n)
     return sig_partition(o, w, n);
 }
 
-/* Looks after a queue of the group that this gate has begun. */
+/* Handles the items of a queue of the group, whose execution this gate has begun. */
 static int group_sig_execute(const char *name, sig_board *b, shmsync_gate *g, int turn)
 {
     char other[600];
@@ -184,7 +184,7 @@ static int group_sig_execute(const char *name, sig_board *b, shmsync_gate *g, in
     return turn % 5 == 0 ? shmsync_gate_finish_and_schedule(g) : shmsync_gate_finish(g, NULL);
 }
 
-/* What nobody has looked after: gates that are not idle, and queues into which more was put than was looked at. */
+/* What no worker has handled: gates that are not idle, and queues into which more items were put than were handled. */
 static int sig_left(const order *o, shmsync_signalwaker *w, uint64_t *n)
 {
     sig_board *b = sig_board_of(o->word[2]);
@@ -199,7 +199,7 @@ static int sig_left(const order *o, shmsync_signalwaker *w, uint64_t *n)
     return 0;
 }
 
-/* Looks after all that is scheduled, as a group does. */
+/* Handles all scheduled queues, as a group does. */
 static int sig_drain(const order *o, shmsync_signalwaker *w, uint64_t *n)
 {
     sig_board *b = sig_board_of(o->word[2]);
@@ -210,8 +210,8 @@ static int sig_drain(const order *o, shmsync_signalwaker *w, uint64_t *n)
     return err == EBUSY ? 0 : err;
 }
 
-/* sig.push COUNT: puts so many into the group's queues. sig.serve: looks after them, asleep in between, until
- * the event NAME-stop is set; N is how many executions that took. */
+/* sig.push COUNT: puts that many items into the group's queues. sig.serve: handles them, and sleeps in between,
+ * until the event NAME-stop is set; N is how many executions that took. */
 static int sig_work(const order *o, shmsync_signalwaker *w, uint64_t *n)
 {
     sig_board *b = sig_board_of(o->word[2]);
@@ -261,7 +261,7 @@ static int sig_verb(const order *o, uint64_t *n)
     *n = shmsync_signalwaker_offset(&w);
     if (open_)
         return 0;
-    if (is(o, "sig.at")) { /* by its offset: N is how many queues it has */
+    if (is(o, "sig.at")) { /* opens it by its offset: N is the number of queues */
         if ((err = shmsync_signalwaker_at(arena, (shmsync_offset)arg(o, 0), &w)) == 0)
             *n = (uint64_t)shmsync_signalwaker_queues(&w);
         return err;
@@ -279,7 +279,8 @@ static int sig_verb(const order *o, uint64_t *n)
     return strncmp(o->word[1], "sig.bit", 7) == 0 || is(o, "sig.nearest") ? sig_bits(o, &w, n) : sig_more(o, &w, n);
 }
 
-/* A round of a group on the queues 0, 1, 64 and 65, eight of which make a turn: puts something in, and looks after whatever there is. */
+/* A round of a group on the queues 0, 1, 64 and 65; eight rounds make a turn. It puts an item in, and handles the
+ * items that there are. */
 static int group_sig_round(const char *name, int turn)
 {
     shmsync_signalwaker w;
@@ -297,13 +298,13 @@ static int group_sig_round(const char *name, int turn)
         __atomic_fetch_add(&b->pushed[k], 1, __ATOMIC_SEQ_CST);
         err = shmsync_gate_schedule(&g, NULL);
     }
-    if (err == 0 && turn % 4 == 1) { /* by the bit, as one does that chooses for itself */
+    if (err == 0 && turn % 4 == 1) { /* by the bit, as a program does that chooses queues itself */
         err = shmsync_signalwaker_signal(&w, q / 64, &s);
         if (err == 0 && shmsync_signal_acquire(&s, q % 64, NULL) == 0 && (err = shmsync_gate_begin(&g)) == 0)
             err = group_sig_execute(name, b, &g, turn);
         if (err == EBUSY)
             err = 0;
-        shmsync_signal_set(&s, 40, NULL, NULL); /* a bit too many */
+        shmsync_signal_set(&s, 40, NULL, NULL); /* a bit without a reason */
         shmsync_signalwaker_mark(&w, q / 64, NULL);
     }
     if (err == 0 && turn % 8 == 2 && shmsync_gate_trybegin_inline(&g) == 0)
@@ -320,10 +321,10 @@ static int group_sig_round(const char *name, int turn)
     while (err == 0 && (err = shmsync_signalwaker_next(&w, q, &g)) == 0) {
         err = group_sig_execute(name, b, &g, turn);
         if (turn % 5 == 0)
-            break; /* or it would find for ever what it schedules */
+            break; /* otherwise it would find for ever what it schedules */
     }
     if (err == EBUSY) {
-        while (turn % 2 == 0 && shmsync_signalwaker_tryacquire(&w) == 0) { /* of what was looked at */
+        while (turn % 2 == 0 && shmsync_signalwaker_tryacquire(&w) == 0) { /* permits for queues that were handled */
         }
         err = shmsync_signalwaker_timedacquire(&w, in_ms(&ts, 1));
     }

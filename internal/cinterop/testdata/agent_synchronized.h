@@ -1,7 +1,5 @@
-/*
- * Verbs of the agent for Synchronized. All words of a value are equal. "sync" has values of
- * 16 words, "wide" of 8192.
- */
+/* Verbs of the agent for Synchronized. All words of a value are equal. A value of "sync" has 16 words, a value of
+ * "wide" has 8192. */
 
 #define SYNC_MOST 8192
 
@@ -33,7 +31,7 @@ static int sync_equal(const uint64_t *v, uint64_t words)
     return 1;
 }
 
-/* Adds k to all words one after the other; with a file, after read(2) has written to them. */
+/* Adds k to all words, one after the other. With a file, read(2) first writes to the words. */
 static int sync_change(const order *o, shmsync_synchronized *s, uint64_t k, int fd)
 {
     uint64_t words = sync_words(o), i, to;
@@ -53,7 +51,7 @@ static int sync_change(const order *o, shmsync_synchronized *s, uint64_t k, int 
     return 0;
 }
 
-/* The mistake that the tests have to find: the commit comes before the copy is written. */
+/* A mistake that the tests have to find: the commit comes before the copy is written. */
 static int sync_tear(const order *o, shmsync_synchronized *s)
 {
     uint64_t words = sync_words(o), i, c;
@@ -93,7 +91,7 @@ static int synchronized_(const order *o, uint64_t *n)
         *n = value[0];
         return err == 0 && !sync_equal(value, words) ? EILSEQ : err;
     }
-    if (strcmp(verb, "watch") == 0) { /* N loads: each is whole, and none goes back */
+    if (strcmp(verb, "watch") == 0) { /* N loads: each is whole, and none is older than the last */
         uint64_t last = 0;
         for (k = 0; k < arg(o, 0); k++) {
             if ((err = shmsync_synchronized_load(&s, value)) != 0)
@@ -120,13 +118,13 @@ static int synchronized_(const order *o, uint64_t *n)
         err = sync_change(o, &s, (uint64_t)arg(o, 0), -1);
         return err != 0 ? err : shmsync_synchronized_abort(&s);
     }
-    if (strcmp(verb, "take") == 0) { /* MS: and stays so */
+    if (strcmp(verb, "take") == 0) { /* MS: begins a change, without an end */
         struct timespec ts;
         const struct timespec *abs = until(o, 0, &ts);
         void *copy;
         return abs != NULL ? shmsync_synchronized_timedbegin(&s, &copy, abs) : shmsync_synchronized_begin(&s, &copy);
     }
-    if (strcmp(verb, "begin") == 0) /* K: and stays so */
+    if (strcmp(verb, "begin") == 0) /* K: begins a change, without an end */
         return sync_change(o, &s, (uint64_t)arg(o, 0), -1);
     if (strcmp(verb, "commit") == 0)
         return shmsync_synchronized_commit(&s);
@@ -135,7 +133,7 @@ static int synchronized_(const order *o, uint64_t *n)
             err = sync_tear(o, &s);
         return err;
     }
-    if (strcmp(verb, "churn") == 0) { /* FILE: changes for ever; some are given up, and some read the file */
+    if (strcmp(verb, "churn") == 0) { /* FILE: changes for ever; some changes are aborted, and some read the file */
         fd = o->n > 3 ? open(o->word[3], O_RDONLY | O_CLOEXEC) : -1;
         for (k = 0; err == 0; k++) {
             err = sync_change(o, &s, 1, fd);
@@ -147,7 +145,7 @@ static int synchronized_(const order *o, uint64_t *n)
     return ENOSYS;
 }
 
-/* A thread's share of the work of a group: changes, of which some are given up, and loads. */
+/* A thread's share of the work of a group: changes, some of which are aborted, and loads. */
 static int group_sync(const order *o, uint64_t *n)
 {
     uint64_t value[16];

@@ -1,18 +1,19 @@
 /* Verbs of the agent for transactions. */
 
-/* What the transactions of a test change: all cells are alike, all bytes, and there are count nodes. */
+/* The data that the transactions of a test change: all cells are equal, all bytes are equal, and there are count
+ * nodes. */
 enum { TX_CELLS = 60, TX_BYTES = 256 << 10, TX_NODES = 40 };
 typedef struct tx_data {
     uint64_t rounds; /* transactions that were committed */
-    uint64_t fill;   /* of each byte */
-    uint64_t head;   /* of the list of nodes */
+    uint64_t fill;   /* the value of each byte */
+    uint64_t head;   /* first node of the list */
     uint64_t count;
     uint64_t cells[TX_CELLS];
     unsigned char bytes[TX_BYTES];
 } tx_data;
 
 typedef struct tx_node {
-    uint64_t next, mark; /* the offset of the node, inverted */
+    uint64_t next, mark; /* next: offset of the next node; mark: the offset of this node, inverted */
 } tx_node;
 
 enum { TX_MIXED, TX_READ, TX_UNSAVED };
@@ -27,7 +28,7 @@ static uint64_t tx_random(uint64_t *seed)
     return *seed;
 }
 
-/* Bytes that are not alike, or 0. */
+/* How many parts of the data are torn: 0 if all are whole. */
 static uint64_t tx_torn(const tx_data *d)
 {
     uint64_t torn = 0, i, off = d->head;
@@ -45,7 +46,7 @@ static uint64_t tx_torn(const tx_data *d)
     return torn;
 }
 
-/* Fills the bytes by a system call: two halves of the file are alike in themselves. */
+/* Fills the bytes by a system call. The file has two halves, each with equal bytes. */
 static int tx_read(shmsync_tx *tx, tx_data *d, int fd)
 {
     uint64_t fill = ~d->fill & 0xff;
@@ -60,7 +61,7 @@ static int tx_read(shmsync_tx *tx, tx_data *d, int fd)
     return 0;
 }
 
-/* Changes all cells, in some order: saved in pieces or one by one. */
+/* Changes all cells, in some order. It saves them in pieces or one by one. */
 static int tx_cells(shmsync_tx *tx, tx_data *d, uint64_t r, int save)
 {
     uint64_t first = r % TX_CELLS, step = 1 + r / TX_CELLS % 8, to = d->rounds + 1, i, n;
@@ -79,7 +80,7 @@ static int tx_cells(shmsync_tx *tx, tx_data *d, uint64_t r, int save)
     return 0;
 }
 
-/* Adds a node to the list, or takes one away; one that is allocated and freed again comes in between. */
+/* Adds a node to the list, or removes one. In between it allocates another node and frees it again. */
 static int tx_list(shmsync_tx *tx, tx_data *d, uint64_t r)
 {
     shmsync_offset off = 0, brief = 0;
@@ -112,7 +113,7 @@ static int tx_list(shmsync_tx *tx, tx_data *d, uint64_t r)
     return err;
 }
 
-/* The lock of the transactions: an RWMutex if its name begins with rw, else a Mutex. */
+/* The lock of the transactions: an RWMutex if its name begins with rw, otherwise a Mutex. */
 typedef struct tx_lock {
     int rw;
     shmsync_mutex m;
@@ -134,7 +135,7 @@ static int tx_lock_open(const char *name, int policy, uint64_t log_bytes, tx_loc
 static const shmi_log *tx_lock_log(const tx_lock *l) { return l->rw ? &l->w.impl->log : &l->m.impl->log; }
 static int tx_lock_begin(tx_lock *l, shmsync_tx *tx) { return l->rw ? shmsync_rwmutex_begin(&l->w, tx) : shmsync_mutex_begin(&l->m, tx); }
 
-/* One transaction: 0, or EILSEQ if what it found or what it left is torn. */
+/* One transaction. Returns 0, or EILSEQ if the data were torn before it or after it. */
 static int tx_turn(tx_lock *m, tx_data *d, int mode, int fd, uint64_t *seed)
 {
     uint64_t r = tx_random(seed);
@@ -181,7 +182,7 @@ static int tx_count_block(shmsync_arena *a, shmi_off off, void *count)
 {
     shmi_block b;
     if (!shmi_locate(a, off, &b) || shmi_block_kind(shmi_ld32(b.word)) != SHMI_blockRaw || shmi_ld32(b.word) == SHMI_blockRaw)
-        ++*(uint64_t *)count; /* but not the slot records of an RWMutex, which have a name */
+        ++*(uint64_t *)count; /* it does not count the slot records of an RWMutex, whose words have an ID */
     return 1;
 }
 
@@ -195,7 +196,7 @@ static int tx_verbs(const order *o, uint64_t *n)
     void *p = NULL;
     uint64_t seed, i;
     int err, fd, policy = 0;
-    if (is(o, "tx.blocks")) { /* KIND: how many there are */
+    if (is(o, "tx.blocks")) { /* KIND: how many blocks of that kind there are */
         *n = 0;
         shmi_each_block(arena, 0, (uint32_t)arg(o, 0), tx_count_block, n);
         return 0;
@@ -225,7 +226,7 @@ static int tx_verbs(const order *o, uint64_t *n)
             return tx_lock_begin(&m, &tx_held);
         return m.rw ? shmsync_rwmutex_timedbegin(&m.w, &tx_held, abs) : shmsync_mutex_timedbegin(&m.m, &tx_held, abs);
     }
-    if (is(o, "tx.stale")) { /* WORD: a reaper that has read this owner word, and goes on later */
+    if (is(o, "tx.stale")) { /* WORD: acts as a reaper that has read this owner word, and goes on later */
         shmi_mutex_roll_back(arena, m.m.impl->w, (uint32_t)arg(o, 0), &m.m.impl->log);
         return 0;
     }
@@ -252,15 +253,15 @@ static int tx_verbs(const order *o, uint64_t *n)
             close(fd);
         return err;
     }
-    if (is(o, "tx.hold")) { /* changes everything and goes on holding */
+    if (is(o, "tx.hold")) { /* changes everything, and keeps the lock */
         seed = 1;
         fd = tx_file();
         if ((err = tx_lock_begin(&m, &tx_held)) != 0 || (err = tx_cells(&tx_held, d, 0, 1)) != 0)
             return err;
-        for (i = 0; err == 0 && i < 4; i++) /* adds two nodes, frees one */
+        for (i = 0; err == 0 && i < 4; i++) /* adds two nodes, and frees one */
             err = tx_list(&tx_held, d, i == 2 ? 1 : 6 * i);
         if (err == 0)
-            err = tx_read(&tx_held, d, fd); /* its records are the last */
+            err = tx_read(&tx_held, d, fd); /* its records come last */
         close(fd);
         return err;
     }
@@ -279,9 +280,9 @@ static int tx_verbs(const order *o, uint64_t *n)
         return *n = 0, m.rw ? shmsync_rwmutex_recover(&m.w, repair_good, n) : shmsync_mutex_recover(&m.m, repair_good, n);
     if (is(o, "tx.count"))
         return *n = d->count, 0;
-    if (is(o, "tx.torn")) /* without the lock */
+    if (is(o, "tx.torn")) /* checks the data without the lock */
         return *n = tx_torn(d), 0;
-    if (is(o, "tx.look") || is(o, "tx.trylook")) { /* as a reader of an RWMutex */
+    if (is(o, "tx.look") || is(o, "tx.trylook")) { /* reads as a reader of an RWMutex */
         err = is(o, "tx.look") ? shmsync_rwmutex_rdlock(&m.w) : shmsync_rwmutex_tryrdlock(&m.w);
         if (err != 0)
             return err;
@@ -296,7 +297,7 @@ static int tx_verbs(const order *o, uint64_t *n)
         if ((err = tx_lock_begin(&m, &tx)) != 0)
             return err;
         *n = tx_torn(d);
-        if (*n != 0) { /* for the next round */
+        if (*n != 0) { /* saved for the next round */
             for (i = 0; i < TX_CELLS; i++)
                 d->cells[i] = d->rounds;
             memset(d->bytes, (int)d->fill, sizeof d->bytes);
@@ -312,14 +313,14 @@ static int tx_log_change(shmsync_tx *tx, uint64_t *d)
     int err = shmsync_tx_save(tx, d, 8);
     d[0] = 8;
     if (err == 0)
-        err = shmsync_tx_save(tx, d + 1, 15); /* its record has padding */
+        err = shmsync_tx_save(tx, d + 1, 15); /* this record has padding */
     d[1] = 9;
     if (err == 0)
         err = shmsync_tx_alloc(tx, 100, 0, &off);
     return err != 0 ? err : shmsync_tx_free(tx, off);
 }
 
-/* The verbs of the vectors of a mutex with an undo log: 64 bytes of data, which begin with 5, 6 and 7. */
+/* The verbs for the test vectors of a mutex with an undo log. Its data are 64 bytes, which begin with 5, 6 and 7. */
 static int tx_log_verbs(const order *o, uint64_t *n)
 {
     char called[600];
@@ -352,7 +353,7 @@ static int tx_log_verbs(const order *o, uint64_t *n)
     if (is(o, "txlog.leave")) { /* a transaction that does not end */
         if ((err = shmsync_mutex_begin(&m, &tx_held)) == 0)
             err = tx_log_change(&tx_held, d);
-        *m.impl->own &= ~SHMI_OWNER_BIASED; /* the mark is not always there */
+        *m.impl->own &= ~SHMI_OWNER_BIASED; /* the holds need not be biased */
         return err;
     }
     if (is(o, "txlog.begin")) { /* MS */

@@ -1,5 +1,5 @@
-/* barrier_gone NAME: an attempt of a reset asks whether the dead are gone over the commit word that it replaces.
- * Exit status 0 if it does. */
+/* barrier_gone NAME: a reset of a Barrier must test whether the dead are gone after it has read the commit word that
+ * it replaces. Exit status 0 if it does. */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -13,7 +13,7 @@ static int fail(const char *what)
     return 1;
 }
 
-/* A party that is not gone for as long as its child lives. */
+/* A party that dies, and is not gone as long as its child lives. */
 static void linger(const char *name, int out)
 {
     shmsync_arena_options opts;
@@ -26,7 +26,7 @@ static void linger(const char *name, int out)
         _exit(fail("party"));
     while (!__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE)) /* so that its death is seen before it is gone */
         sched_yield();
-    heir = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL); /* without the handlers of a fork: it has the descriptors */
+    heir = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL); /* no handlers of a fork: it keeps descriptors */
     if (heir == 0)
         for (;;)
             pause();

@@ -1,5 +1,6 @@
-/* barrier_strangers NAME: those that watch over a party have never opened the Barrier. They wake the waiter, which
- * makes the parties of the dead one lost. Exit status 0 if it does, and 10 if it found the death without a wake. */
+/* barrier_strangers NAME: the participants whose death watchers watch a party have never opened the Barrier. They
+ * wake the waiter, which counts the parties of the dead participant as lost. Exit status 0 if it does, and 10 if it
+ * found the death without a wake. */
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
@@ -9,9 +10,9 @@ static void at_point(const char *name);
 #include <stdio.h>
 #include <sys/wait.h>
 
-enum { Strangers = 3 }; /* a participant watches over the next three */
+enum { Strangers = 3 }; /* each participant watches the next three */
 
-static int out = -1; /* where the waiter says that it is about to sleep */
+static int out = -1; /* where the waiter reports that it is about to sleep */
 static int woken;
 
 static void say(int fd) { if (write(fd, "", 1) != 1) _exit(9); }
@@ -25,7 +26,7 @@ static void at_point(const char *name)
     }
 }
 
-/* Joins the arena, says so, and waits until it is told to go on. */
+/* Joins the arena, reports that, and waits until it is told to go on. */
 static shmsync_arena *join(const char *name, int in, int says)
 {
     shmsync_arena *a;

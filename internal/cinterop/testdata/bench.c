@@ -1,7 +1,7 @@
-/* What an uncontended pair of calls costs, beside the pair of pthread that is shared between processes, in one
- * program and in turns. One line for each round: the ns of a pair of each kind, in the order of kinds. The least of
- * several turns counts, because another process may have had the CPU in some of them. The program is built with the
- * implementation inside, or with the library. */
+/* Measures what an uncontended pair of calls costs, and, for comparison, the pair of a pthread mutex that is shared
+ * between processes, by turns in one program. It prints one line for each round: the ns of a pair of each kind, in
+ * the order of kinds. The least time of several turns counts, because another process may have had the CPU in some
+ * of them. The program is built with the implementation inside, or with the library. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* A program as a user writes it, with the installed library: client NAME takes the mutex "m" of an arena that a peer
- * has made, after it has said "busy", and counts in the block "n". */
+ * has made, after it has printed "busy", and counts in the block "n". */
 #include <errno.h>
 #include <shmsync.h>
 #include <stdio.h>

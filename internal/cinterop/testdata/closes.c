@@ -1,5 +1,5 @@
-/* An arena that is closed while another thread is in a call: closes SCENE NAME, or closes count.
- * Exit status 0 if the close waits for the call until that needs the arena no more. */
+/* Tests an arena that is closed while another thread is in a call: closes SCENE NAME, or closes count. Exit status 0
+ * if the close waits for the call until the call no longer needs the arena. */
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
@@ -23,8 +23,8 @@ static void wait_for(sem_t *s)
     }
 }
 
-/* One call that waits. begin makes it wait, and release, if set, ends the wait. At the point
- * the arena is closed. */
+/* One call that waits. begin makes it wait, and release, if set, ends the wait. The arena is closed when the call
+ * comes to the point. */
 struct scene {
     const char *name, *point;
     void (*begin)(void);
@@ -57,9 +57,9 @@ static void at_point(const char *name)
         return;
     __atomic_store_n(&armed, 0, __ATOMIC_SEQ_CST);
     if (current->release != NULL)
-        wait_for(&released); /* it is in a call, too */
+        wait_for(&released); /* release is in a call, too */
     CHECK(pthread_create(&closer, NULL, close_arena, NULL), 0);
-    /* From here on the close waits while a call counts, and for nothing else. */
+    /* From here on, the close waits only while a call counts. */
     while (__atomic_load_n(&arena->closing, __ATOMIC_SEQ_CST) == 0)
         sched_yield();
     if (shmi_ld32(&arena->calls) == 0) {
@@ -294,8 +294,8 @@ static void *call(void *arg)
     caller = pthread_self();
     __atomic_store_n(&armed, 1, __ATOMIC_SEQ_CST);
     CHECK(current->call(), current->want);
-    sem_post(&go_on); /* not before: a function that returns first ends the wait of a once with 0 */
-    CHECK(armed, 0); /* it came to the point */
+    sem_post(&go_on); /* not before: if the function returns first, it ends the wait of a once with 0 */
+    CHECK(armed, 0); /* the call came to the point */
     return NULL;
 }
 

@@ -1,7 +1,5 @@
-/*
- * A change, a commit, and a later change of the same word, all inlined into one function. A
- * compiler that sees no fence may delete the first store of the word.
- */
+/* A change, a commit, and a later change of the same word, all inlined into one function. If a compiler sees no
+ * fence, it may delete the first store of the word. */
 #include <stdint.h>
 #define SHMI_FN static inline
 #include "commit.h"

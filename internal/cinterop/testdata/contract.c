@@ -1,4 +1,4 @@
-/* What docs/c-contract.md promises: contract VERB NAME uses the arena NAME. Exit status 0: it is so. */
+/* Tests the promises of docs/c-contract.md: contract VERB NAME uses the arena NAME. Exit status 0: they hold. */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-/* Whether AddressSanitizer or ThreadSanitizer watches. */
+/* Whether AddressSanitizer or ThreadSanitizer is in use. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -29,7 +29,7 @@
     } while (0)
 
 static const char *arena_name;
-static const struct timespec soon = {1, 0}; /* it has passed */
+static const struct timespec soon = {1, 0}; /* a time that has passed */
 
 static shmsync_arena *open_arena(void)
 {
@@ -142,7 +142,7 @@ static int repair_lost(shmsync_arena *a, const shmsync_lost *l, void *arg)
     return 0;
 }
 
-/* Calls everything with handles that are closed: each call fails with EBADF, and says that it has failed. */
+/* Makes every call with handles that are closed: each call fails with EBADF, and notes its failure. */
 static void call_all(struct handles *h)
 {
     union {
@@ -183,7 +183,7 @@ static void call_all(struct handles *h)
     }
 }
 
-/* Handles that were closed, copies of them, and zeroes. */
+/* Tests handles that were closed, copies of them, and handles of zeroes. */
 static int closed_handles(void)
 {
     shmsync_arena *a = open_arena();
@@ -194,7 +194,7 @@ static int closed_handles(void)
     close_all(&h, 0);
     call_all(&copy);
     close_all(&copy, EBADF);
-    h.lease = copy.lease; /* a hold and a lease of zeroes are not there rather than closed */
+    h.lease = copy.lease; /* a hold or a lease of zeroes does not exist, rather than being closed */
     h.hold = copy.hold;
     h.gate = copy.gate;
     h.signal = copy.signal;
@@ -202,12 +202,12 @@ static int closed_handles(void)
     close_all(&h, EBADF);
     memset(&none, 0, sizeof none);
     close_all(&none, EBADF);
-    open_all(a, &h); /* others of the same kind do not bring them back */
+    open_all(a, &h); /* new handles of the same kind do not reopen the old ones */
     call_all(&copy);
     return shmsync_arena_close(a);
 }
 
-/* Handles of an arena that was closed, and the arena. */
+/* Tests the handles of an arena that was closed, and the arena itself. */
 static int closed_arena(void)
 {
     shmsync_arena *a = open_arena();
@@ -241,7 +241,7 @@ static int closed_arena(void)
     CHECK(shmsync_mutex_open(a, "mutex", NULL, &m), EBADF);
     CHECK(shmsync_mutex_attach(a, "mutex", NULL, &m), EBADF);
     CHECK(shmsync_mutex_at(a, off, &m), EBADF);
-    *bytes = 1; /* it reaches nobody, and ends nobody */
+    *bytes = 1; /* this store changes nothing that others see, and does not fault */
     return 0;
 }
 
@@ -251,7 +251,7 @@ static int refuse(shmsync_arena *a, const shmsync_epoch *e, void *arg)
     *(shmsync_arena **)arg = a;
     return EPERM;
 }
-/* Closed arenas take no room that RLIMIT_DATA bounds, and opens that fail do not displace them. */
+/* Closed arenas do not count against RLIMIT_DATA, and opens that fail do not displace them. */
 static int closed_many(void)
 {
     shmsync_arena_options other, refusing;
@@ -336,7 +336,7 @@ static void *use_until_closed(void *arg)
         if (err != 0)
             break;
     }
-    /* The call that met the close may have failed in another way: the close takes holds back, as a death does. */
+    /* The call during the close may have failed in another way, because the close takes holds back as a death does. */
     while (shmsync_mutex_trylock(&h.mutex) != EBADF)
         sched_yield();
     return NULL;
@@ -348,7 +348,7 @@ static int closed_in_use(void)
     pthread_t t[THREADS];
     int round, i;
     for (round = 0; round < 10; round++) {
-        CHECK(shmsync_arena_remove(arena_name), 0); /* what a round leaves is not in the way of the next */
+        CHECK(shmsync_arena_remove(arena_name), 0); /* so that it is not in the way of the next round */
         shared = open_arena();
         open_all(shared, &in_use);
         CHECK(shmsync_multilock_unlock(&in_use.hold), 0);
@@ -365,7 +365,7 @@ static int closed_in_use(void)
     return 0;
 }
 
-/* Closing many handles looks at few others. */
+/* The close of one of many handles searches few others. */
 static int close_many(void)
 {
     enum { MANY = 4000 };
@@ -383,7 +383,7 @@ static int close_many(void)
     return shmsync_arena_close(a);
 }
 
-/* An object is deleted by its offset: an anonymous one leaves no memory behind. */
+/* Deletes an object by its offset: an anonymous object leaves no memory behind. */
 static int delete_at(void)
 {
     enum { ROUNDS = 20000 }; /* many more than have room */
@@ -416,7 +416,7 @@ static int delete_at(void)
     return shmsync_arena_close(a);
 }
 
-/* Each failure has a text of its own, and one that is no news is not put into words before somebody asks. */
+/* Each failure has a text of its own, and the text of an expected failure is made only when it is asked for. */
 static int errors(void)
 {
     shmsync_arena *a = open_arena();
@@ -460,7 +460,7 @@ static int errors(void)
         }                                                                                                               \
         n++;                                                                                                            \
     } while (0)
-    CHECK(shmsync_mutex_trylock(&h.mutex), EBUSY); /* not in words yet when another call succeeds */
+    CHECK(shmsync_mutex_trylock(&h.mutex), EBUSY); /* the text is not made yet when another call succeeds */
     CHECK(shmsync_mutex_state(&h.mutex), 0);
     if (strstr(shmsync_error(), shmsync_strerror(EBUSY)) == NULL) {
         fprintf(stderr, "after a call that succeeded, shmsync_error() is %s\n", shmsync_error());
@@ -515,7 +515,8 @@ static int errors(void)
     return shmsync_arena_close(a);
 }
 
-/* The thread of the library has a name, and neither the CPU nor the policy of the thread that opened the arena. */
+/* The thread of the library has a name of its own. It has neither the CPU affinity nor the policy of the thread that
+ * opened the arena. */
 static int helper(void)
 {
     cpu_set_t first, one, its;
@@ -539,7 +540,7 @@ static int helper(void)
         snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
         if (tid == 0 || tid == getpid() || shmi_read_file(path, name, sizeof name) <= 0)
             continue;
-        if (!SANITIZED) /* ThreadSanitizer has a thread of its own */
+        if (!SANITIZED) /* ThreadSanitizer starts a thread, too */
             CHECK(strcmp(name, "shmsync-watcher\n") == 0 || strcmp(name, "shmsync-fences\n") == 0, 1);
         if (strcmp(name, "shmsync-watcher\n") != 0)
             continue;
@@ -553,7 +554,7 @@ static int helper(void)
     return 0;
 }
 
-/* The process ends when its last application thread does, and SIGTERM ends it before. */
+/* The process ends when its last application thread does, and SIGTERM ends it earlier. */
 static int last_thread(void)
 {
     int status;
@@ -584,13 +585,13 @@ static int fork_and_return(void *arg)
     (void)arg;
     forked = fork();
     if (forked == 0) {
-        close(2); /* it says why it ends */
+        close(2); /* so that the message about the end is not shown */
         return 0;
     }
     CHECK(waitpid(forked, &forked_status, 0), forked);
     return 0;
 }
-/* A child of a fork in a repair that returns from it ends, and changes nothing. */
+/* If a child of a fork in a repair function returns from that function, the child ends and changes nothing. */
 static int fork_in_repair(void)
 {
     shmsync_arena *a;
@@ -635,7 +636,7 @@ static void fork_and_join(const shmsync_participant *p, void *arg)
     CHECK(waitpid(forked, &forked_status, 0), forked);
     sem_post(&told_once);
 }
-/* A child of a fork in the function that is told of deaths may open the arena. */
+/* A child of a fork in the function of shmsync_arena_on_death may open the arena. */
 static int fork_in_on_death(void)
 {
     shmsync_arena *a;
@@ -674,7 +675,7 @@ static void jump(void *arg)
     (void)arg;
     longjmp(out_of_it, 1);
 }
-/* A function that a call runs cannot close the arena, and neither can a thread that left one by longjmp. */
+/* A function that a call runs cannot close the arena, and neither can a thread that left such a function by longjmp. */
 static int close_in_call(void)
 {
     shmsync_once o;
@@ -695,7 +696,7 @@ static uint64_t resident_pages(void)
     CHECK(shmi_read_file("/proc/self/statm", b, sizeof b) > 0, 1);
     return strtoull(strchr(b, ' '), NULL, 10);
 }
-/* Under mlockall an arena takes the memory that is used. */
+/* Under mlockall an arena takes only the memory that is used. */
 static int locked_memory(void)
 {
     const uint64_t size = 256 << 20;
@@ -719,7 +720,7 @@ static int locked_memory(void)
     return 0;
 }
 
-/* A limit of the process that keeps an arena from being made is named, and SIGXFSZ is not sent. */
+/* If a limit of the process prevents the creation of an arena, the error names the limit, and SIGXFSZ is not sent. */
 static int limits(void)
 {
     struct rlimit before, limit;
@@ -773,7 +774,7 @@ static void *call_canceled(void *arg)
     pthread_testcancel();
     return NULL;
 }
-/* A cancellation that is pending acts in no call. */
+/* A pending cancellation takes effect in no call. */
 static int cancel(void)
 {
     pthread_t t;

@@ -1,4 +1,4 @@
-/* Every function that takes a handle: what contract.c calls with closed ones. */
+/* Every function that takes a handle. contract.c calls these with closed handles. */
 CALL("mutex_lock", shmsync_mutex_lock(&h->mutex))
 CALL("mutex_trylock", shmsync_mutex_trylock(&h->mutex))
 CALL("mutex_timedlock", shmsync_mutex_timedlock(&h->mutex, &soon))

@@ -1,5 +1,4 @@
-/* What a C program does with arenas on its own: core VERB NAME ARGS... Exit status 0 if
- * all went as it should. */
+/* Tests a C program that uses arenas on its own: core VERB NAME ARGS... Exit status 0 if all results were right. */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -39,7 +38,7 @@ static struct timespec in_ms(long ms)
     return ts;
 }
 
-/* Makes the arena, and things in it. */
+/* Makes the arena, and objects in it. */
 static void create(const char *name, char **arg)
 {
     shmsync_arena_options o;
@@ -75,7 +74,7 @@ static void create(const char *name, char **arg)
     CHECK(shmsync_arena_close(a), EBADF);
 }
 
-/* Opens the arena, and says with what errno. */
+/* Opens the arena, and prints the errno. */
 static void try_open(const char *name)
 {
     shmsync_arena *a;
@@ -85,7 +84,7 @@ static void try_open(const char *name)
         CHECK(shmsync_arena_close(a), 0);
 }
 
-/* The same for an open file. */
+/* As try_open, for an open file. */
 static void from_fd(const char *fd)
 {
     shmsync_arena *a;
@@ -103,7 +102,7 @@ static int no_repair(void *arg)
     return 0;
 }
 
-/* A child of fork is refused until it attaches itself. */
+/* Calls of a child of fork are refused until it opens the arena itself. */
 static void fork_refused(const char *name)
 {
     shmsync_arena *a = open_arena(name), *mine;
@@ -128,7 +127,7 @@ static void fork_refused(const char *name)
     CHECK(shmsync_futex_open(a, "f", NULL, &f), 0);
     CHECK(shmsync_mutex_lock(&m), 0);
     CHECK(shmsync_multilock_open(a, "multi", NULL, &multi), 0);
-    for (i = 0; i < 4; i++) { /* the last two without the latch */
+    for (i = 0; i < 4; i++) { /* the last two rounds without the latch */
         CHECK(shmsync_multilock_lock(&multi, 7, &hold), 0);
         CHECK(shmsync_multilock_unlock(&hold), 0);
     }
@@ -191,7 +190,7 @@ static void fork_refused(const char *name)
         CHECK(write(pipe_[1], "x", 1), 1);
         CHECK(shmsync_mutex_lock(&other), 0);
         CHECK(write(back[1], "x", 1), 1);
-        _exit(0); /* with the lock */
+        _exit(0); /* with the lock held */
     }
     CHECK(read(pipe_[0], &b, 1), 1);
     CHECK(shmsync_multilock_unlock(&hold), 0);
@@ -211,8 +210,8 @@ static void fork_refused(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* Leaves a child that is no participant, with the lock held, and waits to be killed:
- * what the child has inherited must not keep its parent alive. */
+/* Holds the lock, leaves a child that is no participant, and waits to be killed. What the child has inherited must
+ * not make its parent seem alive. */
 static void fork_and_hold(const char *name)
 {
     shmsync_arena *a = open_arena(name);
@@ -231,8 +230,8 @@ static void fork_and_hold(const char *name)
     pause();
 }
 
-/* Closes the descriptor whose lock says that this process is alive, as a mistake elsewhere
- * in the program would, and waits to be killed with a lock held. */
+/* Holds a lock, closes the descriptor whose byte lock says that this process is alive, as a mistake elsewhere in the
+ * program would, and waits to be killed. */
 static void lose_and_hold(const char *name)
 {
     shmsync_arena *a = open_arena(name);
@@ -250,7 +249,7 @@ static void print_death(const shmsync_participant *p, void *arg)
     printf("%u died, %u missed\n", p->pid, p->missed);
     fflush(stdout);
 }
-/* Says who dies, until it is killed. */
+/* Prints which participants die, until it is killed. */
 static void observe(const char *name)
 {
     CHECK(shmsync_arena_on_death(open_arena(name), print_death, NULL), 0);
@@ -258,7 +257,7 @@ static void observe(const char *name)
     pause();
 }
 
-/* Says how many records of deaths an arena has. */
+/* Prints how many death records an arena has. */
 static void count_records(void)
 {
     printf("%d\n", (int)SHMI_deathRecordDeaths);
@@ -270,7 +269,7 @@ static void die(const char *name)
     kill(getpid(), SIGKILL);
 }
 
-/* Deletes the object "x" as soon as nobody uses it, having cleaned up after the dead who did. */
+/* Deletes the object "x" as soon as no process uses it, after it has reaped the dead processes that did. */
 static void delete_x(const char *name)
 {
     shmsync_arena *a = open_arena(name);
@@ -282,7 +281,7 @@ static void delete_x(const char *name)
     shmsync_arena_close(a);
 }
 
-/* Declares whoever is in the first slot dead. */
+/* Declares the participant in the first slot dead. */
 static void accuse(const char *name)
 {
     shmsync_arena *a = open_arena(name);
@@ -295,7 +294,7 @@ static void accuse(const char *name)
 static void *wait_for_lock(void *arg) { return (void *)(intptr_t)shmsync_mutex_lock((shmsync_mutex *)arg); }
 static void *wait_for_post(void *arg) { return (void *)(intptr_t)shmsync_futex_wait((shmsync_futex *)arg, 1); }
 
-/* Those who wait are told that the arena goes. */
+/* A close of the arena ends the waits of other threads, with EBADF. */
 static void close_under(const char *name)
 {
     shmsync_arena *a = open_arena(name);
@@ -323,7 +322,7 @@ static void close_under(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* An attach creates nothing, of any kind. */
+/* An attach creates no object, of any kind. */
 static void attach_nothing(shmsync_arena *a)
 {
     union {
@@ -347,7 +346,7 @@ static void attach_nothing(shmsync_arena *a)
         shmsync_signalwaker signalwaker;
     } x;
     int round;
-    for (round = 0; round < 2; round++) { /* the second finds nothing that the first has made */
+    for (round = 0; round < 2; round++) { /* the second round finds nothing that the first has made */
         CHECK(shmsync_mutex_attach(a, "none", NULL, &x.mutex), ENOENT);
         CHECK(shmsync_futex_attach(a, "none", NULL, &x.futex), ENOENT);
         CHECK(shmsync_sequencer_attach(a, "none", NULL, &x.sequencer), ENOENT);
@@ -370,7 +369,7 @@ static void attach_nothing(shmsync_arena *a)
     }
 }
 
-/* What a caller does wrong. */
+/* Mistakes of a caller. */
 static void misuse(const char *name)
 {
     shmsync_arena *a = open_arena(name), *none;
@@ -392,7 +391,7 @@ static void misuse(const char *name)
     CHECK(shmsync_mutex_timedlock(&m, NULL), EINVAL);
     CHECK(shmsync_mutex_unlock(&m), 0);
     CHECK(shmsync_mutex_unlock(&m), EPERM);
-    CHECK(shmsync_mutex_timedlock(&m, NULL), 0); /* a free one is taken without a look */
+    CHECK(shmsync_mutex_timedlock(&m, NULL), 0); /* a free mutex is locked whatever the time */
     CHECK(shmsync_mutex_unlock(&m), 0);
     CHECK(shmsync_mutex_recover(&m, NULL, NULL), EINVAL);
     CHECK(shmsync_mutex_recover(&m, no_repair, NULL), 0);
@@ -466,7 +465,7 @@ static void misuse(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* The arena fills up, and is emptied again. */
+/* Fills the arena, and empties it again. */
 static void fill(const char *name)
 {
     shmsync_arena *a = open_arena(name);
@@ -492,7 +491,7 @@ static void fill(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* Many threads of this process on one lock; then the bias goes on again. */
+/* Many threads of this process use one lock; after that, its holds become biased again. */
 #define THREADS 8
 static uint64_t counter;
 static void *count_up(void *arg)
@@ -527,7 +526,7 @@ static void threads(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* What was small blocks becomes a big one. */
+/* Small blocks become a big block after they were freed. */
 static void sweep(const char *name)
 {
     static shmsync_offset off[100000];
@@ -543,7 +542,7 @@ static void sweep(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* What the hostile arena is used for besides: a SignalWaker, some of whose words are overwritten on purpose. */
+/* Another use of the hostile arena: a SignalWaker, some of whose words are overwritten on purpose. */
 static void hostile_signals(shmsync_arena *a, uint64_t *seed, int round, const struct timespec *soon)
 {
     shmsync_signalwaker_options two;
@@ -585,7 +584,7 @@ static void hostile(const char *name, char **arg)
     uint64_t seed = strtoull(arg[0], NULL, 10) | 1, heap = a->geo.heap_off;
     int round, i;
     say("ready");
-    await_line(); /* the test overwrites the arena from now on */
+    await_line(); /* from now on the test overwrites the arena */
     for (round = 0; round < 300; round++) {
         shmsync_mutex m;
         shmsync_futex f;
@@ -596,7 +595,7 @@ static void hostile(const char *name, char **arg)
         size_t held;
         struct timespec soon = in_ms(1);
         char called[32];
-        for (i = 0; i < 4; i++) { /* so do we */
+        for (i = 0; i < 4; i++) { /* and so does this program */
             seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
             shmi_st64(shmi_u64(a, (heap + (seed >> 20) % (a->size - heap - 8)) & ~UINT64_C(7)), (seed & 1) != 0 ? seed : seed >> 40);
         }
@@ -639,8 +638,8 @@ static void hostile(const char *name, char **arg)
     shmsync_arena_close(a);
 }
 
-/* A wait whose end nobody has accounted for does not outlive its object: the next object at
- * that offset would account for it. */
+/* A wait that has ended, and that no process has accounted for, does not outlive its object: otherwise the next
+ * object at that offset would account for it. */
 static void waits_go(const char *name)
 {
     static const uint32_t states[] = { SHMI_NodeResolved, SHMI_NodeSpent, SHMI_NodeLeft };
@@ -658,15 +657,15 @@ static void waits_go(const char *name)
         CHECK(shmsync_mutex_close(&m), 0);
         CHECK(shmsync_delete(a, "m"), 0);
         CHECK((int)shmi_ld64(&n->stamp), 0);
-        if (states[i] == SHMI_NodeResolved) /* its owner gives it back */
+        if (states[i] == SHMI_NodeResolved) /* the owner of the node gives it back */
             CHECK(shmi_free_node(a, off), 0);
         CHECK((int)shmi_node_owner(n), 0);
     }
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* A directory that was full and was emptied is as quick as a new one, once searches have passed
- * enough entries that are gone. */
+/* A directory that was full and was emptied is as fast as a new one, once searches have passed enough removed
+ * entries. */
 static void fill_names(const char *name)
 {
     shmsync_arena *a = open_arena(name);
@@ -693,7 +692,7 @@ static void fill_names(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* Says how many block words and directory entries it has looked at, at each line. */
+/* Prints, for each line that it reads, how many block words and directory entries it has examined. */
 static void count_looks(const char *name)
 {
     shmsync_arena *a = open_arena(name);

@@ -1,5 +1,6 @@
-/* What data that survives costs in C: costs NAME. It does a slice of each row in turn, as BenchmarkDataCosts of package
- * prims does, and prints the nanoseconds of the fastest slice, and the ratio to the first row. */
+/* Measures the costs of data that survives, in C: costs NAME. It measures a slice of each row in turn, as
+ * BenchmarkDataCosts of package prims does, and prints the nanoseconds of the fastest slice, and the ratio to the
+ * first row. */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -67,7 +68,7 @@ static void rwmutex(void)
 static void copy(void)
 {
     memcpy(private_[0], private_[1], size);
-    __asm__ volatile("" : : "r"(private_) : "memory"); /* the compiler must make each copy */
+    __asm__ volatile("" : : "r"(private_) : "memory"); /* so that the compiler makes each copy */
 }
 static void update(void)
 {
@@ -80,7 +81,7 @@ static void load(void) { must(shmsync_synchronized_load(&value, private_[0])); }
 static const struct {
     const char *name;
     void (*f)(void);
-    size_t size; /* of the data, or how many words are saved */
+    size_t size; /* bytes of data, or the number of words that are saved */
 } rows[] = {
     {"reference", reference, 0},
     {"mutex, nothing", mutex, 0},

@@ -1,12 +1,12 @@
-/* Many threads of one process that wait for long: crowd VERB KIND NAME, or crowd kinds. The verbs:
+/* Tests many threads of one process that wait for long: crowd VERB KIND NAME, or crowd kinds. The verbs:
  *
- *	seldom    all of them together wake less often than ten of them did, and the watcher looks
- *	stopped   a thread that owes a wake never gives it: some waiter finds that out soon
+ *	seldom    all threads together wake less often than ten threads without a crowd, and the watcher checks
+ *	stopped   a thread is stopped before it sends a wake: some waiter finds that out soon
  *	close     a close of the arena ends all waits at once
- *	busy      a thread is stopped in the private lock of the readers of an RWMutex: the watcher looks nevertheless
- *	churn     threads leave the crowd and close their object while the watcher looks
+ *	busy      a thread is stopped in the private lock of the readers of an RWMutex: the watcher checks all the same
+ *	churn     threads leave the crowd and close their object while the watcher checks
  *
- * Exit status 0: it is so. */
+ * Exit status 0: the waits behave so. */
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
@@ -25,7 +25,7 @@ static void at_point(const char *name);
     } while (0)
 
 enum { THREADS = 512 };
-#define SOON INT64_C(4000000000) /* less than a thread of such a crowd sleeps */
+#define SOON INT64_C(4000000000) /* ns, less than a thread of such a crowd sleeps */
 
 static shmsync_arena *arena;
 static pthread_t releaser;
@@ -159,13 +159,13 @@ static pthread_t start(void *(*f)(void *))
     CHECK(pthread_create(&t, &attr, f, NULL), 0);
     return t;
 }
-/* Until so many threads are in the crowd. */
+/* Waits until n threads are in the crowd. */
 static void gather(uint32_t n)
 {
     while (shmi_ld32(&arena->in_crowd) < n)
         shmi_nap(1000000);
 }
-/* Until the watcher has looked n times after each of the crowd. */
+/* Waits until the watcher has checked the object of each thread of the crowd n times. */
 static void look(uint32_t n)
 {
     uint32_t looks = shmi_ld32(&arena->looks);
@@ -178,7 +178,7 @@ static void seldom(pthread_t *t)
     uint32_t before;
     gather(THREADS);
     before = shmi_ld32(&passes);
-    look(10); /* without a crowd, each thread slept ten times and more */
+    look(10); /* without a crowd, each thread would have slept ten times and more */
     before = shmi_ld32(&passes) - before;
     if (before > 2 * THREADS) {
         fprintf(stderr, "%u threads slept %u times\n", (unsigned)THREADS, (unsigned)before);
@@ -202,7 +202,7 @@ static void stop(pthread_t *t)
     int64_t began;
     (void)t;
     gather(THREADS);
-    look(1); /* each sleeps since a moment, and the watcher has just looked */
+    look(1); /* each thread has just begun to sleep, and the watcher has just checked */
     start(release);
     while (sem_wait(&stopped) != 0) {
     }
@@ -253,7 +253,8 @@ static void busy(pthread_t *t)
     _exit(0);
 }
 
-/* Each thread waits in vain for an object of its own, just longer than it takes to join the crowd, and closes it. */
+/* Each thread waits in vain for an object of its own, for slightly longer than it takes to join the crowd, and
+ * closes the object. */
 static void *come_and_go(void *arg)
 {
     shmsync_event e;
@@ -299,7 +300,7 @@ int main(int argc, char **argv)
     sem_init(&never, 0, 0);
     CHECK(shmsync_arena_open(argv[3], NULL, &arena), 0);
     if ((arena->caps & SHMI_capWaitV) == 0)
-        return 77; /* each thread looks for itself */
+        return 77; /* each thread makes its own checks */
     if (strcmp(argv[1], "churn") == 0) {
         churn();
         return 0;

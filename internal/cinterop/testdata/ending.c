@@ -1,5 +1,5 @@
-/* Calls that come while the arena is being closed: ending SCENE NAME, or ending count.
- * Exit status 0 if each gives what it should and leaves nothing. */
+/* Tests calls that come while the arena is being closed: ending SCENE NAME, or ending count. Exit status 0 if each
+ * call returns what it should and leaves nothing behind. */
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
@@ -21,7 +21,7 @@ static void *at_calloc(size_t n, size_t size);
         }                                                                                                           \
     } while (0)
 
-/* At the point, if there is one, then is called, once. */
+/* A test. When a call comes to point, if there is one, then is called, once. */
 struct scene {
     const char *name, *point;
     void (*then)(void);
@@ -41,7 +41,7 @@ static void at_point(const char *name)
     current->then();
 }
 
-/* While it is set, memory for a handle is a point of its own: the thread has handles_of then. */
+/* While it is set, an allocation of memory for a handle counts as a point: the thread has handles_of at that time. */
 static int handles;
 static void *at_calloc(size_t n, size_t size)
 {
@@ -58,7 +58,7 @@ static void *close_arena(void *arg)
     CHECK(shmsync_arena_close(arena), 0);
     return NULL;
 }
-/* Has another thread close the arena, and returns when calls are refused. */
+/* Starts a thread that closes the arena, and returns when calls are refused. */
 static void begin_close(void)
 {
     closing = 1;
@@ -103,7 +103,7 @@ static void new_queue(void)
 }
 /* ---- An object that is opened by its offset while the arena is being closed ---- */
 
-/* The close waits for the call, which reads the words of the object. */
+/* The close waits for a call that reads the words of the object. */
 static void close_beside(void)
 {
     begin_close();
@@ -149,7 +149,8 @@ BY_OFFSET(queue, shmsync_queue_open(arena, "x", 8, &(shmsync_queue_options){.cap
 
 static shmi_object object;
 
-/* An object that was opened, and not closed. Its bytes may belong to another object by then: its bit is set. */
+/* Closes an object late: it was opened, and the arena was closed. The bytes of the object may belong to another
+ * object by then, which has its bit set. */
 static void close_object_late(void)
 {
     shmi_header h;
@@ -190,7 +191,7 @@ static int repair(shmsync_arena *a, const shmsync_lost *lost, void *arg)
 static void recover_all_late(void) { CHECK(shmsync_recover_all(arena, repair, NULL, NULL), EBADF); }
 static void only_close(void) { CHECK(shmsync_arena_close(arena), 0); }
 
-/* A call that does not count, and that was slow: the slot may be another participant's by now. */
+/* Makes a late store by a call that does not count: the slot may be another participant's by now. */
 static void store_late(void)
 {
     const shmi_off word = shmi_slot(arena, arena->my_slot) + SHMI_slotTelling;
@@ -271,7 +272,7 @@ static void unlock_all(void *arg)
     CHECK(shmsync_rwmutex_trylock(&read_locked), 0);
     CHECK(shmsync_rwmutex_recover(&ownerless, repaired, NULL), 0);
 }
-/* A child of this process dies with the lock. */
+/* A child of this process dies with the lock held. */
 static void make_ownerless(void)
 {
     pid_t child = fork();
@@ -333,6 +334,6 @@ int main(int argc, char **argv)
     current->run();
     if (closing)
         CHECK(pthread_join(closer, NULL), 0);
-    CHECK(armed, current->point == NULL); /* it came to the point */
+    CHECK(armed, current->point == NULL); /* the call came to the point */
     return 0;
 }

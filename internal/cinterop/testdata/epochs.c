@@ -1,6 +1,6 @@
-/* Joins an arena and leaves it, again and again, and checks that the first of an epoch is alone.
- * The witness is a file of 32-bit words: for each process its pid while it is in, and at the end the
- * number of joins and of epochs. */
+/* Joins an arena and leaves it, again and again, and checks that the first participant of an epoch is alone. The
+ * witness is a file of 32-bit words: for each process, its pid while it is in; and, at the end, the number of joins
+ * and of epochs. */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -8,7 +8,7 @@
 
 static uint32_t *witness;
 
-/* Whether the process has memory, without which it holds no byte lock. */
+/* Whether the process has memory. Without memory it holds no byte lock. */
 static int lives(uint32_t pid)
 {
     char path[64];
@@ -24,7 +24,7 @@ static int lives(uint32_t pid)
     return pages != 0;
 }
 
-/* Gives the CPU away up to n times. */
+/* Yields the CPU up to n times. */
 static void stay(int n)
 {
     for (n = rand() % n; n > 0; n--)
@@ -44,7 +44,7 @@ static int first(shmsync_arena *a, const shmsync_epoch *e, void *arg)
         }
     }
     stay(100);
-    /* It counts as one that is in, for another first. */
+    /* From here on, this process counts as in, for the first participant of another epoch. */
     __atomic_store_n(&witness[self], (uint32_t)getpid(), __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&witness[PROCESSES + 1], 1, __ATOMIC_SEQ_CST);
     return 0;
@@ -71,7 +71,7 @@ int main(int argc, char **argv)
         }
         __atomic_store_n(&witness[self], (uint32_t)getpid(), __ATOMIC_SEQ_CST);
         __atomic_fetch_add(&witness[PROCESSES], 1, __ATOMIC_SEQ_CST);
-        if (rand() % 8 == 0) /* else there are few epochs */
+        if (rand() % 8 == 0) /* otherwise there would be few epochs */
             stay(1000);
         __atomic_store_n(&witness[self], 0, __ATOMIC_SEQ_CST);
         err = shmsync_arena_close(a);

@@ -1,5 +1,5 @@
-/* What the first of an epoch finds after deaths, and whom it waits for: firstreap VERB NAME. Exit status 0 if all went
- * as it should; SIGALRM ends what hangs. */
+/* Tests what the first participant of an epoch finds after deaths, and for which processes it waits: firstreap VERB
+ * NAME. Exit status 0 if all results were right; SIGALRM ends a test that hangs. */
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
@@ -24,7 +24,7 @@ static void at_point(const char *name)
 {
     if (stop_at != NULL && strcmp(name, stop_at) == 0) {
         stop_at = NULL;
-        raise(SIGSTOP); /* to this thread, which may be the death watcher's: kill could stop it some steps later */
+        raise(SIGSTOP); /* this stops the thread at once, even the death watcher; kill could stop it some steps later */
     }
     if (stop_each != NULL && strcmp(name, stop_each) == 0)
         raise(SIGSTOP);
@@ -34,7 +34,7 @@ static void at_point(const char *name)
 
 static void path_of(const char *name, char path[300]) { snprintf(path, 300, "/dev/shm/%s", name); }
 
-/* fork; the child ends with this process, and keeps no pipe of it open. */
+/* Makes a child. It ends with this process, and keeps no pipe of this process open. */
 static pid_t child(void)
 {
     pid_t p = fork();
@@ -43,7 +43,7 @@ static pid_t child(void)
     return p;
 }
 
-/* Makes the arena anew, with so many slots. */
+/* Makes the arena anew, with that many slots. */
 static void make(const char *name, uint32_t slots)
 {
     char path[300];
@@ -58,7 +58,8 @@ static void make(const char *name, uint32_t slots)
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* Starts a process that joins, takes the permit if it is to hold it, and stops. Then it dies in Close if close_dies. */
+/* Starts a process that joins, takes the permit if holds is set, and stops. If close_dies is set, it then dies in
+ * its close. */
 static pid_t member(const char *name, const char *label, int holds, int close_dies)
 {
     pid_t p = child();
@@ -95,7 +96,7 @@ static void end(pid_t p)
     CHECK(WIFSIGNALED(status), 1);
 }
 
-/* What on_first is to be told, and how often it was. */
+/* What on_first has to find, and how often it ran. */
 static struct {
     int clean, n_dead, firsts;
     const char *label;
@@ -119,7 +120,7 @@ static int on_first(shmsync_arena *a, const shmsync_epoch *e, void *arg)
     CHECK(found, told.label != NULL);
     return 0;
 }
-/* Opens the arena as the first of an epoch, which is told so. */
+/* Opens the arena as the first participant of an epoch, with these results in on_first. */
 static shmsync_arena *begin(const char *name, int clean, int n_dead, const char *label)
 {
     shmsync_arena_options o;
@@ -140,8 +141,8 @@ static void begin_and_close(const char *name, int clean, int n_dead, const char 
     CHECK(shmsync_arena_close(begin(name, clean, n_dead, label)), 0);
 }
 
-/* Starts a process that stops at that point of its open. After it goes on, it is to be the first of a clean epoch, or
- * no first. */
+/* Starts a process that stops at that point of its open. After it goes on, it must be the first participant of a
+ * clean epoch, or not the first, as is_first says. */
 static pid_t stopped(const char *name, const char *point, int is_first)
 {
     pid_t p = child();
@@ -172,12 +173,13 @@ static void goes_on(pid_t p)
 static const char *const points[] = {"arena.gate.preparing", "arena.reap.repaired",   "arena.reap.woken",      "arena.finish.taken",
                                      "arena.record.numbered", "arena.finish.recorded", "arena.finish.reclaimed"};
 
-/* A joiner that is stopped while it reaps the dead, before it begins an epoch, has no gate: others begin the epoch. */
+/* If a joiner is stopped while it reaps the dead, before it begins an epoch, it does not have the gate: others begin
+ * the epoch. */
 static void reap(const char *name)
 {
     size_t k;
     for (k = 0; k < 2 * sizeof points / sizeof *points; k++) {
-        int later = k % 2 == 1; /* it goes on after the epoch has ended, and begins the next one */
+        int later = k % 2 == 1; /* the joiner goes on after the epoch has ended, and begins the next one */
         pid_t p;
         shmsync_arena *a;
         scene = points[k / 2];
@@ -196,7 +198,7 @@ static void reap(const char *name)
     }
 }
 
-/* The death of a joiner that was never in leaves the arena clean, also if the process that reaps it is stopped. */
+/* The death of a joiner that was never in leaves the arena clean, even if the process that reaps it is stopped. */
 static void pending(const char *name)
 {
     static const char *const at[] = {"arena.reap.repaired", "arena.finish.taken", "arena.record.numbered", "arena.finish.recorded"};
@@ -225,7 +227,8 @@ static void pending(const char *name)
     }
 }
 
-/* A participant died in its close, and the joiner that takes its slot over is stopped before it has recorded that. */
+/* A participant died in its close, and the joiner that takes over its slot is stopped before it has recorded that
+ * death. */
 static void closing(const char *name)
 {
     pid_t victim, other, heir;
@@ -271,7 +274,8 @@ static void twice(const char *name)
     CHECK(shmsync_arena_close(a), 0);
     begin_and_close(name, 1, 0, NULL);
 }
-/* A first that dies where it opens its epoch has told what it was told: the next epoch is told of its own death alone. */
+/* A first participant that dies where it opens its epoch has already reported the earlier deaths: the next epoch
+ * reports only its death. */
 static void opened(const char *name)
 {
     static const char *const at[] = {"arena.gate.begun", "arena.gate.opened"};
@@ -304,7 +308,7 @@ static void opened(const char *name)
     }
     CHECK(shmi_epoch_number(shmi_epoch_claim(shmi_make_epoch(SHMI_epochOpen, UINT32_MAX, 0), 1)), 2);
 }
-/* A joiner that dies while it cleans up after a dead participant is not told of as that participant. */
+/* If a joiner dies while it cleans up after a dead participant, it is not reported as that participant. */
 static void heirs(const char *name)
 {
     static const char *const at[] = {"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.woken", "arena.inherit.reclaimed"};
@@ -332,11 +336,12 @@ static void heirs(const char *name)
         }
         CHECK(waitpid(heir, &status, 0), heir);
         CHECK(WIFSIGNALED(status), 1);
-        begin_and_close(name, 0, 3, "victim"); /* which is one of the three */
+        begin_and_close(name, 0, 3, "victim"); /* the label is that of one of the three */
         begin_and_close(name, 1, 0, NULL);
     }
 }
-/* A joiner gives up the slot of a dead participant, because a stopped process reaps it. That death has one record. */
+/* A joiner gives up the slot of a dead participant, because a stopped process reaps it. That death has only one
+ * record. */
 static void given_up(const char *name)
 {
     static const char *const at[] = {"arena.finish.taken", "arena.record.numbered", "arena.finish.recorded"};
@@ -367,7 +372,7 @@ static void given_up(const char *name)
             _exit(0);
         }
         await_stop(joiner);
-        kill(reaper, SIGCONT); /* the ID that the joiner has written as the reaper's is not current yet */
+        kill(reaper, SIGCONT); /* the ID that the joiner has stored as the reaper is not current yet */
         await_stop(reaper);
         goes_on(joiner);
         kill(reaper, SIGCONT);
@@ -397,7 +402,8 @@ static int on_first_after_deaths(shmsync_arena *a, const shmsync_epoch *e, void 
     CHECK(shmsync_semaphore_release(&s, 1), 0);
     return shmsync_semaphore_close(&s);
 }
-/* A joiner dies each time that another one reaps, or has the gate. That one becomes the first of an epoch all the same. */
+/* A joiner dies each time that another joiner reaps, or has the gate. The other joiner becomes the first participant
+ * all the same. */
 static void dying(const char *name)
 {
     static const char *const at[] = {"arena.gate.preparing", "arena.gate.taken"}, *const dies[] = {"arena.enter.joining", "arena.enter.live", "arena.inherit.repaired"};
@@ -435,8 +441,8 @@ static void dying(const char *name)
                 shmsync_arena *a;
                 die_at = dies[k / 2 % 3];
                 if (k / 2 % 3 == 2)
-                    stop_at = "arena.enter.live"; /* if it got a free slot */
-                CHECK(shmsync_arena_open(name, NULL, &a), ENOSPC); /* the watcher of the first was stopped while it reaps */
+                    stop_at = "arena.enter.live"; /* if the joiner got a free slot */
+                CHECK(shmsync_arena_open(name, NULL, &a), ENOSPC); /* the reaping watcher was stopped */
                 _exit(0);
             }
             CHECK(waitpid(joiner, &status, WUNTRACED), joiner);
@@ -452,7 +458,7 @@ static void dying(const char *name)
             CHECK(deaths != 0, 1); /* a slot was free */
     }
 }
-/* A writer that is stopped while the ring goes round writes over the record of another death. */
+/* A writer that is stopped while the ring goes round overwrites the record of another death. */
 static void overwritten(const char *name)
 {
     shmsync_arena *a;
@@ -479,7 +485,7 @@ static void overwritten(const char *name)
     begin_and_close(name, 1, 0, NULL);
 }
 
-/* A joiner that waits while another process has the gate does not look at the slots. */
+/* A joiner that waits while another process has the gate does not examine the slots. */
 static void waiting(const char *name)
 {
     char path[300];
@@ -509,7 +515,8 @@ static void waiting(const char *name)
     begin_and_close(name, 0, 1, "victim");
 }
 
-/* An object of another version of a kind has bytes that this program does not know, so it repairs nothing there. */
+/* An object of another version of a kind has bytes that this program does not know, so the program repairs nothing
+ * in it. */
 static void version(const char *name)
 {
     shmi_spec spec;

@@ -1,5 +1,5 @@
-/* What the first of an epoch finds: firsts VERB NAME. Exit status 0 if all went as it should; SIGALRM ends
- * what hangs. */
+/* Tests what the first participant of an epoch finds: firsts VERB NAME. Exit status 0 if all results were right;
+ * SIGALRM ends a test that hangs. */
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
@@ -22,7 +22,7 @@ static void at_point(const char *name)
     }
 }
 
-/* Joins the arena, which has two slots, takes the permit if it is the first, and stops. */
+/* Starts a process that joins the arena, which has two slots, takes the permit if holds is set, and stops. */
 static pid_t start(const char *name, const char *label, int holds)
 {
     pid_t p = fork();
@@ -111,7 +111,7 @@ static void stopped_heir(const char *name)
         CHECK(waitpid(heir, &status, 0), heir);
         CHECK(status, 0);
         CHECK(shmsync_arena_close(a), 0);
-        /* The next epoch is not told of these deaths again. */
+        /* These deaths are not reported again in the next epoch. */
         o.on_first = clean_first;
         CHECK(shmsync_arena_open(name, &o, &a), 0);
         CHECK(firsts, 2);
@@ -146,7 +146,7 @@ static void make(const char *name, uint64_t size)
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* Of two processes that replace one file, the slower one leaves the new file alone. */
+/* If two processes replace one file, the slower one does not touch the new file. */
 static void judged(const char *name)
 {
     pid_t slow = fork();
@@ -163,7 +163,7 @@ static void judged(const char *name)
     CHECK(inode_of(name), made);
 }
 
-/* A file that takes the arena's path in the moment before the removal stays. */
+/* A file that gets the path of the arena just before the removal is not removed. */
 static void taken(const char *name)
 {
     char other[260], from[300], to[300];
@@ -188,7 +188,7 @@ static void taken(const char *name)
     CHECK(shmsync_arena_close(a), 0);
 }
 
-/* A remover that dies leaves the file under a private name, which the next creator removes. */
+/* A remover that dies leaves the file under a private name. The next process that creates the arena removes it. */
 static void removed(const char *name)
 {
     pid_t remover = fork();
@@ -204,8 +204,8 @@ static void removed(const char *name)
     make(name, 2 << 20);
 }
 
-/* A removal replaces no file of another program that has the private name, and is not kept from working by what a dead
- * remover has left there. */
+/* A removal does not replace a file of another program at the private name. What a dead remover has left there does
+ * not prevent a removal. */
 static int no_renameat2;
 static long renameat2_number(void) { return no_renameat2 ? -1 : SYS_renameat2; }
 
@@ -233,7 +233,7 @@ static void foreign(const char *name)
     CHECK(st.st_nlink, 1);
     close(fd);
     CHECK(unlink(p), 0);
-    CHECK(link(path, p), 0); /* of a remover that died */
+    CHECK(link(path, p), 0); /* as a remover that died leaves it */
     CHECK(shmsync_arena_remove(name), 0);
     CHECK(lstat(path, &st), -1);
     CHECK(lstat(p, &st), -1);
@@ -263,7 +263,7 @@ static void foreign_without(const char *name)
     foreign(name);
 }
 
-/* The helper thread tells that the file was removed. */
+/* The helper thread reports that the file was removed. */
 static int told[2];
 
 static void detached(shmsync_arena *a, void *arg)
@@ -294,7 +294,7 @@ static void tells_removal(const char *name)
     make(name, 2 << 20);
 }
 
-/* Everything that a death makes unusable is usable after shmsync_recover_all. */
+/* Everything that deaths have made unusable is usable after shmsync_recover_all. */
 static void hold_all(const char *name)
 {
     shmsync_arena *a;
@@ -423,7 +423,7 @@ static void without_bytes(const char *name)
     make(name, 2 << 20);
 }
 
-/* If two claimants die one after the other, the next first knows that the arena is not new. */
+/* If two claimants die one after the other, the next first participant knows that the arena is not new. */
 static void die_at(const char *name, const char *point, shmsync_arena_options *o)
 {
     shmsync_arena *a;
@@ -461,8 +461,8 @@ static void not_new(const char *name)
     make(name, 2 << 20);
 }
 
-/* A reaper that dies over a death record leaves a number without a record. The arena is as clean, and as new,
- * as before. */
+/* If a reaper dies while it writes a death record, a number has no record. The arena is as clean, and as new, as
+ * before. */
 static void count_a_record(const char *name)
 {
     char path[300];

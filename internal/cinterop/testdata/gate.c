@@ -1,5 +1,5 @@
-/* What happens at the gate of an arena: gate VERB NAME. Exit status 0 if all went as it should;
- * SIGALRM ends what hangs. */
+/* Tests the gate of an arena: gate VERB NAME. Exit status 0 if all results were right; SIGALRM ends a test that
+ * hangs. */
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
@@ -21,7 +21,7 @@ static void at_point(const char *name)
     }
 }
 
-/* A peer writes the admission word of a joiner, beside a participant that is in. */
+/* A peer writes the admission word of a joiner, while another participant is in. */
 static uint32_t admission;
 
 static void write_admission(void)
@@ -41,7 +41,7 @@ static void foreign_admission(const char *name)
     }
 }
 
-/* on_first gives values that mean something within an open. */
+/* on_first returns values that have a meaning inside an open. */
 static int calls, give;
 
 static int first(shmsync_arena *a, const shmsync_epoch *e, void *arg)
@@ -104,7 +104,7 @@ static void *fork_now(void *arg)
 {
     (void)arg;
     child = fork();
-    if (child == 0) { /* it lives as long as its parent */
+    if (child == 0) { /* the child lives as long as its parent */
         char b;
         close(parent_lives[1]);
         _exit((int)read(parent_lives[0], &b, 1));
@@ -116,12 +116,12 @@ static void fork_at_the_gate(void)
 {
     forks_later = pthread_mutex_trylock(&shmi_attached_lock) != 0;
     if (forks_later) {
-        CHECK(pthread_create(&forker, NULL, fork_now, NULL), 0); /* as soon as the remover lets it */
+        CHECK(pthread_create(&forker, NULL, fork_now, NULL), 0); /* the thread forks as soon as the remover lets it */
     } else {
         pthread_mutex_unlock(&shmi_attached_lock);
         fork_now(NULL);
     }
-    /* As a joiner that ends the claim: the remover tries again, and needs the gate again. */
+    /* Does what a joiner does that ends the claim: the remover tries again, and needs the gate again. */
     shmi_st64(epoch, shmi_epoch_end(shmi_ld64(epoch)));
 }
 
@@ -148,7 +148,7 @@ static void fork_in_removal(const char *name)
     waitpid(child, NULL, 0);
 }
 
-/* A process that cannot read the ID of its boot takes no other boot for granted. */
+/* A process that cannot read the ID of its boot does not assume another boot. */
 static void forget_boot(void) { memset(shmi_attached->boot, 0, 16); }
 
 static void unknown_boot(const char *path)
@@ -158,7 +158,7 @@ static void unknown_boot(const char *path)
     shmsync_arena *a;
     int fd, status;
     pid_t p = fork();
-    if (p == 0) { /* it dies, so the file is not written back */
+    if (p == 0) { /* the child dies, so the file is not written back */
         CHECK(shmsync_arena_open(path, NULL, &a), 0);
         _exit(0);
     }
@@ -171,7 +171,7 @@ static void unknown_boot(const char *path)
     CHECK(shmsync_arena_open(path, NULL, &a), 0);
     CHECK(shmsync_arena_close(a), 0);
     CHECK(pread(fd, now, 16, SHMI_hdrEpochBoot), 16);
-    CHECK(memcmp(now, other, 16), 0); /* for a process that can read its own */
+    CHECK(memcmp(now, other, 16), 0); /* it stays, for a process that can read its own boot ID */
     close(fd);
 }
 

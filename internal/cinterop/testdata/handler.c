@@ -1,6 +1,6 @@
-/* Calls an object from a signal handler while the program itself is in calls of the same
- * object: handler NAME makes the arena NAME. A child process does the work, and this one
- * says what the words are if the child hangs. Exit status 0: no call hung, and none was lost. */
+/* Calls an object from a signal handler while the program itself is in calls of the same object: handler NAME makes
+ * the arena NAME. A child process does the work, and this process prints the words if the child hangs. Exit status
+ * 0: no call hung, and none was lost. */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -16,7 +16,7 @@
         }                                                                                                    \
     } while (0)
 
-enum { SIGNALS = 400, WAITERS = 20 }; /* so many waiters that their wakes do not fit the caller's stack */
+enum { SIGNALS = 400, WAITERS = 20 }; /* too many waiters for the list of wakes on the caller's stack */
 
 static shmsync_arena *arena;
 static shmsync_semaphore permits;
@@ -99,7 +99,7 @@ static void *storm(void *x)
     (void)x;
     for (i = 0; i < SIGNALS; i++) {
         CHECK(pthread_kill(user, SIGUSR1), 0);
-        while (shmi_ld32(&handled) == i) /* a signal that is pending already would be lost */
+        while (shmi_ld32(&handled) == i) /* otherwise a second signal would be lost while one is pending */
             sched_yield();
     }
     shmi_st32(&stop, 1);
@@ -116,7 +116,7 @@ static void work(const char *name)
     open_all(name);
     sigemptyset(&set);
     sigaddset(&set, SIGUSR1);
-    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL), 0); /* the others take none */
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL), 0); /* the other threads take no signals */
     user = pthread_self();
     for (i = 0; i < WAITERS; i++)
         CHECK(pthread_create(&waiter[i], NULL, wait_counts, NULL), 0);
@@ -133,11 +133,11 @@ static void work(const char *name)
         rounds++;
     }
     CHECK(pthread_sigmask(SIG_SETMASK, NULL, &now), 0);
-    CHECK(sigismember(&now, SIGUSR1), 0); /* the mask is as it was */
+    CHECK(sigismember(&now, SIGUSR1), 0); /* the mask is as it was before */
     CHECK(sigismember(&now, SIGTERM), 0);
     CHECK(pthread_join(killer, NULL), 0);
     for (i = 0; i < WAITERS + 2; i++)
-        calls(); /* each ends a wait of each kind */
+        calls(); /* each call ends a wait of each kind */
     for (i = 0; i < WAITERS + 2; i++)
         CHECK(pthread_join(waiter[i], NULL), 0);
     CHECK(shmsync_futex_get(&posts), rounds + SIGNALS + WAITERS + 2);
@@ -145,7 +145,7 @@ static void work(const char *name)
     _exit(0);
 }
 
-/* What the word of an eventcount is. */
+/* Prints the word of an eventcount. */
 static void state(const char *what, struct shmi_eventcount *e)
 {
     fprintf(stderr, "%s: state %#llx\n", what, (unsigned long long)shmi_eventcount_load(e));
@@ -178,7 +178,7 @@ int main(int argc, char **argv)
     }
     CHECK(waitpid(child, &status, 0), child);
     CHECK(status, 0);
-    calls(); /* and it left nothing locked */
+    calls(); /* the handlers have left nothing locked */
     CHECK(shmsync_arena_remove(name), EBUSY);
     CHECK(shmsync_arena_close(arena), 0);
     CHECK(shmsync_arena_remove(name), 0);

@@ -1,5 +1,4 @@
-/* What once hung: hangs VERB NAME. Exit status 0 if all went as it should; SIGALRM ends
- * what hangs. */
+/* Tests what once hung: hangs VERB NAME. Exit status 0 if all results were right; SIGALRM ends a test that hangs. */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -96,7 +95,7 @@ static void open_objects(struct objects *o, const char *name)
 
 #define CALLS 18
 
-/* Calls of each object that wait, until a time that comes before anything else does. */
+/* Makes calls that wait, on each object, until a time that comes before anything else. */
 static int wait_in(struct objects *o, int call)
 {
     struct timespec soon = in_ms(3);
@@ -124,7 +123,7 @@ static int wait_in(struct objects *o, int call)
     }
 }
 
-static int returned; /* the last call of the thread that was canceled */
+static int returned; /* the last call that the canceled thread returned from */
 
 static void *wait_canceled(void *arg)
 {
@@ -134,7 +133,7 @@ static void *wait_canceled(void *arg)
     CHECK(pthread_cancel(pthread_self()), 0); /* acts at the next cancellation point */
     returned = wait_in(o, o->call);
     CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &before), 0);
-    CHECK(before, PTHREAD_CANCEL_ENABLE); /* the call has put it back */
+    CHECK(before, PTHREAD_CANCEL_ENABLE); /* the call has restored the state */
     pthread_testcancel();
     return NULL;
 }
@@ -148,7 +147,7 @@ static void run_canceled(void *(*f)(void *), void *arg)
     CHECK(result == PTHREAD_CANCELED, 1);
 }
 
-/* A thread with a cancellation pending goes through each call as any other. */
+/* A thread with a pending cancellation makes each call as any other thread does. */
 static void cancel_waits(const char *name)
 {
     struct objects o;
@@ -174,7 +173,7 @@ static void *open_canceled(void *arg)
     return NULL;
 }
 
-/* A thread with a cancellation pending opens and closes an arena; then others do. */
+/* A thread with a pending cancellation opens and closes an arena; then other threads do. */
 static void cancel_open(const char *name)
 {
     returned = -1;
@@ -204,7 +203,7 @@ static void *close_it(void *arg)
     return NULL;
 }
 
-/* A process dies with the lock. */
+/* Makes a process that dies with the lock held. */
 static void leave_owner_dead(const char *name)
 {
     pid_t pid = fork();
@@ -219,8 +218,8 @@ static void leave_owner_dead(const char *name)
     CHECK(status, 0);
 }
 
-/* Close waits for a call that ends only after another thread has forked, and opened the
- * arena again, which its child does, too. */
+/* The close waits for a call that ends only after another thread has forked and opened the arena again. The child
+ * opens it again, too. */
 static void fork_close(const char *name)
 {
     shmsync_arena *a, *again;
@@ -242,7 +241,7 @@ static void fork_close(const char *name)
     pid = fork();
     if (pid == 0) {
         CHECK(shmi_self(a), 0);
-        CHECK(fcntl(a->lock_fd, F_GETFD), -1); /* it would say that the parent lives */
+        CHECK(fcntl(a->lock_fd, F_GETFD), -1); /* otherwise it would say that the parent lives */
         CHECK(shmsync_arena_close(a), ENOTCONN);
         CHECK(shmsync_arena_close(open_arena(name)), 0);
         _exit(0);
@@ -261,8 +260,8 @@ static void fork_close(const char *name)
     CHECK(shmsync_arena_close(again), 0);
 }
 
-/* Threads that open and close one arena, and forks at any moment: no child keeps the
- * parent's byte lock, and none hangs. */
+/* Threads open and close one arena, and there are forks at any moment: no child keeps the parent's byte lock, and no
+ * child hangs. */
 static int over;
 static void *open_and_close(void *arg)
 {
@@ -292,7 +291,7 @@ static void fork_opening(const char *name)
 
 /* ---- When a process becomes a target of fences ---- */
 
-/* One with a single thread does when it opens an arena. */
+/* A process with a single thread becomes one when it opens an arena. */
 static void register_alone(const char *name)
 {
     shmsync_arena *a = open_arena(name);
@@ -306,7 +305,7 @@ static void *idle(void *arg)
     wait_for(&forked);
     return arg;
 }
-/* Another one does later, and neither open nor close waits for it. */
+/* A process with several threads becomes one later, and neither open nor close waits for that. */
 static void register_late(const char *name)
 {
     int64_t begun = shmi_now(), end;
@@ -327,7 +326,7 @@ static void register_late(const char *name)
     for (end = shmi_now() + INT64_C(10000000000); shmi_have.membarrier && !__atomic_load_n(&a->fenced, __ATOMIC_ACQUIRE); shmi_nap(1000000))
         CHECK(shmi_now() < end, 1);
     CHECK((shmi_slot_caps(a, a->my_slot) & SHMI_capFence) != 0, shmi_have.membarrier);
-    for (i = 0; i < 2 * SHMI_biasAfter; i++) { /* a handle that was there before takes biased holds, too */
+    for (i = 0; i < 2 * SHMI_biasAfter; i++) { /* a handle that was made before takes biased holds, too */
         CHECK(shmsync_mutex_lock(&m), 0);
         CHECK(shmsync_mutex_unlock(&m), 0);
     }

@@ -1,6 +1,6 @@
-/* A process takes the slot of one that died while it told others how their waits ended: heir
- * NAME, for an arena with one slot. Exit status 0 if the successor says of itself that it may owe wakes to
- * anybody, until it has made up for them. */
+/* A process takes over the slot of a participant that died while it was ending waits of others: heir NAME, for an
+ * arena with one slot. Exit status 0 if the new participant declares that others may miss wakes if it dies, until it
+ * has sent those wakes. */
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)

@@ -1,4 +1,5 @@
-/* What the options of every object promise: options VERB NAME uses the arena NAME. Exit status 0: it is so. */
+/* Tests the promises about the options of every object: options VERB NAME uses the arena NAME. Exit status 0: they
+ * hold. */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -37,7 +38,7 @@ static const char *arena_name, *about = "";
     X(signalwaker, signalwaker) \
     OF(synchronized, synchronized, 8)
 
-/* Any handle of an object. */
+/* A handle of any kind of object. */
 typedef struct {
     void *impl;
     uint64_t serial;
@@ -104,7 +105,7 @@ static const struct kind {
     KINDS(ROW, ROW_OF)};
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
-/* Options as a program has them: the struct, and what follows it in memory. */
+/* Options in the memory of a program: the struct, and the bytes after it. */
 union options {
     struct {
         uint32_t struct_size, flags, capacity;
@@ -130,7 +131,7 @@ static shmsync_arena *open_arena(void)
     return a;
 }
 
-/* SHMSYNC_CREATE_ONLY and SHMSYNC_OPEN_EXISTING of every object. */
+/* Tests SHMSYNC_CREATE_ONLY and SHMSYNC_OPEN_EXISTING with every kind of object. */
 static int flags(void)
 {
     shmsync_arena *a = open_arena();
@@ -162,7 +163,7 @@ static int flags(void)
         CHECK(k->close(&other), 0);
         CHECK(k->attach(a, k->name, &existing, &other), 0);
         CHECK(k->close(&other), 0);
-        /* A refused open left nothing open. */
+        /* The refused open has left nothing open. */
         CHECK(k->close(&h), 0);
         CHECK(shmsync_delete(a, k->name), 0);
         CHECK(k->open(a, k->name, &create, &h), 0);
@@ -186,7 +187,7 @@ static int flags(void)
     return shmsync_arena_close(a);
 }
 
-/* No number is created with 0, and an existing object is opened without its number. */
+/* An object that takes a number cannot be created with 0. An existing object is opened without its number. */
 static int numbers(void)
 {
     shmsync_arena *a = open_arena();
@@ -220,7 +221,7 @@ static int numbers(void)
     return shmsync_arena_close(a);
 }
 
-/* Options of an older and of a newer header. */
+/* Tests options of an older and of a newer header. */
 static int sizes(void)
 {
     shmsync_arena *a = open_arena(), *again;
@@ -231,26 +232,26 @@ static int sizes(void)
     for (i = 0; i < N_KINDS; i++) {
         const struct kind *k = &kinds[i];
         uint32_t small = strcmp(k->name, "queue") == 0 ? 12 : 8;
-        /* As it is, said and not said. */
+        /* The size of this version, as 0 and as a number. */
         o = blank(k);
         CHECK(k->open(a, k->name, &o, &h), 0);
         o.head.struct_size = (uint32_t)k->size;
         CHECK(k->open(a, k->name, &o, &h), 0);
-        /* With 0 nothing is read behind the struct of version 0.1. */
+        /* With a struct_size of 0, no byte after the struct of version 0.1 is read. */
         o.head.struct_size = 0;
         memset(o.bytes + k->size, 0xff, sizeof o.bytes - k->size);
         CHECK(k->open(a, k->name, &o, &h), 0);
-        /* An older program has fewer fields: what follows is not its. */
+        /* An older program has fewer fields: the bytes after them do not belong to the struct. */
         o = blank(k);
         memset(o.bytes + small, 0xff, sizeof o.bytes - small);
         o.head.struct_size = small;
         CHECK(k->open(a, k->name, &o, &h), 0);
         CHECK(k->attach(a, k->name, &o, &h), 0);
-        /* A newer one has more, which are not set ... */
+        /* A newer program has more fields, which are not set ... */
         o = blank(k);
         o.head.struct_size = sizeof o;
         CHECK(k->open(a, k->name, &o, &h), 0);
-        /* ... or are set, and unknown here. */
+        /* ... or are set, although this library does not know them. */
         o.bytes[k->size + 40] = 1;
         CHECK(k->open(a, k->name, &o, &h), EINVAL);
         CHECK(h.impl == NULL, 1);
@@ -269,7 +270,7 @@ static int sizes(void)
     CHECK(again == a, 1);
     CHECK(shmsync_arena_close(again), 0);
     arena.struct_size = 8;
-    arena.kernel_io = 99; /* which such a program does not have */
+    arena.kernel_io = 99; /* a field that such a program does not have */
     CHECK(shmsync_arena_open(arena_name, &arena, &again), 0);
     CHECK(shmsync_arena_close(again), 0);
     memset(&o, 0, sizeof o);
@@ -281,7 +282,7 @@ static int sizes(void)
     return shmsync_arena_close(a);
 }
 
-/* The same flags of an arena. The arena does not exist. */
+/* Tests the same flags with an arena, which does not exist. */
 static int arenas(void)
 {
     shmsync_arena_options o;
@@ -336,7 +337,7 @@ static int racer(int out)
     return write(out, &won, 1) == 1 ? shmsync_arena_close(a) : 1;
 }
 
-/* Of several processes that create a name at a time, one succeeds. */
+/* If several processes create a name at the same time, one of them succeeds. */
 static int race(void)
 {
     int i, p[2], status, sum = 0;

@@ -1,5 +1,5 @@
-/* The part of the header that writes death records, and says who is in a slot, alone: it compiles for a machine
- * whose C library is not here. */
+/* Only the part of the header that writes death records, and describes the participant in a slot. It compiles for a
+ * machine whose C library is not installed here. */
 #include <stdint.h>
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
-/* plugins FILE NAME: loads the shared object FILE, which opens the arena NAME, and unloads it. Its code stays, for the
- * thread of the library. Exit status 0: it is so. */
+/* plugins FILE NAME: loads the shared object FILE, which opens the arena NAME, and unloads it. The code must stay
+ * loaded, because the thread of the library runs it. Exit status 0: it stays. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

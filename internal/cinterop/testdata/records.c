@@ -1,4 +1,4 @@
-/* What a process in C does with slot records that a peer changes while they are freed: records ARENA. SIGALRM ends what
+/* Tests a process in C that frees slot records while a peer changes them: records ARENA. SIGALRM ends a test that
  * hangs. */
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
@@ -26,7 +26,7 @@ static void at_point(const char *name)
     reuse = 0;
 }
 
-/* Makes an object with records of 40 slots; record k is that of slot k+1. */
+/* Makes an object with the records of 40 slots; record k is that of slot k+1. */
 static void make(shmsync_arena *a)
 {
     shmi_spec spec;

@@ -1,10 +1,10 @@
-/* shmsync_recover_all beside what it must not touch or hide: recover VERB NAME. Exit status 0 if all went as it should;
- * SIGALRM ends what hangs. */
+/* Tests that shmsync_recover_all leaves healthy objects alone and reports every failure: recover VERB NAME. Exit
+ * status 0 if all results were right; SIGALRM ends a test that hangs. */
 #define _GNU_SOURCE 1
 #include <stdlib.h>
 
 static void at_point(const char *name);
-static int memory = -1; /* how often realloc succeeds still, if it is not negative */
+static int memory = -1; /* how many more calls of realloc succeed, if it is not negative */
 static void *reallocate(void *p, size_t n) { return memory == 0 || (memory > 0 && memory-- == 0) ? NULL : realloc(p, n); }
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
@@ -16,7 +16,7 @@ static void *reallocate(void *p, size_t n) { return memory == 0 || (memory > 0 &
 
 #include "check.h"
 
-static int points, die_at, counting; /* the points since counting was set */
+static int points, die_at, counting; /* points: how many were met since counting was set */
 
 static void at_point(const char *name)
 {
@@ -70,7 +70,8 @@ static int nothing(shmsync_arena *a, const shmsync_lost *l, void *arg)
     return 0;
 }
 
-/* A process that is killed at any point in a recover_all of healthy objects leaves them healthy: it has locked none. */
+/* If a process is killed at any point in a recover_all of healthy objects, the objects stay healthy, because it has
+ * locked none of them. */
 static void healthy(const char *name)
 {
     all x;
@@ -111,7 +112,7 @@ static void healthy(const char *name)
     CHECK(shmsync_arena_close(x.a), 0);
 }
 
-/* The mutex and the future are lost, or more: a process dies that holds them. */
+/* Makes the mutex and the future lost, or more objects: a process that holds them dies. */
 static void lose(const char *name, int whole)
 {
     int status;
@@ -146,7 +147,7 @@ static int sets(shmsync_arena *a, const shmsync_lost *l, void *arg)
     CHECK(shmsync_future_close(&f), 0);
     return 0;
 }
-/* repair sets the future whose producer has died: its result stays. */
+/* If repair sets a future whose producer has died, its result stays. */
 static void kept(const char *name)
 {
     static const struct timespec past = {0, 1};
@@ -162,7 +163,8 @@ static void kept(const char *name)
     CHECK(shmsync_arena_close(x.a), 0);
 }
 
-/* recover_all says that it had no memory, and for what a peer has overwritten EPROTO. It goes on with the others. */
+/* recover_all returns ENOMEM if it had no memory, and EPROTO for an object that a peer has overwritten. It goes on
+ * with the other objects. */
 static void damage(const char *name)
 {
     all x;
@@ -171,10 +173,10 @@ static void damage(const char *name)
     uint32_t *policy;
     lose(name, 1);
     open_all(name, &x);
-    memory = 0; /* for the objects */
+    memory = 0; /* the list of objects fails */
     CHECK(shmsync_recover_all(x.a, nothing, NULL, &n), ENOMEM);
     CHECK(n, 0);
-    memory = 1; /* for the keys of the multilock */
+    memory = 1; /* the list of keys of the multilock fails */
     CHECK(shmsync_recover_all(x.a, nothing, NULL, &n), ENOMEM);
     CHECK(n, 5);
     memory = -1;
@@ -189,7 +191,7 @@ static void damage(const char *name)
     CHECK(n, 2);
     shmi_st64(size, sizeof(shmi_fairmutex_words));
     lose(name, 0);
-    shmi_st32(policy, SHMI_POLICY_ROLLBACK); /* without a log */
+    shmi_st32(policy, SHMI_POLICY_ROLLBACK); /* a lock of that policy has a log, and this one has none */
     CHECK(shmsync_recover_all(x.a, nothing, NULL, &n), EPROTO);
     CHECK(n, 1);
     shmi_st32(policy, SHMI_POLICY_REPORT);

@@ -1,5 +1,5 @@
-/* A call that has to wait, and is refused since the arena is being closed: refused NAME.
- * Exit status 0 if the call has not kept the queue lock. */
+/* Tests a call that has to wait, and is refused because the arena is being closed: refused NAME. Exit status 0 if
+ * the call has not kept the queue lock. */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 

@@ -1,5 +1,5 @@
-/* What a process in C does with an RWMutex with an undo log at the moments where the writers' mutex and the gate belong to
- * different processes: rollbacks ARENA VERB. SIGALRM ends what hangs. */
+/* Tests an RWMutex with an undo log in C, at moments when the writers' mutex and the gate belong to different
+ * processes: rollbacks ARENA VERB. SIGALRM ends a test that hangs. */
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
@@ -8,7 +8,7 @@ static void at_point(const char *name);
 
 #include "check.h"
 
-/* Participants that never were, so that they are gone. */
+/* IDs of participants that never existed, so that they count as gone. */
 enum { GONE = 1 << 11 | 9, OTHER = 1 << 11 | 10 };
 
 static shmsync_arena *arena;
@@ -16,7 +16,7 @@ static shmsync_rwmutex lock;
 static uint64_t *value;
 static unsigned char records[64];
 static uint32_t n_records;
-static const char *point;  /* where at_point calls f */
+static const char *point;  /* the point at which at_point calls f */
 static void (*f)(void);
 static int met, left_to_meet;
 
@@ -58,7 +58,7 @@ static void make(void)
     memcpy(records, lock.impl->log.records, n_records);
     CHECK(shmsync_tx_abort(&tx), 0);
 }
-/* Leaves the gate and the log as GONE leaves them when it dies in a transaction. */
+/* Leaves the gate and the log in the state in which GONE leaves them if it dies in a transaction. */
 static void leave(void)
 {
     *value = 5;
@@ -85,8 +85,9 @@ static void idle(void)
     CHECK(shmsync_rwmutex_unlock(&lock), 0);
 }
 
-/* A reader that looks while another thread has the mutex, and is about to roll back, does not wait for the mutex. The point that
- * leaves the gate is met by the thread that locks upgradable; the reader then meets its own. */
+/* A reader that comes while another thread has the mutex, and is about to roll back, does not wait for the mutex.
+ * The thread that locks upgradable comes to the point that leaves the gate; after that the reader comes to a point
+ * of its own. */
 static int upgradable_end;
 static void reader_looked(void)
 {
@@ -113,12 +114,12 @@ static void reader(void)
 {
     arm("rwmutex.lock.queued", 1, queued);
     CHECK(shmsync_rwmutex_lock_upgradable(&lock), 0);
-    CHECK(pthread_join(reader_thread, NULL), 0); /* beside the upgradable hold */
+    CHECK(pthread_join(reader_thread, NULL), 0); /* the reader reads beside the upgradable hold */
     CHECK(shmsync_rwmutex_unlock_upgradable(&lock), 0);
     idle();
 }
 
-/* A process leaves with a write hold: the gate is open before the writers' mutex is free. */
+/* When a process leaves with a write hold, it opens the gate before it frees the writers' mutex. */
 static uint32_t *gate_of;
 static void mutex_is_free(void) { CHECK(shmi_ld32(gate_of), 0); }
 static void leaves(void)
@@ -141,7 +142,7 @@ static void another(void)
     idle();
 }
 
-/* A reaper comes while a call that does not lock has the mutex. */
+/* A reaper comes while a call that is not a lock has the mutex. */
 static void reaper_comes(void)
 {
     leave();
@@ -149,7 +150,7 @@ static void reaper_comes(void)
 }
 static void gives_up(void)
 {
-    CHECK(shmsync_rwmutex_rdlock(&lock), 0); /* so that trylock does not look at the gate */
+    CHECK(shmsync_rwmutex_rdlock(&lock), 0); /* so that trylock does not read the gate */
     arm("rwmutex.lock.queued", 1, reaper_comes);
     CHECK(shmsync_rwmutex_trylock(&lock), EBUSY);
     CHECK(met, 1);
@@ -184,7 +185,7 @@ static void open_beside(void)
     idle();
 }
 
-/* A peer rewrites the gate whenever the reaper is about to change it. */
+/* A peer rewrites the gate each time that the reaper is about to change it. */
 static int rewrites;
 static void rewrite(void)
 {

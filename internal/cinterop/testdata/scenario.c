@@ -1,7 +1,6 @@
-/* Calls every object of the header once in each way that has code of its own: free, contended,
- * timed out, and after a death. It is compiled with many sets of flags, so it is one file
- * that needs little time: scenario NAME makes the arena NAME. Exit status 0: all results
- * were as they should be. */
+/* Calls every object of the header once in each way that has code of its own: free, contended, timed out, and after
+ * a death. It is compiled with many sets of flags, so it is one file that needs little time: scenario NAME makes the
+ * arena NAME. Exit status 0: all results were right. */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -14,7 +13,7 @@ enum { ROUNDS = 100 };
 
 static shmsync_arena *arena;
 
-/* A time that has almost come. */
+/* A time in a moment. */
 static const struct timespec *soon(void)
 {
     static __thread struct timespec ts;
@@ -27,7 +26,7 @@ static const struct timespec *soon(void)
     return &ts;
 }
 
-/* Runs f in a second thread beside g. */
+/* Runs f in a second thread while this thread runs g. */
 static void both(void *(*f)(void *), void *(*g)(void *), void *arg)
 {
     pthread_t t;
@@ -42,7 +41,7 @@ static int repair(void *arg)
     return 0;
 }
 
-/* Runs f in another process, which is killed when f has returned. */
+/* Runs f in another process, which is killed after f has returned. */
 static void die_after(const char *name, void (*f)(void))
 {
     int fd[2], status;
@@ -64,7 +63,7 @@ static void die_after(const char *name, void (*f)(void))
     CHECK(waitpid(pid, &status, 0), pid);
 }
 
-/* A bucket of a MultiLock whose own entries are all in use. */
+/* Fills a bucket of a MultiLock, so that all entries in the bucket itself are in use. */
 static void multilock_full(void)
 {
     shmsync_multilock_options o;
@@ -78,7 +77,7 @@ static void multilock_full(void)
     for (i = 1; i <= 6; i++)
         CHECK(shmsync_multilock_lock(&m, i, &h[i]), 0);
     CHECK(shmsync_multilock_unlock(&h[1]), 0);
-    CHECK(shmsync_multilock_lock(&m, 7, &h[7]), 0); /* where key 1 was */
+    CHECK(shmsync_multilock_lock(&m, 7, &h[7]), 0); /* in the entry that key 1 had */
     CHECK(shmsync_multilock_trylock(&m, 7, &h[8]), EBUSY);
     CHECK(shmsync_multilock_lock(&m, 8, &h[8]), 0); /* in a wait node */
     CHECK(shmsync_multilock_state(&m, 8), 0);
@@ -749,11 +748,11 @@ static void tx_change(shmsync_tx *tx)
 {
     tx_data *d = tx_shared;
     CHECK(shmsync_tx_save(tx, &d->a, sizeof d->a + sizeof d->b), 0);
-    CHECK(shmsync_tx_save(tx, &d->b, sizeof d->b), 0); /* once more: it is in the log */
+    CHECK(shmsync_tx_save(tx, &d->b, sizeof d->b), 0); /* once more, although it is in the log already */
     CHECK(tx->tail, 16 + 16);
     d->a++;
     d->b++;
-    CHECK(shmsync_tx_save(tx, d->bytes + 1, 3), 0); /* it is padded */
+    CHECK(shmsync_tx_save(tx, d->bytes + 1, 3), 0); /* its record is padded */
     CHECK(tx->tail, 16 + 16 + 8 + 16);
     d->bytes[1]++;
 }
@@ -818,7 +817,7 @@ static void transactions(const char *name)
     CHECK(shmsync_tx_commit(&tx), 0); /* of nothing */
     CHECK(shmsync_mutex_begin(&tx_lock, &tx), 0);
     tx_change(&tx);
-    for (i = 0; shmsync_tx_save(&tx, d, 1 + (size_t)i) == 0; i++) { /* each is longer, so none is saved already */
+    for (i = 0; shmsync_tx_save(&tx, d, 1 + (size_t)i) == 0; i++) { /* longer each time, so never in the log yet */
     }
     CHECK(shmsync_tx_save(&tx, &d->a, 1), ENOSPC);
     CHECK(shmsync_tx_alloc(&tx, 1, 0, &block), ENOSPC);

@@ -1,5 +1,5 @@
-/* What a handle in C knows of the slot records of an object: shares NAME.
- * Exit status 0 if a late call and a changed list leave what is known as it is. */
+/* Tests what a handle in C remembers of the slot records of an object: shares NAME. Exit status 0 if a late call and
+ * a changed list leave that as it is. */
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
@@ -7,7 +7,7 @@ static void at_point(const char *name);
 #define _GNU_SOURCE
 #endif
 #include <stdlib.h>
-static void *watched; /* the program notes whether it is given back to malloc */
+static void *watched; /* memory for which the program notes whether it is given back to malloc */
 static int given_back;
 static void note_free(void *p)
 {
@@ -34,7 +34,7 @@ static void at_point(const char *name)
     CHECK(shmsync_semaphore_close(s), 0);
 }
 
-/* Puts a record of that slot in front of the list. */
+/* Puts a record of that slot at the front of the list. */
 static void push(shmsync_arena *a, shmi_off object, uint32_t slot, size_t size)
 {
     uint32_t *head = shmi_u32(a, object + SHMI_objRecords);
@@ -63,11 +63,11 @@ int main(int argc, char **argv)
     alarm(60);
     CHECK(shmsync_arena_open(argv[1], NULL, &a), 0);
 
-    /* A late call reads what was known. */
+    /* A late call reads the remembered shares. */
     CHECK(shmsync_semaphore_open(a, "late", 4, NULL, &sem), 0);
     CHECK(shmsync_semaphore_acquire(&sem, 2), 0);
     CHECK(shmsync_semaphore_release(&sem, 1), 0);
-    CHECK(shmsync_semaphore_release(&sem, 1), 0); /* opens the share of this process */
+    CHECK(shmsync_semaphore_release(&sem, 1), 0); /* this opens the share of this process */
     copy = sem;
     closing = &copy;
     CHECK(shmsync_semaphore_acquire(&sem, 4), 0);
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     CHECK(given_back, 0);
     CHECK(shmsync_semaphore_acquire(&sem, 1), EBADF);
 
-    /* A peer hides a record that is known, and gives a slot another record. */
+    /* A peer hides a remembered record, and gives a slot another record. */
     CHECK(shmsync_semaphore_open(a, "sem", 4, NULL, &sem), 0);
     list = shmi_u32(a, sem.impl->q.o.off + SHMI_objRecords);
     head = shmi_ld32(list);

@@ -1,5 +1,5 @@
-/* A process of a fleet that is killed, restarted and upgraded: storm NAME, see storm_test.go. It reads orders from
- * its standard input, one a line, and answers each with a line: "ok N", or "no ERRNO TEXT". */
+/* A process of a set of processes that are killed, restarted and upgraded: storm NAME, see storm_test.go. It reads
+ * orders from its standard input, one a line, and answers each with a line: "ok N", or "no ERRNO TEXT". */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -21,7 +21,7 @@ static int nothing_for(shmsync_arena *a, const shmsync_lost *l, void *arg)
     return 0;
 }
 
-/* The counter of a version of the program: another type in each, with another name. */
+/* The counter of a version of the program. In each version it has another type and another name. */
 static int open_counter(shmsync_arena *a, uint64_t v, uint64_t **out)
 {
     char name[32];
@@ -30,10 +30,10 @@ static int open_counter(shmsync_arena *a, uint64_t v, uint64_t **out)
     snprintf(name, sizeof name, "counter %llu", (unsigned long long)v);
     err = shmsync_block_open(a, name, 8 * v, &p);
     if (err == 0)
-        *out = (uint64_t *)p + v - 1; /* its last word */
+        *out = (uint64_t *)p + v - 1; /* the last word of the type counts */
     return err;
 }
-/* The version of the program that made the counter which counts, 0 at first. */
+/* The version of the program whose counter is in use, 0 at first. */
 static int open_version(shmsync_arena *a, uint64_t **out)
 {
     void *p;
@@ -43,7 +43,7 @@ static int open_version(shmsync_arena *a, uint64_t **out)
     return err;
 }
 
-/* Makes of the objects what this version of the program needs. What was counted stays. */
+/* Changes the objects into those of this version of the program. The count stays. */
 static int upgrade(shmsync_arena *a, const shmsync_epoch *e, void *arg)
 {
     shmsync_semaphore s;

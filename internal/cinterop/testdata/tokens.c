@@ -1,5 +1,5 @@
-/* What a thread that waits for a token of a Sequencer sees between its steps: tokens NAME. Exit status 0 if all went as
- * it should; SIGALRM ends what hangs. */
+/* Tests what a thread that waits for a token of a Sequencer finds between its steps: tokens NAME. Exit status 0 if
+ * all results were right; SIGALRM ends a test that hangs. */
 static void at_point(const char *name);
 #undef SHMSYNC_CRASHPOINTS
 #define SHMSYNC_CRASHPOINT(name) at_point(name)
@@ -25,14 +25,14 @@ static shmsync_sequencer s;
 
 static uint64_t cell(uint64_t token) { return shmi_ld64(s.impl->cells[token % SHMI_sequencerCells].state); }
 
-/* The count to the token finds the announcement, and changes the word. */
+/* The advance to the token finds the announcement, and changes the word. */
 static void count_to_it(void)
 {
     CHECK(shmsync_sequencer_advance(&s, 4 * FAR, NULL), 0);
     CHECK(cell(0) & SHMI_EVENTCOUNT_ANNOUNCED, 0);
 }
 
-/* The counter passes the nearer token that is about to be announced. */
+/* The counter passes the nearer token, which is about to be announced. */
 static void pass_the_nearer(void)
 {
     CHECK(shmsync_sequencer_advance(&s, 3 * FAR, NULL), 0);
@@ -62,7 +62,7 @@ int main(int argc, char **argv)
     CHECK(shmsync_sequencer_wait(&s, 4 * FAR), 0);
     CHECK(point == NULL, 1);
 
-    /* A count changes the word once, although a waiter has announced itself again before it wakes. */
+    /* An advance changes the word once, although a waiter has announced itself again before it is woken. */
     announce_far();
     sequence = (uint32_t)cell(0);
     act = announce_far;

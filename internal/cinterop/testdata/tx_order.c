@@ -1,5 +1,5 @@
-/* The store of the state of an undo log, alone, inlined between a record and a program's own stores: it compiles for
- * a machine whose C library is not here. */
+/* Only the store of the state of an undo log, inlined between a record and a program's own stores. It compiles for a
+ * machine whose C library is not installed here. */
 #include <stdint.h>
 
 #define SHMI_FN static inline __attribute__((unused, always_inline))
@@ -20,7 +20,7 @@ void change(shmi_log_head *log, uint64_t *record, uint64_t *data, uint64_t tail,
     *data = to;
     shmi_log_store(log, 0);
 }
-/* The same where the program says that nothing else leads to its data. */
+/* The same, if the program says that no other pointer leads to its data. */
 void change_restrict(shmi_log_head *log, uint64_t *record, uint64_t *restrict data, uint64_t tail, uint64_t to)
 {
     *record = *data;
@@ -28,7 +28,7 @@ void change_restrict(shmi_log_head *log, uint64_t *record, uint64_t *restrict da
     *data = to;
     shmi_log_store(log, 0);
 }
-/* Twice the same bytes: the first state and the first change must stay. */
+/* Saves and changes the same bytes twice: the first state and the first change must stay. */
 void change_twice(shmi_log_head *log, uint64_t *record, uint64_t *restrict data, uint64_t tail, uint64_t to)
 {
     *record = *data;

@@ -11,12 +11,12 @@ static long in_use(void)
     return (long)(m.uordblks + m.hblkhd);
 }
 #else
-static long in_use(void) { return 0; } /* other C libraries do not tell */
+static long in_use(void) { return 0; } /* other C libraries do not tell how much is in use */
 #endif
 
 #include "check.h"
 
-/* A closed arena stays for SHMI_SPARES further closes, and so does a handle after that. */
+/* A closed arena is kept for SHMI_SPARES further closes, and so is a handle after that. */
 #define ROUNDS (2 * SHMI_SPARES + 20)
 
 static void rounds(const char *name)
@@ -51,7 +51,7 @@ int main(int argc, char **argv)
     rounds(argv[1]);
     before = in_use();
     rounds(argv[1]);
-    before = in_use() - before; /* the allocator itself may keep a few blocks more */
+    before = in_use() - before; /* the allocator itself may keep a few more blocks */
     if (before >= 8 * ROUNDS) {
         fprintf(stderr, "%d rounds keep %ld bytes\n", ROUNDS, before);
         return 1;

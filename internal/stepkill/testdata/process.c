@@ -1,4 +1,4 @@
-/* A process of the scenes in C: process ARENA OBJECT DOES. It joins the arena, and then either does the operation on
+/* A process of the scenes in C: process ARENA OBJECT DOES. It joins the arena. Then it either does the operation on
  * a thread of its own, which the tester steps or kills, or checks the data as a newcomer. The data are those of
  * tx_test.go and synchronized_test.go; the object upgradable is the RWMutex of locks_test.go. */
 #define _GNU_SOURCE 1
@@ -71,7 +71,7 @@ static void open_objects(void)
 
 static int begin(shmsync_tx *tx) { return is(object, "mutex") ? shmsync_mutex_begin(&m, tx) : shmsync_rwmutex_begin(&w, tx); }
 
-/* Changes all of the account; the block gives way to another. */
+/* Changes the whole account, and replaces its block by another. */
 static int change(shmsync_tx *tx)
 {
     shmsync_offset off, brief;
@@ -91,7 +91,7 @@ static int change(shmsync_tx *tx)
     return err;
 }
 
-/* Sets the purse to the next number, part by part. */
+/* Sets all parts of the purse to the next number, one after the other. */
 static void add(int64_t *purse)
 {
     int i;
@@ -99,7 +99,7 @@ static void add(int64_t *purse)
         purse[i]++;
 }
 
-/* What comes before an operation on an RWMutex with upgradable holds. */
+/* Prepares an operation on an RWMutex with upgradable holds. */
 static void prepare_upgradable(void)
 {
     if (is(does, "downgrade to upgradable"))
@@ -108,7 +108,7 @@ static void prepare_upgradable(void)
         must(shmsync_rwmutex_lock_upgradable(&w), "lock_upgradable");
 }
 
-/* Such an operation. It may find the lock held, as its twin in Go does. */
+/* Does an operation on an RWMutex with upgradable holds. It may find the lock held, as its counterpart in Go does. */
 static void operate_upgradable(void)
 {
     struct timespec ts;
@@ -193,7 +193,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* The data are whole, and stay so when they are changed. */
+/* Checks that the data are whole, and that they stay whole when they are changed. */
 static void check(void)
 {
     shmsync_tx tx;
