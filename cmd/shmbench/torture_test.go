@@ -129,7 +129,8 @@ func TestTortureResidentInCSeesTornData(t *testing.T) {
 	require.Regexp(t, "resident 1 in C: tx: torn: cell", strings.Join(r.Violations, "\n"))
 }
 
-// A torture finds a resident that does not undo what the dead have changed, because of a mistake in the C library.
+// A torture finds a mistake in the C library because of which a resident does not undo changes: neither its own when it
+// aborts, nor those of the dead.
 func TestTortureSeesMistakeInLibraryOfResidentInC(t *testing.T) {
 	cc := proctest.CCompiler(t)
 	const undo = "memcpy(shmi_bytes(a, f.off, f.length), l->records + tail, f.length);"
@@ -148,7 +149,6 @@ func TestTortureSeesMistakeInLibraryOfResidentInC(t *testing.T) {
 	var r torture.Result
 	require.NoError(t, json.Unmarshal(out.Bytes(), &r))
 	require.Regexp(t, "torn: cell|no node at|corrupt", strings.Join(r.Violations, "\n"))
-	require.NotZero(t, r.RollsInC)
 }
 
 // Without a C compiler, the torture runs the same plan with Go programs, and says so.
