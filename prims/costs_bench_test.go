@@ -3,22 +3,84 @@
 package prims_test
 
 import (
+	"bufio"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/bench/stats"
+	"github.com/shmsync/shmsync/internal/ccache"
+	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/prims"
 )
 
-// BenchmarkDataCosts measures what data that survives costs: Updates of a Mutex and of an RWMutex, Updates and
-// Loads of a Synchronized, a rollback. It does a slice of each in turn and takes the fastest slice of each, so that
-// other programs of the host disturb all alike. It prints nanoseconds, and the ratio to Lock, two stores and Unlock
-// of a Mutex.
+// BenchmarkDataCosts measures in one run what data that survives costs, in Go and in C: Updates, Loads, a rollback, the
+// next owner of a lock after the death of its owner, and a join. It does all rows in each of many rounds, and takes the
+// fastest slices of a round, so that other programs of the host disturb all rows alike. It prints the ratio to Lock, two
+// stores and Unlock of a Mutex with its interval over the rounds, the ratio of the prototype, and the target.
 func BenchmarkDataCosts(b *testing.B) {
+	c := newCosts(b)
+	defer c.end()
+	for range max(21, b.N) {
+		c.round()
+	}
+	fmt.Print("\n" + c.table(b))
+	b.ReportMetric(0, "ns/op")
+}
+
+// costRow is an operation that a slice does often.
+type costRow struct {
+	name   string
+	turns  int // in a slice
+	run    func(n int)
+	slice  func() float64 // nil, or what measures the nanoseconds of an operation in place of turns and run
+	slices int            // in a round, of which the fastest counts; 0: costSlices
+
+	level  float64 // ratio of the prototype; 0: there is none
+	target func(ns func(row string) float64) float64
+	says   string // the target in words
+}
+
+// costSlices is how many slices of a row a round has.
+const costSlices = 8
+
+// costs are the rows, and what the rounds have shown.
+type costs struct {
+	rows []costRow
+	ns   map[string][]float64 // the nanoseconds of each round
+	end  func()               // ends the other processes
+}
+
+const costReference = "Lock, two stores, Unlock"
+
+// The rows that the targets of others name.
+const (
+	costNothing = "Mutex.Update, nothing"
+	costTwo     = "Mutex.Update, two words"
+	cost256     = "Mutex.Update, 256 B"
+)
+
+func memcpyOf(size string) string { return "memcpy of " + size }
+
+func newCosts(b testing.TB) *costs {
 	a := newArena(b, &arena.Options{Size: 8 << 20})
 	for !a.Fenced() { // handles that are opened from then on release by a plain store
 		<-after(time.Millisecond)
@@ -27,98 +89,124 @@ func BenchmarkDataCosts(b *testing.B) {
 	require.NoError(b, err)
 	words, err := arena.Value[[1024]uint64](a, "words")
 	require.NoError(b, err)
-	const turns = 1000
-	rows := []costRow{{"reference", turns, func(n int) {
+	c := &costs{ns: map[string][]float64{}}
+	c.rows = append(c.rows, costRow{name: costReference, run: func(n int) {
 		for range n {
 			m.Lock()
 			words[0]++
 			words[100]++
 			m.Unlock()
 		}
-	}}}
+	}}, costMemcpy[[32]uint64]("256 B"))
 	for _, rw := range []bool{false, true} {
-		l, err := openTxLock(a, rw, 0)
-		require.NoError(b, err)
-		what := map[bool]string{false: "Mutex", true: "RWMutex"}[rw]
-		row := func(name string, f func(tx *prims.Tx) error) {
-			rows = append(rows, costRow{what + ".Update, " + name, turns, func(n int) {
-				for range n {
-					l.Update(f)
-				}
-			}})
-		}
-		row("nothing", func(*prims.Tx) error { return nil })
-		row("two words", func(tx *prims.Tx) error {
-			prims.Save(tx, &words[0])
-			prims.Save(tx, &words[100])
-			words[0]++
-			words[100]++
-			return nil
-		})
-		for _, n := range []int{256, 1024, 4096} {
-			row(fmt.Sprint(n, " B"), func(tx *prims.Tx) error { prims.SaveSlice(tx, words[:n/8]); words[0]++; return nil })
-		}
-		row("ten Set", func(tx *prims.Tx) error {
-			for i := range 10 {
-				prims.Set(tx, &words[20*i], uint64(i))
-			}
-			return nil
-		})
-		rows = append(rows, costRow{what + ", rollback of 16 KiB", 20, costRollback(b, a, rw)})
+		c.rows = append(c.rows, costUpdates(b, a, rw, words)...)
 	}
-	rows = append(rows, costSynchronized[[2]uint64](b, a, "16 B", turns)...)
-	rows = append(rows, costSynchronized[[128]uint64](b, a, "1 KiB", turns)...)
-	rows = append(rows, costSynchronized[[512]uint64](b, a, "4 KiB", turns)...)
-	rows = append(rows, costSynchronized[[8192]uint64](b, a, "64 KiB", 20)...)
-	least := make([]float64, len(rows))
-	for range 20 * b.N {
-		for i, r := range rows {
-			start := time.Now()
-			r.run(r.turns)
-			if ns := float64(time.Since(start)) / float64(r.turns); least[i] == 0 || ns < least[i] {
-				least[i] = ns
-			}
+	c.rows = append(c.rows, costSynchronized[[2]uint64](b, a, "16 B", 3.82, 1.47)...)
+	c.rows = append(c.rows, costSynchronized[[128]uint64](b, a, "1 KiB", 8.53, 5)...)
+	c.rows = append(c.rows, costSynchronized[[512]uint64](b, a, "4 KiB", 24.4, 14.7)...)
+	c.rows = append(c.rows, costSynchronized[[8192]uint64](b, a, "64 KiB", 558.8, 0)...)
+	for i := range c.rows {
+		if r := &c.rows[i]; r.turns == 0 {
+			r.turns = 1000
 		}
 	}
-	table := ""
-	for i, r := range rows {
-		table += fmt.Sprintf("%-34s %9.1f ns %9.2f\n", r.name, least[i], least[i]/least[0])
-	}
-	fmt.Print("\n" + table)
-	b.ReportMetric(0, "ns/op")
+	inC, endC := costInC(b)
+	join, endJoin := costJoin(b)
+	c.rows = slices.Concat(c.rows, inC, costNextOwner(b), join)
+	c.end = func() { endC(); endJoin() }
+	return c
 }
 
-// costRow is an operation, and how often a slice does it.
-type costRow struct {
-	name  string
-	turns int
-	run   func(n int)
-}
-
-func costSynchronized[T any](b *testing.B, a *arena.Arena, size string, turns int) []costRow {
-	s, dst := newSynchronized(b, a, size, *new(T)), new([2]T)
-	return []costRow{
-		{"memcpy of " + size, turns, func(n int) {
+// costUpdates are the Updates of a lock. Those of a Mutex have targets.
+func costUpdates(b testing.TB, a *arena.Arena, rw bool, words *[1024]uint64) (rows []costRow) {
+	l, err := openTxLock(a, rw, 0)
+	require.NoError(b, err)
+	what := map[bool]string{false: "Mutex", true: "RWMutex"}[rw]
+	row := func(name string, f func(tx *prims.Tx) error, level float64, says string, target func(ns func(string) float64) float64) {
+		r := costRow{name: what + ".Update, " + name, run: func(n int) {
 			for range n {
-				dst[0] = dst[1]
-				sink(dst)
+				l.Update(f)
 			}
-		}},
-		{"Synchronized.Update of " + size, turns, func(n int) {
+		}}
+		if !rw {
+			r.level, r.says, r.target = level, says, target
+		}
+		rows = append(rows, r)
+	}
+	above := func(more float64) func(ns func(string) float64) float64 {
+		return func(ns func(string) float64) float64 { return ns(costReference) + more }
+	}
+	row("nothing", func(*prims.Tx) error { return nil }, 2.94, "reference + 7 ns", above(7))
+	row("two words", func(tx *prims.Tx) error {
+		prims.Save(tx, &words[0])
+		prims.Save(tx, &words[100])
+		words[0]++
+		words[100]++
+		return nil
+	}, 5, "reference + 15 ns", above(15))
+	for _, s := range []struct {
+		n     int
+		size  string
+		level float64
+	}{{256, "256 B", 5.59}, {1024, "1 KiB", 7.35}, {4096, "4 KiB", 24.4}} {
+		row(s.size, func(tx *prims.Tx) error { prims.SaveSlice(tx, words[:s.n/8]); words[0]++; return nil }, s.level,
+			"reference + 15 ns + 1.5 memcpy", func(ns func(string) float64) float64 { return ns(costReference) + 15 + 1.5*ns(memcpyOf(s.size)) })
+	}
+	row("ten Set", func(tx *prims.Tx) error {
+		for i := range 10 {
+			prims.Set(tx, &words[20*i], uint64(i))
+		}
+		return nil
+	}, 15.3, "Update of nothing + 4 ns each", func(ns func(string) float64) float64 { return ns(costNothing) + 40 })
+	rows = append(rows, costRow{name: what + ", rollback of 16 KiB", turns: 20, run: costRollback(b, a, rw),
+		says: "20 µs", target: func(func(string) float64) float64 { return 20e3 }})
+	return rows
+}
+
+func costMemcpy[T any](size string) costRow {
+	x := new(struct {
+		to   T
+		_    [320]byte // a distance of whole pages would make loads wait for stores
+		from T
+	})
+	return costRow{name: memcpyOf(size), run: func(n int) {
+		for range n {
+			x.to = x.from
+			sink(x)
+		}
+	}}
+}
+
+func costSynchronized[T any](b testing.TB, a *arena.Arena, size string, update, load float64) []costRow {
+	s, dst := newSynchronized(b, a, size, *new(T)), new(T)
+	rows := []costRow{
+		costMemcpy[T](size),
+		{name: "Synchronized.Update of " + size, level: update, run: func(n int) {
 			for range n {
 				s.Update(func(*T) error { return nil })
 			}
+		}, says: "reference + 10 ns + 2 memcpy", target: func(ns func(string) float64) float64 {
+			return ns(costReference) + 10 + 2*ns(memcpyOf(size))
 		}},
-		{"Synchronized.Load of " + size, turns, func(n int) {
+		{name: "Synchronized.Load of " + size, level: load, run: func(n int) {
 			for range n {
-				s.LoadInto(&dst[0])
+				s.LoadInto(dst)
 			}
+		}, says: "1.5 reference + memcpy", target: func(ns func(string) float64) float64 {
+			return 1.5*ns(costReference) + ns(memcpyOf(size))
 		}},
 	}
+	if size == "64 KiB" {
+		for i := range rows {
+			rows[i].turns = 20
+		}
+		rows[2].target = nil // none was set
+	}
+	return rows
 }
 
 // costRollback returns a call that locks what a process that is gone has left, with 16 KiB in its log.
-func costRollback(b *testing.B, a *arena.Arena, rw bool) func(n int) {
+func costRollback(b testing.TB, a *arena.Arena, rw bool) func(n int) {
 	const saved, gone = 16 << 10, 1<<11 | 9
 	off, err := a.Alloc(saved, 8)
 	require.NoError(b, err)
@@ -142,4 +230,310 @@ func costRollback(b *testing.B, a *arena.Arena, rw bool) func(n int) {
 	run(1)
 	require.EqualValues(b, 1, l.Rollbacks())
 	return run
+}
+
+// costInC are rows of a program in C. There are none without a C compiler.
+func costInC(b testing.TB) (rows []costRow, end func()) {
+	cc, err := exec.LookPath("cc")
+	if err != nil || os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
+		return nil, func() {}
+	}
+	program := filepath.Join(b.TempDir(), "costs")
+	include, source := filepath.Join("..", "include"), filepath.Join("..", "internal", "cinterop", "testdata", "costs.c")
+	require.NoError(b, ccache.Compile(cc, []string{"-std=gnu11", "-O2", "-pthread", "-I" + include, source}, program))
+	cmd := exec.Command(program, arenaName(b), "serve")
+	cmd.Stderr = os.Stderr
+	ask, err := cmd.StdinPipe()
+	require.NoError(b, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(b, err)
+	require.NoError(b, cmd.Start())
+	answers := bufio.NewScanner(out)
+	row := func(name, inC string, level float64, goes string) costRow {
+		r := costRow{name: "C: " + name, level: level, slice: func() float64 {
+			_, err := fmt.Fprintln(ask, inC)
+			require.NoError(b, err)
+			require.True(b, answers.Scan(), "%s: %v", inC, answers.Err())
+			ns, err := strconv.ParseFloat(answers.Text(), 64)
+			require.NoError(b, err)
+			return ns
+		}}
+		if goes != "" {
+			r.says, r.target = "not above Go", func(ns func(string) float64) float64 { return ns(goes) }
+		}
+		return r
+	}
+	return []costRow{
+		row(costReference, "reference", 0, ""),
+		row("Update, nothing", "mutex, nothing", 0, ""),
+		row("Update, two words", "mutex, two words", 4.71, costTwo),
+		row("Update, 256 B", "mutex, 256 B", 2.94, cost256),
+	}, func() { io.WriteString(ask, "end\n"); ask.Close(); cmd.Wait() }
+}
+
+func init() {
+	proctest.Register("costs/holder", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		a, err := arena.Attach(name, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		m, err := openTxLock(a, false, 0)
+		if err != nil {
+			c.Fatal(err)
+		}
+		word, err := arena.Value[uint64](a, "word")
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.Fatal(m.Update(func(tx *prims.Tx) error {
+			prims.Set(tx, word, *word+1)
+			c.Say(a.Self())
+			c.Await()
+			return nil
+		}))
+	})
+	proctest.Register("costs/joiner", func(c *proctest.Child) {
+		var name string
+		c.Params(&name)
+		for {
+			var again bool
+			c.Recv(&again)
+			l, err := liveShortly(name)
+			if err != nil {
+				c.Fatal(err)
+			}
+			c.Say(l.Join)
+		}
+	})
+}
+
+// costNextOwner kills a process in an Update while this one waits for the lock. It measures the time from the last
+// moment at which the dead process was not gone until this one has the lock, with the change undone. The other row says
+// how long the same process took to be gone, which is up to the kernel.
+func costNextOwner(b testing.TB) []costRow {
+	a := newArena(b, nil)
+	m := must(openTxLock(a, false, 0)).(*prims.Mutex)
+	word, err := arena.Value[uint64](a, "word")
+	require.NoError(b, err)
+	var took float64
+	gone := costRow{name: "gone after a kill", slices: 1, slice: func() float64 { return took }}
+	return []costRow{{name: "next owner after gone", slices: 1, slice: func() float64 {
+		holder := proctest.Start(b, "costs/holder", proctest.Params(nameOf(a)))
+		var id arena.ParticipantID
+		holder.Recv(b, &id)
+		got := make(chan int64)
+		go func() {
+			runtime.LockOSThread()
+			m.Lock()
+			at := shmsync.Monotonic()
+			if *word != 0 {
+				at = 0
+			}
+			m.Unlock()
+			got <- at
+		}()
+		for !m.State().Waiting {
+			<-after(time.Millisecond)
+		}
+		require.NoError(b, syscall.Kill(holder.Pid(), syscall.SIGKILL))
+		killed := shmsync.Monotonic()
+		last := killed
+		for {
+			at := shmsync.Monotonic()
+			if (*arenakernel.Arena)(a).Gone(id) {
+				break
+			}
+			last = at
+			runtime.Gosched()
+		}
+		at := <-got
+		holder.Wait(b)
+		require.NotZero(b, at, "the change of the dead process is there")
+		took = float64(max(last-killed, 1))
+		return float64(max(at-last, 1))
+	}, says: "100 µs", target: func(func(string) float64) float64 { return 100e3 }}, gone}
+}
+
+// costJoin measures a join of an arena in which another process is, and the part that epochs added to it: a query of a
+// byte lock and a look at the name.
+func costJoin(b testing.TB) (rows []costRow, end func()) {
+	name := newVillage(b, 1)
+	joiner := proctest.Start(b, "costs/joiner", proctest.Params(name))
+	path := filepath.Join("/dev/shm", name)
+	f, err := os.Open(path)
+	require.NoError(b, err)
+	return []costRow{
+		{name: "join", slice: func() float64 {
+			joiner.Send(true)
+			var d time.Duration
+			joiner.Recv(b, &d)
+			return float64(d)
+		}},
+		{name: "part of join that epochs added", turns: 100, run: func(n int) {
+			var st unix.Stat_t
+			for range n {
+				shmsync.ByteLocked(f, 0)
+				unix.Stat(path, &st)
+			}
+		}, says: "10 µs", target: func(func(string) float64) float64 { return 10e3 }},
+	}, func() { joiner.Kill(b); f.Close() }
+}
+
+// measure does a slice.
+func (r *costRow) measure() float64 {
+	if r.slice != nil {
+		return r.slice()
+	}
+	start := time.Now()
+	r.run(r.turns)
+	return float64(time.Since(start)) / float64(r.turns)
+}
+
+// round measures each row once. The slices of all rows alternate.
+func (c *costs) round() {
+	least := make([]float64, len(c.rows))
+	for s := range costSlices {
+		for i := range c.rows {
+			if r := &c.rows[i]; r.slices == 0 || s < r.slices {
+				if ns := r.measure(); least[i] == 0 || ns < least[i] {
+					least[i] = ns
+				}
+			}
+		}
+	}
+	for i, r := range c.rows {
+		c.ns[r.name] = append(c.ns[r.name], least[i])
+	}
+}
+
+// ratio is the ratio of a row to a number of each round.
+func (c *costs) ratio(t testing.TB, row string, to func(ns func(string) float64) float64) stats.Interval {
+	ratios := make([]float64, len(c.ns[row]))
+	for i, ns := range c.ns[row] {
+		ratios[i] = ns / to(func(row string) float64 {
+			require.Contains(t, c.ns, row)
+			return c.ns[row][i]
+		})
+	}
+	e, err := stats.Paired(ratios, 1)
+	require.NoError(t, err, row)
+	return e.Interval
+}
+
+func toReference(ns func(string) float64) float64 { return ns(costReference) }
+
+// verdict says whether a ratio surely keeps within a limit.
+func verdict(i stats.Interval, limit float64) string {
+	switch {
+	case i.Hi <= limit:
+		return "yes"
+	case i.Lo > limit:
+		return "no"
+	}
+	return "open"
+}
+
+// table is a table of documents.
+func (c *costs) table(t testing.TB) string {
+	var s strings.Builder
+	s.WriteString("| operation | ns | ratio | interval | prototype | as good | target | part of it | reached |\n|---|---|---|---|---|---|---|---|---|\n")
+	for _, r := range c.rows {
+		i := c.ratio(t, r.name, toReference)
+		fmt.Fprintf(&s, "| %s | %.1f | %.2f | %.2f to %.2f |", r.name, stats.Median(c.ns[r.name]), i.Center, i.Lo, i.Hi)
+		if r.level == 0 {
+			s.WriteString(" | |")
+		} else {
+			fmt.Fprintf(&s, " %.2f | %s |", r.level, verdict(i, r.level))
+		}
+		if r.target == nil {
+			s.WriteString(" | | |\n")
+			continue
+		}
+		of := c.ratio(t, r.name, r.target)
+		fmt.Fprintf(&s, " %s | %.2f (%.2f to %.2f) | %s |\n", r.says, of.Center, of.Lo, of.Hi, verdict(of, 1))
+	}
+	return s.String()
+}
+
+// One run measures every cost that has a target. Rows that run in this process do so in any build.
+func TestDataCostsMeasureEveryRow(t *testing.T) {
+	if race.Enabled || crashpoint.Enabled {
+		t.Skip("needs a build without the race detector and crash points: their hooks take time")
+	}
+	c := newCosts(t)
+	defer c.end()
+	c.round()
+	for name, ns := range c.ns {
+		require.Len(t, ns, 1, name)
+		require.Positive(t, ns[0], name)
+	}
+	table := c.table(t)
+	want := []string{
+		"Mutex.Update, nothing", "Mutex.Update, two words", "Mutex.Update, 256 B", "Mutex.Update, 1 KiB", "Mutex.Update, 4 KiB", "Mutex.Update, ten Set",
+		"Synchronized.Update of 16 B", "Synchronized.Update of 1 KiB", "Synchronized.Update of 4 KiB", "Synchronized.Update of 64 KiB",
+		"Synchronized.Load of 16 B", "Synchronized.Load of 1 KiB", "Synchronized.Load of 4 KiB",
+		"Mutex, rollback of 16 KiB", "next owner after gone", "join", "part of join that epochs added",
+	}
+	if _, err := exec.LookPath("cc"); err == nil {
+		want = append(want, "C: Update, two words", "C: Update, 256 B")
+	}
+	for _, name := range want {
+		require.Contains(t, table, "| "+name+" | ")
+	}
+}
+
+// No operation on data that survives allocates, but a rollback does.
+func TestDataCostsNoAllocation(t *testing.T) {
+	if race.Enabled || crashpoint.Enabled {
+		t.Skip("needs a build without the race detector and crash points: their hooks allocate")
+	}
+	c := newCosts(t)
+	defer c.end()
+	measured := 0
+	for _, r := range c.rows {
+		if r.run != nil && !strings.Contains(r.name, "rollback") && !strings.Contains(r.name, "join") {
+			require.Zero(t, testing.AllocsPerRun(100, func() { r.run(1) }), r.name)
+			measured++
+		}
+	}
+	require.Greater(t, measured, 20)
+}
+
+// An Update and a Load cost at most a certain multiple of Lock, two stores and Unlock in the same round. The limits
+// leave room for other processors; docs/performance.md has figures.
+func TestDataCosts(t *testing.T) {
+	if !proctest.Long() {
+		t.Skip("needs SHMSYNC_TEST_LONG=1: it measures for seconds")
+	}
+	if race.Enabled || crashpoint.Enabled {
+		t.Skip("needs a build without the race detector and crash points: their hooks take time")
+	}
+	limits := map[string]float64{
+		costNothing: 10, costTwo: 15, cost256: 16, "Mutex.Update, ten Set": 40,
+		"Synchronized.Update of 16 B": 7.5, "Synchronized.Update of 1 KiB": 13, "Synchronized.Load of 16 B": 3, "Synchronized.Load of 1 KiB": 9,
+	}
+	tooMuch := []string{"no round"}
+	for range 5 { // the machine may be busy
+		tooMuch = nil
+		c := newCosts(t)
+		c.rows = slices.DeleteFunc(c.rows, func(r costRow) bool { return limits[r.name] == 0 && r.name != costReference })
+		for range 9 {
+			c.round()
+		}
+		c.end()
+		for name, most := range limits {
+			i := c.ratio(t, name, toReference)
+			said := fmt.Sprintf("%s: %.2f (%.2f to %.2f), at most %.2f", name, i.Center, i.Lo, i.Hi, most)
+			t.Log(said)
+			if i.Lo > most {
+				tooMuch = append(tooMuch, said)
+			}
+		}
+		if tooMuch == nil {
+			return
+		}
+	}
+	t.Error(tooMuch)
 }

@@ -30,7 +30,8 @@ every third time those who stay are killed first, all at once.
 Some of those that work with transactions or a Synchronized are programs in C, which --cc
 compiles. Most of these die while they undo the changes of another, if it comes to that.
 Without a C compiler they are Go programs. If nothing else takes part, as with
---only synchronized,tx,rwtx, every second victim is in C, and no block of the heap may be lost.
+--only synchronized,tx,rwtx, every second victim is in C, so is every second of those who stay,
+and no block of the heap may be lost. Otherwise the third of those who stay is in C.
 
 --seed draws the plan: who works at what, and how it ends when. Seed 0 takes one at random
 and says which. -n prints the plan. The order in which processes run is not in it.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -74,6 +75,11 @@ func TestTortureOfDataInC(t *testing.T) {
 	code, r, errs := runTorture(t, "--seed=0", "--duration="+duration.String(), data)
 	require.Equal(t, exitOK, code, errs)
 	require.Empty(t, r.NoC)
+	require.Equal(t, 1, r.ResideInC)
+	for _, job := range []string{"synchronized", "tx", "rwtx"} {
+		require.NotZero(t, r.TurnsInC[job], job)
+		require.Greater(t, r.Turns[job], r.TurnsInC[job], job)
+	}
 	inC, rollbacks, inside := r.InC, r.Rollbacks, r.Inside
 	for a := new(attempts); inside == 0 && a.another(); { // a busy machine has few deaths
 		code, r, errs = runTorture(t, "--seed=0", "--duration="+duration.String(), data)
@@ -94,14 +100,66 @@ func TestTortureSeesTornDataInC(t *testing.T) {
 	require.Regexp(t, "torn: cell", strings.Join(r.Violations, "\n"))
 }
 
+// Residents in C are killed with the others, and their successors go on with the data.
+func TestTortureKillsResidentsInC(t *testing.T) {
+	proctest.CCompiler(t)
+	for _, residents := range []struct{ number, only string }{
+		{"--residents=2", "--only=synchronized,tx,rwtx"},
+		{"--residents=3", "--only=mutex,tx"}, // the third one
+	} {
+		// In the plan of this seed, everybody dies at the end of the first round, however soon that is.
+		args := []string{"--seed=" + seedOfDoom, residents.number, residents.only, "--duration=2s"}
+		_, plan, _ := shmbench(t, append([]string{"torture", "-n"}, args...)...)
+		require.Contains(t, plan, "round 0 of seed "+seedOfDoom+", everybody dies: true")
+		code, r, errs := runTorture(t, args...)
+		require.Equal(t, exitOK, code, errs)
+		require.EqualValues(t, 1, r.DoomedInC)
+		require.NotZero(t, r.Rounds)
+		require.NotZero(t, r.TurnsInC["tx"])
+	}
+}
+
+const seedOfDoom = "1"
+
+// A resident in C finds data that other processes have torn. Nobody else looks.
+func TestTortureResidentInCSeesTornData(t *testing.T) {
+	proctest.CCompiler(t)
+	code, r, errs := runTorture(t, "--duration=60s", "--only=test:unseen")
+	require.Equal(t, exitViolation, code, errs)
+	require.Regexp(t, "resident 1 in C: tx: torn: cell", strings.Join(r.Violations, "\n"))
+}
+
+// A torture finds a mistake in the C library because of which a resident does not undo changes: neither its own when it
+// aborts, nor those of the dead.
+func TestTortureSeesMistakeInLibraryOfResidentInC(t *testing.T) {
+	cc := proctest.CCompiler(t)
+	const undo = "memcpy(shmi_bytes(a, f.off, f.length), l->records + tail, f.length);"
+	planted := 0
+	var out, errs bytes.Buffer
+	err := torture.Run(t.Context(), &torture.Options{
+		Duration: time.Minute, Processes: 4, Residents: 2, Only: []string{"tx"}, Bound: time.Minute, Timeout: time.Minute, CC: cc,
+		Format: "json", Out: &out, Log: &errs,
+		Plant: func(header string) string {
+			planted = strings.Count(header, undo)
+			return strings.ReplaceAll(header, undo, "if (!resident) "+undo)
+		},
+	})
+	require.Equal(t, 1, planted)
+	require.ErrorIs(t, err, torture.ErrViolation, "%s", &errs)
+	var r torture.Result
+	require.NoError(t, json.Unmarshal(out.Bytes(), &r))
+	require.Regexp(t, "torn: cell|no node at|corrupt", strings.Join(r.Violations, "\n"))
+}
+
 // Without a C compiler, the torture runs the same plan with Go programs, and says so.
 func TestTortureWithoutCompiler(t *testing.T) {
 	for _, cc := range []string{"none", "/no/such/cc"} {
 		code, r, errs := runTorture(t, "--duration=1s", "--only=tx", "--cc="+cc)
 		require.Equal(t, exitOK, code, errs)
-		require.Contains(t, errs, "shmbench: torture: the victims in C are Go programs instead: no C compiler")
+		require.Contains(t, errs, "shmbench: torture: the programs in C are Go programs instead: no C compiler")
 		require.Contains(t, r.NoC, "no C compiler")
 		require.Zero(t, r.InC)
+		require.Zero(t, r.ResideInC)
 		require.NotZero(t, r.Deaths)
 	}
 	_, _, errs := runTorture(t, "--duration=1s", "--only=mutex", "--cc=none")

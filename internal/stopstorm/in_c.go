@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/shmsync/shmsync/include"
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
@@ -50,7 +51,7 @@ type cProgram struct {
 
 // buildInC compiles the workers in C.
 func buildInC(cc string) (*cProgram, error) {
-	file, err := peers.BuildWorker(cc, "stopstorm", workerSource, append([]string{"-std=gnu11", "-O2", "-g", "-pthread"}, pageFlags()...)...)
+	file, err := peers.BuildWorker(cc, "stopstorm", workerSource, include.Header, append([]string{"-std=gnu11", "-O2", "-g", "-pthread"}, pageFlags()...)...)
 	if err != nil {
 		return nil, err
 	}

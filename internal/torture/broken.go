@@ -15,6 +15,10 @@ import (
 // for.
 var brokenJobs = []job{
 	{"test:unsaved", openTxJob}, // sound in Go; a worker in C does not save what it changes
+	{"test:unseen", func(p *party) (jobWorker, error) { // victims in C do not save either; only residents in C look
+		_, err := openTxJob(p)
+		return &brokenJob{party: p, do: func(*rand.Rand) error { return nil }}, err
+	}},
 	{"test:open", func(p *party) (jobWorker, error) {
 		return &brokenJob{party: p, do: func(r *rand.Rand) error { return p.inside(&p.page.board.writers[1], r) }}, nil
 	}},

@@ -5,21 +5,26 @@ package torture
 import (
 	_ "embed" // for workerSource
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
+	"time"
 
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/include"
 	"github.com/shmsync/shmsync/internal/bench/child"
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
-// workerSource is the program of the victims in C.
+// workerSource is the program of the victims and residents in C.
 //
 //go:embed worker.c
 var workerSource string
 
 // dataJobs are the jobs of crash-safe data. Programs in C can work at them. Between rounds, all blocks of the heap
 // are those of their data, unless other jobs take part.
-var dataJobs = mustJobs("synchronized", "tx", "rwtx", "test:unsaved")
+var dataJobs = mustJobs("synchronized", "tx", "rwtx", "test:unsaved", "test:unseen")
 
 func mustJobs(names ...string) uint64 {
 	set, err := jobsOf(names)
@@ -29,10 +34,14 @@ func mustJobs(names ...string) uint64 {
 	return set
 }
 
-// buildInC compiles the victims in C.
-func buildInC(cc string) (*os.File, error) {
+// buildInC compiles the victims and residents in C. If plant is not nil, it changes the C library before.
+func buildInC(cc string, plant func(header string) string) (*os.File, error) {
+	header := include.Header
+	if plant != nil {
+		header = plant(header)
+	}
 	// Compilers remove and move stores only when they optimize.
-	return peers.BuildWorker(cc, "torture", workerSource, append([]string{"-std=gnu11", "-O2", "-pthread"}, pageFlags()...)...)
+	return peers.BuildWorker(cc, "torture", workerSource, header, append([]string{"-std=gnu11", "-O2", "-pthread"}, pageFlags()...)...)
 }
 
 // launchVictim starts a victim. Without a program in C, all victims are Go programs.
@@ -50,9 +59,76 @@ func (t *torturer) launchInC(lane int, v victim) (*tortured, error) {
 	if err != nil {
 		return nil, err
 	}
-	program := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), t.inC.Fd())
+	program := t.programInC()
 	n := func(i int) string { return strconv.Itoa(i) }
 	argv := []string{program, n(v.number), n(lane), n(v.g), strconv.FormatUint(v.seed, 10), v.outcome.String(), n(int(v.delay)), n(v.step), jobList(v.jobs)}
 	argv = append(append(argv, self...), "torture-worker", "nothing")
 	return t.launchLine(nil, argv)
+}
+
+func (t *torturer) programInC() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), t.inC.Fd()) }
+
+// residesInC reports whether a resident is a program in C. The first one is a Go program, since it checks the arena.
+// Where some jobs have no workers in C, the second one is, too: these jobs need two.
+func (t *torturer) residesInC(worker int) bool {
+	switch {
+	case t.inC == nil:
+		return false
+	case t.only&^dataJobs == 0:
+		return worker%2 == 1
+	}
+	return worker == 2
+}
+
+// launchResidentInC starts a resident in C, and what the parent does for it.
+func (t *torturer) launchResidentInC(worker int) (*tortured, error) {
+	var work []string
+	for i, j := range jobs {
+		if t.only&dataJobs&(1<<i) != 0 {
+			work = append(work, fmt.Sprintf("%s:%d", j.name, i))
+		}
+	}
+	argv := []string{t.programInC(), "resident", strconv.Itoa(worker), strconv.FormatUint(rand.Uint64(), 10), strings.Join(work, ",")}
+	of := &party{page: t.page, label: fmt.Sprintf("resident %d in C", worker), worker: &t.page.worker[worker]}
+	first := of.worker.finished.n.Load()
+	p, err := t.launchLine(nil, argv)
+	if err != nil {
+		return nil, err
+	}
+	t.following.Go(func() { of.measureFinished(p, first) })
+	t.following.Go(func() { of.followThreads(p) })
+	return p, nil
+}
+
+// measureFinished measures the turns of a resident in C, from turn next on, until it ends. It misses turns if this process
+// has no CPU while the resident takes half of tortureFinished.
+func (p *party) measureFinished(of *tortured, next uint64) {
+	for f := &p.worker.finished; ; time.Sleep(controlPeriod) {
+		ended := of.ended()
+		for n := f.n.Load(); next < n; next++ {
+			if n-next >= tortureFinished/2 {
+				next = n - tortureFinished/2
+			}
+			t := &f.turn[next%tortureFinished]
+			if i := t.of.Load(); i < tortureJobsMost*tortureThreads {
+				p.measure(int(i/tortureThreads), int(i%tortureThreads), t.from.Load(), t.to.Load())
+			}
+		}
+		if ended {
+			return
+		}
+	}
+}
+
+// followThreads notes how long the threads of a resident in C wait for a CPU until it ends.
+func (p *party) followThreads(of *tortured) {
+	threads := map[string]*threadDelay{}
+	defer closeThreads(threads)
+	for n := 0; !of.ended(); n++ {
+		if n%32 == 0 {
+			findThreads(of.cmd.Process.Pid, threads)
+		}
+		p.noteDelays(threads, shmsync.Monotonic())
+		time.Sleep(controlPeriod)
+	}
 }

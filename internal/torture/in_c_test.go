@@ -3,11 +3,14 @@
 package torture
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/include"
+	"github.com/shmsync/shmsync/internal/bench/stats"
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
@@ -38,4 +41,42 @@ func TestPlanOfVictimsInC(t *testing.T) {
 
 func TestSourceInC(t *testing.T) {
 	proctest.CheckSourceInC(t, workerSource, include.Header, pageFlags())
+}
+
+// The first resident is a Go program. So is the second one if some jobs have no workers in C.
+func TestResidentsInC(t *testing.T) {
+	inC := func(x *torturer) (numbers []int) {
+		for worker := range tortureResidents {
+			if x.residesInC(worker) {
+				numbers = append(numbers, worker)
+			}
+		}
+		return numbers
+	}
+	require.Equal(t, []int{1, 3, 5, 7}, inC(&torturer{inC: new(os.File), only: mustJobs("tx", "synchronized")}))
+	require.Equal(t, []int{2}, inC(&torturer{inC: new(os.File), only: soundJobs}))
+	require.Empty(t, inC(&torturer{only: mustJobs("tx")})) // no compiler
+}
+
+// The parent measures the turns of a resident in C once each, and reports those that were too long.
+func TestTurnsOfResidentInCAreMeasured(t *testing.T) {
+	page := &torturePage{bound: 1e6, workers: 1}
+	p := &party{page: page, label: "resident 0 in C", worker: &page.worker[0]}
+	f := &p.worker.finished
+	now := shmsync.Monotonic()
+	for i, took := range []int64{100, 2e6, 300} {
+		turn := &f.turn[i]
+		turn.from.Store(now)
+		turn.to.Store(now + took)
+		turn.of.Store(tortureThreads*3 + 1)
+		f.n.Add(1)
+	}
+	of := &tortured{done: make(chan struct{})}
+	close(of.done)
+	p.measureFinished(of, 1) // the first one was measured before
+	turns := stats.NewHist(page.histogram(tortureTurns))
+	require.EqualValues(t, 2, turns.TotalCount())
+	require.EqualValues(t, 2e6, p.worker.worst[3].Load())
+	require.EqualValues(t, 1, p.worker.long.Load())
+	require.Regexp(t, "^resident 0 in C: goroutine 1 was at spinlock for 2ms", page.failures()[0])
 }

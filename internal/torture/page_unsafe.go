@@ -25,6 +25,7 @@ const (
 	tortureThreads   = 4  // goroutines of each job of a resident
 	tortureJobsMost  = 32 // number of jobs for which the page has room
 	tortureTexts     = 16
+	tortureFinished  = 4096 // turns of a resident in C that wait for the parent
 )
 
 // torturePage is memory that the processes of a torture share beside the arena, so
@@ -49,8 +50,8 @@ type torturePage struct {
 		bytes [1020]byte
 	}
 
-	// victims in C: how often one began to roll back, and how many died in that
-	inC struct{ rollbacks, died atomic.Uint64 }
+	// victims in C: how often one began to roll back, and how many died in that; residents in C: the same first count
+	inC struct{ rollbacks, died, rollbacksOfResidents atomic.Uint64 }
 
 	left struct{ objects, bytes atomic.Uint64 } // resident 0 writes it: what the arena contains while no turns are taken
 
@@ -83,6 +84,16 @@ type tortureSlot struct {
 	long   atomic.Uint64 // turns longer than the bound
 	beyond atomic.Uint64 // of the long turns, those that are longer also without the time that the library is not to blame for
 	others atomic.Uint64 // of these, those during which other programs took the CPUs
+
+	// A resident in C writes its last turns here, and the parent measures them. Of is the job times tortureThreads, and the
+	// number of the thread.
+	finished struct {
+		n    atomic.Uint64
+		turn [tortureFinished]struct {
+			from, to atomic.Int64
+			of       atomic.Uint64
+		}
+	}
 }
 
 // Histograms of a resident.
@@ -163,7 +174,7 @@ func (p *torturePage) histogram(which int) []uint64 {
 // pageFlags tell worker.c where things are on the page.
 func pageFlags() (flags []string) {
 	var p torturePage
-	lane := unsafe.Offsetof(p.lane)
+	lane, resident := unsafe.Offsetof(p.lane), &p.worker[0]
 	for _, f := range []struct {
 		name string
 		is   uintptr
@@ -171,6 +182,15 @@ func pageFlags() (flags []string) {
 		{"BYTES", unsafe.Sizeof(p)}, {"SPANS", tortureSpans}, {"WITNESS", unsafe.Sizeof(p.board.locks[0])}, {"TEXTS", tortureTexts},
 		{"FAULTS", unsafe.Offsetof(p.faults)}, {"TEXT", unsafe.Offsetof(p.text)}, {"DEATHS", unsafe.Offsetof(p.deaths)},
 		{"ROLLBACKS", unsafe.Offsetof(p.inC) + unsafe.Offsetof(p.inC.rollbacks)}, {"DIED_INSIDE", unsafe.Offsetof(p.inC) + unsafe.Offsetof(p.inC.died)},
+		{"RESIDENT_ROLLBACKS", unsafe.Offsetof(p.inC) + unsafe.Offsetof(p.inC.rollbacksOfResidents)},
+		{"PHASE", unsafe.Offsetof(p.phase)}, {"PHASE_END", torturePhaseEnd}, {"REFEREE", unsafe.Offsetof(p.referee)},
+		{"RESIDENTS", unsafe.Offsetof(p.workers)}, {"THREADS", tortureThreads}, {"FINISHED", tortureFinished},
+		{"RESIDENT", unsafe.Offsetof(p.worker)}, {"RESIDENT_SIZE", unsafe.Sizeof(*resident)},
+		{"RESIDENT_PID", unsafe.Offsetof(resident.pid)}, {"RESIDENT_AT", unsafe.Offsetof(resident.at)},
+		{"RESIDENT_CALM", unsafe.Offsetof(resident.calm)}, {"RESIDENT_STILL", unsafe.Offsetof(resident.still)},
+		{"RESIDENT_TURNS", unsafe.Offsetof(resident.turns)}, {"RESIDENT_SINCE", unsafe.Offsetof(resident.since)},
+		{"RESIDENT_NOISE", unsafe.Offsetof(resident.noise)}, {"RESIDENT_UNTIL", unsafe.Offsetof(resident.until)},
+		{"RESIDENT_FINISHED", unsafe.Offsetof(resident.finished)},
 		{"LANE", unsafe.Sizeof(p.lane[0])}, {"READY", lane + unsafe.Offsetof(p.lane[0].ready)},
 		{"NOISE", lane + unsafe.Offsetof(p.lane[0].noise)}, {"UNTIL", lane + unsafe.Offsetof(p.lane[0].until)},
 		{"LOCKS", unsafe.Offsetof(p.board) + unsafe.Offsetof(p.board.locks)},

@@ -27,9 +27,13 @@ type Result struct {
 	Outcomes   map[string]int64  `json:"outcomes"`
 	Doomed     int64             `json:"residents_killed"`
 	InC        int64             `json:"victims_in_c"`
-	Rollbacks  uint64            `json:"rollbacks_in_c"`            // those that victims in C began
-	Inside     uint64            `json:"died_rolling_back"`         // victims in C that died in one, at the step of the plan
-	NoC        string            `json:"no_victims_in_c,omitempty"` // the reason
+	Rollbacks  uint64            `json:"rollbacks_in_c"`    // those that victims in C began
+	Inside     uint64            `json:"died_rolling_back"` // victims in C that died in one, at the step of the plan
+	ResideInC  int               `json:"residents_in_c"`    // how many of the residents are programs in C
+	DoomedInC  int64             `json:"residents_in_c_killed"`
+	TurnsInC   map[string]uint64 `json:"turns_of_residents_in_c,omitempty"`
+	RollsInC   uint64            `json:"rollbacks_of_residents_in_c"` // those that residents in C began
+	NoC        string            `json:"no_victims_in_c,omitempty"`   // the reason
 	Turns      map[string]uint64 `json:"turns"`
 	WorstNs    map[string]int64  `json:"worst_ns"`
 	BoundNs    int64             `json:"bound_ns"`
@@ -69,6 +73,7 @@ func (t *torturer) result(err error) *Result {
 		Schema: Schema, Seed: t.seed, Only: jobList(t.only), Disabled: os.Getenv("SHMSYNC_DISABLE"),
 		SecondsRun: time.Since(t.start).Seconds(), Rounds: t.rounds, Deaths: t.deaths(), Doomed: t.doomed.Load(),
 		InC: t.victimsInC.Load(), Rollbacks: p.inC.rollbacks.Load(), Inside: p.inC.died.Load(), NoC: t.noC,
+		DoomedInC: t.doomedInC.Load(), RollsInC: p.inC.rollbacksOfResidents.Load(), TurnsInC: map[string]uint64{},
 		Outcomes: map[string]int64{}, Turns: map[string]uint64{}, WorstNs: map[string]int64{}, BoundNs: p.bound,
 		Wait: spreadOf(p.histogram(tortureTurns)), Inherit: spreadOf(p.histogram(tortureInherited)),
 		Thread: spreadOf(p.histogram(tortureThread)), Goroutine: spreadOf(p.histogram(tortureGoroutine)),
@@ -81,13 +86,19 @@ func (t *torturer) result(err error) *Result {
 		r.Outcomes[f.String()] = t.outcomes[f].Load()
 	}
 	for s := range p.workers {
-		worker := &p.worker[s]
+		worker, inC := &p.worker[s], t.residesInC(int(s))
+		if inC {
+			r.ResideInC++
+		}
 		r.Long += worker.long.Load()
 		r.Beyond += worker.beyond.Load()
 		r.Unjudged += worker.others.Load()
 		for i, j := range jobs {
 			if t.only&(1<<i) != 0 {
 				r.Turns[j.name] += worker.turns[i].Load()
+				if inC && dataJobs&(1<<i) != 0 {
+					r.TurnsInC[j.name] += worker.turns[i].Load()
+				}
 				r.WorstNs[j.name] = max(r.WorstNs[j.name], worker.worst[i].Load())
 			}
 		}
@@ -118,6 +129,13 @@ func (r *Result) write(w io.Writer, format string) error {
 	fmt.Fprintf(w, "residents %d\n", r.Doomed)
 	if r.InC != 0 {
 		fmt.Fprintf(w, "  in C: %d victims, which began to roll back %d times; %d died in that\n", r.InC, r.Rollbacks, r.Inside)
+	}
+	if r.ResideInC != 0 {
+		sum := uint64(0)
+		for _, n := range r.TurnsInC {
+			sum += n
+		}
+		fmt.Fprintf(w, "  in C: %d of the residents, killed %d times, which took %d turns and began to roll back %d times\n", r.ResideInC, r.DoomedInC, sum, r.RollsInC)
 	}
 	fmt.Fprintf(w, "  turns of residents      %v\n", r.Wait)
 	fmt.Fprintf(w, "  after a death in them   %v\n", r.Inherit)

@@ -37,13 +37,15 @@ type torturer struct {
 
 	page                *torturePage
 	pageFile, arenaFile *os.File
-	inC                 *os.File // the program of the victims in C; nil: they are Go programs
+	inC                 *os.File // the program of the victims and residents in C; nil: they are Go programs
 	noC                 string   // why
 	residents           [tortureResidents]*tortured
 	next                atomic.Int64 // number of the next victim
 	over                atomic.Bool  // no more victims
 	outcomes            [outcomes]atomic.Int64
-	doomed              atomic.Int64 // residents that were killed
+	doomed              atomic.Int64   // residents that were killed
+	doomedInC           atomic.Int64   // of these, programs in C
+	following           sync.WaitGroup // what the parent does for residents in C, until they end
 	victimsInC          atomic.Int64
 	rounds              int
 	cpus                []int
@@ -114,6 +116,12 @@ func (p *tortured) ended() bool {
 	}
 }
 
+// gone reports whether the process has ended, although Wait may still last: a kernel whose CPUs are busy takes seconds
+// to remove the directories of a process from /proc.
+func (p *tortured) gone() bool {
+	return p.ended() || unix.Kill(p.cmd.Process.Pid, 0) == unix.ESRCH
+}
+
 // said is what the process has printed.
 func (p *tortured) said() string {
 	b, _ := io.ReadAll(io.NewSectionReader(p.stderr, 0, child.TailBytes))
@@ -142,12 +150,20 @@ func (t *torturer) run() error {
 		}
 	}
 	t.page.phase.Store(torturePhaseEnd)
-	return t.await("everybody ends", nil)
+	if err := t.await("everybody ends", nil); err != nil {
+		return err
+	}
+	t.following.Wait()
+	return nil
 }
 
 // settle starts a resident.
 func (t *torturer) settle(worker int) (err error) {
-	t.residents[worker], err = t.launch(nil, "resident", strconv.Itoa(worker))
+	if t.residesInC(worker) {
+		t.residents[worker], err = t.launchResidentInC(worker)
+	} else {
+		t.residents[worker], err = t.launch(nil, "resident", strconv.Itoa(worker))
+	}
 	return err
 }
 
@@ -262,9 +278,10 @@ func (t *torturer) live(lane int, v victim) error {
 		}
 		t.kill(p, v)
 	}
-	if err := t.until("it ends", nil, p.ended); err != nil {
+	if err := t.until("it ends", nil, p.gone); err != nil {
 		return err
 	}
+	<-p.done
 	if bad := v.judge(p); bad != nil {
 		return t.unlessHung(bad)
 	}
@@ -338,7 +355,11 @@ func (t *torturer) doom(round uint32) error {
 			}
 		}
 		t.doomed.Add(1)
+		if t.residesInC(worker) {
+			t.doomedInC.Add(1)
+		}
 	}
+	t.following.Wait() // the successors write to the same places
 	for worker := range t.asked.Residents {
 		if err := t.settle(worker); err != nil {
 			return err
@@ -354,14 +375,17 @@ func (t *torturer) doom(round uint32) error {
 // await waits until all residents have come to something, nil being their end.
 func (t *torturer) await(what string, there func(*tortureSlot) bool) error {
 	for worker, p := range t.residents[:t.asked.Residents] {
-		reached, of := p.ended, (*tortured)(nil)
+		reached, of := p.gone, (*tortured)(nil)
 		if there != nil {
 			reached, of = func() bool { return there(&t.page.worker[worker]) }, p
 		}
 		if err := t.until(what, of, reached); err != nil {
 			return fmt.Errorf("resident %d: %w", worker, err)
 		}
-		if there == nil && p.err != nil {
+		if there != nil {
+			continue
+		}
+		if <-p.done; p.err != nil {
 			return t.unlessHung(&violation{what: fmt.Sprintf("resident %d ended by itself: %v", worker, p.err), dump: p.said()})
 		}
 	}

@@ -4,6 +4,7 @@ package torture
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -122,12 +123,18 @@ func (p *party) controlThread(noise *spans, until *atomic.Int64, counts *[stats.
 		}
 		counts[stats.HistIndex(now-target)].Add(1)
 		if n%32 == 0 {
-			findThreads(threads)
+			findThreads(os.Getpid(), threads)
 		}
-		for _, t := range threads {
-			if d := t.more(); d > int64(controlNoise) {
-				noise.end(noise.begin(now-d), now)
-			}
+		p.noteDelays(threads, now)
+	}
+}
+
+// noteDelays notes how long threads of a resident have waited for a CPU since the last call.
+func (p *party) noteDelays(threads map[string]*threadDelay, now int64) {
+	noise := &p.worker.noise
+	for _, t := range threads {
+		if d := t.more(); d > int64(controlNoise) {
+			noise.end(noise.begin(now-d), now)
 		}
 	}
 }
@@ -138,9 +145,10 @@ type threadDelay struct {
 	last int64
 }
 
-// findThreads adds the threads of this process that are not there.
-func findThreads(threads map[string]*threadDelay) {
-	tasks, err := os.ReadDir("/proc/self/task")
+// findThreads adds the threads of a process that are not there.
+func findThreads(pid int, threads map[string]*threadDelay) {
+	dir := fmt.Sprintf("/proc/%d/task/", pid)
+	tasks, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
@@ -148,11 +156,17 @@ func findThreads(threads map[string]*threadDelay) {
 		if threads[task.Name()] != nil {
 			continue
 		}
-		if f, err := os.Open("/proc/self/task/" + task.Name() + "/schedstat"); err == nil {
+		if f, err := os.Open(dir + task.Name() + "/schedstat"); err == nil {
 			t := &threadDelay{file: f}
 			t.more()
 			threads[task.Name()] = t
 		}
+	}
+}
+
+func closeThreads(threads map[string]*threadDelay) {
+	for _, t := range threads {
+		t.file.Close()
 	}
 }
 

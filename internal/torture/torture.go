@@ -32,11 +32,13 @@ type Options struct {
 	Bound     time.Duration // how long a resident may wait at a time
 	Seed      uint64        // seed of the plan; 0 takes a random one
 	Timeout   time.Duration // how long a process may be silent before it counts as stuck
-	CC        string        // C compiler for the victims in C, or none
+	CC        string        // C compiler for the programs in C, or none
 	DryRun    bool          // print the plan
 	Format    string        // table or json
 	Out       io.Writer     // for the result
 	Log       io.Writer     // for everything else
+
+	Plant func(header string) string // nil, or what a test changes in the C library of the programs in C
 }
 
 // tortureSize is the arena's: what some deaths leave behind stays.
@@ -69,9 +71,9 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	if only&dataJobs != 0 {
-		if t.inC, err = buildInC(o.CC); err != nil {
+		if t.inC, err = buildInC(o.CC, o.Plant); err != nil {
 			t.noC = err.Error()
-			fmt.Fprintf(o.Log, "shmbench: torture: the victims in C are Go programs instead: %v\n", err)
+			fmt.Fprintf(o.Log, "shmbench: torture: the programs in C are Go programs instead: %v\n", err)
 		} else {
 			defer t.inC.Close()
 		}
@@ -169,6 +171,7 @@ func (t *torturer) setUp() (err error) {
 
 func (t *torturer) tearDown() {
 	t.killAll()
+	t.following.Wait()
 	t.pageFile.Close()
 	t.arenaFile.Close()
 	t.page.unmap()

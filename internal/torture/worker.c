@@ -1,15 +1,18 @@
 //go:build ignore
 
 /*
- * A victim of a torture that is written in C. It works at the jobs of crash-safe data, among Go processes that do the
- * same, and checks what they check: see tx.go and counts.go.
+ * A victim or a resident of a torture that is written in C. It works at the jobs of crash-safe data, among Go processes
+ * that do the same, and checks what they check: see tx.go, counts.go and worker.go.
  *
  * usage: worker NUMBER LANE THREADS SEED OUTCOME DELAY_NS STEP JOB[,JOB...] PROGRAM [ARG...]
+ *        worker resident NUMBER SEED JOB:INDEX[,JOB:INDEX...]
  *
- * Descriptor 3 is the page of the torture, of which page_unsafe.go gives the offsets. Descriptor 4 is the arena. PROGRAM is what
+ * A JOB has an INDEX in the tables of the page. Descriptor 3 is the page of the torture, of which page_unsafe.go gives the offsets. Descriptor 4 is the arena. PROGRAM is what
  * the process becomes by exec, if that is its end. STEP is the step of a rollback at which it dies, or 0.
  */
 #define _GNU_SOURCE 1
+
+static int resident; /* whether this process stays */
 
 /* A process that rolls back what a dead process has left is in one of these threads, or in the thread that reaps. */
 static __thread int rolls_back;
@@ -56,6 +59,10 @@ static uint32_t number, lane;
 
 #define AT(type, offset) ((type *)(void *)(page + (offset)))
 #define OF_LANE(offset) ((offset) + (size_t)lane * PAGE_LANE)
+#define OF_RESIDENT(of, offset) (PAGE_RESIDENT + (size_t)(of)*PAGE_RESIDENT_SIZE + (offset))
+
+static uint32_t look(size_t offset) { return __atomic_load_n(AT(uint32_t, offset), __ATOMIC_SEQ_CST); }
+static void tell(size_t offset, uint32_t v) { __atomic_store_n(AT(uint32_t, offset), v, __ATOMIC_SEQ_CST); }
 
 static int64_t nanoseconds(clockid_t clock)
 {
@@ -88,7 +95,7 @@ __attribute__((format(printf, 1, 2), noreturn)) static void fault(const char *fo
     va_start(args, format);
     vsnprintf(said, sizeof said, format, args);
     va_end(args);
-    snprintf(all, sizeof all, "victim %u in C: %s", number, said);
+    snprintf(all, sizeof all, "%s %u in C: %s", resident ? "resident" : "victim", number, said);
     if (i < PAGE_TEXTS) {
         struct text *t = AT(struct text, PAGE_TEXT) + i;
         size_t n = strlen(all);
@@ -112,13 +119,13 @@ static int dies_at; /* the step, or 0 */
 static void rollback_begins(void)
 {
     rolls_back = 1;
-    __atomic_fetch_add(AT(uint64_t, PAGE_ROLLBACKS), 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(AT(uint64_t, resident ? PAGE_RESIDENT_ROLLBACKS : PAGE_ROLLBACKS), 1, __ATOMIC_SEQ_CST);
 }
 static void rollback_steps(void)
 {
     static int steps;
     /* Before it is ready, nobody expects its death. */
-    if (dies_at == 0 || __atomic_load_n(AT(uint32_t, OF_LANE(PAGE_READY)), __ATOMIC_SEQ_CST) != number + 1)
+    if (dies_at == 0 || look(OF_LANE(PAGE_READY)) != number + 1)
         return;
     if (__atomic_add_fetch(&steps, 1, __ATOMIC_SEQ_CST) != dies_at)
         return;
@@ -165,11 +172,20 @@ static void pause_for(uint64_t ns)
     }
 }
 
-/* Stays in the middle of a change for a while, so that the process often dies there. */
+/* Keeps a victim in the middle of a change for a while, so that it often dies there. */
 static void linger(uint64_t *r)
 {
-    if (below(r, 4) == 0)
+    if (!resident && below(r, 4) == 0)
         pause_for(below(r, 2000000));
+}
+
+/* Whether an attach is to be repeated: a resident may come before the Go program that makes the objects. */
+static int not_made(int err)
+{
+    if (!resident || err != ENOENT)
+        return 0;
+    pause_for(1000000);
+    return 1;
 }
 
 /* Goes inside, alone, and leaves. */
@@ -241,7 +257,14 @@ static void synchronized_turn(uint64_t *r)
     must(fails ? shmsync_synchronized_abort(&record) : shmsync_synchronized_commit(&record), "synchronized: end");
 }
 
-static void synchronized_open(void) { must(shmsync_synchronized_attach(arena, "synchronized", 8 * RECORD, NULL, &record), "synchronized"); }
+static void synchronized_open(void)
+{
+    int err;
+    do
+        err = shmsync_synchronized_attach(arena, "synchronized", 8 * RECORD, NULL, &record);
+    while (not_made(err));
+    must(err, "synchronized");
+}
 
 /* ---- tx and rwtx: data under a lock with an undo log ---- */
 
@@ -333,11 +356,14 @@ static int begin(struct bank *b, shmsync_tx *tx, const struct timespec *until, i
     return until == NULL ? shmsync_mutex_begin(&b->m, tx) : shmsync_mutex_timedbegin(&b->m, tx, until);
 }
 
-/* A transaction, or a look at the data of an RWMutex. A broken one does not save the cells that it changes. */
+/* What a transaction is. */
+enum { SOUND, UNSAVED /* it does not save the cells that it changes */, BLIND /* nor look whether the data are whole */ };
+
+/* A transaction, or a look at the data of an RWMutex. */
 static void bank_turn(struct bank *b, uint64_t *r, int broken)
 {
     struct data *d = b->d;
-    uint64_t how = broken ? 7 : below(r, 8), first = below(r, CELLS), i;
+    uint64_t how = broken != SOUND ? 7 : below(r, 8), first = below(r, CELLS), i;
     struct timespec ts;
     const struct timespec *until = limit(r, &ts);
     shmsync_offset off;
@@ -356,17 +382,18 @@ static void bank_turn(struct bank *b, uint64_t *r, int broken)
     if (gave_up(err))
         return;
     must(err, b->name);
-    whole_data(b);
+    if (broken != BLIND)
+        whole_data(b);
     for (i = 0; err == 0 && i < CELLS; i++) {
         uint64_t *cell = &d->cells[(first + i) % CELLS];
-        err = set(&tx, cell, *cell + 1, broken);
+        err = set(&tx, cell, *cell + 1, broken != SOUND);
         if (i == CELLS / 2) {
             inside(AT(struct witness, PAGE_LOCKS) + b->witness, r);
             linger(r);
         }
     }
     if (err == 0)
-        err = set(&tx, &d->commits, d->commits + 1, broken);
+        err = set(&tx, &d->commits, d->commits + 1, broken != SOUND);
     if (err == 0 && how < 6)
         err = grow(&tx, d, r);
     must(err, b->name);
@@ -389,17 +416,25 @@ static void bank_open(struct bank *b)
 {
     char name[32];
     void *p;
-    must(b->rw ? shmsync_rwmutex_attach(arena, b->name, NULL, &b->w) : shmsync_mutex_attach(arena, b->name, NULL, &b->m), b->name);
+    int err;
+    do
+        err = b->rw ? shmsync_rwmutex_attach(arena, b->name, NULL, &b->w) : shmsync_mutex_attach(arena, b->name, NULL, &b->m);
+    while (not_made(err));
+    must(err, b->name);
     snprintf(name, sizeof name, "%s-data", b->name);
-    must(shmsync_value_attach(arena, name, sizeof *b->d, 0, &p), name);
+    do
+        err = shmsync_value_attach(arena, name, sizeof *b->d, 0, &p);
+    while (not_made(err));
+    must(err, name);
     b->d = (struct data *)p;
 }
 
 static void tx_open(void) { bank_open(&banks[0]); }
 static void rwtx_open(void) { bank_open(&banks[1]); }
-static void tx_turn(uint64_t *r) { bank_turn(&banks[0], r, 0); }
-static void rwtx_turn(uint64_t *r) { bank_turn(&banks[1], r, 0); }
-static void unsaved_turn(uint64_t *r) { bank_turn(&banks[0], r, 1); }
+static void tx_turn(uint64_t *r) { bank_turn(&banks[0], r, SOUND); }
+static void rwtx_turn(uint64_t *r) { bank_turn(&banks[1], r, SOUND); }
+static void unsaved_turn(uint64_t *r) { bank_turn(&banks[0], r, UNSAVED); }
+static void unseen_turn(uint64_t *r) { bank_turn(&banks[0], r, resident ? SOUND : BLIND); }
 
 static const struct job {
     const char *name;
@@ -410,6 +445,7 @@ static const struct job {
     {"tx", tx_open, tx_turn},
     {"rwtx", rwtx_open, rwtx_turn},
     {"test:unsaved", tx_open, unsaved_turn},
+    {"test:unseen", tx_open, unseen_turn},
 };
 enum { JOBS = sizeof jobs / sizeof jobs[0] };
 
@@ -439,8 +475,8 @@ static void *work(void *arg)
 static void *control(void *arg)
 {
     const int64_t period = 2000000, cpu = 200000, noise = 500000;
-    struct spans *s = AT(struct spans, OF_LANE(PAGE_NOISE));
-    int64_t *until = AT(int64_t, OF_LANE(PAGE_UNTIL));
+    struct spans *s = AT(struct spans, resident ? OF_RESIDENT(number, PAGE_RESIDENT_NOISE) : OF_LANE(PAGE_NOISE));
+    int64_t *until = AT(int64_t, resident ? OF_RESIDENT(number, PAGE_RESIDENT_UNTIL) : OF_LANE(PAGE_UNTIL));
     (void)arg;
     for (;;) {
         int64_t target = nanoseconds(CLOCK_MONOTONIC) + period, now, end;
@@ -465,6 +501,123 @@ static void start(pthread_t *t, void *(*f)(void *), void *arg)
         fault("pthread_create: errno %d", err);
 }
 
+/* ---- The life of a resident: party.reside in worker.go ---- */
+
+struct turner {
+    const struct job *job;
+    uint32_t index, g; /* of the job, and of the thread at it */
+    uint32_t round;
+    uint64_t r;
+    pthread_t thread;
+};
+struct finished {
+    uint64_t n;
+    struct {
+        int64_t from, to;
+        uint64_t of;
+    } turn[PAGE_FINISHED];
+};
+
+/* Tells the parent of a turn, which measures it. */
+static void finish(const struct turner *t, int64_t from, int64_t to)
+{
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    struct finished *f = AT(struct finished, OF_RESIDENT(number, PAGE_RESIDENT_FINISHED));
+    uint64_t i;
+    pthread_mutex_lock(&one);
+    i = f->n % PAGE_FINISHED;
+    __atomic_store_n(&f->turn[i].from, from, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&f->turn[i].to, to, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&f->turn[i].of, t->index * PAGE_THREADS + t->g, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&f->n, f->n + 1, __ATOMIC_SEQ_CST); /* a death before this store leaves no half of a turn */
+    pthread_mutex_unlock(&one);
+}
+
+/* Whether no process needs to be kept going. */
+static int calm(uint32_t round)
+{
+    uint32_t i;
+    for (i = 0; i < look(PAGE_RESIDENTS); i++)
+        if (look(OF_RESIDENT(i, PAGE_RESIDENT_CALM)) != round)
+            return 0;
+    return 1;
+}
+
+static void *take_turns(void *arg)
+{
+    struct turner *t = (struct turner *)arg;
+    int64_t *since = AT(int64_t, OF_RESIDENT(number, PAGE_RESIDENT_SINCE)) + t->index * PAGE_THREADS + t->g;
+    uint64_t *turns = AT(uint64_t, OF_RESIDENT(number, PAGE_RESIDENT_TURNS)) + t->index;
+    while (look(PAGE_PHASE) == 2 * t->round || (t->g == 0 && !calm(t->round))) {
+        int64_t from = nanoseconds(CLOCK_MONOTONIC);
+        __atomic_store_n(since, from, __ATOMIC_SEQ_CST);
+        t->job->turn(&t->r);
+        __atomic_store_n(since, 0, __ATOMIC_SEQ_CST);
+        __atomic_fetch_add(turns, 1, __ATOMIC_SEQ_CST);
+        finish(t, from, nanoseconds(CLOCK_MONOTONIC));
+        pause_for(below(&t->r, t->g == 0 ? 2000000 : 8000000));
+    }
+    return NULL;
+}
+
+/* Takes turns until the round rests. */
+static void take_turns_of_round(struct turner *all, int n, uint32_t round)
+{
+    int keepers, i;
+    for (i = 0; i < n; i++) {
+        all[i].round = round;
+        start(&all[i].thread, take_turns, &all[i]);
+    }
+    tell(OF_RESIDENT(number, PAGE_RESIDENT_AT), round);
+    for (keepers = 0; keepers < 2; keepers++) {
+        for (i = 0; i < n; i++)
+            if ((all[i].g == 0) == keepers)
+                pthread_join(all[i].thread, NULL);
+        tell(OF_RESIDENT(number, keepers ? PAGE_RESIDENT_STILL : PAGE_RESIDENT_CALM), round);
+    }
+    while (look(PAGE_REFEREE) != round)
+        pause_for(200000);
+}
+
+static int reside(char **argv)
+{
+    static struct turner all[JOBS * PAGE_THREADS];
+    char *name, *rest, *index;
+    uint64_t seed;
+    pthread_t t;
+    int n = 0, i;
+    seed = strtoull(argv[3], NULL, 10);
+    tell(OF_RESIDENT(number, PAGE_RESIDENT_PID), (uint32_t)getpid());
+    for (name = strtok_r(argv[4], ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest)) {
+        if ((index = strrchr(name, ':')) == NULL)
+            return 2;
+        *index = 0;
+        for (i = 0; i < JOBS; i++)
+            if (strcmp(name, jobs[i].name) == 0) {
+                uint32_t g;
+                jobs[i].open();
+                for (g = 0; g < PAGE_THREADS && n < JOBS * PAGE_THREADS; g++, n++) {
+                    all[n].job = &jobs[i];
+                    all[n].index = (uint32_t)strtoul(index + 1, NULL, 10);
+                    all[n].g = g;
+                    all[n].r = seed + (uint64_t)n;
+                }
+            }
+    }
+    start(&t, control, NULL);
+    for (;;) {
+        uint32_t phase = look(PAGE_PHASE);
+        if (phase == PAGE_PHASE_END)
+            break;
+        if (phase % 2 == 0 && look(OF_RESIDENT(number, PAGE_RESIDENT_AT)) != phase / 2)
+            take_turns_of_round(all, n, phase / 2);
+        else
+            pause_for(200000);
+    }
+    must(shmsync_arena_close(arena), "close");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static struct work works[JOBS * 4];
@@ -475,23 +628,26 @@ int main(int argc, char **argv)
     uint64_t delay, seed;
     pthread_t t;
     int n = 0, threads, g, i;
-    if (argc < 10)
+    resident = argc == 5 && strcmp(argv[1], "resident") == 0;
+    if (argc < 10 && !resident)
         return 2;
-    number = (uint32_t)strtoul(argv[1], NULL, 10);
+    number = (uint32_t)strtoul(argv[resident ? 2 : 1], NULL, 10);
+    setrlimit(RLIMIT_CORE, &no_core); /* one of the ends is abort */
+    page = (unsigned char *)mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, 3, 0);
+    if (page == (unsigned char *)MAP_FAILED)
+        return 2;
+    memset(&o, 0, sizeof o);
+    snprintf(label, sizeof label, "%s %u in C", resident ? "resident" : "victim", number);
+    o.label = label;
+    must(shmsync_arena_from_fd(4, &o, &arena), "join");
+    if (resident)
+        return reside(argv);
     lane = (uint32_t)strtoul(argv[2], NULL, 10);
     threads = atoi(argv[3]);
     seed = strtoull(argv[4], NULL, 10);
     outcome = argv[5];
     delay = strtoull(argv[6], NULL, 10);
     dies_at = atoi(argv[7]);
-    setrlimit(RLIMIT_CORE, &no_core); /* one of the ends is abort */
-    page = (unsigned char *)mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, 3, 0);
-    if (page == (unsigned char *)MAP_FAILED)
-        return 2;
-    memset(&o, 0, sizeof o);
-    snprintf(label, sizeof label, "victim %u in C", number);
-    o.label = label;
-    must(shmsync_arena_from_fd(4, &o, &arena), "join");
     for (name = strtok_r(argv[8], ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest))
         for (i = 0; i < JOBS; i++)
             if (strcmp(name, jobs[i].name) == 0) {

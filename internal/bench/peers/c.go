@@ -18,7 +18,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/shmsync/shmsync/include"
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
@@ -171,13 +170,13 @@ func BuildProgram(cc, name string, files map[string]string, flags ...string) (*H
 	return p.find(cc)
 }
 
-// BuildWorker compiles the source of a program in C that takes part in a test, beside the header of the C library.
-// The file stays open, so that the program can be started after the cache has dropped it.
-func BuildWorker(cc, name, source string, flags ...string) (*os.File, error) {
+// BuildWorker compiles the source of a program in C that takes part in a test, beside header, the C library. The file
+// stays open, so that the program can be started after the cache has dropped it.
+func BuildWorker(cc, name, source, header string, flags ...string) (*os.File, error) {
 	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
 		return nil, errors.New("SHMSYNC_EXEC_WRAP is set, so Go programs may be of another architecture")
 	}
-	program, err := BuildProgram(cc, name, map[string]string{name + ".c": source, "shmsync.h": include.Header}, flags...)
+	program, err := BuildProgram(cc, name, map[string]string{name + ".c": source, "shmsync.h": header}, flags...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,9 @@
 /* Measures the costs of data that survives, in C: costs NAME. It measures a slice of each row in turn, as
  * BenchmarkDataCosts of package prims does, and prints the nanoseconds of the fastest slice, and the ratio to the
- * first row. */
+ * first row.
+ *
+ * costs NAME serve measures what that benchmark asks for: for each line with the name of a row it runs one slice, and
+ * answers with the nanoseconds of one operation. */
 #define SHMSYNC_IMPLEMENTATION
 #include "shmsync.h"
 
@@ -102,16 +105,46 @@ static const struct {
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
+static shmsync_synchronized values[2];
+
+/* Does a slice of a row, and returns its nanoseconds. */
+static int64_t slice(int row)
+{
+    int64_t start;
+    int n;
+    size = rows[row].size;
+    value = values[size == 4096];
+    start = shmi_now();
+    for (n = 0; n < TURNS; n++)
+        rows[row].f();
+    return shmi_now() - start;
+}
+
+static int serve(void)
+{
+    char name[64];
+    int i;
+    while (fgets(name, sizeof name, stdin) != NULL) {
+        name[strcspn(name, "\n")] = 0;
+        for (i = 0; i < ROWS && strcmp(name, rows[i].name) != 0; i++) {
+        }
+        if (i == ROWS)
+            return 1;
+        printf("%.2f\n", (double)slice(i) / TURNS);
+        fflush(stdout);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     shmsync_arena *a;
     shmsync_mutex_options mo;
     shmsync_rwmutex_options wo;
-    shmsync_synchronized values[2];
-    int64_t least[ROWS], start, took;
-    int round, i, n;
+    int64_t least[ROWS], took;
+    int round, i;
     void *p;
-    if (argc != 2)
+    if (argc != 2 && (argc != 3 || strcmp(argv[2], "serve") != 0))
         return 2;
     memset(&mo, 0, sizeof mo);
     memset(&wo, 0, sizeof wo);
@@ -124,14 +157,11 @@ int main(int argc, char **argv)
     must(shmsync_synchronized_open(a, "large", 4096, NULL, &values[1]));
     must(shmsync_block_open(a, "words", WORDS * sizeof *words, &p));
     words = (uint64_t *)p;
+    if (argc == 3)
+        return serve();
     for (round = 0; round < ROUNDS; round++)
         for (i = 0; i < ROWS; i++) {
-            size = rows[i].size;
-            value = values[size == 4096];
-            start = shmi_now();
-            for (n = 0; n < TURNS; n++)
-                rows[i].f();
-            took = shmi_now() - start;
+            took = slice(i);
             if (round == 0 || took < least[i])
                 least[i] = took;
         }
