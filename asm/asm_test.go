@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// variant is one implementation of the functions of the package: the one that this build exports,
-// which depends on the build tags, or the portable twin.
+// variant is one implementation of the functions of the package: the one that this build exports, which depends
+// on the build tags, or the portable twin.
 type variant struct {
 	name           string
 	pause          func(uint32)
@@ -43,10 +43,10 @@ func fastest(f func()) time.Duration {
 	return best
 }
 
-// The loop is neither dropped nor cut short.
+// The compiler neither removes nor shortens the loop of Pause.
 func TestPauseTakesTime(t *testing.T) {
 	forEachVariant(t, func(t *testing.T, v variant) {
-		v.pause(0) // returns
+		v.pause(0) // a count of 0 returns
 		v.pause(1)
 		short := fastest(func() { v.pause(1_000) })
 		long := fastest(func() { v.pause(100_000) })
@@ -66,7 +66,7 @@ func TestStoreRelease32(t *testing.T) {
 	})
 }
 
-// The pointer does not escape.
+// The pointer argument of StoreRelease32 does not escape, so no call allocates.
 func TestNoAllocation(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		var w uint32
@@ -77,8 +77,8 @@ func TestNoAllocation(t *testing.T) {
 	}))
 }
 
-// A seqlock whose writer uses StoreRelease32 and whose reader uses LoadFence:
-// the reader never takes a torn pair for a whole one.
+// A seqlock has a writer that uses StoreRelease32, and a reader that uses LoadFence. The reader never accepts a
+// torn pair.
 func TestSeqlock(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector, which reports the data of every seqlock")
@@ -119,7 +119,7 @@ func TestSeqlock(t *testing.T) {
 	})
 }
 
-// Message passing: a reader that sees the flag sees the data.
+// This is message passing: a reader that sees the flag also sees the data.
 func TestMessagePassing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector, which does not see StoreRelease32")

@@ -2,12 +2,12 @@
 
 package asm
 
-// CPU returns the number of the CPU that the caller runs on and of the CPU's
-// NUMA node. Both are hints: the caller may have moved before it looks at them.
-// It makes no system call; where it would have to, ok is false.
+// CPU returns the number of the CPU on which the caller runs, and the number of the CPU's NUMA node. Both are
+// hints, because the caller may have moved to another CPU when CPU returns. CPU makes no system call. It returns
+// false for ok if it would need one.
 //
-// Linux keeps both numbers in the TSC_AUX register of each CPU, where RDPID
-// reads it, and in the limit of a segment descriptor, where LSL does.
+// Linux keeps both numbers in the TSC_AUX register of each CPU, which RDPID reads, and in the limit of a segment
+// descriptor, which LSL reads.
 func CPU() (cpu, node uint32, ok bool) {
 	var v uint32
 	if haveRDPID {
@@ -19,7 +19,7 @@ func CPU() (cpu, node uint32, ok bool) {
 	return cpu, node, true
 }
 
-// splitCPUNode undoes vdso_encode_cpunode of arch/x86/include/asm/segment.h.
+// splitCPUNode decodes what vdso_encode_cpunode of arch/x86/include/asm/segment.h encodes.
 func splitCPUNode(v uint32) (cpu, node uint32) { return v & 0xfff, v >> 12 }
 
 // haveRDPID is CPUID.(EAX=7,ECX=0):ECX[22].

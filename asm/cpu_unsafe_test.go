@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onEachCPU runs f on each CPU that this thread may run on, with what the kernel
-// says about it.
+// onEachCPU runs f on each CPU on which this thread may run. It passes f the CPU and the node that the kernel
+// reports.
 func onEachCPU(t *testing.T, f func(cpu, node uint32)) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -28,7 +28,7 @@ func onEachCPU(t *testing.T, f func(cpu, node uint32)) {
 		one.Set(i)
 		require.NoError(t, unix.SchedSetaffinity(0, &one))
 		var cpu, node uint32
-		// SAFETY: the kernel writes one word to each, during the call.
+		// SAFETY: the kernel writes one word to each variable, and only during the call.
 		_, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), uintptr(unsafe.Pointer(&node)), 0)
 		require.Zero(t, errno)
 		require.EqualValues(t, i, cpu)
@@ -45,7 +45,7 @@ func TestCPU(t *testing.T) {
 	})
 }
 
-// The fallback agrees, on machines that do not need it too.
+// The fallback gives the same result, also on machines that do not need it.
 func TestCPUWithoutRDPID(t *testing.T) {
 	defer func(have bool) { haveRDPID = have }(haveRDPID)
 	haveRDPID = false
@@ -57,7 +57,7 @@ func TestCPUWithoutRDPID(t *testing.T) {
 	})
 }
 
-// This machine may have one node only.
+// splitCPUNode is tested with fixed values, because this machine may have only one node.
 func TestSplitCPUNode(t *testing.T) {
 	for _, want := range [][2]uint32{{0, 0}, {1, 0}, {0, 1}, {4095, 0}, {0, 4095}, {300, 7}} {
 		cpu, node := splitCPUNode(want[1]<<12 | want[0])

@@ -2,20 +2,18 @@
 
 package asm
 
-// Pause executes n spin-wait hints: PAUSE on amd64, ISB on arm64. They give the
-// core's resources to its sibling thread and keep the loop around them from
-// filling the pipeline with speculative loads.
+// Pause executes n spin-wait hints: PAUSE on amd64, ISB on arm64. They leave the resources of the core to its
+// sibling thread, and keep the loop around them from filling the pipeline with speculative loads.
 //
-// A hint takes 10 to 140 cycles, by processor: callers measure it. They keep a
-// call below about 10 µs, since it cannot be preempted.
+// A hint takes 10 to 140 cycles, depending on the processor, so callers measure its duration. A call should take
+// less than about 10 µs, because it cannot be preempted.
 //
 //go:noescape
 func Pause(n uint32)
 
-// LoadFence orders loads: those before it in program order take effect before
-// those after it. It is for the reader of a seqlock, whose loads of the data must
-// not move below the second load of the sequence. An atomic load alone does not
-// prevent that, since it orders only what follows it.
+// LoadFence orders loads: the loads before it in program order take effect before the loads after it. It is for
+// the reader of a seqlock, whose loads of the data must not move below the second load of the sequence. An atomic
+// load alone does not prevent that, because it orders only the accesses after it.
 //
 //go:noescape
 func LoadFence()

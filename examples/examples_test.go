@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// outputs says what each example prints when two are killed.
+// outputs has the output of each example when two processes are killed.
 var outputs = map[string]string{
 	"cache": `(a writer was killed, step (put|grow|evict|any): the cache is whole
 ){2}each block of the arena is in the cache
@@ -79,7 +79,7 @@ worker \d killed when 333 jobs were done
 `,
 }
 
-// The examples kill a random process of theirs, and start another.
+// The examples kill some of their processes at random, and start others.
 func TestExamples(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(outputs)), programs(t), "each example has its output here")
 	bin := t.TempDir()
@@ -114,13 +114,13 @@ func run(t *testing.T, program string, seed int, want string) {
 	require.Empty(t, left, "seed %d", seed)
 }
 
-// programs gives the directories of the examples.
+// programs returns the directories of the examples.
 func programs(t *testing.T) (names []string) {
 	mains, err := filepath.Glob("*/main.go")
 	require.NoError(t, err)
 	for _, name := range mains {
 		dir := filepath.Dir(name)
-		own, err := filepath.Glob(filepath.Join(dir, "main_test.go")) // packages that C programs use, and modules of their own
+		own, err := filepath.Glob(filepath.Join(dir, "main_test.go")) // with tests of their own: examples with a C program, and modules
 		require.NoError(t, err)
 		if len(own) == 0 {
 			names = append(names, dir)
@@ -129,11 +129,11 @@ func programs(t *testing.T) (names []string) {
 	return names
 }
 
-// parts are the files to copy of examples that are two things: a part to copy, and a program that
-// uses it.
+// parts has the file to copy of each example that consists of two things: a part to copy, and a program that uses
+// it.
 var parts = map[string]string{"locktable": "table.go", "cache": "cache.go"}
 
-// An example that is long shows more than one thing.
+// A long example shows more than one thing.
 func TestExamplesAreShort(t *testing.T) {
 	const most = 150
 	for _, dir := range programs(t) {
@@ -154,7 +154,7 @@ func TestExamplesAreShort(t *testing.T) {
 	}
 }
 
-// codeLines counts the lines that have something else than comments on them.
+// codeLines returns the number of lines that have more than a comment.
 func codeLines(t *testing.T, name string) int {
 	src, err := os.ReadFile(name)
 	require.NoError(t, err)

@@ -16,12 +16,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// raceExit is the status of a program in which the race detector has found a race.
+// raceExit is the exit status of a program in which the race detector has found a race.
 const raceExit = 66
 
 func init() {
-	// race has two goroutines use a plain variable: under a lock, after a Futex,
-	// or unguarded.
+	// race makes two goroutines use a plain variable: under a lock, after a Futex, or unguarded.
 	proctest.Register("race", func(c *proctest.Child) {
 		var p struct{ Arena, How string }
 		c.Params(&p)
@@ -72,7 +71,7 @@ func init() {
 				})
 			}
 		case "futex":
-			// The variable is handed back and forth by posts.
+			// The goroutines hand the variable to each other by posts.
 			wg.Go(func() {
 				for n := range uint64(300) {
 					f.Wait(2*n + 1)
@@ -96,7 +95,7 @@ func init() {
 				plain++
 			})
 			f.Post()
-			plain++ // after the post: nothing orders it
+			plain++ // after the post, so nothing orders this access
 		case "another lock":
 			other, err := prims.OpenMutex(a, "other", nil)
 			if err != nil {
@@ -116,8 +115,7 @@ func init() {
 	})
 }
 
-// The race detector of Go, which sees nothing of shared memory, tells the truth
-// about users' variables all the same.
+// The race detector of Go does not see shared memory. Its verdict about variables of users is right all the same.
 func TestRaceDetector(t *testing.T) {
 	if !race.Enabled {
 		proctest.Skip(t, "needs -race", "race")

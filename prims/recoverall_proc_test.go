@@ -21,7 +21,7 @@ import (
 )
 
 func init() {
-	// The process has every object that a death makes unusable, and waits to be killed.
+	// This process has every object that a death makes unusable, and waits to be killed.
 	proctest.Register("recoverall/holder", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -81,7 +81,7 @@ func init() {
 	})
 }
 
-// lostByHolder is what is lost after the death of a holder.
+// lostByHolder names the objects that the death of a holder makes unusable.
 var lostByHolder = []string{
 	"barrier", "cohort", "fair", "future", "group", "hopeless", "latch", "multi", "multi", "mutex", "rwmutex", "rwspin", "spin",
 }
@@ -94,8 +94,8 @@ func namesOf(lost []prims.Lost) (names []string) {
 	return names
 }
 
-// RecoverAll in OnFirst makes everything usable that a death has made unusable, and says which objects that was
-// and who had died. What could not be repaired is usable after the next RecoverAll.
+// RecoverAll in OnFirst makes everything usable that a death has made unusable. It reports which objects these
+// were, and which process had died. An object that could not be repaired is usable after the next RecoverAll.
 func TestRecoverAllInOnFirst(t *testing.T) {
 	name := arenaName(t)
 	p := proctest.Start(t, "recoverall/holder", proctest.Params(name))
@@ -162,7 +162,7 @@ func TestRecoverAllInOnFirst(t *testing.T) {
 	require.NoError(t, a.Check())
 }
 
-// repair sets the Future whose producer has died: its result stays.
+// If repair sets a Future whose producer has died, that result stays.
 func TestRecoverAllKeepsWhatRepairHasSet(t *testing.T) {
 	name := arenaName(t)
 	p := proctest.Start(t, "recoverall/holder", proctest.Params(name))
@@ -191,8 +191,8 @@ func TestRecoverAllKeepsWhatRepairHasSet(t *testing.T) {
 	require.EqualValues(t, 7, errno)
 }
 
-// RecoverAll names what a peer has overwritten: a header, and a Mutex whose undo log is not there. It goes on with
-// the others.
+// RecoverAll names what a peer has overwritten: a header, and a Mutex whose undo log is missing. It goes on with
+// the other objects.
 func TestRecoverAllReportsDamage(t *testing.T) {
 	for what, spoil := range map[string]func(a *arenakernel.Arena, o arenakernel.Object){
 		"the size of an object": func(a *arenakernel.Arena, o arenakernel.Object) {
@@ -223,7 +223,7 @@ func TestRecoverAllReportsDamage(t *testing.T) {
 	}
 }
 
-// A Waitable is recovered by repair, which knows its types; what repair leaves alone stays lost.
+// A Waitable is recovered by repair, which knows its types. A Waitable that repair leaves alone stays lost.
 func TestRecoverAllOfAWaitable(t *testing.T) {
 	a := newArena(t, nil)
 	panics := true
@@ -255,7 +255,7 @@ func TestRecoverAllOfAWaitable(t *testing.T) {
 	require.NoError(t, x.Wait(1))
 }
 
-// repair may delete objects, and a context that has ended ends RecoverAll.
+// repair may delete objects. A context that has ended ends RecoverAll.
 func TestRecoverAllWhileObjectsGo(t *testing.T) {
 	name := arenaName(t)
 	p := proctest.Start(t, "recoverall/holder", proctest.Params(name))

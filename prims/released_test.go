@@ -21,11 +21,11 @@ import (
 
 var recordRelease = flag.String("record.release", "", "write testdata/released/NAME.arena.gz; for a release, in the commit that is tagged")
 
-// releasedPair is a type that a recorded arena has.
+// releasedPair is a type of which a recorded arena has values.
 type releasedPair struct{ First, Second uint64 }
 
-// releasedObjects open the objects of a recorded arena, by name. With fill they give it a state;
-// then they return the state in words.
+// releasedObjects has, by name, functions that open the objects of a recorded arena. With fill they first give
+// the object a state. They return the state in words.
 var releasedObjects = map[string]func(a *arena.Arena, fill bool) (string, error){
 	"value": func(a *arena.Arena, fill bool) (string, error) {
 		v, err := arena.Value[releasedPair](a, "value")
@@ -178,11 +178,12 @@ func releasedLock(l interface {
 	return "can be locked", nil
 }
 
-// recordedPath is where arenas of earlier builds are.
+// recordedPath is the directory with the arenas of earlier builds.
 const recordedPath = "testdata/released"
 
-// An arena that an earlier build has made is used as if this one had made it, or refused in words that
-// name both versions: as a whole for another layout, and by object for another version of a kind.
+// An arena that an earlier build has made can be used as if this build had made it, or is refused. The error
+// names both versions. An arena with another layout is refused as a whole, and an object of another version of
+// its kind is refused alone.
 func TestArenasOfReleases(t *testing.T) {
 	if *recordRelease != "" {
 		recordArena(t, filepath.Join(recordedPath, *recordRelease+".arena.gz"))

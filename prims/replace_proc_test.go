@@ -34,7 +34,7 @@ func init() {
 	})
 }
 
-// An object with other parameters is replaced only once no living process has it open.
+// An object with other parameters is replaced only when no living process has it open any more.
 func TestReplace(t *testing.T) {
 	name := arenaName(t)
 	a, err := arena.Create(name, nil)
@@ -60,8 +60,8 @@ func TestReplace(t *testing.T) {
 	sound(t, a)
 }
 
-// The function that opens the object decides whether it must be replaced: here a Queue that was
-// shut down.
+// The function that opens the object decides whether the object must be replaced. Here it replaces a Queue that
+// was shut down.
 func TestReplaceByRule(t *testing.T) {
 	a, err := arena.Create(arenaName(t), nil)
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestReplaceByRule(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, q.Len())
 	q.Shutdown()
-	_, err = arena.Replace(a, "queue", open) // q is open
+	_, err = arena.Replace(a, "queue", open) // q has the object open
 	require.ErrorIs(t, err, syscall.EBUSY)
 	require.NoError(t, q.Close())
 	q, err = arena.Replace(a, "queue", open)

@@ -51,17 +51,16 @@ func (s *stage) rwmutex(o order) (*prims.RWMutex, error) {
 	return m, err
 }
 
-// rwPair is what a RWMutex guards in tests: two numbers that a writer makes
-// differ for a moment.
+// rwPair is the data that an RWMutex guards in tests: two numbers that differ only while a writer changes them.
 type rwPair struct {
 	One, Two atomic.Int64
 	Torn     atomic.Int64 // how often a reader saw them differ
 	Reads    atomic.Int64
-	Inside   atomic.Int64 // the goroutines that are in: readers count 1, a writer 1<<20
-	Upgrade  atomic.Int64 // how many hold it upgradable
+	Inside   atomic.Int64 // a sum over the goroutines that hold the lock: 1 for a reader, 1<<20 for a writer
+	Upgrade  atomic.Int64 // how many hold the lock upgradably
 }
 
-// upgradable runs f with the upgradable hold, and checks that nobody else has it.
+// upgradable runs f, for a caller with the upgradable hold, and checks that nobody else has that hold.
 func (p *rwPair) upgradable(f func()) {
 	if p.Upgrade.Add(1) != 1 {
 		p.Torn.Add(1)
@@ -136,9 +135,9 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 		return m.UpgradeContext(ctx)
 	case "rwtryupgrade":
 		a.OK = m.TryUpgrade()
-	case "rwdowngradeu": // writing to upgradable
+	case "rwdowngradeu": // from writing to upgradable
 		m.DowngradeToUpgradable()
-	case "rwdowngrader": // upgradable to reading
+	case "rwdowngrader": // from upgradable to reading
 		m.DowngradeToRead()
 	case "rwrecover": // N: 0 succeeds, 1 fails, 2 panics, 3 fails when its context ends
 		return m.RecoverContext(ctx, func() error {
@@ -281,7 +280,7 @@ func (s *stage) performRWMutex(ctx context.Context, o order, a *answer) error {
 		}
 		wg.Wait()
 		a.N, a.Text = uint64(gaveUp.Load()), fmt.Sprintf("%d got it, %d gave up", got.Load(), gaveUp.Load())
-	case "rwread": // overlapping reads, so that there is always a reader, until Token is in N goroutines' way
+	case "rwread": // overlapping reads in N goroutines, so that there is always a reader, until One is Token
 		p, err := arena.Value[rwPair](s.a, "pair")
 		if err != nil {
 			return err

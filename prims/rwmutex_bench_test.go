@@ -16,14 +16,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rwBench is what the processes of a benchmark share.
+// rwBench is the data that the processes of a benchmark share.
 type rwBench struct {
 	Go    atomic.Int64 // rounds in which this process and the other one read
-	Reads atomic.Int64 // of the other
-	Nanos atomic.Int64 // what they took
+	Reads atomic.Int64 // reads of the other process
+	Nanos atomic.Int64 // how long these reads took
 }
 
-// rwBatch read-locks and unlocks m n times, and returns how long that took.
+// rwBatch read-locks and read-unlocks m n times, and returns how long that took.
 func rwBatch(m *prims.RWMutex, n int) time.Duration {
 	start := time.Now()
 	for range n {
@@ -73,7 +73,7 @@ func init() {
 }
 
 // BenchmarkRWMutexReadTwoProcesses reads alone, and beside a process on another CPU that reads all the time.
-// Batches of the two alternate. The benchmark reports the medians of both and their ratio.
+// Batches of both kinds alternate. The benchmark reports their medians, and the ratio of the two.
 func BenchmarkRWMutexReadTwoProcesses(b *testing.B) {
 	a := newArena(b, nil)
 	m := ofRW(b, a)
@@ -117,8 +117,8 @@ func BenchmarkRWMutexReadTwoProcesses(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// Readers of two processes write words in different pairs of cache lines, and both
-// get on while the other reads.
+// Readers of two processes write words in different pairs of cache lines, and both make progress while the other
+// reads.
 func TestRWMutexReadersApart(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -129,7 +129,7 @@ func TestRWMutexReadersApart(t *testing.T) {
 		CPU   int
 	}{nameOf(a), 0}), proctest.Dump(func() string { return words(a) }))
 	p.Await(t)
-	pair := func(address uintptr) uintptr { return address / 128 } // of cache lines
+	pair := func(address uintptr) uintptr { return address / 128 } // the number of the pair of cache lines
 	require.NotEqual(t, pair(m.LineOf(1)), pair(m.LineOf(2)))
 	require.NotEqual(t, pair(m.LineOf(1)), pair(m.GateAt()))
 	require.NotEqual(t, pair(m.LineOf(2)), pair(m.GateAt()))

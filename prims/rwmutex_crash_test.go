@@ -25,15 +25,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The kill matrix of the RWMutex: a victim reads and writes together with two processes
-// that stay, and dies at each crash point in turn. The two go on, each of their goroutines,
-// and nothing is left behind.
+// This is the kill matrix of the RWMutex. A victim reads and writes together with two processes that stay, and
+// dies at each crash point in turn. Each goroutine of these two goes on, and nothing is left behind.
 
-// rwGuarded is what a lock of the matrix guards.
+// rwGuarded is the data that a lock of the matrix guards.
 type rwGuarded struct {
-	Tag      atomic.Uint64 // number of the last writer
-	One, Two atomic.Int64  // the same, but under a writer
-	Victims  atomic.Int64  // turns of processes that are to be killed
+	Tag      atomic.Uint64 // the number of the last writer
+	One, Two atomic.Int64  // equal, except while a writer changes them
+	Victims  atomic.Int64  // the turns of processes that are to be killed
 	Upgrader atomic.Uint64 // the tag of the last upgrader
 }
 
@@ -64,7 +63,7 @@ func openRWSite(a *arena.Arena, fail func(error)) (*rwSite, error) {
 	return s, err
 }
 
-// reads is what a reader does inside: nobody may write meanwhile.
+// reads is the work of a reader that holds the lock. It checks that nobody writes meanwhile.
 func (s *rwSite) reads(k int) {
 	g := &s.guarded[k]
 	tag := g.Tag.Load()
@@ -78,7 +77,7 @@ func (s *rwSite) reads(k int) {
 	}
 }
 
-// writes is what a writer does: nobody else may.
+// writes is the work of a writer that holds the lock. It checks that nobody else holds the lock.
 func (s *rwSite) writes(k int) {
 	g := &s.guarded[k]
 	tag := s.tag.Add(1)
@@ -92,8 +91,7 @@ func (s *rwSite) writes(k int) {
 	g.Two.Store(n)
 }
 
-// upgrades goes from an upgradable hold to others. It reports false if it gave up
-// by ctx.
+// upgrades changes an upgradable hold into other holds. It returns false if it gave up because ctx ended.
 func (s *rwSite) upgrades(ctx context.Context, k int) bool {
 	m, g := s.locks[k], &s.guarded[k]
 	tag := s.tag.Add(1)
@@ -140,7 +138,7 @@ func (s *rwSite) upgrades(ctx context.Context, k int) bool {
 	return true
 }
 
-// turn takes a hold once, in whatever state the lock is. It reports false if it gave up after limit.
+// turn takes a hold once, in whatever state the lock is. It returns false if it gave up after limit.
 func (s *rwSite) turn(k int, write, down bool, limit time.Duration) bool {
 	m := s.locks[k]
 	ctx, cancel := context.Background(), func() {}
@@ -212,7 +210,7 @@ func (s *rwSite) work() {
 	}
 }
 
-// goesOn waits until each of our goroutines has got on.
+// goesOn waits until each goroutine of this process has made progress.
 func (s *rwSite) goesOn() error {
 	var from []int64
 	for _, t := range s.turns {
@@ -247,19 +245,19 @@ func joinRWSite(c *proctest.Child, label string) *rwSite {
 	return s
 }
 
-// rwPoints are the points that a victim passes in its own work.
+// rwPoints returns the points that a victim passes in its own work.
 func rwPoints() []string {
 	return slices.DeleteFunc(crashpoint.All(), func(p string) bool {
 		return !strings.HasPrefix(p, "rwmutex.") || rwOwnerDead(p) || rwRollback(p)
 	})
 }
 
-// rwOwnerDead are points that are passed after a death only.
+// rwOwnerDead reports whether a point is passed only after a death.
 func rwOwnerDead(p string) bool {
 	return strings.HasPrefix(p, "rwmutex.owner_dead.") || strings.HasPrefix(p, "rwmutex.recover.")
 }
 
-// rwRollback are points of a lock of PolicyRollback; see TestRWMutexUpdateAtEveryPoint.
+// rwRollback reports whether a point is of a lock with PolicyRollback; see TestRWMutexUpdateAtEveryPoint.
 func rwRollback(p string) bool { return strings.HasPrefix(p, "rwmutex.rollback.") }
 
 func init() {
@@ -273,7 +271,7 @@ func init() {
 		s := joinRWSite(c, "victim")
 		until(rwPoints(), func() {
 			var wg sync.WaitGroup
-			for i := range 16 { // more than sleep in the kernel
+			for i := range 16 { // more than may sleep in the kernel
 				wg.Go(func() {
 					for n := range 3 {
 						limit := time.Duration(0)
@@ -285,7 +283,7 @@ func init() {
 				})
 			}
 			wg.Wait()
-			// One goroutine reads for long, while others want to write and to read.
+			// One goroutine reads for long while others want to write and to read.
 			if m := s.locks[1]; m.RLockContext(context.Background()) == nil {
 				for i := range 16 {
 					wg.Go(func() { s.turn(1, i%2 == 0, i%4 == 0, time.Duration(i/8)*200*time.Microsecond) })
@@ -311,7 +309,7 @@ func init() {
 		}
 	})
 
-	// sacrifice creates the arena and dies while it writes.
+	// sacrifice creates the arena, and dies while it writes.
 	proctest.Register("rwcrash/sacrifice", func(c *proctest.Child) {
 		var p crashParams
 		c.Params(&p)
@@ -330,7 +328,7 @@ func init() {
 		c.Await()
 	})
 
-	// reaper is the only one left: it reaps, and recovers the locks.
+	// reaper is the only process that is left: it reaps, and recovers the locks.
 	proctest.Register("rwcrash/reaper", func(c *proctest.Child) {
 		s := joinRWSite(c, "reaper")
 		for k := range s.locks {
@@ -430,7 +428,7 @@ func rwKillBesideOthers(t *testing.T, reached map[string]int) {
 	require.NoError(t, s.stop(), "%s", words(a))
 	alone(t, a, 1)
 	for k, m := range s.locks {
-		if m.State().Err != nil { // the last one to stop need not be the last one to be told
+		if m.State().Err != nil { // the lock may still be owner-dead: perhaps no goroutine called after the last death
 			require.NoError(t, m.RecoverContext(t.Context(), func() error { return nil }))
 		}
 		require.Empty(t, m.Left())
@@ -445,8 +443,8 @@ func rwKillBesideOthers(t *testing.T, reached map[string]int) {
 	require.Zero(t, st.Nodes+st.Claimed+st.Raw, "%+v", st)
 }
 
-// rwKillReaper kills a process that writes and then the one that deals with its death. The
-// next process finds everything usable.
+// rwKillReaper kills a process that writes, and then the process that deals with its death. The next process
+// finds everything usable.
 func rwKillReaper(t *testing.T, reached map[string]int) {
 	play := func(t *testing.T, env ...string) (passed map[string]int) {
 		p := crashParams{Arena: arenaName(t)}
@@ -472,7 +470,7 @@ func rwKillReaper(t *testing.T, reached map[string]int) {
 				require.True(t, s.turn(k, write, write, timeout()), "%v", m)
 			}
 		}
-		// A writer may pass over the holds of dead readers and leave their words to the reapers.
+		// A writer may ignore the holds of dead readers, and leave their words to the reapers.
 		alone(t, a, 1)
 		for _, m := range s.locks {
 			require.Empty(t, m.Left())

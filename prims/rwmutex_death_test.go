@@ -14,10 +14,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The writer dies while others wait to read and to write, on threads and behind the
-// poller, in several processes. By the policy of the lock all are told, or all get it.
+// A writer dies while others in several processes wait to read and to write, on threads and behind the poller.
+// Depending on the policy of the lock, all of them get an error, or all of them get the lock.
 func TestRWMutexWriterDies(t *testing.T) {
-	const waiters = 16 // each; 12 of them sleep in the kernel
+	const waiters = 16 // of each kind in each process; 12 of them sleep in the kernel
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
 			a := newArena(t, nil)
@@ -77,8 +77,8 @@ func TestRWMutexWriterDies(t *testing.T) {
 	}
 }
 
-// rwRecoverEverywhere has a lock that is owner-dead refuse everybody until it is
-// recovered, by way of a repair that fails and one that panics.
+// rwRecoverEverywhere requires that an owner-dead lock refuses all processes until it is recovered. Before it is,
+// one repair fails and one panics.
 func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 	t.Helper()
 	refuse := func(is string) {
@@ -102,8 +102,7 @@ func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 	require.Contains(t, others[1].do(t, order{Op: "rwrecover", Object: "m", N: 2}).Panic, "the repair panics")
 	refuse("not-recoverable")
 
-	// Readers and writers wait while the lock is being repaired. If the repair fails, they are
-	// told.
+	// Readers and writers wait while the lock is being repaired. If the repair fails, they get an error.
 	repair := others[0].start(order{Op: "rwrecover", Object: "m", N: 3})
 	eventually(t, "the repair runs", others[1].dump, func() bool {
 		return others[1].op(t, "rwstate", "m").OK
@@ -116,7 +115,7 @@ func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 	r = others[1].wait(t, again)
 	require.Empty(t, r.Err+r.Panic)
 	require.True(t, r.OK, "the repair has not run")
-	// The reader was told of the death, or got in: both may happen.
+	// The reader got the error of the death, or got the lock: both may happen.
 	if r := others[1].wait(t, read); r.Err == "" {
 		others[1].must(t, order{Op: "rwrunlock", Object: "m"})
 	} else {
@@ -134,8 +133,8 @@ func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 	}
 }
 
-// The holds of a dead reader are taken back, and no others. A writer that sleeps until those holds
-// are gone goes on.
+// The holds of a dead reader are taken back, and no others. A writer that sleeps until those holds are gone goes
+// on.
 func TestRWMutexReaderDies(t *testing.T) {
 	for _, poller := range []bool{false, true} {
 		inTime(t, func(d *delays) { readerDies(t, poller, d) })
@@ -170,7 +169,7 @@ func readerDies(t *testing.T, poller bool, d *delays) {
 	other.must(t, order{Op: "rwrunlock", Object: "m"})
 	nothingLeft(t, a, m)
 
-	// The only reader dies: the writer gets the lock at once.
+	// The only reader dies, and the writer gets the lock at once.
 	victim = remoteActor(t, a, "victim")
 	victim.must(t, order{Op: "rwrlock", Object: "m"})
 	lock = other.blocked(t, order{Op: "rwlock", Object: "m"})
@@ -181,8 +180,8 @@ func readerDies(t *testing.T, poller bool, d *delays) {
 	nothingLeft(t, a, m)
 }
 
-// A reader dies while it waits. The writer for which it waited, and the other readers and writers,
-// go on as if it had never called.
+// A reader dies while it waits. The writer for which it waited, and the other readers and writers, go on as if it
+// had never called.
 func TestRWMutexWaitingReaderDies(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -205,9 +204,8 @@ func TestRWMutexWaitingReaderDies(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A writer dies that waits for readers to leave: the readers that it kept out come
-// in, and nobody is told of a death, by either policy. A writer that waits behind
-// it takes its place.
+// A writer dies while it waits for readers to leave. The readers that it kept out get in, and no process gets an
+// error, under either policy. A writer that waits behind the dead one takes its place.
 func TestRWMutexWaitingWriterDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
@@ -240,7 +238,7 @@ func TestRWMutexWaitingWriterDies(t *testing.T) {
 	}
 }
 
-// A writer that has downgraded and dies counts as a reader that dies.
+// The death of a writer that has downgraded counts as the death of a reader.
 func TestRWMutexDowngraderDies(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -256,7 +254,7 @@ func TestRWMutexDowngraderDies(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// If a process dies during a repair, the next one finds the lock owner-dead.
+// If a process dies during a repair, the next process finds the lock owner-dead.
 func TestRWMutexRecovererDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
@@ -286,7 +284,7 @@ func TestRWMutexRecovererDies(t *testing.T) {
 	}
 }
 
-// With a Repair in the options, the first process that meets the death repairs, reader or
+// With a Repair in the options, the first process that finds the lock owner-dead repairs it, as a reader or a
 // writer, and goes on.
 func TestRWMutexRepairOption(t *testing.T) {
 	for _, verbs := range [][2]string{{"rwlock", "rwunlock"}, {"rwrlock", "rwrunlock"}} {
@@ -313,7 +311,7 @@ func TestRWMutexRepairOption(t *testing.T) {
 	}
 }
 
-// A process that leaves the arena gives its holds back, as a dead one does.
+// A process that leaves the arena loses its holds, as a dead one does.
 func TestRWMutexHolderLeaves(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -331,8 +329,8 @@ func TestRWMutexHolderLeaves(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A process that is stopped is alive: what it holds, for reading or writing, is
-// not taken away, contexts end, and all goes on when it does.
+// A stopped process is alive. Its holds for reading or writing stay, and contexts of waiters end. When it
+// continues, all others go on.
 func TestRWMutexHolderStopped(t *testing.T) {
 	for lock, unlock := range map[string]string{"rwlock": "rwunlock", "rwrlock": "rwrunlock"} {
 		a := newArena(t, nil)
@@ -340,7 +338,7 @@ func TestRWMutexHolderStopped(t *testing.T) {
 		holder, other := remoteActor(t, a, "holder"), remoteActor(t, a, "other")
 		holder.must(t, order{Op: lock, Object: "m"})
 		holder.proc.Stop(t)
-		for range 3 { // several checks
+		for range 3 { // wait for several periodic checks
 			require.Equal(t, []string{"ctx-deadline"}, other.do(t, order{Op: "rwlockctx", Object: "m", Limit: 120 * time.Millisecond}).Is)
 			if lock == "rwlock" {
 				require.Equal(t, []string{"ctx-deadline"}, other.do(t, order{Op: "rwrlockctx", Object: "m", Limit: 120 * time.Millisecond}).Is)
@@ -358,9 +356,9 @@ func TestRWMutexHolderStopped(t *testing.T) {
 	}
 }
 
-// A writer that is stopped while it waits for readers does not keep readers out for
-// ever: when the last has left, and it does not come, they go in. It goes on
-// waiting when it is continued.
+// A writer is stopped while it waits for readers. It does not keep new readers out for ever: when the last reader
+// has left and the writer does not take the lock, new readers get in. When the writer is continued, it goes on
+// waiting.
 func TestRWMutexWaitingWriterStopped(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -390,8 +388,8 @@ func TestRWMutexWaitingWriterStopped(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A process is killed in the middle of all that, again and again, at any moment: nobody is ever inside beside a
-// writer, and the others go on.
+// A process is killed again and again, at any moment of all this. No process ever holds the lock beside a writer,
+// and the others go on.
 func TestRWMutexKilledAnywhere(t *testing.T) {
 	rounds := proctest.Rounds(8, 30)
 	if crashpoint.Enabled {

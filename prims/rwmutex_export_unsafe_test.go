@@ -11,8 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Waiters is how many goroutines of this process sleep, or park, on m. A writer that has
-// not closed the gate yet is only passing through the writers' mutex.
+// Waiters returns how many goroutines of this process sleep, or are parked, on m. It counts those that wait for
+// the writers' mutex only if the gate is closed or a process has the upgradable hold. Otherwise the mutex is held
+// only for a moment.
 func (m *RWMutex) Waiters() int {
 	n := m.readers.Waiting() + m.writer.Waiting()
 	if gateWord(m.gate.Load()) != gateOpen || m.upgrader() != 0 {
@@ -21,14 +22,15 @@ func (m *RWMutex) Waiters() int {
 	return n
 }
 
-// Asleep reports whether waiting readers have announced themselves, and so will
-// be let in by the next writer that opens the gate.
+// Asleep reports whether waiting readers have announced themselves. The next writer that opens the gate lets them
+// in.
 func (m *RWMutex) Asleep() bool { return m.wakeWordReaders.Announced() }
 
-// Object is the object under m.
+// Object returns the object of m.
 func (m *RWMutex) Object() arenakernel.Object { return m.object }
 
-// Left says which words of m are not idle although no process holds or wants m. It is "" if all are idle.
+// Left returns, as text, the words of m that are not idle although no process holds or wants m. It returns "" if
+// all are idle.
 func (m *RWMutex) Left() string {
 	s := m.String()
 	if gateWord(m.gate.Load()) != gateOpen || !ownerWord(m.words.writers.owner.Load()).free() {
@@ -50,7 +52,7 @@ func (m *RWMutex) Left() string {
 	return ""
 }
 
-// LineOf is the address of the word of a slot, or 0.
+// LineOf returns the address of the reader word of a slot, or 0.
 func (m *RWMutex) LineOf(slot int) uintptr {
 	for _, r := range m.readerWords().words {
 		if r.slot == slot {
@@ -60,14 +62,14 @@ func (m *RWMutex) LineOf(slot int) uintptr {
 	return 0
 }
 
-// GateAt is the address of the gate.
+// GateAt returns the address of the gate.
 func (m *RWMutex) GateAt() uintptr { return uintptr(unsafe.Pointer(m.gate)) }
 
-// HeldByUs reports whether this process writes.
+// HeldByUs reports whether this process holds m for writing.
 func (m *RWMutex) HeldByUs() bool { return gateWord(m.gate.Load()) == makeGate(gateHeld, m.name) }
 
-// RewriteRWMutex overwrites the words of the RWMutex at o, except the policy and the heads of lists, with any
-// bytes, even with those that no correct participant writes.
+// RewriteRWMutex overwrites the words of the RWMutex at o, except the policy and the heads of lists. The bytes
+// may be such that no correct participant writes them.
 func RewriteRWMutex(a *arena.Arena, o arenakernel.Object, b []byte) {
 	w, err := rwmutexAt((*arenakernel.Arena)(a), o)
 	if err != nil {
@@ -92,8 +94,7 @@ func RewriteRWMutex(a *arena.Arena, o arenakernel.Object, b []byte) {
 	}
 }
 
-// ResetRWMutex makes the words those of a new object, whose slots stay taken by their
-// participants.
+// ResetRWMutex sets the words to those of a new object. The slots stay taken by their participants.
 func ResetRWMutex(a *arena.Arena, o arenakernel.Object) {
 	w, err := rwmutexAt((*arenakernel.Arena)(a), o)
 	if err != nil {
@@ -112,7 +113,7 @@ func ResetRWMutex(a *arena.Arena, o arenakernel.Object) {
 	}
 }
 
-// ForgetRWMutex makes this process forget what it knows of the holds of m, as a new handle would.
+// ForgetRWMutex makes this process forget what it knows about the holds of m, as if it had opened m again.
 func ForgetRWMutex(m *RWMutex) {
 	m.registry.Lock()
 	defer m.registry.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// hostileRWSeeds are gates, and so on, of each kind.
+// hostileRWSeeds returns bytes of an RWMutex with a gate of each kind, for RewriteRWMutex.
 func hostileRWSeeds() (seeds [][]byte) {
 	names := []uint32{0, 1 | 1<<11, 2 | 1<<11, 1 | 2<<11, 1<<29 - 1}
 	for kind := range uint32(8) {
@@ -62,7 +62,7 @@ func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
 		require.NoError(t, guarded(what, words, func() { f(ctx) }), "%x", bytes)
 	}
 	mistake := func(f func()) {
-		defer func() { recover() }() // several may believe to hold it
+		defer func() { recover() }() // several goroutines may believe that they hold it
 		f()
 	}
 	try("LockContext", func(ctx context.Context) {
@@ -130,7 +130,7 @@ func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
 		_ = words()
 		_ = a.Check()
 	})
-	// It can be made good again.
+	// The RWMutex can be made valid again.
 	prims.ResetRWMutex(a, o)
 	prims.ForgetRWMutex(m)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout())
@@ -165,7 +165,7 @@ func FuzzRWMutexWord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { hostileRWMutex(t, &h, b) })
 }
 
-// The bytes change all the time while processes lock, and then become sane: the lock can be
+// A peer changes the bytes all the time while processes lock. When the bytes are valid again, the lock can be
 // used as before.
 func TestScribbledRWMutex(t *testing.T) {
 	a := newArena(t, &arena.Options{MaxParticipants: 4})

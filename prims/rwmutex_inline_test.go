@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Nothing is allocated: neither where nobody waits, nor, once the pools are warm,
-// by a wait that cannot be cancelled.
+// No call allocates if nobody waits. Once the pools are filled, a wait that cannot be cancelled does not allocate
+// either.
 func TestRWMutexAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
 		t.Skip("needs a build without the race detector and crash points: their hooks allocate")
@@ -81,7 +81,7 @@ func TestRWMutexAllocations(t *testing.T) {
 			}
 			wg.Wait()
 		}
-		hammer(200) // fills the pools
+		hammer(200) // fill the pools
 		const turns = 2000
 		waitsAllocateNothing(t, 6*turns, 0.02, m.String, func() (waited int) {
 			slept = 0

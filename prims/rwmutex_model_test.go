@@ -11,34 +11,34 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// The words of the model of a RWMutex. The writers' mutex is one that works: it has a model
-// of its own. A reader word has the holds in its upper half and the waiters in its lower.
+// The words of the model of an RWMutex. The writers' mutex is a simple one without faults, because the Mutex has
+// a model of its own. A reader word has the holds in its upper half and the waiters in its lower half.
 const (
 	vGate  = iota
-	vMutex // the process of the thread that has the writers' mutex + 1
+	vMutex // the process of the thread that has the writers' mutex, plus 1
 	vWakeWordReaders
 	vWakeWordWriter
-	vDead // the processes whose slots are marked dead, a bit each
+	vDead // the processes whose slots are marked dead, one bit each
 	vLine // the first of the reader words, one for each process
 )
 
 // The registers of a thread.
 const (
 	qFlags  = iota // g...
-	qSeen          // the value of the wake word's word to sleep on
-	qGate          // the gate that it has seen
-	qAt            // the slot that it looks at
-	qBack          // where it goes on after a wake
-	qPassed        // writers that have come before it since it slept
+	qSeen          // the value of the wake word that it sleeps on
+	qGate          // the gate word that it has seen
+	qAt            // the slot that it examines
+	qBack          // the step after a wake
+	qPassed        // the writers that got the lock before it since it slept
 	qDead          // the process that the reaper reaps
 )
 
 // The flags of a thread.
 const (
-	gWaits   = 1 << iota // it is registered
+	gWaits   = 1 << iota // it is registered as a waiting reader
 	gGranted             // it was let in, but may not know that yet
-	gReads               // it is inside, as a reader
-	gWrites              // as a writer
+	gReads               // it holds the lock as a reader
+	gWrites              // it holds the lock as a writer
 	gQuits               // its context has ended
 	gDowngr              // its write hold becomes a read hold
 	gSlept               // it has slept in this call
@@ -107,20 +107,20 @@ const (
 
 // The ghosts of the invariant.
 const (
-	hDirty  = iota // a writer died while it wrote, and the data was not repaired yet
-	hReaped        // the processes that the reaper has reaped, a bit each
-	hClean         // the gate says owner-dead, although nobody wrote
+	hDirty  = iota // a writer died while it wrote, and the data is not repaired yet
+	hReaped        // the processes that the reaper has reaped, one bit each
+	hClean         // the gate says owner-dead, although no writer wrote
 )
 
 type rwModel struct {
 	threads  []int  // the process of each thread
-	roles    string // of each thread: r reads, w writes, b does both, u has upgradable holds
+	roles    string // of each thread: r reads, w writes, b does both, u uses upgradable holds
 	cancel   bool   // contexts may end
 	down     bool   // writers may downgrade
 	kills    int
 	policy   Policy
 	recovers bool
-	stops    bool // gates are opened that a writer has closed and not come through
+	stops    bool // threads open the gate of a writer that closed it and seems to be stopped
 
 	bug bug
 }
@@ -225,8 +225,8 @@ func (m *rwModel) done(s *model.Sys) bool {
 	return (g == gateOpen || m.kills > 0 && g.kind() == gateOwnerDead) && (mutex == 0 || m.dead(s, mutex))
 }
 
-// canon renumbers the sequences of the wake words, as the canon of the Mutex does, and forgets
-// values that are no longer used.
+// canon renumbers the sequences of the wake words, as canon of the model of the Mutex does, and clears values
+// that are no longer used.
 func (m *rwModel) canon(s *model.Sys) {
 	const first = 2 // sequence 1, not announced
 	readers, writer := s.Mem[vWakeWordReaders], s.Mem[vWakeWordWriter]
@@ -285,7 +285,7 @@ func (m *rwModel) dead(s *model.Sys, name uint8) bool {
 	return name != 0 && s.Mem[vDead]&(1<<(name-1)) != 0
 }
 
-// Readers, writers, and threads that do both, without deaths.
+// There are readers, writers, and threads that do both. Nothing dies.
 func TestModelRWMutex(t *testing.T) {
 	bugs := []bug{rwAddLate, rwSilentReader, rwNoRecheck, rwNoDrainRecheck, rwScanFirst, rwWakeFirst, rwLateGrant, rwWakeOnly}
 	two := rwModel{threads: []int{0, 1}, roles: "bb", down: true}
@@ -304,7 +304,7 @@ func TestModelRWMutex(t *testing.T) {
 	})
 }
 
-// Contexts that end.
+// Contexts end.
 func TestModelRWMutexCancel(t *testing.T) {
 	bugs := []bug{rwDropGrant, rwSilentGiveUp, rwNoRecheck}
 	two := rwModel{threads: []int{0, 1}, roles: "bb", cancel: true, down: true}
@@ -334,7 +334,7 @@ func TestModelRWMutexStopped(t *testing.T) {
 	})
 }
 
-// Deaths at every step.
+// Threads die at every step.
 func TestModelRWMutexDeath(t *testing.T) {
 	report := rwModel{threads: []int{0, 1}, roles: "bb", kills: 1, policy: PolicyReport, recovers: true, down: true}
 	release := rwModel{threads: []int{0, 1}, roles: "bb", kills: 1, policy: PolicyRelease, down: true}
@@ -350,8 +350,8 @@ func TestModelRWMutexDeath(t *testing.T) {
 	})
 }
 
-// Upgradable holds, beside readers, writers, and each other: contexts that end,
-// gates that others open, and deaths at every step.
+// There are upgradable holds beside readers, writers, and each other. Contexts end, other threads open gates, and
+// threads die at every step.
 func TestModelRWMutexUpgrade(t *testing.T) {
 	two := rwModel{threads: []int{0, 1}, roles: "ub", cancel: true, down: true}
 	both := rwModel{threads: []int{0, 1}, roles: "uu", cancel: true, down: true}

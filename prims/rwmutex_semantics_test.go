@@ -22,14 +22,14 @@ func ofRW(t testing.TB, a *arena.Arena) *prims.RWMutex {
 	return m
 }
 
-// nothingLeft checks that nobody has or wants m, and that its words say so.
+// nothingLeft checks that no process holds or wants m, and that the words of m say so.
 func nothingLeft(t testing.TB, a *arena.Arena, m *prims.RWMutex) {
 	t.Helper()
 	eventually(t, "nothing is left", func() string { return m.Left() + "\n" + words(a) }, func() bool { return m.Left() == "" })
 	sound(t, a)
 }
 
-// Tests every pair of holds with the Try calls.
+// The test tries every pair of holds by the Try calls.
 func TestRWMutexTry(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -59,7 +59,7 @@ func TestRWMutexTry(t *testing.T) {
 	})
 }
 
-// Eight readers of two processes are inside together.
+// Eight readers of two processes hold the lock at the same time.
 func TestRWMutexReadersShare(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -82,11 +82,11 @@ func TestRWMutexReadersShare(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A writer that unlocks wakes readers, and the last reader wakes a writer, on
-// threads and behind the poller.
+// A writer that unlocks wakes readers, and the last reader wakes a writer. Some of the waiters sleep on threads,
+// others behind the poller.
 func TestRWMutexWakes(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
-		const many = 20 // 12 of them sleep in the kernel
+		const many = 20 // of which 12 sleep in the kernel
 		m := ofRW(t, a)
 		holder.must(t, order{Op: "rwlock", Object: "m"})
 		var ids []int
@@ -113,7 +113,7 @@ func TestRWMutexWakes(t *testing.T) {
 	})
 }
 
-// Once a writer waits, new readers wait, too, and the writer gets the lock first.
+// When a writer waits, new readers wait, too, and the writer gets the lock first.
 func TestRWMutexWriterPriority(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -140,8 +140,7 @@ func TestRWMutexWriterPriority(t *testing.T) {
 	})
 }
 
-// A reader that sleeps is passed by the writer that it sleeps for and by no other,
-// however many wait.
+// Only the writer for which a reader sleeps gets the lock before that reader, however many writers wait.
 func TestRWMutexReaderBound(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -197,8 +196,8 @@ func TestRWMutexWriterBound(t *testing.T) {
 	})
 }
 
-// If the only waiting writer gives up, the readers that it has kept out get in. If another writer
-// waits, they get in a little later.
+// If the only waiting writer gives up, the readers that it has kept out get in. If another writer waits, they get
+// in a little later.
 func TestRWMutexWriterGivesUp(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -222,7 +221,7 @@ func TestRWMutexWriterGivesUp(t *testing.T) {
 			require.True(t, other.op(t, "rwtryrlock", "m").OK)
 			other.must(t, order{Op: "rwrunlock", Object: "m"})
 
-			// A deadline has the same effect. A second writer closes the gate again.
+			// A deadline has the same effect. A second writer then closes the gate again.
 			lock = other.blocked(t, order{Op: "rwlockctx", Object: "m", Limit: 30 * time.Millisecond})
 			second := holder.start(order{Op: "rwlock", Object: "m"})
 			read := other.start(order{Op: "rwrlock", Object: "m"})
@@ -270,7 +269,7 @@ func TestRWMutexContext(t *testing.T) {
 				other.must(t, order{Op: "cancel", N: id})
 				require.Equal(t, []string{"ctx-canceled"}, other.wait(t, id).Is)
 			}
-			// A waiter that gave up has left nothing behind: the next one gets it.
+			// A waiter that gave up has left nothing behind: the next one gets the lock.
 			id := other.blocked(t, order{Op: "rwlockctx", Object: "m"})
 			holder.must(t, order{Op: unlock, Object: "m"})
 			require.Empty(t, other.wait(t, id).Err)
@@ -280,7 +279,7 @@ func TestRWMutexContext(t *testing.T) {
 	})
 }
 
-// A caller that gives up leaves nothing: no hold and no wait is left over.
+// A caller that gives up leaves neither a hold nor a wait behind.
 func TestRWMutexCancelRaces(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -299,7 +298,7 @@ func TestRWMutexCancelRaces(t *testing.T) {
 	})
 }
 
-// requireWhole checks that nobody has seen a write half done.
+// requireWhole requires that no reader has seen half of a write.
 func requireWhole(t testing.TB, a *arena.Arena) *rwPair {
 	t.Helper()
 	p, err := arena.Value[rwPair](a, "pair")
@@ -342,7 +341,7 @@ func TestRWMutexMistakes(t *testing.T) {
 		}
 		holder.must(t, order{Op: "rwlock", Object: "m"})
 		require.Contains(t, holder.op(t, "rwrunlock", "m").Panic, "for reading")
-		if holder.proc != nil { // within a process anybody may unlock
+		if holder.proc != nil { // within a process any goroutine may unlock
 			require.Contains(t, other.op(t, "rwunlock", "m").Panic, "held by")
 			require.Contains(t, other.op(t, "rwdowngrade", "m").Panic, "Downgrade")
 			require.Contains(t, other.op(t, "rwrunlock", "m").Panic, "for reading")
@@ -439,8 +438,8 @@ func TestRWMutexOpen(t *testing.T) {
 	require.Equal(t, "rwmutex m: open, 0 reading, 0 waiting", m.String())
 	m.RLock()
 	require.Equal(t, prims.RWMutexState{Readers: 1, Word: "open"}, m.State())
-	// Three opens, three closes; the refused ones have left nothing open. A hold
-	// stays when the handle is given back.
+	// There are three opens and three closes, because the refused opens have left nothing open. A hold stays when
+	// its handle is closed.
 	for _, x := range []*prims.RWMutex{again, at, m} {
 		require.ErrorContains(t, a.Delete("m"), "open")
 		require.NoError(t, x.Close())
@@ -502,7 +501,7 @@ func init() {
 	})
 }
 
-// An anonymous object goes to another process by its offset.
+// Another process opens an anonymous object by its offset.
 func TestRWMutexAtElsewhere(t *testing.T) {
 	a := newArena(t, nil)
 	m := newRWMutex(t, a, nil)
@@ -521,8 +520,7 @@ func TestRWMutexAtElsewhere(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// Closing the arena sends waiters away, readers and writers, on threads and behind
-// the poller.
+// Closing the arena ends the waits of readers and writers, on threads and behind the poller, with an error.
 func TestRWMutexCloseArena(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)

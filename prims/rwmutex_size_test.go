@@ -20,12 +20,12 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// millionRoom is the memory that the full form of TestRWMutexMillion may take: 0.4 GiB of the arena,
-// 2.6 GiB of handles, and as much again for the garbage collector.
+// millionRoom is the memory that the full form of TestRWMutexMillion may take: 0.4 GiB of the arena, 2.6 GiB of
+// handles, and as much again for the garbage collector.
 const millionRoom = 8 << 30
 
-// In an arena of 512 MiB one process opens and uses a million RWMutexes at once. The short form does
-// a fiftieth of that, in a fiftieth of the memory.
+// In an arena of 512 MiB one process opens and uses a million RWMutexes at once. The short form does a fiftieth
+// of that in a fiftieth of the memory.
 func TestRWMutexMillion(t *testing.T) {
 	n := uint64(20_000)
 	if proctest.Long() && freeMemory(t) >= millionRoom {
@@ -60,7 +60,7 @@ func TestRWMutexMillion(t *testing.T) {
 	require.EqualValues(t, n, s.SlotRecords)
 	require.EqualValues(t, n*(256+128), s.BytesUsed-before.BytesUsed)
 	chunks := before.FreeChunks - s.FreeChunks
-	const perChunk = 64<<10 + 1024*4 + 8 // a chunk, its block words and its chunk word
+	const perChunk = 64<<10 + 1024*4 + 8 // a chunk, its block words, and its chunk word
 	t.Logf("%d RWMutexes: %d bytes of the arena each, %d bytes of the process's heap each",
 		n, chunks*perChunk/n, (m1.HeapAlloc-m0.HeapAlloc)/n)
 	require.Less(t, chunks*perChunk*(1_000_000/n), uint64(512<<20))
@@ -76,7 +76,7 @@ func TestRWMutexMillion(t *testing.T) {
 	require.EqualValues(t, n-100, s.SlotRecords)
 }
 
-// freeMemory is how many bytes a process could take, in its heap and in /dev/shm.
+// freeMemory returns how many bytes a process could take, in its heap and in /dev/shm.
 func freeMemory(t *testing.T) uint64 {
 	var fs unix.Statfs_t
 	require.NoError(t, unix.Statfs(shm.Dir, &fs))
@@ -95,8 +95,8 @@ func freeMemory(t *testing.T) uint64 {
 	return 0
 }
 
-// An RWMutex has the same size whatever number of participants its arena can have, but for the open
-// bits of the arena: a bit for each slot.
+// The size of an RWMutex does not depend on how many participants its arena can have. Only the open bits of the
+// arena do: they have one bit for each slot.
 func TestRWMutexSize(t *testing.T) {
 	for slots, want := range map[int]uint64{1: 256, 8: 256, 256: 256, 511: 256, 512: 384, 2047: 512} {
 		a := newArena(t, &arena.Options{Size: 16 << 20, MaxParticipants: slots})
@@ -115,8 +115,8 @@ func TestRWMutexSize(t *testing.T) {
 	require.EqualValues(t, 1, (*arenakernel.Arena)(a).Inspect(m.Object()).Counts.Acquired)
 }
 
-// Without room for the reader word of this process, the open fails, and leaves nothing. RLock never
-// fails for want of memory.
+// Without room for the reader word of this process, the open fails and leaves nothing behind. So RLock never
+// fails because of a lack of memory.
 func TestRWMutexWithoutRoom(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
 	named, err := prims.OpenRWMutex(a, "named", nil)
@@ -137,7 +137,7 @@ func TestRWMutexWithoutRoom(t *testing.T) {
 		}
 		blocks = append(blocks, off)
 	}
-	a.Free(blocks[len(blocks)-1]) // room for an RWMutex
+	a.Free(blocks[len(blocks)-1]) // makes room for an RWMutex
 	before := a.Stats()
 	_, err = prims.OpenRWMutex(a, "", nil)
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)

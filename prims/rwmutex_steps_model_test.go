@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// rwThread is a thread that does one step of the model.
+// rwThread is a thread that makes one step of the model.
 type rwThread struct {
 	*model.Exec
 	m *rwModel
@@ -39,7 +39,7 @@ func (t rwThread) ours(k ownerKind) uint8 {
 	return pack(makeOwner(k, nameOf(t.Process())))
 }
 
-// begin is a call, or the begin of a reap.
+// begin begins a call, or the reaping of a process.
 func (t rwThread) begin() {
 	if t.reaper() {
 		for p, l := range t.Life {
@@ -82,7 +82,7 @@ func (t rwThread) begin() {
 	}
 }
 
-// change changes the reader word of the process, after it has caught up.
+// change changes the reader word of the process, after the process has recorded the grants that the word shows.
 func (t rwThread) change(f func(uint8) uint8) (to uint8) {
 	t.Update(t.line(), func(v uint8) uint8 {
 		t.catchUp(v)
@@ -103,7 +103,7 @@ func (t rwThread) catchUp(v uint8) {
 	}
 }
 
-// claim takes note of a grant.
+// claim records that the thread's wait was granted. It returns false if it was not.
 func (t rwThread) claim() bool {
 	if !t.has(gGranted) {
 		return false
@@ -115,7 +115,7 @@ func (t rwThread) claim() bool {
 	return true
 }
 
-// bump goes on to WakeWord.Release of the writer's wake word, and then to back.
+// bump goes on with WakeWord.Release of the writer's wake word, and then with the step back.
 func (t rwThread) bump(back uint8) {
 	*t.R(qBack) = back
 	t.Goto(uBump)
@@ -376,7 +376,7 @@ func (t rwThread) write() {
 	case uWriting:
 		t.Goto(uOpen)
 		t.Say("has written")
-		way := 0 // 0: Unlock, 1: Downgrade, 2: DowngradeToUpgradable; the step chooses once
+		way := 0 // 0: Unlock, 1: Downgrade, 2: DowngradeToUpgradable; chosen once
 		switch {
 		case t.upgrades():
 			way = t.Choose(3)
@@ -453,7 +453,7 @@ func (t rwThread) write() {
 	}
 }
 
-// lock takes the writers' mutex, which a death makes free.
+// lock takes the writers' mutex. A death frees that mutex.
 func (t rwThread) lock() {
 	mutex := t.Load(vMutex)
 	if t.m.cancel && t.Choose(2) == 1 {
@@ -499,16 +499,16 @@ func (t rwThread) loadGate() {
 		*t.R(qGate), *t.R(qBack) = packGate(g), uLoadGate
 		t.Goto(uMarkOwnerDead)
 	default:
-		t.Goto(uLoadGate) // another thread writes: the invariant will see it
+		t.Goto(uLoadGate) // another thread writes, which the invariant detects
 	}
 }
 
-// reads reports whether the participant in a slot reads.
+// reads reports whether the participant in slot p holds the lock for reading.
 func (t rwThread) reads(p int) bool {
 	return t.Load(vLine+p)>>4 != 0 && (t.m.bug == rwDeadReads || !t.m.dead(t.Sys, uint8(p+1)))
 }
 
-// scan looks at one slot, and goes on to busy if a reader is there.
+// scan examines one slot. If the participant in it reads, scan goes on with the step busy.
 func (t rwThread) scan(busy uint8) {
 	at := int(*t.R(qAt))
 	switch {
@@ -525,8 +525,8 @@ func (t rwThread) scan(busy uint8) {
 	}
 }
 
-// pass counts a writer that comes before readers that have slept. Where there are
-// deaths they may be passed by more.
+// pass counts a writer that gets the lock before readers that have slept. With deaths, more writers may overtake
+// a reader, so they are not counted.
 func (t rwThread) pass() {
 	for i := range t.m.threads {
 		f := t.Thread[i].R[qFlags]
@@ -584,7 +584,7 @@ func (t rwThread) letIn() {
 	}
 }
 
-// afterLetIn goes on after the gate was opened: with the mutex, or without.
+// afterLetIn goes on after the gate was opened, with the writers' mutex freed or kept.
 func (t rwThread) afterLetIn() {
 	t.Goto(uUnlock)
 	if t.has(gUpgr) {
@@ -592,7 +592,7 @@ func (t rwThread) afterLetIn() {
 	}
 }
 
-// readLate in qAt says that a thread has given the mutex back for rwReadLate.
+// readLate in qAt says that a thread has freed the writers' mutex too early, which is the mistake rwReadLate.
 const readLate = 99
 
 // finish ends an Unlock, a Downgrade, or a Lock that gave up.
@@ -610,7 +610,7 @@ func (t rwThread) finish() {
 	}
 }
 
-// touch changes the readers' wake word, and leaves the announcement.
+// touch changes the sequence of the readers' wake word, and leaves its announcement.
 func (t rwThread) touch() {
 	t.Update(vWakeWordReaders, func(v uint8) uint8 {
 		if t.m.bug == rwTakesDown {
@@ -648,7 +648,7 @@ func (t rwThread) meetDeath() {
 		t.Say("fences the dying")
 		for i, p := range t.m.threads {
 			if p == dead && t.Thread[i].R[qFlags]&gWrites != 0 && t.m.policy == PolicyReport {
-				t.Ghost[hDirty] = 2 // if it is still so after the fence
+				t.Ghost[hDirty] = 2 // cleared after the fence, unless it still holds
 			}
 		}
 		if t.m.bug != rwNoFence {

@@ -49,14 +49,14 @@ func init() {
 				}
 			case "a reader waits":
 				m.Lock()
-				m.RLock() // sleeps
+				m.RLock() // this call sleeps
 			case "an upgrader waits":
 				m.RLock()
 				m.LockUpgradable()
-				m.Upgrade() // sleeps
+				m.Upgrade() // this call sleeps
 			case "a writer waits":
 				m.RLock()
-				m.Lock() // sleeps
+				m.Lock() // this call sleeps
 			}
 		}, err
 	})

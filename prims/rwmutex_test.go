@@ -24,8 +24,7 @@ func newRWMutex(t testing.TB, a *arena.Arena, opts *prims.RWMutexOptions) *prims
 	return m
 }
 
-// This test is like the one of sync.RWMutex: there is never a reader beside a writer, and there are
-// never two writers.
+// This test is like that of sync.RWMutex: there is never a reader beside a writer, and never a second writer.
 func TestRWMutexHammer(t *testing.T) {
 	for _, n := range []int{1, 3, 10, 40} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -70,7 +69,7 @@ func TestRWMutexHammer(t *testing.T) {
 					wg.Go(func() { writer(m.TryLock, m.Unlock) })
 					wg.Go(func() {
 						writer(plain(m.Lock), func() {
-							activity.Add(1) // we read, for the others
+							activity.Add(1) // tells the other goroutines that this one reads
 							m.Downgrade()
 							activity.Add(-1)
 							m.RUnlock()

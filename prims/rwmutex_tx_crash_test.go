@@ -17,7 +17,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rwGone is a participant that never was, so that it is gone.
+// rwGone is the ID of a participant that never existed, so it counts as gone.
 const rwGone = arenakernel.ParticipantID(1<<11 | 9)
 
 func init() {
@@ -45,8 +45,8 @@ func init() {
 	})
 }
 
-// leftByTheGone returns an RWMutex with an undo log, and a function that puts it in the state that a process leaves
-// if it dies in an Update after it has changed From from 3 to 5.
+// leftByTheGone returns an RWMutex with an undo log. It also returns a function that puts the RWMutex into the
+// state that a process leaves if it dies in an Update after it has changed From from 3 to 5.
 func leftByTheGone(t *testing.T, a *arena.Arena) (m *prims.RWMutex, l *ledger, leave func()) {
 	m, l = newRWRollback(t, a, 0)
 	l.From = 3
@@ -63,9 +63,9 @@ func leftByTheGone(t *testing.T, a *arena.Arena) (m *prims.RWMutex, l *ledger, l
 	}
 }
 
-// A process that has got the writers' mutex is about to roll back, and then to keep the mutex for an upgradable
+// A process has got the writers' mutex. It is about to roll back, and then to keep the mutex for an upgradable
 // hold. A reader that checks the gate meanwhile does not wait for the mutex: it gets its hold beside the
-// upgradable one.
+// upgradable hold.
 func TestRWMutexReaderWaitsForNoUpgradableHold(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)
@@ -104,8 +104,8 @@ func TestRWMutexReaderWaitsForNoUpgradableHold(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A process leaves with a write hold. It rolls back before it makes the writers' mutex free: a writer that gets the
-// mutex then finds an open gate, and not one that is closed by a living process.
+// A process leaves the arena with a write hold. It rolls back before it frees the writers' mutex. So a writer
+// that gets the mutex finds an open gate, and not one that a living process has closed.
 func TestRWMutexLeaveRollsBackBeforeTheMutexIsFree(t *testing.T) {
 	a := newArena(t, nil)
 	m, _ := newRWRollback(t, a, 0)
@@ -120,8 +120,9 @@ func TestRWMutexLeaveRollsBackBeforeTheMutexIsFree(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A process dies with the writers' mutex, before it has rolled back for another dead process. The reapers of that other
-// process have found the mutex held, and do not try again. The reaper of the mutex's holder rolls back for both.
+// A process dies with the writers' mutex, before it has rolled back for another dead process. The reapers of that
+// other process have found the mutex held, and do not try again. The reaper of the process that held the mutex
+// rolls back for both.
 func TestRWMutexReaperRollsBackForAnotherWriter(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)
@@ -135,12 +136,12 @@ func TestRWMutexReaperRollsBackForAnotherWriter(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A call has the writers' mutex for a moment, and a reaper that comes meanwhile gives up. The call, which does
-// not get the lock, rolls back instead of the reaper.
+// A call has the writers' mutex for a moment, so a reaper that comes meanwhile gives up. The call does not get
+// the lock, and rolls back instead of the reaper.
 func TestRWMutexCallThatGivesUpRollsBack(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)
-	m.RLock() // so that TryLock does not look at the gate
+	m.RLock() // so that TryLock does not examine the gate
 	t.Cleanup(crashpoint.Disarm)
 	crashpoint.ArmFunc("rwmutex.lock.queued", 1, func() { leave(); m.ReapUpdate(rwGone) })
 	require.False(t, m.TryLock())
@@ -150,8 +151,8 @@ func TestRWMutexCallThatGivesUpRollsBack(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A reaper of this process has the writers' mutex when a handle is opened. The handle does not take that for an
-// upgradable hold.
+// A reaper of this process has the writers' mutex while a handle is opened. The new handle does not take that for
+// an upgradable hold.
 func TestRWMutexOpenBesideAReaper(t *testing.T) {
 	a := newArena(t, nil)
 	m, _, leave := leftByTheGone(t, a)
@@ -171,15 +172,15 @@ func TestRWMutexOpenBesideAReaper(t *testing.T) {
 	require.True(t, opened)
 	m, _ = newRWRollback(t, a, 0)
 	requireIdle(t, a, m)
-	m.LockUpgradable() // must not be mistaken for an upgradable hold of an earlier handle
+	m.LockUpgradable() // the new handle must not take it for an upgradable hold of an earlier handle
 	require.NoError(t, m.Close())
 	m, _ = newRWRollback(t, a, 0)
 	m.UnlockUpgradable()
 	requireIdle(t, a, m)
 }
 
-// A peer rewrites the gate whenever a reaper is about to change it. The reaper gives up, and the deaths of others
-// are reaped.
+// A peer rewrites the gate whenever a reaper is about to change it. The reaper gives up, and other dead
+// participants are reaped.
 func TestRWMutexReaperBesideARewriter(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)
@@ -187,7 +188,7 @@ func TestRWMutexReaperBesideARewriter(t *testing.T) {
 	var rewrite func()
 	rewrite = func() {
 		if tries.Add(1) > 1000 {
-			runtime.Goexit() // after the test has failed
+			runtime.Goexit() // the test has failed
 		}
 		m.FlipGate(rwGone)
 		crashpoint.ArmFunc("arena.act.verified", 1, rewrite)

@@ -93,8 +93,8 @@ func TestRWMutexUpdateMistakes(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A function that gives its write hold away gets an error that says so. The next Update finds the
-// log in use: the lock is not recoverable until a repair.
+// An Update whose function releases its write hold returns an error that says so. The next Update finds the log
+// in use. Then the lock is not recoverable until a repair.
 func TestRWMutexUpdateThatUnlocks(t *testing.T) {
 	for what, end := range map[string]struct{ give, after func(m *prims.RWMutex) }{
 		"unlock":                  {(*prims.RWMutex).Unlock, func(*prims.RWMutex) {}},
@@ -131,8 +131,8 @@ func lostDiesRW(t *testing.T, a *arena.Arena, step string, env ...string) {
 		proctest.Dump(func() string { return words(a) })).WaitSignal(t, syscall.SIGKILL)
 }
 
-// The death of a writer in an Update is undone by each call that wants the lock, and by the reaper if
-// nobody wants it. Recover finds a healthy lock and does not run its repair.
+// A writer dies in an Update. Each call that wants the lock undoes the Update, or the reaper does if there is no
+// such call. Recover finds a healthy lock and does not run its repair.
 func TestRWMutexUpdateOfTheDeadIsUndone(t *testing.T) {
 	for what, get := range map[string]func(t *testing.T, m *prims.RWMutex){
 		"Lock":           func(_ *testing.T, m *prims.RWMutex) { m.Lock(); m.Unlock() },
@@ -172,7 +172,8 @@ func TestRWMutexUpdateOfTheDeadIsUndone(t *testing.T) {
 	}
 }
 
-// A reader that sleeps while a process dies in an Update gets the lock, and sees what was before.
+// A reader sleeps while a process dies in an Update. The reader gets the lock, and sees the data as it was before
+// the Update.
 func TestRWMutexSleepingReaderSeesNoUpdateOfTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRWRollback(t, a, 0)
@@ -191,8 +192,7 @@ func TestRWMutexSleepingReaderSeesNoUpdateOfTheDead(t *testing.T) {
 	alone(t, a, 1)
 }
 
-// If a writer that dies has changed the data without an Update, its changes stay, and the lock
-// becomes free.
+// If a writer changes the data without an Update and dies, its changes stay, and the lock becomes free.
 func TestRWMutexHoldWithoutAnUpdateIsReleased(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRWRollback(t, a, 0)
@@ -205,7 +205,7 @@ func TestRWMutexHoldWithoutAnUpdateIsReleased(t *testing.T) {
 	require.Zero(t, m.Rollbacks())
 }
 
-// TestRecoverThatDiesIsNotRolledBack for an RWMutex.
+// This is TestRecoverThatDiesIsNotRolledBack for an RWMutex.
 func TestRWMutexRecoverThatDiesIsNotRolledBack(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRWRollback(t, a, 0)
@@ -217,7 +217,7 @@ func TestRWMutexRecoverThatDiesIsNotRolledBack(t *testing.T) {
 	requireLost(t, a, m, l, 8)
 }
 
-// TestLogOfAnotherHolderIsNotUndone for an RWMutex.
+// This is TestLogOfAnotherHolderIsNotUndone for an RWMutex.
 func TestRWMutexLogOfAnotherHolderIsNotUndone(t *testing.T) {
 	for step, from := range map[string]int64{"changes": 7, "goes on after it has unlocked in an Update": 9} {
 		t.Run(step, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestRWMutexLogOfAnotherHolderIsNotUndone(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForUpdate for an RWMutex.
+// This is TestCloseWaitsForUpdate for an RWMutex.
 func TestRWMutexCloseWaitsForUpdate(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRWRollback(t, a, 0)
@@ -251,7 +251,7 @@ func TestRWMutexCloseWaitsForUpdate(t *testing.T) {
 		close(closed)
 	}()
 	for !errors.Is(m.LockContext(canceled(t)), shmsync.ErrClosed) {
-		runtime.Gosched() // waits until Close refuses new calls
+		runtime.Gosched() // wait until Close refuses new calls
 	}
 	select {
 	case <-closed:

@@ -13,12 +13,12 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The matrix of holds: which holds another process may have beside each hold, and
-// after each change from one hold to another.
+// This is the matrix of holds: which holds another process may have beside each hold, and after each change from
+// one hold to another.
 func TestRWMutexUpgradableModes(t *testing.T) {
 	type mode struct {
 		take, give string
-		w, r, u    bool // which holds another process may get beside it
+		w, r, u    bool // which holds another process can get beside it
 	}
 	modes := map[string]mode{
 		"R": {"rlock", "runlock", false, true, true},
@@ -65,7 +65,7 @@ func TestRWMutexUpgradableModes(t *testing.T) {
 			must(holder, modes[way.to].give)
 			require.Empty(t, m.Left(), "after %s to %s", way.from, way.to)
 		}
-		// A reader, old or new, delays an upgrade, but no other call.
+		// A reader, old or new, delays an upgrade but no other call.
 		must(other, "rlock")
 		must(holder, "ulock")
 		require.False(t, holder.op(t, "rwtryupgrade", "m").OK)
@@ -86,8 +86,8 @@ func TestRWMutexUpgradableModes(t *testing.T) {
 	})
 }
 
-// Writers and other upgraders wait until an upgradable hold is given back or
-// becomes a read hold; the writer then waits for that reader.
+// Writers and other upgraders wait until an upgradable hold is released or becomes a read hold. In the second
+// case the writer then waits for that reader.
 func TestRWMutexUpgradableKeepsWritersOut(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -115,8 +115,8 @@ func TestRWMutexUpgradableKeepsWritersOut(t *testing.T) {
 	})
 }
 
-// An upgrade whose context ends leaves the upgradable hold, and lets in the readers
-// that it has kept out, on threads and behind the poller.
+// An upgrade whose context ends keeps the upgradable hold, and lets in the readers that it has kept out, on
+// threads and behind the poller.
 func TestRWMutexUpgradeGivesUp(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -170,8 +170,7 @@ func TestRWMutexLockUpgradableContext(t *testing.T) {
 	})
 }
 
-// A call that needs a hold which this process does not have panics, and changes
-// nothing.
+// A call that needs a hold which this process does not have panics, and changes nothing.
 func TestRWMutexUpgradableMistakes(t *testing.T) {
 	gives := map[string]string{
 		"unlock": "W", "downgrade": "W", "downgradeu": "W", "runlock": "R",
@@ -188,7 +187,7 @@ func TestRWMutexUpgradableMistakes(t *testing.T) {
 			for op, needs := range gives {
 				for _, x := range []*actor{holder, other} {
 					if needs == mode && (x == holder || holder.proc == nil) {
-						continue // within a process anybody may give it back
+						continue // within a process any goroutine may release it
 					}
 					p := x.op(t, "rw"+op, "m").Panic
 					require.Contains(t, p, "rwmutex m", "%s beside %s", op, mode)
@@ -222,8 +221,7 @@ func TestRWMutexUnlockUpgradableBesideUpgrade(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// An upgradable hold stays when the handles are closed, and is given back through
-// another one.
+// An upgradable hold stays when the handles are closed. It can be released through another handle.
 func TestRWMutexUpgradableOutlivesItsHandle(t *testing.T) {
 	for _, give := range []func(m *prims.RWMutex){
 		(*prims.RWMutex).UnlockUpgradable,
@@ -254,8 +252,8 @@ func TestRWMutexUpgradableOutlivesItsHandle(t *testing.T) {
 	}
 }
 
-// Closing the handle or the arena ends the waits of upgraders; a goroutine that
-// waits in Upgrade keeps its upgradable hold.
+// Closing the handle or the arena ends the waits of upgraders. A goroutine that waits in Upgrade keeps its
+// upgradable hold.
 func TestRWMutexUpgradableClose(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -289,8 +287,9 @@ func TestRWMutexUpgradableClose(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A process that dies with an upgradable hold has written nothing: no call reports its death, and the next
-// writer or upgrader goes on, under both policies. The same holds for each way that leads to or from the hold.
+// A process that dies with an upgradable hold has written nothing. So no call reports its death, and the next
+// writer or upgrader goes on, under both policies. The same is true at each step at which a process gets or
+// changes this hold.
 func TestRWMutexUpgraderDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		for _, way := range [][]string{
@@ -305,7 +304,7 @@ func TestRWMutexUpgraderDies(t *testing.T) {
 			m := ofRW(t, a)
 			lock := other.blocked(t, order{Op: "rwlock", Object: "m"})
 			var late []int
-			if !m.State().Closed { // the victim has the upgradable hold
+			if !m.State().Closed { // the victim still has the upgradable hold
 				late = append(late, other.blocked(t, order{Op: "rwulock", Object: "m"}))
 				require.True(t, m.TryRLock())
 				m.RUnlock()
@@ -335,8 +334,8 @@ func TestRWMutexUpgraderDies(t *testing.T) {
 	}
 }
 
-// An upgrader that dies while it waits for readers counts as a writer that dies at that point: the readers that
-// it kept out come in, and no call reports its death.
+// An upgrader that dies while it waits for readers is treated like a writer that dies at that point. The readers
+// that it kept out get in, and no call reports its death.
 func TestRWMutexUpgraderDiesWaiting(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
@@ -364,8 +363,8 @@ func TestRWMutexUpgraderDiesWaiting(t *testing.T) {
 	}
 }
 
-// An upgraded hold is a write hold: by the policy its death is reported, also to callers that want to upgrade,
-// or the lock becomes free.
+// After an upgrade the hold is a write hold. If its process dies, the policy decides: the death is reported, also
+// to callers of LockUpgradable, or the lock becomes free.
 func TestRWMutexUpgradedWriterDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
@@ -419,15 +418,14 @@ func TestRWMutexLockUpgradableRepairs(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A stopped process that holds m upgradable keeps writers and upgraders out, and
-// no reader.
+// A stopped process that has the upgradable hold keeps out writers and upgraders, but no reader.
 func TestRWMutexUpgraderStopped(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
 	holder, other := remoteActor(t, a, "holder"), remoteActor(t, a, "other")
 	holder.must(t, order{Op: "rwulock", Object: "m"})
 	holder.proc.Stop(t)
-	for range 3 { // several periodic checks
+	for range 3 { // wait for several periodic checks
 		for _, op := range []string{"rwlockctx", "rwulockctx"} {
 			require.Equal(t, []string{"ctx-deadline"}, other.do(t, order{Op: op, Object: "m", Limit: 120 * time.Millisecond}).Is)
 		}
@@ -442,9 +440,9 @@ func TestRWMutexUpgraderStopped(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A process that is stopped while it waits in Upgrade keeps readers out only until
-// the last reader has left and it does not come: then they go in. It keeps its
-// upgradable hold, and goes on waiting when it is continued.
+// A process is stopped while it waits in Upgrade. It keeps readers out only until the last reader has left; when
+// it does not take the lock then, readers get in. It keeps its upgradable hold. When it is continued, it goes on
+// waiting.
 func TestRWMutexUpgraderStoppedWaiting(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)

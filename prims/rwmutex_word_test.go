@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Tests the table of the gate for every kind, and for extreme names.
+// The test follows the table of the gate, for every kind of word and for extreme IDs.
 func TestGateWordTable(t *testing.T) {
 	for kind := range ownerKind(8) {
 		for _, name := range wordNames {
@@ -49,8 +49,7 @@ func TestGateWordTable(t *testing.T) {
 	require.Equal(t, "held by 1.1", makeGate(gateHeld, 1|1<<11).String())
 }
 
-// Each transition of the reader word changes the fields that it is for, and no
-// others.
+// Each transition of the reader word changes only the fields that it is for.
 func TestReaderWordTable(t *testing.T) {
 	for _, generation := range []uint32{0, 1, readerGeneration} {
 		for _, waiting := range []uint32{0, 1, 100_000, readerMost - 1} {
@@ -70,8 +69,7 @@ func TestReaderWordTable(t *testing.T) {
 				is(w.cleared(), 0, 0)
 				is(w.granted(), (reading+waiting)&readerMost, 0)
 				require.Less(t, uint64(w), readerBelow)
-				// Taking one hold too many away changes other fields; adding it
-				// again restores them.
+				// Removing one hold too many changes other fields. Adding it again restores them.
 				below := readerWord(generation) | readerWord(waiting)<<readerWaitShift
 				below += readerWord(readerBack)
 				is(below, readerMost, waiting)

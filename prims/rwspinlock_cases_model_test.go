@@ -6,7 +6,7 @@ import "testing"
 
 var rwAll = []uint8{vRead, vWrite, vUpgrade}
 
-// All modes and all changes from one to another, with waits that are given up.
+// There are all holds and all changes from one to another, and waits that give up.
 func TestModelRWSpinLock(t *testing.T) {
 	two := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true}
 	three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}}
@@ -24,12 +24,11 @@ func TestModelRWSpinLock(t *testing.T) {
 	})
 }
 
-// A thread dies at every step: a reader, a waiter for readers, the exclusive holder, a waiter that
-// was woken, and a holder that has freed the lock and has not woken anybody yet.
+// A thread dies at every step. It is a reader, waits for readers, is the exclusive holder, is a waiter that was
+// woken, or has freed the lock and woken nobody yet.
 func TestModelRWSpinLockDeath(t *testing.T) {
 	var all []exploration
-	// The policy concerns the exclusive hold only. The holds of dead readers come back with every
-	// policy.
+	// The policy concerns only the exclusive hold. The holds of dead readers are taken back with every policy.
 	for p, two := range map[Policy]size{PolicyReport: small, PolicyRelease: large} {
 		pair := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true, kills: 1, policy: p}
 		three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}, kills: 1, policy: p}

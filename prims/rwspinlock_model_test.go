@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// The words of the model of a RWSpinLock: the state word is packed, the wake words
-// are sequences, and each process has a count from qCount on.
+// The words of the model of an RWSpinLock. The state word is packed, the wake words are sequences, and the count
+// of each process is at qCount plus its number.
 const (
 	qState = iota
 	qNext
@@ -25,14 +25,14 @@ const (
 	qrState    = iota // the state word that it has seen
 	qrWake            // the wake word to sleep on
 	qrWakeWord        // the index of that wake word
-	qrWant            // v...
-	qrFlags           // g...
-	qrScan            // the process whose count it looks at
-	qrBack            // where it goes on
-	qrDead            // the process that it deals with the death of
+	qrWant            // the hold that it wants: v...
+	qrFlags           // flags: g...
+	qrScan            // the process whose count it examines
+	qrBack            // the step that follows
+	qrDead            // the process with whose death it deals
 )
 
-// The modes that a thread can want.
+// The holds that a thread can want.
 const (
 	vRead uint8 = iota
 	vWrite
@@ -41,14 +41,14 @@ const (
 
 // The flags of a thread.
 const (
-	gRead      = 1 << iota // it is in, for reading
-	gWrite                 // for writing
-	gUpgrade               // for upgrade
+	gRead      = 1 << iota // it holds the lock for reading
+	gWrite                 // it holds the lock for writing
+	gUpgrade               // it has the upgradable hold
 	gSpinSlept             // it was, or was about to be, asleep in this call
 	gCanceled              // its context has ended
-	gArmed                 // it has announced that it waits for readers
+	gArmed                 // it has announced that it waits for readers to leave
 	gRecord                // it has an announce record
-	gUpgrades              // it waits for readers with an upgradable hold
+	gUpgrades              // it has an upgradable hold, and waits for readers to leave
 )
 
 const gIn = gRead | gWrite | gUpgrade
@@ -106,16 +106,16 @@ const (
 	qReapReaped
 )
 
-// rwSpinModel is a RWSpinLock and its users, each a process of its own.
+// rwSpinModel is an RWSpinLock and the threads that use it. Each thread is a process of its own.
 type rwSpinModel struct {
-	wants  [][]uint8 // which holds each thread may ask for
+	wants  [][]uint8 // the holds that each thread may want
 	cancel bool      // contexts may end
 	kills  int
 	policy Policy
 	bug    bug
 }
 
-// Faults that a RWSpinLock could have.
+// Mistakes that an RWSpinLock could have.
 const (
 	rwLookFirst     bug = "a reader looks, and then counts itself"
 	rwExitSilent    bug = "the last reader wakes nobody"
@@ -163,7 +163,7 @@ func (m *rwSpinModel) check(s *model.Sys) error {
 	return nil
 }
 
-// done reports whether nothing is left when nobody is busy.
+// done reports whether nothing is left when no thread is busy.
 func (m *rwSpinModel) done(s *model.Sys) bool {
 	for p, l := range s.Life {
 		if l != model.Alive && s.Ghost[gReaped]&(1<<p) == 0 {
@@ -179,9 +179,8 @@ func (m *rwSpinModel) done(s *model.Sys) bool {
 	return o.free() || m.kills > 0 && !o.held()
 }
 
-// canon forgets what a thread does not use any more, and renumbers the sequences:
-// what a waiter remembers is the present value or an old one, and an old one
-// never comes back.
+// canon clears the registers that a thread no longer uses, and renumbers the sequences. A waiter remembers the
+// present value or an old one, and an old value never comes back.
 func (m *rwSpinModel) canon(s *model.Sys) {
 	const first = 2
 	for i := range m.wants {
@@ -238,12 +237,12 @@ func (m *rwSpinModel) has(x *model.Exec, flags uint8) bool { return *x.R(qrFlags
 func (m *rwSpinModel) set(x *model.Exec, flags uint8)      { *x.R(qrFlags) |= flags }
 func (m *rwSpinModel) unset(x *model.Exec, flags uint8)    { *x.R(qrFlags) &^= flags }
 
-// mine is a state word of the thread's process.
+// mine returns a state word of kind k that names the thread's process.
 func (m *rwSpinModel) mine(x *model.Exec, k spinKind) uint8 {
 	return rwPack(makeSpin(k, nameOf(x.Process())))
 }
 
-// end goes on at qrBack.
+// end goes on with the step in qrBack.
 func (m *rwSpinModel) end(x *model.Exec) {
 	if back := *x.R(qrBack); back != qIdle {
 		x.Goto(back)
@@ -408,7 +407,7 @@ func (m *rwSpinModel) sleep(x *model.Exec, then, quit uint8) {
 	x.Sleep(then, quit, model.Wait{Word: int(*x.R(qrWakeWord)), Value: *x.R(qrWake)})
 }
 
-// read is enter and exit.
+// read models the methods enter and exit.
 func (m *rwSpinModel) read(x *model.Exec) {
 	count := qCount + x.Process()
 	switch x.PC() {
@@ -521,7 +520,7 @@ func (m *rwSpinModel) drain(x *model.Exec) {
 	}
 }
 
-// scan looks at one count.
+// scan examines the count of one process.
 func (m *rwSpinModel) scan(x *model.Exec, i int) {
 	x.Say(fmt.Sprintf("looks at the count of %c", 'P'+i))
 	switch {
@@ -543,7 +542,7 @@ func (m *rwSpinModel) scan(x *model.Exec, i int) {
 	}
 }
 
-// release is what follows when a thread has got its hold.
+// release is what follows after a thread has got its hold.
 func (m *rwSpinModel) release(x *model.Exec) {
 	held := uint8(0)
 	switch {
@@ -607,7 +606,7 @@ func (m *rwSpinModel) release(x *model.Exec) {
 	}
 }
 
-// inside is what a thread that has a hold does next.
+// inside is the next step of a thread that has a hold.
 func (m *rwSpinModel) inside(x *model.Exec) {
 	*x.R(qrBack) = qIdle
 	switch {
@@ -655,7 +654,7 @@ func (m *rwSpinModel) down(x *model.Exec, held uint8) {
 	}
 }
 
-// meetDeath is markOwnerDeadSpin, and goes on at qrBack.
+// meetDeath is markOwnerDeadSpin. It goes on with the step in qrBack.
 func (m *rwSpinModel) meetDeath(x *model.Exec) {
 	o := rwUnpack(*x.R(qrState))
 	next := o.ownerDied(m.policy)
@@ -748,7 +747,7 @@ func (m *rwSpinModel) reap(x *model.Exec) {
 			x.Goto(qReapReaped)
 		}
 	case qReapGate, qReapGateWake:
-		// One step makes the wakes of gate and drain, each of which wakes all sleepers.
+		// One step makes the wakes of the words gate and drain. Each of them wakes all sleepers.
 		x.Say("wakes those of the gate, and who waits for readers")
 		for _, wakeWord := range []int{qSpinGate, qDrain} {
 			if *x.R(qrWant) == 1 || park.Word(x.Load(wakeWord)).Announced() {

@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// folly's WriterWaitReaders: a writer gets in when the last reader has left, and
-// no sooner; and no new readers get in before it.
+// This is folly's WriterWaitReaders: a writer gets the lock when the last reader has left, and not sooner. No new
+// readers get it before the writer.
 func TestRWSpinLockWriterWaitsForReaders(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		const readers = 8
@@ -46,13 +46,13 @@ func TestRWSpinLockWriterWaitsForReaders(t *testing.T) {
 	})
 }
 
-// undone releases the hold for reading that a try has got, and returns false.
+// undone releases the hold for reading that a try has got, and returns true.
 func undone(t *testing.T, x *spinActor) bool {
 	x.must(t, "runlock", "rw")
 	return true
 }
 
-// folly's ReadersWaitWriter: all readers get in when the writer has left.
+// This is folly's ReadersWaitWriter: all readers get the lock when the writer has left.
 func TestRWSpinLockReadersWaitForWriter(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		for _, give := range []string{"unlock", "w2r", "uunlock", "u2r"} {
@@ -62,7 +62,7 @@ func TestRWSpinLockReadersWaitForWriter(t *testing.T) {
 			}
 			holder.must(t, take, "rw")
 			var ids []int
-			for range 20 { // more than sleep in the kernel
+			for range 20 { // more than may sleep in the kernel
 				ids = append(ids, other.blocked(t, order{Op: "rlock", Object: "rw"}))
 			}
 			require.False(t, other.try(t, "tryrlock", "rw"))
@@ -83,7 +83,7 @@ func TestRWSpinLockReadersWaitForWriter(t *testing.T) {
 	})
 }
 
-// folly's WriterWaitWriter.
+// This is folly's WriterWaitWriter.
 func TestRWSpinLockWriterWaitsForWriter(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		holder.must(t, "lock", "rw")
@@ -98,8 +98,8 @@ func TestRWSpinLockWriterWaitsForWriter(t *testing.T) {
 	})
 }
 
-// folly's lockUnlockTests, as a whole matrix: what is possible beside each hold,
-// and after each change from one hold to another. Nothing is left at the end.
+// These are folly's lockUnlockTests as a complete matrix: which holds are possible beside each hold, and after
+// each change from one hold to another. Nothing is left at the end.
 func TestRWSpinLockModes(t *testing.T) {
 	type mode struct {
 		take, give string
@@ -165,8 +165,8 @@ func TestRWSpinLockModes(t *testing.T) {
 	})
 }
 
-// After an upgrade that ends with its context, the process still has its upgradable hold. A Lock that
-// ends with its context lets in the readers that it has kept out.
+// If an upgrade ends with its context, the process still has its upgradable hold. If a Lock ends with its
+// context, the readers that it has kept out get in.
 func TestRWSpinLockGivesUpDraining(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		holder.must(t, "rlock", "rw")
@@ -192,7 +192,7 @@ func TestRWSpinLockGivesUpDraining(t *testing.T) {
 	})
 }
 
-// Every call that needs a hold panics without it, with the name of the object.
+// Every call that needs a hold panics without that hold. The message has the name of the object.
 func TestRWSpinLockMistakes(t *testing.T) {
 	gives := map[string]string{"unlock": "W", "runlock": "R", "uunlock": "U", "upgrade": "U", "upgradectx": "U", "tryupgrade": "U", "w2r": "W", "w2u": "W", "u2r": "U"}
 	takes := map[string][2]string{"none": {}, "W": {"lock", "unlock"}, "R": {"rlock", "runlock"}, "U": {"ulock", "uunlock"}}
@@ -205,7 +205,7 @@ func TestRWSpinLockMistakes(t *testing.T) {
 			for op, needs := range gives {
 				for _, x := range []*spinActor{holder, other} {
 					if needs == mode && (x == holder || holder.proc == nil) {
-						continue // within a process anybody may give it back
+						continue // within a process any goroutine may release it
 					}
 					p := x.op(t, op, "rw-ledger").Panic
 					require.Contains(t, p, "rw-ledger", "%s beside %s", op, mode)
@@ -220,7 +220,7 @@ func TestRWSpinLockMistakes(t *testing.T) {
 	})
 }
 
-// An RLock panics if the count of holds would exceed its bits.
+// An RLock panics if the count of holds would exceed the bits of its field.
 func TestRWSpinLockOverflow(t *testing.T) {
 	a := newArena(t, nil)
 	l := newRWSpin(t, a, nil)
@@ -243,13 +243,13 @@ func TestRWSpinLockOverflow(t *testing.T) {
 	l.Unlock()
 }
 
-// rwSpinBoard is what walkers write down: the modes that they have just now.
+// rwSpinBoard is where walkers record the holds that they have at the moment.
 type rwSpinBoard struct {
 	W, U, R atomic.Int64
 	Turns   atomic.Int64
 }
 
-// rwSpinTest is what the walk needs of a lock.
+// rwSpinTest has the methods of a lock that the walk needs.
 type rwSpinTest interface {
 	Lock()
 	TryLock() bool
@@ -271,8 +271,8 @@ type rwSpinTest interface {
 	DowngradeToRead()
 }
 
-// rwSpinWalk is folly's concurrentHolderTest: goroutines walk at random through all transitions, n steps each,
-// and check on the board whether they are alone.
+// rwSpinWalk is folly's concurrentHolderTest: each goroutine makes n random steps through all transitions. On the
+// board it checks whether it is alone as far as its hold requires.
 func rwSpinWalk(a *arena.Arena, l rwSpinTest, n, goroutines int) error {
 	board, err := arena.Value[rwSpinBoard](a, "walk")
 	if err != nil {
@@ -321,7 +321,7 @@ func (x rwSpinWalker) leave(from *atomic.Int64, give func()) {
 	give()
 }
 
-// alone compares the board with what we have.
+// alone compares the board with the hold that the walker has.
 func (x rwSpinWalker) alone(mode byte) error {
 	w, u, r := x.b.W.Load(), x.b.U.Load(), x.b.R.Load()
 	ok := true
@@ -418,7 +418,7 @@ func (x rwSpinWalker) step(mode byte) (byte, error) {
 	}
 }
 
-// folly's concurrentHolderTest, between processes.
+// This is folly's concurrentHolderTest with two processes.
 func TestRWSpinLockWalk(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		n := proctest.Rounds(3000/5, 3000)
@@ -438,8 +438,8 @@ func TestRWSpinLockWalk(t *testing.T) {
 	})
 }
 
-// rwSpinPair writes the same value to two words, and reads whether they are equal, n times each, in four
-// goroutines.
+// rwSpinPair writes one value to two words, and reads whether the two are equal. It does both n times in each of
+// four goroutines.
 func rwSpinPair(a *arena.Arena, l rwSpinTest, n int) error {
 	v, err := arena.Value[[2]int64](a, "pair")
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// sequencerStage is what an actor for Sequencers and Events acts on.
+// sequencerStage has the objects on which an actor for Sequencers and Events acts.
 type sequencerStage struct {
 	a *arena.Arena
 	contexts
 
 	mu      sync.Mutex
-	pending map[int]*prims.Pending // by the number of the order that began it
+	pending map[int]*prims.Pending // by the number of the order that began the wait
 }
 
 func init() {
@@ -41,8 +41,8 @@ func (s *sequencerStage) note(id int, p *prims.Pending) {
 	s.pending[id] = p
 }
 
-// noted returns the wait of an order. It waits for the wait to be noted, because a wait is queued before it is
-// noted.
+// noted returns the wait of an order. It may have to wait until the actor has stored the wait in pending, because
+// the wait is queued before that.
 func (s *sequencerStage) noted(id int) (p *prims.Pending) {
 	err := waitUntil(timeout(), func() bool {
 		s.mu.Lock()
@@ -62,7 +62,7 @@ func (s *sequencerStage) context(o order) context.Context {
 
 func (s *sequencerStage) perform(o order, a *answer) error {
 	switch o.Op {
-	case "cancel": // the context of order N
+	case "cancel": // cancels the context of order N
 		s.contexts.end(o.N)
 		return nil
 	case "pending.wait":
@@ -123,7 +123,7 @@ func (s *sequencerStage) performEvent(o order, a *answer) error {
 		return err
 	}
 	switch o.Op {
-	case "e.auto": // it is open
+	case "e.auto": // only opens the Event
 	case "e.set":
 		for range max(o.N, 1) {
 			e.Set()
@@ -154,7 +154,7 @@ func (s *sequencerStage) performEvent(o order, a *answer) error {
 	return nil
 }
 
-// queues starts an order and returns when one more wait is queued in the object.
+// queues starts an order, and returns when one more wait is queued in the object.
 func (x *actor) queues(t testing.TB, a *arena.Arena, off arena.Offset, o order) int {
 	t.Helper()
 	n := mostWaits(func() int { return prims.Queued(a, off) })
@@ -163,24 +163,25 @@ func (x *actor) queues(t testing.TB, a *arena.Arena, off arena.Offset, o order) 
 	return id
 }
 
-// ok requires that an order has succeeded.
+// ok requires that an order succeeds.
 func (x *actor) ok(t testing.TB, id int) {
 	t.Helper()
 	r := x.wait(t, id)
 	require.Empty(t, r.Err+r.Panic)
 }
 
-// isCanceled requires that it ended with ErrCanceled.
+// isCanceled requires that an order ends with ErrCanceled.
 func (x *actor) isCanceled(t testing.TB, id int) {
 	t.Helper()
 	require.Equal(t, []string{"canceled"}, x.wait(t, id).Is)
 }
 
-// ended starts to wait for the end of an order that began a pending wait.
+// ended begins an order that waits for the end of the pending wait of another order, and returns the number of
+// the new order.
 func (x *actor) ended(id int) int { return x.start(order{Op: "pending.wait", N: id}) }
 
-// sequencerGroup is a waiter and a counter in processes of their own, and the objects
-// that they and the test use.
+// sequencerGroup has a waiter and a counter, each in a process of its own, and the objects that they and the test
+// use.
 type sequencerGroup struct {
 	a               *arena.Arena
 	waiter, counter *actor
@@ -188,7 +189,7 @@ type sequencerGroup struct {
 	e               *prims.Event
 }
 
-// queued has the waiter wait.
+// queued makes the waiter wait, and returns the number of the order when the wait is queued.
 func (x *sequencerGroup) queued(t testing.TB, op string, token uint64) int {
 	t.Helper()
 	if op[0] == 'e' {
@@ -197,13 +198,13 @@ func (x *sequencerGroup) queued(t testing.TB, op string, token uint64) int {
 	return x.waiter.queues(t, x.a, x.s.Offset(), order{Op: op, Object: "s", Token: token})
 }
 
-// still requires that n waits are left. A waiter that is awake for its periodic check comes back.
+// still requires that n waits are left. A waiter that is awake for its periodic check sleeps again soon.
 func (x *sequencerGroup) still(t testing.TB, off arena.Offset, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", n), func() string { return fmt.Sprint(x.s, x.e) }, func() bool { return prims.Queued(x.a, off) == n })
 }
 
-// sequencerTests runs each test with waiter and counter in two processes, and in one.
+// sequencerTests runs each test with the waiter and the counter in two processes, and with both in one process.
 func sequencerTests(t *testing.T, opts *prims.EventOptions, tests map[string]func(t *testing.T, x *sequencerGroup)) {
 	for name, test := range tests {
 		for _, where := range []string{"two processes", "one process"} {
@@ -220,7 +221,7 @@ func sequencerTests(t *testing.T, opts *prims.EventOptions, tests map[string]fun
 					x.counter = sequencerActor(t, x.a, "counter")
 				}
 				test(t, x)
-				// No wait is left, however the waits ended.
+				// No wait is left, whatever ended the waits.
 				require.Zero(t, prims.Queued(x.a, x.s.Offset())+prims.Queued(x.a, x.e.Offset()), "%s", words(x.a))
 				require.False(t, x.s.Overdue())
 				sound(t, x.a)

@@ -24,8 +24,8 @@ const (
 	mqCheckForgetsTurns  bug = "a check does not ask whether all waits were ended"
 )
 
-// Processes count, end all waits, and set the counter back; others wait for tokens of one cell. A process dies, or
-// stops for ever, at any step. Each wait that is over at some moment ends, and no other.
+// Processes count, end all waits, and set the counter back. Others wait for tokens of one cell. A process dies,
+// or stops for ever, at any step. Exactly those waits end that are over at some moment.
 func TestModelSequencer(t *testing.T) {
 	requireModels(t, []exploration{
 		{"a count, two tokens", small, sequencerModel{threads: []string{"1", "a", "c"}, cancel: true}.explore, []bug{

@@ -12,7 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A waiter that a call has let go may close the handle while the call wakes the waiters of other cells.
+// A call ends the wait of the first waiter, which then closes the handle while the call wakes the waiters of
+// other cells.
 func TestSequencerCloseByTheFirstOfManyWaiters(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -35,13 +36,13 @@ func TestSequencerCloseByTheFirstOfManyWaiters(t *testing.T) {
 			}
 			woken, kept := 0, false
 			var hook func()
-			hook = func() { // before the waiters of the next cell wake
+			hook = func() { // called before the waiters of the next cell wake
 				crashpoint.Disarm()
 				if woken++; woken < len(waits) {
 					crashpoint.ArmFunc("sequencer.count.before_wake", 1, hook)
 					return
 				}
-				const first = 32 // its token is in cell 0
+				const first = 32 // the token of this wait is in cell 0
 				require.ErrorIs(t, waits[first-25].Wait(), c.err)
 				kept = !s.Empty(first)
 			}
@@ -58,8 +59,8 @@ func TestSequencerCloseByTheFirstOfManyWaiters(t *testing.T) {
 	}
 }
 
-// The waiter of a count sees it by itself, and closes the handle, before the call looks at the cell. The call does not
-// panic, and the waiters of other handles wake.
+// A waiter sees by itself that a count has reached its token, and closes the handle, before the call that counts
+// looks at the cell. The call does not panic, and the waiters of other handles wake.
 func TestSequencerCloseBeforeTheCountIsLookedAt(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -72,7 +73,7 @@ func TestSequencerCloseBeforeTheCountIsLookedAt(t *testing.T) {
 	near, far := s.WaitAsync(1), other.WaitAsync(1)
 	closed := false
 	crashpoint.ArmFunc("sequencer.count.counted", 1, func() {
-		s.Look() // the check that comes ten times a second
+		s.Look() // the periodic check, which otherwise comes ten times a second
 		require.NoError(t, near.Wait())
 		require.NoError(t, s.Close())
 		closed = true

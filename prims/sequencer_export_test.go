@@ -24,16 +24,16 @@ func (s *Sequencer) Overdue() bool {
 	return announced && ahead == 0
 }
 
-// Object is the object under s.
+// Object returns the object of s.
 func (s *Sequencer) Object() arenakernel.Object { return s.object }
 
-// Object is the object under e.
+// Object returns the object of e.
 func (e *Event) Object() arenakernel.Object { return e.object }
 
-// Tokens is how many tokens e has, for waits and for the next caller.
+// Tokens returns how many tokens e has, for waits and for the next caller.
 func (e *Event) Tokens() uint64 { return e.auto.load().tokens() }
 
-// Counted is how many waits the shares of e count, after all that have ended are counted off.
+// Counted returns how many waits the shares of e count. It first subtracts the waits that have ended.
 func (e *Event) Counted() (n uint64) {
 	for {
 		s := e.auto.load()
@@ -51,19 +51,19 @@ func (e *Event) AddToken() {
 	e.auto.swap(s, s.with(s.tokens()+1))
 }
 
-// Version is how often the word of e has changed.
+// Version returns how often the word of e has changed.
 func (e *Event) Version() uint32 { return e.auto.load().version() }
 
 // Announced reports whether e says that there may be waits.
 func (e *Event) Announced() bool { return e.auto.load().announced() }
 
-// SetCounted is what a peer can do: it changes the number of waits in the share of a slot.
+// SetCounted changes the number of waits in the share of a slot, as a peer can.
 func (e *Event) SetCounted(slot int, n uint64) { e.auto.shareOf(slot).waits.Store(n) }
 
-// SetState is what a peer can do.
+// SetState overwrites the state of e, as a peer can.
 func (e *Event) SetState(s uint64) { e.auto.words.state.Store(s) }
 
-// Rename is what a peer can do: it changes the name in the share of a slot.
+// Rename changes the participant ID in the share of a slot, as a peer can, and returns the old one.
 func (e *Event) Rename(slot int, name uint64) (was uint64) {
 	return e.auto.shareOf(slot).name.Swap(name)
 }
@@ -71,8 +71,8 @@ func (e *Event) Rename(slot int, name uint64) (was uint64) {
 // LookAgain makes the periodic check of e.
 func (e *Event) LookAgain() { e.auto.check() }
 
-// Sleeping is how many waits of all processes sleep, or are parked, in the object at off:
-// the end of one of these has to wake its owner.
+// Sleeping returns how many waits of all processes sleep, or are parked, in the object at off. A call that ends
+// one of these has to wake its owner.
 func Sleeping(a *arena.Arena, off arena.Offset) (n int) {
 	(*arenakernel.Arena)(a).EachNode(off, func(_ arena.Offset, node *arenakernel.Node) {
 		if s := node.Load().State(); s == arenakernel.NodeAsleep || s == arenakernel.NodeParked {
@@ -82,10 +82,10 @@ func Sleeping(a *arena.Arena, off arena.Offset) (n int) {
 	return n
 }
 
-// Resting is how many queues of this process rest.
+// Resting returns how many queues of this process rest.
 func Resting(a *arena.Arena) int { return park.Resting((*arenakernel.Arena)(a)) }
 
-// Queued is how many waits of all processes are queued in the object at off.
+// Queued returns how many waits of all processes are queued in the object at off.
 func Queued(a *arena.Arena, off arena.Offset) (n int) {
 	for o := range (*arenakernel.Arena)(a).Objects() {
 		if o.Offset == off && Queueless(o) {
@@ -100,7 +100,7 @@ func Queued(a *arena.Arena, off arena.Offset) (n int) {
 	return n
 }
 
-// waitsOf is how many goroutines and threads of all processes wait on the word of the object.
+// waitsOf returns how many goroutines and threads of all processes wait on the word of the object.
 func waitsOf(a *arena.Arena, o arenakernel.Object) (n int) {
 	for _, w := range (*arenakernel.Arena)(a).WaitsOf(o) {
 		n += int(w.Count)
@@ -108,7 +108,7 @@ func waitsOf(a *arena.Arena, o arenakernel.Object) (n int) {
 	return n
 }
 
-// Scribble overwrites the body of the object with bytes.
+// Scribble overwrites the body of the object with b, from the offset at on.
 func Scribble(a *arena.Arena, o arenakernel.Object, at uint64, b []byte) {
 	for i := range b {
 		if at+uint64(i) < o.Size {
@@ -117,21 +117,21 @@ func Scribble(a *arena.Arena, o arenakernel.Object, at uint64, b []byte) {
 	}
 }
 
-// Cell is the word of the cell of a token.
+// Cell returns the word of the cell of a token.
 func (s *Sequencer) Cell(token uint64) *atomic.Uint64 {
 	return &s.words.cells[token%sequencerCells].state
 }
 
-// Counter is the counter of s.
+// Counter returns the counter of s.
 func (s *Sequencer) Counter() *atomic.Uint64 { return &s.words.value }
 
-// Empty reports whether Close would wait for no call in the cell of a token.
+// Empty reports whether no call is in the cell of a token for which Close would have to wait.
 func (s *Sequencer) Empty(token uint64) bool { return s.cell(token).queue.Empty() }
 
 // MarkCanceled is the first step of CancelWaiters.
 func (s *Sequencer) MarkCanceled() { s.words.turns.Add(uint64(turnsOne)) }
 
-// WatchFor begins a wait for a token as WaitAny does. reached and leave are those of its watcher.
+// WatchFor begins a wait for a token as WaitAny does. It returns the functions reached and leave of the watcher.
 func (s *Sequencer) WatchFor(token uint64) (reached func() (bool, error), leave func(), err error) {
 	w, err := s.At(token).watch(func() {})
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *Sequencer) Look() {
 	}
 }
 
-// LookAt makes the periodic checks of all handles of this process on the Sequencer at off.
+// LookAt makes the periodic checks of all handles of this process to the Sequencer at off.
 func LookAt(a *arena.Arena, off arena.Offset) {
 	handles.Lock()
 	var all []*Sequencer
@@ -184,10 +184,10 @@ func (s *Sequencer) Heap() (n int, err error) {
 // QueuedWaits is Queued for s.
 func (s *Sequencer) QueuedWaits() int { return Queued((*arena.Arena)(s.a), s.object.Offset) }
 
-// MonitorBytes is where the words of an object begin that follow those of its monitor.
+// MonitorBytes is the offset at which the words after the monitor of an object begin.
 const MonitorBytes = uint64(monitorBytes)
 
-// ScribbleNodes overwrites links, tokens and stamps of some of the waits of an object.
+// ScribbleNodes overwrites the links, tokens and stamps of some waits of an object.
 func ScribbleNodes(a *arena.Arena, o arenakernel.Object, r *rand.Rand) {
 	var all []arena.Offset
 	(*arenakernel.Arena)(a).EachNode(o.Offset, func(off arena.Offset, _ *arenakernel.Node) { all = append(all, off) })
@@ -209,7 +209,7 @@ func ScribbleNodes(a *arena.Arena, o arenakernel.Object, r *rand.Rand) {
 	})
 }
 
-// LookAll makes the periodic checks, which are otherwise made ten times a second.
+// LookAll makes the periodic checks that are otherwise made ten times a second.
 func LookAll(s *Sequencer, auto, gate *Event) {
 	s.Look()
 	auto.auto.check()

@@ -20,8 +20,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// trusting runs f. f may panic with a typed error, as calls do that cannot return one, or as a Reset does.
-// trusting reports everything else, and it reports if f does not end.
+// trusting runs f. f may panic with a typed error, as calls do that cannot return an error, and as Reset does.
+// trusting returns an error for any other panic, for an error that damage cannot explain, and if f does not end.
 func trusting(what string, words func() string, f func() error) error {
 	return guarded(what, words, func() {
 		defer func() {
@@ -55,8 +55,8 @@ func isOneOf(err error, those ...error) bool {
 	return false
 }
 
-// hostileBodies are ways to overwrite a body: all of it, parts, single bits, with bytes
-// that are random, all ones, or small offsets.
+// hostileBodies chooses what to overwrite in a body: all of it, a part, or a single bit. The bytes are random,
+// all ones, or small offsets.
 func hostileBodies(r *rand.Rand, size int) (at uint64, b []byte) {
 	n := []int{1, 8, 16, 64, size}[r.IntN(5)]
 	at = uint64(r.IntN(size)) &^ 7
@@ -74,7 +74,7 @@ func hostileBodies(r *rand.Rand, size int) (at uint64, b []byte) {
 			b[i] = 0xff
 		}
 	case 2:
-		for i := 0; i < n; i += 8 { // offsets, perhaps of nodes
+		for i := 0; i < n; i += 8 { // offsets, which may be those of nodes
 			v := uint64(r.IntN(1<<22)) &^ 63
 			for k := 0; k < 8 && i+k < n; k++ {
 				b[i+k] = byte(v >> (8 * k))
@@ -84,8 +84,7 @@ func hostileBodies(r *rand.Rand, size int) (at uint64, b []byte) {
 	return at, b
 }
 
-// Whatever the bytes of the body and of the nodes are, every call ends, with success or with an
-// error.
+// Whatever the bytes of the body and of the nodes are, every call ends, with success or with an error.
 func TestHostileSequencer(t *testing.T) {
 	rounds := proctest.Rounds(60, 600)
 	seed := rand.Uint64()
@@ -152,8 +151,8 @@ func cancelAll(waits []*prims.Pending) {
 	}
 }
 
-// The bytes change all the time while processes wait and count; when they are sane again,
-// so is the object.
+// A peer changes the bytes all the time while processes wait and count. When the bytes are valid again, so is the
+// object.
 func TestScribbledSequencer(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 16 << 20})
 	s, err := prims.OpenSequencer(a, "s", nil)
@@ -199,7 +198,7 @@ func TestScribbledSequencer(t *testing.T) {
 	for ctx.Err() == nil {
 		for _, o := range []arenakernel.Object{s.Object(), auto.Object()} {
 			at, b := hostileBodies(r, int(o.Size))
-			if o == s.Object() || at >= prims.MonitorBytes { // the queue lock has tests of its own
+			if o == s.Object() || at >= prims.MonitorBytes { // the queue lock has its own tests
 				prims.Scribble(a, o, at, b[:min(len(b), 64)])
 			}
 			prims.ScribbleNodes(a, o, r)

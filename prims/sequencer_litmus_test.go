@@ -23,10 +23,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// litmusBoard is where two processes say how far they are.
+// litmusBoard is where two processes record how far they are.
 type litmusBoard struct {
 	At   atomic.Uint64 // the round that the other process begins
-	Done atomic.Uint64 // the last round that it has ended
+	Done atomic.Uint64 // the last round that the other process has ended
 	_    [112]byte
 	Go   atomic.Uint64 // the round that the test has ended
 }
@@ -37,7 +37,7 @@ type litmusParams struct {
 	Seed        uint64
 }
 
-// litmusRounds is how many rounds a litmus test has: SHMSYNC_LITMUS_ROUNDS, if set.
+// litmusRounds returns the number of rounds of a litmus test: SHMSYNC_LITMUS_ROUNDS if it is set.
 func litmusRounds(t testing.TB, full uint64) uint64 {
 	if s := os.Getenv("SHMSYNC_LITMUS_ROUNDS"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -63,7 +63,7 @@ func await(w *atomic.Uint64, n uint64) {
 	}
 }
 
-// yield is for the i'th turn of a loop that waits for the other process, which may need this CPU.
+// yield is for turn i of a loop that waits for the other process. It lets that process run if it needs this CPU.
 func yield(i int) {
 	runtime.Gosched()
 	if i%64 == 0 {
@@ -71,11 +71,11 @@ func yield(i int) {
 	}
 }
 
-// litmusSide is what each of the two has.
+// litmusSide has the objects of each of the two processes.
 type litmusSide struct {
 	s    *prims.Sequencer
 	auto *prims.Event
-	gate *prims.Event // two-way
+	gate *prims.Event // bidirectional
 	b    *litmusBoard
 }
 
@@ -94,8 +94,8 @@ func openLitmus(a *arena.Arena) (x *litmusSide, err error) {
 	return x, err
 }
 
-// forgotten reports whether waits of the Sequencer are overdue and nobody is about to end them: the words say
-// so at each of many checks.
+// forgotten reports whether waits of the Sequencer are overdue and nobody is about to end them. It checks the
+// words many times, and they must say so each time.
 func (x *litmusSide) forgotten() bool {
 	for range 100 {
 		if !x.s.Overdue() {
@@ -106,15 +106,15 @@ func (x *litmusSide) forgotten() bool {
 	return true
 }
 
-// litmusModes are what the other process does in round n, which is its token.
+// litmusModes are what the other process does in round n. The token of that round is n.
 var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
-	// waits for the last token that there is
+	// waits for the last possible token
 	"final": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		x.b.At.Store(n)
 		jitter(r, 300)
 		return x.s.Wait(n)
 	},
-	// gives up at about the time of the count, and then waits on
+	// gives up at about the time of the count, and then waits again
 	"timeout": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(100))*time.Microsecond)
 		defer cancel()
@@ -129,7 +129,7 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 		}
 		return x.s.Wait(n)
 	},
-	// has begun to wait before the other cancels
+	// begins to wait before the test cancels
 	"flush": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		p, q := x.s.WaitAsync(1<<62), x.s.WaitAsync(1<<61+n)
 		x.b.At.Store(n)
@@ -140,7 +140,7 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 		}
 		return nil
 	},
-	// begins to wait while the other cancels, and then counts
+	// begins to wait while the test cancels, and then counts
 	"registration": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		x.b.At.Store(n)
 		jitter(r, 2000)
@@ -157,7 +157,7 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 		x.auto.Wait()
 		return nil
 	},
-	// gives up at about the time of the set, and then has the token all the same
+	// gives up at about the time of the Set, and then gets the token all the same
 	"token timeout": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(100))*time.Microsecond)
 		defer cancel()
@@ -208,9 +208,9 @@ func init() {
 	})
 }
 
-// litmus plays rounds: the other process begins a round, this one does its part, and then
-// the wait of the other process must end. Only the periodic checks, ten times a second, would
-// repair a loss, so a wait that is overdue long before the next check is counted as lost.
+// litmus plays rounds. The other process begins a round, this process does its part, and then the wait of the
+// other process must end. Only the periodic checks, ten times a second, would repair a lost wake. So a wait that
+// is overdue long before the next check counts as lost.
 func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n uint64, r *rand.Rand), opts ...proctest.Option) {
 	a := newArena(t, nil)
 	x, err := openLitmus(a)
@@ -324,7 +324,7 @@ func turnGate(x *litmusSide, n uint64, r *rand.Rand) {
 	}
 }
 
-// Without periodic checks, a wake that is lost is a round that never ends.
+// Without periodic checks, a lost wake would be a round that never ends.
 func TestNoWakeIsLostWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -340,7 +340,7 @@ func TestNoWakeIsLostWithoutChecks(t *testing.T) {
 	}
 }
 
-// A process that counts and dies before it checks for waiters has counted; its reap wakes them.
+// A process counts, and dies before it checks for waiters. Its count stays, and the reaper wakes the waiters.
 func TestSequencerCounterDies(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -372,8 +372,8 @@ func TestSequencerCounterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that is stopped after it has counted is not dead. The periodic checks of the waiters find the
-// count, for blocked waits and for pending ones.
+// A process that is stopped after it has counted is not dead. The periodic checks of the waiters find the count,
+// both for blocked and for pending waits.
 func TestSequencerCounterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -399,8 +399,8 @@ func TestSequencerCounterStopped(t *testing.T) {
 	}
 }
 
-// A wait is over, and nobody wakes the waiter. The waiter has checked the counter before that, and goes to
-// sleep after the periodic check that finds the end of the wait.
+// A wait is over, but nobody wakes its waiter. The waiter has checked the counter earlier, and it goes to sleep
+// after the periodic check that finds the end of the wait.
 func TestSequencerCheckBeforeTheSleep(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -439,7 +439,8 @@ func TestSequencerCheckBeforeTheSleep(t *testing.T) {
 	}
 }
 
-// A waiter for a token that is far has read the counter. Before it announces a nearer one, the counter passes that.
+// A waiter for a far token has read the counter, and is about to announce a nearer token. The counter passes the
+// nearer token first.
 func TestSequencerPassedBeforeTheAnnouncement(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -458,7 +459,8 @@ func TestSequencerPassedBeforeTheAnnouncement(t *testing.T) {
 	require.NoError(t, s.Wait(4*far))
 }
 
-// A count changes the word of a cell once, although the process that counts announces its other waits again.
+// A count changes the word of a cell only once, even if the counting process announces its other waits in that
+// word again.
 func TestSequencerCountChangesTheWordOnce(t *testing.T) {
 	changes := func(s *prims.Sequencer, token uint64) uint32 { return uint32(s.Cell(token).Load()) }
 	t.Run("jump", func(t *testing.T) {
@@ -485,7 +487,7 @@ func TestSequencerCountChangesTheWordOnce(t *testing.T) {
 	})
 }
 
-// The goroutine that serves the token heap keeps the handle open, also when all waits have left.
+// The goroutine that serves the token heap keeps the handle open even when all waits have left.
 func TestSequencerServesBeforeClose(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -494,9 +496,9 @@ func TestSequencerServesBeforeClose(t *testing.T) {
 	other := s.WaitAsync(16 + 5)
 	in, out, ended := make(chan bool), make(chan bool), make(chan error)
 	crashpoint.ArmFunc("sequencer.wait.read", 1, func() {
-		s.Counter().Store(5) // a count of a process that is stopped
+		s.Counter().Store(5) // as if a process had counted and then stopped
 		crashpoint.Disarm()
-		crashpoint.ArmFunc("sequencer.wait.read", 1, func() { // the wait for 5 has been told, and other is announced
+		crashpoint.ArmFunc("sequencer.wait.read", 1, func() { // the wait for 5 has ended, and the token of other is announced
 			close(in)
 			<-out
 		})
@@ -512,8 +514,8 @@ func TestSequencerServesBeforeClose(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A process dies, or stops for ever, when it has ended the waits of a Sequencer and has woken nobody, or when it has
-// counted past tokens. The waits end all the same.
+// A process has ended the waits of a Sequencer and has woken nobody, or it has counted past tokens. Then it dies,
+// or stops for ever. The waits end all the same.
 func TestSequencerEndOfWaitsIsLeft(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -540,7 +542,7 @@ func TestSequencerEndOfWaitsIsLeft(t *testing.T) {
 					for i := range 300 {
 						waits = append(waits, s.WaitAsync(uint64(i%7+1)))
 					}
-					here.must(t, order{Op: "look", Object: "s"}) // the first check wakes in any case
+					here.must(t, order{Op: "look", Object: "s"}) // the first periodic check wakes in any case
 					s.Look()
 					victim := sequencerActor(t, a, "victim", proctest.Env(how+"="+point))
 					want := op == "advance"
@@ -564,7 +566,7 @@ func TestSequencerEndOfWaitsIsLeft(t *testing.T) {
 							here.isCanceled(t, id)
 						}
 					}
-					// The rest of the call, if it ever comes, harms nobody.
+					// The rest of the call, if it ever runs, does no harm.
 					s.Advance(100)
 					next := 0
 					if op != "stop" {

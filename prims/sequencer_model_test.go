@@ -11,7 +11,7 @@ import (
 
 const (
 	mqThreads = 4
-	mqRange   = 8 // of the field next; the whole counter is larger
+	mqRange   = 8 // range of the field next; the whole counter has a larger range
 	mqFar     = 2 // how far ahead a token can be announced
 )
 
@@ -25,18 +25,18 @@ type mqCell struct {
 func (c mqCell) ahead(v uint8) uint8 { return (c.next - v) % mqRange }
 func (c mqCell) due(v uint8) bool    { return c.announced && (c.ahead(v) == 0 || c.ahead(v) > mqFar) }
 
-// mqThread is a goroutine in a process of its own, with the periodic check of that process.
+// mqThread is a goroutine in a process of its own, including the periodic check of that process.
 type mqThread struct {
 	pc     uint8
 	cell   mqCell // the word that it has read
-	value  uint8  // the counter that it has read, or made
-	jump   uint8  // by how much it has raised the counter
+	value  uint8  // the counter that it has read, or the new value that it has set
+	jump   uint8  // by how much it has increased the counter
 	at     uint8  // how many operations it has done
-	turns  uint8  // when its wait began
-	token  uint8  // that it waits for
+	turns  uint8  // the number of turns when its wait began
+	token  uint8  // the token for which it waits
 	seq    uint8  // the sequence on which it sleeps
 	looked uint8  // the sequence at its last periodic check, plus 1
-	checks bool   // a check is about to wake
+	checks bool   // a periodic check is about to wake
 	dead   bool
 	over   bool // its wait was over at some moment
 }
@@ -45,9 +45,9 @@ type mqState struct {
 	value, turns uint8
 	cell         mqCell
 	wrong        string
-	stopped      uint8 // thread + 1
+	stopped      uint8 // thread plus 1
 	kills        uint8
-	owes         bool // a process has died and was not reaped
+	owes         bool // a process has died and is not reaped yet
 	thread       [mqThreads]mqThread
 }
 
@@ -59,8 +59,8 @@ const (
 	mqLook     // looks at the cell after a count
 	mqHit      // changes the word of the cell
 	mqWake     // wakes all
-	mqTurned   // has ended the waits, and sets the counter or makes all look
-	mqMakeLook // makes all look
+	mqTurned   // has ended the waits, and will set the counter or make all waiters check
+	mqMakeLook // makes all waiters check
 	mqTurnHit  // changes the word
 	mqTurnWake // wakes all
 	mqBegin    // begins a wait
@@ -74,12 +74,12 @@ const (
 	mqAsleep   // sleeps
 )
 
-// sequencerModel is a cell of a Sequencer. Each thread has a string of operations: a digit raises the counter by so
-// much, C ends all waits, and R ends them and makes the counter 0. A string of one small letter waits: a for the
-// counter 1, b for 2, and so on.
+// sequencerModel is one cell of a Sequencer. Each thread has a string of operations. In it a digit increases the
+// counter by that number, C ends all waits, and R ends them and sets the counter to 0. A string of one small
+// letter is a wait: a for the counter 1, b for 2, and so on.
 type sequencerModel struct {
 	threads []string
-	first   uint8 // the counter at first
+	first   uint8 // the initial value of the counter
 	kills   uint8
 	stops   bool
 	cancel  bool
@@ -90,7 +90,7 @@ func (m sequencerModel) explore(b bug) model.Result {
 	m.bug = b
 	var first []mqState
 	for _, old := range []mqCell{{}, {announced: true, next: (m.first + 1) % mqRange}, {announced: true, next: (m.first + mqRange - 1) % mqRange}} {
-		s := mqState{value: m.first, cell: old} // a wait that was given up may have announced a token
+		s := mqState{value: m.first, cell: old} // an earlier wait that gave up may have announced a token
 		for i, ops := range m.threads {
 			t := &s.thread[i]
 			if t.pc = mqCount; ops[0] >= 'a' {
@@ -115,7 +115,7 @@ func (m *sequencerModel) check(s *mqState) error {
 // isOver reports whether the wait of t is over.
 func (s *mqState) isOver(t *mqThread) bool { return s.value >= t.token || s.turns != t.turns }
 
-// resets reports whether a thread is about to set the counter back: what others count meanwhile may be lost.
+// resets reports whether a thread is about to set the counter back. Then counts of other threads may be lost.
 func (m *sequencerModel) resets(s *mqState) bool {
 	for i, ops := range m.threads {
 		if t := &s.thread[i]; t.pc == mqTurned && ops[t.at-1] == 'R' {
@@ -125,8 +125,8 @@ func (m *sequencerModel) resets(s *mqState) bool {
 	return false
 }
 
-// done reports whether each thread has ended, except a thread that is stopped or dead, and a wait that was
-// never over.
+// done reports whether each thread has ended. Threads that are stopped or dead, and waits that were never over,
+// need not have ended.
 func (m *sequencerModel) done(s *mqState) bool {
 	for i := range m.threads {
 		t := &s.thread[i]
@@ -142,7 +142,7 @@ func (m *sequencerModel) done(s *mqState) bool {
 
 func (m *sequencerModel) next(s *mqState, emit func(model.Step[mqState])) {
 	emitNoted := func(to mqState, what, by string, optional bool) {
-		for i := range m.threads { // a wait that is over ends, even if the counter goes back
+		for i := range m.threads { // a wait that is over ends, even if the counter is set back
 			if t := &to.thread[i]; t.pc > mqBegin {
 				t.over = t.over || to.turns != t.turns || to.value >= t.token && !m.resets(&to)
 			}
@@ -194,7 +194,8 @@ func (m *sequencerModel) next(s *mqState, emit func(model.Step[mqState])) {
 	}
 }
 
-// stepCheck is a periodic check, where it does something. Without a stop nothing may rely on it.
+// stepCheck is a periodic check that has something to do. Without a stopped thread the protocol must not depend
+// on it.
 func (m *sequencerModel) stepCheck(s *mqState, t *mqThread, do func(string, func(*mqState, *mqThread))) {
 	switch {
 	case !m.stops || m.bug == mqNoCheck:
@@ -203,7 +204,7 @@ func (m *sequencerModel) stepCheck(s *mqState, t *mqThread, do func(string, func
 			t.checks = false
 			m.wake(to)
 		})
-	case t.pc != mqAsleep: // a check wakes in vain, and comes again
+	case t.pc != mqAsleep: // the check wakes nobody, and comes again
 	case s.isOver(t) && (s.value >= t.token || m.bug != mqCheckForgetsTurns) && m.bug != mqCheckTrustsTheWord:
 		do("finds that its wait is over", func(to *mqState, t *mqThread) { t.checks = true })
 	case (t.looked != s.cell.seq+1 || !s.cell.announced):
@@ -229,7 +230,8 @@ func (m *sequencerModel) ends(s *mqState, t *mqThread) {
 	*t = mqThread{pc: mqEnded}
 }
 
-// hits is the change of the word of a cell that was read as c. It reports whether somebody has to be woken.
+// hits changes the word of a cell, if it still is c, as was read before. It reports whether it changed the word,
+// and whether a waiter must be woken.
 func (m *sequencerModel) hits(s *mqState, c mqCell) (ok, wakes bool) {
 	if s.cell != c {
 		return false, false

@@ -21,7 +21,7 @@ func init() {
 		points: []string{
 			"sequencer.count.*", "sequencer.wait.*", "sequencer.cancel.marked", "sequencer.stop.marked",
 		},
-		lists: 3 * 15, // cells
+		lists: 3 * 15, // the cells of the Sequencers
 		open: func(a *arena.Arena) (worker, error) {
 			steps, err := prims.OpenSequencer(a, "steps", nil)
 			if err != nil {
@@ -37,9 +37,8 @@ func init() {
 	})
 }
 
-// sequencerWorker increments the Sequencer steps, and waits for the next values. Nobody increments the
-// Sequencer far, and another goroutine cancels the wait for it. Only the worker itself stops the Sequencer
-// ends.
+// sequencerWorker increments the Sequencer steps, and waits for the next values. Nobody increments the Sequencer
+// far, so another goroutine cancels each wait for it. The Sequencer ends is stopped only by the worker itself.
 type sequencerWorker struct {
 	a                *arena.Arena
 	steps, far, ends *prims.Sequencer
@@ -54,7 +53,7 @@ func (w *sequencerWorker) turn(g int, r *rand.Rand) error {
 	case 2, 3:
 		return w.async(r, 2)
 	}
-	// Each makes the steps that it waits for, beside its wait.
+	// Each goroutine makes the steps for which it waits, in a second goroutine beside the wait.
 	s := w.steps
 	token, pause := s.Value()+uint64(r.IntN(4)), r.IntN(200)
 	var wg sync.WaitGroup
@@ -79,7 +78,7 @@ func (w *sequencerWorker) turn(g int, r *rand.Rand) error {
 	return err
 }
 
-// async has n waits pending for the next steps, cancels some, and makes the steps.
+// async begins n pending waits for the next steps, cancels some of them, and makes the steps.
 func (w *sequencerWorker) async(r *rand.Rand, n int) error {
 	s := w.steps
 	var waits []*prims.Pending
@@ -102,7 +101,7 @@ func (w *sequencerWorker) async(r *rand.Rand, n int) error {
 	return nil
 }
 
-// cancelled waits for what does not come, and cancels.
+// cancelled waits for a value that never comes, and cancels the wait.
 func (w *sequencerWorker) cancelled(r *rand.Rand) error {
 	p, q := w.far.WaitAsync(1<<60+r.Uint64N(8)), w.far.WaitAsync(1<<60)
 	w.far.CancelWaiters()
@@ -114,7 +113,7 @@ func (w *sequencerWorker) cancelled(r *rand.Rand) error {
 	return nil
 }
 
-// stopped waits for a token that does not come, and stops the Sequencer. The next call has a fresh one.
+// stopped waits for a token that never comes, and stops the Sequencer. The next call makes a new Sequencer.
 func (w *sequencerWorker) stopped(r *rand.Rand) error {
 	s, err := prims.OpenSequencer(w.a, "", nil)
 	if err != nil {

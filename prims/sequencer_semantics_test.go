@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// These are the tests of the system that the Sequencer is modelled on, under their names. Each runs between
+// These are the tests of the system on which the Sequencer is modelled, with their names. Each runs with several
 // processes.
 func TestSequencerCatalogue(t *testing.T) {
 	inc := order{Op: "increment", Object: "s"}
@@ -76,7 +76,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			for n := uint64(1); n <= 10; n++ {
 				x.counter.must(t, inc)
 				x.waiter.ok(t, ids[n])
-				// Only the waiter whose token is reached wakes.
+				// Only the waiter whose token was reached wakes.
 				x.still(t, x.s.Offset(), int(10-n))
 			}
 		},
@@ -100,13 +100,12 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.still(t, x.s.Offset(), 0)
 			x.waiter.isCanceled(t, blocked)
 			x.waiter.isCanceled(t, x.waiter.ended(async))
-			// After Stop, a wait for a reached token succeeds, and any other
-			// fails at once.
+			// After Stop, a wait for a reached token succeeds, and any other wait fails at once.
 			require.True(t, x.waiter.must(t, order{Op: "stopped", Object: "s"}).OK)
 			x.waiter.must(t, order{Op: "wait", Object: "s", Token: 1})
 			x.waiter.isCanceled(t, x.waiter.start(order{Op: "wait", Object: "s", Token: 2}))
 			x.waiter.isCanceled(t, x.waiter.ended(x.waiter.must(t, order{Op: "async", Object: "s", Token: 2}).ID))
-			// The counter keeps working.
+			// The counter still works.
 			require.EqualValues(t, 2, x.counter.must(t, inc).N)
 			x.waiter.must(t, order{Op: "wait", Object: "s", Token: 2})
 			x.counter.must(t, order{Op: "stop", Object: "s"})
@@ -128,7 +127,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			id := x.queued(t, "wait", 51)
 			x.counter.must(t, inc)
 			x.waiter.ok(t, id)
-			// Down again, by more than what is announced ahead of the counter.
+			// Set the counter back by more than any announced token is ahead of the counter.
 			require.True(t, x.counter.must(t, order{Op: "reset", Object: "s", Token: 1 << 40}).OK)
 			id = x.queued(t, "wait", 1<<40+3)
 			require.True(t, x.counter.must(t, order{Op: "reset", Object: "s", Token: 3}).OK)
@@ -148,7 +147,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.waiter.isCanceled(t, x.waiter.ended(id))
 		},
 		"cancelAfterInTable": func(t *testing.T, x *sequencerGroup) {
-			// A wait is cancelled between others, which stay.
+			// A wait between others is cancelled, and the others stay.
 			var ids []int
 			for token := range uint64(20) {
 				ids = append(ids, x.queued(t, "async", token+1))
@@ -193,7 +192,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.still(t, x.s.Offset(), 0)
 			x.waiter.isCanceled(t, blocked)
 			x.waiter.isCanceled(t, x.waiter.ended(async))
-			// It stays live.
+			// The Sequencer is still usable.
 			id := x.queued(t, "wait", 1)
 			x.counter.must(t, inc)
 			x.waiter.ok(t, id)
@@ -256,7 +255,7 @@ func TestSequencerCatalogue(t *testing.T) {
 	})
 }
 
-// WaitAny may begin to wait for a Sequencer that was stopped since WaitAny checked it.
+// WaitAny may begin to wait for a Sequencer that was stopped after WaitAny had checked it.
 func TestSequencerWatchAfterStop(t *testing.T) {
 	s := newSequencer(t, nil)
 	s.Stop()
@@ -270,8 +269,8 @@ func TestSequencerWatchAfterStop(t *testing.T) {
 	}
 }
 
-// A ResetTo has ended all waits and has not set the counter back yet. Meanwhile other waits begin, and their tokens are
-// reached. These waits end, too, without an error or with ErrCanceled.
+// A ResetTo has ended all waits and has not set the counter back yet. Meanwhile other waits begin, and their
+// tokens are reached. These waits also end, without an error or with ErrCanceled.
 func TestSequencerWaitsDuringReset(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -324,12 +323,12 @@ func TestSequencerHeapGivesUp(t *testing.T) {
 	require.Zero(t, s.QueuedWaits())
 }
 
-// The waits of a process that are not over by themselves are told in the order of the tokens, and in the order of
+// Waits of a process that do not end by themselves are ended in the order of their tokens, and in the order of
 // arrival for equal tokens.
 func TestSequencerOrder(t *testing.T) {
 	s := newSequencer(t, nil)
 	var waits []*prims.Pending
-	tokens := []uint64{33, 1, 17, 33, 1, 17, 17, 1, 33} // of one cell
+	tokens := []uint64{33, 1, 17, 33, 1, 17, 17, 1, 33} // tokens of one cell
 	for _, token := range tokens {
 		waits = append(waits, s.WaitAsync(token))
 	}
@@ -349,7 +348,7 @@ func TestSequencerOrder(t *testing.T) {
 	}
 }
 
-// The object as others find it.
+// The test checks the object as other processes find it.
 func TestSequencerOpen(t *testing.T) {
 	a := newArena(t, nil)
 	s, err := prims.OpenSequencer(a, "s", &prims.SequencerOptions{Initial: 40, Spin: -1})
@@ -409,8 +408,8 @@ func TestSequencerArenaClose(t *testing.T) {
 	sound(t, a)
 }
 
-// Waits take no memory of the arena except a node for each cell in which a process waits. They do without the
-// node if there is no room.
+// Waits take no memory of the arena except one node for each cell on which a process waits. If there is no room
+// for the node, they do without it.
 func TestSequencerNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20})
 	s, err := prims.OpenSequencer(a, "", nil)
@@ -453,7 +452,7 @@ func TestSequencerAllocatesNothing(t *testing.T) {
 		s.Value()
 		s.Stopped()
 	}))
-	// A wait that sleeps does not allocate either, once there are wait nodes.
+	// A wait that sleeps does not allocate either, once the process has wait nodes.
 	var wg sync.WaitGroup
 	turn := make(chan uint64)
 	wg.Go(func() {
@@ -475,13 +474,13 @@ func TestSequencerAllocatesNothing(t *testing.T) {
 	require.Less(t, allocs, 1.0)
 }
 
-// eventuallyQuiet returns when there is a waiter for token.
+// eventuallyQuiet returns when a waiter of s has announced itself.
 func eventuallyQuiet(s *prims.Sequencer, token uint64) {
 	for !s.Announced() {
 	}
 }
 
-// After every insertion and removal the heaps are valid, and exactly the waits end whose tokens are reached.
+// After every insertion and removal the heaps are valid. Exactly the waits whose tokens are reached end.
 func TestSequencerHeap(t *testing.T) {
 	rounds := proctest.Rounds(2000, 20_000)
 	s := newSequencer(t, nil)
@@ -493,7 +492,7 @@ func TestSequencerHeap(t *testing.T) {
 			token := s.Value() + 1 + r.Uint64N(50)
 			waits[s.WaitAsync(token)] = token
 		case n < 9:
-			for p := range waits { // any
+			for p := range waits { // any of the waits
 				require.True(t, p.Cancel(), "round %d: it is at %v", round, s)
 				delete(waits, p)
 				break

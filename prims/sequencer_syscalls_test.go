@@ -16,7 +16,7 @@ func init() {
 		x, err := openLitmus(a)
 		return func(how string) {
 			for range 100_000 {
-				v := x.s.Increment() // others wait for more
+				v := x.s.Increment() // all other waits are for later tokens
 				x.s.Wait(v)
 				x.s.Advance(v + 1)
 				x.gate.Set()

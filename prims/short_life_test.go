@@ -15,14 +15,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// shortLife is how long each part of a process's short stay in an arena took.
+// shortLife has the durations of the parts of a process's short stay in an arena.
 type shortLife struct {
 	Join, Open, Lock, Leave time.Duration
 }
 
 func (l shortLife) all() time.Duration { return l.Join + l.Open + l.Lock + l.Leave }
 
-// liveShortly opens the arena, locks its Mutex once, and leaves.
+// liveShortly opens the arena, locks its Mutex once, and leaves. It returns how long each part took.
 func liveShortly(name string) (l shortLife, err error) {
 	last := time.Now()
 	lap := func(d *time.Duration) {
@@ -64,7 +64,7 @@ func init() {
 	})
 }
 
-// newVillage is an arena with a Mutex m, where n other processes live.
+// newVillage makes an arena with a Mutex m, in which n other processes stay. It returns the name of the arena.
 func newVillage(t testing.TB, n int) string {
 	a := newArena(t, nil)
 	_, err := prims.OpenMutex(a, "m", nil)
@@ -89,7 +89,7 @@ func init() {
 	})
 }
 
-// Short lives leave neither participants nor deaths behind, and each of their parts is measured.
+// Short stays leave neither participants nor death records behind, and each part of a stay is measured.
 func TestShortLivesLeaveNothing(t *testing.T) {
 	name := newVillage(t, 2)
 	const lives = 5
@@ -112,8 +112,8 @@ func TestShortLivesLeaveNothing(t *testing.T) {
 	require.NoError(t, i.Check())
 }
 
-// BenchmarkShortLife measures the total cost of a process that opens an arena, locks once, and leaves: a new
-// process each time, or a process that has done so before.
+// BenchmarkShortLife measures the total cost of a process that opens an arena, locks once, and leaves. The
+// process is a new one each time, or one that has done the same before.
 func BenchmarkShortLife(b *testing.B) {
 	for _, neighbours := range []int{1, 4} {
 		for _, lives := range []int{1, 100} {

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// The parts of a SignalWaker behind its head are in the document.
+// The document describes the parts of a SignalWaker that follow its head.
 func TestABISignalParts(t *testing.T) {
 	requireABIFields(t, "Signal line", reflect.TypeFor[signalLine]())
 	requireABIFields(t, "Gate", reflect.TypeFor[signalGate]())

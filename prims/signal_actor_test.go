@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// signalStage is what an actor does with signal wakers.
+// signalStage has the signal wakers on which an actor acts.
 type signalStage struct {
 	a *arena.Arena
 	contexts
@@ -30,13 +30,13 @@ func init() {
 	})
 }
 
-// signalActor acts in a process of its own.
+// signalActor returns an actor in a process of its own.
 func signalActor(t testing.TB, a *arena.Arena, label string) *actor {
 	t.Helper()
 	return actorOf(t, a, "signal/actor", label)
 }
 
-// num is an order of one number that must succeed.
+// num carries out an order that has one number and must succeed.
 func num(t testing.TB, x *actor, op string, n int) answer {
 	t.Helper()
 	return x.must(t, order{Op: op, Object: "w", N: n})
@@ -128,7 +128,7 @@ func (s *signalStage) perform(o order, a *answer) error {
 		w.Acquire()
 	case "acquire-ctx":
 		return w.AcquireContext(s.contexts.begin(o.ID, o.Limit, o.Done))
-	case "acquire-lapsed": // calls AcquireContext N times, each with a deadline that is over or about to be
+	case "acquire-lapsed": // calls AcquireContext N times, each with a deadline that has passed or is about to pass
 		for k := range o.N {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(k%3))
 			if w.AcquireContext(ctx) == nil {
@@ -170,7 +170,7 @@ func (s *signalStage) perform(o order, a *answer) error {
 		a.OK = w.MarkPartitionLeafActive(o.N)
 	case "unleaf":
 		w.ClearPartitionLeaf(o.N)
-	case "sync": // leaves 0..N of the waker "tree"
+	case "sync": // the leaves 0 to N-1 of the waker "tree"
 		tree, err := prims.OpenSignalWaker(s.a, "tree", nil)
 		if err != nil {
 			return err
@@ -197,11 +197,10 @@ func newWaker(t testing.TB, a *arena.Arena, opts *prims.SignalWakerOptions) *pri
 	return w
 }
 
-// idle waits until everything is as before the first use: no bit, no permit, no
-// sleeper is left.
+// idle waits until everything is as before the first use: no bit, no permit and no sleeper is left.
 func idle(t testing.TB, a *arena.Arena, w *prims.SignalWaker) {
 	t.Helper()
-	for w.TryAcquire() { // a stale permit is one look
+	for w.TryAcquire() { // a stale permit costs one check
 		g, ok := w.Next(0)
 		require.False(t, ok, "queue %d was scheduled", g.Queue())
 	}

@@ -4,8 +4,7 @@ package prims
 
 import "testing"
 
-// The holes of the protocol from which this one was derived, and other
-// mistakes.
+// Mistakes: the holes of the protocol from which this one was derived, and others.
 const (
 	finishForgetsSummary bug = "A: Finish sets the bit again, and not the summary's"
 	beginByStore         bug = "B: Begin is a plain store"
@@ -26,7 +25,7 @@ const (
 	nobodyElseWoken   bug = "who finds more than it takes wakes nobody"
 )
 
-// Producers, workers, and the bits between them.
+// Producers and workers share the bits between them.
 func TestModelSignalWaker(t *testing.T) {
 	one := signalModel{workers: 1, producers: 1, queues: 1, items: 3}
 	pair := signalModel{workers: 1, producers: 2, queues: 2, items: 1}
@@ -40,14 +39,13 @@ func TestModelSignalWaker(t *testing.T) {
 	})
 }
 
-// A second Finish touches nothing.
+// A second Finish changes nothing.
 func TestModelSignalFinishTwice(t *testing.T) {
 	m := signalModel{workers: 1, producers: 1, queues: 1, items: 2, twice: true}
 	requireModels(t, []exploration{{"one and one", small, m.explore, []bug{finishSubtracts}}})
 }
 
-// A model without items: each Release gives several permits, and wakes one
-// waiter.
+// In this model there are no items. Each Release issues several permits, and wakes one waiter.
 func TestModelSignalPermits(t *testing.T) {
 	two := signalModel{workers: 2, producers: 1, items: 1, release: 2}
 	three := signalModel{workers: 3, producers: 1, items: 1, release: 2, cancel: true}
@@ -59,7 +57,7 @@ func TestModelSignalPermits(t *testing.T) {
 	})
 }
 
-// A worker gives up for good; another one is stopped for good.
+// A worker gives up for good, and another one is stopped for good.
 func TestModelSignalLeave(t *testing.T) {
 	quit := signalModel{workers: 2, producers: 1, queues: 1, items: 2, cancel: true}
 	stop := signalModel{workers: 2, producers: 1, queues: 2, items: 2, stop: true}
@@ -69,7 +67,7 @@ func TestModelSignalLeave(t *testing.T) {
 	})
 }
 
-// Deaths of producers and of workers, at every step.
+// Producers and workers die at every step.
 func TestModelSignalDeath(t *testing.T) {
 	single := signalModel{workers: 2, producers: 1, queues: 1, items: 1, kills: 1}
 	one := signalModel{workers: 2, producers: 1, queues: 1, items: 2, kills: 1}

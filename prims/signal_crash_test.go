@@ -21,12 +21,12 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The kill matrix of the SignalWaker: a victim dies at each crash point in turn, beside a
-// partner and the test itself, which work all the time. An announcement that the victim was
-// about to make is made for it, and its queues are executed.
+// This is the kill matrix of the SignalWaker. A victim dies at each crash point in turn, beside a partner and the
+// test itself, which work all the time. If the victim was about to announce a queue, another process announces
+// it, and the queues of the victim are executed.
 
 const (
-	victimQueue = 4*64 + 44 // a queue that the board does not use; the victim is its producer and worker
+	victimQueue = 4*64 + 44 // a queue that the board does not use; only the victim produces and works there
 	orphanQueue = 5*64 + 45 // a queue that a reap takes from the victim
 )
 
@@ -40,8 +40,8 @@ func signalPoints() (points []string) {
 }
 
 func init() {
-	// The victim has one goroutine, so that no crash point is passed by one while
-	// another is between an item and the Schedule that tells of it.
+	// The victim has only one goroutine. So no goroutine passes a crash point while another one is between an
+	// item and the Schedule that announces the item.
 	proctest.Register("signal/victim", func(c *proctest.Child) {
 		s, _ := joinSignalSite(c, "victim")
 		w, self := s.w, s.a.Self()
@@ -78,7 +78,7 @@ func init() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(3000))*time.Microsecond)
 			w.AcquireContext(ctx)
 			cancel()
-			// While a worker of another process sleeps, two permits are released at once.
+			// Two permits are released at once while a worker of another process sleeps.
 			over := make(chan struct{})
 			go func() { quiet.Acquire(); close(over) }()
 			if err := waitUntil(timeout(), func() bool { return quiet.Sleepers() >= 2 }); err != nil {
@@ -90,14 +90,13 @@ func init() {
 				case <-over:
 					return true
 				default:
-					quiet.Release(1) // the other may have come back for more
+					quiet.Release(1) // the other worker may have come back for another permit
 					return false
 				}
 			}); err != nil {
 				c.Fatal(err)
 			}
-			// The words are as a death leaves them, so that a reaper can also die while it repairs
-			// them.
+			// The words are made as a death leaves them, so that a reaper can also die while it repairs them.
 			orphan := w.Gate(orphanQueue)
 			if orphan.TryBeginInline() {
 				w.MarkOwnerDead(func(n arena.ParticipantID) bool { return n == self })

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A queue, here a mere count of items, and a worker that looks after it; producers
-// and workers may be any processes.
+// A queue, here only a count of items, and a worker that executes it. Producers and workers may be in any
+// processes.
 func ExampleSignalWaker() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})

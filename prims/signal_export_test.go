@@ -9,16 +9,16 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Waiters is how many goroutines of this process sleep, or park, on w.
+// Waiters returns how many goroutines of this process sleep, or are parked, on w.
 func (w *SignalWaker) Waiters() int { return w.queue.Waiting() }
 
-// Object is the object under w.
+// Object returns the object of w.
 func (w *SignalWaker) Object() arenakernel.Object { return w.object }
 
-// Announced reports whether a waiter wants to be woken.
+// Announced reports whether a waiter has announced itself.
 func (w *SignalWaker) Announced() bool { return w.wakeWord.Announced() }
 
-// WakeSequence counts the wakes, as a sequence that wraps.
+// WakeSequence returns the sequence that counts the wakes, and that wraps.
 func (w *SignalWaker) WakeSequence() uint32 { return w.head.wake.Load() >> 1 }
 
 // SetSummary overwrites the summary, and issues no permit.
@@ -27,10 +27,10 @@ func (w *SignalWaker) SetSummary(v uint64) { w.head.summary.Store(v) }
 // SetGate overwrites the word of a gate.
 func (w *SignalWaker) SetGate(q int, v uint64) { w.gates[q].word.Store(v) }
 
-// GateWord is the word of a gate.
+// GateWord returns the word of a gate.
 func (w *SignalWaker) GateWord(q int) uint64 { return w.gates[q].word.Load() }
 
-// MarkOwnerDead changes the gates as the deaths of all participants would for which gone is true.
+// MarkOwnerDead changes the gates as the deaths of all participants would for which gone returns true.
 func (w *SignalWaker) MarkOwnerDead(gone func(arena.ParticipantID) bool) {
 	for q := range w.gates {
 		w.reapGate(q, gone)
@@ -41,8 +41,7 @@ func (w *SignalWaker) MarkOwnerDead(gone func(arena.ParticipantID) bool) {
 // Repair repairs w after the death of dead, as a reaper does.
 func (w *SignalWaker) Repair(dead arena.ParticipantID) { repairSignals(w.a, w.object, dead) }
 
-// Scribble overwrites the words of w, as far as bytes go, in the order of the
-// body, a gate and a row of each.
+// Scribble overwrites the words of w, as far as the bytes go: those of the body, of each gate, and of each row.
 func (w *SignalWaker) Scribble(b []byte) {
 	next := func() (v uint64) {
 		if len(b) < 8 {
@@ -97,5 +96,5 @@ func (w *SignalWaker) SetHead(config, rows uint32) (oldConfig, oldRows uint32) {
 	return oldConfig, oldRows
 }
 
-// CheckSignals is what Arena.Check finds wrong with w.
+// CheckSignals returns the error that Arena.Check reports for w.
 func CheckSignals(w *SignalWaker) error { return checkSignals(w.a, w.object) }

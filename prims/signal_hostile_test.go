@@ -20,7 +20,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// guardedSignal runs f, which may panic as a Finish does that finds another's name.
+// guardedSignal runs f, which may panic as calls do that end or release something which this process does not
+// have. guardedSignal returns any other failure.
 func guardedSignal(what string, words func() string, f func()) error {
 	return guardedBy(func(r any) bool {
 		s, ok := r.(string)
@@ -79,7 +80,7 @@ func hostileSignals(t testing.TB, w *prims.SignalWaker, bytes []byte, words func
 		w.Scribble(bytes)
 		require.NoError(t, guardedSignal(what, words, f), "%x", bytes)
 	}
-	// It can be made good again.
+	// The waker can be made valid again.
 	w.Unscribble()
 	w.Gate(3).Schedule()
 	g, ok := w.Next(0)
@@ -121,7 +122,7 @@ func TestHostileSignalWaker(t *testing.T) {
 		ones[i] = 0xff
 	}
 	hostileSignals(t, w, ones, describe)
-	// The head claims more than the object has room for.
+	// The head claims more signals or rows than the object has room for.
 	for _, head := range [][2]uint32{{4, 128}, {64, 128}, {255, 128}, {3, 1 << 31}, {3, 127}, {0, 128}} {
 		config, rows := w.SetHead(head[0], head[1])
 		require.ErrorIs(t, prims.CheckSignals(w), shmsync.ErrCorrupt)
@@ -139,7 +140,7 @@ func TestHostileSignalWaker(t *testing.T) {
 	}
 }
 
-// The bytes change all the time while processes work, and are valid again at the end.
+// A peer changes the bytes all the time while processes work. At the end it restores valid bytes.
 func TestScribbledSignalWaker(t *testing.T) {
 	a := newArena(t, nil)
 	w, err := prims.OpenSignalWaker(a, "w", &prims.SignalWakerOptions{Signals: 3})

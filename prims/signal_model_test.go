@@ -10,14 +10,14 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a SignalWaker: two queues of one signal.
+// The words of the model of a SignalWaker with two queues of one signal.
 const (
-	kGate = iota // two gates: scheduled, executing, name << 2
+	kGate = iota // two gates; each has a scheduled bit, an executing bit, and name << 2
 	kBits = iota + 1
 	kSummary
 	kPermits
-	kWake  // announced, and the sequence
-	kItems // two words: the items in each queue
+	kWake  // the announced bit, and the sequence
+	kItems // two words: the number of items in each queue
 )
 
 const (
@@ -25,17 +25,17 @@ const (
 	kExecuting
 	kNameShift = iota
 
-	kMostPermits = 6 // more are as good
+	kMostPermits = 6 // a larger number makes no difference
 )
 
 // The registers of a thread.
 const (
 	krQueue = iota
-	krGate  // the gate that it has seen
-	krWake  // the wake word to sleep on, or to change
-	krBack  // where it goes on after it has marked
-	krRouse // where it goes on after it has woken
-	krLeft  // how many items a producer has still to push; a worker that leaves after this
+	krGate  // the gate word that it has seen
+	krWake  // the value of the wake word to sleep on, or to change
+	krBack  // the step after it has marked
+	krRouse // the step after it has woken
+	krLeft  // how many items a producer has still to push; for a worker, whether it leaves after this
 	krTwice // it calls Finish once more than it may
 )
 
@@ -87,15 +87,15 @@ const (
 	ksReaped
 )
 
-// signalModel is producers, workers, and a reaper.
+// signalModel has producers, workers, and a reaper.
 type signalModel struct {
 	workers, producers int
-	queues, items      int  // items that each producer pushes
-	cancel             bool // the last worker may give up, for good
+	queues, items      int  // items is how many each producer pushes
+	cancel             bool // the last worker may give up for good
 	stop               bool // the last worker may be stopped for ever while it executes
-	kills              int  // how many producers and workers may die; the first of each never dies
+	kills              int  // how many producers and workers may die; the first producer and the first worker never die
 	twice              bool // workers may call Finish twice
-	release            int  // producers issue that many permits instead, and workers take one each
+	release            int  // if set, producers issue that many permits instead of items, and workers take one each
 
 	bug bug
 }
@@ -136,7 +136,7 @@ var (
 	errGate         = errors.New("a gate says what cannot be")
 )
 
-// inside reports whether a thread is the executor of a queue, as it believes.
+// inside reports whether a thread believes that it is the executor of a queue.
 func inside(t *model.Thread) bool {
 	switch t.PC {
 	case ksClear, ksOther, ksOtherPermits, ksOtherSleep, ksExecute, ksConsume, ksFinish, ksFinishSwap:
@@ -164,9 +164,8 @@ func (m *signalModel) check(s *model.Sys) error {
 	return nil
 }
 
-// resolved reports whether nothing is left to be done for any queue but those that a
-// stopped worker executes. A producer that dies between pushing and scheduling has told
-// nobody of its item.
+// resolved reports whether no work is left in any queue, except queues whose executor is stopped. A producer that
+// dies between pushing and scheduling has told nobody of its item, so after a death items may be left.
 func (m *signalModel) resolved(s *model.Sys) bool {
 	died := false
 	for _, l := range s.Life {
@@ -186,7 +185,7 @@ func (m *signalModel) resolved(s *model.Sys) bool {
 
 func (m *signalModel) done(s *model.Sys) bool { return m.resolved(s) && !m.unreaped(s) }
 
-// maySleep: nobody sleeps for long while there is something to do, or a permit.
+// maySleep reports whether workers may stay asleep: only if no work and no permit is left.
 func (m *signalModel) maySleep(s *model.Sys, _ int) bool {
 	return m.resolved(s) && s.Mem[kPermits] == 0
 }
@@ -200,7 +199,7 @@ func (m *signalModel) unreaped(s *model.Sys) bool {
 	return false
 }
 
-// canon renumbers the sequence of the wake word, and forgets what nobody needs.
+// canon renumbers the sequence of the wake word, and clears registers that are no longer used.
 func (m *signalModel) canon(s *model.Sys) {
 	const first = 2
 	now := s.Mem[kWake]
@@ -212,7 +211,7 @@ func (m *signalModel) canon(s *model.Sys) {
 			if t.R[krWake]>>1 == now>>1 && t.R[krWake] != 0 {
 				t.R[krWake] = first | t.R[krWake]&1
 			} else {
-				t.R[krWake] = 0 // it never comes back
+				t.R[krWake] = 0 // the old value never comes back
 			}
 		default:
 			t.R[krWake] = 0
@@ -238,8 +237,7 @@ func (m *signalModel) show(s *model.Sys) string {
 	return str + fmt.Sprintf("bits %b, summary %b, permits %d, announced %d", s.Mem[kBits], s.Mem[kSummary], s.Mem[kPermits], s.Mem[kWake]&1)
 }
 
-// work is a worker: Next, an execution, Finish, and Acquire where there is
-// nothing.
+// work is a worker: it calls Next, executes, and calls Finish. If there is nothing to execute, it calls Acquire.
 func (m *signalModel) work(x *model.Exec) {
 	q := x.R(krQueue)
 	gate, mask := kGate+int(*q), uint8(1)<<*q
@@ -266,7 +264,7 @@ func (m *signalModel) work(x *model.Exec) {
 		x.Say(fmt.Sprint("finds the bit of queue ", *q))
 		x.Goto(ksGate)
 		if m.bug == beginByStore {
-			x.Goto(ksClear) // acquires the bit, and then begins
+			x.Goto(ksClear) // first it acquires the bit, and then it begins the execution
 		}
 	case ksGate:
 		x.Say("looks at the gate")
@@ -363,7 +361,7 @@ func (m *signalModel) work(x *model.Exec) {
 	}
 }
 
-// finish is Finish, and perhaps a second one, which is a caller's mistake.
+// finish is Finish, and perhaps a second Finish, which is a mistake of the caller.
 func (m *signalModel) finish(x *model.Exec, gate int) {
 	mine := kExecuting | uint8(x.Me+1)<<kNameShift
 	after := func(again bool) {
@@ -403,11 +401,11 @@ func (m *signalModel) finish(x *model.Exec, gate int) {
 		if m.bug == finishSubtracts {
 			x.Update(gate, func(v uint8) uint8 { return v - mine })
 		}
-		// The executor in this process remembers that it executes nothing, and touches nothing.
+		// The process remembers that the worker executes nothing, so the second call changes nothing.
 	}
 }
 
-// unmark is unmarkIfEmpty; back is where the thread goes on.
+// unmark is unmarkIfEmpty. back is the step that follows.
 func (m *signalModel) unmark(x *model.Exec, back uint8) {
 	*x.R(krBack) = back
 	x.Goto(ksUnmark)
@@ -420,7 +418,7 @@ func (m *signalModel) afterDrop(x *model.Exec, left uint8) {
 	}
 }
 
-// common is what producers, workers and the reaper do alike.
+// common has the steps that producers, workers and the reaper have in common.
 func (m *signalModel) common(x *model.Exec) {
 	q, back := x.R(krQueue), x.R(krBack)
 	switch x.PC() {
@@ -579,7 +577,7 @@ func (m *signalModel) acquire(x *model.Exec) {
 	}
 }
 
-// gone ends a call of Acquire: the worker looks for work, or is gone for good.
+// gone ends a call of Acquire. The worker looks for work again, or stops for good.
 func (m *signalModel) gone(x *model.Exec) {
 	if *x.R(krLeft) != 0 {
 		x.Idle()
@@ -641,7 +639,7 @@ func (m *signalModel) produce(x *model.Exec) {
 	}
 }
 
-// kUpdate is a read-modify-write that gives the new value.
+// kUpdate is a read-modify-write that returns the new value.
 func kUpdate(x *model.Exec, w int, f func(uint8) uint8) (v uint8) {
 	x.Update(w, func(old uint8) uint8 {
 		v = f(old)

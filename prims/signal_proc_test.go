@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// signalParty is a site of this process with partners in others.
+// signalParty is a site of this process, with partners in other processes.
 func signalParty(t *testing.T, workers int, partners ...int) (*signalSite, []*proctest.Proc) {
 	t.Helper()
 	a := newArena(t, &arena.Options{Label: "test"})
@@ -42,8 +42,8 @@ func signalParty(t *testing.T, workers int, partners ...int) (*signalSite, []*pr
 	return s, procs
 }
 
-// drain stops everybody, and checks that nothing is left: everything was looked
-// after, and no bit, no permit, no sleeper and no worker remains.
+// drain stops all work, and checks that everything was executed and that no bit, permit, sleeper or worker is
+// left.
 func drain(t *testing.T, s *signalSite, procs []*proctest.Proc) {
 	t.Helper()
 	for _, p := range procs {
@@ -52,8 +52,8 @@ func drain(t *testing.T, s *signalSite, procs []*proctest.Proc) {
 	}
 	require.NoError(t, s.stop(), "%s", words(s.a))
 	alone(t, s.a, 1)
-	// A worker that stopped may have left something scheduled. Then there is a summary bit
-	// for it: no process has to schedule it again.
+	// A worker that stopped may have left a queue scheduled. Then the summary has a bit for it, so no process has
+	// to schedule it again.
 	for {
 		g, ok := s.w.Next(0)
 		if !ok {
@@ -71,8 +71,8 @@ func drain(t *testing.T, s *signalSite, procs []*proctest.Proc) {
 	sound(t, s.a)
 }
 
-// Producers and workers of three processes, some of them behind pollers: nothing is
-// lost, nothing is executed twice at once, and nothing is left.
+// Producers and workers of three processes, some of them behind pollers, share a waker. No item is lost, no queue
+// has two executors at a time, and nothing is left over.
 func TestSignalStress(t *testing.T) {
 	s, procs := signalParty(t, 3, 3, 18)
 	d := proctest.Rounds(proctest.Scale(2*time.Second)/10, proctest.Scale(2*time.Second))
@@ -96,8 +96,8 @@ func TestSignalStress(t *testing.T) {
 	drain(t, s, procs)
 }
 
-// The last item of each burst is found, whichever process pushes it: no worker goes on sleeping
-// while there is an item. No later push would make up for a lost wake.
+// The last item of each burst is found, whichever process pushes it: no worker goes on sleeping while there is an
+// item. No later push would make up for a lost wake.
 func TestSignalNoLostWake(t *testing.T) {
 	a, w, x := twoSides(t)
 	rounds := proctest.Rounds(1000, 20_000)
@@ -111,7 +111,7 @@ func TestSignalNoLostWake(t *testing.T) {
 				t.Fatalf("queue %d of round %d\n%s", k%4096, k, words(a))
 			}
 			if k%4 == 0 {
-				runtime.Gosched() // else: the worker is about to sleep
+				runtime.Gosched() // otherwise the worker is about to sleep
 			}
 		}
 	}
@@ -119,7 +119,8 @@ func TestSignalNoLostWake(t *testing.T) {
 	idle(t, a, w)
 }
 
-// shortly reports true after timeout, at a cost that fits into a tight loop.
+// shortly returns a function that reports true once the timeout has passed. The function is cheap enough for a
+// tight loop.
 func shortly() func() bool {
 	n, end := 0, time.Now().Add(timeout())
 	return func() bool {
@@ -128,7 +129,7 @@ func shortly() func() bool {
 	}
 }
 
-// Processes that work are killed at random. The others go on.
+// Working processes are killed at random. The others go on.
 func TestSignalRandomKills(t *testing.T) {
 	s, procs := signalParty(t, 2, 16)
 	rounds := proctest.Rounds(5, 25)
@@ -145,16 +146,16 @@ func TestSignalRandomKills(t *testing.T) {
 	drain(t, s, procs)
 }
 
-// An executor is stopped: what it executes is executed by nobody else, however
-// long it takes, and everything else goes on.
+// An executor is stopped. Nobody else executes its queue, however long the stop takes. All other queues are
+// executed.
 func TestSignalStoppedExecutor(t *testing.T) {
 	s, procs := signalParty(t, 2, 3)
 	x := signalActor(t, s.a, "stopped")
-	held := 200 // a task that the board does not use
+	held := 200 // a queue that the board does not use
 	num(t, x, "schedule", held)
 	stop := held
 	if !num(t, x, "begin", held).OK {
-		// Another worker may have been faster, and have finished or be about to.
+		// Another worker may have begun the execution first. It has finished, or is about to.
 		eventually(t, "it is ours", func() string { return words(s.a) }, func() bool { return num(t, x, "inline", held).OK })
 	}
 	x.proc.Stop(t)
@@ -184,12 +185,12 @@ func TestSignalStoppedExecutor(t *testing.T) {
 	drain(t, s, procs)
 }
 
-// A worker is stopped that has taken the only permit and has not called Next yet, and a process in the middle
-// of Schedule is stopped. The periodic checks of the sleepers find what these two keep.
+// Two processes are stopped: a worker that has taken the only permit and has not called Next yet, and a process
+// in the middle of Schedule. The periodic checks of the sleepers find the queues that these two keep from them.
 func TestSignalLook(t *testing.T) {
 	a, w, x := twoSides(t)
 	g := w.Gate(300)
-	w.SetGate(300, 1<<29) // scheduled, and no bit: its producer is stopped
+	w.SetGate(300, 1<<29) // scheduled without a bit: its producer is stopped
 	id := x.start(order{Op: "acquire", Object: "w"})
 	x.wait(t, id)
 	n := num(t, x, "next", 0)
@@ -200,7 +201,7 @@ func TestSignalLook(t *testing.T) {
 	for asleep := false; !asleep; {
 		idle(t, a, w)
 		id = x.start(order{Op: "acquire", Object: "w"})
-		// A check that was under way may still have issued a permit.
+		// A periodic check that was running may still have issued a permit.
 		eventually(t, "it sleeps or comes back", func() string { return words(a) }, func() bool {
 			asleep = num(t, x, "sleepers", 0).N == 1
 			_, back := x.said[id]
@@ -211,15 +212,14 @@ func TestSignalLook(t *testing.T) {
 		}
 	}
 	w.SetGate(300, 1<<29)
-	w.Signal(300 / 64).Set(300 % 64) // but not the bit in the summary
+	w.Signal(300 / 64).Set(300 % 64) // but do not set the bit in the summary
 	x.wait(t, id)
 	require.True(t, num(t, x, "next", 0).OK)
 	num(t, x, "finish", 300)
 	idle(t, a, w)
 }
 
-// The traces of a death that are taken back: executions, reservations, registrations,
-// sleepers.
+// A death undoes what the dead process left: executions, reservations, registrations and sleepers.
 func TestSignalDeath(t *testing.T) {
 	a, w, x := twoSides(t)
 	y := signalActor(t, a, "successor")
@@ -274,8 +274,8 @@ func TestSignalDeath(t *testing.T) {
 	idle(t, a, w)
 }
 
-// Every wake of a Release reaches a living sleeper, also past dead ones in front
-// of the kernel's queue and dead pollers.
+// Every wake of a Release reaches a living sleeper, even if dead sleepers and dead pollers are in front of it in
+// the kernel's queue.
 func TestSignalDeadSleepers(t *testing.T) {
 	a, w, x := twoSides(t)
 	y := signalActor(t, a, "alive")
@@ -289,11 +289,11 @@ func TestSignalDeadSleepers(t *testing.T) {
 	}
 	eventually(t, "all sleep", func() string { return words(a) }, func() bool { return w.Sleepers() == 32 })
 	x.proc.Signal(t, syscall.SIGKILL)
-	w.Release(16) // at once: the dying are counted, and may be woken
+	w.Release(16) // at once, so that the dying processes are still counted and may be woken
 	x.proc.Wait(t)
 	alone(t, a, 2)
-	// The permits that dead processes have taken are lost: permits are hints. But the living
-	// processes get the permits that are left.
+	// The permits that dead processes have taken are lost, because permits are only hints. But the living
+	// processes get all permits that are left.
 	eventually(t, "no permit is left beside a sleeper", func() string { return words(a) }, func() bool {
 		return w.Permits() == 0 || w.Sleepers() == 0
 	})
@@ -384,8 +384,8 @@ func BenchmarkGate(b *testing.B) {
 	})
 }
 
-// Executions of one queue follow each other, and a producer comes before the
-// execution that it asked for: plain variables show it to the race detector.
+// An execution of a queue happens before the next execution, and a producer happens before the execution that it
+// asked for. Plain variables show that to the race detector.
 func TestSignalEdges(t *testing.T) {
 	w := newWaker(t, newArena(t, nil), nil)
 	count, handed, got := 0, 0, 0
@@ -420,8 +420,8 @@ func TestSignalEdges(t *testing.T) {
 		}
 	}()
 	for handed < 1000 {
-		// The executor is at it or is done: either way the queue is ours to fill
-		// only when its gate says so.
+		// The executor executes the queue or has finished. In both cases this goroutine may fill the queue only
+		// when the gate says so.
 		if g := w.Gate(100); g.TryBeginInline() {
 			handed++
 			g.FinishAndSchedule()

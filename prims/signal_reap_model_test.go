@@ -4,8 +4,7 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/model"
 
-// reap reaps the dead: it reaps the gates and the index, as repairSignals, and
-// wakes, as wakeSignals.
+// reap reaps the dead. It repairs the gates and the index as repairSignals does, and wakes as wakeSignals does.
 func (m *signalModel) reap(x *model.Exec) {
 	q := x.R(krQueue)
 	switch x.PC() {
@@ -65,7 +64,7 @@ func (m *signalModel) reap(x *model.Exec) {
 		}
 		x.Idle()
 	default:
-		// The gate was published: go on with the next gate.
+		// The gate was published, so go on with the next gate.
 		if x.PC() == ksReapNext {
 			m.step(x)
 			return
@@ -76,8 +75,7 @@ func (m *signalModel) reap(x *model.Exec) {
 
 const ksReapNext = ksReaped + 1
 
-// reapGate looks at one gate: an orphan is scheduled, and what is scheduled has
-// its bit.
+// reapGate repairs one gate: a gate with a dead executor becomes scheduled, and a scheduled gate gets its bit.
 func (m *signalModel) reapGate(x *model.Exec) {
 	gate := kGate + int(*x.R(krQueue))
 	g := x.Load(gate)
@@ -96,10 +94,10 @@ func (m *signalModel) reapGate(x *model.Exec) {
 	}
 }
 
-// nextGate says where a step that publishes comes back to.
+// nextGate sets the step that follows after a publication.
 func (m *signalModel) nextGate(x *model.Exec) { x.Goto(ksReapNext) }
 
-// step goes on to the next gate, or to the signal.
+// step goes on to the next gate, or after the last gate to the signal.
 func (m *signalModel) step(x *model.Exec) {
 	q := x.R(krQueue)
 	if int(*q)+1 < m.queues {

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// twoSides returns a new waker, and an actor in another process that uses it too.
+// twoSides returns a new waker, and an actor in another process that uses the waker, too.
 func twoSides(t *testing.T) (*arena.Arena, *prims.SignalWaker, *actor) {
 	t.Helper()
 	a := newArena(t, &arena.Options{Label: "test"})
@@ -115,7 +115,7 @@ func TestSignalSummary(t *testing.T) {
 	require.False(t, num(t, x, "mark", 63).OK)
 	require.EqualValues(t, 1, w.Permits())
 	require.EqualValues(t, uint64(1)<<63, num(t, x, "summary", 0).N)
-	// Of overlapping masks, only the new bits issue permits.
+	// Only the new bits of overlapping masks issue permits.
 	require.EqualValues(t, 0b1110, w.MarkActiveMask(0b1110))
 	require.EqualValues(t, 4, w.Permits())
 	require.EqualValues(t, 0b10001, x.must(t, order{Op: "mark-mask", Object: "w", Token: 0b11111}).N)
@@ -125,7 +125,7 @@ func TestSignalSummary(t *testing.T) {
 	require.Equal(t, 4, w.SummarySelect(6))
 	require.EqualValues(t, 63, num(t, x, "select", 50).N)
 	require.EqualValues(t, 0, num(t, x, "select", 0).N)
-	// Unmarking takes no permit back, and a signal is unmarked only if it is empty.
+	// Unmarking takes back no permit. A signal can be unmarked only if it is empty.
 	w.Signal(2).Set(7)
 	require.False(t, num(t, x, "unmark-empty", 2).OK)
 	require.True(t, w.TryUnmarkIfEmpty(3))
@@ -134,7 +134,7 @@ func TestSignalSummary(t *testing.T) {
 	require.False(t, w.TryUnmark(2))
 	require.EqualValues(t, uint64(1)<<63|0b10011, w.SnapshotSummary())
 	require.EqualValues(t, 6, w.Permits())
-	// Next clears the bits of the summary that stand for no scheduled queue.
+	// Next clears the bits of the summary for signals without a scheduled queue.
 	require.True(t, w.MarkActive(2))
 	require.False(t, num(t, x, "next", 100).OK)
 	require.Zero(t, w.SnapshotSummary())
@@ -163,7 +163,7 @@ func TestSignalPermits(t *testing.T) {
 	}
 	require.False(t, x.op(t, "try", "w").OK)
 
-	// Of three sleepers, two are released, and one remains.
+	// Two of three sleepers are released, and one remains.
 	var ids []int
 	for range 3 {
 		ids = append(ids, x.start(order{Op: "acquire", Object: "w"}))
@@ -185,8 +185,8 @@ func TestSignalPermits(t *testing.T) {
 	idle(t, a, w)
 }
 
-// Deadlines that are over, or about to be, and contexts that end beside a
-// release: permits are neither lost nor made.
+// Deadlines have passed or are about to pass, and contexts end at the time of a release. No permit is lost, and
+// none is created.
 func TestSignalAcquireContext(t *testing.T) {
 	a, w, x := twoSides(t)
 	done, cancel := context.WithCancel(context.Background())
@@ -206,8 +206,8 @@ func TestSignalAcquireContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() { second <- w.AcquireContext(ctx) }()
 		eventually(t, "both sleep", func() string { return words(a) }, func() bool { return w.Sleepers() == 2 })
-		// A release and the end of one's context, at once: the other gets the
-		// permit unless the one does.
+		// A release and the end of one waiter's context come at the same time. If that waiter does not get the
+		// permit, the other one does.
 		go cancel()
 		w.Release(1)
 		if err := <-second; err == nil {
@@ -233,7 +233,7 @@ func TestSignalStatus(t *testing.T) {
 	require.True(t, x.op(t, "tasks", "w").OK)
 	status("true true")
 	require.EqualValues(t, 2, w.Permits())
-	// The summary's lowest bits are others.
+	// The lowest bits of the summary have another meaning.
 	w.MarkActiveMask(3)
 	require.True(t, x.op(t, "unyield", "w").OK)
 	require.True(t, w.TryUnmarkTasks())
@@ -242,7 +242,7 @@ func TestSignalStatus(t *testing.T) {
 	require.EqualValues(t, 3, w.SnapshotSummary())
 	status("false false")
 	require.EqualValues(t, 4, w.Permits(), "unmarking takes no permit back")
-	// Tasks are marked again while the partition has a leaf.
+	// Tasks are marked again as long as the partition has a leaf.
 	require.True(t, num(t, x, "leaf", 9).OK)
 	require.EqualValues(t, 5, w.Permits())
 	require.False(t, w.TryUnmarkTasks())
@@ -252,7 +252,7 @@ func TestSignalStatus(t *testing.T) {
 	status("false false")
 }
 
-// A partition of the signals of a SignalWaker belongs to one worker.
+// A worker owns a partition of the signals of a SignalWaker.
 func TestSignalPartition(t *testing.T) {
 	a, w, x := twoSides(t)
 	tree, err := prims.OpenSignalWaker(a, "tree", nil)
@@ -276,7 +276,7 @@ func TestSignalPartition(t *testing.T) {
 	require.False(t, got.OK)
 	require.Zero(t, got.N)
 	require.Equal(t, "false false", num(t, x, "status", 0).Text)
-	// A process that sets a bit tells the partition's owner.
+	// A process that sets a bit tells the owner of the partition.
 	require.True(t, num(t, x, "leaf", 5).OK)
 	require.False(t, w.MarkPartitionLeafActive(6))
 	require.EqualValues(t, 1<<5|1<<6, w.PartitionSummary())
@@ -299,13 +299,13 @@ func TestSignalTasks(t *testing.T) {
 		seen[a.N], seen[uint64(q)] = true, true
 	}
 	require.Equal(t, 400, w.Tasks())
-	for q := range seen { // one of the two sides has each task
+	for q := range seen { // each task was reserved by one of the two sides
 		if x.do(t, order{Op: "unreserve", Object: "w", N: int(q)}).Panic != "" {
 			w.ReleaseTask(int(q))
 		}
 	}
 	require.Zero(t, w.Tasks())
-	// All tasks are taken, and then the last free one is found.
+	// When all tasks but one are reserved, the last one is found.
 	for k := range 128 {
 		q, ok := w.ReserveTaskIn(6, 8)
 		require.True(t, ok, "the %d'th", k)
@@ -397,7 +397,7 @@ func TestGate(t *testing.T) {
 	require.EqualValues(t, 1, w.Permits(), "none for a second queue of it")
 	require.False(t, num(t, x, "inline", 130).OK)
 
-	// The executor takes the bit, then the gate, then clears the summary.
+	// The executor takes the bit, then the gate, and then clears the bit in the summary.
 	require.True(t, w.Signal(2).Acquire(2))
 	require.False(t, num(t, x, "take", 130).OK)
 	require.True(t, g.Begin())
@@ -416,7 +416,7 @@ func TestGate(t *testing.T) {
 	require.True(t, w.Signal(2).IsSet(2))
 	state("scheduled, epoch 1")
 
-	// Next finds the queues, the nearest one first.
+	// Next finds the scheduled queues, the nearest one first.
 	require.EqualValues(t, 131, num(t, x, "next", 140).N)
 	require.EqualValues(t, 130, num(t, x, "next", 140).N)
 	require.Zero(t, w.SnapshotSummary(), "the last of a signal takes it out of the summary")
@@ -434,8 +434,8 @@ func TestGate(t *testing.T) {
 	idle(t, a, w)
 }
 
-// A bit that stands for nothing, and one for a queue that is executed, are cleared
-// away and hide nothing.
+// A bit without a scheduled queue, or of a queue that is being executed, is cleared and does not hide another
+// bit.
 func TestGateStaleBits(t *testing.T) {
 	a, w, x := twoSides(t)
 	num(t, x, "set", 1)
@@ -454,7 +454,7 @@ func TestGateStaleBits(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 2, g.Queue())
 	g.FinishAndSchedule()
-	// Hole A: an executor has cleared the summary meanwhile. Finish marks it.
+	// Hole A: meanwhile an executor has cleared the bit in the summary. Finish marks the signal again.
 	g, ok = w.Next(0)
 	require.True(t, ok)
 	require.Zero(t, w.SnapshotSummary())
@@ -467,14 +467,13 @@ func TestGateStaleBits(t *testing.T) {
 	idle(t, a, w)
 }
 
-// A worker that begins an execution while others sleep wakes one of them for the other scheduled
-// queues.
+// A worker that begins an execution while others sleep wakes one of them for the other scheduled queues.
 func TestSignalWakesAnother(t *testing.T) {
 	a, w, x := twoSides(t)
 	id := x.start(order{Op: "acquire", Object: "w"})
 	eventually(t, "it sleeps", func() string { return words(a) }, func() bool { return w.Sleepers() == 1 && w.Announced() })
-	// Two queues of one signal, whose permit is gone: as when a worker took it and
-	// then found both.
+	// Two queues of one signal are scheduled, and the permit is gone, as if a worker had taken the permit and
+	// then found both queues.
 	w.SetGate(0, 1<<29)
 	w.SetGate(1, 1<<29)
 	w.Signal(0).SetMask(3)
@@ -498,7 +497,7 @@ func TestSignalWakesAnother(t *testing.T) {
 	idle(t, a, w)
 }
 
-// An executor that was declared dead while it was stalled can no longer change the gate.
+// An executor was declared dead while it was stalled. It can no longer change the gate.
 func TestGateFencedOut(t *testing.T) {
 	_, w, x := twoSides(t)
 	old := w.Gate(5)
@@ -514,7 +513,7 @@ func TestGateFencedOut(t *testing.T) {
 	require.Panics(t, func() { old.FinishAndSchedule() })
 	require.Equal(t, was, w.GateWord(5), "it touches nothing of its successor")
 	require.False(t, num(t, x, "finish", 5).OK)
-	// This holds even if the next executor is of the same process.
+	// This holds even if the next executor belongs to the same process.
 	next := w.Gate(5)
 	require.True(t, next.TryBeginInline())
 	require.Panics(t, func() { old.Finish() })

@@ -18,17 +18,17 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A site of queues. Items are numbers that count up. A queue is the number of its items, and the number of
-// those that workers have looked after.
+// A site has queues. Items are consecutive numbers. A queue is represented by two counts: how many items were put
+// into it, and how many of them were executed.
 
-const signalQueues = 16 // eight of each of two signals
+const signalQueues = 16 // eight queues for each of two signals
 
-// signalBoard is what the processes share beside the waker.
+// signalBoard is the data that the processes share in addition to the waker.
 type signalBoard struct {
 	Queue [signalQueues]struct {
 		Pushed atomic.Uint64
 		Done   atomic.Uint64
-		Tag    atomic.Uint64 // of the executor
+		Tag    atomic.Uint64 // the tag of the executor
 		Runs   atomic.Uint64
 		_      [96]byte
 	}
@@ -65,7 +65,7 @@ func (s *signalSite) push(k int) {
 	s.w.Gate(queueAt(k)).Schedule()
 }
 
-// execute looks after a queue, and makes sure that it is alone.
+// execute executes a queue, and checks that no other goroutine does.
 func (s *signalSite) execute(g *prims.Gate) {
 	k, ok := placeOf(g.Queue())
 	if !ok {
@@ -94,7 +94,7 @@ func (s *signalSite) execute(g *prims.Gate) {
 	}
 }
 
-// worker looks after queues until stop.
+// worker executes queues until stop is called.
 func (s *signalSite) worker(near int, limit time.Duration) {
 	s.w.RegisterWorker()
 	defer s.w.UnregisterWorker()
@@ -114,8 +114,8 @@ func (s *signalSite) worker(near int, limit time.Duration) {
 	}
 }
 
-// work starts workers, more than sleep in the kernel if there are many, and a
-// producer.
+// work starts workers and a producer. With many workers, some wait behind the poller, because fewer may sleep in
+// the kernel.
 func (s *signalSite) work(workers int) {
 	for i := range workers {
 		limit := time.Duration(0)
@@ -136,9 +136,9 @@ func (s *signalSite) work(workers int) {
 	})
 }
 
-// goesOn waits until all items that there are now have been looked after. A
-// producer that died before it called Schedule has told nobody: those queues,
-// which are idle, are scheduled for it, after all the others have been found.
+// goesOn waits until all present items have been executed. A producer that died before it called Schedule has
+// told nobody of its item, and the queue is idle. goesOn schedules such queues itself, after all others have been
+// executed.
 func (s *signalSite) goesOn() error {
 	var end [signalQueues]uint64
 	for k := range end {
@@ -171,7 +171,7 @@ func (s *signalSite) goesOn() error {
 	})
 }
 
-// stop ends what work started.
+// stop ends the goroutines that work has started.
 func (s *signalSite) stop() error {
 	s.stopped.Store(true)
 	over := make(chan struct{})
@@ -197,7 +197,7 @@ func joinSignalSite(c *proctest.Child, label string) (*signalSite, crashParams) 
 }
 
 func init() {
-	// partner works until it is told to stop, and to drain.
+	// partner works until it is told to stop, and then to drain.
 	registerPartner("signal/partner", func(c *proctest.Child) *signalSite {
 		s, p := joinSignalSite(c, "partner")
 		s.work(p.Round)

@@ -26,7 +26,7 @@ func init() {
 			if how == "asleep" {
 				for w.TryAcquire() {
 				}
-				w.Acquire() // sleeps
+				w.Acquire() // this call sleeps
 			}
 		}, err
 	})

@@ -43,7 +43,7 @@ func TestHiddenRecordStaysKnown(t *testing.T) {
 	sound(t, a)
 }
 
-// slotRecords are the offsets and the slots of the slot records of o, the latest first.
+// slotRecords returns the offsets and the slots of the slot records of o. The latest record comes first.
 func slotRecords(t *testing.T, a *arena.Arena, o arenakernel.Object) (offs []arenakernel.Offset, slots []int) {
 	t.Helper()
 	require.NoError(t, (*arenakernel.Arena)(a).EachSlotRecord(o, 0, func(off arenakernel.Offset, slot int) bool {
@@ -53,7 +53,7 @@ func slotRecords(t *testing.T, a *arena.Arena, o arenakernel.Object) (offs []are
 	return offs, slots
 }
 
-// hideLatestRecord has the list of slot records begin with the second one.
+// hideLatestRecord makes the list of slot records begin with the second one.
 func hideLatestRecord(t *testing.T, a *arena.Arena, o arenakernel.Object) (undo func()) {
 	t.Helper()
 	offs, _ := slotRecords(t, a, o)
@@ -64,7 +64,7 @@ func hideLatestRecord(t *testing.T, a *arena.Arena, o arenakernel.Object) (undo 
 	return func() { list.Store(head) }
 }
 
-// damageRecords has the list of slot records begin with something else.
+// damageRecords makes the list of slot records begin with an impossible offset.
 func damageRecords(_ *testing.T, a *arena.Arena, o arenakernel.Object) (undo func()) {
 	list := (*arenakernel.Arena)(a).SlotRecords(o)
 	head := list.Swap(1)

@@ -20,8 +20,8 @@ import (
 // A spinActor is an actor for spin locks.
 type spinActor struct{ conversation[order] }
 
-// spinStage is what a spinActor acts on. Objects whose names begin with rw are
-// RWSpinLocks, the others SpinLocks.
+// spinStage has the objects on which a spinActor acts. An object whose name begins with rw is an RWSpinLock, any
+// other a SpinLock.
 type spinStage struct {
 	a *arena.Arena
 	contexts
@@ -46,8 +46,8 @@ func remoteSpin(t testing.TB, a *arena.Arena, label string, opts ...proctest.Opt
 	return &spinActor{withRemote[order](t, a, "spin/actor", label, opts...)}
 }
 
-// spinEverywhere runs a test with two actors in one process, with one of them in
-// another, and with both in processes of their own.
+// spinEverywhere runs a test with two actors in this process, with one of them in another process, and with both
+// in processes of their own.
 func spinEverywhere(t *testing.T, test func(t *testing.T, holder, other *spinActor, a *arena.Arena)) {
 	t.Run("one process", func(t *testing.T) {
 		a := newArena(t, nil)
@@ -63,20 +63,20 @@ func spinEverywhere(t *testing.T, test func(t *testing.T, holder, other *spinAct
 	})
 }
 
-// op is an operation without arguments.
+// op carries out an operation that has no arguments.
 func (x *spinActor) op(t testing.TB, op, object string) answer {
 	t.Helper()
 	return x.do(t, order{Op: op, Object: object})
 }
 
-// must does what has to succeed.
+// must carries out an operation that has to succeed.
 func (x *spinActor) must(t testing.TB, op, object string) {
 	t.Helper()
 	a := x.op(t, op, object)
 	require.Empty(t, a.Err+a.Panic, "%s of %s\n%s", op, object, x.dump())
 }
 
-// try does a try and returns its result.
+// try carries out a try, and returns its result.
 func (x *spinActor) try(t testing.TB, op, object string) bool {
 	t.Helper()
 	a := x.op(t, op, object)
@@ -84,7 +84,7 @@ func (x *spinActor) try(t testing.TB, op, object string) bool {
 	return a.OK
 }
 
-// blocked starts an order and returns when it waits.
+// blocked starts an order, and returns when the order waits.
 func (x *spinActor) blocked(t testing.TB, o order) int {
 	t.Helper()
 	count := order{Op: "waiters", Object: o.Object, Policy: o.Policy}
@@ -111,7 +111,7 @@ func (s *spinStage) perform(o order, a *answer) error {
 	return nil
 }
 
-// cpuTime is what this process has computed, in nanoseconds.
+// cpuTime returns the CPU time of this process in nanoseconds.
 func cpuTime() uint64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -160,7 +160,7 @@ func (s *spinStage) actSpin(ctx context.Context, o order, a *answer) error {
 		st := l.State()
 		a.Text, a.OK, a.Who = st.Word, st.Held, st.Owner
 		return st.Err
-	case "steps": // counts up N times under the lock, in Token goroutines
+	case "steps": // increments a counter N times under the lock, in Token goroutines
 		v, err := arena.Value[int64](s.a, "counter")
 		if err != nil {
 			return err
@@ -251,7 +251,7 @@ func (s *spinStage) actRW(ctx context.Context, o order, a *answer) error {
 		return st.Err
 	case "bits":
 		a.N = l.Bits()
-	case "pair": // writes two words alike, and reads whether they are
+	case "pair": // writes the same value to two words, and reads whether they are equal
 		return rwSpinPair(s.a, l, o.N)
 	case "walk":
 		return rwSpinWalk(s.a, l, o.N, int(o.Token))

@@ -25,12 +25,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The kill matrix of the spin locks: a victim dies at each of their crash points
-// beside two processes that stay, the test and its partner. Those go on, each of
-// their goroutines, and nothing is left behind.
+// This is the kill matrix of the spin locks. A victim dies at each of their crash points beside two processes
+// that stay: the test and its partner. Each goroutine of these two goes on, and nothing is left behind.
 
-// spinKills are the crash points of spin locks that a process passes while others use the lock. The
-// other points come after a death, and a reaper passes them.
+// spinKills are the crash points of spin locks that a process passes while others use the lock. Only a process
+// that deals with a death passes the other points.
 var spinKills = []string{
 	"spinlock.lock.acquired", "spinlock.lock.announced", "spinlock.lock.woken", "spinlock.lock.leaving",
 	"spinlock.unlock.before_release", "spinlock.unlock.before_wake",
@@ -42,8 +41,8 @@ var spinReaps = []string{
 	"spinlock.owner_dead.marked", "spinlock.recover.taken", "spinlock.recover.repaired", "spinlock.recover.before_wake",
 }
 
-// spinCanary has words that holders of a lock set while they hold it: an exclusive holder sets W,
-// and a holder for writing or for upgrade sets U.
+// spinCanary has words that a holder sets while it holds the lock: an exclusive holder sets W, and a holder for
+// writing or for upgrade sets U.
 type spinCanary struct {
 	W, U atomic.Uint64
 	_    [112]byte
@@ -77,7 +76,7 @@ func openSpinSite(a *arena.Arena, fail func(error)) (s *spinSite, err error) {
 	return s, cmp.Or(err, e)
 }
 
-// stays makes sure that a word stays as it is for a while.
+// stays requires that a word keeps its value for a while.
 func (s *spinSite) stays(what string, w *atomic.Uint64, is uint64) {
 	for range rand.IntN(60) {
 		if v := w.Load(); v != is {
@@ -167,7 +166,7 @@ func (s *spinSite) turn(k int, ctx context.Context) error {
 	return nil
 }
 
-// use is turn, in whatever state the lock is. It reports false if it gave up.
+// use calls turn, whatever state the lock is in. It returns false if it gave up.
 func (s *spinSite) use(k int, limit time.Duration) bool {
 	ctx, cancel := context.Background(), func() {}
 	if limit != 0 {
@@ -196,7 +195,7 @@ func (s *spinSite) use(k int, limit time.Duration) bool {
 	return false
 }
 
-// work starts what the survivors do all the time.
+// work starts the goroutines with which the survivors use the locks all the time.
 func (s *spinSite) work() {
 	for k := range spinSiteLocks {
 		for i := range 6 {
@@ -277,7 +276,7 @@ func init() {
 						}
 					})
 				}
-				// A goroutine that reads for long makes writers wait, and give up.
+				// A goroutine that reads for long makes writers wait and give up.
 				if l := s.rws[k/2]; k%2 == 1 {
 					wg.Go(func() {
 						for range 5 {
@@ -295,7 +294,7 @@ func init() {
 		lastWords(c, s.a)
 	})
 
-	// spin/sacrifice creates the arena and dies with one of each hold.
+	// spin/sacrifice creates the arena, and dies with one hold of each kind.
 	proctest.Register("spin/sacrifice", func(c *proctest.Child) {
 		var p crashParams
 		c.Params(&p)
@@ -332,7 +331,7 @@ func init() {
 			for i := range s.spins {
 				n += s.spins[i].Waiters() + s.rws[i].Waiters()
 			}
-			return n >= 3*spinSiteLocks-6 // some may only have tried
+			return n >= 3*spinSiteLocks-6 // some of them may only have tried
 		}); err != nil {
 			c.Fatalf("%v\n%s", err, words(s.a))
 		}
@@ -346,7 +345,7 @@ func TestSpinLockKillMatrix(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint", "spin/partner", "spin/victim", "spin/sacrifice", "spin/reaper")
 	}
-	// Together the two lists contain all points.
+	// Together the two lists must contain all points.
 	listed := map[string]bool{}
 	for _, p := range append(spinKills[:len(spinKills):len(spinKills)], spinReaps...) {
 		listed[p] = true
@@ -429,8 +428,8 @@ func spinKillBesideOthers(t *testing.T) {
 	require.Zero(t, st.Nodes+st.Claimed+st.Raw, "%+v", st)
 }
 
-// spinKillReaper kills a process and then its reaper, which recovers its locks. The next
-// process finds everything usable.
+// spinKillReaper kills a process, and then the reaper that recovers the locks of that process. The next process
+// finds everything usable.
 func spinKillReaper(t *testing.T) {
 	round := 0
 	play := func(t *testing.T, env ...string) (died bool) {

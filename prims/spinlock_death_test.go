@@ -14,10 +14,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The holder is killed while others wait, on threads of their own and behind the
-// poller, in two processes. By the policy all are told, or all get it in turn.
+// The holder is killed while others wait in two processes, on threads of their own and behind the poller.
+// Depending on the policy, all of them get an error, or all of them get the lock, one after the other.
 func TestSpinLockHolderDies(t *testing.T) {
-	const waiters = 15 // of each process
+	const waiters = 15 // in each process
 	for _, c := range []struct{ object, hold string }{
 		{"s", "lock"}, {"rw", "lock"}, {"rw", "ulock"},
 	} {
@@ -48,7 +48,7 @@ func TestSpinLockHolderDies(t *testing.T) {
 				start := time.Now()
 				victim.proc.Kill(t)
 				if policy == prims.PolicyRelease {
-					// Each process releases the lock that it got, so that the next can have it.
+					// The process that got the lock releases it, so that the next waiter gets it.
 					left := all
 					eventually(t, "all get it", others[0].dump, func() bool {
 						kept := left[:0]
@@ -104,7 +104,7 @@ func (x *spinActor) poll(t testing.TB, id int) (answer, bool) {
 		return a, true
 	}
 	if x.proc != nil {
-		// The answer to this order also brings the output from before.
+		// The answer to this order comes after all earlier output.
 		x.do(t, order{Op: "cpu"})
 	} else {
 		select {
@@ -118,9 +118,9 @@ func (x *spinActor) poll(t testing.TB, id int) (answer, bool) {
 	return a, ok
 }
 
-// Exactly the holds of dead readers are taken back: a waiting writer gets the lock once the living
-// readers have left, however many other readers died. The next participant in the slot of a dead
-// reader has none of its holds.
+// The death of a reader takes back its holds and no others. A waiting writer gets the lock when the living
+// readers have left, however many readers died. The next participant in the slot of a dead reader has none of its
+// holds.
 func TestRWSpinLockReaderDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestRWSpinLockReaderDies(t *testing.T) {
 	}
 }
 
-// Only the last reader is killed: the writer gets the lock soon.
+// The last reader is killed. The writer gets the lock soon.
 func TestRWSpinLockLastReaderDies(t *testing.T) {
 	a := newArena(t, nil)
 	writer := remoteSpin(t, a, "writer")
@@ -173,9 +173,9 @@ func TestRWSpinLockLastReaderDies(t *testing.T) {
 	require.Zero(t, writer.op(t, "bits", "rw").N)
 }
 
-// The death of a writer that waits for readers is reported to nobody, since the writer did not
-// hold the lock yet. Readers get the lock at once. A process that dies during an upgrade had an
-// upgradable hold, so the policy decides.
+// A writer dies while it waits for readers. Its death is not reported, because the writer did not hold the lock
+// yet. Readers get the lock at once. A process that dies during an upgrade has an upgradable hold, so the policy
+// decides.
 func TestRWSpinLockDrainerDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -205,14 +205,14 @@ func TestRWSpinLockDrainerDies(t *testing.T) {
 				other.must(t, "runlock", "rw")
 			} else {
 				require.Equal(t, []string{"owner-dead"}, r.Is)
-				// A recovery waits for the reader that is in.
+				// A recovery waits for the reader that holds the lock.
 				r = other.do(t, order{Op: "recover", Object: "rw", Limit: 20 * time.Millisecond})
 				require.Equal(t, []string{"ctx-deadline"}, r.Is)
 				require.False(t, r.OK, "the repair has run beside a reader")
 				r = other.op(t, "state", "rw")
 				require.Equal(t, []string{"owner-dead"}, r.Is)
 				require.Equal(t, victim.proc.Pid(), r.Who.PID)
-				// Only the recovery remembered the ID, which another participant may have by now.
+				// Only the recovery knew the ID of the dead holder. Another participant may have that ID by now.
 				require.Equal(t, "owner-dead", r.Text)
 				rec := other.blocked(t, order{Op: "recover", Object: "rw"})
 				reader.must(t, "runlock", "rw")
@@ -229,8 +229,7 @@ func TestRWSpinLockDrainerDies(t *testing.T) {
 	}
 }
 
-// A process that leaves the arena in good order loses its holds as by a death, and its own
-// waiters are sent away.
+// A process that leaves the arena in good order loses its holds as if it had died. Its own waiters get an error.
 func TestSpinLockHolderLeaves(t *testing.T) {
 	a := newArena(t, nil)
 	victim, other := remoteSpin(t, a, "victim"), localSpin(a)
@@ -260,7 +259,7 @@ func TestSpinLockHolderLeaves(t *testing.T) {
 	sound(t, a)
 }
 
-// Options.Repair makes the callers that meet a death repair and go on.
+// With Options.Repair, the callers that find the lock owner-dead repair it and go on.
 func TestSpinLockRepairOption(t *testing.T) {
 	a := newArena(t, nil)
 	repairs := 0
@@ -291,8 +290,8 @@ func TestSpinLockRepairOption(t *testing.T) {
 	}
 }
 
-// Every wake is made by the process that has to make it: even in processes without periodic checks, no waiter
-// stays asleep.
+// Each wake is made by the process that owes it: even in processes without periodic checks, no waiter stays
+// asleep.
 func TestSpinLockWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint")
@@ -300,7 +299,7 @@ func TestSpinLockWithoutChecks(t *testing.T) {
 	a := newArena(t, nil)
 	env := proctest.Env("SHMSYNC_CHECK_EVERY=1h")
 	x, y := remoteSpin(t, a, "x", env), remoteSpin(t, a, "y", env)
-	for _, c := range [][4]string{ // has, gives it back, waits, gives that back
+	for _, c := range [][4]string{ // take the lock, release it, wait for it, release it
 		{"lock", "unlock", "lock", "unlock"},
 		{"lock", "unlock", "rlock", "runlock"},
 		{"lock", "unlock", "ulock", "uunlock"},

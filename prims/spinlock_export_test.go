@@ -11,21 +11,21 @@ import (
 
 // Functions for the tests of package prims_test.
 
-// Waiters is how many goroutines of this process sleep, or park, on l.
+// Waiters returns how many goroutines of this process sleep, or are parked, on l.
 func (l *SpinLock) Waiters() int { return l.core.queue.Waiting() }
 
-// Waiters is how many goroutines of this process sleep, or park, on l.
+// Waiters returns how many goroutines of this process sleep, or are parked, on l.
 func (l *RWSpinLock) Waiters() int {
 	return l.core.queue.Waiting() + l.gateQueue.Waiting() + l.drainQueue.Waiting()
 }
 
-// Object is the object under l.
+// Object returns the object of l.
 func (l *SpinLock) Object() arenakernel.Object { return l.core.object }
 
-// Object is the object under l.
+// Object returns the object of l.
 func (l *RWSpinLock) Object() arenakernel.Object { return l.core.object }
 
-// Bits returns the words that name the holders of l: 0 when there are none.
+// Bits returns the words that name the holders of l. It returns 0 if there are none.
 func (l *RWSpinLock) Bits() uint64 {
 	bits := uint64(l.core.state.Load())
 	for i := range l.slots {
@@ -34,18 +34,18 @@ func (l *RWSpinLock) Bits() uint64 {
 	return bits
 }
 
-// Bits returns the word that names the holder of l: 0 when there is none.
+// Bits returns the word that names the holder of l. It returns 0 if there is none.
 func (l *SpinLock) Bits() uint64 { return uint64(l.core.state.Load()) }
 
-// SetHolds overwrites how often this process holds l for reading.
+// SetHolds overwrites the number of holds for reading that this process has.
 func (l *RWSpinLock) SetHolds(holds uint32) {
 	l.rank()
 	l.mine.Store(uint64(makeRWSpinCount(l.core.name, holds)))
 }
 
-// RewriteSpin overwrites the words of the spin lock at o, in the order state,
-// wake, gate, drain, top, policy, died, spin, lastCPU, pays, then the three heads
-// of poller lists, then the words of readers, as far as b goes.
+// RewriteSpin overwrites the words of the spin lock at o with the bytes of b, as far as b goes. The order is:
+// state, wake, gate, drain, top, policy, died, spin, lastCPU, pays, then the three heads of the poller lists,
+// then the words of readers.
 func RewriteSpin(a *arena.Arena, o arenakernel.Object, b []byte) {
 	w := arena.At[spinWords](a, o.Body)
 	for i, word := range []interface{ Store(uint32) }{&w.state, &w.wake, &w.gate, &w.drain, &w.top, nil, &w.died, &w.spin, &w.lastCPU, &w.pays} {

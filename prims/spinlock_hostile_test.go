@@ -17,7 +17,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// spinSeeds are words of spin locks, of each kind, in the order of RewriteSpin.
+// spinSeeds returns words of spin locks of each kind, in the order of RewriteSpin.
 func spinSeeds() (seeds [][]byte) {
 	names := []uint32{0, 1, 1 | 1<<11, 2 | 1<<11, 1 | 2<<11, 2047 | 1<<11, 1<<29 - 1, 129 | 1<<11}
 	for kind := range uint32(8) {
@@ -46,8 +46,8 @@ func spinSeeds() (seeds [][]byte) {
 	return append(seeds, all)
 }
 
-// cannotMore returns f without the panic about too many holds, because hostile words may say that this process
-// has so many.
+// cannotMore returns f without the panic about too many holds. Hostile words may say that this process has that
+// many.
 func cannotMore(f func()) func() {
 	return func() {
 		defer func() {
@@ -206,8 +206,8 @@ func FuzzRWSpinLockWord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { hostileRWSpin(t, &h, b) })
 }
 
-// The bytes change all the time while processes lock, and then become sane: the lock can be
-// used as before.
+// A peer changes the bytes all the time while processes lock. When it restores valid bytes, the lock can be used
+// as before.
 func TestScribbledRWSpinLock(t *testing.T) {
 	a := newArena(t, nil)
 	l := newRWSpin(t, a, nil)
@@ -243,7 +243,7 @@ func TestScribbledRWSpinLock(t *testing.T) {
 	require.NoError(t, arenaCheck(a))
 }
 
-// arenaCheck returns the fault that stays.
+// arenaCheck returns the fault that Check still finds after a while, or nil.
 func arenaCheck(a *arena.Arena) error {
 	var err error
 	waitUntil(timeout(), func() bool {
@@ -253,12 +253,12 @@ func arenaCheck(a *arena.Arena) error {
 	return err
 }
 
-// The reader count of this process has a value that it cannot have. A TryRLock ends all the same, and
-// an RLockContext fails.
+// The reader count of this process has an impossible value. A TryRLock returns all the same, and an RLockContext
+// fails.
 func TestRWSpinLockTriesWithAnImpossibleCount(t *testing.T) {
 	a := newArena(t, nil)
 	l := newRWSpin(t, a, nil)
-	l.SetHolds(0) // ours, and not 0
+	l.SetHolds(0) // the word names this process with 0 holds, instead of being 0
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

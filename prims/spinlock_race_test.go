@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// The race detector knows the edges of both locks: plain variables of users that
-// they guard are not reported.
+// The race detector knows the synchronization of both locks, so it reports no race on plain variables that they
+// guard.
 func TestSpinLockRaceEdges(t *testing.T) {
 	if !race.Enabled {
 		t.Skip("needs -race")

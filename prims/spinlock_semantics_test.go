@@ -59,8 +59,8 @@ func TestSpinLockWaits(t *testing.T) {
 	})
 }
 
-// Every way of the two locks to wait for a context: a free lock beats a context that has
-// ended; the error is the context's own; a caller that gave up leaves nothing.
+// The test calls each way in which the two locks wait with a context. A free lock takes precedence over a context
+// that has ended. The error is that of the context. A caller that gave up leaves nothing behind.
 func TestSpinLockContext(t *testing.T) {
 	for _, c := range []struct{ object, hold, give, ctx, undo string }{
 		{"s", "lock", "unlock", "lockctx", "unlock"},
@@ -163,7 +163,7 @@ func TestSpinLockOpen(t *testing.T) {
 	sound(t, a)
 }
 
-// As many threads as flare's test has, a hundred, in two processes.
+// A hundred threads, as many as in flare's test, use a lock from two processes.
 func TestSpinLockExcludes(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		const goroutines, turns = 50, 2000
@@ -179,7 +179,7 @@ func TestSpinLockExcludes(t *testing.T) {
 	})
 }
 
-// While a holder is stopped, a waiter takes hardly any CPU time, and the holder keeps its hold.
+// While a holder is stopped, a waiter uses hardly any CPU time, and the holder keeps its hold.
 func TestSpinLockHolderStopped(t *testing.T) {
 	for _, c := range []struct {
 		object, hold, give string
@@ -204,14 +204,14 @@ func TestSpinLockHolderStopped(t *testing.T) {
 			for _, op := range c.wait {
 				ids = append(ids, other.start(order{Op: op, Object: c.object}))
 			}
-			// The wait lasts a second by the clock of this test.
+			// The wait lasts a second, measured by this test.
 			ctxOp := c.wait[0] + "ctx"
 			r := other.do(t, order{Op: ctxOp, Object: c.object, Limit: time.Second})
 			require.Equal(t, []string{"ctx-deadline"}, r.Is)
 			cost := time.Duration(other.op(t, "cpu", "").N - before)
 			t.Logf("waiting for %v took %v of CPU", time.Since(start), cost)
-			// It is 3 ms at most on an idle machine, and twice that on a busy one. A waiter that spins
-			// takes all of the second, or its share of a busy CPU.
+			// The CPU time is at most 3 ms on an idle machine, and twice that on a busy one. A waiter that spins
+			// would use the whole second, or its share of a busy CPU.
 			require.Less(t, cost, proctest.Scale(300*time.Millisecond))
 			require.EqualValues(t, len(ids), other.op(t, "waiters", c.object).N)
 			holder.proc.Cont(t)
@@ -293,8 +293,8 @@ func TestSpinLockAllocations(t *testing.T) {
 	require.Zero(t, rw.Bits())
 }
 
-// Waiters that give up race with releases: a call that returns nil has the lock to itself,
-// and no waiter stays behind.
+// Waiters that give up race with releases. A call that returns nil has the lock to itself, and no waiter stays
+// behind.
 func TestSpinLockCancelRace(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		for round := range 60 {
@@ -331,7 +331,7 @@ func TestSpinLockCancelRace(t *testing.T) {
 	})
 }
 
-// benchSpin runs a pair of calls in one goroutine and in two.
+// benchSpin measures a pair of calls in one goroutine and in two.
 func benchSpin(b *testing.B, lock, unlock func()) {
 	for _, p := range []int{1, 2} {
 		b.Run(fmt.Sprintf("goroutines-%d", p), func(b *testing.B) {

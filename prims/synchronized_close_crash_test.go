@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A Close waits for a goroutine that has left its Update and not unlocked yet, however long it is without a CPU, and
-// whether or not the process has another handle.
+// A Close waits for a goroutine that has left the function of its Update and has not unlocked yet, however long
+// the goroutine gets no CPU, and whether or not the process has another handle.
 func TestSynchronizedCloseWaitsForTheUnlock(t *testing.T) {
 	for _, another := range []bool{false, true} {
 		a := newArena(t, nil)
@@ -30,7 +30,7 @@ func TestSynchronizedCloseWaitsForTheUnlock(t *testing.T) {
 			case err := <-closed:
 				t.Errorf("Close returned %v, and the Update has not unlocked yet", err)
 				closed <- err
-			case <-after(500 * time.Millisecond): // 25 times as long as it used to wait
+			case <-after(500 * time.Millisecond): // 25 times as long as Close used to wait
 			}
 		})
 		require.NoError(t, s.Update(func(v *int) error { *v = 2; return nil }))
@@ -38,7 +38,7 @@ func TestSynchronizedCloseWaitsForTheUnlock(t *testing.T) {
 	}
 }
 
-// A Close does not wait for the Update of another handle of its process.
+// A Close does not wait for an Update through another handle of its process.
 func TestSynchronizedCloseBesideAnUpdateOfAnotherHandle(t *testing.T) {
 	a := newArena(t, nil)
 	s, err := prims.OpenSynchronized(a, "s", 1, nil)

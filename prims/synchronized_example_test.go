@@ -15,8 +15,8 @@ import (
 // Bank is data that several processes share. The sum of the balances never changes.
 type Bank struct{ Balance [3]int64 }
 
-// A record that several processes change. Whenever one of them is killed, the others find the
-// record as it was before an Update or after it: there is no repair code.
+// A record that several processes change. If one of them is killed, the others find the record as it was before
+// its Update or after it. No repair code is needed.
 func ExampleSynchronized() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})

@@ -2,10 +2,10 @@
 
 package prims
 
-// Lock is the lock of s.
+// Lock returns the lock of s.
 func (s *Synchronized[T]) Lock() *Mutex { return s.lock }
 
-// LoadLocked is the part of Load that locks.
+// LoadLocked is the part of Load that takes the lock.
 func (s *Synchronized[T]) LoadLocked(v *T) error { return s.loadSlow(v) }
 
 // SetOwnerWord overwrites the owner word.

@@ -9,12 +9,12 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// synchronizedModel is two updaters and a reader of a value with two parts. The first updater
-// may be killed, also while the kernel copies into the value for it. Each value is the number
-// of its commit, in both parts.
+// synchronizedModel has two updaters and a reader of a value with two parts. The first updater may be killed,
+// also while the kernel copies into the value on its behalf. In each value, both parts are the number of its
+// commit.
 type synchronizedModel struct {
 	kills int
-	stops bool // updaters may be stopped for ever; others give up their wait for the lock then
+	stops bool // updaters may be stopped for ever; then the others give up their wait for the lock
 	bug   bug
 }
 
@@ -40,14 +40,14 @@ const (
 	syGarbage = 15 // the bytes that a system call copies
 )
 
-// What the invariant remembers.
+// The ghosts, for the invariant.
 const (
-	syInCall = iota // the kernel copies for the first updater, into the copy syInCall-1
+	syInCall = iota // the kernel copies on behalf of the first updater, into the copy syInCall-1
 	syTorn
 	syReaped
 )
 
-// The registers: the copy or number that a thread works with, and what a Load has read.
+// The registers: the copy or number with which a thread works, and the parts that a Load has read.
 const (
 	syC = iota
 	syA
@@ -125,7 +125,7 @@ func (m *synchronizedModel) update(x *model.Exec) {
 		x.Goto(syWriteFirst)
 		if x.Me == 0 && m.kills > 0 && x.Choose(2) == 1 {
 			x.Say("has the kernel copy into the first part")
-			x.Update(syOwner, func(v uint8) uint8 { return v }) // a system call
+			x.Update(syOwner, func(v uint8) uint8 { return v }) // a system call, which does not change the word
 			x.Ghost[syInCall] = uint8(other + 1)
 			x.Goto(syCalled)
 		}
@@ -197,7 +197,7 @@ func (m *synchronizedModel) load(x *model.Exec) {
 	}
 }
 
-// kernel is the system call of the first updater. A kill does not end it at once.
+// kernel is the system call of the first updater. A kill does not end the call at once.
 func (m *synchronizedModel) kernel(x *model.Exec) {
 	switch x.PC() {
 	case syIdle:
@@ -241,7 +241,7 @@ func (m *synchronizedModel) reap(x *model.Exec) {
 			return
 		}
 		x.CAS(syOwner, 1, 0)
-		x.Membarrier() // for the mistake
+		x.Membarrier() // only for the planted mistake
 		x.Ghost[syReaped] = 1
 		x.Idle()
 	}
@@ -279,8 +279,8 @@ func (m *synchronizedModel) explore(b bug) model.Result {
 	return y.Explore()
 }
 
-// Updates, Loads, a death at every step, with a system call that writes on after it, and stops
-// at every step, after which Loads still return.
+// There are Updates, Loads, and a death at every step, after which a system call may still write. There is also a
+// stop at every step, after which Loads still return.
 func TestModelSynchronized(t *testing.T) {
 	lives, dies, stops := synchronizedModel{}, synchronizedModel{kills: 1}, synchronizedModel{stops: true}
 	requireModels(t, []exploration{

@@ -22,7 +22,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// page is the value of a Synchronized whose numbers are all the same between Updates.
+// page is the value of a Synchronized. All its numbers are equal whenever no Update runs.
 type page [64]uint64
 
 func (p *page) whole() error {
@@ -34,7 +34,7 @@ func (p *page) whole() error {
 	return nil
 }
 
-// turn sets all numbers to the next one, one after the other.
+// turn increments all numbers, one after the other.
 func (p *page) turn() error {
 	if err := p.whole(); err != nil {
 		return err
@@ -54,7 +54,7 @@ func init() {
 			return &synchronizedWorker{s: s}, err
 		},
 	})
-	// Calls Update in an endless loop.
+	// This process calls Update in an endless loop.
 	proctest.Register("synchronized/updates", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -125,8 +125,8 @@ func (w *synchronizedWorker) rest() error {
 	return w.s.Close()
 }
 
-// A process that is stopped at a crash point, or killed there, leaves the value before its
-// Update or after it. Loads do not wait for it; Updates do until it is dead.
+// A process is stopped at a crash point, or killed there. The value is the one before its Update or the one after
+// it. Loads do not wait for the process; Updates wait until it is dead.
 func TestSynchronizedStoppedAtEachPoint(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint", "synchronized/updates")

@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// account is a value whose parts belong together: Twice is 2*Once.
+// account is a value whose parts belong together: Twice is always 2*Once.
 type account struct {
 	Once, Twice int64
 	Owner       [16]byte
@@ -184,7 +184,7 @@ func TestSynchronizedContext(t *testing.T) {
 	require.EqualValues(t, 3, s.Load().Once)
 }
 
-// Loads of 64 KiB beside Updates are whole, also those that take the lock.
+// Loads of 64 KiB beside Updates return whole values, also the Loads that take the lock.
 func TestSynchronizedLoadsAreWhole(t *testing.T) {
 	a := newArena(t, nil)
 	type block [8192]uint64
@@ -275,7 +275,7 @@ func TestSynchronizedAllocations(t *testing.T) {
 	}
 }
 
-// Bytes that a peer has overwritten end calls with ErrCorrupt, or change nothing.
+// If a peer has overwritten bytes, calls end with ErrCorrupt, or the bytes have no effect.
 func TestSynchronizedHostileBytes(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSynchronized(t, a, "s", account{Once: 1})
@@ -291,8 +291,8 @@ func TestSynchronizedHostileBytes(t *testing.T) {
 
 	for word, is := range map[uint32]error{
 		7 << 29:       shmsync.ErrCorrupt,          // no such kind
-		5 << 29:       shmsync.ErrCorrupt,          // the kind not recoverable, which a Synchronized never has
-		3<<29 | 12345: nil, 3<<29 | 1<<28 | 5: nil, // owner-dead of nobody that there is: repaired
+		5 << 29:       shmsync.ErrCorrupt,          // the kind not-recoverable, which a Synchronized never has
+		3<<29 | 12345: nil, 3<<29 | 1<<28 | 5: nil, // owner-dead, but the ID is of no process: repaired
 	} {
 		s.SetOwnerWord(word)
 		err := s.Update(nothing)
@@ -309,7 +309,7 @@ func TestSynchronizedHostileBytes(t *testing.T) {
 		}
 		s.SetOwnerWord(0)
 	}
-	// Every value is a valid number of commits.
+	// Every value of this word is a valid number of commits.
 	s.SetCommits(1<<64 - 1)
 	s.Load()
 	require.NoError(t, s.Update(func(v *account) error { v.Once = 4; return nil }))
@@ -318,7 +318,7 @@ func TestSynchronizedHostileBytes(t *testing.T) {
 	sound(t, a)
 }
 
-// A number of commits that a peer changes all the time does not keep Load for ever.
+// A peer changes the number of commits all the time. Load ends all the same.
 func TestSynchronizedLoadEndsBesideAPeerThatWrites(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSynchronized(t, a, "s", [8192]byte{})
@@ -356,8 +356,8 @@ func TestSynchronizedInspection(t *testing.T) {
 	}))
 }
 
-// BenchmarkSynchronizedRatios does a slice of each operation in turn, and reports the fastest
-// slice of each, so that other programs of the host disturb all alike.
+// BenchmarkSynchronizedRatios measures a slice of each operation in turn, and reports the fastest slice of each.
+// So other programs on the host disturb all operations alike.
 func BenchmarkSynchronizedRatios(b *testing.B) {
 	a := newArena(b, nil)
 	m, err := prims.OpenMutex(a, "reference", nil)

@@ -61,7 +61,7 @@ func init() {
 	})
 }
 
-// first runs f in OnFirst.
+// first runs f in OnFirst, and returns the arena.
 func first(t *testing.T, name string, f func(a *arena.Arena)) *arena.Arena {
 	t.Helper()
 	ran := false
@@ -71,8 +71,8 @@ func first(t *testing.T, name string, f func(a *arena.Arena)) *arena.Arena {
 	return a
 }
 
-// A program of the next version dies in its migration, and the old one goes on. Then another of the
-// next version upgrades what the old one has left.
+// A program of the next version dies during its migration, and the old version goes on. Then another program of
+// the next version upgrades what the old one has left.
 func TestUpgradeSynchronizedAfterADeath(t *testing.T) {
 	name := arenaName(t)
 	a, err := arena.Open(name, nil)
@@ -85,7 +85,7 @@ func TestUpgradeSynchronizedAfterADeath(t *testing.T) {
 	p := proctest.Start(t, "upgrade/first", proctest.Params(name))
 	p.Await(t)
 	p.Kill(t)
-	a, err = arena.Attach(name, nil) // the old version
+	a, err = arena.Attach(name, nil) // opened by the old version
 	require.NoError(t, err)
 	hits, err = prims.AttachSynchronized[hitsV1](a, "hits", nil)
 	require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestUpgradeSynchronizedAfterADeath(t *testing.T) {
 	sound(t, a)
 }
 
-// upgradeSize upgrades a Synchronized of T, with one of its copies valid, to one of a hitsV1.
+// upgradeSize upgrades a Synchronized of the type T with the value v to one of the type hitsV1.
 func upgradeSize[T comparable](t *testing.T, v T) {
 	for commits := range 2 {
 		name := arenaName(t)
@@ -137,7 +137,7 @@ func upgradeSize[T comparable](t *testing.T, v T) {
 	}
 }
 
-// The valid copy is found whatever the size of the value is.
+// An upgrade finds the valid copy, whatever the size of the value is.
 func TestUpgradeSynchronizedOfAnySize(t *testing.T) {
 	upgradeSize(t, [1]byte{1})
 	upgradeSize(t, [63]byte{1, 62: 2})
@@ -169,8 +169,8 @@ func TestUpgradeSynchronizedFromValue(t *testing.T) {
 	require.Equal(t, hitsV2{Hits: 7}, s.Load())
 }
 
-// A process of the next version that starts beside old ones is told which of them to end, and by which
-// call its OnFirst keeps the contents.
+// A process of the next version starts while processes of the old version are in. The error names the processes
+// that have to end, and the call with which OnFirst keeps the contents.
 func TestOpenOfAnotherTypeNamesTheProcessesThatAreIn(t *testing.T) {
 	name := arenaName(t)
 	one := proctest.Start(t, "upgrade/old", proctest.Params([2]string{name, "hits-v1"}))
@@ -205,7 +205,7 @@ func TestOpenOfAnotherTypeNamesTheProcessesThatAreIn(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// In OnFirst no process keeps OnFirst from running, and each kind has its own advice.
+// In OnFirst no other process is in the way. The error has other advice for each kind of object.
 func TestOpenOfAnotherTypeAdvisesByKind(t *testing.T) {
 	a := first(t, arenaName(t), func(a *arena.Arena) {
 		_, err := arena.Value[hitsV1](a, "value")

@@ -16,10 +16,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// forbid makes the kernel kill this process when the calling goroutine next calls membarrier,
-// futex_waitv, or futex on a word of the arena. It locks the goroutine to its thread, and the filter
-// is for this thread only: the arena's own goroutines may be on their way to sleep. The futexes of
-// the Go runtime are not in the arena.
+// forbid makes the kernel kill this process if the calling goroutine calls membarrier, futex_waitv, or futex on a
+// word of the arena. It locks the goroutine to its thread. The filter is for that thread only, because other
+// goroutines of the arena may be about to sleep. The futexes of the Go runtime are not in the arena.
 func forbid(a *arena.Arena) error {
 	const (
 		load      = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -50,7 +49,7 @@ func forbid(a *arena.Arena) error {
 		{Code: ret, K: kill},
 	}
 	if first>>32 != last>>32 {
-		return syscall.ERANGE // the filter compares the lower halves only
+		return syscall.ERANGE // the filter compares only the lower halves of addresses
 	}
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -65,8 +64,8 @@ func forbid(a *arena.Arena) error {
 	return nil
 }
 
-// registerSilent makes a helper process for [silent]. open opens objects of the arena, and
-// gives what is done with them.
+// registerSilent registers a helper process for [silent]. open opens objects of the arena, and returns the
+// function that acts on them.
 func registerSilent(process string, open func(a *arena.Arena) (act func(how string), err error)) {
 	proctest.Register(process, func(c *proctest.Child) {
 		var p struct{ Arena, How string }
@@ -87,14 +86,15 @@ func registerSilent(process string, open func(a *arena.Arena) (act func(how stri
 		}
 		c.Ready()
 		act(p.How)
-		// Exits without Close, which would wake others.
+		// The process ends without Close, because Close would wake others.
 		c.Say(true)
 		c.Await()
 	})
 }
 
-// silent has a process do something for which there is no system call: the kernel would
-// kill for one. If trapped, there is one, and the trap works.
+// silent makes a process do something that must not need a system call, because the kernel would kill the process
+// for one. If trapped is true, the action needs a system call, and silent requires that the kernel kills the
+// process.
 func silent(t *testing.T, a *arena.Arena, process, how string, trapped bool) {
 	t.Helper()
 	p := proctest.Start(t, process, proctest.Params(struct{ Arena, How string }{nameOf(a), how}))
@@ -142,7 +142,7 @@ func init() {
 				}
 			case "contended":
 				m.Lock()
-				m.Lock() // sleeps
+				m.Lock() // this call sleeps
 			case "posted":
 				f.Wait(f.Get() + 1)
 			}
@@ -156,5 +156,5 @@ func TestNoSyscalls(t *testing.T) {
 	}
 }
 
-// segmentAddress is where the bytes of a segment are.
+// segmentAddress returns the address of the bytes of a segment.
 func segmentAddress(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

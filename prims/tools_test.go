@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// SetSpinOf changes the word that an option Spin sets, and nothing else, in an object of each kind.
+// SetSpinOf changes the word that the option Spin sets, and no other word, in an object of each kind.
 func TestSetSpinOf(t *testing.T) {
 	type opened interface{ Offset() arena.Offset }
 	for name, open := range map[string]func(a *arena.Arena, spin time.Duration) (opened, error){

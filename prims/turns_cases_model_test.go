@@ -4,8 +4,8 @@ package prims
 
 import "testing"
 
-// The waits of a process are on its line as well as in the queue of all processes. Each wait has one
-// outcome, in the order of arrival, and none of them is left without a wake.
+// Each wait is on the line of its process and in the queue of all processes. It has exactly one outcome, grants
+// follow the order of arrival, and no wait is left without a wake.
 func TestModelTurns(t *testing.T) {
 	alone := turnsModel{process: []uint8{0, 0, 0}, calls: 1, cancels: true}
 	two := turnsModel{process: []uint8{0, 0, 1}, calls: 1, cancels: true}

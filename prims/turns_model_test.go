@@ -9,15 +9,15 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// turnsModel is a FairMutex whose waits are on lines of their processes: the queue of all
-// processes, the lines of each, the nodes, and the wakes in the runtime and in the kernel.
-// Each goroutine waits for the lock some times and may give up at any step of a wait. One
-// process may be killed; the others reap it. A stop is a delay here, and needs no step.
+// turnsModel is a FairMutex, whose waits are also on the line of their process. It has the queue of all
+// processes, the line of each process, the nodes, and the wakes in the runtime and in the kernel. Each goroutine
+// waits for the lock a number of times, and may give up at any step of a wait. One process may be killed, and the
+// others reap it. A stop is only a delay here, so it needs no step.
 type turnsModel struct {
 	process []uint8 // of each goroutine
 	calls   uint8   // of each goroutine
 	cancels bool
-	mortal  uint8 // the process that may be killed, + 1
+	mortal  uint8 // the process that may be killed, plus 1
 	bug     bug
 }
 
@@ -76,11 +76,11 @@ type turnsThread struct {
 
 type turnsState struct {
 	thread    [turnsMost]turnsThread
-	queue     [turnsMost]uint8    // goroutine + 1, in order of arrival
-	line      [2][turnsMost]uint8 // the same, by process
-	held      [2]bool             // of the line
-	owner     uint8               // goroutine + 1 that the lock was granted to, or has it
-	queueLock uint8               // goroutine + 1
+	queue     [turnsMost]uint8    // goroutine plus 1, in order of arrival
+	line      [2][turnsMost]uint8 // the same, for each process
+	held      [2]bool             // whether a goroutine of the line holds the lock
+	owner     uint8               // the goroutine plus 1 that holds the lock, or to which it was granted
+	queueLock uint8               // goroutine plus 1
 	arrivals  uint8
 	killed    bool
 	reaped    bool
@@ -107,7 +107,7 @@ func turnsRemove(q *[turnsMost]uint8, i uint8) (first bool) {
 	return false
 }
 
-// giveTurn gives the first of a line the turn.
+// giveTurn gives the turn to the first goroutine of the line of a process.
 func (s *turnsState) giveTurn(process uint8) {
 	if i := s.line[process][0]; i != 0 {
 		s.thread[i-1].turn, s.thread[i-1].token = true, true
@@ -131,8 +131,8 @@ func (m *turnsModel) leaveLine(s *turnsState, i uint8, granted bool) {
 	}
 }
 
-// grant resolves the first wait of the queue if the lock is free, and returns the goroutine that has to be
-// woken, + 1.
+// grant resolves the first wait of the queue if the lock is free. It returns the goroutine that must be woken,
+// plus 1.
 func (m *turnsModel) grant(s *turnsState) (owes uint8) {
 	for s.owner == 0 && s.queue[0] != 0 {
 		i := s.queue[0]
@@ -201,8 +201,8 @@ func (m *turnsModel) next(s *turnsState, emit func(model.Step[turnsState])) {
 	m.deaths(s, emit)
 }
 
-// deaths are the kill of a process and its reap, by a reaper that may have the queue lock
-// when nobody living has it.
+// deaths emits the kill of a process, and its reaping by a reaper. The reaper can have the queue lock when no
+// living goroutine has it.
 func (m *turnsModel) deaths(s *turnsState, emit func(model.Step[turnsState])) {
 	if m.mortal == 0 {
 		return
@@ -234,7 +234,7 @@ func (m *turnsModel) deaths(s *turnsState, emit func(model.Step[turnsState])) {
 	}
 	m.grant(&to)
 	for i := range to.thread {
-		// The check wakes sleepers whose wait is over, since a dead process may have owed them the
+		// The periodic check wakes sleepers whose wait is over, because a dead process may have owed them the
 		// wake.
 		if t := &to.thread[i]; t.at == tpAsleep && t.node == tnResolved {
 			t.woken = true

@@ -21,8 +21,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// turnsBoard is what a FairMutex guards: the place in the order of arrival of its last
-// holder, and what was wrong.
+// turnsBoard is what a FairMutex guards: the place of its last holder in the order of arrival, and the number of
+// mistakes.
 type turnsBoard struct{ Last, Holds, Wrong uint64 }
 
 type turnsParams struct {
@@ -46,7 +46,7 @@ func init() {
 	})
 }
 
-// run has goroutines lock and unlock, or give up after a while that is random.
+// run makes goroutines lock and unlock, or give up after a random time.
 func (p turnsParams) run(a *arena.Arena, seed uint64) error {
 	f, err := prims.OpenFairMutex(a, "f", nil)
 	if err != nil {
@@ -94,8 +94,8 @@ func (p turnsParams) run(a *arena.Arena, seed uint64) error {
 	return errors.Join(<-errs, f.Close())
 }
 
-// Goroutines of two processes get a FairMutex in the order in which their waits came, of
-// whatever process they are, and although others give up at any time.
+// Goroutines of two processes get a FairMutex in the order in which their waits arrived, whatever their process
+// is, and although others give up at any time.
 func TestFairMutexTurnsKeepTheOrderOfArrival(t *testing.T) {
 	a := newArena(t, nil)
 	v, err := arena.Value[turnsBoard](a, "board")
@@ -114,8 +114,8 @@ func TestFairMutexTurnsKeepTheOrderOfArrival(t *testing.T) {
 	require.False(t, f.State().Held)
 }
 
-// fairLine has the lock held here, two waits of another process queued, and then one of
-// this process.
+// fairLine makes this process hold the lock, then queues two waits of another process, and then one wait of this
+// process.
 func fairLine(t *testing.T) (f *prims.FairMutex, x *actor, theirs [2]int, got chan struct{}) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFairMutex(a, "f", nil)
@@ -136,8 +136,8 @@ func fairLine(t *testing.T) (f *prims.FairMutex, x *actor, theirs [2]int, got ch
 	return f, x, theirs, got
 }
 
-// A process whose goroutine has the turn is killed: the waits behind those of the process
-// get the lock.
+// A process is killed while one of its goroutines has the turn. The waits behind the waits of that process get
+// the lock.
 func TestFairMutexKilledWithTheTurn(t *testing.T) {
 	f, x, _, got := fairLine(t)
 	x.proc.Kill(t)
@@ -148,9 +148,9 @@ func TestFairMutexKilledWithTheTurn(t *testing.T) {
 	require.NoError(t, f.State().Err)
 }
 
-// A process whose goroutine has the turn is stopped: nothing happens to others until the
-// lock is handed to it, and then they wait for it, as for any holder that is stopped. When
-// it goes on, the order of arrival is as before.
+// A process is stopped while one of its goroutines has the turn. Others are not affected until the lock is handed
+// to that goroutine. Then they wait for the process, as for any stopped holder. When it goes on, the order of
+// arrival is as before.
 func TestFairMutexStoppedWithTheTurn(t *testing.T) {
 	f, x, theirs, got := fairLine(t)
 	x.proc.Stop(t)
@@ -173,8 +173,8 @@ func TestFairMutexStoppedWithTheTurn(t *testing.T) {
 	f.Unlock()
 }
 
-// A wait that gives up passes the turn on, whatever its place in the queue. So does a wait that the
-// close of its handle ends.
+// A wait that gives up passes the turn on, whatever its place in the queue. So does a wait that ends because its
+// handle is closed.
 func TestFairMutexTurnPassesOn(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFairMutex(a, "f", nil)
@@ -202,28 +202,28 @@ func TestFairMutexTurnPassesOn(t *testing.T) {
 		waits[i].cancel()
 		require.ErrorIs(t, <-waits[i].done, context.Canceled)
 	}
-	end(0) // it has the turn
-	end(3) // it waits for it
+	end(0) // it had the turn
+	end(3) // it waited for the turn
 	require.NoError(t, closed.Close())
 	require.Error(t, <-waits[2].done)
 	require.Error(t, <-waits[5].done)
 	require.Equal(t, 2, f.Waiters())
 	f.Unlock()
 	require.NoError(t, <-waits[1].done)
-	end(4) // behind a hold of its own process
+	end(4) // it waited behind a hold of its own process
 	require.Zero(t, f.Waiters())
 	last := make(chan error, 1)
 	go func() { last <- f.LockContext(t.Context()) }()
 	eventually(t, "it waits", f.String, func() bool { return f.Waiters() == 1 && f.Queued() == 1 })
-	f.Unlock() // the end of a hold that was granted
+	f.Unlock() // end a hold that was granted
 	require.NoError(t, <-last)
 	f.Unlock()
 	require.True(t, f.TryLock())
 	f.Unlock()
 }
 
-// The goroutines that wait for a key of a MultiLock take turns. Each key has turns of its own,
-// also if keys share a bucket.
+// The goroutines that wait for a key of a MultiLock take turns. Each key has its own turns, even if keys share a
+// bucket.
 func TestMultiLockTurns(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Buckets: 1})

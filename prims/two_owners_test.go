@@ -22,8 +22,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// canary is what an owner leaves in the arena while it owns a lock: an owner that finds
-// another tag than its own there is not alone.
+// canary is data in the arena that an owner of a lock writes while it holds the lock. An owner that finds a tag
+// other than its own is not alone.
 type canary struct {
 	Tag   atomic.Uint64
 	Turns atomic.Uint64
@@ -36,7 +36,7 @@ type tightParams struct{ Arena string }
 
 func tightName(i int) string { return fmt.Sprintf("tight-%d", i) }
 
-// tightPolicy alternates, so that both ways of taking a dead hold are met.
+// tightPolicy alternates between the policies, so that both ways to take a dead process's hold are tested.
 func tightPolicy(i int) prims.Policy { return prims.PolicyReport + prims.Policy(i&1) }
 
 func openTight(a *arena.Arena) (locks []*prims.Mutex, board *[tightLocks]canary, err error) {
@@ -52,9 +52,8 @@ func openTight(a *arena.Arena) (locks []*prims.Mutex, board *[tightLocks]canary,
 }
 
 func init() {
-	// tight has goroutines on several threads lock and unlock until it is
-	// killed: one on each of six locks, whose holds are biased, and two on each
-	// of the others.
+	// tight makes goroutines on several threads lock and unlock until the process is killed: one goroutine for
+	// each of six locks, whose holds are biased, and two for each of the others.
 	proctest.Register("tight", func(c *proctest.Child) {
 		var p tightParams
 		c.Params(&p)
@@ -63,7 +62,7 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		// A hold is biased only where fences work.
+		// A hold is biased only if fences work.
 		if shmsync.FeatureMembarrier.Have() {
 			for !a.Fenced() {
 				runtime.Gosched()
@@ -81,8 +80,7 @@ func init() {
 			go func() {
 				for {
 					if err := locks[i].LockContext(context.Background()); err != nil {
-						// The process before this one died with the lock, and its survivor is
-						// about to take it.
+						// The previous process died with the lock, and its survivor is about to take it.
 						runtime.Gosched()
 						continue
 					}
@@ -101,9 +99,9 @@ func init() {
 	})
 }
 
-// A process whose threads lock and unlock in tight loops is killed, and its locks are taken
-// at once: no owner ever finds another one inside. The test looks above all for the late
-// store of a thread that has not died yet, which would free the hold of the next owner.
+// A process whose threads lock and unlock in tight loops is killed, and its locks are taken at once. No owner
+// ever finds another owner. Above all the test looks for a late store of a thread that has not ended yet, which
+// would free the hold of the next owner.
 func TestMutexNeverTwoOwners(t *testing.T) {
 	rounds := proctest.Rounds(40, 400)
 	neverTwoOwners(t, rounds)
@@ -173,7 +171,7 @@ func neverTwoOwners(t *testing.T, rounds int, env ...string) {
 	}
 }
 
-// solitary reports an error unless the caller stays alone under m for a while.
+// solitary returns an error unless the caller stays alone under m for a while.
 func solitary(m *prims.Mutex, c *canary) error {
 	me := uint64(os.Getpid())
 	c.Tag.Store(me)

@@ -9,12 +9,12 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// txBlocksModel is two locks with undo logs, two blocks, and data of each lock that is one of
-// the blocks, or none. A transaction allocates a block, frees the old one, and lists the new one.
-// Its process may be killed at each step, and so may the process that rolls back.
+// txBlocksModel has two locks with undo logs, and two blocks. The data of each lock is one of the blocks, or
+// none. A transaction allocates a block, frees the old one, and makes the new one the data. Its process may be
+// killed at each step, and so may a process that rolls back.
 type txBlocksModel struct {
 	kills int
-	twice bool // the process has a thread at each lock; else two processes roll back
+	twice bool // the process has a thread at each lock; otherwise two processes roll back
 	bug   bug
 }
 
@@ -29,8 +29,8 @@ const (
 	tbOwnNameInLog bug = "the log names the process that rolls back"
 )
 
-// The words: of each lock the owner, the log and its two records, and the block that is its data;
-// then the blocks.
+// The words. Each lock has an owner word, a log with two records, and the block that is its data. After these
+// words come the blocks.
 const (
 	tbOwner  = iota // process + 1; tbRecovering
 	tbLog           // phase | process + 1 | tail
@@ -85,8 +85,8 @@ const (
 	tbFreed
 )
 
-// The registers: the lock, the new block and the old one, the record that is looked at, counted
-// from 1, the process in the log, and whether it is a commit.
+// The registers: the lock, the new block and the old block, the number of the record at hand, counted from 1, the
+// process in the log, and whether the transaction is committed.
 const (
 	tbK = iota
 	tbNew
@@ -96,8 +96,8 @@ const (
 	tbCommit
 )
 
-// Whose block it is, which no process sees: of lock 0 or 1, or of another thread. The last ghost is
-// set by the first mistake.
+// The ghosts, which no process reads. The ghost of a block says whose block it is: that of lock 0, of lock 1, or
+// of another thread. The last ghost is set by the first mistake.
 const (
 	tbOfOther = 3
 	tbWrong   = 3
@@ -107,7 +107,7 @@ func tbWord(kind, process uint8) uint8 { return kind | process<<tbNameShift }
 
 func (m *txBlocksModel) word(x *model.Exec, w int) int { return int(*x.R(tbK))*tbLock + w }
 
-// must notes a mistake unless the block is that of the lock.
+// must records a mistake unless the block belongs to of, a lock or another thread.
 func (m *txBlocksModel) must(x *model.Exec, block, of uint8) {
 	if x.Ghost[block] != of {
 		x.Ghost[tbWrong] = 1
@@ -197,7 +197,7 @@ func (m *txBlocksModel) transaction(k uint8) model.Program {
 	}
 }
 
-// rollBack is a thread that rolls back what dead processes have left in the logs.
+// rollBack is a thread that rolls back the transactions of dead processes.
 func (m *txBlocksModel) rollBack(locks int, required bool) model.Program {
 	return func(x *model.Exec) {
 		switch x.PC() {
@@ -240,13 +240,13 @@ func (m *txBlocksModel) rollBack(locks int, required bool) model.Program {
 	}
 }
 
-// end is what a commit, an abort and a rollback have in common.
+// end is the part that a commit, an abort and a rollback have in common.
 func (m *txBlocksModel) end(x *model.Exec) {
 	me, of, at := uint8(x.Process()+1), *x.R(tbK)+1, *x.R(tbAt)
 	commit := *x.R(tbCommit) == 1
 	record := m.word(x, tbFirst+int(at)-1)
 	block := func(r uint8) int { return tbBlock + int(r&3) }
-	next := func(pc uint8) { // the record before, or pc
+	next := func(pc uint8) { // go to the record before, or to pc if there is none
 		if *x.R(tbAt)--; *x.R(tbAt) == 0 {
 			*x.R(tbAt) = x.Load(m.word(x, tbLog)) >> tbTailShift
 			x.Goto(pc)
@@ -321,7 +321,7 @@ func (m *txBlocksModel) end(x *model.Exec) {
 		x.Store(m.word(x, tbLog), 0)
 		x.Goto(tbLook)
 		if at == 0 {
-			x.Goto(tbUnlock) // only a mutant comes here
+			x.Goto(tbUnlock) // only a mutant gets here
 		}
 	case tbLook:
 		x.Say("looks at a block that may go back")
@@ -345,7 +345,7 @@ func (m *txBlocksModel) end(x *model.Exec) {
 	}
 }
 
-// look goes on with the record before.
+// look continues with the record before.
 func (m *txBlocksModel) look(x *model.Exec) {
 	x.Goto(tbLook)
 	if *x.R(tbAt)--; *x.R(tbAt) == 0 {
@@ -388,7 +388,7 @@ func (m *txBlocksModel) other(x *model.Exec) {
 	}
 }
 
-// reap gives back the blocks of the dead that are in no log.
+// reap returns the blocks of dead processes that are in no log.
 func (m *txBlocksModel) reap(x *model.Exec) {
 	for p := range model.Threads {
 		if x.LifeOf(p) == model.Condemned {
@@ -468,8 +468,8 @@ func (m *txBlocksModel) explore(b bug) model.Result {
 	return y.Explore()
 }
 
-// The blocks of transactions: a death at every step of a transaction and of a rollback, beside another
-// transaction of the same process, or beside a thread that allocates and frees.
+// A death at every step of a transaction and of a rollback, beside another transaction of the same process, or
+// beside a thread that allocates and frees. No block is lost or used twice.
 func TestModelTxBlocks(t *testing.T) {
 	rollbacks, transactions := txBlocksModel{kills: 2}, txBlocksModel{kills: 1, twice: true}
 	requireModels(t, []exploration{

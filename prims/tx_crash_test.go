@@ -16,8 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A process dies at each point of an Update, and of a rollback: the data is whole, and no block
-// is lost.
+// A process dies at each crash point of an Update and of a rollback. The data is whole, and no block is lost.
 func TestUpdateAtEveryPoint(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		if !strings.HasPrefix(point, "tx.") || point == "tx.log.lost" { // see TestLostLogAtItsPoint
@@ -31,7 +30,7 @@ func TestUpdateAtEveryPoint(t *testing.T) {
 	}
 }
 
-// The same for an RWMutex.
+// This is the same for an RWMutex.
 func TestRWMutexUpdateAtEveryPoint(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		if strings.HasPrefix(point, "tx.") && !strings.HasPrefix(point, "tx.rollback.") && point != "tx.log.lost" ||
@@ -58,7 +57,7 @@ func dieInTx(t *testing.T, point string, rw bool) {
 	}
 	v := at(point, 1+rand.IntN(4))
 	if strings.Contains(point, ".rollback.") {
-		// Other processes die in an Update until v is the process that undoes one.
+		// Other processes die in an Update until v is the process that undoes such an Update.
 		v.Await(t)
 		for live := true; live; {
 			at([]string{"tx.save.valid", "tx.alloc.logged", "tx.free.logged", "tx.commit.decided"}[rand.IntN(4)], 1+rand.IntN(9)).WaitSignal(t, syscall.SIGKILL)

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// A rollback died after a block was given. The block became free, was allocated, and another goroutine
-// of this process is about to free it. The next rollback leaves the block to that goroutine.
+// A rollback died after it had marked a block as given. The block became free and was allocated again, and
+// another goroutine of this process is about to free it. The next rollback leaves the block to that goroutine.
 func TestRollbackLeavesABlockThatAnEarlierOneGave(t *testing.T) {
 	const undone, committed, given = 2, 3, 4
 	for name, phase := range map[string]uint64{"undone": undone, "committed": committed} {
@@ -23,7 +23,7 @@ func TestRollbackLeavesABlockThatAnEarlierOneGave(t *testing.T) {
 			off, err := k.ClaimAligned(100<<10, 1)
 			require.NoError(t, err)
 			require.NoError(t, k.LogBlock(off))
-			require.True(t, k.TakeLogged(k.Self(), off)) // freeing by this process, as in a Free
+			require.True(t, k.TakeLogged(k.Self(), off)) // this process begins to free the block, as Free does
 			record := binary.LittleEndian.AppendUint64(nil, uint64(off))
 			record = binary.LittleEndian.AppendUint64(record, given<<32)
 			m.LeaveLog(phase<<61|(1<<11|9)<<32|uint64(len(record)), record)

@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// lostStep is what a process does with the Mutex and the ledger before it dies.
+// lostStep says what a process does with the lock and the ledger before it dies.
 type lostStep struct {
 	Arena, Step string
 	RW          bool // the lock is an RWMutex
@@ -93,7 +93,7 @@ func init() {
 			})
 		case "reaps":
 			c.Ready()
-			c.Await() // waits for ever: the reaper dies at a crash point
+			c.Await() // wait for ever: the reaper dies at a crash point
 		case "updates":
 			c.Ready()
 			c.Await()
@@ -108,7 +108,7 @@ func lostDies(t *testing.T, path, step string, env ...string) {
 	proctest.Start(t, "tx/lost", proctest.Params(lostStep{Arena: path, Step: step}), proctest.Env(env...)).WaitSignal(t, syscall.SIGKILL)
 }
 
-// requireLost requires that m is not recoverable, that nothing was undone, and that a Recover helps.
+// requireLost requires that m is not recoverable, that nothing was undone, and that a Recover makes m usable.
 func requireLost(t *testing.T, a *arena.Arena, m txLock, l *ledger, from int64) {
 	t.Helper()
 	require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrNotRecoverable)
@@ -122,8 +122,8 @@ func requireLost(t *testing.T, a *arena.Arena, m txLock, l *ledger, from int64) 
 	alone(t, a, 1)
 }
 
-// A lock is not recoverable, and the repair of a Recover dies. The next holder does not undo an old
-// transaction over what the repair has done.
+// A lock is not recoverable, and a process dies in the repair of a Recover. The next holder does not undo the old
+// transaction, which would overwrite the work of the repair.
 func TestRecoverThatDiesIsNotRolledBack(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -136,8 +136,8 @@ func TestRecoverThatDiesIsNotRolledBack(t *testing.T) {
 	requireLost(t, a, m, l, 8)
 }
 
-// A log that another process than the dead holder has left is not undone: the holder has changed the
-// data since then.
+// A log that was left by a process other than the dead holder is not undone, because the holder may have changed
+// the data since then.
 func TestLogOfAnotherHolderIsNotUndone(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -146,8 +146,8 @@ func TestLogOfAnotherHolderIsNotUndone(t *testing.T) {
 	requireLost(t, a, m, l, 7)
 }
 
-// A process dies, or is stopped, when it has made the log lost. Before that no other process is in the arena:
-// it would make the log lost instead.
+// A process dies, or is stopped, just after it has marked the log as lost. Until then no other process is in the
+// arena, because the other process would mark the log instead.
 func TestLostLogAtItsPoint(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -167,7 +167,7 @@ func TestLostLogAtItsPoint(t *testing.T) {
 				v.Await(t)
 				lostDies(t, path, "unlocks in an Update")
 				if step == "reaps" {
-					lostDies(t, path, "changes") // v is the only one that reaps it
+					lostDies(t, path, "changes") // v is the only process that can reap the dead one
 				} else {
 					v.Send(true)
 				}
@@ -181,7 +181,7 @@ func TestLostLogAtItsPoint(t *testing.T) {
 				defer a.Close()
 				m, l := newRollback(t, a, 0)
 				if stop && step == "updates" {
-					require.ErrorIs(t, m.LockContext(canceled(t)), context.Canceled) // the stopped process has the lock
+					require.ErrorIs(t, m.LockContext(canceled(t)), context.Canceled) // the stopped process holds the lock
 				} else {
 					require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrNotRecoverable)
 				}
@@ -194,8 +194,8 @@ func TestLostLogAtItsPoint(t *testing.T) {
 	}
 }
 
-// A reaper is stopped after it has read the owner word of a holder that is gone. When it goes on, the
-// transaction of the next holder, which is alive, keeps its log.
+// A reaper is stopped after it has read the owner word of a holder that is gone. When it goes on, the next
+// holder, which is alive, is in a transaction. The log of that transaction stays.
 func TestStaleReaperLeavesALivingTransaction(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -216,8 +216,8 @@ func TestStaleReaperLeavesALivingTransaction(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// The function of an Update unlocks its Mutex, and the process goes on after the panic. If it dies later as
-// a holder without a transaction, nothing is undone: others have changed the data since then.
+// The function of an Update unlocks its Mutex, and the process recovers from the panic. If the process dies later
+// as a holder without a transaction, nothing is undone, because others have changed the data since then.
 func TestUpdateThatHasUnlockedLosesItsLog(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -225,7 +225,7 @@ func TestUpdateThatHasUnlockedLosesItsLog(t *testing.T) {
 	requireLost(t, a, m, l, 9)
 }
 
-// A wait for a Cond would let others see what an Update has not finished.
+// A wait for a Cond panics within an Update, because it would let others see an unfinished change.
 func TestCondWaitInUpdatePanics(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -240,7 +240,7 @@ func TestCondWaitInUpdatePanics(t *testing.T) {
 	})
 	require.Zero(t, l.From)
 	requireIdle(t, a, m)
-	m.Lock() // a hold without an Update may wait
+	m.Lock() // a hold outside of an Update may wait
 	require.ErrorIs(t, c.WaitContext(canceled(t)), context.Canceled)
 	m.Unlock()
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// txShared is data that is whole between two Updates: the accounts have the sum 0, the bytes of
-// Fill are equal, and each block of Blocks says where it is listed.
+// txShared is data that is whole whenever no Update runs: the sum of the accounts is 0, the bytes of Fill are
+// equal, and each block of Blocks contains its place in the list.
 type txShared struct {
 	Account [8]int64
 	Fill    [200]byte
@@ -56,7 +56,7 @@ func openTxLock(a *arena.Arena, rw bool, log int) (txLock, error) {
 	return prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: log})
 }
 
-// txHeldBy reports whether the process has m.
+// txHeldBy reports whether the process with that pid holds m.
 func txHeldBy(m txLock, pid int) bool {
 	switch m := m.(type) {
 	case *prims.Mutex:
@@ -69,7 +69,7 @@ func txHeldBy(m txLock, pid int) bool {
 	return false
 }
 
-// look calls f with m held: half of the time for reading, if m can be read.
+// look calls f while it holds m. In half of the calls it locks m only for reading, if m can be locked so.
 func look(ctx context.Context, m txLock, f func()) error {
 	if rw, is := m.(*prims.RWMutex); is && rand.IntN(2) == 0 {
 		if err := rw.RLockContext(ctx); err != nil {
@@ -86,13 +86,13 @@ func look(ctx context.Context, m txLock, f func()) error {
 	return nil
 }
 
-// txBank is txShared with its lock, and the bytes that victims read from a file.
+// txBank has a txShared with its lock, and the bytes that victims read from a file.
 type txBank struct {
 	a     *arena.Arena
 	m     txLock
 	s     *txShared
 	big   []byte
-	blind bool // the changes are not saved: the data is torn by a death
+	blind bool // no change is saved, so a death tears the data
 }
 
 const txBig = 64 << 10
@@ -109,7 +109,7 @@ func openTxBank(a *arena.Arena, rw bool) (b *txBank, err error) {
 	return b, err
 }
 
-// save is Save, except for a blind bank.
+// save calls Save, except for a blind bank.
 func save[T any](b *txBank, tx *prims.Tx, p *T) {
 	if !b.blind {
 		prims.Save(tx, p)
@@ -118,7 +118,7 @@ func save[T any](b *txBank, tx *prims.Tx, p *T) {
 
 var errTxAbort = errors.New("the caller gives up")
 
-// change is a random Update: of accounts, of bytes, of blocks. It may give up at the end.
+// change makes a random Update, of accounts, bytes or blocks. The Update may abort at the end.
 func (b *txBank) change() error {
 	err := b.m.Update(func(tx *prims.Tx) error {
 		s, x := b.s, rand.Int64N(1000)
@@ -154,7 +154,7 @@ func (b *txBank) changeBlock(tx *prims.Tx, turn uint64) {
 	place := &b.s.Blocks[i]
 	if *place == 0 || rand.IntN(4) == 0 {
 		off := tx.Alloc(64+rand.Uint64N(3000), 0)
-		if rand.IntN(8) == 0 { // a temporary one
+		if rand.IntN(8) == 0 { // a temporary block
 			tx.Free(off)
 			return
 		}
@@ -187,7 +187,7 @@ func (x *txBlock) set(turn uint64) {
 	}
 }
 
-// read has the kernel copy a file into the data, which goes on after a kill.
+// read makes the kernel copy a file into the data. The copying goes on after a kill.
 func (b *txBank) read(f *os.File) error {
 	return b.m.Update(func(tx *prims.Tx) error {
 		prims.SaveSlice(tx, b.big)
@@ -195,11 +195,11 @@ func (b *txBank) read(f *os.File) error {
 		if err != nil && err != io.EOF || n != len(b.big) {
 			return fmt.Errorf("%d bytes: %w", n, err)
 		}
-		return errTxAbort // aborts, so that big is 0 whenever the lock is free
+		return errTxAbort // abort, so that big is 0 whenever the lock is free
 	})
 }
 
-// whole returns an error that says which part of the data is torn, if any.
+// whole returns an error that says which part of the data is torn, or nil.
 //
 // Preconditions: the caller holds the lock.
 func (b *txBank) whole() error {
@@ -282,8 +282,8 @@ func init() {
 	})
 }
 
-// txKills kills victims at random moments, and returns how many deaths were undone, and how often
-// the data was torn.
+// txKills kills victims at random moments. It returns how many transactions were undone after a death, and how
+// often the data was torn.
 func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
 	a := newArena(t, &arena.Options{Size: 8 << 20})
 	b, err := openTxBank(a, p.RW)
@@ -314,8 +314,9 @@ func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
 				}
 			}
 			if k == atOnce-1 {
-				// The kill comes as soon as the victim is seen with the lock, so mostly the victim dies with
-				// it. On a single busy CPU the victim might otherwise not run at all before its death.
+				// The kill comes as soon as the test sees the victim hold the lock, so the victim mostly dies
+				// with the lock. Without this, on a single busy CPU the victim might not run at all before its
+				// death.
 				eventually(t, "the victim has the lock", func() string { return words(a) }, func() bool {
 					return txHeldBy(b.m, v.Pid())
 				})
@@ -352,7 +353,7 @@ func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
 
 func TestUpdateSurvivesKills(t *testing.T) { txSurvives(t, txParams{}) }
 
-// The same with an RWMutex; half of the survivors read.
+// This is the same with an RWMutex; half of the survivors read.
 func TestRWMutexUpdateSurvivesKills(t *testing.T) { txSurvives(t, txParams{RW: true}) }
 
 func txSurvives(t *testing.T, p txParams) {
@@ -365,7 +366,7 @@ func txSurvives(t *testing.T, p txParams) {
 	}
 }
 
-// The control experiment: without Save, the same deaths leave torn data.
+// This is the control experiment: without Save, the same deaths leave torn data.
 func TestDataWithoutSaveIsTorn(t *testing.T) {
 	torn := 0
 	for range 20 {

@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// ledger is data that a Mutex with a log guards.
+// ledger is data that a Mutex with an undo log guards.
 type ledger struct {
 	From, To int64
 	Bytes    [240]byte
@@ -74,7 +74,7 @@ func fillLog(tx *prims.Tx, l *ledger) {
 	}
 }
 
-// Unless the function of an Update returns nil, the data is as before, however the function ends.
+// Unless the function of an Update returns nil, the data is as it was before, however the function ends.
 func TestUpdateUndoes(t *testing.T) {
 	own := errors.New("own")
 	for name, end := range map[string]func(tx *prims.Tx, l *ledger) error{
@@ -130,7 +130,7 @@ func TestUpdateUndoes(t *testing.T) {
 	}
 }
 
-// Random ranges that overlap are saved and overwritten. An abort restores every byte.
+// Random overlapping ranges are saved and overwritten. An abort restores every byte.
 func TestUpdateUndoesOverlappingRanges(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 1 << 20})
@@ -209,8 +209,8 @@ func TestUpdateMistakes(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A function that unlocks its Mutex is told so. The next Update finds the log in use: the lock is
-// not recoverable until a repair.
+// An Update whose function unlocks the Mutex returns an error that says so. The next Update finds the log in use.
+// Then the lock is not recoverable until a repair.
 func TestUpdateThatUnlocks(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -229,7 +229,7 @@ func TestUpdateThatUnlocks(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// Locks without a log refuse PolicyRollback, and say why.
+// Locks without an undo log refuse PolicyRollback, with an error that says why.
 func TestPolicyRollbackNeedsALog(t *testing.T) {
 	a := newArena(t, nil)
 	p := prims.PolicyRollback
@@ -250,7 +250,7 @@ func TestPolicyRollbackNeedsALog(t *testing.T) {
 	require.Zero(t, a.Stats().Objects)
 }
 
-// Close of an arena waits for the Updates of its process.
+// The Close of an arena waits for the Updates of its process.
 func TestCloseWaitsForUpdate(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -269,7 +269,7 @@ func TestCloseWaitsForUpdate(t *testing.T) {
 		close(closed)
 	}()
 	for m.LockContext(canceled(t)) != nil && !errors.Is(m.LockContext(canceled(t)), shmsync.ErrClosed) {
-		runtime.Gosched() // waits until Close refuses new calls
+		runtime.Gosched() // wait until Close refuses new calls
 	}
 	select {
 	case <-closed:
@@ -287,8 +287,8 @@ func canceled(t *testing.T) context.Context {
 	return ctx
 }
 
-// Whatever is in the log of a dead holder, the next one gets the lock, or an error that Is
-// ErrNotRecoverable. Nothing faults, and a repair makes the lock usable.
+// Whatever is in the log of a dead holder, the next caller gets the lock, or an error that is ErrNotRecoverable.
+// No call faults, and a repair makes the lock usable.
 func FuzzUndoLog(f *testing.F) {
 	f.Add(uint64(0), []byte{})
 	f.Add(uint64(1)<<61|24|1<<43, bytes.Repeat([]byte{1}, 24))

@@ -13,7 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A process whose rule failed dies before it has told the waiters. They are told all the same.
+// A process whose rule failed dies before it has reported that to the waiters. The waiters get the error all the
+// same.
 func TestWaitableDiesLosing(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)
@@ -32,8 +33,8 @@ func TestWaitableDiesLosing(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that dies right after it has accepted a claim has had it: OnDeath undoes it. A
-// process that dies before has not.
+// If a process dies right after it has accepted a claim, OnDeath undoes the claim. If it dies before, Undo does,
+// because the process never had the claim.
 func TestWaitableDiesAccepting(t *testing.T) {
 	for point, want := range map[string]outcomes{
 		"monitor.await.resolved": {Claimed: 1, Undone: 1},
@@ -54,11 +55,11 @@ func TestWaitableDiesAccepting(t *testing.T) {
 	}
 }
 
-// A Wait returns when the state has its claim, even if the granter dies after it has resolved the
-// wait and before it has changed the state.
+// A Wait returns only when the state includes its claim, even if the granter dies after it has resolved the wait
+// and before it has changed the state.
 func TestWaitableWaitReturnsWithItsClaimInTheState(t *testing.T) {
 	a := newArena(t, nil)
-	// With this spin the waiter spins, and sees at once that its wait was resolved.
+	// With this spin time the waiter sees at once that its wait was resolved.
 	x, err := prims.OpenWaitable(a, "stock", stock{}, failingRules, &prims.WaitableOptions{Spin: time.Minute})
 	require.NoError(t, err)
 	dies := newStockist(t, a, proctest.Env("SHMSYNC_CRASHPOINT=monitor.resolve.resolved"))
@@ -76,8 +77,8 @@ func TestWaitableWaitReturnsWithItsClaimInTheState(t *testing.T) {
 	sound(t, a)
 }
 
-// A process dies in the middle of a claim or a release, which changes the state and its hold. Both are changed, or neither
-// is. So the state is right when the hold has been taken back.
+// A claim or a release changes the state and the hold of the process. A process that dies in the middle changes
+// both or neither. So the state is correct after the hold was taken back.
 func TestWaitableDiesInTheMiddleOfAChange(t *testing.T) {
 	for _, point := range []string{"monitor.commit.logged", "monitor.commit.begun:1", "monitor.commit.begun:2"} {
 		for _, op := range []string{"try", "release"} {

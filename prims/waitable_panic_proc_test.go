@@ -20,7 +20,8 @@ import (
 // stock is the state of a Waitable whose rules fail for certain waits.
 type stock struct{ Free, Taken int64 }
 
-// These values of a wait name the rule that fails for it. Rules that exit call runtime.Goexit, as t.FailNow does.
+// The argument of a wait. These values say which rule fails for the wait. A rule that exits calls runtime.Goexit,
+// as t.FailNow does.
 const (
 	fine int32 = iota
 	panicsInClaim
@@ -35,7 +36,7 @@ const (
 
 var failingRules = prims.Rules[stock, int32]{
 	Claim: func(s *stock, e int32) bool {
-		s.Taken++ // this has no effect if the rule does not return true
+		s.Taken++ // no effect if the rule does not return true
 		switch {
 		case e == panicsInClaim, e == panicsInClaimWhenFree && s.Free > 0:
 			panic("this claim fails")
@@ -92,9 +93,9 @@ type stockAnswer struct {
 	ID    int
 	OK    bool
 	Err   string
-	Lost  bool   // errors.Is ErrNotRecoverable
+	Lost  bool   // whether errors.Is(err, ErrNotRecoverable)
 	Panic string // the value of the panic
-	Exit  bool   // its goroutine ended
+	Exit  bool   // whether its goroutine ended
 }
 
 // do carries out an order.
@@ -165,7 +166,7 @@ func init() {
 	})
 }
 
-// stockist is a process that does as it is told.
+// stockist is a process that carries out orders.
 type stockist struct {
 	*proctest.Proc
 	next int
@@ -179,7 +180,7 @@ func newStockist(t *testing.T, a *arena.Arena, opts ...proctest.Option) *stockis
 	return &stockist{Proc: p, said: map[int]stockAnswer{}}
 }
 
-// begin makes the process begin an order. answer returns its answer.
+// begin makes the process begin an order, and returns its number. answer returns the answer.
 func (s *stockist) begin(op string, e int32) (id int) {
 	s.next++
 	s.Send(stockOrder{s.next, op, e})
@@ -203,7 +204,8 @@ func (s *stockist) do(t *testing.T, op string, e int32) stockAnswer {
 	return s.answer(t, s.begin(op, e))
 }
 
-// isLost requires that x is not recoverable for everybody, for that reason, with state as its state.
+// isLost requires that x is not recoverable in this process and in others, for the reason why, and that it has
+// the given state.
 func isLost(t *testing.T, x *prims.Waitable[stock, int32], why string, state stock, others ...*stockist) {
 	t.Helper()
 	for _, p := range others {
@@ -224,8 +226,8 @@ func isLost(t *testing.T, x *prims.Waitable[stock, int32], why string, state sto
 	require.Equal(t, state, x.State(), "a rule that fails changes nothing")
 }
 
-// A rule that does not return ends the goroutine of the caller whose rule it was, and no other. It
-// changes nothing, and all processes are told, the waiters included.
+// If a rule does not return, only the goroutine of the caller whose rule it is ends. The rule changes nothing,
+// and all processes get an error, the waiters included.
 func TestWaitableRuleThatFailsEndsItsCallerOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		e     int32
@@ -266,8 +268,8 @@ func TestWaitableRuleThatFailsEndsItsCallerOnly(t *testing.T) {
 	}
 }
 
-// A rule that does not return for a waiter does not end the caller that serves the wait: the caller's
-// own purpose is done, and the waiter is told.
+// If a rule does not return for a waiter, the caller that serves the wait does not end: it has done what it was
+// called for. The waiter gets an error.
 func TestWaitableRuleThatFailsForAWaiterSparesTheServer(t *testing.T) {
 	for name, e := range map[string]int32{"panic": panicsInClaimWhenFree, "exit": exitsInClaimWhenFree} {
 		t.Run(name, func(t *testing.T) {
@@ -286,7 +288,8 @@ func TestWaitableRuleThatFailsForAWaiterSparesTheServer(t *testing.T) {
 	}
 }
 
-// A rule that fails while a death is cleaned up kills no bystander, and what else the dead had is recovered.
+// A rule that fails while a death is reaped ends no other process. Everything else that the dead process had is
+// recovered.
 func TestWaitableRuleThatFailsForTheDeadKillsNoBystander(t *testing.T) {
 	for name, e := range map[string]int32{"panic": panicsInOnDeath, "exit": exitsInOnDeath} {
 		t.Run(name, func(t *testing.T) {
@@ -315,7 +318,7 @@ func TestWaitableRuleThatFailsForTheDeadKillsNoBystander(t *testing.T) {
 	}
 }
 
-// orLost is a, or the answer of a success if the Waitable was lost.
+// orLost returns a, or, if the Waitable was lost, the answer of a success.
 func (a stockAnswer) orLost() stockAnswer {
 	if a.Lost {
 		return stockAnswer{ID: a.ID}
@@ -323,8 +326,8 @@ func (a stockAnswer) orLost() stockAnswer {
 	return a
 }
 
-// After a rule has failed, Recover gives the Waitable a state, and everybody may use it again. The claims of processes
-// that died meanwhile come back then, and living processes may release their claims.
+// After a rule has failed, Recover gives the Waitable a state, and all processes can use it again. It returns the
+// claims of processes that died meanwhile. Living processes may release their claims.
 func TestWaitableRecoverBringsBackAfterARuleFailed(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)
@@ -361,15 +364,15 @@ func TestWaitableRecoverBringsBackAfterARuleFailed(t *testing.T) {
 	require.Equal(t, stockAnswer{ID: p.next + 1}, p.do(t, "wait", fine))
 }
 
-// A process that reaps holds the queue lock of a Waitable by one of its own handles. The words stay in place until
-// it has given the lock back, even if the handle is closed meanwhile.
+// A process that reaps takes the queue lock of a Waitable through one of its own handles. The words stay mapped
+// until it has released the lock, even if the handle is closed meanwhile.
 func TestWaitableClosedWhileReapingKeepsItsWords(t *testing.T) {
 	a := newArena(t, nil)
 	keeper := newStockist(t, a)
 	victim := newStockist(t, a)
 	require.Equal(t, stockAnswer{ID: 1}, victim.do(t, "free", fine))
 	require.Equal(t, stockAnswer{ID: 2}, victim.do(t, "wait", fine))
-	keeper.Stop(t) // this process reaps
+	keeper.Stop(t) // so that this process is the one that reaps
 
 	type seen struct {
 		err   error

@@ -15,16 +15,16 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// wide is a state that takes a while to copy: all its numbers are the same.
+// wide is a state that takes a while to copy. All its numbers are equal.
 type wide [512]uint64
 
-// openWide opens a Waitable of that state. A wait that is true stops the process in its rule.
+// openWide opens a Waitable with the state wide. A wait with the argument true stops the process within the rule.
 func openWide(a *arena.Arena) (*prims.Waitable[wide, bool], error) {
 	return prims.OpenWaitable(a, "wide", wide{}, prims.Rules[wide, bool]{Claim: func(s *wide, stop bool) bool {
 		if stop {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP) // it stops here, and not soon
+			unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP) // a signal to this thread stops the process here, not a moment later
 		}
 		return true
 	}}, nil)
@@ -58,7 +58,7 @@ func init() {
 	})
 }
 
-// State returns although a stopped process holds the queue lock.
+// State returns even if a stopped process holds the queue lock.
 func TestWaitableStateDoesNotWaitForAStoppedProcess(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := openWide(a)
@@ -84,7 +84,7 @@ func TestWaitableStateDoesNotWaitForAStoppedProcess(t *testing.T) {
 	eventually(t, "it goes on", func() string { return words(a) }, func() bool { return x.State()[7] > 7 })
 }
 
-// State is not torn by concurrent changes of the state, and does not take the queue lock for that.
+// State returns no torn copy beside concurrent changes of the state, and does not take the queue lock for that.
 func TestWaitableStateIsWhole(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := openWide(a)
@@ -113,7 +113,8 @@ func TestWaitableStateIsWhole(t *testing.T) {
 	}
 }
 
-// A copy of the state counts while it may not have been overwritten: until the second change after it begins.
+// A copy of the state is valid if at most one change came while it was made. A second change may have overwritten
+// the words that were being copied.
 func TestWaitableStateIsReadAgainWhenOverwritten(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := openWide(a)

@@ -19,9 +19,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Three primitives, each in a few lines.
+// The following are three primitives in a few lines each.
 
-// autoReset is an event that lets one wait go for each Set, and remembers one.
+// autoReset is an event whose Set lets one wait return. Without a wait the event stays set for the next one.
 func autoReset(a *arena.Arena, name string) (*prims.Waitable[bool, struct{}], error) {
 	return prims.OpenWaitable(a, name, false, prims.Rules[bool, struct{}]{
 		Claim: func(set *bool, _ struct{}) bool {
@@ -33,10 +33,10 @@ func autoReset(a *arena.Arena, name string) (*prims.Waitable[bool, struct{}], er
 	}, nil)
 }
 
-// sharedState is that of a shared mutex: -1 for a writer, else the readers.
+// sharedState is the state of a shared mutex: -1 for a writer, otherwise the number of readers.
 type sharedState struct{ Holders int32 }
 
-// shared is a shared mutex without barging: the waits are true for writers.
+// shared is a shared mutex without barging. The argument of a wait is true for a writer.
 func shared(a *arena.Arena, name string) (*prims.Waitable[sharedState, bool], error) {
 	return prims.OpenWaitable(a, name, sharedState{}, prims.Rules[sharedState, bool]{
 		Claim: func(s *sharedState, write bool) bool {
@@ -60,10 +60,10 @@ func shared(a *arena.Arena, name string) (*prims.Waitable[sharedState, bool], er
 	}, nil)
 }
 
-// wish is what a wait for permits wants.
+// wish is the request of a wait for permits.
 type wish struct{ Permits, Priority uint16 }
 
-// priority is a semaphore that serves the highest priority first.
+// priority is a semaphore that serves the request with the highest priority first.
 func priority(a *arena.Arena, name string, permits uint32) (*prims.Waitable[uint32, wish], error) {
 	return prims.OpenWaitable(a, name, permits, prims.Rules[uint32, wish]{
 		Claim: func(free *uint32, w wish) bool {
@@ -104,7 +104,7 @@ type waitableWorker struct {
 func (w *waitableWorker) turn(g int, r *rand.Rand) error {
 	return ends(r, func(ctx context.Context) error {
 		if r.IntN(2) == 0 {
-			// If other waiters are always served first, a waiter may wait for ever.
+			// A waiter may wait for ever if others are always served first.
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			defer cancel()
 			e := wish{uint16(1 + r.IntN(7)), uint16(g)}
@@ -148,7 +148,7 @@ func TestWaitableAutoReset(t *testing.T) {
 	set := func() { e.Update(func(s *bool) { *s = true }) }
 	require.False(t, e.TryWait(struct{}{}))
 	set()
-	set() // collapses
+	set() // has no effect, because the event is set
 	require.True(t, e.TryWait(struct{}{}))
 	require.False(t, e.TryWait(struct{}{}))
 	got := make(chan int, 3)
@@ -170,8 +170,7 @@ func TestWaitableAutoReset(t *testing.T) {
 	require.ErrorIs(t, e.Wait(struct{}{}), shmsync.ErrCanceled)
 }
 
-// A reader that comes behind a writer that waits does not barge; when the writer gives
-// up it goes.
+// A reader that arrives after a waiting writer does not barge. When the writer gives up, the reader goes on.
 func TestWaitableShared(t *testing.T) {
 	a := newArena(t, nil)
 	rw, err := shared(a, "rw")
@@ -222,8 +221,8 @@ func TestWaitablePriority(t *testing.T) {
 	}
 }
 
-// A crowd that is let go at once, in an order of its own, takes less time than the square of its number: the
-// comparisons are counted.
+// A crowd of waits is served at once, in an order that the rules define. That takes far fewer comparisons than
+// the square of the number of waits. The test counts the comparisons.
 func TestWaitablePriorityCrowd(t *testing.T) {
 	const n = 10_000
 	compared := 0
@@ -288,7 +287,7 @@ func init() {
 	})
 }
 
-// The claims of a dead process come back, and the waiters for that go on.
+// The claims of a dead process are returned, and waiters for them go on.
 func TestWaitableTakesBackFromTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	p := proctest.Start(t, "waitable/hold", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
@@ -329,7 +328,7 @@ func init() {
 	})
 }
 
-// The claims of a process that leaves the arena come back, too.
+// The claims of a process that leaves the arena are returned, too.
 func TestWaitableTakesBackFromWhoLeaves(t *testing.T) {
 	a := newArena(t, nil)
 	rw, err := shared(a, "rw")
@@ -399,7 +398,7 @@ func TestWaitableHoldsAreBounded(t *testing.T) {
 	require.NoError(t, x.Wait(3))
 }
 
-// outcomes is the state of a Waitable that counts what became of claims.
+// outcomes is the state of a Waitable that counts what happens to claims.
 type outcomes struct{ Free, Claimed, Released, Reaped, Undone int32 }
 
 func openOutcomes(a *arena.Arena) (*prims.Waitable[outcomes, int8], error) {
@@ -440,14 +439,14 @@ func init() {
 	})
 }
 
-// When a process dies, OnDeath undoes the claims that its waits returned with, and Undo the claim
-// that was granted to a wait that never returned.
+// When a process dies, OnDeath undoes the claims with which its waits had returned. Undo undoes the claim that
+// was granted to a wait that never returned.
 func TestWaitableUndoesWhatTheDeadNeverHad(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := openOutcomes(a)
 	require.NoError(t, err)
 	free := func(n int32) { x.Update(func(s *outcomes) { s.Free += n }) }
-	for i := range int32(2) { // the second in the slot of the first
+	for i := range int32(2) { // the second victim gets the slot of the first
 		p := proctest.Start(t, "waitable/outcomes", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
 		p.Await(t)
 		for range 2 {

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A parent adds work for two children, and each child claims its part. The death of one child is
-// reported. Once a replacement has claimed that part, waits work again.
+// A parent adds work for two children, and each child claims its part. The death of one child is reported. When a
+// replacement has claimed that part, waits succeed again.
 func TestWaitGroupClaim(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -21,7 +21,7 @@ func TestWaitGroupClaim(t *testing.T) {
 	victim.must(t, order{Op: "wg.claim", Object: "g", N: 2})
 	child.must(t, order{Op: "wg.claim", Object: "g", N: 1})
 	require.Equal(t, int64(3), g.State().Count)
-	// The parent is responsible for none of this work any more.
+	// After the claims the parent is not responsible for any of this work.
 	id := gateBlocked(t, a, waiter, g.Offset(), order{Op: "wg.wait", Object: "g"})
 	parent.proc.Kill(t)
 	alone(t, a, 4)
@@ -39,7 +39,7 @@ func TestWaitGroupClaim(t *testing.T) {
 	sound(t, a)
 }
 
-// A child claims its dead parent's work at once, although no process has reaped the parent yet.
+// A child claims the work of its dead parent at once, even though no process has reaped the parent yet.
 func TestWaitGroupClaimAfterDeath(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

@@ -26,8 +26,8 @@ func newWaitGroup(t testing.TB, a *arena.Arena, name string) *prims.WaitGroup {
 	return g
 }
 
-// Two groups, back and forth, again and again, as in the test of sync: no waiter of the first group goes on
-// before all are done, and no waiter of the second group goes on before that.
+// The test of package sync: two groups are used by turns, again and again. No waiter of the first group goes on
+// before all its work is done, and no waiter of the second group goes on before that.
 func TestWaitGroupInOneProcess(t *testing.T) {
 	a := newArena(t, nil)
 	first, second := newWaitGroup(t, a, "first"), newWaitGroup(t, a, "second")
@@ -59,7 +59,7 @@ func TestWaitGroupBetweenProcesses(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
 	x, y, waiter := gateActor(t, a, "x"), gateActor(t, a, "y"), gateActor(t, a, "waiter")
-	g.Wait() // of 0
+	g.Wait() // the count is 0
 	gateSmooth(t, waiter.do(t, order{Op: "wg.wait", Object: "g"}))
 	for range 3 {
 		x.must(t, order{Op: "wg.add", Object: "g", N: 3})
@@ -68,7 +68,7 @@ func TestWaitGroupBetweenProcesses(t *testing.T) {
 		three := make(chan error, 1)
 		go func() { three <- g.WaitContext(context.Background()) }()
 		x.must(t, order{Op: "wg.done", Object: "g"})
-		y.must(t, order{Op: "wg.add", Object: "g", N: -1}) // takes back the 1 that another process has added
+		y.must(t, order{Op: "wg.add", Object: "g", N: -1}) // subtracts the 1 that another process has added
 		require.Equal(t, int64(1), g.State().Count)
 		require.GreaterOrEqual(t, queued(a, g.Offset()), 2, "let go too early")
 		g.Done()
@@ -79,8 +79,8 @@ func TestWaitGroupBetweenProcesses(t *testing.T) {
 	}
 }
 
-// A hundred thousand times to and fro between two processes, each of which adds for
-// the other: nobody is let go a round too early, and no count is lost.
+// Two processes add for each other a hundred thousand times, by turns. No waiter goes on a round too early, and
+// no count is lost.
 func TestWaitGroupReuse(t *testing.T) {
 	rounds := proctest.Rounds(5_000, 100_000)
 	a := newArena(t, nil)
@@ -121,7 +121,7 @@ func TestWaitGroupGo(t *testing.T) {
 	require.True(t, done.Load())
 }
 
-// A panic of a function of Go ends the process; the work does not count as done.
+// A panic in a function of Go ends the process. The work of that function does not count as done.
 func TestWaitGroupGoPanics(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -153,8 +153,8 @@ func TestWaitGroupMisuse(t *testing.T) {
 	require.ErrorIs(t, g.Close(), shmsync.ErrClosed)
 }
 
-// A process that dies with something of its own left: waits fail, now and later, until
-// others do it or it is forgotten.
+// A process dies and leaves work of its own undone. Present and later waits fail until other processes have done
+// that work, or a Reset forgets it.
 func TestWaitGroupDeath(t *testing.T) {
 	for _, how := range []string{"done by others", "reset"} {
 		t.Run(how, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestWaitGroupDeath(t *testing.T) {
 			gateRefused(t, waiter.wait(t, one), "victim")
 			gateRefused(t, waiter.wait(t, two), "victim")
 			alone(t, a, 2)
-			require.ErrorIs(t, g.WaitContext(t.Context()), shmsync.ErrOwnerDead) // later, too
+			require.ErrorIs(t, g.WaitContext(t.Context()), shmsync.ErrOwnerDead) // later waits fail, too
 			st := g.State()
 			require.ErrorIs(t, st.Err, shmsync.ErrOwnerDead)
 			require.Equal(t, "victim", st.Who.Label)
@@ -190,7 +190,7 @@ func TestWaitGroupDeath(t *testing.T) {
 			}
 			require.NoError(t, g.WaitContext(t.Context()))
 			require.Equal(t, prims.WaitGroupState{}, g.State())
-			// The counter works as a new one does.
+			// The counter works like a new one.
 			g.Add(1)
 			id := gateBlocked(t, a, waiter, g.Offset(), order{Op: "wg.wait", Object: "g"})
 			g.Done()
@@ -200,9 +200,9 @@ func TestWaitGroupDeath(t *testing.T) {
 	}
 }
 
-// The death of a process that owes nothing has no effect. Here the first has done the work that it
-// had added, the second has done work of others only, and the third has handed its work over:
-// another process adds it, and the third is done.
+// The death of a process that owes no work has no effect. Here the first process has done the work that it had
+// added. The second has only done work of others. The third has handed its work over: another process adds that
+// work, and the third calls Done.
 func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -212,7 +212,7 @@ func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	done.must(t, order{Op: "wg.add", Object: "g", N: -2})
 	helper.must(t, order{Op: "wg.done", Object: "g"})
 	giver.must(t, order{Op: "wg.add", Object: "g", N: 1})
-	g.Add(1) // taken over
+	g.Add(1) // this process takes the work over
 	giver.must(t, order{Op: "wg.done", Object: "g"})
 	end := make(chan error, 1)
 	go func() { end <- g.WaitContext(context.Background()) }()
@@ -225,7 +225,7 @@ func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	require.Empty(t, end)
 	g.Add(-3)
 	require.NoError(t, <-end)
-	// Work that was added before the counter was 0 no longer counts.
+	// Work that was added before the counter reached 0 no longer counts.
 	old := gateActor(t, a, "old")
 	old.must(t, order{Op: "wg.add", Object: "g", N: 2})
 	g.Add(-2)
@@ -239,7 +239,7 @@ func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	require.NoError(t, <-end)
 }
 
-// A process that gets the slot of a dead one has no share at first.
+// A process that gets the slot of a dead process begins without a share.
 func TestWaitGroupSlotReused(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 4 << 20, MaxParticipants: 2})
 	g := newWaitGroup(t, a, "g")
@@ -262,8 +262,8 @@ func TestWaitGroupSlotReused(t *testing.T) {
 	}
 }
 
-// A context that ends, beside a counter that becomes 0: it is one or the other, nobody
-// stays, and a counter of 0 beats a context.
+// A context ends while a counter becomes 0. The wait ends for one of the two reasons, no waiter stays, and a
+// counter of 0 takes precedence over the context.
 func TestWaitGroupCancelRace(t *testing.T) {
 	rounds := proctest.Rounds(2_000, 20_000)
 	a := newArena(t, nil)
@@ -305,7 +305,7 @@ func TestWaitGroupStoppedParty(t *testing.T) {
 	x.proc.Stop(t)
 	ctx, cancel := context.WithTimeout(context.Background(), proctest.Scale(300*time.Millisecond))
 	defer cancel()
-	require.Equal(t, context.DeadlineExceeded, g.WaitContext(ctx)) // it is alive
+	require.Equal(t, context.DeadlineExceeded, g.WaitContext(ctx)) // the other process is alive
 	require.NoError(t, g.State().Err)
 	x.proc.Cont(t)
 	x.must(t, order{Op: "wg.done", Object: "g"})

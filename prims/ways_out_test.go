@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// plainLocks lock without an error to return.
+// plainLocks has locks that the caller locks by a call without an error result.
 var plainLocks = map[string]func(a *arena.Arena) (func(), error){
 	"mutex":  func(a *arena.Arena) (func(), error) { m, err := prims.OpenMutex(a, "m", nil); return m.Lock, err },
 	"cohort": func(a *arena.Arena) (func(), error) { m, err := prims.OpenCohortMutex(a, "m", nil); return m.Lock, err },
@@ -61,7 +61,8 @@ func init() {
 	})
 }
 
-// The panic of a Lock whose holder died says what the caller can do.
+// If the holder of a lock died, a Lock without an error result panics. The message says what the caller can do
+// instead.
 func TestLockPanicsWithTheWaysOut(t *testing.T) {
 	for name, open := range plainLocks {
 		t.Run(name, func(t *testing.T) {

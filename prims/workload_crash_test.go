@@ -17,7 +17,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A member of a worker group dies at each crash point that its work passes, at the first or a later passing.
+// A member of a worker group dies at each crash point that its work passes, at the first passage or a later one.
 // The others go on, and nothing is left over.
 func TestWorkerGroupCrash(t *testing.T) {
 	eachWorkload(t, func(t *testing.T, w workload) {
@@ -36,7 +36,7 @@ func TestWorkerGroupCrash(t *testing.T) {
 	})
 }
 
-// pointsOf gives the crash points that a workload names, less those that it is without.
+// pointsOf returns the crash points of a workload, without those that the workload does not pass.
 func pointsOf(t *testing.T, w workload) (points []string) {
 	for _, p := range w.points {
 		if prefix, ok := strings.CutSuffix(p, "*"); ok {
@@ -56,12 +56,12 @@ func pointsOf(t *testing.T, w workload) (points []string) {
 	return slices.DeleteFunc(points, func(p string) bool { return slices.Contains(w.without, p) })
 }
 
-// reapLimit is how long others die, one after the other, until the victim is the process that deals with a death. For
-// some points that takes a hundred deaths at times.
+// reapLimit is how long other processes die, one after the other, until the victim is the process that reaps one.
+// For some points that can take a hundred deaths.
 func reapLimit() time.Duration { return 5 * timeout() }
 
-// crashAt makes a process die when it passes a point for the n'th time. Some points are passed
-// only by a process that deals with a death; for these, other processes die while the victim works.
+// crashAt makes a process die when it passes a point for the n'th time. Only a process that deals with a death
+// passes some of the points. For these points other processes die while the victim works.
 func (x *workerGroup) crashAt(point string, n int) {
 	x.t.Helper()
 	what := fmt.Sprintf("%s:%d", point, n)
@@ -73,7 +73,7 @@ func (x *workerGroup) crashAt(point string, n int) {
 		x.goesOn(what)
 		return
 	}
-	// The victim dies where the next process that comes has to repair what it left.
+	// The other process dies at a point that makes the next process, which may be the victim, repair something.
 	dies := "mutex.unlock.before_release"
 	if kind, ok := strings.CutSuffix(point[:strings.LastIndexByte(point, '.')], ".recover"); ok && kind != "mutex" {
 		dies = kind + ".lock.accepted"

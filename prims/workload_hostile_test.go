@@ -21,8 +21,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A peer may write anything into the words of an object: its users get errors or wait, and
-// can leave: no fault, no endless loop.
+// A peer may write anything into the words of an object. Processes that use the object get errors or wait, and
+// can leave. There is no fault and no endless loop.
 func TestWorkerGroupHostile(t *testing.T) {
 	rounds, length := proctest.Rounds(2, 6), 200*time.Millisecond
 	if proctest.Quick() {
@@ -33,11 +33,11 @@ func TestWorkerGroupHostile(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %#x", seed)
 			a := newArena(t, &arena.Options{Size: 16 << 20})
-			// Its objects are there when it is ready.
+			// When the process is ready, it has created its objects.
 			p := proctest.Start(t, "scribbled", proctest.Params(workerGroupParams{Arena: nameOf(a), Workload: w.name, Label: "scribbled", Seed: seed}),
 				proctest.Dump(func() string { return words(a) }),
-				// A peer that overwrites a queue lock breaks exclusion, and the race detector
-				// sees that.
+				// A peer that overwrites a queue lock breaks mutual exclusion, and the race detector reports
+				// that.
 				proctest.Env("GORACE=exitcode=0 atexit_sleep_ms=0"))
 			p.Await(t)
 			r := rand.New(rand.NewPCG(seed, 7))
@@ -50,9 +50,9 @@ func TestWorkerGroupHostile(t *testing.T) {
 	})
 }
 
-// scribble writes into words of objects and of nodes on queues. If queueLocks is false, it leaves
-// the queue locks alone, which are at the beginning of the bodies: while they are corrupt, each
-// call fails before it reads the other words.
+// scribble writes random values into words of objects and of queued nodes. If queueLocks is false, it does not
+// change the queue locks, which are at the beginning of the bodies. While a queue lock is corrupt, each call
+// fails before it reads the other words.
 func scribble(a *arena.Arena, r *rand.Rand, queueLocks bool) {
 	word := func() uint64 {
 		switch r.IntN(4) {
@@ -93,11 +93,11 @@ func scribble(a *arena.Arena, r *rand.Rand, queueLocks bool) {
 	}
 }
 
-// scribbled says that this process is one whose objects a peer scribbles on.
+// scribbled says that a peer scribbles on the objects of this process.
 var scribbled atomic.Bool
 
-// goOn reports whether a loop of a worker's that waits for something goes on after n
-// rounds: among scribbled processes it may never come.
+// goOn reports whether a worker's loop that waits for something goes on after n rounds. In a process whose
+// objects a peer scribbles on, that something may never happen.
 func goOn(n int) bool { return n < 1000 || !scribbled.Load() }
 
 func init() {
@@ -120,7 +120,7 @@ func init() {
 			wg.Go(func() {
 				r := rand.New(rand.NewPCG(p.Seed, uint64(g)))
 				for !halt.Load() {
-					// The worker may compute wrong figures, since a peer overwrites the words.
+					// The worker may compute wrong numbers, because a peer overwrites the words.
 					if err := tolerant(func() { w.turn(g, r) }); err != nil {
 						c.Fatal(err)
 					}
@@ -131,8 +131,8 @@ func init() {
 		c.Ready()
 		c.Await()
 		halt.Store(true)
-		// Goroutines that do not wait come to an end. Closing beside them would be a
-		// mistake of this test's.
+		// Wait until all goroutines that do not wait have ended their turns. A Close beside them would be a
+		// mistake of this test.
 		for last, quiet := int64(-1), 0; quiet < 20; {
 			if n := busy.Load(); n != last || atTurn() {
 				last, quiet = n, 0
@@ -147,7 +147,7 @@ func init() {
 	})
 }
 
-// atTurn reports whether a goroutine of this process is at work, and does not wait.
+// atTurn reports whether a goroutine of this process takes a turn and does not wait.
 func atTurn() bool {
 	buf := make([]byte, 1<<20)
 	for s := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -159,7 +159,7 @@ func atTurn() bool {
 	return false
 }
 
-// tolerant runs f, which may panic about what a peer did, and about nothing else.
+// tolerant runs f. It returns an error if f panics for another reason than what a peer wrote.
 func tolerant(f func()) (failure error) {
 	defer func() {
 		switch p := recover().(type) {

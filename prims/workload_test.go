@@ -24,39 +24,38 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A workload is what several processes do with the objects of one primitive, turn
-// after turn, while the processes are killed one after another. It is written so that
-// every turn ends unless a wake, a hold or a wait is lost, even if a process dies. Each
-// goroutine of the surviving processes has to go on, and at the end nothing may be left over.
+// A workload is the work of several processes with the objects of one primitive. The processes work turn after
+// turn, and are killed one after another. The work is written so that every turn ends unless a wake, a hold or a
+// wait is lost, even if a process dies. Each goroutine of the surviving processes has to go on, and at the end
+// nothing may be left over.
 type workload struct {
 	name string
-	// open opens the objects in one process.
+	// open opens the objects in a process.
 	open func(a *arena.Arena) (worker, error)
-	// points are the crash points that every process which works long enough
-	// passes, and after whose passing it dies while it works.
+	// points are the crash points that every process passes if it works long enough. A test makes a process die
+	// at each of them while it works.
 	points []string
-	// without are points that a prefix in points names and that the workload does not
-	// pass. A dedicated test has a process die at each of them.
+	// without are points that have a prefix of points but that the workload does not pass. A test of its own
+	// makes a process die at each of them.
 	without []string
-	// nodes is how many waits a goroutine has at a time, at most; 0 means 1.
+	// nodes is the maximal number of waits that a goroutine has at a time; 0 means 1.
 	nodes uint64
-	// lists is how many lists of poller nodes its objects have in addition to one for each object, such as those of
-	// further queue locks or cells. A process that has waited on a list has a poller node there.
+	// lists is the number of lists of poller nodes that the objects have in addition to one for each object, such
+	// as the lists of further queue locks or cells. A process that has waited on a list has a poller node there.
 	lists uint64
 }
 
 type worker interface {
-	// turn does something once; g is the goroutine's number. An error is a
-	// failure of the test.
+	// turn takes one turn. g is the number of the goroutine. An error fails the test.
 	turn(g int, r *rand.Rand) error
-	// rest is called when nobody works any more and the dead are reaped. It
-	// checks that nothing is left over, and closes the objects.
+	// rest is called when all work has ended and the dead are reaped. It checks that nothing is left over, and
+	// closes the objects.
 	rest() error
 }
 
-// A halting worker has turns that end only when others take theirs, or when work ends.
+// A halting worker has turns that end only when other goroutines take theirs, or when the work ends.
 type halting interface {
-	// until is called before the first turn. The context ends when the board says to halt.
+	// until is called before the first turn. The context ends when the board says that the work ends.
 	until(halted context.Context)
 }
 
@@ -64,17 +63,17 @@ var workloads = map[string]workload{}
 
 func addWorkload(w workload) {
 	workloads[w.name] = w
-	// Their helper process is one for all.
+	// All workloads share one helper process.
 }
 
-// workers is how many goroutines a process has at work: more than may sleep in the
+// workers is the number of goroutines that work in a process. It is larger than the number that may sleep in the
 // kernel, so that both ways to wait are used.
 const workers = 16
 
 // workerGroupBoard is where the processes of a worker group count their turns.
 type workerGroupBoard struct {
-	Turns [4][workers]atomic.Uint64 // by process; 0 is the process of the test
-	Halt  atomic.Uint32             // work ends
+	Turns [4][workers]atomic.Uint64 // by process; 0 is the test's own process
+	Halt  atomic.Uint32             // 1 when the work ends
 }
 
 type workerGroupParams struct {
@@ -109,7 +108,7 @@ func init() {
 	})
 }
 
-// work has a process's goroutines take turns until the board says to halt.
+// work makes the goroutines of a process take turns until the board says that the work ends.
 func work(w worker, board *workerGroupBoard, waitNode int, seed uint64) error {
 	if h, ok := w.(halting); ok {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -158,7 +157,7 @@ func work(w worker, board *workerGroupBoard, waitNode int, seed uint64) error {
 // workerGroupTest is the label of the test's own process.
 const workerGroupTest = "the test"
 
-// workerGroup is the test and a partner, which stay, and processes that join them to be killed.
+// workerGroup is the test's own process and a partner, which stay, and processes that join them and are killed.
 type workerGroup struct {
 	t       *testing.T
 	w       workload
@@ -186,24 +185,24 @@ func newWorkerGroup(t *testing.T, w workload) *workerGroup {
 	return x
 }
 
-// join starts a process that works along.
+// join starts a process that takes part in the work, and waits until it works.
 func (x *workerGroup) join(label string, waitNode int) *proctest.Proc {
 	p := x.launch(label, waitNode)
 	p.Await(x.t)
 	return p
 }
 
-// launch is join without waiting until the process works.
+// launch is join without the wait.
 func (x *workerGroup) launch(label string, waitNode int, opts ...proctest.Option) *proctest.Proc {
 	x.seed++
-	// On a busy machine a process may need more than a minute until it has passed a point 20 times. See also reapLimit.
+	// On a busy machine a process may need more than a minute to pass a point 20 times. See also reapLimit.
 	opts = append(opts, proctest.Limit(8*proctest.DefaultTimeout),
 		proctest.Params(workerGroupParams{Arena: nameOf(x.a), Workload: x.w.name, Label: label, WaitNode: waitNode, Seed: x.seed}),
 		proctest.Dump(func() string { return words(x.a) + park.DescribeWaitNodes((*arenakernel.Arena)(x.a)) + x.stacks() }))
 	return proctest.Start(x.t, "worker group", opts...)
 }
 
-// stacks are those of the goroutines at work in this process.
+// stacks returns the stacks of the working goroutines of this process.
 func (x *workerGroup) stacks() string {
 	buf := make([]byte, 1<<20)
 	var b strings.Builder
@@ -215,7 +214,7 @@ func (x *workerGroup) stacks() string {
 	return b.String()
 }
 
-// goesOn makes sure that every goroutine of the survivors takes turns.
+// goesOn requires that every goroutine of the survivors takes further turns.
 func (x *workerGroup) goesOn(what string) {
 	x.t.Helper()
 	var before [2][workers]uint64
@@ -244,8 +243,8 @@ func (x *workerGroup) goesOn(what string) {
 	})
 }
 
-// failed ends the test after a goroutine has made the others halt. If that goroutine is in this
-// process, failed reports its error; otherwise the cleanup reports the error of the other process.
+// failed ends the test after a goroutine has reported an error and made the others halt. If that goroutine is in
+// this process, failed reports its error; otherwise the cleanup reports the error of the other process.
 func (x *workerGroup) failed(what string) {
 	x.t.Helper()
 	select {
@@ -257,7 +256,7 @@ func (x *workerGroup) failed(what string) {
 	}
 }
 
-// end has everybody stop, and checks what is left.
+// end ends the work of all processes, and checks what is left.
 func (x *workerGroup) end() {
 	x.t.Helper()
 	x.board.Halt.Store(1)
@@ -271,22 +270,23 @@ func (x *workerGroup) end() {
 	alone(x.t, x.a, 1)
 	require.NoError(x.t, x.own.rest())
 	sound(x.t, x.a)
-	// There are as many nodes as were ever in use at a time, including those that are about to be
-	// given back.
+	// The number of nodes is the largest number that was ever in use at a time. Nodes that are about to be given
+	// back count as in use.
 	st := x.a.Stats()
 	x.t.Logf("%d nodes of waits, %d of pollers", st.Nodes-st.PollerNodes, st.PollerNodes)
-	// A wait that gave up while the queue lock was taken is taken off later, so a goroutine may have several
-	// on a busy machine. Measured were 0 to 27; a node for each turn would be thousands.
+	// A wait that gave up while the queue lock was taken is removed later, so on a busy machine a goroutine may
+	// have several nodes. Measurements gave 0 to 27; a node for each turn would give thousands.
 	require.LessOrEqual(x.t, st.Nodes-st.PollerNodes, 10*max(x.w.nodes, 1)*workers, "nodes of waits, of this process alone")
-	// The next process that needs a poller node takes one that is left over, except those of the last dead.
+	// The next process that needs a poller node takes one that is left over, but not one of the last dead
+	// process.
 	require.LessOrEqual(x.t, st.PollerNodes, (st.Objects+x.w.lists)*workerGroupMost+2*workerGroupMost, "poller nodes")
 }
 
-// workerGroupMost is how many processes work at a time, with one whose reap is not over.
+// workerGroupMost is how many processes work at a time, including one that is not fully reaped.
 const workerGroupMost = 5
 
-// erase closes a handle of a fresh object at off and deletes the object, unless somebody
-// looks at the object just now.
+// erase closes a handle of a fresh object at off, and deletes the object unless another process has it open just
+// now.
 func erase(a *arena.Arena, off arena.Offset, handle interface{ Close() error }) error {
 	o, err := (*arenakernel.Arena)(a).ObjectAt(off)
 	if err != nil {
@@ -300,7 +300,7 @@ func erase(a *arena.Arena, off arena.Offset, handle interface{ Close() error }) 
 	return nil
 }
 
-// ends runs f with a context that ends, sooner or later or not at all.
+// ends calls f with a context that ends soon, or with one that does not end.
 func ends(r *rand.Rand, f func(ctx context.Context) error) error {
 	ctx, cancel := context.Background(), func() {}
 	switch r.IntN(4) {
@@ -313,7 +313,7 @@ func ends(r *rand.Rand, f func(ctx context.Context) error) error {
 	return f(ctx)
 }
 
-// gaveUp reports whether err is the end of a context.
+// gaveUp reports whether err says that a context has ended.
 func gaveUp(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
@@ -323,14 +323,14 @@ func eachWorkload(t *testing.T, f func(t *testing.T, w workload)) {
 	for name, w := range workloads {
 		if only == "" || only == name {
 			t.Run(name, func(t *testing.T) {
-				t.Parallel() // much of the time is that of processes that start and end
+				t.Parallel() // much of the time is spent on starting and ending processes
 				f(t, w)
 			})
 		}
 	}
 }
 
-// If any process of a worker group is killed, at any time, the others go on.
+// A process of a worker group is killed at any time. The others go on.
 func TestWorkerGroupSurvives(t *testing.T) {
 	kills := proctest.Rounds(4, 6)
 	if proctest.Quick() {
@@ -350,8 +350,7 @@ func TestWorkerGroupSurvives(t *testing.T) {
 	})
 }
 
-// A stopped process delays others only where they need what it holds. It goes on when it is
-// continued.
+// A stopped process delays others only if they need something that it holds. It goes on when it is continued.
 func TestWorkerGroupSurvivesStop(t *testing.T) {
 	stops := 5
 	if proctest.Quick() {

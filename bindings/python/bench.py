@@ -1,7 +1,8 @@
 """Compare shmsync with multiprocessing, in one run: python3 bench.py [--rounds N] [--quick].
 
-The rounds of the two take turns, so that other load of the machine meets both. A figure is the time of one operation:
-the mean over all rounds, and the 50th and 99th percentile of the times of batches. A ratio compares the medians.
+The rounds of the two libraries alternate, so that other load of the machine affects both. A figure is the time of one
+operation: the mean over all rounds, and the 50th and 99th percentile of the times of batches. A ratio compares the
+medians.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Timer = Callable[[int], List[float]]
 
 
 def batches(operation: Callable[[int], None]) -> Timer:
-    """Return a function that times n batches of an operation, in nanoseconds of one of them."""
+    """Return a function that times n batches of an operation, in nanoseconds per operation."""
 
     def times(n: int) -> List[float]:
         out = []
@@ -66,7 +67,7 @@ def produce_ours(name: str, item: bytes, go: Any) -> None:
 
 
 def transfer(q: Any, target: Callable[..., None], first: Any, item: bytes, workers: List[Any]) -> Timer:
-    """Time items from a process that puts them to this one, which gets them."""
+    """Time the transfer of items from a process that puts them to this process, which gets them."""
     here, there = multiprocessing.Pipe()
     p = multiprocessing.get_context("spawn").Process(target=target, args=(first, item, there), daemon=True)
     p.start()
@@ -77,12 +78,12 @@ def transfer(q: Any, target: Callable[..., None], first: Any, item: bytes, worke
         for _ in range(n):
             q.get()
 
-    run(BATCH)  # it runs
+    run(BATCH)  # after this, the other process is running
     return batches(run)
 
 
 def both(name: str, ours: Timer, theirs: Timer, rounds: int, size: int) -> float:
-    """Time the two by turns, print a line for each, and return the ratio of the medians, ours to theirs."""
+    """Time both libraries by turns, print a line for each, and return the ratio of the medians, ours to theirs."""
     times: Dict[str, List[float]] = {"shmsync": [], "multiprocessing": []}
     for _ in range(rounds):
         times["shmsync"] += ours(size)

@@ -1,4 +1,4 @@
-"""Builds the module in C, if there is a compiler. The package works without it."""
+"""Build the C module, if there is a compiler. The package works without the module."""
 
 from setuptools import Extension, setup
 

@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// withoutDevShm runs this program where there is no /dev/shm.
+// withoutDevShm runs this program on a system without /dev/shm.
 func withoutDevShm(t *testing.T, args ...string) (out string) {
 	t.Helper()
 	if out, err := exec.Command("unshare", "-rm", "true").CombinedOutput(); err != nil {
@@ -29,7 +29,7 @@ func withoutDevShm(t *testing.T, args ...string) (out string) {
 	return string(b)
 }
 
-// Measuring needs no /dev/shm. A self-test that needs it says so.
+// Measurements need no /dev/shm. A proof of the selftest that needs it says so.
 func TestWithoutDevShm(t *testing.T) {
 	out := withoutDevShm(t, "selftest", "--only", "arena/named,exclusion")
 	require.Regexp(t, `RESULT skip arena/named: .*/dev/shm`, out)

@@ -11,7 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// Owners and intruders share a lock, and fences are made in one and in several busy processes.
+// All cells of the bias scenarios run: owners and intruders that share a lock, and fences with one and with several
+// busy processes.
 func TestBiasRuns(t *testing.T) {
 	proctest.CCompiler(t)
 	seen := map[string]bool{}
@@ -26,11 +27,11 @@ func TestBiasRuns(t *testing.T) {
 	require.NotEmpty(t, seen)
 }
 
-// The cell notices an intruder that gets a lock which is held, and a fence that fails.
+// A cell detects an intruder that gets a lock while it is held, and a fence that fails.
 func TestBiasSeesViolations(t *testing.T) {
 	open := []string{"bias", "--prim=test:open", "--gap=1us", "--warmup=2ms", "--time=200ms", "--count=1", "--format=json", "--cc=none"}
 	_, out, _ := shmbench(t, open...)
-	if parseDocument(t, out).Cells[0].Status != bench.StatusSkipped { // one increment is one instruction, which one CPU does not divide
+	if parseDocument(t, out).Cells[0].Status != bench.StatusSkipped { // one CPU cannot divide an increment
 		out, _ = violated(t, open...)
 		require.Contains(t, parseDocument(t, out).Cells[0].Reason, "counter under the lock")
 	}

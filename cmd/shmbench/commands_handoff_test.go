@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
-// Every peer in Go says whether it slept, and no other peer does.
+// Every peer in Go reports whether it slept. No other peer does.
 func TestHandoffSaysWhoSlept(t *testing.T) {
 	slept := func(c report.Cell) bool {
 		return c.Scenario != "handoff" || c.Subject == "in-process:chan" || len(c.Values("slept")) > 0

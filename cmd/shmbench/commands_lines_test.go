@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// In critical sections of many lines all lines are counted, in Go and in C. A lock that does not
-// exclude is detected.
+// All lines of a critical section are counted and checked, in Go and in C. A lock that does not exclude others is
+// detected.
 func TestLinesUnderALock(t *testing.T) {
 	proctest.CCompiler(t)
 	args := []string{"lock", "--place=any", "--procs=2", "--threads=2", "--time=20ms", "--warmup=2ms", "--count=1", "--think=0", "--format=json"}

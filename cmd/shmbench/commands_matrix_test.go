@@ -65,7 +65,7 @@ func TestMatrixRuns(t *testing.T) {
 	}
 }
 
-// A matrix of all pairs of a large host has a plan with an estimate, which it prints.
+// For a matrix of all pairs of a large host, the program prints a plan with an estimate of the time.
 func TestMatrixOfAllPairsHasAnEstimate(t *testing.T) {
 	file := topotest.File("hosts/epyc9654-2p-nps4.tree")
 	code, out, errs := shmbench(t, "matrix", "--all", "-n", "--topology", file)
@@ -86,7 +86,7 @@ func TestMatrixSeesViolations(t *testing.T) {
 	}
 }
 
-// Ends that spin for each other need a CPU each.
+// The two ends of a pair spin for each other, so each needs a CPU of its own.
 func TestMatrixNeedsTwoCPUs(t *testing.T) {
 	cpus, err := place.AllowedCPUs()
 	require.NoError(t, err)

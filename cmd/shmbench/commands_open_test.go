@@ -10,10 +10,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// An open loop sees a stall of a lock that is held for long once, also between the program's own
-// threads.
+// If a lock is once held for a long time, an open loop sees the stall, even between threads of one program.
 func TestOpenLoopSeesAStall(t *testing.T) {
-	// On a busy machine other requests are late, too.
+	// On a busy machine, requests can be late without a stall, too.
 	for a := new(attempts); ; {
 		m := stalled(t)
 		require.Greater(t, m["p99-ns"], 0.7*float64(subjects.StallTime), "%v", m)
@@ -25,7 +24,7 @@ func TestOpenLoopSeesAStall(t *testing.T) {
 	}
 }
 
-// stalled measures a lock that is held for long once.
+// stalled measures a lock that is once held for a long time.
 func stalled(t *testing.T) map[string]float64 {
 	t.Helper()
 	code, out, errs := shmbench(t, "lock", "--rate=1000", "--prim=test:stall", "--place=any", "--procs=2", "--cs=0",

@@ -21,7 +21,7 @@ func TestPlaceUsage(t *testing.T) {
 	}
 }
 
-// The workers of a pair run on the CPUs that it names, in its order.
+// The workers of a pair run on the CPUs that the placement names, in its order.
 func TestPairsRunWhereTheySay(t *testing.T) {
 	cpus, err := place.AllowedCPUs()
 	require.NoError(t, err)

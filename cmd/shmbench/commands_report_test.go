@@ -20,7 +20,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/report"
 )
 
-// resultFile writes a result file without a run. change may modify it first.
+// resultFile writes a result file that comes from no run. change may modify its document first.
 func resultFile(t *testing.T, change func(*report.Document)) string {
 	t.Helper()
 	o, results, err := madeup.Results()
@@ -66,13 +66,13 @@ func TestCompare(t *testing.T) {
 	require.NotContains(t, out, a.Cells[2].Key, "what is the same is not listed")
 	require.Contains(t, out, " 1 better, 1 worse, ")
 	require.Contains(t, out, "; 2 not measured in both")
-	// A file with itself: nothing differs.
+	// A file compared with itself has no differences.
 	_, out, _ = shmbench(t, "compare", "--all", before, before)
 	require.Contains(t, out, " 0 better, 0 worse, ")
 	require.Contains(t, out, a.Cells[2].Key)
 }
 
-// Several files a side stand before and after --, and each is a sample.
+// On the command line, several files of each side stand before and after "--". Each file is one sample.
 func TestCompareSides(t *testing.T) {
 	a := resultFile(t, func(d *report.Document) { steady(d, 0, 1) })
 	b := resultFile(t, func(d *report.Document) { steady(d, 0, 9) })
@@ -93,7 +93,7 @@ func TestCompareSides(t *testing.T) {
 	}
 }
 
-// A file that is not a complete result file is refused with a reason.
+// A file that is not a complete result file is refused, with a reason.
 func TestResultFilesAreNotTrusted(t *testing.T) {
 	good := resultFile(t, nil)
 	whole, err := os.ReadFile(good)
@@ -191,7 +191,7 @@ func TestReportOfBadFiles(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "before", string(b))
 	}
-	// Two good ones are one page.
+	// Two good files become one page.
 	more := resultFile(t, func(d *report.Document) {
 		d.Cells = d.Cells[:1]
 		d.Cells[0].Subject = "go:other"
@@ -203,7 +203,7 @@ func TestReportOfBadFiles(t *testing.T) {
 	require.Contains(t, out, "<td>shmsync:mutex</td>")
 }
 
-// A page is the same on standard output, in a file, and by the flag of a measuring command.
+// A page is the same on standard output, in a file, and with the flag --html of a measuring command.
 func TestPagesOfCommands(t *testing.T) {
 	file := resultFile(t, nil)
 	page := filepath.Join(t.TempDir(), "page.html")
@@ -230,7 +230,7 @@ func TestPagesOfCommands(t *testing.T) {
 	require.Contains(t, errs, "no such file")
 }
 
-// The command that a section of a page names measures its scenario.
+// The command that a section of a page names measures the scenario of the section.
 func TestPagesNameCommands(t *testing.T) {
 	code, page, errs := shmbench(t, "report", resultFile(t, nil))
 	require.Zero(t, code, errs)

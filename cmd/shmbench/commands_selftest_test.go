@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every proof succeeds here, or says why it cannot run.
+// Every proof succeeds here, or says why it cannot run here.
 func TestSelftest(t *testing.T) {
 	code, out, errs := shmbench(t, "selftest")
 	require.Equal(t, exitOK, code, out+errs)

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// Waiters and readers may die: the next waiter gets the lock, and the dead leave no traces.
+// Waiters and readers can die: the next waiter gets the lock, and the dead processes leave no traces.
 func TestCrashRoles(t *testing.T) {
 	code, out, errs := shmbench(t, "crash", "--role=holder,waiter,reader", "--kills=12", "--place=any", "--count=1", "--cc=none",
 		"--prim=shmsync:mutex,shmsync:rwmutex,go:flock", "--format=json")

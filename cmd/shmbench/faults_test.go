@@ -23,8 +23,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A run that is killed leaves no worker and no file behind. All processes of the run inherit the end of a pipe,
-// which is closed when the last of them has ended.
+// A run that is killed leaves no worker and no file. To detect workers, all processes of the run inherit the end of a
+// pipe, which is closed when the last of them has ended.
 func TestKilledRunLeavesNothing(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	temp, cache := t.TempDir(), t.TempDir()
 	cmd := exec.Command(self, "lock", "--prim=shmsync:mutex", "--place=any", "--threads=1", "--time=5ms", "--warmup=1ms", "--count=100000", "--cc=none", "-v")
 	cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1", "TMPDIR="+temp, "XDG_CACHE_HOME="+cache)
-	for range 20 { // beyond the descriptors that workers get for other purposes
+	for range 20 { // higher than the descriptors that workers get for other purposes
 		cmd.ExtraFiles = append(cmd.ExtraFiles, w)
 	}
 	errs, err := cmd.StderrPipe()
@@ -58,7 +58,8 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	}
 }
 
-// A run that is killed leaves a result file, which says that the run did not end. So does each command that reads it.
+// A run that is killed leaves a result file that says that the run did not end. Each command that reads the file says
+// so, too.
 func TestKilledRunLeavesItsFile(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -79,7 +80,8 @@ func TestKilledRunLeavesItsFile(t *testing.T) {
 	b, err := os.ReadFile(out)
 	require.NoError(t, err)
 	require.Equal(t, report.StateRunning, parseDocument(t, string(b)).State)
-	// A kill while the file is being replaced, every few seconds, leaves the new one unfinished. The next run replaces it.
+	// The file is replaced every few seconds. A kill at that moment leaves an unfinished new file, which the next run
+	// replaces.
 	if err := os.Remove(out + ".part"); !errors.Is(err, fs.ErrNotExist) {
 		require.NoError(t, err)
 	}
@@ -92,8 +94,8 @@ func TestKilledRunLeavesItsFile(t *testing.T) {
 	}
 }
 
-// A directory that is too small for an arena is refused with a sentence, before anything is measured. Without
-// --arena nothing needs it.
+// A directory with too little space for an arena is refused with a message before anything is measured. Without
+// --arena, no measurement needs such a directory.
 func TestSmallArenaDirectory(t *testing.T) {
 	if out, err := exec.Command("unshare", "-rm", "true").CombinedOutput(); err != nil {
 		t.Skipf("needs a mount namespace with a small file system: %v: %s", err, out)
@@ -116,7 +118,7 @@ func TestSmallArenaDirectory(t *testing.T) {
 	require.Contains(t, out, "shmsync:mutex")
 }
 
-// Without a home that can be written, the peers in C run all the same.
+// The peers in C run even if the home directory cannot be written.
 func TestHomeThatCannotBeWritten(t *testing.T) {
 	proctest.CCompiler(t)
 	self, err := os.Executable()
@@ -132,7 +134,7 @@ func TestHomeThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// In a cgroup with little CPU time a run says so in a sentence, and measures the library and its peers all the same.
+// In a cgroup with little CPU time, a run says so, and still measures the library and its peers.
 func TestRunUnderAQuota(t *testing.T) {
 	proctest.CCompiler(t)
 	if err := place.QuotaCheck(); err != nil {
@@ -167,7 +169,8 @@ func TestRunUnderAQuota(t *testing.T) {
 	require.Len(t, seen, 3)
 }
 
-// On one CPU the default plan has cells, and one reason for all that it leaves out for want of another.
+// On one CPU the default plan has cells. It gives one reason for all cells that it omits because they need another
+// CPU.
 func TestDefaultPlanOnOneCPU(t *testing.T) {
 	cpus, err := place.AllowedCPUs()
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// aValue has a value that no scenario has by default, for each flag of a scenario.
+// aValue has, for each flag of a scenario, a value that no scenario has by default.
 var aValue = map[string]string{
 	"place": "any", "procs": "3", "threads": "5", "cs": "7us", "think": "3us", "gap": "123ms", "hog": "1", "kills": "7", "waiters": "77,11",
 	"read": "33", "permits": "6", "keys": "9", "locks": "3", "skew": "zipf", "wake": "5", "batch": "3", "capacity": "33",
@@ -25,7 +25,7 @@ var aValue = map[string]string{
 // The flags that a command lists are those that change its plan. If the user gives another flag,
 // the command warns that it has no effect.
 func TestFlagsThatMeanSomething(t *testing.T) {
-	needTwoCPUs(t) // on one, the usual place of some scenarios has no cells, whatever the flags are
+	needTwoCPUs(t) // on one CPU, the default placement of some scenarios has no cells, whatever the flags are
 	planOf := func(args ...string) (plan, errs string) {
 		var stdout, stderr bytes.Buffer
 		require.Zero(t, realMain(append(args, "-n"), &stdout, &stderr), "%v: %s", args, stderr.String())
@@ -37,7 +37,7 @@ func TestFlagsThatMeanSomething(t *testing.T) {
 		var others []string
 		for flag, value := range aValue {
 			switch {
-			case command == "lock" && flag == "rate": // with this flag the command measures something else
+			case command == "lock" && flag == "rate": // with this flag, the command measures another scenario
 			case heeds(command, flag):
 				plan, errs := planOf(command, "--"+flag+"="+value)
 				require.NotEqual(t, usually, plan, "%s heeds --%s", command, flag)
@@ -57,12 +57,12 @@ func TestFlagsThatMeanSomething(t *testing.T) {
 
 var helpFlag = regexp.MustCompile(`(?m)^ +(?:-\w, )?--(?:\[no-\])?([\w-]+)`)
 
-// Help lists those, and a command's own.
+// The help of a command lists the flags that change its plan, and the command's own flags.
 func TestHelpIsOfTheCommand(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	listed := func(command string) (names []string) {
-		cmd := exec.Command(self, command, "--help") // which ends the process
+		cmd := exec.Command(self, command, "--help") // because --help ends the process
 		cmd.Env = append(os.Environ(), "SHMBENCH_WORKER=1")
 		out, err := cmd.Output()
 		require.NoError(t, err)

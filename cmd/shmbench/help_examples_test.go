@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/torture"
 )
 
-// words splits a command line of an example, with quotes.
+// words splits the command line of an example into words, and understands quotes.
 func words(line string) (list []string) {
 	for _, m := range regexp.MustCompile(`'([^']*)'|(\S+)`).FindAllStringSubmatch(line, -1) {
 		list = append(list, m[1]+m[2])
@@ -22,8 +22,8 @@ func words(line string) (list []string) {
 	return list
 }
 
-// Each command has a sentence in the imperative and two examples. The examples of commands that measure are plans that
-// can be made; --place classes and other values of hosts stand for what the host has.
+// Each command has a sentence in the imperative, and two examples. The examples of commands that measure can be
+// planned. For a value such as --place classes, the plan depends on the host.
 func TestHelpHasExamples(t *testing.T) {
 	parser, err := kong.New(new(program), kong.Name("shmbench"), kong.Vars{"torturejobs": torture.JobNames()})
 	require.NoError(t, err)
@@ -41,10 +41,10 @@ func TestHelpHasExamples(t *testing.T) {
 			args := append([]string{node.Name}, words(e[0])...)
 			require.Contains(t, examplesText(node.Name), "shmbench "+node.Name+" "+e[0])
 			if commandScenarios[node.Name] == nil && node.Name != "suite" && node.Name != "bars" && node.Name != "torture" {
-				continue // it reads files, or does not plan
+				continue // it reads files, or has no plan
 			}
 			if strings.Contains(e[0], "--cpus") {
-				continue // of a larger host
+				continue // it is for a larger host
 			}
 			var stdout, stderr bytes.Buffer
 			require.Zero(t, realMain(append(args, "-n"), &stdout, &stderr), "%v: %s", args, stderr.String())

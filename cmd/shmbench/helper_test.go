@@ -18,7 +18,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// foreign gives a file to another user, which root alone can do.
+// foreign makes another user the owner of files. Only root can do that.
 func foreign(t *testing.T, paths ...string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -29,8 +29,8 @@ func foreign(t *testing.T, paths ...string) {
 	}
 }
 
-// plant writes a program to where shmbench keeps its helper in a cache. The program makes the
-// file marker when it is run.
+// plant writes a program to the place in a cache where shmbench keeps its helper. If the program is run, it creates
+// the file marker.
 func plant(t *testing.T, cache string) (helper, marker string) {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -44,7 +44,7 @@ func plant(t *testing.T, cache string) (helper, marker string) {
 	return helper, marker
 }
 
-// measureFutex measures a peer in C, which needs the helper; the planted one must not run.
+// measureFutex measures a peer in C, which needs the helper. It checks that the planted program was not run.
 func measureFutex(t *testing.T, marker string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -54,7 +54,7 @@ func measureFutex(t *testing.T, marker string) {
 	require.NotContains(t, errs.String(), "skipped")
 }
 
-// Another user that knows where shmbench would look for its helper in /tmp gets nothing
+// Another user may put a program at the place in /tmp where shmbench could look for its helper. That program is not
 // run.
 func TestHelperInTemporaryDirectoryIsNotTrusted(t *testing.T) {
 	proctest.CCompiler(t)
@@ -89,7 +89,7 @@ func TestHelperInForeignCacheIsNotTrusted(t *testing.T) {
 		},
 	} {
 		if !proctest.Long() && name != "the group can write" {
-			continue // each compiles the peers
+			continue // the others are slow, because each compiles the peers
 		}
 		t.Run(name, func(t *testing.T) {
 			cache := filepath.Join(t.TempDir(), "cache")
@@ -103,13 +103,12 @@ func TestHelperInForeignCacheIsNotTrusted(t *testing.T) {
 	}
 }
 
-// In a private cache a helper that is not the one that was built is built again, and the one
-// that was is used again.
+// The helper in a private cache is used again if it is the one that was built there. Otherwise it is built again.
 func TestHelperIsCheckedBeforeEachRun(t *testing.T) {
 	proctest.CCompiler(t)
 	cache := filepath.Join(t.TempDir(), "cache")
 	t.Setenv("XDG_CACHE_HOME", cache)
-	helper, marker := plant(t, cache) // as an earlier version left it, without its digest
+	helper, marker := plant(t, cache) // without a digest, as an earlier version left it
 	require.NoError(t, os.Chmod(filepath.Dir(helper), 0o700))
 	measureFutex(t, marker)
 	first := inode(t, helper)
@@ -129,7 +128,7 @@ func TestHelperIsCheckedBeforeEachRun(t *testing.T) {
 	require.ErrorContains(t, h.Check(), "digest")
 	removed, err := os.Open(helper)
 	require.NoError(t, err)
-	defer removed.Close() // so that the next helper does not get its inode
+	defer removed.Close() // keeps the inode in use, so that the next helper has another one
 	require.NoError(t, os.Remove(helper))
 	require.NoError(t, os.Symlink("/bin/true", helper))
 	require.Error(t, h.Check(), "a symbolic link")
@@ -137,8 +136,8 @@ func TestHelperIsCheckedBeforeEachRun(t *testing.T) {
 	require.NotEqual(t, first, inode(t, helper))
 }
 
-// With a umask that lets a group write, the helper is built so that others cannot write to it, and runs. A named helper that
-// others can write to is refused before it runs.
+// Even with a umask that allows the group to write, the helper is built so that others cannot write to it, and it
+// runs. A helper that the user names is refused, without being run, if others can write to it.
 func TestHelperThatOthersCanWriteTo(t *testing.T) {
 	proctest.CCompiler(t)
 	defer syscall.Umask(syscall.Umask(0o002))

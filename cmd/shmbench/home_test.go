@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// The memory of a home cell is on the node that the plan names, or the cell says why it was left out.
+// The memory of a home cell is on the node that the plan names, or the cell says why it was skipped.
 func TestHomeRuns(t *testing.T) {
 	proctest.CCompiler(t)
 	seen := map[string]bool{}
@@ -24,17 +24,17 @@ func TestHomeRuns(t *testing.T) {
 		seen[c.Subject] = true
 		p := c.Reps[0].Placement
 		require.NotNil(t, p, c.Key)
-		if p.Note == "" { // the system tells where pages are
+		if p.Note == "" { // empty: the system reports where pages are
 			require.InDelta(t, 100, p.Heeded(), 1, "%s: %v", c.Key, p)
 			require.InDelta(t, 100, c.Summary["as-asked-%"].Center, 1, c.Key)
 		}
 	}
-	if len(seen) > 0 { // nothing is measured on one CPU, or where memory cannot be placed
+	if len(seen) > 0 { // empty on one CPU, and where memory cannot be placed
 		require.Equal(t, map[string]bool{"shmsync:mutex": true, "c:robust": true, "go:one-line": true, "go:two-lines": true}, seen)
 	}
 }
 
-// A home cell checks its lock, and the trips of its lines.
+// A home cell checks its lock, or the round trips of its lines.
 func TestHomeSeesViolations(t *testing.T) {
 	for prim, reason := range map[string]string{"test:open": "counter under the lock", "test:miscount": "round trips were made"} {
 		args := []string{"home", "--prim=" + prim, "--home=first", "--time=150ms", "--warmup=2ms", "--count=1", "--format=json", "--cc=none"}

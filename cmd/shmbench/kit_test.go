@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestKitRuns runs every cell of the kit and its peers, those that have several
-// threads in a process too. The cells check themselves.
+// TestKitRuns runs every cell of the kit and of its peers, with one and with several threads per process. The cells
+// check themselves.
 func TestKitRuns(t *testing.T) {
 	proctest.CCompiler(t)
 	for _, args := range [][]string{
@@ -41,7 +41,7 @@ func TestKitRuns(t *testing.T) {
 	}
 }
 
-// Counters of different threads are counted apart, however near each other they are.
+// Each padding cell counts the increments of its threads separately, however near their counters are to each other.
 func TestPaddingCells(t *testing.T) {
 	d := measured(t, hasSummary, "padding", "--pad=4,64,128", "--threads=2", "--place=any", "--warmup=2ms", "--count=1", "--cc=none")
 	require.Len(t, d.Cells, 3)
@@ -51,8 +51,7 @@ func TestPaddingCells(t *testing.T) {
 	}
 }
 
-// TestKitSeesViolations proves that each cell of the kit sees that its subject
-// breaks its promise.
+// TestKitSeesViolations checks that each cell of the kit detects when its subject breaks its promise.
 func TestKitSeesViolations(t *testing.T) {
 	for _, c := range []struct{ command, prim, reason string }{
 		{"rw", "open-rw", "a writer got the lock that a reader held"},
@@ -96,7 +95,7 @@ func TestKitUsage(t *testing.T) {
 	}
 }
 
-// A skew has one name in keys of cells, however it is written.
+// A skew has one name in keys of cells, even if the user writes it in different ways.
 func TestSkewsInKeysOfCells(t *testing.T) {
 	code, out, errs := shmbench(t, "multi", "-n", "--prim=shmsync:multilock", "--keys=9", "--skew=zipf,zipf:1.20")
 	require.Zero(t, code, errs)

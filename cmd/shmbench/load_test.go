@@ -22,7 +22,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// Every one of them runs in each of its scenarios, or says why not.
+// Every peer in the list runs in each of its scenarios, or says why it cannot.
 func TestPeersRun(t *testing.T) {
 	proctest.CCompiler(t)
 	d := measured(t, hasSummary, "peers", "--prim", "c:pi,c:robust-pi,c:pthread-spin,c:sysv,c:mq,go:ofd,go:futex*,in-process:chan",
@@ -42,7 +42,7 @@ func TestPeersRun(t *testing.T) {
 	}
 }
 
-// Semaphores that the kernel would keep for ever are taken away.
+// System V semaphores, which the kernel would keep for ever, are removed.
 func TestSysVSemaphoresAreTakenAway(t *testing.T) {
 	proctest.CCompiler(t)
 	s, err := subjects.Find("c:sysv")
@@ -67,7 +67,7 @@ func TestSysVSemaphoresAreTakenAway(t *testing.T) {
 	require.Zero(t, code, errs)
 	code, _, errs = shmbench(t, "lock", "--prim=c:sysv", "--time=5ms", "--count=2", "--place=any", "--threads=1", "--strict")
 	require.Zero(t, code, errs)
-	// Other programs of this host make and remove some meanwhile. What the kernel keeps stays.
+	// Other programs of this host create and remove semaphores meanwhile. Those that the kernel keeps would stay.
 	var left []string
 	require.Eventually(t, func() bool {
 		left = slices.DeleteFunc(ids(), func(id string) bool { return slices.Contains(before, id) })
@@ -77,7 +77,7 @@ func TestSysVSemaphoresAreTakenAway(t *testing.T) {
 
 func TestWakeCurveRuns(t *testing.T) {
 	proctest.CCompiler(t)
-	// A waiter that has nothing to do sleeps. A busy machine wakes some before they do.
+	// A waiter that has nothing to do sleeps. On a busy machine, some are woken before they fall asleep.
 	sleeps := func(c report.Cell) bool {
 		slept := c.Values("slept")
 		return c.Scenario != "wake" || c.Params["gap"] != "300us" || len(slept) == 0 || !strings.HasSuffix(c.Subject, "futex") || stats.Median(slept) > 0.5
@@ -95,7 +95,7 @@ func TestWakeCurveRuns(t *testing.T) {
 		}
 		require.Equal(t, bench.StatusOK, c.Status, c.Key)
 		require.NotEmpty(t, c.Summary, c.Key)
-		if n := c.Reps[0].Metrics["n"]; n >= 2*stats.TailMin { // a busy machine may not come to as many
+		if n := c.Reps[0].Metrics["n"]; n >= 2*stats.TailMin { // a busy machine may have fewer samples
 			require.NotEmpty(t, c.Values("p50-ns"), c.Key)
 		}
 		require.True(t, sleeps(c), c.Key)
@@ -111,8 +111,8 @@ func TestWakeCurveRuns(t *testing.T) {
 	require.Equal(t, 2, seen["wake c:futex"])
 }
 
-// Without a gap a wake is still one way, in C as in Go. A busy machine may not come to it
-// in time, so there are several attempts.
+// Even without a gap, a wake cell measures one direction only, in C and in Go. A busy machine may not measure in
+// time, so there are several attempts.
 func TestWakeWithoutAGap(t *testing.T) {
 	proctest.CCompiler(t)
 	for _, prim := range []string{"c:futex", "go:futex"} {
@@ -153,7 +153,7 @@ func TestOversubRuns(t *testing.T) {
 	require.Equal(t, map[string]int{"auto": 2, "0": 2, "20us": 2}, spins)
 }
 
-// A quota holds the workers back, or the cell says why it cannot.
+// A quota limits the workers, or the cell says why it cannot.
 func TestQuota(t *testing.T) {
 	code, out, errs := shmbench(t, "oversub", "--prim=shmsync:mutex", "--load=1", "--spin=auto", "--noise=0", "--quota=0,20", "--cs=10us", "--think=0",
 		"--time=400ms", "--warmup=5ms", "--count=1", "--format=json")
@@ -177,7 +177,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// The faults of a broken herd are seen.
+// A herd cell detects the faults of a broken herd.
 func TestHerdSeesViolations(t *testing.T) {
 	_, errs := violated(t, "wake", "--prim=test:stampede", "--place=any", "--waiters=3", "--wake=1", "--gap=200us", "--time=50ms",
 		"--warmup=2ms", "--count=1", "--timeout=2s", "--cc=none")
@@ -195,7 +195,7 @@ func TestStressUsage(t *testing.T) {
 	}
 }
 
-// The suites are within their time, by their own account, and say what they will do.
+// By their own estimates, the suites fit their time. They print their plan.
 func TestSuitesFitTheirTime(t *testing.T) {
 	for _, c := range []struct {
 		preset  plan.Preset
@@ -224,7 +224,7 @@ func TestSuitesFitTheirTime(t *testing.T) {
 		require.Zero(t, code, errs)
 		require.Contains(t, out, fmt.Sprintf("× %d repetitions, about ", want), flag)
 	}
-	// Options of the user about time hold.
+	// Values of the user for times and counts are kept.
 	s := &session{common: &common{Timeout: time.Second, Seed: 1, Count: 7}}
 	o, _, err := s.suite(plan.DefaultSuite)
 	require.NoError(t, err)
@@ -232,7 +232,7 @@ func TestSuitesFitTheirTime(t *testing.T) {
 	require.Equal(t, plan.DefaultSuite.Time, o.Time)
 }
 
-// A host that is slower than planned cuts the repetitions, and not below one of each cell.
+// If the host is slower than planned, repetitions are left out, but each cell has at least one.
 func TestSuiteEndsInTime(t *testing.T) {
 	s := &session{common: &common{Timeout: 10 * time.Second, Seed: 1, Prim: []string{"go:flock", "go:eventfd"}, CC: "none", Count: 5, Time: time.Millisecond, Place: []string{bench.PlaceAny}}}
 	o, err := s.common.options(plan.QuickSuite.Defaults)
@@ -248,7 +248,7 @@ func TestSuiteEndsInTime(t *testing.T) {
 	}
 }
 
-// On a host that is far slower than planned, not even each cell has a repetition, and those without one say so.
+// If the host is far slower than planned, not even each cell has a repetition. The cells without one say so.
 func TestSuiteEndsOnAVerySlowHost(t *testing.T) {
 	s := &session{common: &common{Timeout: 10 * time.Second, Seed: 1, Prim: []string{"go:flock", "go:eventfd"}, CC: "none", Count: 5, Time: time.Millisecond, Place: []string{bench.PlaceAny}}}
 	o, err := s.common.options(plan.QuickSuite.Defaults)
@@ -266,8 +266,8 @@ func TestSuiteEndsOnAVerySlowHost(t *testing.T) {
 	}
 }
 
-// The shares of all kinds of hand-over add up to 1. If one thread locks alone, all hand-overs are
-// from that thread to itself.
+// The shares of all kinds of hand-over add up to 1. If only one thread locks, all hand-overs are from this thread to
+// itself.
 func TestHandoversAreCounted(t *testing.T) {
 	shares := func(c report.Cell) (sum float64) {
 		for _, kind := range bench.HandoverKinds {

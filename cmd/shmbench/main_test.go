@@ -25,12 +25,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SHMBENCH_WORKER") != "" {
 		os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	// Under -race, a process would sleep for a second before it exits.
+	// With -race, a process would otherwise sleep for a second before it exits.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
 
-// shmbench runs the program in this process, its workers in others.
+// shmbench runs the program in this process, and its workers in other processes.
 func shmbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	if testing.Short() && len(args) > 0 && (measures(args[0]) || args[0] == "torture") && !strings.HasPrefix(t.Name(), "TestEveryScenarioRuns") {
@@ -38,7 +38,7 @@ func shmbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	if len(args) > 0 && measures(args[0]) && !strings.Contains(strings.Join(args, " "), "--timeout") {
-		args = append(slices.Clip(args), "--timeout=1m") // a busy machine takes longer than the default timeout for users
+		args = append(slices.Clip(args), "--timeout=1m") // a busy machine needs more than the default timeout
 	}
 	var out, errs bytes.Buffer
 	code = realMain(args, &out, &errs)
@@ -49,8 +49,8 @@ func measures(command string) bool {
 	return slices.ContainsFunc(bench.Scenarios, func(s *bench.Scenario) bool { return s.Name == command })
 }
 
-// measured runs shmbench until each cell that should have one has a value of a metric. A busy
-// machine may not measure in time, so there are several attempts, each longer.
+// measured runs shmbench until metric is true for each cell. A busy machine may not measure in time, so there are
+// several attempts, each with more time.
 func measured(t *testing.T, metric func(c report.Cell) bool, args ...string) report.Document {
 	t.Helper()
 	for length := 30 * time.Millisecond; ; length *= 2 {
@@ -63,10 +63,11 @@ func measured(t *testing.T, metric func(c report.Cell) bool, args ...string) rep
 	}
 }
 
-// hasSummary reports whether a cell that was measured has a value of any metric.
+// hasSummary reports whether a cell has a value of any metric. It also returns true for a cell that was not measured
+// well.
 func hasSummary(c report.Cell) bool { return c.Status != bench.StatusOK || len(c.Summary) != 0 }
 
-// needsCPUs reports whether a cell was skipped since this process may use one CPU only.
+// needsCPUs reports whether a cell was skipped because this process may use only one CPU.
 func needsCPUs(t *testing.T, c report.Cell) bool {
 	t.Helper()
 	cpus, err := place.AllowedCPUs()
@@ -74,14 +75,14 @@ func needsCPUs(t *testing.T, c report.Cell) bool {
 	return len(cpus) == 1 && c.Status == bench.StatusSkipped && c.Reason == "needs two CPUs"
 }
 
-// attempts are repeated by a test until a busy machine has measured what the test needs: at least
+// attempts counts attempts. A test repeats them until even a busy machine has measured what the test needs: at least
 // ten times, and for at least two minutes.
 type attempts struct {
 	begun time.Time
 	made  int
 }
 
-// another reports whether there is another attempt.
+// another reports whether there should be another attempt.
 func (a *attempts) another() bool {
 	if a.made == 0 {
 		a.begun = time.Now()
@@ -90,14 +91,14 @@ func (a *attempts) another() bool {
 	return a.made <= 10 || time.Since(a.begun) < proctest.Scale(2*time.Minute)
 }
 
-// until repeats f until done reports true, since a busy machine may not get it done in one call.
+// until repeats f until f returns true, because a busy machine may not succeed in one call.
 func until(done func() bool) {
 	for a := new(attempts); a.another() && !done(); {
 	}
 }
 
-// violated runs shmbench until it sees a violation. A busy machine may not come to the fault in
-// time, so there are several attempts.
+// violated runs shmbench until it detects a violation. On a busy machine, the fault may not happen in time, so there
+// are several attempts.
 func violated(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	code := exitOK
@@ -137,7 +138,7 @@ func TestStuckLockIsHung(t *testing.T) {
 			byStatus[c.Status], bySubject[c.Subject] = c, c
 		}
 		if bySubject["go:flock"].Status == bench.StatusHung && limit < time.Minute {
-			continue // a busy machine may not measure the other lock in time, either
+			continue // a busy machine may not have measured the other lock in time, either
 		}
 		require.Equal(t, "go:flock", byStatus[bench.StatusOK].Subject, "the run goes on")
 		hung := byStatus[bench.StatusHung]
@@ -157,7 +158,7 @@ func TestCrashedWorkerIsReported(t *testing.T) {
 
 func TestEveryScenarioRuns(t *testing.T) {
 	proctest.CCompiler(t)
-	// TestLibrarySubjects has the library in each scenario, too.
+	// TestLibrarySubjects also has the library in each scenario.
 	args := []string{"--threads=2", "--prim=c:*,go:*,in-process:*,shmsync:mutex,shmsync:futex"}
 	if proctest.Long() {
 		args = []string{"--threads=1,2"}
@@ -236,8 +237,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// An environment variable supplies the value of a flag that is not given. A flag that is given
-// takes precedence.
+// An environment variable supplies the value of a flag that is not given on the command line. A flag on the command
+// line takes precedence.
 func TestEnvironmentStandsForFlags(t *testing.T) {
 	t.Setenv("SHMBENCH_PRIM", "go:flock")
 	t.Setenv("SHMBENCH_PROCS", "5")
@@ -263,7 +264,7 @@ func TestDryRunMeasuresNothing(t *testing.T) {
 	require.Contains(t, out, "repetitions, about")
 }
 
-// TestPeerCompilesCleanly holds the embedded C to the strictest warnings.
+// TestPeerCompilesCleanly compiles the embedded C with the strictest warnings.
 func TestPeerCompilesCleanly(t *testing.T) {
 	proctest.CCompiler(t)
 	out, err := exec.Command("cc", "-O2", "-pthread", "-std=gnu11", "-Wall", "-Wextra", "-Werror",

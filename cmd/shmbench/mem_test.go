@@ -23,8 +23,7 @@ func TestMemUsage(t *testing.T) {
 	}
 }
 
-// TestMemRuns measures for a moment: what was asked is what was got, or the cell
-// says why it was left out.
+// TestMemRuns measures for a moment. Memory is where it was requested, or the cell says why it was skipped.
 func TestMemRuns(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "mem.html")
 	wanted := []string{"chase-ns", "scan-MB/s", "data-ns"}
@@ -46,7 +45,7 @@ func TestMemRuns(t *testing.T) {
 		require.NotNil(t, p, c.Key)
 		require.Equal(t, c.Params["mem"], p.Asked)
 		if p.Note != "" {
-			continue // the system does not tell where pages are
+			continue // the system does not report where pages are
 		}
 		require.InDelta(t, 100, p.Heeded(), 1, "%s: %v", c.Key, p)
 		require.Zero(t, p.Gone)
@@ -68,7 +67,7 @@ func TestMemTable(t *testing.T) {
 	}
 }
 
-// TestMemSeesViolations: memory that loses what was written is no memory.
+// TestMemSeesViolations checks that a mem cell detects memory that loses what was written.
 func TestMemSeesViolations(t *testing.T) {
 	out, _ := violated(t, "mem", "--mib=4", "--prim=test:forgetful", "--mem=first-touch", "--huge=none", "--time=200ms", "--warmup=2ms",
 		"--count=1", "--format=json", "--cc=none")

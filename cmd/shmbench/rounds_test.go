@@ -14,11 +14,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
-// A round that others disturbed is marked and repeated, by the cells that take part in all rounds. If all rounds are dirty, the run
-// ends nevertheless.
+// A round that something else disturbed is marked, and repeated with the cells that take part in all rounds. If all
+// rounds are dirty, the run ends nevertheless.
 func TestDirtyRoundsAreRepeated(t *testing.T) {
 	for _, c := range []struct {
-		dirty       []bool // by round; the last one stands for all later ones
+		dirty       []bool // whether each round is dirty; the last value is for all later rounds, too
 		made, marks int
 		once        bool // one of the cells takes part in one round only
 	}{
@@ -83,7 +83,7 @@ func TestResultsAreSavedAfterEachRound(t *testing.T) {
 	}
 }
 
-// No dirty round is repeated when the time is over.
+// After the time is over, no dirty round is repeated.
 func TestDirtyRoundsEndInTime(t *testing.T) {
 	s := &session{common: &common{Timeout: time.Minute, Seed: 1, Prim: []string{"go:flock"}, CC: "none", Count: 1, Time: time.Millisecond, Place: []string{bench.PlaceAny}}}
 	o, err := s.common.options(plan.DefaultSuite.Defaults)

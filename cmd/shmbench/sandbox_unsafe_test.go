@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// restricted runs this program from a thread that limit has restricted. Its children inherit the
-// restriction. The thread ends with the test.
+// restricted runs this program as a child of a thread that limit has restricted. Children inherit the restriction.
+// The thread ends with the test.
 func restricted(t *testing.T, limit func() error, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -47,7 +47,7 @@ func restricted(t *testing.T, limit func() error, args ...string) (code int, std
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// withoutMbind refuses the calls that place memory, as container runtimes do.
+// withoutMbind makes the system calls that place memory fail, as container runtimes do.
 func withoutMbind() error {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -75,8 +75,8 @@ func withoutMbind() error {
 	return nil
 }
 
-// If memory may not be placed, the cells that would place it are skipped, with the reason; the
-// others run.
+// If the system does not permit to place memory, the cells that place it are skipped, with the reason. The others
+// run.
 func TestWithoutPermissionToPlace(t *testing.T) {
 	args := []string{"mem", "--mem=first-touch,bind:0", "--huge=none", "--mib=4", "--time=5ms", "--warmup=1ms", "--count=1", "--cc=none", "--format=json"}
 	code, out, errs := restricted(t, withoutMbind, args...)
@@ -93,7 +93,7 @@ func TestWithoutPermissionToPlace(t *testing.T) {
 	require.Equal(t, exitSkipped, code, errs)
 }
 
-// A CPU that exists and that this process may not use is refused by name.
+// A CPU that exists, but that this process may not use, is refused. The message names the CPU.
 func TestCPUOutsideTheCpuset(t *testing.T) {
 	cpus, err := place.AllowedCPUs()
 	require.NoError(t, err)

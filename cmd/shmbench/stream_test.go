@@ -23,13 +23,13 @@ func TestStreamRuns(t *testing.T) {
 		}
 		require.Equal(t, bench.StatusOK, c.Status, "%s: %s", c.Key, c.Reason)
 		require.True(t, complete(c), c.Key)
-		if c.Reps[0].Placement.Note == "" { // the system tells where pages are
+		if c.Reps[0].Placement.Note == "" { // empty: the system reports where pages are
 			require.InDelta(t, 100, c.Summary["as-asked-%"].Center, 1, c.Key)
 		}
 	}
 }
 
-// Memory that loses what was written is seen, by the chain and by the streams.
+// The chain and the streams detect memory that loses what was written.
 func TestStreamSeesViolations(t *testing.T) {
 	args := []string{"stream", "--prim=test:rotten", "--mib=1", "--streams=1", "--read=50", "--warmup=2ms", "--time=100ms", "--count=1", "--format=json", "--cc=none"}
 	_, out, _ := shmbench(t, args...)

@@ -55,8 +55,7 @@ func TestLibrarySubjects(t *testing.T) {
 				ran[c.Subject] = true
 				if c.Scenario == "waiters" {
 					require.Zero(t, c.Summary["disturbed"].Hi, c.Key)
-					// The value is up to 30 on an idle machine. With one thread for each waiter
-					// it would be 300.
+					// On an idle machine the value is up to 30. It would be 300 if each waiter had a thread.
 					require.Less(t, c.Summary["threads"].Hi, 150.0, c.Key)
 					require.Contains(t, c.Summary, "cancel-ns", c.Key)
 				}
@@ -73,8 +72,7 @@ func TestLibrarySubjects(t *testing.T) {
 	}
 }
 
-// TestBrokenLibraryIsAViolation proves that wrong uses of the library are detected as those of
-// other subjects are.
+// TestBrokenLibraryIsAViolation checks that wrong uses of the library are detected, like those of other subjects.
 func TestBrokenLibraryIsAViolation(t *testing.T) {
 	for _, c := range []struct {
 		args   []string

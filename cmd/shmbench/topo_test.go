@@ -59,7 +59,7 @@ func TestTopoShowsRecordedHosts(t *testing.T) {
 	}
 }
 
-// The recorded topology of this host is shown like the topology of this host.
+// A recording of this host's topology is shown like the topology itself.
 func TestTopoRecordsThisHost(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "recorded")
 	code, _, errs := shmbench(t, "topo", "--record", dir)

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// A plan for a recorded host uses that host's CPUs, and nothing is measured.
+// A plan for a recorded host uses the CPUs of that host. Nothing is measured.
 func TestPlanForAnotherHost(t *testing.T) {
 	file := topotest.File("two-by-96.tree")
 	code, out, errs := shmbench(t, "handoff", "--topology", file, "--place", "classes", "--prim", "c:futex", "-n", "--cc=none")
@@ -26,7 +26,7 @@ func TestPlanForAnotherHost(t *testing.T) {
 	require.Contains(t, errs, "is no recorded tree")
 }
 
-// A zero does not select the default.
+// The value 0 is refused, instead of selecting the default.
 func TestZeroIsRefused(t *testing.T) {
 	for _, flag := range []string{"--time", "--count", "--kills", "--timeout"} {
 		code, _, errs := shmbench(t, "lock", flag+"=0", "-n")

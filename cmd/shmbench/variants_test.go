@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A helper that was built before runs the peers. A helper from other sources, or a missing one,
+// A helper that was built before runs the peers. A helper that was built from other sources, or that does not exist,
 // is refused before anything is measured.
 func TestHelperGiven(t *testing.T) {
 	proctest.CCompiler(t)
@@ -44,8 +44,8 @@ func TestHelperGiven(t *testing.T) {
 	require.Contains(t, errs, "no C compiler")
 }
 
-// Consumers that are slower than the counter miss some values, and faster ones do not. A consumer
-// that is too slow for the kept instants is skipped.
+// Consumers that are slower than the counter miss some values, and faster ones miss none. A cell is skipped if its
+// consumer is so slow that the instants of its values would be overwritten.
 func TestSlowConsumersLag(t *testing.T) {
 	lag := func(slow string, metric func(c report.Cell) bool) []report.Cell {
 		return measured(t, metric, "seq", "--prim=shmsync:sequencer,in-process:sync.Cond", "--waiters=4", "--wake=2", "--gap=100us", "--place=any",
@@ -67,13 +67,13 @@ func TestSlowConsumersLag(t *testing.T) {
 	}
 }
 
-// A key that all threads want is found held more often than one of many keys.
+// If all threads use one key, it is found held more often than one of many keys.
 func TestKeysWaitedFor(t *testing.T) {
 	proctest.CCompiler(t)
-	// The goroutines of a busy machine may not meet.
+	// On a busy machine, the goroutines may never run at the same time.
 	for a := new(attempts); ; {
 		waited := keysWaitedFor(t)
-		// The other locks may be taken by running goroutines before the woken goroutine runs.
+		// With other locks, a running goroutine may take the lock before the woken goroutine runs.
 		if waited["1"]["shmsync:multilock"] > waited["4096"]["shmsync:multilock"] {
 			return
 		}
@@ -81,7 +81,7 @@ func TestKeysWaitedFor(t *testing.T) {
 	}
 }
 
-// keysWaitedFor measures how often a key was found held, by how many keys there are and by subject.
+// keysWaitedFor returns how often a key was found held, by the number of keys and by the subject.
 func keysWaitedFor(t *testing.T) map[string]map[string]float64 {
 	t.Helper()
 	code, out, errs := shmbench(t, "multi", "--prim=shmsync:multilock,c:robust,go:ofd,in-process:sync.Mutex-each", "--keys=1,4096", "--locks=1", "--skew=uniform", "--cs=5us", "--think=0",

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// obey pastes the command of the first finding of an arena until there are no findings.
+// obey runs the command of the first finding of an arena, as a user would paste it, until there are no findings.
 func obey(t *testing.T, arenaName string, most int) {
 	t.Helper()
 	shell := pasted(t)
@@ -32,8 +32,8 @@ func obey(t *testing.T, arenaName string, most int) {
 	require.Equal(t, exitOK, code, out+errs)
 }
 
-// The printed commands name the object that they are about, whatever its name is for a shell, for
-// the command line of shmctl, or for a terminal.
+// The printed commands name the object that they are about, even if its name has characters that are special for a
+// shell, for the command line of shmctl, or for a terminal.
 func TestAdviceNamesAnyObject(t *testing.T) {
 	name := testArena(t)
 	alice, _ := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps
@@ -49,8 +49,7 @@ func TestAdviceNamesAnyObject(t *testing.T) {
 	obey(t, name, len(names))
 }
 
-// The printed commands work for an arena at any path, and for one without a path: its file was
-// removed, or is a memfd.
+// The printed commands work for an arena at any path, and for an arena without a path: a removed file, or a memfd.
 func TestAdviceNamesAnyArena(t *testing.T) {
 	for _, c := range []string{"-an arena's $(exit 9)", "removed"} {
 		t.Run(c, func(t *testing.T) {
@@ -78,7 +77,7 @@ func TestAdviceNamesAnyArena(t *testing.T) {
 	}
 }
 
-// openFileOf is the path below /proc of a file that a process has open.
+// openFileOf returns the path below /proc of a file that a process has open.
 func openFileOf(t *testing.T, pid int, link string) string {
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	require.NoError(t, err)
@@ -91,7 +90,7 @@ func openFileOf(t *testing.T, pid int, link string) string {
 	return ""
 }
 
-// A process that handles SIGTERM and stays ends by the second command that is printed.
+// A process that handles SIGTERM and continues is ended by the second command that is printed.
 func TestAdviceEndsAProcessThatStays(t *testing.T) {
 	name := testArena(t)
 	alice, bob := deadlocked(t, name)
@@ -110,8 +109,8 @@ func TestAdviceEndsAProcessThatStays(t *testing.T) {
 	awaitFinding(t, diagnose.OwnerDead, "waits", name)
 }
 
-// The processes of a dump may be those of another host, and a dump is never changed. So the
-// commands about a dump only look at it.
+// The processes of a dump may be those of another host, and a dump is never changed. So the commands about a dump
+// only examine it.
 func TestAdviceForDumpOnlyLooks(t *testing.T) {
 	name := testArena(t)
 	alice, bob, carol := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
-// In an arena without counters the age of a hold is known from below as soon as a process waits
-// for it, and unknown before.
+// In an arena without counters, only a lower bound of the age of a hold is known, from the moment when a process
+// waits for it. Before that, the age is unknown.
 func TestHoldAgeWithoutCounters(t *testing.T) {
 	for _, ops := range [][2]string{
 		{"lock mutex", "lock mutex"}, {"lock rw", "lock rw"}, {"update synchronized", "update synchronized"}, {"lock cohort", "lock cohort"},
@@ -23,7 +23,7 @@ func TestHoldAgeWithoutCounters(t *testing.T) {
 		t.Run(ops[0], func(t *testing.T) {
 			name := testArena(t)
 			alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
-			const n = 3 // the key of a MultiLock, and all permits of a Semaphore
+			const n = 3 // serves as the key of the MultiLock, and as the number of all permits of the Semaphore
 			// A writer that waits for readers has a hold, too.
 			hold := func() []diagnose.Hold {
 				_, d := shmctlJSON(t, "locks", name)

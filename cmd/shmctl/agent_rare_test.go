@@ -13,10 +13,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rareDeed is agentDeed for tasks of single tests. ok is false if it does not know the task.
+// rareDeed is like agentDeed, for tasks that only single tests need. ok is false if it does not know the task.
 func rareDeed(a *arena.Arena, op string, o agentOrder) (f func(), err error, ok bool) {
 	switch op {
-	case "burn mutex": // holds it, and uses a CPU
+	case "burn mutex": // holds the mutex, and uses a CPU
 		m, err := prims.OpenMutex(a, o.Name, nil)
 		return func() {
 			m.Lock()
@@ -27,10 +27,10 @@ func rareDeed(a *arena.Arena, op string, o agentOrder) (f func(), err error, ok 
 	case "claim latch":
 		l, err := prims.OpenLatch(a, o.Name, 2, nil)
 		return func() { l.Claim(o.N) }, err, true
-	case "take shared semaphore", "take semaphore": // no participant has its permits
+	case "take shared semaphore", "take semaphore": // no participant holds these permits afterwards
 		s, err := prims.OpenSemaphore(a, o.Name, 1, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable})
 		return func() { s.AcquireContext(context.Background(), 1) }, err, true
-	case "spoil waitable": // by a rule that panics
+	case "spoil waitable": // a rule that panics
 		w, err := prims.OpenWaitable(a, o.Name, int64(0), prims.Rules[int64, int64]{
 			Claim: func(*int64, int64) bool { panic("no such claim") },
 		}, nil)

@@ -27,15 +27,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("SHMCTL_TEST_MAIN") != "" { // the test binary stands for shmctl; see pasted
+	if os.Getenv("SHMCTL_TEST_MAIN") != "" { // the test binary runs as shmctl; see pasted
 		os.Exit(realMain(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	diagnose.LongLock, diagnose.LongWork = time.Hour, time.Hour // no test waits that long
+	diagnose.LongLock, diagnose.LongWork = time.Hour, time.Hour // so no wait of a test is a wedge
 	proctest.Main(m)
 }
 
-// agentOrder is a task for an agent. The agent answers when the task is done. With Later it
-// answers at once, and does the task in the background.
+// agentOrder is a task for an agent. The agent answers when it has done the task. If Later is set, it answers at once
+// and does the task in the background.
 type agentOrder struct {
 	Op    string
 	Name  string
@@ -93,7 +93,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		return f, err
 	}
 	switch kind {
-	case "end": // the process stays when it gets SIGTERM
+	case "end": // the process continues after SIGTERM
 		return func() { signal.Ignore(syscall.SIGTERM) }, nil
 	case "mutex":
 		if verb == "spin" {
@@ -140,7 +140,7 @@ func agentDeed(a *arena.Arena, o agentOrder) (func(), error) {
 		return func() { s.AcquireContext(ctx, o.N) }, err
 	case "event":
 		e, err := prims.OpenEvent(a, o.Name, nil)
-		if verb == "then" { // holds a mutex during the wait
+		if verb == "then" { // also holds a mutex during the wait
 			m, err := prims.OpenMutex(a, o.Name+"-lock", nil)
 			return func() {
 				m.Lock()
@@ -247,8 +247,8 @@ type agent struct {
 	name string // in the arena
 }
 
-// ownGroup keeps signals to the process group of the test from the agents, such as the SIGCONT of
-// timeout(1), which would let a stopped agent go on.
+// ownGroup puts agents into another process group than the test. Otherwise a signal to the group of the test, such as
+// the SIGCONT of timeout(1), would continue a stopped agent.
 var ownGroup = proctest.Attr(&syscall.SysProcAttr{Setpgid: true})
 
 func newAgent(t testing.TB, arenaName, label string) *agent {
@@ -263,7 +263,7 @@ func (p *agent) does(op, name string, n ...int64) {
 	p.order(op, name, false, n)
 }
 
-// begins makes the agent begin a task that does not end.
+// begins makes the agent begin a task, without waiting for its end.
 func (p *agent) begins(op, name string, n ...int64) {
 	p.t.Helper()
 	p.order(op, name, true, n)
@@ -279,7 +279,7 @@ func (p *agent) order(op, name string, later bool, n []int64) {
 	p.Await(p.t)
 }
 
-// testArena makes an arena that is removed after the test.
+// testArena creates an arena that is removed after the test.
 func testArena(t testing.TB) (name string) {
 	t.Helper()
 	name = fmt.Sprintf("shmctl-test.%d.%x", os.Getpid(), rand.Uint64())
@@ -299,7 +299,8 @@ func shmctl(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// shmctlJSON runs the program with --json, and parses what it prints strictly.
+// shmctlJSON runs the program with --json. It returns the document, and fails the test if the output has unknown
+// fields.
 func shmctlJSON(t testing.TB, args ...string) (code int, d document) {
 	t.Helper()
 	code, out, errs := shmctl(append(args, "--json")...)
@@ -318,13 +319,13 @@ func fileBytes(t testing.TB, name string) []byte {
 	return b
 }
 
-// eventually waits for something that other processes bring about.
+// eventually waits until f returns true because of what other processes do.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	require.Eventually(t, f, time.Minute, 10*time.Millisecond, what)
 }
 
-// awaitWaits waits until n waits can be seen, all asleep or parked.
+// awaitWaits waits until n waits are visible, all asleep or parked.
 func awaitWaits(t testing.TB, name string, n int) (d document) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d waits", n), func() bool {

@@ -16,8 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
-// The alert rules of the manual use numbers that shmctl prints, and each kind of finding raises
-// one alert.
+// The alert rules of the manual use metrics that shmctl prints. Each kind of finding raises one alert.
 func TestAlertRules(t *testing.T) {
 	text, err := os.ReadFile("../../docs/deploy/alerts.yaml")
 	require.NoError(t, err)

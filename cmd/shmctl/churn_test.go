@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// While processes work, shmctl reports nothing as damaged, stuck or dead that is not: it looks
-// again at what it read during a change.
+// While processes work, shmctl does not report anything as damaged, stuck or dead by mistake. If it reads during a
+// change, a second look corrects that.
 func TestBesideWork(t *testing.T) {
 	name := testArena(t)
 	a, err := arena.Attach(name, &arena.Options{Label: "busy"})

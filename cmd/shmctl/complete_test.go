@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
-// Candidates are commands, flags, the values of flags, arenas, and the objects of the arena that
-// the line names.
+// The candidates are commands, flags, values of flags, arenas, and the objects of the arena that the command line
+// names.
 func TestCandidates(t *testing.T) {
 	name := testArena(t)
 	alice := newAgent(t, name, "alice")

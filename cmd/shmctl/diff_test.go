@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
-// diff says what happened between a dump and a later one, or the arena's present state.
+// diff says what happened between a dump and a later dump, or between a dump and the arena's present state.
 func TestDiff(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")

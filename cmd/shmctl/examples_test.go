@@ -42,7 +42,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// A command whose output has no JSON form refuses --json; each other one prints a document.
+// A command whose output has no JSON form refuses --json. Every other command prints a document.
 func TestJSONIsRefusedOrPrinted(t *testing.T) {
 	for name := range withoutJSON {
 		args := []string{"--json", name}
@@ -62,7 +62,7 @@ func TestJSONIsRefusedOrPrinted(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
 	dir := t.TempDir()
-	rest := maps.Clone(examples) // the commands that the test has not run
+	rest := maps.Clone(examples) // the examples of commands that the test has not run yet
 	for name := range withoutJSON {
 		delete(rest, name)
 	}

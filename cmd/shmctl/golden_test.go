@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// moving are the parts of the output that differ from run to run.
+// moving has the parts of the output that differ from run to run.
 var moving = []struct {
 	what *regexp.Regexp
 	as   string
@@ -55,8 +55,8 @@ func still(out string) string {
 	return out
 }
 
-// The output of each command about a small scene, as text and as JSON. Run the test with -update
-// to rewrite the files, and review the difference.
+// The output of each command for a small arena is as in the golden files, as text and as JSON. Run the test with
+// -update to rewrite the files, and review the difference.
 func TestGolden(t *testing.T) {
 	name := testArena(t)
 	alice, bob, carol := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
@@ -131,8 +131,8 @@ func golden(t *testing.T, file, out string) {
 	require.Equal(t, string(want), out)
 }
 
-// An arena is dumped without its users' data, examined through the dump in its old state, and
-// turned into a file again.
+// An arena is dumped without its users' data. The dump shows the old state of the arena, and can be turned into a
+// file again.
 func TestDumpAndLoad(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -153,7 +153,7 @@ func TestDumpAndLoad(t *testing.T) {
 	alice.Kill(t)
 	bob.Kill(t)
 
-	// In the dump alice is still stopped, and holds.
+	// In the dump, alice is still stopped, and still has her hold.
 	out = soon(t, exitTrouble, "waits", dump)
 	require.Contains(t, out, "alice (pid ")
 	require.Contains(t, out, "STOPPED-HOLDER")
@@ -247,7 +247,7 @@ func TestCreateSetRemove(t *testing.T) {
 	soon(t, exitOK, "rm", again)
 }
 
-// Help, completions and the manual page know every command.
+// The help, the completions and the manual page contain every command.
 func TestGenerated(t *testing.T) {
 	code, help, _ := shmctl("--help")
 	require.Equal(t, exitOK, code)

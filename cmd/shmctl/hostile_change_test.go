@@ -18,7 +18,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// changers are the commands that join an arena, for a file that no process has open.
+// changers returns the commands that join an arena, for a file that no process has open.
 func changers(path string) [][]string {
 	return [][]string{
 		{"reap", "--wait=50ms", path}, {"recover", "--all", "--wait=50ms", path}, {"recover", "--wait=50ms", path, "mutex"},
@@ -27,7 +27,7 @@ func changers(path string) [][]string {
 	}
 }
 
-// Commands that change an arena end on a damaged one, too, with one of the documented statuses.
+// Commands that change an arena also end on a damaged arena, with one of the documented statuses.
 func TestScribbledAndChanged(t *testing.T) {
 	intact := busy(t)
 	self, err := os.Executable()

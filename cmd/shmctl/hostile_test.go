@@ -24,8 +24,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// busyBytes are the bytes of an arena with an object of each kind, some of them held and waited
-// for, and with a participant that is gone.
+// busyBytes returns the bytes of an arena with an object of each kind. Some of the objects are held and waited for,
+// and a participant is gone.
 var busyBytes = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "shmctl")
 	if err != nil {
@@ -109,7 +109,7 @@ func busy(t testing.TB) []byte {
 	return bytes.Clone(b)
 }
 
-// lookers are the commands that only look.
+// lookers returns the commands that only examine an arena.
 func lookers(path string) [][]string {
 	return [][]string{
 		{"ps", "--gone", path}, {"objects", path}, {"locks", path}, {"waits", path}, {"graph", path}, {"graph", "-f", "svg", path}, {"check", path},
@@ -118,11 +118,11 @@ func lookers(path string) [][]string {
 	}
 }
 
-// showAll are the commands that show each object of an arena.
+// showAll returns the commands that show each object of an arena.
 func showAll(path string) (all [][]string) {
 	_, out, _ := shmctl("objects", "-o", "name", path)
 	for name := range strings.Lines(out) {
-		if len(all) == 40 { // the directory of a damaged arena may be full
+		if len(all) == 40 { // the directory of a damaged arena may have very many names
 			break
 		}
 		name = strings.TrimSuffix(name, "\n")
@@ -131,18 +131,18 @@ func showAll(path string) (all [][]string) {
 	return all
 }
 
-// survive runs every command that only looks on a file. Each command ends, with one of the
-// documented statuses, and prints only what a terminal can bear. The file does not change.
+// survive runs every command that only examines a file. Each command must end with one of the documented statuses,
+// and print no control characters. The file must not change.
 func survive(t *testing.T, content []byte) (out string) {
 	t.Helper()
 	return surviveEach(t, content, 1, 0)
 }
 
-// surviveEach is survive for every n'th of the commands, from the first on.
+// surviveEach is like survive, for every n-th command, beginning with the command number first.
 func surviveEach(t *testing.T, content []byte, n, first int) (out string) {
 	t.Helper()
 	defer func(d time.Duration) { diagnose.ConfirmAfter = d }(diagnose.ConfirmAfter)
-	diagnose.ConfirmAfter = time.Millisecond // nothing changes the file, so the second look need not wait
+	diagnose.ConfirmAfter = time.Millisecond // short, because nothing changes the file between two looks
 	path := filepath.Join(t.TempDir(), "arena")
 	require.NoError(t, os.WriteFile(path, content, 0o400))
 	start := time.Now()
@@ -239,8 +239,7 @@ func fill(b []byte) {
 	}
 }
 
-// scribbleWord writes to a place that the arena probably uses. It leaves the header's immutable
-// part unchanged.
+// scribbleWord overwrites a word that the arena probably uses. It does not change the immutable part of the header.
 func scribbleWord(r *rand.Rand, b []byte) {
 	off := 176 + r.IntN(len(b)-176-8)
 	for try := 0; try < 50 && binary.LittleEndian.Uint64(b[off&^7:]) == 0; try++ {
@@ -274,7 +273,8 @@ func FuzzScribbled(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		b := busy(t)
-		// A fuzzer of Go kills a process that does not end within a second when it asks for that.
+		// When Go's fuzzer stops, it kills a process that does not end within a second. So each input runs only an
+		// eighth of the commands.
 		const part = 8
 		first := len(script) % part
 		for ; len(script) >= 12; script = script[12:] {
@@ -285,8 +285,8 @@ func FuzzScribbled(f *testing.F) {
 	})
 }
 
-// scripts write to the words of each object: for a Queue, to its counters, the cells of its ring, and
-// its slots.
+// scripts returns inputs that write to the words of each object, for example to the counters, the ring and the slot
+// records of a Queue.
 func scripts(t testing.TB) (all [][]byte) {
 	path := filepath.Join(t.TempDir(), "arena")
 	require.NoError(t, os.WriteFile(path, busy(t), 0o400))
@@ -306,7 +306,7 @@ func scripts(t testing.TB) (all [][]byte) {
 	return all
 }
 
-// A file that shrinks while it is examined is reported, and ends no process.
+// A file that shrinks while it is examined is reported, and does not crash shmctl.
 func TestCutOffWhileLooking(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "arena")
 	require.NoError(t, os.WriteFile(path, busy(t), 0o600))
@@ -318,7 +318,7 @@ func TestCutOffWhileLooking(t *testing.T) {
 	require.ErrorContains(t, src.ins.Check(), "the file has become shorter")
 }
 
-// Labels and names are fit for a terminal, whatever bytes a peer wrote there.
+// Labels and names are safe for a terminal, whatever bytes a peer wrote there.
 func TestCleanText(t *testing.T) {
 	require.Equal(t, "a?[31mb?c?d?é", diagnose.Clean("a\x1b[31mb\u202ec\x00d\u009bé"))
 	require.Equal(t, "?", diagnose.Clean("\xff"))

@@ -27,10 +27,10 @@ type incident struct {
 	name string
 	kind string   // kind of the finding that names it
 	args []string // the command that finds it, without the arena
-	// begin brings it about with the agents alice, bob and carol, who are in the arena.
+	// begin causes the incident with the agents alice, bob and carol, who have joined the arena.
 	begin func(t *testing.T, name string, alice, bob, carol *agent)
 	text  string // a part of the output
-	ends  bool   // the printed commands end it
+	ends  bool   // the printed commands end the incident
 }
 
 var (
@@ -38,7 +38,7 @@ var (
 	findOld = []string{"waits", "--older", "1ms"} // the default age takes too long for a test
 )
 
-// incidents are those of docs/shmctl.md.
+// incidents are the incidents in docs/shmctl.md.
 var incidents = []incident{
 	{"deadlock", diagnose.Deadlock, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
 		alice.does("lock mutex", "x")
@@ -108,7 +108,7 @@ var incidents = []incident{
 		if tracer.Recv(t, &text); text != "" {
 			t.Skip("needs to be allowed to trace a process:", text)
 		}
-		go func() { // so that the ended tracer is no zombie, which would still trace
+		go func() { // waits for the tracer, because as a zombie it would still trace
 			<-tracer.Done()
 		}()
 	}, "is stopped by a debugger", true},
@@ -154,7 +154,7 @@ var incidents = []incident{
 	{"queue whose consumer is stopped", diagnose.FullQueue, findNow, func(t *testing.T, name string, alice, bob, _ *agent) {
 		alice.does("open queue", "jobs")
 		alice.Stop(t)
-		alice.Send(agentOrder{Op: "drain queue", Name: "jobs", Later: true}) // alice reads that order when it is continued
+		alice.Send(agentOrder{Op: "drain queue", Name: "jobs", Later: true}) // alice reads it when she is continued
 		for range 4 {
 			bob.does("put queue", "jobs")
 		}
@@ -199,7 +199,7 @@ var incidents = []incident{
 	}, "Mutex ledger has impossible bytes", false},
 }
 
-// For each way of getting stuck, one command names it, and its printed advice works.
+// For each incident, one command names it, and the printed advice resolves it.
 func TestIncidents(t *testing.T) {
 	shell := pasted(t)
 	for _, c := range incidents {
@@ -232,8 +232,8 @@ func TestIncidents(t *testing.T) {
 			if !c.ends {
 				return
 			}
-			// There is advice for what the first advice leaves, such as the lock of the ended
-			// process.
+			// After the first advice, there is advice for what remains, such as the lock of the process that was
+			// ended.
 			for range 4 {
 				var left *finding
 				eventually(t, "the next finding, or none", func() bool {
@@ -258,7 +258,7 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// sameFromInside requires that Inspector.Diagnose returns the findings that a command prints, but for their ages.
+// sameFromInside requires that Inspector.Diagnose returns the same findings as a command prints, except for ages.
 func sameFromInside(t *testing.T, name string, args ...string) {
 	t.Helper()
 	older := time.Duration(0)
@@ -274,7 +274,7 @@ func sameFromInside(t *testing.T, name string, args ...string) {
 		return still(fmt.Sprintf("%s: %s\n%s\n%s\n%s\n%q %v", kind, text, advice, command, force, objects, participants))
 	}
 	var inside, outside []string
-	require.Eventually(t, func() bool { // a thread may begin to run or to sleep between two looks
+	require.Eventually(t, func() bool { // retried, because a thread may begin to run or to sleep between the two
 		inside, outside = nil, nil
 		_, d := shmctlJSON(t, args...)
 		for _, f := range d.Findings {
@@ -305,7 +305,7 @@ func TestManualListsIncidents(t *testing.T) {
 	}
 }
 
-// awaitFinding waits until a command has a finding of a kind.
+// awaitFinding waits until a command reports a finding of a kind.
 func awaitFinding(t *testing.T, kind string, args ...string) (f finding) {
 	t.Helper()
 	var out string
@@ -323,13 +323,13 @@ func awaitFinding(t *testing.T, kind string, args ...string) (f finding) {
 	return f
 }
 
-// stringer is a text that is read only when it is printed.
+// stringer is a text that is read when it is printed, not before.
 type stringer struct{ text *string }
 
 func (s stringer) String() string { return *s.text }
 
-// pasted returns a function that runs a command as a shell would after a paste. The commands are
-// those of this host, and shmctl.
+// pasted returns a function that runs a command in a shell, as if the user had pasted it. The shell finds the
+// commands of this host, and shmctl.
 func pasted(t *testing.T) func(t *testing.T, command string) {
 	dir := t.TempDir()
 	self, err := os.Executable()

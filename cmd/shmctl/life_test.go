@@ -46,7 +46,7 @@ func TestArenaOfAnotherLayout(t *testing.T) {
 
 	member, err := os.OpenFile(f.Name(), os.O_RDWR, 0)
 	require.NoError(t, err)
-	ok, err := shmsync.LockByte(member, 1) // as participants of that arena do
+	ok, err := shmsync.LockByte(member, 1) // a participant of that arena locks its byte in the same way
 	require.NoError(t, err)
 	require.True(t, ok)
 	_, out, _ = shmctl("ls")
@@ -59,7 +59,7 @@ func TestArenaOfAnotherLayout(t *testing.T) {
 	require.NoFileExists(t, f.Name())
 }
 
-// An object that a process has open, or holds, is kept; others are deleted.
+// An object that a process has open or holds is not deleted; others are.
 func TestDeleteObject(t *testing.T) {
 	name := testArena(t)
 	alice := newAgent(t, name, "alice")
@@ -86,7 +86,7 @@ func TestUsage(t *testing.T) {
 	alice.does("lock semaphore", "permits", 1)
 	newAgent(t, name, "bob").does("rlock rw", "shared")
 	alice.does("rlock rw", "shared")
-	newAgent(t, name, "carol").begins("lock semaphore", "permits", 3) // takes a wait node
+	newAgent(t, name, "carol").begins("lock semaphore", "permits", 3) // uses a wait node of the object
 	awaitWaits(t, name, 1)
 	a, err := arena.Attach(name, nil)
 	require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestVersion(t *testing.T) {
 	require.Regexp(t, `^shmctl \S+, commit \S+, memory layout 6\n$`, out)
 }
 
-// One command makes all locks and keys usable that deaths have left behind. The locks of living processes do
+// One command makes all locks and keys usable again that deaths have left unusable. The locks of living processes do
 // not change.
 func TestRecoverAll(t *testing.T) {
 	name := testArena(t)
@@ -144,7 +144,7 @@ func TestRecoverAll(t *testing.T) {
 	a.Kill(t)
 	eventually(t, "reaped", func() bool {
 		_, d := shmctlJSON(t, "ps", "--gone", name)
-		return len(d.Gone) == 2 // and the process of the command above
+		return len(d.Gone) == 2 // the process of the command above has left, too
 	})
 	soon(t, exitTrouble, "waits", name)
 	out := soon(t, exitOK, "recover", "--all", name)

@@ -23,7 +23,7 @@ import (
 type work struct{ Ops, CPU int64 } // CPU is the CPU time of the whole process, ns
 
 func init() {
-	// The application works for a slice of CPU time when it is told to, and says what it has done.
+	// The application works for a slice of CPU time when the parent asks for it, and reports what it has done.
 	proctest.Register("shmctl/works", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -55,9 +55,9 @@ func init() {
 	})
 }
 
-// application opens the objects of an application, and returns one step of its work: it takes
-// and releases a Mutex, an RWMutex for reading, a Semaphore and a key, changes a Synchronized, and
-// passes an item through a Queue.
+// application opens the objects of an application, and returns a function for one step of its work. A step takes and
+// releases a Mutex, an RWMutex for reading, a Semaphore and a key, changes a Synchronized, and passes an item through
+// a Queue.
 func application(name string) (turn func(), err error) {
 	a, err := arena.Attach(name, &arena.Options{Label: "application"})
 	if err != nil {
@@ -108,14 +108,14 @@ func application(name string) (turn func(), err error) {
 	}, nil
 }
 
-// looks are the commands that a person or a scraper runs again and again.
+// looks returns the commands that a person or a metrics scraper runs repeatedly.
 func looks(name string) [][]string {
 	return [][]string{{"ps", name}, {"locks", name}, {"waits", name}, {"show", name, "mutex"}, {"metrics", name}, {"top", "-n", "1", name}}
 }
 
-// slowdown measures by how much looking slows the application down, in percent of its CPU time
-// for each step: the median over pairs of neighbouring slices, one with looks and one without, in
-// random order, and a 95 % interval of the median by the bootstrap.
+// slowdown measures how much looking slows the application down, in percent of its CPU time per step. It measures
+// pairs of slices, one with looks and one without, in random order. It returns the median over the pairs, and a 95 %
+// interval of the median by the bootstrap.
 func slowdown(b testing.TB, name string, slice time.Duration, pairs int, look func(stop *atomic.Bool)) (median, low, high float64) {
 	app := proctest.Start(b, "shmctl/works", proctest.Params(name))
 	app.Await(b)
@@ -157,7 +157,7 @@ func medianOf(all []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// interval is a 95 % interval of the median of all, by the bootstrap.
+// interval returns a 95 % interval of the median, by the bootstrap.
 func interval(all []float64) (low, high float64) {
 	medians := make([]float64, 4000)
 	again := make([]float64, len(all))
@@ -171,21 +171,22 @@ func interval(all []float64) (low, high float64) {
 	return medians[len(medians)/40], medians[len(medians)-1-len(medians)/40]
 }
 
-// BenchmarkLooking measures what looking costs an application that does nothing but take and
-// release locks, in an arena with eight idle participants, two waiters and a hundred objects:
+// BenchmarkLooking measures what looking costs an application that does nothing but take and release locks, in an
+// arena with eight idle participants, two waiters and a hundred objects:
 //
 //	go test -run '^$' -bench Looking -benchtime 300x ./cmd/shmctl
 //
-// At rate=1/s, as a person or a scraper looks, each slice of 200 ms with looks has one command. That is five in a
-// second of the application, so the metrics are a fifth of the measured cost. At rate=all a program looks without a
-// pause. The number of iterations is the number of pairs. The metrics are percent of the CPU time of the application:
-// the median, and the ends of its 95 % interval. CPU time is used, and neighbouring slices are compared, because
-// other work of the machine takes the CPU away from the application.
+// At rate=1/s, one command runs in each slice of 200 ms with looks. That is five commands per second of the
+// application, so the metrics are a fifth of the measured cost: that of one command per second, as for a person or a
+// scraper. At rate=all, commands run without a pause. The number of iterations is the number of pairs. The metrics
+// are in percent of the CPU time of the application: the median, and the ends of its 95 % interval. The benchmark
+// uses CPU time and compares neighbouring slices, because other work of the machine takes the CPU away from the
+// application.
 func BenchmarkLooking(b *testing.B) {
 	for _, rate := range []struct {
 		name  string
 		slice time.Duration
-		part  float64 // of the looks of a slice that the rate has
+		part  float64 // the share of the measured looks that this rate would have
 		look  func(commands [][]string) func(stop *atomic.Bool)
 	}{
 		{"rate=1/s", 200 * time.Millisecond, 0.2, func(commands [][]string) func(*atomic.Bool) {

@@ -24,11 +24,11 @@ func deadlocked(t *testing.T, name string) (alice, bob *agent) {
 	return alice, bob
 }
 
-// The tables fit into a terminal of 80 columns, unless the format wide is asked for.
+// The tables fit into a terminal of 80 columns, except for the format wide.
 func TestTablesFitInto80Columns(t *testing.T) {
 	name := testArena(t)
 	alice, _ := deadlocked(t, name)
-	freeze(t, alice) // a stopped holder takes more room
+	freeze(t, alice) // a stopped holder has longer lines
 	for _, args := range [][]string{{"ps", name}, {"ps", "--gone", name}, {"objects", name}, {"locks", name}, {"waits", name}, {"show", name, "ledger"}, {"du", name}} {
 		_, out, _ := shmctl(args...)
 		require.Contains(t, out, "  ", args)
@@ -39,7 +39,7 @@ func TestTablesFitInto80Columns(t *testing.T) {
 	}
 }
 
-// On a terminal a finding is wrapped between words, and its command is whole.
+// On a terminal, a finding is wrapped between words, but its command stays on one line.
 func TestFindingsAreWrapped(t *testing.T) {
 	name := testArena(t)
 	deadlocked(t, name)
@@ -62,7 +62,7 @@ func TestFindingsAreWrapped(t *testing.T) {
 	})
 }
 
-// The holds of processes that are in a deadlock are no findings of their own, however long they last.
+// The holds of processes that are in a deadlock do not become findings of their own, however long they last.
 func TestDeadlockIsTheOnlyFinding(t *testing.T) {
 	name := testArena(t)
 	deadlocked(t, name)

@@ -19,7 +19,7 @@ import (
 )
 
 func init() {
-	// This process has a /dev/shm of its own, with an arena in it.
+	// This process has its own /dev/shm, with an arena in it.
 	proctest.Register("shmctl/elsewhere", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -41,7 +41,7 @@ func init() {
 	})
 }
 
-// listedAll is what ls --all knows of the arenas for which f holds.
+// listedAll returns the arenas in the output of "ls --all" for which f returns true.
 func listedAll(t *testing.T, f func(a arenaInfo) bool) (found []arenaInfo) {
 	t.Helper()
 	code, d := shmctlJSON(t, "ls", "--all")
@@ -54,7 +54,7 @@ func listedAll(t *testing.T, f func(a arenaInfo) bool) (found []arenaInfo) {
 	return found
 }
 
-// ls --all finds the arenas of processes at any path, and memfds, each once.
+// "ls --all" finds the arenas of processes at any path, and memfds. It lists each once.
 func TestArenasOfProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "at a path")
 	soon(t, exitOK, "create", "--size=1M", path)
@@ -84,7 +84,7 @@ func TestArenasOfProcesses(t *testing.T) {
 	_, out, _ := shmctl("ls", "--all")
 	require.Regexp(t, `ok, memfd \S*`+label, out)
 
-	// The descriptor of the process that made the file shows no name.
+	// The descriptor of the process that created the file shows no name, because the file got its name later.
 	name := fmt.Sprintf("shmctl-test-made-%d", os.Getpid())
 	made, err := arena.Create(name, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
 	require.NoError(t, err)
@@ -94,8 +94,8 @@ func TestArenasOfProcesses(t *testing.T) {
 	require.Len(t, listedAll(t, func(a arenaInfo) bool { return filepath.Base(a.Path) == name }), 1, "it is listed twice")
 }
 
-// ls --all finds arenas in the segment directories of other mount namespaces, and other commands
-// take the path that it prints.
+// "ls --all" finds arenas in the segment directories of other mount namespaces. Other commands accept the path that
+// it prints.
 func TestArenasOfMountNamespaces(t *testing.T) {
 	if os.Geteuid() != 0 {
 		proctest.Skip(t, "needs root: it makes a mount namespace", "shmctl/elsewhere")

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// An arena whose file was removed while a process was in it is found through that process.
+// If the file of an arena was removed while a process was in the arena, shmctl finds the arena through that process.
 func TestRemovedFileIsTold(t *testing.T) {
 	name := testArena(t)
 	newAgent(t, name, "member")

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Root can reap in an arena that another user owns, and recover a lock there.
+// Root can reap in an arena of another user, and recover a lock there.
 func TestRootRecoversInForeignArena(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it gives a file to another user")
@@ -27,8 +27,8 @@ func TestRootRecoversInForeignArena(t *testing.T) {
 	require.Contains(t, soon(t, exitOK, "recover", name, "ledger"), "was healthy")
 }
 
-// The owner of an arena may repair it, and so may a user that the file's mode lets in if root owns
-// the file. Any other user is refused.
+// The owner of an arena may repair it. If root owns the file, a user whom the mode of the file permits to write may
+// repair it, too. Any other user is refused.
 func TestUsersThatMayRepair(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs shmctl as other users")
@@ -71,7 +71,8 @@ func TestUsersThatMayRepair(t *testing.T) {
 	}
 }
 
-// An arena that the user may not read is listed with the reason, and each command that looks gives it.
+// An arena that the user may not read is listed with the reason. Each command that examines an arena gives that
+// reason.
 func TestUnreadableArenaSaysWhy(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs shmctl as another user")
@@ -95,7 +96,7 @@ func TestUnreadableArenaSaysWhy(t *testing.T) {
 func programOfOthers(t *testing.T) func(uid int, args ...string) (string, error) {
 	self, err := os.ReadFile("/proc/self/exe")
 	require.NoError(t, err)
-	dir, err := os.MkdirTemp("", "shmctl-test-") // a directory of the test would be closed to others
+	dir, err := os.MkdirTemp("", "shmctl-test-") // other users could not read a directory of the test
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))

@@ -47,7 +47,7 @@ func TestExitStatuses(t *testing.T) {
 	add(exitOK, "show", sound, "ledger")
 	add(exitTrouble, "show", stuck, "ledger")
 	add(exitOK, "show", stuck, "other")
-	add(exitTrouble, "ls") // of all arenas of this host, one is stuck
+	add(exitTrouble, "ls") // at least one of the arenas of this host is stuck
 	for _, a := range []string{sound, stuck, dump} {
 		add(exitOK, "check", a)
 		add(exitOK, "du", a)
@@ -61,7 +61,7 @@ func TestExitStatuses(t *testing.T) {
 	add(exitTrouble, "waits", "--older", "1ns", stuck)
 	add(exitTrouble, "locks", "--older", "1ns", stuck)
 
-	// The arguments of all commands that take an arena, with one that is not there, and one that is none.
+	// All commands that take an arena, with an arena that does not exist, and with a file that is not an arena.
 	for _, missing := range []string{sound + "x", text} {
 		for _, command := range []string{"ps", "objects", "du", "locks", "waits", "graph", "check", "metrics", "dump", "reap"} {
 			add(exitMissing, command, missing)
@@ -117,7 +117,7 @@ func TestExitStatuses(t *testing.T) {
 	}
 }
 
-// The help, the manual page and the manual name the same statuses and the same commands for them.
+// The help, the manual page and the manual have the same statuses, with the same commands for each.
 func TestManualsAgreeOnStatuses(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/shmctl.md")
 	require.NoError(t, err)
@@ -135,7 +135,7 @@ func TestManualsAgreeOnStatuses(t *testing.T) {
 	}
 }
 
-// Each column of each command is in the manual's table of columns, with what it holds.
+// The manual's table of columns has each column of each command, with a description.
 func TestManualListsColumns(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/shmctl.md")
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestManualListsColumns(t *testing.T) {
 	}
 }
 
-// docs/testing/machines.md says what each test needs that may be skipped.
+// docs/testing/machines.md says what each test that may be skipped needs.
 func TestSkippedTestsAreListed(t *testing.T) {
 	page, err := os.ReadFile("../../docs/testing/machines.md")
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// diskBlocks is how much memory a segment takes.
+// diskBlocks returns how much memory a segment uses.
 func diskBlocks(t testing.TB, name string) int64 {
 	t.Helper()
 	st, err := os.Stat(shm.Dir + "/" + name)

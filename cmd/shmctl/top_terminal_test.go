@@ -16,13 +16,13 @@ import (
 	"github.com/shmsync/shmsync/internal/diagnose"
 )
 
-// terminal is a real terminal, of tmux, in which a command runs.
+// terminal is a real terminal, provided by tmux, in which a command runs.
 type terminal struct {
 	t      *testing.T
 	socket string
 }
 
-// newTerminal runs shmctl in a terminal, with settings of the environment before it.
+// newTerminal runs shmctl in a terminal. env has environment variables to set before.
 func newTerminal(t *testing.T, env string, args ...string) *terminal {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		require.Empty(t, os.Getenv("SHMSYNC_NEED_SHELLS"), err)
@@ -53,7 +53,7 @@ func (x *terminal) tmux(args ...string) string {
 	return string(out)
 }
 
-// shows waits until the screen has a text, and returns the screen.
+// shows waits until the screen contains a text. It returns the screen.
 func (x *terminal) shows(text string) (screen string) {
 	x.t.Helper()
 	require.Eventually(x.t, func() bool {
@@ -64,8 +64,8 @@ func (x *terminal) shows(text string) (screen string) {
 	return screen
 }
 
-// In a terminal top sorts, filters and pauses by keys, follows the size of the screen, and ends at
-// q.
+// In a terminal, top sorts, filters and pauses when the user presses keys. It follows the size of the screen, and
+// ends when the user presses q.
 func TestTopInTerminal(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -95,7 +95,7 @@ func TestTopInTerminal(t *testing.T) {
 	x.shows("\nindustry ")
 
 	x.tmux("resize-window", "-x", "40", "-y", "12")
-	x.shows("/:\nfilter, space: pause, q: quit)") // the first line goes on in the second
+	x.shows("/:\nfilter, space: pause, q: quit)") // the first line continues on the second
 
 	alice.Stop(t)
 	x.shows("STOPPED-HOLDER")
@@ -110,7 +110,7 @@ func TestTopInTerminal(t *testing.T) {
 	}
 }
 
-// --sort and --filter hold without a terminal, too.
+// --sort and --filter also work without a terminal.
 func TestTopSortsAndFilters(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")

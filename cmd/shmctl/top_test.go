@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Sentences continue on the next line, tables are cut, and nothing is wider or longer than the
-// screen.
+// Sentences are wrapped, tables are cut, and nothing is wider or longer than the screen.
 func TestFit(t *testing.T) {
 	text := "abcdefgh\nDEADLOCK\n\nOBJECT  TYPE\nledger  Mutex\n"
 	require.Equal(t, []string{"abcde", "fgh", "DEADL", "OCK", "", "OBJEC", "ledge"}, fit(text, 5, 100))

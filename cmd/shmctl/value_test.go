@@ -55,7 +55,7 @@ rate           float64        0.25
 
 	s, err := prims.OpenSynchronized(a, "s", struct{ A, B uint32 }{1, 2}, nil)
 	require.NoError(t, err)
-	for range 2 { // each copy is the valid one once
+	for range 2 { // each of the two copies becomes the valid one once
 		require.NoError(t, s.Update(func(v *struct{ A, B uint32 }) error { v.B += 10; return nil }))
 	}
 	require.Equal(t, "s after 2 commits\nFIELD  TYPE    VALUE\nA      uint32  1\nB      uint32  22\n", soon(t, exitOK, "value", name, "s"))
@@ -94,7 +94,7 @@ rate           float64        0.25
 	require.Contains(t, errs, "the dump has no values")
 }
 
-// Whatever bytes an object has, value ends, and prints a document or an error.
+// Whatever bytes an object has, the command value ends, and prints a document or an error.
 func TestValueOfHostileBytes(t *testing.T) {
 	name := testArena(t)
 	a, err := arena.Attach(name, nil)
@@ -122,7 +122,7 @@ func TestValueOfHostileBytes(t *testing.T) {
 		}
 		require.True(t, code != exitOK || json.Valid([]byte(out)), object)
 		require.NotContains(t, out+errs, "\x1b")
-		// A length that does not fit is damage, and ends nothing.
+		// A length that does not fit is reported as damage, and does not crash shmctl.
 		f, err := os.OpenFile("/dev/shm/"+name, os.O_RDWR, 0)
 		require.NoError(t, err)
 		_, err = f.WriteAt([]byte{255, 255, 255, 255}, int64(o.Offset)+44)

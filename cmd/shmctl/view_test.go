@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each command that lists things has the formats wide, json and name. The names are arguments of
-// other commands.
+// Each command that lists things has the formats wide, json and name. The names can be used as arguments of other
+// commands.
 func TestFormats(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -64,8 +64,8 @@ func TestFormats(t *testing.T) {
 	require.Equal(t, exitError, code)
 }
 
-// With --watch a command shows its output until it is interrupted. Its exit status is that of the
-// last time.
+// With --watch, a command shows its output repeatedly until it is interrupted. Its exit status is that of the last
+// run.
 func TestWatch(t *testing.T) {
 	name := testArena(t)
 	alice, bob := newAgent(t, name, "alice"), newAgent(t, name, "bob")

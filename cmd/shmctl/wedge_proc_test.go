@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// lookAndDisturbNothing runs each command that only looks, and checks that the arena's bytes and the
-// space that it takes do not change. Only shmctl may be running.
+// lookAndDisturbNothing runs each command that only examines an arena. It checks that neither the arena's bytes nor
+// the space of its file change. No process but shmctl may be running meanwhile.
 func lookAndDisturbNothing(t *testing.T, name string) {
 	t.Helper()
 	before := fileBytes(t, name)
@@ -39,7 +39,7 @@ func lookAndDisturbNothing(t *testing.T, name string) {
 	require.Equal(t, blocks, diskBlocks(t, name), "the arena takes more memory")
 }
 
-// soon runs a command that has to name a cause in one run, and quickly.
+// soon runs a command that has to name a cause in one run, within a short time.
 func soon(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	start := time.Now()
@@ -98,7 +98,7 @@ func TestDeadlockOfThreeIsNamed(t *testing.T) {
 	freeze(t, agents...)
 	lookAndDisturbNothing(t, name)
 
-	// The advice resolves it: one process ends, and the next one gets its error.
+	// The advice resolves the deadlock: one process ends, and the next one gets an error.
 	for _, a := range agents {
 		a.Cont(t)
 	}
@@ -114,7 +114,7 @@ func TestDeadlockOfThreeIsNamed(t *testing.T) {
 	})
 }
 
-// Waits for objects other than a mutex close cycles, too.
+// Deadlocks through waits for objects other than a mutex are found, too.
 func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 	for _, c := range []struct{ hold, wait string }{
 		{"lock fair", "lock fair"}, {"lock cohort", "lock cohort"}, {"lock rw", "lock rw"}, {"lock rw", "rlock rw"}, {"rlock rw", "lock rw"}, {"ulock rw", "lock rw"}, {"ulock rw", "ulock rw"}, {"lock multi", "lock multi"},
@@ -122,7 +122,7 @@ func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 		{"lock rwspin", "lock rwspin"}, {"lock spin", "lock spin"},
 	} {
 		t.Run(c.hold+", "+c.wait, func(t *testing.T) {
-			t.Parallel() // each waits for two seconds
+			t.Parallel() // each of these takes two seconds
 			name := testArena(t)
 			a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
 			a.does("lock mutex", "m", 2)
@@ -139,25 +139,25 @@ func TestDeadlockThroughOtherPrimitives(t *testing.T) {
 	}
 }
 
-// A wait that is no deadlock is not reported as one.
+// A wait that is not a deadlock is not reported as one.
 func TestNoDeadlock(t *testing.T) {
 	name := testArena(t)
 	a, b, c := newAgent(t, name, "alice"), newAgent(t, name, "bob"), newAgent(t, name, "carol")
-	// carol, which waits for nothing, may release enough permits.
+	// carol waits for nothing, so she may release enough permits.
 	a.does("acquire semaphore", "s", 1)
 	b.does("acquire semaphore", "s", 1)
 	c.does("acquire semaphore", "s", 1)
 	a.does("lock mutex", "m")
 	b.begins("lock mutex", "m")
 	a.begins("acquire semaphore", "s", 1)
-	a.begins("lock mutex", "m") // another goroutine of its own holds it
+	a.begins("lock mutex", "m") // another goroutine of the same process holds it
 	d := awaitWaits(t, name, 3)
 	require.Empty(t, d.Findings)
 	out := soon(t, exitOK, "waits", name)
 	require.Regexp(t, `(?m)^3 waits(, for up to \S+)?; none is known to be stuck: no cycle, .*; --older 1s examines younger waits, too$`, out)
 }
 
-// A stopped process is alive, and shmctl explains to its waiters why nothing moves.
+// A stopped process is alive. shmctl says that it is the reason why its waiters do not make progress.
 func TestStoppedHolderIsNamed(t *testing.T) {
 	name := testArena(t)
 	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -208,8 +208,7 @@ func TestOwnerDeadIsNamed(t *testing.T) {
 	require.Contains(t, errs, "a process has ledger")
 }
 
-// If no living process is left to reap the dead, shmctl sees that they are dead, and reap reaps
-// them.
+// If no living process is left to reap the dead ones, shmctl shows that they are dead, and "shmctl reap" reaps them.
 func TestDeadHolderThatNobodyReaps(t *testing.T) {
 	name := testArena(t)
 	a := newAgent(t, name, "alice")
@@ -232,7 +231,7 @@ func TestDeadHolderThatNobodyReaps(t *testing.T) {
 	require.Contains(t, soon(t, exitTrouble, "show", name, "ledger"), "owner-dead")
 }
 
-// For each kind, everything that can be held or waited for is shown.
+// For each kind of object, shmctl shows everything that can be held or waited for.
 func TestEveryKindIsShown(t *testing.T) {
 	name := testArena(t)
 	a, b := newAgent(t, name, "alice"), newAgent(t, name, "bob")
@@ -328,7 +327,7 @@ func TestEveryKindIsShown(t *testing.T) {
 	lookAndDisturbNothing(t, name)
 }
 
-// Goroutines beyond those that may sleep in the kernel are counted at the poller node of their
+// Only so many goroutines of a process sleep in the kernel. Further ones are counted at the poller node of the
 // process.
 func TestParkedWaitersAreCounted(t *testing.T) {
 	name := testArena(t)
@@ -350,8 +349,8 @@ func TestParkedWaitersAreCounted(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out, "\nbob["), out)
 }
 
-// A participant in another pid namespace is found by its pid here, and is known to be alive or
-// stopped although its own pid says nothing.
+// A participant in another pid namespace is found by its pid in this namespace, and is known to be alive or stopped.
+// Its own pid has no meaning here.
 func TestOtherNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		proctest.Skip(t, "needs root: it makes a pid namespace", "shmctl/agent")
@@ -383,8 +382,7 @@ func TestOtherNamespace(t *testing.T) {
 	require.Equal(t, "dead", d.Participants[0].Life)
 }
 
-// The command that shmctl prints for a lock that nobody can have works as printed, for each key of a MultiLock,
-// too.
+// The command that shmctl prints for an owner-dead lock works as printed, even for each key of a MultiLock.
 func TestAdviceForOwnerDeadWorksWhenPasted(t *testing.T) {
 	name := testArena(t)
 	a, _ := newAgent(t, name, "alice"), newAgent(t, name, "bob") // bob reaps

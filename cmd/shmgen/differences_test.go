@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/internal/typetext"
 )
 
-// C and Go find the same differences, and take no bytes for a description that they are not.
+// C and Go find the same differences between two descriptions. Neither accepts bytes that are not a description.
 func testDifferencesInC(t *testing.T, path string) {
 	c := startPeer(t, path, "-")
 	texts := []string{

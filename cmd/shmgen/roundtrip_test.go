@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { proctest.Main(m) }
 
 var warnings = []string{"-Wall", "-Wextra", "-Wconversion", "-Wpedantic", "-Werror"}
 
-// compiler is a compiler that this machine has; the test is skipped if it has none of them.
+// compiler returns the first of these compilers that this machine has. The test is skipped if it has none of them.
 func compiler(t *testing.T, names ...string) string {
 	t.Helper()
 	for _, name := range append([]string{os.Getenv("CC")}, names...) {
@@ -43,7 +43,7 @@ func compiler(t *testing.T, names ...string) string {
 	return ""
 }
 
-// headers are the folders of the headers.
+// headers returns the directories of the generated headers, and of shmsync.h.
 func headers(t *testing.T) (here, include string) {
 	t.Helper()
 	here, err := filepath.Abs(filepath.Join("internal", "every"))
@@ -61,8 +61,8 @@ func cc(t *testing.T, command string, args ...string) {
 	require.NoError(t, err, "%s %q\n%s", command, args, out)
 }
 
-// Every compiler of this machine takes the header without a warning, in C11 and in C++17, also beside
-// another header that declares the same types.
+// Every compiler of this machine compiles the header without a warning, as C11 and as C++17, even after another
+// header that declares the same types.
 func TestHeaderCompiles(t *testing.T) {
 	dir := t.TempDir()
 	text := "#include \"every_shm.h\"\n#include \"other_shm.h\"\nint use(const struct every *p);\nint use(const struct every *p) { return p->i32; }\n"
@@ -91,7 +91,7 @@ type peer struct {
 	out *bufio.Scanner
 }
 
-// buildPeer compiles the C side.
+// buildPeer compiles the C program of the tests.
 func buildPeer(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "peer")
@@ -144,7 +144,7 @@ func (p *peer) kill(t *testing.T) {
 	p.cmd.Wait()
 }
 
-// fill is fill of testdata/peer.c.
+// fill sets the same values as the function fill in testdata/peer.c.
 func fill(v *every.Every, s int) {
 	v.I8, v.I16, v.I32, v.I64, v.Int = int8(-s), int16(-300*s), int32(-70000*s), -5000000000*int64(s), int(5000000000*int64(s))
 	v.U8, v.U16, v.U32, v.U64, v.Uint = uint8(200+s), uint16(60000+s), 4000000000+uint32(s), 1<<63|uint64(s), uint(1<<62|uint64(s))
@@ -178,7 +178,7 @@ func fill(v *every.Every, s int) {
 	v.Last = uint8(250 - s)
 }
 
-// requireFilled compares every field with what fill makes.
+// requireFilled compares every field with the value that fill sets.
 func requireFilled(t *testing.T, s int, got *every.Every) {
 	t.Helper()
 	var want every.Every
@@ -201,7 +201,7 @@ func newArena(t *testing.T) (name string, a *arena.Arena) {
 	return name, a
 }
 
-// The tests that need the C program, which takes seconds to compile.
+// TestWithC runs the tests that need the C program, which takes seconds to compile.
 func TestWithC(t *testing.T) {
 	path := buildPeer(t)
 	t.Run("round trip", func(t *testing.T) { testRoundTrip(t, path) })
@@ -307,7 +307,7 @@ func testRoundTrip(t *testing.T, path string) {
 	})
 }
 
-// put puts a copy of an item that no other goroutine uses.
+// put puts a copy of an item into a queue. No other goroutine uses the copy.
 func put[T any](t *testing.T, q *prims.Queue[T], item *T) {
 	t.Helper()
 	require.NoError(t, q.PutContext(t.Context(), *item))
@@ -347,14 +347,14 @@ func init() {
 	})
 }
 
-// changed is every.Small of another version of the program.
+// changed is every.Small as another version of the program might declare it.
 type changed struct {
 	Key   uint32
 	Where struct{ X, Y int16 }
 	Extra uint64
 }
 
-// moved has the layout of every.Small, but not its meaning.
+// moved has the layout of every.Small, but its fields have another meaning.
 type moved struct {
 	Key   uint64
 	Where struct{ Y, X int16 }
@@ -362,7 +362,7 @@ type moved struct {
 
 const differs = "field Key is uint32 at 0 in the arena, and uint64 at 0 in this program, and field Extra, uint64 at 8, is in the arena only, and 2 more fields have moved"
 
-// Two programs that disagree learn which field differs, in both languages and in each kind of object.
+// Two programs whose types differ learn which field differs, in both languages and in each kind of object.
 func testDisagreementNamesTheField(t *testing.T, path string) {
 	name, a := newArena(t)
 	_, err := arena.Value[changed](a, "v")
@@ -395,7 +395,7 @@ func testDisagreementNamesTheField(t *testing.T, path string) {
 	require.ErrorContains(t, err, "field Where.Y is int16 at 10 in the arena, and int16 at 8 in this program, and 1 more field has moved")
 }
 
-// A C program ignores a description that a peer has damaged, and a length that does not fit is damage.
+// A C program ignores a description that a peer has damaged. It reports a length that does not fit as damage.
 func testDamagedDescription(t *testing.T, path string) {
 	name, a := newArena(t)
 	_, err := arena.Value[every.Small](a, "good")

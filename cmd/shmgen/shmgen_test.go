@@ -39,7 +39,7 @@ func TestHeaderOfEveryKind(t *testing.T) {
 	}
 }
 
-// Every header in the tree that go generate writes is what it would write now.
+// Every header in the tree that "go generate" has written is up to date.
 func TestHeadersInTheTree(t *testing.T) {
 	directive := regexp.MustCompile(`(?m)^//go:generate go run github.com/shmsync/shmsync/cmd/shmgen (.*)$`)
 	headers := 0
@@ -67,7 +67,8 @@ func TestHeadersInTheTree(t *testing.T) {
 	require.GreaterOrEqual(t, headers, 3)
 }
 
-// A header whose text does not change is not written, so that make(1) builds nothing for no reason.
+// A header whose text does not change is not written, because make(1) would otherwise rebuild the files that include
+// it.
 func TestUnchangedHeaderIsNotWritten(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x_shm.h")
 	run := func() os.FileInfo {

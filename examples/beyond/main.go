@@ -1,10 +1,10 @@
 // Command beyond runs the same workers on one host and on several.
 //
-// A worker uses a sync.Locker. On one host that is a Mutex in shared memory. When the
-// application outgrows the host it is a lock of etcd, here of an etcd that runs within the
-// program. Workers are killed while they hold the lock. The Mutex passes on within about a
-// millisecond. The lock of etcd passes on when the session of the dead worker has run out,
-// because nobody on another host can tell a dead process from a slow network.
+// A worker uses a sync.Locker. On one host that is a Mutex in shared memory. When the application outgrows the
+// host, it is a lock of etcd; here the etcd runs within the program. Workers are killed while they hold the lock.
+// The Mutex passes to the next worker within about a millisecond. The lock of etcd passes on only when the
+// session of the dead worker has run out, because no other host can distinguish a dead process from a slow
+// network.
 package main
 
 import (
@@ -31,7 +31,7 @@ const (
 	additions = 60
 )
 
-// work adds to a number in a file, which the lock guards.
+// work adds one to the number in a file, which the lock guards.
 func work(l sync.Locker, file string) {
 	for more := true; more; {
 		l.Lock()
@@ -53,7 +53,7 @@ func onOneHost(name string) sync.Locker {
 	return m
 }
 
-// onSeveral returns a lock for all processes that reach an etcd.
+// onSeveral returns a lock for all processes that reach the same etcd.
 func onSeveral(endpoint string) sync.Locker {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second})
 	workergroup.Check(err)
@@ -62,7 +62,7 @@ func onSeveral(endpoint string) sync.Locker {
 	return concurrency.NewLocker(session, "/number")
 }
 
-// run has workers add to a number, and kills some that hold the lock.
+// run makes workers add to a number, and kills some of them while they hold the lock.
 func run(role, where, file string) {
 	workergroup.Check(write(file, 0))
 	var group []*workergroup.Kept // each is started again when it dies
@@ -126,7 +126,7 @@ func read(file string) int {
 	return n
 }
 
-// write replaces the whole file: a process that is killed meanwhile leaves the former one.
+// write replaces the whole file, so that a process that is killed meanwhile leaves the old file.
 func write(file string, n int) error {
 	next := file + ".next"
 	if err := os.WriteFile(next, []byte(strconv.Itoa(n)), 0o600); err != nil {

@@ -1,7 +1,8 @@
 //go:build linux
 
-// C-producer: a C program measures, and a Go program takes the samples out of a Queue. An
-// Event tells the C program when there are enough. Neither knows the other's language.
+// C-producer is a Go program that takes samples out of a Queue. A C program measures the samples and puts them
+// into the Queue. An Event tells the C program when there are enough. Neither program knows the language of the
+// other.
 //
 //	go run ./examples/c-producer
 package main
@@ -22,7 +23,8 @@ import (
 
 //go:generate go run github.com/shmsync/shmsync/cmd/shmgen -type sample -o producer/sample_shm.h
 
-// sample is struct sample of producer/sample_shm.h. Opening the queue compares the two types.
+// sample is struct sample of producer/sample_shm.h. When a program opens the queue, the library compares the two
+// types.
 type sample struct {
 	Seq   uint64
 	Value float64
@@ -76,7 +78,7 @@ func run(out io.Writer) error {
 	defer cancel()
 	var sum float64
 	for n := uint64(0); n < samples; n++ {
-		// On lease: if this process died now, the next one would get the sample.
+		// The sample is on lease: if this process died now, the next one would get the sample.
 		l, err := queue.LeaseContext(ctx)
 		if err != nil {
 			return err

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// cache is a hash map with open addressing, in an arena. All of it is guarded by one Mutex with
-// an undo log. So a process that is killed within put, grow or evict changes nothing.
+// cache is a hash map with open addressing, in an arena. One Mutex with an undo log guards all of it. So a
+// process that is killed within put, grow or evict changes nothing.
 type cache struct {
 	a    *arena.Arena
 	m    *prims.Mutex
@@ -21,9 +21,9 @@ type cache struct {
 
 // head is struct head of reader/cache_shm.h.
 type head struct {
-	Table arena.Offset // offset of an array of Slots offsets, each that of an entry, unused or dropped
+	Table arena.Offset // offset of an array of Slots offsets, each of an entry, unused, or dropped
 	Slots uint64       // a power of two, or 0
-	Taken uint64       // slots that are not unused
+	Taken uint64       // slots that are not unused, those of dropped entries included
 	Count uint64       // entries
 	Bytes uint64       // bytes of all keys and values
 	Hand  uint64       // the slot at which evict goes on
@@ -36,7 +36,7 @@ type entry struct {
 	Hash  uint64
 	Key   uint32 // bytes
 	Value uint32 // bytes
-	Read  uint32 // get has met it since the hand passed: a hint, which may be lost, so nobody saves it
+	Read  uint32 // set by get, cleared by evict when it passes; a hint that may be lost, so no transaction saves it
 	_     uint32
 }
 
@@ -51,11 +51,11 @@ func openCache(a *arena.Arena) (*cache, error) {
 	return &cache{a: a, m: m, head: h, half: func(string) {}}, err
 }
 
-// put makes value the value of key. It evicts others while all have more than most bytes.
+// put makes value the value of key. It first evicts entries until all keys and values fit into most bytes.
 func (c *cache) put(key string, value []byte, most uint64) error {
 	return c.m.Update(func(tx *prims.Tx) error {
 		h, need := c.head, uint64(len(key)+len(value))
-		prims.Save(tx, h) // saves the whole head once
+		prims.Save(tx, h) // save the whole head once
 		if old := c.find(key); old != nil {
 			c.drop(tx, old)
 		}
@@ -65,7 +65,7 @@ func (c *cache) put(key string, value []byte, most uint64) error {
 		if 4*(h.Taken+1) > 3*h.Slots {
 			c.grow(tx)
 		}
-		off := tx.Alloc(entryBytes+need, 0) // this memory is new: it need not be saved
+		off := tx.Alloc(entryBytes+need, 0) // this memory is new, so it need not be saved
 		e := arena.At[entry](c.a, off)
 		*e = entry{Hash: hash(key), Key: uint32(len(key)), Value: uint32(len(value))}
 		copy(c.key(off, e), key)
@@ -77,7 +77,7 @@ func (c *cache) put(key string, value []byte, most uint64) error {
 	})
 }
 
-// get returns a copy of the value of key; nil if there is none.
+// get returns a copy of the value of key, or nil if there is none.
 func (c *cache) get(key string) []byte {
 	c.m.Lock()
 	defer c.m.Unlock()
@@ -90,7 +90,7 @@ func (c *cache) get(key string) []byte {
 	return append([]byte{}, c.value(*slot, e)...)
 }
 
-// grow makes a new table, without the slots that were dropped.
+// grow makes a new table without the slots of dropped entries.
 func (c *cache) grow(tx *prims.Tx) {
 	h, old := c.head, *c.head
 	h.Slots = max(8, uint64(1)<<bits.Len64(2*h.Count))
@@ -106,7 +106,7 @@ func (c *cache) grow(tx *prims.Tx) {
 	}
 }
 
-// evict drops the next entry that nobody has read since the hand passed it.
+// evict removes the next entry that nobody has read since evict last passed it.
 func (c *cache) evict(tx *prims.Tx) {
 	for h := c.head; ; {
 		slot := c.slot(h.Hand)
@@ -132,7 +132,7 @@ func (c *cache) drop(tx *prims.Tx, slot *arena.Offset) {
 	prims.Set(tx, slot, dropped)
 }
 
-// find returns the slot of key; nil if there is none.
+// find returns the slot of key, or nil if there is none.
 func (c *cache) find(key string) *arena.Offset {
 	for i, hash := uint64(0), hash(key); i < c.head.Slots; i++ {
 		slot := c.slot(hash + i)

@@ -1,6 +1,6 @@
-// Command cache shares a cache between processes: a hash map whose table, entries and values are
-// blocks of an arena. Writers are killed in the middle of a put, while the table grows, while an
-// entry is evicted, and at any moment. The others go on, nothing is torn, and no block is lost.
+// Command cache shares a cache between processes: a hash map whose table, entries and values are blocks of an
+// arena. Writers are killed in the middle of a put, while the table grows, while an entry is evicted, and at any
+// other moment. The other processes go on, no value is torn, and no block is lost.
 package main
 
 import (
@@ -27,7 +27,7 @@ func join(name string) (*arena.Arena, *cache) {
 	return a, c
 }
 
-// page is a version of a page. Its parts are equal.
+// page returns a version of a page. All parts of the page are equal.
 func page(key string, version int) []byte {
 	return []byte(strings.Repeat(fmt.Sprintf("%s in version %d;", key, version), 1+version%32))
 }
@@ -38,7 +38,7 @@ func whole(key string, v []byte) bool {
 	return err == nil && string(page(key, version)) == string(v)
 }
 
-// use puts and gets pages. Each process has its own order of them.
+// use puts and gets pages. Each process uses another order.
 func use(c *cache) {
 	for i := os.Getpid(); workergroup.Context().Err() == nil; i++ {
 		key := fmt.Sprintf("page %d", i*i%pages)
@@ -50,7 +50,7 @@ func use(c *cache) {
 	}
 }
 
-// writer uses the cache until it is in the middle of a step.
+// writer uses the cache until it is in the middle of the given step.
 func writer() {
 	_, c := join(os.Args[1])
 	c.half = func(step string) {
@@ -69,7 +69,7 @@ func worker() {
 	use(c)
 }
 
-// check ends the program if the cache is torn. It gives the number of blocks in use.
+// check ends the program if the cache is torn. It returns the number of blocks in use.
 func check(c *cache) (blocks uint64) {
 	c.m.Lock()
 	defer c.m.Unlock()
@@ -90,7 +90,7 @@ func check(c *cache) (blocks uint64) {
 	if h := c.head; count != h.Count || taken != h.Taken || bytes != h.Bytes || bytes > most {
 		log.Fatalf("%d entries in %d slots of %d bytes, but the head says %+v", count, taken, bytes, *h)
 	}
-	return count + 1 // and the table
+	return count + 1 // the entries, and the table
 }
 
 func boss() {
@@ -116,7 +116,7 @@ func boss() {
 	beside.Stop()
 	a.Close()
 
-	// The first process of the next epoch is alone, and has no dead ones left to clean up after.
+	// The first process of an epoch is alone, and all dead processes have been reaped.
 	a, err := arena.Open(name, &arena.Options{OnFirst: func(a *arena.Arena, _ arena.Epoch) error {
 		c, err := openCache(a)
 		if err != nil {

@@ -40,7 +40,7 @@ func init() {
 					c.Await() // until the kill
 				}
 			}
-			// The first put replaces a page. Only those after it grow the table, or evict a page.
+			// The first put replaces a page. Only later puts grow the table or evict a page.
 			key := q.Key
 			if i > 0 {
 				key = fmt.Sprintf("new page %d", i)
@@ -52,7 +52,7 @@ func init() {
 	})
 }
 
-// A C program reads what a Go program has put, also after a writer was killed in a change.
+// A C program reads what a Go program has put, also after a writer was killed in the middle of a change.
 func TestCacheReader(t *testing.T) {
 	if _, err := ccbuild.Compiler(); err != nil {
 		require.Empty(t, os.Getenv("SHMSYNC_NEED_CC"), err)
@@ -73,7 +73,7 @@ func TestCacheReader(t *testing.T) {
 		return strings.TrimSuffix(string(out), "\n"), err
 	}
 
-	const pages = 11 // 8 were too many for a table of 8 slots
+	const pages = 11 // a table of 8 slots grows before the eighth page
 	for i := range pages {
 		key := fmt.Sprintf("page %d", i)
 		require.NoError(t, c.put(key, page(key, i), most))
@@ -94,7 +94,7 @@ func TestCacheReader(t *testing.T) {
 			key := "page 5"
 			before := c.get(key)
 			w := proctest.Start(t, "cache/writer", proctest.Params(map[string]string{"Name": name, "Step": step, "Key": key}))
-			var puts int // that are complete
+			var puts int // completed puts
 			w.Recv(t, &puts)
 			w.Kill(t)
 			if puts > 0 {

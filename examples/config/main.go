@@ -1,9 +1,9 @@
-// Command config publishes a configuration to processes, as often as it changes.
+// Command config publishes a configuration to processes whenever it changes.
 //
-// A Sequencer counts the versions: a process that wants a newer one waits for its number.
-// There are two copies of the configuration. The publisher writes the unused copy and then
-// advances the Sequencer. So a publisher that is killed meanwhile leaves the former version
-// in use, and the next one simply writes again. An Event tells all processes to end.
+// A Sequencer counts the versions. A process that wants a newer version waits for its number. There are two
+// copies of the configuration. The publisher writes the copy that is not in use, and then advances the Sequencer.
+// So if a publisher is killed meanwhile, the old version stays in use, and the next publisher writes the new one
+// again. An Event tells all processes to end.
 package main
 
 import (
@@ -27,7 +27,7 @@ type config struct {
 type board struct {
 	arena   *arena.Arena
 	copies  *[2]config
-	mu      *prims.RWMutex // the copy in use is not overwritten while a process reads it
+	mu      *prims.RWMutex // so that no process overwrites a copy that another one reads
 	version *prims.Sequencer
 	quit    *prims.Event
 }
@@ -38,7 +38,7 @@ func join(name string) *board {
 	b := &board{arena: a}
 	b.copies, err = arena.Value[[2]config](a, "configuration")
 	workergroup.Check(err)
-	// A dead reader or publisher leaves nothing behind that needs a repair.
+	// The death of a reader or publisher leaves nothing that needs a repair.
 	b.mu, err = prims.OpenRWMutex(a, "lock", &prims.RWMutexOptions{Policy: prims.PolicyRelease})
 	workergroup.Check(err)
 	b.version, err = prims.OpenSequencer(a, "version", nil)
@@ -48,7 +48,7 @@ func join(name string) *board {
 	return b
 }
 
-// publish is a publisher: it writes the next version when it is told to.
+// publish is the main function of a publisher, which writes the next version when it is told to.
 func publish() {
 	b := join(os.Args[1])
 	for {
@@ -84,7 +84,7 @@ func (b *board) read() config {
 	return c
 }
 
-// subscribe is a subscriber.
+// subscribe is the main function of a subscriber.
 func subscribe() {
 	b := join(os.Args[1])
 	for seen := uint64(0); ; {

@@ -1,8 +1,8 @@
-// Command custom makes a primitive that the library does not have: a budget of memory that
-// processes share, and that serves urgent requests first.
+// Command custom makes a primitive that the library does not have: a budget of memory that processes share, and
+// that serves urgent requests first.
 //
-// A Waitable needs a state and rules, and does the rest. Any process that frees memory
-// serves the waiters in order. The claims of a process come back when it is killed.
+// The program gives a Waitable a state and rules, and the Waitable does the rest. Any process that frees memory
+// serves the waiters in their order. When a process is killed, its claims are returned to the budget.
 package main
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// budget is the state.
+// budget is the state of the Waitable.
 type budget struct {
 	Free   int64 // MiB
-	Reaped int64 // claims of processes that died
+	Reaped int64 // number of claims that were returned because a process died
 }
 
-// wish is the request of one wait.
+// wish is the request of a wait.
 type wish struct {
 	MiB    uint32
 	Urgent uint32 // more urgent waits are served first
@@ -57,7 +57,7 @@ func join(name string) (*arena.Arena, *prims.Waitable[budget, wish]) {
 	return a, x
 }
 
-// work claims memory, again and again, and gives it back when it is told to.
+// work claims memory again and again, and releases it when it is told to.
 func work() {
 	_, x := join(os.Args[1])
 	for n := uint32(1); ; n++ {
@@ -79,7 +79,7 @@ func boss() {
 	defer arena.Remove(name)
 	a, x := join(name)
 	defer a.Close()
-	var group []*workergroup.Kept // each is started again when it dies
+	var group []*workergroup.Kept // each worker is started again when it dies
 	for i := range workers {
 		group = append(group, workergroup.Keep(fmt.Sprintf("worker %d", i), "worker", []string{name}))
 	}

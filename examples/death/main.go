@@ -1,5 +1,5 @@
-// Command death kills a process in the middle of a change, and shows what others see of it:
-// the data is as before, nobody repairs anything, and a reader does not even wait.
+// Command death kills a process in the middle of a change, and shows what other processes see: the data is as it
+// was before, nobody has to repair anything, and a reader does not even wait.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// ledger is what the processes share. The accounts have 100 together.
+// ledger is the data that the processes share. The accounts have 100 in total.
 type ledger struct{ Accounts [2]int64 }
 
 func join(name string) (*arena.Arena, *prims.Synchronized[ledger]) {
@@ -35,15 +35,15 @@ func move(books *prims.Synchronized[ledger], amount int64, half func()) error {
 	})
 }
 
-// teller begins to move money, and never finishes.
+// teller begins to move money, and never completes the move.
 func teller() {
 	a, books := join(os.Args[1])
-	for !a.Fenced() { // 50 ms after joining; before that a death is noticed later
+	for !a.Fenced() { // true 50 ms after a join; before that, a death takes longer to notice
 		time.Sleep(time.Millisecond)
 	}
 	move(books, 30, func() {
 		workergroup.Say("")
-		workergroup.Hear() // the other half never comes
+		workergroup.Hear() // the boss sends no line, but kills this process
 	})
 }
 

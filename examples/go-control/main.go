@@ -1,8 +1,8 @@
 //go:build linux
 
-// Go-control: a Go program directs a pool of C workers through a Sequencer. It writes an
-// order into the arena and counts the Sequencer up; the workers, which wait for that count,
-// do their parts, and count another Sequencer up.
+// Go-control is a Go program that directs a pool of C workers by a Sequencer. It writes an order into the arena
+// and increments the Sequencer. The workers wait for that count, do their parts of the order, and increment
+// another Sequencer.
 //
 //	go run ./examples/go-control
 package main
@@ -30,9 +30,9 @@ const (
 
 //go:generate go run github.com/shmsync/shmsync/cmd/shmgen -type board -o worker/board_shm.h
 
-// board is struct board of worker/board_shm.h: the present order and its result.
+// board is struct board of worker/board_shm.h: the present order, and its result.
 type board struct {
-	Upto uint64 // sum up the numbers below this
+	Upto uint64 // the numbers below this one are to be added up
 	Sum  atomic.Uint64
 }
 
@@ -90,7 +90,7 @@ func run(out io.Writer) error {
 	for n := uint64(1); n <= orders; n++ {
 		b.Upto = 100 * n
 		b.Sum.Store(0)
-		present.Increment() // a worker that sees this count also sees the writes above
+		present.Increment() // a worker that sees the new count also sees the writes above
 		if err := done.WaitContext(ctx, n*workers); err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func run(out io.Writer) error {
 			return fmt.Errorf("order %d: the workers say %d, it is %d", n, got, want)
 		}
 	}
-	present.Stop() // and the workers go
+	present.Stop() // this ends the waits of the workers, and the workers end
 	for _, w := range pool {
 		if err := w.Wait(); err != nil {
 			return err

@@ -1,8 +1,8 @@
-// Command leader elects a leader among processes, and another one when it is killed.
+// Command leader elects a leader among processes, and another one when the leader is killed.
 //
-// The leader is the process that holds a Mutex. When it dies, LockContext tells the others.
-// No process gets the Mutex until one of them has called Recover, which repairs what the
-// dead leader had begun. OnDeath tells all processes which one has died, leader or not.
+// The leader is the process that holds a Mutex. When it dies, LockContext returns an error to the others. No
+// process gets the Mutex until one of them has called Recover, which repairs what the dead leader had begun.
+// OnDeath tells each process which process has died, whether or not that was the leader.
 //
 // Leaders write entries in two steps. In this example a leader is killed between the two.
 package main
@@ -25,11 +25,11 @@ const candidates = 3
 
 // office is the data of the leader. The Mutex guards it.
 type office struct {
-	Term int64 // how many leaders there have been
+	Term int64 // the number of leaders so far
 
-	// A leader counts an entry in Begun before it writes it, and in Written afterwards. Both
-	// are atomic, though the Mutex guards them: the compiler may delay or drop a plain store,
-	// and a leader that is killed would leave the wrong one of the two behind.
+	// A leader counts an entry in Begun before it writes the entry, and in Written afterwards. Both counters are
+	// atomic, although the Mutex guards them: the compiler may delay or omit a plain store, and then a leader
+	// that is killed would leave a wrong difference between the two.
 	Begun, Written atomic.Int64
 }
 
@@ -46,7 +46,7 @@ func stand() {
 		err := mu.LockContext(workergroup.Context())
 		switch {
 		case errors.Is(err, shmsync.ErrOwnerDead):
-			// One of the processes that are told repairs, and then all compete again.
+			// Each process that gets the error tries to repair. One of them does, and then all compete again.
 			workergroup.Check(mu.RecoverContext(workergroup.Context(), o.repair))
 		case err != nil:
 			return
@@ -58,7 +58,7 @@ func stand() {
 	}
 }
 
-// repair takes back what a dead leader has left half done.
+// repair undoes what a dead leader has left half done.
 func (o *office) repair() error {
 	if begun, written := o.Begun.Load(), o.Written.Load(); begun != written {
 		workergroup.Say("repaired: entry %d taken back", begun)
@@ -71,7 +71,7 @@ func (o *office) lead() {
 	o.Term++
 	workergroup.Say("leads: %d", o.Term)
 	for {
-		line := workergroup.Hear() // ends this process when the boss is done with it
+		line := workergroup.Hear() // ends this process when the boss wants it to end
 		o.Begun.Add(1)
 		if line == "half" {
 			workergroup.Say("half")
@@ -90,7 +90,7 @@ func boss() {
 		return p
 	}
 	var procs [candidates]*workergroup.Proc
-	// The first one has no competitor.
+	// The first candidate has no competitor.
 	procs[0] = start(0)
 	leader, term := procs[0], 1
 	workergroup.Await(leader, "leads: 1")
@@ -117,7 +117,7 @@ func boss() {
 		victim.Kill()
 		fmt.Printf("%s killed\n", victim.Name)
 
-		// All others hear of it, and there is a leader.
+		// All other candidates learn of the death, and there is a leader.
 		leads := victim != leader
 		for heard := 0; heard < candidates-1 || !leads; {
 			e := workergroup.Next()

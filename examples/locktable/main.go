@@ -1,9 +1,8 @@
-// Command locktable is a table of numbered locks for a container engine.
+// Command locktable is a container engine that uses a table of numbered locks.
 //
-// An engine has no daemon: each command is a process, and finds the lock of a container by
-// the number that it wrote into its database. The table outlives all commands. It can list
-// the holders of its locks, and the lock of a command that is killed passes to the next
-// waiter. table.go is the table.
+// The engine has no daemon: each command is a process, which finds the lock of a container by the number in the
+// database of the engine. The table outlives all commands. It can list the holders of its locks. If a command is
+// killed, its lock passes to the next waiter. The table is in table.go.
 package main
 
 import (
@@ -19,7 +18,7 @@ import (
 
 const size = 8
 
-// engine is a command that works on one container.
+// engine is one command of the engine, which works on one container.
 func engine() {
 	t, err := OpenTable(os.Args[1], size)
 	workergroup.Check(err)
@@ -60,7 +59,7 @@ func boss() {
 		n := workergroup.Random(len(engines))
 		fmt.Printf("%d locks held, ", len(t.Held()))
 		engines[n].Kill()
-		engines[n] = start(n) // has the lock
+		engines[n] = start(n) // this command has the lock
 		holder := t.Held()[n]
 		if holder == nil || holder.PID != engines[n].Pid() {
 			log.Fatalf("lock %d is held by %v", n, holder)
@@ -91,7 +90,7 @@ func boss() {
 	workergroup.Check(t.Close())
 }
 
-// say prints what became of something, which is what should.
+// say prints the result of a step. It ends the program if the result is not the wanted one.
 func say(what string, err, want error) {
 	if !errors.Is(err, want) {
 		log.Fatalf("%s: %v, want %v", what, err, want)

@@ -22,20 +22,20 @@ var (
 
 const most = 2048
 
-// words is what all processes share in addition to the locks.
+// words is the data that all processes share, in addition to the locks.
 type words struct {
 	Size      atomic.Uint32
-	Allocated [most / 64]atomic.Uint64 // a bit for each lock
+	Allocated [most / 64]atomic.Uint64 // one bit for each lock
 }
 
-// Table is a table of numbered locks, which outlives the processes that use it.
+// Table is a table of numbered locks. It outlives the processes that use it.
 type Table struct {
 	arena *arena.Arena
 	words *words
 	size  int
 }
 
-// OpenTable opens the table of that name, or creates it with that number of locks.
+// OpenTable opens the table of the given name. If there is none, it creates one with the given number of locks.
 func OpenTable(name string, size int) (*Table, error) {
 	if size < 1 || size > most {
 		return nil, fmt.Errorf("%w: %d, want 1 to %d", ErrWrongSize, size, most)
@@ -58,9 +58,8 @@ func OpenTable(name string, size int) (*Table, error) {
 // Close leaves the table. The locks of this process pass on as if it had died.
 func (t *Table) Close() error { return t.arena.Close() }
 
-// Allocate returns an unused lock. Any process may pass its number to Retrieve. A
-// process that dies here may leave an allocated lock that nobody knows, as does a
-// process that dies before it has stored the number.
+// Allocate returns an unused lock. Any process may pass the number of the lock to Retrieve. A process that dies
+// in Allocate, or before it has stored the number, may leave an allocated lock that nobody knows.
 func (t *Table) Allocate() (*Lock, error) {
 	for n := range t.size {
 		if t.mark(n, true) {
@@ -70,13 +69,13 @@ func (t *Table) Allocate() (*Lock, error) {
 	return nil, fmt.Errorf("%w: %d", ErrTableFull, t.size)
 }
 
-// Retrieve returns the lock of that number.
+// Retrieve returns the lock with the number n.
 func (t *Table) Retrieve(n int) (*Lock, error) {
 	if n < 0 || n >= t.size || t.words.Allocated[n/64].Load()&(1<<(n%64)) == 0 {
 		return nil, fmt.Errorf("%w: %d", ErrNotAllocated, n)
 	}
-	// The state that a container's lock guards is a database's: a death in the
-	// middle of a change leaves nothing to repair.
+	// The lock of a container guards state in a database, so a death in the middle of a change leaves nothing to
+	// repair.
 	mu, err := prims.OpenMutex(t.arena, fmt.Sprintf("lock %d", n),
 		&prims.MutexOptions{Policy: prims.PolicyRelease, Checked: true})
 	if err != nil {
@@ -93,7 +92,7 @@ func (t *Table) Allocated() (n int) {
 	return n
 }
 
-// Held returns the holders of all held locks, by number.
+// Held returns the holders of all held locks, by the numbers of the locks.
 func (t *Table) Held() map[int]*shmsync.Identity {
 	held := make(map[int]*shmsync.Identity)
 	for n := range t.size {
@@ -107,7 +106,7 @@ func (t *Table) Held() map[int]*shmsync.Identity {
 	return held
 }
 
-// mark changes the bit of a lock, and reports whether it was the other way.
+// mark changes the bit of a lock, and reports whether the bit had the other value before.
 func (t *Table) mark(n int, allocated bool) bool {
 	w, bit := &t.words.Allocated[n/64], uint64(1)<<(n%64)
 	if allocated {
@@ -139,7 +138,7 @@ func (l *Lock) Unlock() (err error) {
 	return nil
 }
 
-// Free gives the number of l back. l must not be locked any more.
+// Free returns l to the table, so that its number can be used again. l must not be locked any more.
 func (l *Lock) Free() error {
 	if l.freed {
 		return fmt.Errorf("%w: %d", ErrNotAllocated, l.Number)

@@ -1,10 +1,9 @@
 // Command pipeline moves blocks through stages, which are processes, in lockstep.
 //
-// In each phase a stage reads what the previous stage wrote in the previous phase, and
-// writes its own block. A Barrier ends the phase. Each stage has two buffers that it uses
-// by turns, so that a phase can be repeated. When a stage is killed, the Barrier breaks,
-// and all others are told. The next round begins with another process in its place, at the
-// first phase that has not ended.
+// In each phase a stage reads the block that the previous stage wrote in the previous phase, and writes its own
+// block. A Barrier ends the phase. Each stage uses two buffers by turns, so that a phase can be repeated. When a
+// stage is killed, the Barrier breaks, and all other stages get an error. The next round begins with another
+// process in place of the dead one, at the first phase that has not ended.
 package main
 
 import (
@@ -30,7 +29,7 @@ const (
 
 type block struct {
 	Items [width]uint64
-	Sum   uint64 // sum of all blocks so far, in the last stage
+	Sum   uint64 // in the last stage: the sum of all blocks so far
 }
 
 type line struct {
@@ -38,7 +37,7 @@ type line struct {
 	Blocks [stages][2]block // two blocks for each stage, used by turns
 }
 
-// do is what stage k does in phase p. It changes nothing that it reads.
+// do does the work of stage k in phase p. It changes nothing that it reads, so it can be repeated.
 func (l *line) do(k int, p int64) {
 	out := &l.Blocks[k][(p+1)%2]
 	if k == 0 {
@@ -74,12 +73,12 @@ func stage() {
 	for {
 		round := workergroup.Hear()
 		b, err := prims.OpenBarrier(a, "round "+round, stages, &prims.BarrierOptions{
-			Completion: func() { l.Ended.Add(1) }, // before any stage goes on
+			Completion: func() { l.Ended.Add(1) }, // called before any stage goes on
 		})
 		workergroup.Check(err)
-		b.Register(1) // if this process dies after this, the Barrier breaks
+		b.Register(1) // from here on, a death of this process breaks the Barrier
 		workergroup.Say("joined %s", round)
-		workergroup.Hear() // all have
+		workergroup.Hear() // the boss sends a line when all stages have registered
 		for p := l.Ended.Load(); p < phases && err == nil; p++ {
 			l.do(k, p)
 			err = b.ArriveAndWaitContext(workergroup.Context())
@@ -128,7 +127,7 @@ func boss() {
 		for _, p := range procs {
 			p.Tell("go")
 		}
-		// Each stage reaches the last phase, or is told of a death, or dies.
+		// Each stage reaches the last phase, gets an error because of a death, or dies.
 		over = true
 		for len(joined) > 0 {
 			e := workergroup.Next()
@@ -154,7 +153,7 @@ func boss() {
 	for _, p := range procs {
 		p.Stop()
 	}
-	alone := new(line) // the same without processes
+	alone := new(line) // the same work in one process
 	for i := range int64(phases * stages) {
 		alone.do(int(i%stages), i/stages)
 	}

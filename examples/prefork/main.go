@@ -1,11 +1,10 @@
-// Command prefork is an HTTP server of several processes that accept from one socket, and
-// share a cache of pages and a limit for their origin.
+// Command prefork is an HTTP server of several processes that accept connections from one socket. The processes
+// share a cache of pages, and a limit for the load on the origin.
 //
-// A page that is not in the cache is fetched once, however many processes are asked for it.
-// A MultiLock has a lock for each key, and a process that waited for the lock finds the
-// page in the cache. A Semaphore limits the number of concurrent fetches of all processes
-// together. A server that is killed while it fetches delays nobody: its key passes to the
-// next waiter, and its permit comes back.
+// A page that is not in the cache is fetched once, however many processes are asked for it. A MultiLock has a
+// lock for each key. A process that has waited for the lock finds the page in the cache. A Semaphore limits the
+// number of concurrent fetches of all processes together. A server that is killed while it fetches delays nobody:
+// its key passes to the next waiter, and its permit is returned.
 package main
 
 import (
@@ -29,12 +28,12 @@ import (
 const (
 	servers = 3
 	pages   = 8
-	atOnce  = 2 // fetches from the origin
+	atOnce  = 2 // concurrent fetches from the origin
 
 	requests = 25 // for each page
 )
 
-// page is a page of the cache. A process that finds Length set sees the bytes.
+// page is a page of the cache. A process that sees a Length other than 0 also sees the bytes.
 type page struct {
 	Length atomic.Int64
 	Bytes  [4096]byte
@@ -58,7 +57,7 @@ func (c *cache) get(r *http.Request, key uint64) ([]byte, error) {
 		return nil, err
 	}
 	defer hold.Unlock()
-	if n := p.Length.Load(); n > 0 { // another process has been faster
+	if n := p.Length.Load(); n > 0 { // another process has fetched it meanwhile
 		return p.Bytes[:n], nil
 	}
 	if err := c.limit.AcquireContext(r.Context(), 1); err != nil {
@@ -103,10 +102,10 @@ func boss() {
 	workergroup.Check(err)
 	file, err := front.(*net.TCPListener).File()
 	workergroup.Check(err)
-	front.Close() // the servers have it
+	front.Close() // the servers have the file
 
-	// The origin kills the first process that asks for one of the doomed pages. One
-	// process may be the first for two of them.
+	// The origin kills the first process that asks for one of the doomed pages. The same process may be the first
+	// for two of them.
 	var doomed [pages]atomic.Bool
 	for range min(workergroup.Kills(), pages) {
 		for !doomed[workergroup.Random(pages)].CompareAndSwap(false, true) {
@@ -136,7 +135,7 @@ func boss() {
 		clients.Go(func() {
 			url, want := fmt.Sprintf("http://%s/%d", front.Addr(), i%pages), fmt.Sprintf("this is page %d", i%pages)
 			body, err := fetch(url)
-			for err != nil { // the server was killed: as a load balancer would, ask another
+			for err != nil { // the server was killed: ask another one, as a load balancer would
 				body, err = fetch(url)
 			}
 			if string(body) != want {
@@ -149,7 +148,7 @@ func boss() {
 	for _, s := range group {
 		deaths += s.Stop()
 	}
-	// A server that dies takes no more than atOnce fetches with it.
+	// For each server that dies, at most atOnce fetches are repeated.
 	if n := int(asked.Load()); n > pages+atOnce*deaths {
 		log.Fatalf("the origin was asked %d times", n)
 	}

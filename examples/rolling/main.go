@@ -1,9 +1,8 @@
 //go:build linux
 
-// Rolling upgrades a group of processes one after the other, while they work. The new version has
-// another type of job and other statistics, both under new names. So processes of both versions
-// are in the arena at the same time, and no job is lost: not when a process is killed, and not when
-// one goes back to the old version.
+// Rolling upgrades a group of processes one after the other, while they work. The new version has another type of
+// job and other statistics, both under new names. So processes of both versions can be in the arena at the same
+// time. No job is lost, even if a process is killed or goes back to the old version.
 //
 //	go run ./examples/rolling
 //
@@ -23,7 +22,7 @@ import (
 
 const (
 	members = 3
-	jobs    = 40 // that each member puts into its queue at each step
+	jobs    = 40 // the number of jobs that each member puts into its queue at each step
 )
 
 func main() {
@@ -37,7 +36,7 @@ func main() {
 	}
 }
 
-// roll stands in for what looks after your processes: it replaces them one by one.
+// roll replaces the processes one by one. In your system a supervisor does that.
 func roll(out io.Writer) error {
 	dir, err := os.MkdirTemp("", "rolling")
 	if err != nil {
@@ -67,7 +66,7 @@ func roll(out io.Writer) error {
 		if group[i], err = start(builds[1], name); err != nil {
 			return err
 		}
-		defer group[i].end() // unless it was replaced
+		defer group[i].end() // does nothing if the member was replaced
 	}
 	next := 0 // the number of the next job
 	for _, step := range []struct {
@@ -100,7 +99,7 @@ func roll(out io.Writer) error {
 			}
 			next += jobs
 		}
-		fmt.Fprintln(out, step.what) // the next step does not wait until the jobs are done
+		fmt.Fprintln(out, step.what) // jobs may still be waiting at the next step
 	}
 	if err := l.await(next); err != nil {
 		return err
@@ -138,14 +137,15 @@ func start(program, arena string) (*member, error) {
 	return m, m.cmd.Start()
 }
 
-// put lets the member put jobs into its queue. total is how many jobs are done, as its version knows.
+// put makes the member put the jobs from from to to-1 into its queue. total is the number of finished jobs that
+// its version knows.
 func (m *member) put(from, to int) (total int, err error) {
 	fmt.Fprintln(m.in, from, to)
 	_, err = fmt.Fscanln(m.out, &total)
 	return total, err
 }
 
-// end lets the member end by itself, as SIGTERM lets yours.
+// end makes the member end by itself, as SIGTERM does with your processes.
 func (m *member) end() {
 	m.in.Close()
 	m.cmd.Wait()

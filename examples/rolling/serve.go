@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// ledger has what both versions share under the same names: it counts how often each job was
-// done. A job of a member that is killed may be done twice.
+// ledger is the data that both versions share under the same names. It counts how often each job was done. A job
+// of a member that is killed may be done twice.
 type ledger struct {
 	counts *[1024]atomic.Uint32
 	done   *prims.Sequencer
@@ -32,7 +32,7 @@ func (l ledger) add(id uint32) {
 	l.done.Increment()
 }
 
-// await waits until the first n jobs were done.
+// await waits until the first n jobs are done.
 func (l ledger) await(n int) error {
 	for id := 0; id < n; {
 		seen := l.done.Value()
@@ -45,8 +45,8 @@ func (l ledger) await(n int) error {
 	return nil
 }
 
-// serve does the jobs of the queues until the standard input ends, and puts jobs into a queue when
-// a line says so.
+// serve does the jobs in the queues until the standard input ends. For each line of the input it puts jobs into a
+// queue.
 func serve(name string) error {
 	a, err := arena.Open(name, nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func serve(name string) error {
 	for {
 		var from, to uint32
 		if _, err := fmt.Fscanln(os.Stdin, &from, &to); err != nil {
-			break // the end of the input
+			break // the input has ended
 		}
 		for id := from; id < to; id++ {
 			if err := s.put(id); err != nil {
@@ -87,7 +87,7 @@ func serve(name string) error {
 	return err
 }
 
-// work does the jobs of a queue until ctx ends.
+// work does the jobs in a queue until ctx ends.
 func work[T any](ctx context.Context, q *prims.Queue[T], do func(T) error) error {
 	for {
 		l, err := q.LeaseContext(ctx)

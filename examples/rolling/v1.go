@@ -14,7 +14,7 @@ type (
 	stats struct{ Done uint64 }
 )
 
-// service is version 1.
+// service is version 1 of the program.
 type service struct {
 	ledger ledger
 	queue  *prims.Queue[job]

@@ -17,7 +17,7 @@ type (
 	stats struct{ Done, Cost uint64 }
 )
 
-// service is version 2. It still does the jobs of version 1, and puts only new ones into a queue.
+// service is version 2 of the program. It still does jobs of version 1, but puts only new jobs into a queue.
 type service struct {
 	ledger ledger
 	old    *prims.Queue[jobV1]

@@ -1,8 +1,8 @@
-// Command spin is a program that follows what shmbench advises about spinning.
+// Command spin is a program that follows the advice of shmbench about spinning.
 //
-// A waiter that spins saves the cost of a sleep, and takes time of its CPU. shmbench measures
-// what a sleep costs on the host. Its decision about spinning has three lines of Go. They are
-// pasted here, at the comments that say so: replace them by those of your host.
+// A waiter that spins saves the cost of a sleep, and uses time of its CPU. shmbench measures what a sleep costs
+// on the host, and prints three lines of Go with its advice. They are pasted here, below the comments that begin
+// with "Pasted": replace them by those of your host.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-const turns = 1000 // of each worker
+const turns = 1000 // turns of each worker
 
 type shop struct {
 	arena *arena.Arena
@@ -40,7 +40,8 @@ func join(name string) *shop {
 	return &shop{a, m, count}
 }
 
-// bound says how long waiters may spin, by the number of workers. All processes heed it from then on.
+// bound sets how long waiters may spin, which depends on the number of workers. It applies to all processes from
+// then on.
 func bound(m *prims.Mutex, workers int) {
 	if workers > runtime.NumCPU() {
 		// Pasted: for more waiters than CPUs, where the one that spins may keep the holder from its CPU.
@@ -51,7 +52,8 @@ func bound(m *prims.Mutex, workers int) {
 	m.SetSpin(25 * time.Microsecond)
 }
 
-// turn counts under the lock. It repairs nothing after a death, because one store changes the count.
+// turn increments the count under the lock. After a death there is nothing to repair, because a single store
+// changes the count.
 func (s *shop) turn(hold func()) {
 	err := s.m.LockContext(workergroup.Context())
 	if errors.Is(err, shmsync.ErrOwnerDead) {
@@ -65,7 +67,7 @@ func (s *shop) turn(hold func()) {
 	s.m.Unlock()
 }
 
-// worker takes its turns. A worker that has an argument more stays in its first one.
+// worker takes its turns. With one more argument it stays in its first turn, with the lock.
 func worker() {
 	s := join(os.Args[1])
 	for range turns {
@@ -79,7 +81,8 @@ func worker() {
 	workergroup.Check(s.arena.Close())
 }
 
-// work starts some workers, kills others that hold the lock, and returns the number of turns.
+// work starts some workers, kills others while they hold the lock, and returns the number of turns that were
+// counted.
 func (s *shop) work(name string, workers, kills int) uint64 {
 	bound(s.m, workers)
 	before := *s.count

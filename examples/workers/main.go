@@ -1,13 +1,11 @@
-// Command workers is a pool of worker processes that crash, and lose no job.
+// Command workers is a pool of worker processes that crash and lose no job.
 //
-// The jobs of each tenant wait in a Queue of their own. A SignalWaker tells the workers
-// which queues have jobs: a worker sleeps while there is no work, and one worker at a time
-// serves a tenant. A worker has a job on lease until it is done. So a job of a worker that
-// dies goes back to the front of its queue. A job may begin twice, and is done at least
-// once.
+// The jobs of each tenant wait in a Queue of their own. A SignalWaker tells the workers which queues have jobs. A
+// worker sleeps while there is no work, and only one worker at a time serves a tenant. A worker has a job on
+// lease until the job is done. So the job of a worker that dies goes back to the front of its queue. A job may
+// begin twice, but is done at least once.
 //
-// Every hundredth job crashes the worker that first gets it, and others are killed at
-// random.
+// Every hundredth job crashes the worker that first gets it. Other workers are killed at random.
 package main
 
 import (
@@ -29,10 +27,10 @@ const (
 
 type job struct{ ID uint32 }
 
-// ledger is the work of the jobs: each counts itself.
+// ledger is what the jobs do: each job counts itself.
 type ledger struct {
 	Done  [jobs]atomic.Uint32
-	Again atomic.Uint32 // jobs that were begun again
+	Again atomic.Uint32 // the number of jobs that were begun again
 }
 
 type pool struct {
@@ -60,11 +58,11 @@ func join(name string) *pool {
 	return p
 }
 
-// work is a worker.
+// work is the main function of a worker.
 func work() {
 	p := join(os.Args[1])
-	// A worker that dies may have put a job into a queue and told nobody. Checking an
-	// empty queue costs little.
+	// A process that dies may have put a job into a queue without scheduling the queue. So schedule all queues:
+	// to look at an empty queue costs little.
 	p.arena.OnDeath(func(arena.Participant) {
 		for t := range tenants {
 			p.waker.Gate(t).Schedule()
@@ -85,8 +83,8 @@ func work() {
 			l.Ack()
 		}
 		if q.State().Out > 0 || q.Len() > 0 {
-			// A job of a dead worker is not back yet, or a process was in the middle of a
-			// call: check again. No other worker takes jobs of this queue meanwhile.
+			// A job of a dead worker is not back yet, or a process is in the middle of a call. So look at the
+			// queue again later. No other worker takes jobs of this queue meanwhile.
 			gate.FinishAndSchedule()
 		} else {
 			gate.Finish()
@@ -110,7 +108,7 @@ func boss() {
 	p := join(name)
 	defer p.arena.Close()
 
-	var group []*workergroup.Kept // each is started again when it dies
+	var group []*workergroup.Kept // each worker is started again when it dies
 	for i := range workers {
 		group = append(group, workergroup.Keep(fmt.Sprintf("worker %d", i), "worker", []string{name}))
 	}
@@ -128,7 +126,7 @@ func boss() {
 		w.Kill()
 		fmt.Printf("%s killed when %d jobs were done\n", w.Name, n)
 	}
-	// A job that was begun again may have counted twice.
+	// A job that was begun again may have been counted twice.
 	for n := uint64(jobs); !p.ledger.whole(); n++ {
 		workergroup.Check(p.done.Wait(n))
 	}

@@ -1,8 +1,7 @@
-// Package abigen makes the C side of the layout from docs/abi.md: the structs of the
-// objects, and the bits and the values of their words. The C header has the offsets, sizes
-// and constants of the arena by hand; abigen makes a program that asserts them. The tests
-// called TestABI of arena and prims compare the same tables with the Go side, so the
-// document is the one source of both.
+// Package abigen generates the C side of the layout from docs/abi.md: the structs of the objects, and the bits
+// and values of their words. The offsets, sizes and constants of the arena are written by hand in the C header;
+// abigen generates a program that asserts them. The tests named TestABI of arena and prims compare the same
+// tables with the Go side, so the document is the one source of both.
 package abigen
 
 import (
@@ -16,13 +15,13 @@ import (
 	"github.com/shmsync/shmsync/internal/mdtable"
 )
 
-// Struct is a struct of the C header and the section of the document that it is made of.
+// Struct is a struct of the C header, and the section of the document that describes it.
 type Struct struct {
 	Section string
 	Name    string // without the prefix
 }
 
-// Structs are what Part declares, in an order in which parts come before wholes.
+// Structs are the structs that Part declares. A struct comes after the structs that it contains.
 var Structs = []Struct{
 	{"Redo entry", "redo_entry"},
 	{"List of waits", "list_words"},
@@ -58,14 +57,14 @@ var Structs = []Struct{
 	{"Participant row", "signal_row"},
 }
 
-// handWritten are those that the header declares itself, in the part of the arena.
+// handWritten are the structs that the header declares by hand, in the part of the arena.
 var handWritten = []Struct{
 	{"Wait node", "node"},
 	{"Mutex", "mutex_words"},
 	{"Futex", "futex_words"},
 }
 
-// parts are the fields that are structs themselves, by their name and size.
+// parts has the fields that are structs themselves, by name and size.
 var parts = map[string]string{
 	"mon 384":       "shmi_monitor_words %s",
 	"items 24":      "shmi_queue_side_words %s",
@@ -87,10 +86,10 @@ var parts = map[string]string{
 	"cells 256":     "shmi_token_cell_words %s[16]",
 }
 
-// offsets are the sections of regions that C reads by their offsets.
+// offsets are the sections that describe regions which C accesses by offsets.
 var offsets = []string{"Header", "Slot", "Death record", "Object header", "Slot record"}
 
-// bits are prefixes of the bits that a section tells of.
+// bits are the prefixes of the names of bits, by the section that describes the bits.
 var bits = []Struct{
 	{"RWMutex gate", "GATE"},
 	{"Reader word", "READER"},
@@ -106,10 +105,10 @@ var bits = []Struct{
 	{"Participant row", "SIGNAL_ROW"},
 }
 
-// values are the prefixes of the values that a table tells of, by its first column.
+// values are the prefixes of the names of values, by the first column of the table that describes the values.
 var values = []struct {
 	column, prefix string
-	hand           bool // the header has them in the part of the arena, as enumerators named prefixName
+	hand           bool // the part of the arena declares them by hand, as enumerators named prefixName
 }{
 	{"kind of gate", "GATE", false},
 	{"kind of state word", "SPIN", false},
@@ -121,7 +120,7 @@ var values = []struct {
 	{"state of a node", "Node", true},
 }
 
-// upper is a name in the style of a macro: lastCPU is LAST_CPU.
+// upper returns a name in the style of a macro: lastCPU becomes LAST_CPU.
 func upper(words ...string) string {
 	var b strings.Builder
 	b.WriteString("SHMI")
@@ -142,7 +141,7 @@ func upper(words ...string) string {
 	return b.String()
 }
 
-// camel is an enumerator: prefix chunk and name free are SHMI_chunkFree.
+// camel returns the name of an enumerator: prefix chunk and name free give SHMI_chunkFree.
 func camel(prefix, name string) string {
 	if prefix == "" {
 		return "SHMI_" + name
@@ -156,8 +155,7 @@ type Field struct {
 	Offset, Size int
 }
 
-// Fields returns the fields in the table of a section, without the reserved ones. size is the size
-// of the whole struct.
+// Fields returns the fields in the table of a section, without the reserved fields, and the size of the struct.
 func Fields(tables []mdtable.Table, section string) (fields []Field, size int, err error) {
 	t, err := table(tables, section, "offset", "size", "field")
 	if err != nil {
@@ -186,13 +184,13 @@ func table(tables []mdtable.Table, section string, columns ...string) (mdtable.T
 	return mdtable.Table{}, fmt.Errorf("no table %v in section %q", columns, section)
 }
 
-// Part makes the part of the C header that has the objects, from the document.
+// Part returns the generated part of the C header, which declares the objects.
 func Part(src string) (string, error) {
 	return generate(src, (*generator).kinds, (*generator).fieldsOfWords, (*generator).values, (*generator).structs)
 }
 
-// Assertions makes a C program that includes the header and compiles if the header says
-// what the document says.
+// Assertions returns a C program that includes the header. The program compiles only if the header agrees with
+// the document.
 func Assertions(src string) (string, error) {
 	return generate(src, (*generator).begin, (*generator).constants, (*generator).offsets, (*generator).assertValues, (*generator).assertStructs)
 }
@@ -312,8 +310,8 @@ func (g *generator) fieldsOfWords() error {
 	return nil
 }
 
-// eachValue calls f for each row of some tables of values: with hand, of those whose constants are
-// written by hand in the header, otherwise of those whose constants are generated.
+// eachValue calls f for each row of some tables of values. If hand is set, these are the tables whose constants
+// the header declares by hand, otherwise those whose constants are generated.
 func (g *generator) eachValue(hand bool, f func(column, prefix, name, value string)) error {
 	for _, v := range values {
 		if v.hand != hand {

@@ -15,8 +15,8 @@ var update = flag.Bool("update", false, "write the part of the C header")
 
 var part = filepath.Join("..", "..", "include", "parts", "24-abi-objects.h")
 
-// The layout in the C header is that of docs/abi.md, which the tests TestABI of arena
-// and prims compare with the Go side.
+// The generated part in the tree is what Part makes of docs/abi.md. The tests TestABI of arena and prims compare
+// that document with the Go side.
 func TestABIPartIsCurrent(t *testing.T) {
 	src, err := os.ReadFile(filepath.Join("..", "..", "docs", "abi.md"))
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestABIPartIsCurrent(t *testing.T) {
 	require.Len(t, has, len(wants))
 }
 
-// The declarations that the C header makes by hand agree with the document.
+// The hand-written declarations of the C header agree with the document.
 func TestHeaderSaysWhatTheDocumentSays(t *testing.T) {
 	var cc string
 	for _, name := range []string{os.Getenv("CC"), "cc", "gcc", "clang"} {
@@ -57,7 +57,7 @@ func TestHeaderSaysWhatTheDocumentSays(t *testing.T) {
 	require.NoError(t, exec.Command(file+".out").Run(), "the classes of blocks have other sizes")
 }
 
-// A field that the generator cannot declare is an error, not a hole.
+// A field that the generator cannot declare is an error. It is not left out.
 func TestUnknownFields(t *testing.T) {
 	_, err := declare(Field{"odd", 0, 24})
 	require.ErrorContains(t, err, "odd")

@@ -18,8 +18,8 @@ type RWLocker interface {
 	RLock()
 	RUnlock()
 	TryLock() bool
-	// ReadPairs takes and releases the lock for reading n times. It returns how often the guarded value changed
-	// during a hold.
+	// ReadPairs takes and releases the lock for reading n times. It returns the number of holds in which the guarded
+	// word was not 0. Nobody writes the word, so a correct lock gives 0.
 	ReadPairs(n int, guarded *uint64) (torn int)
 }
 

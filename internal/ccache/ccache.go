@@ -1,6 +1,6 @@
-// Package ccache compiles the C programs of tests, and keeps them. A run of the tests whose C
-// sources, flags and compiler are those of an earlier run uses the programs of that run. The C
-// header has 30,000 lines, so compiling a program takes longer than most tests that use it.
+// Package ccache compiles the C programs of tests, and keeps the results. If a later run of the tests has the
+// same C sources, flags and compiler, it uses the kept programs. The C header has 30,000 lines, so compiling a
+// program takes longer than most tests that use it.
 package ccache
 
 import (
@@ -15,16 +15,15 @@ import (
 	"time"
 )
 
-// keepFor is how long a program that no test uses is kept.
+// keepFor is how long a program is kept that no test uses.
 const keepFor = 14 * 24 * time.Hour
 
-// Compile makes the program output of args, which name sources, flags and no output. It is a
-// symbolic link if the program is kept. The output of the compiler is part of the error.
+// Compile compiles a program to the file output. args has the sources and flags, and no output. If the program is
+// kept, output is a symbolic link to it. The output of the compiler is part of the error.
 //
-// Programs are kept below the user's cache directory, each under a hash of the sources after the
-// preprocessor, the flags, and the compiler's own file. The hash does not cover the linker and the
-// libraries. A program whose compilation fails is not kept. Without a cache directory, each program is
-// compiled.
+// Programs are kept below the user's cache directory, each under a hash of the preprocessed sources, the flags,
+// and the file of the compiler. The hash does not cover the linker and the libraries. A program that fails to
+// compile is not kept. Without a cache directory, each program is compiled again.
 func Compile(cc string, args []string, output string) error {
 	kept, err := place(cc, args)
 	if err != nil {
@@ -39,7 +38,7 @@ func Compile(cc string, args []string, output string) error {
 	return os.Symlink(kept, output)
 }
 
-// compileKept compiles a program that is not kept yet. Another process may do the same.
+// compileKept compiles a program that is not kept yet. Another process may do the same at the same time.
 func compileKept(cc string, args []string, kept string) error {
 	dir := filepath.Dir(kept)
 	tidy(dir)
@@ -48,8 +47,9 @@ func compileKept(cc string, args []string, kept string) error {
 		return err
 	}
 	defer os.RemoveAll(unfinished)
-	// The compiler writes the file, and this process never has it open for writing. Otherwise a
-	// process that another goroutine forks at that time could make executing it fail (ETXTBSY).
+	// The compiler writes the file, so this process never has the file open for writing. If it had, a child that
+	// another goroutine forks at that moment would inherit the descriptor, and executing the program could fail
+	// (ETXTBSY).
 	program := filepath.Join(unfinished, "program")
 	if err := run(cc, append(args[:len(args):len(args)], "-o", program)); err != nil {
 		return err
@@ -57,7 +57,7 @@ func compileKept(cc string, args []string, kept string) error {
 	return os.Rename(program, kept)
 }
 
-// place returns where the program is kept, or will be.
+// place returns the path where the program is kept, or will be.
 func place(cc string, args []string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -85,7 +85,7 @@ func place(cc string, args []string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, path, compiler.Size(), compiler.ModTime().UnixNano())
 	for _, a := range args {
-		if dir, ok := strings.CutPrefix(a, "-I"); ok { // its name, which is new for each run, is in the line markers
+		if dir, ok := strings.CutPrefix(a, "-I"); ok { // omit the directory: its name changes with each run, and is in the line markers
 			read = bytes.ReplaceAll(read, []byte(dir), nil)
 			a = "-I"
 		}
@@ -95,7 +95,7 @@ func place(cc string, args []string) (string, error) {
 	return filepath.Join(dir, hex.EncodeToString(h.Sum(nil))), nil
 }
 
-// tidy removes programs that no test has used for long.
+// tidy removes programs that no test has used for the time keepFor.
 func tidy(dir string) {
 	all, _ := os.ReadDir(dir)
 	for _, e := range all {

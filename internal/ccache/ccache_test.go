@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A program is compiled once, in whichever directory its header is, and again after a change of the
-// source, of the header or of a flag. A program that does not compile is not kept.
+// A program is compiled once, whatever the directory of its header is, and again after a change of the source, of
+// the header or of a flag. A program that does not compile is not kept.
 func TestCompile(t *testing.T) {
 	cc := proctest.CCompiler(t)
 	cache := t.TempDir()
@@ -63,7 +63,7 @@ func TestCompile(t *testing.T) {
 		require.Equal(t, 3, kept)
 	}
 
-	// Without a place to keep it, the program is compiled.
+	// Without a place for kept programs, the program is compiled.
 	write(filepath.Join(cache, "file"), "")
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(cache, "file"))
 	printed, _, err := build("#define VALUE 5\n", "-DFLAG=1")

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ABI lists what a program depends on that was compiled with the header, one line each, in order:
-// functions with their types, structs with their sizes, fields with their offsets, and constants.
-// Sizes are those of 64-bit Linux.
+// ABI lists what a program depends on that was compiled with the header: functions with their types, structs with
+// their sizes, fields with their offsets, and constants. Each takes one line, and the lines are sorted. Sizes are
+// those of 64-bit Linux.
 func ABI(decls []Decl) (lines []string, err error) {
 	known := shapesByName{}
 	for name, size := range map[string]int{
@@ -30,7 +30,7 @@ func ABI(decls []Decl) (lines []string, err error) {
 			lines = append(lines, enumerators(text)...)
 		case d.Kind == Type:
 			open := strings.Index(text, "{")
-			if open < 0 { // another name
+			if open < 0 { // an alias of another type
 				of := strings.TrimSuffix(strings.TrimPrefix(text, "typedef "), " "+d.Name+";")
 				known[d.Name] = known[of]
 				lines = append(lines, "type "+d.Name+" is "+of)
@@ -54,10 +54,10 @@ func ABI(decls []Decl) (lines []string, err error) {
 // A shape is the size and the alignment of a type.
 type shape struct{ size, align int }
 
-// shapesByName has the types that are known.
+// shapesByName has the shapes of the known types.
 type shapesByName map[string]shape
 
-// A field is one of a struct.
+// A field is a field of a struct.
 type field struct {
 	name, kind string
 	offset     int
@@ -71,7 +71,7 @@ var (
 	dimension  = regexp.MustCompile(`\[(\d+)\]`)
 )
 
-// enumerators are the constants of an enumeration.
+// enumerators returns a line for each constant of an enumeration.
 func enumerators(text string) (lines []string) {
 	value := 0
 	for _, one := range split(text[strings.Index(text, "{")+1:strings.LastIndex(text, "}")], ',') {
@@ -88,7 +88,7 @@ func enumerators(text string) (lines []string) {
 	return lines
 }
 
-// structure lays the fields of a struct out.
+// structure computes the layout of a struct: its shape and its fields.
 func (known shapesByName) structure(body string) (s shape, fields []field, err error) {
 	s.align = 1
 	for _, statement := range split(body, ';') {
@@ -133,7 +133,7 @@ func (known shapesByName) structure(body string) (s shape, fields []field, err e
 	return s, fields, nil
 }
 
-// split splits text at the separators outside of brackets.
+// split splits text at the separators that are not inside brackets.
 func split(text string, at rune) (all []string) {
 	depth, from := 0, 0
 	for i, c := range text + string(at) {

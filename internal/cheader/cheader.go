@@ -1,4 +1,4 @@
-// Package cheader puts the C header together from its parts, and makes the manual pages of the C API.
+// Package cheader assembles the C header from its parts, and makes the manual pages of the C API.
 package cheader
 
 //go:generate go test . -run TestHeader -update
@@ -10,10 +10,10 @@ import (
 	"slices"
 )
 
-// notice stands at the head of what is put together.
+// notice is the first line of the assembled header.
 const notice = "/* Made from include/parts by: go generate ./internal/cheader. Change the parts. */\n"
 
-// Assemble puts the parts in dir together, in the order of their names.
+// Assemble concatenates the parts in dir, in the order of their names.
 func Assemble(dir string) ([]byte, error) {
 	parts, err := filepath.Glob(filepath.Join(dir, "*.h"))
 	if err != nil {

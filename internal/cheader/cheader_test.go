@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write include/shmsync.h")
 
 const include = "../../include"
 
-// The header in the tree is what its parts make.
+// The header in the tree is what Assemble makes of its parts.
 func TestHeader(t *testing.T) {
 	want, err := Assemble(filepath.Join(include, "parts"))
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// All that users see has the prefix of the library.
+// All names in the public part have the prefix of the library.
 func TestNames(t *testing.T) {
 	src, err := os.ReadFile(filepath.Join(include, "shmsync.h"))
 	require.NoError(t, err)

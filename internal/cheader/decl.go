@@ -10,14 +10,14 @@ import (
 
 // A Decl is a public declaration of the header: a function, a type, or a macro.
 type Decl struct {
-	Name    string // an enumeration without a name has that of its first constant
+	Name    string // an enumeration without a name has the name of its first constant
 	Kind    Kind
-	Text    string // the declaration, without its comment and, of a function, its body
-	Comment string // the comment above it, or on the same line, without its marks; lines are kept
-	File    string // the part that has it
+	Text    string // the declaration without its comment and without a function body
+	Comment string // the comment above it or on the same line, without the comment marks; line breaks are kept
+	File    string // the part that contains it
 }
 
-// A Kind says what a declaration declares.
+// A Kind says what kind of thing a declaration declares.
 type Kind int
 
 // The kinds of declarations.
@@ -34,7 +34,7 @@ var (
 	trailing  = regexp.MustCompile(`\s*/\*(.*)\*/\s*$`)
 )
 
-// Declarations reads the declarations of the parts in dir, those that users see.
+// Declarations returns the public declarations of the parts in dir.
 func Declarations(dir string) (all []Decl, err error) {
 	parts, err := filepath.Glob(filepath.Join(dir, "[01]*.h"))
 	if err != nil {
@@ -51,7 +51,8 @@ func Declarations(dir string) (all []Decl, err error) {
 	return all, nil
 }
 
-// declarations reads those of one part. A comment belongs to the declaration in the next line.
+// declarations returns the public declarations of one part. A comment belongs to the declaration on the next
+// line.
 func declarations(file, src string) (all []Decl) {
 	var comment string
 	lines := strings.Split(src, "\n")
@@ -99,7 +100,7 @@ func declarations(file, src string) (all []Decl) {
 	return all
 }
 
-// Uncomment takes the marks off the lines of a comment, and keeps what is indented further.
+// Uncomment removes the comment marks from the lines of a comment, and keeps further indentation.
 func Uncomment(lines []string) string {
 	var out []string
 	for i, line := range lines {
@@ -114,7 +115,7 @@ func Uncomment(lines []string) string {
 	return strings.Trim(strings.Join(out, "\n"), "\n")
 }
 
-// Parameters splits those of a function at the commas between them.
+// Parameters splits the declaration of a function into its result type and its parameters.
 func (d *Decl) Parameters() (result string, all []string) {
 	m := funcLine.FindStringSubmatch(d.Text)
 	if m[4] == "void" {
@@ -137,7 +138,7 @@ func (d *Decl) Parameters() (result string, all []string) {
 
 var parameterName = regexp.MustCompile(`\(\*(\w+)\)|(\w+)(?:\[\w*\])?$`)
 
-// nameOf is the name of a parameter: of "int (*repair)(void *)" it is repair.
+// nameOf returns the name of a parameter: the name in "int (*repair)(void *)" is repair.
 func nameOf(parameter string) string {
 	m := parameterName.FindStringSubmatch(parameter)
 	if m == nil {

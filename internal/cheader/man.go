@@ -12,12 +12,12 @@ import (
 	"github.com/shmsync/shmsync/internal/mdtable"
 )
 
-// manDate is the date of the pages: that of the last change to what this package says in them.
+// manDate is the date of the pages: the day of the last change to the texts of this package.
 const manDate = "November 23, 2026"
 
-// ManPages makes the manual pages of the C API from the root of the tree: from the comments of
-// the header, the examples of c/examples, and the documents. It maps the name of each file to
-// its contents. The file links has the other names of each page.
+// ManPages makes the manual pages of the C API from the comments of the header, the examples of c/examples, and
+// the documents below root. It returns the contents of each file by name. The file links has the other names of
+// each page.
 func ManPages(root string) (map[string]string, error) {
 	decls, err := Declarations(filepath.Join(root, "include", "parts"))
 	if err != nil {
@@ -70,7 +70,7 @@ func ManPages(root string) (map[string]string, error) {
 
 var errnoLine = regexp.MustCompile(`^    (E[A-Z]+(?:, E[A-Z]+)*)  +(\S.*)$`)
 
-// errnos reads what each errno means from the table in the first comment of the header.
+// errnos returns the meaning of each errno value, from the table in the first comment of the header.
 func errnos(text string) map[string]string {
 	known := make(map[string]string)
 	var names []string
@@ -94,7 +94,7 @@ func errnos(text string) map[string]string {
 	return known
 }
 
-// handlerCalls reads the calls that a signal handler may make from the table of the C API.
+// handlerCalls returns the calls that a signal handler may make, from the table of the C API.
 func handlerCalls(api string) (map[string]bool, error) {
 	tables, err := mdtable.Parse(api)
 	if err != nil {
@@ -125,7 +125,7 @@ func header(w *strings.Builder, title, section string) {
 	fmt.Fprintf(w, ".Dd %s\n.Dt %s %s\n.Os\n.Sh NAME\n", manDate, strings.ToUpper(title), section)
 }
 
-// page writes one page of section 3.
+// page returns the text of one page of section 3.
 func (p *page) page(own []Decl, known map[string]string, safe map[string]bool, example string) string {
 	var w strings.Builder
 	var funcs, others []Decl
@@ -184,7 +184,7 @@ func (p *page) page(own []Decl, known map[string]string, safe map[string]bool, e
 		if !strings.Contains(text, others[i].Comment) || others[i].Kind == Type {
 			prose(&w, others[i].Comment)
 		}
-		// Constants that explain themselves stand together.
+		// Constants that need no explanation are written together.
 		for ; i < len(others)-1 && others[i+1].Kind == Macro && strings.Contains(others[i+1].Text, others[i+1].Comment); i++ {
 			text += "\n" + others[i+1].Text
 		}
@@ -208,7 +208,7 @@ func (p *page) page(own []Decl, known map[string]string, safe map[string]bool, e
 	return w.String()
 }
 
-// signals says what docs/c-contract.md promises of signals and cancellation.
+// signals writes what docs/c-contract.md promises about signals and cancellation.
 func (p *page) signals(w *strings.Builder, own []Decl, safe map[string]bool) {
 	w.WriteString(".Sh SIGNALS AND CANCELLATION\n")
 	var calls []string
@@ -263,9 +263,9 @@ func (p *page) results(w *strings.Builder, funcs []Decl) {
 var errnoName = regexp.MustCompile(`\bE[A-Z]{3,}\b`)
 var errnoSentence = regexp.MustCompile(`^(E[A-Z]{3,}(?:, E[A-Z]{3,})*)(?:, ([^:]*))?: (.*)$`)
 
-// failures lists the error numbers: what they mean, and what the functions say of them.
+// failures lists the errno values: their general meaning, and what the comments of the functions say about them.
 func failures(w *strings.Builder, funcs []Decl, known map[string]string) {
-	said := make(map[string]map[string][]string) // errno, text, functions
+	said := make(map[string]map[string][]string) // by errno value and text: the functions
 	for _, e := range []string{"EBADF", "ENOTCONN", "EPROTO"} {
 		said[e] = map[string][]string{}
 	}

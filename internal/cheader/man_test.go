@@ -20,7 +20,7 @@ var reference = regexp.MustCompile(`(?m)^\.(?:It )?Xr (shmsync\w*) (\d)`)
 
 var anyFunction = regexp.MustCompile(`(?m)^(?:static inline )?(?:const )?[a-z][a-z_0-9]* \**(shmsync_\w+)\(`)
 
-// The manual pages in the tree are what the header, the examples and the documents make.
+// The manual pages in the tree are those that ManPages makes of the header, the examples and the documents.
 func TestHeaderManPages(t *testing.T) {
 	want, err := ManPages(root)
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestEveryDeclarationOfTheHeaderHasAComment(t *testing.T) {
 	}
 	t.Logf("%d of %d without a comment", without, len(decls))
 
-	// These must be all declarations: the public part of the header declares no other name.
+	// The list of declarations must be complete: the public part of the header declares no other name.
 	public, implementation := halves(t)
 	seen := make(map[string]bool)
 	for _, d := range decls {
@@ -72,7 +72,7 @@ func TestEveryDeclarationOfTheHeaderHasAComment(t *testing.T) {
 	for _, m := range anyFunction.FindAllStringSubmatch(public, -1) {
 		require.True(t, seen[m[1]], m[1])
 	}
-	// A function that is defined and not declared is hidden in the library.
+	// A function that is defined but not declared in the public part is hidden in the library.
 	defined := anyFunction.FindAllStringSubmatch(implementation, -1)
 	require.Greater(t, len(defined), 300)
 	for _, m := range defined {
@@ -80,7 +80,7 @@ func TestEveryDeclarationOfTheHeaderHasAComment(t *testing.T) {
 	}
 }
 
-// halves cuts the header into what every file of a program sees, and the implementation.
+// halves splits the header into the public part, which every file of a program includes, and the implementation.
 func halves(t *testing.T) (public, implementation string) {
 	src, err := os.ReadFile(filepath.Join(root, "include", "shmsync.h"))
 	require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestDeclarations(t *testing.T) {
 	require.Equal(t, "arg", nameOf(params[1]))
 }
 
-// mandoc has nothing to say about the pages, and each page that another one refers to exists.
+// mandoc reports nothing about the pages, and each page to which another one refers exists.
 func TestManPagesLint(t *testing.T) {
 	want, err := ManPages(root)
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestManPagesLint(t *testing.T) {
 	}
 	out, _ := exec.Command("mandoc", args...).Output()
 	for line := range strings.Lines(string(out)) {
-		// mandoc looks for other pages only among those installed on the system, not in c/man.
+		// mandoc searches other pages only among those installed on the system, not in c/man.
 		if !strings.Contains(line, "referenced manual not found") && !strings.Contains(line, "outdated mandoc.db") {
 			t.Error(line)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/shmsync/shmsync/internal/mdtable"
 )
 
-// quoted is an argument of a macro.
+// quoted quotes an argument of a macro.
 func quoted(s string) string {
 	return `"` + strings.ReplaceAll(escaped(s), `"`, `\(dq`) + `"`
 }
@@ -18,7 +18,7 @@ func escaped(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\e`), "~", `\(ti`)
 }
 
-// sentence writes a sentence, in lines that are not too long.
+// sentence writes a sentence, and breaks long lines.
 func sentence(w *strings.Builder, s string) {
 	short := ""
 	for _, word := range strings.Fields(s) {
@@ -41,7 +41,8 @@ func line(w *strings.Builder, s string) {
 
 var sentenceEnd = regexp.MustCompile(`[.!?][)"]? +`)
 
-// sentences splits a paragraph. The formatter takes the end of a line for that of a sentence.
+// sentences splits a paragraph into sentences, because the formatter takes the end of a line for the end of a
+// sentence.
 func sentences(text string) (all []string) {
 	from := 0
 	for _, m := range sentenceEnd.FindAllStringIndex(text, -1) {
@@ -56,7 +57,7 @@ func sentences(text string) (all []string) {
 
 var heading = regexp.MustCompile(`^-+ (.*?) -+$`)
 
-// prose writes a comment: paragraphs, and lines that are indented by four as they are.
+// prose writes a comment: paragraphs are filled, and lines that are indented by four blanks are kept as they are.
 func prose(w *strings.Builder, comment string) {
 	for i, block := range strings.Split(comment, "\n\n") {
 		if strings.HasPrefix(block, "    ") {
@@ -72,7 +73,7 @@ func prose(w *strings.Builder, comment string) {
 	}
 }
 
-// literal writes text as it is, without its common indentation.
+// literal writes text unfilled, without its common indentation.
 func literal(w *strings.Builder, text string) {
 	lines := strings.Split(strings.Trim(text, "\n"), "\n")
 	common := -1
@@ -96,7 +97,7 @@ var (
 	sectionTitle = regexp.MustCompile(`^([A-Z][A-Z ]+)\. `)
 )
 
-// overview writes shmsync(7): the first comment of the header, the pages, and the promises of
+// overview returns shmsync(7): the first comment of the header, the list of pages, and the promises of
 // docs/c-contract.md.
 func overview(preamble string, contract []mdtable.Table) string {
 	var w strings.Builder

@@ -6,11 +6,11 @@ import "strings"
 type page struct {
 	name     string   // shmsync_NAME(3)
 	about    string   // completes "shmsync_NAME is about ..."
-	prefixes []string // prefixes of the names of its declarations, after shmsync_
+	prefixes []string // prefixes of the names of its declarations, without shmsync_
 	see      []string // other pages
 }
 
-// pages has a page for each declaration. Where several prefixes fit, the longest counts.
+// pages has a page for each declaration. If several prefixes match, the longest one decides.
 var pages = []page{
 	{"arena", "join an arena that processes share", []string{"arena", "participant", "epoch", "offset", "RECREATE", "LIFETIME", "KERNEL_IO", "ABI", "LAYOUT_VERSION", "CREATE_ONLY", "OPEN_EXISTING"}, []string{"alloc", "error", "recover"}},
 	{"alloc", "memory of an arena, by offset and by name", []string{"alloc", "free", "at", "block_", "value_", "delete"}, []string{"arena", "queue"}},
@@ -39,7 +39,7 @@ var pages = []page{
 	{"synchronized", "a value with its lock, changed wholly or not at all", []string{"synchronized"}, []string{"mutex", "tx"}},
 }
 
-// pageOf finds the page of a declaration; nil if there is none.
+// pageOf returns the page of a declaration, or nil if there is none.
 func pageOf(d *Decl) (found *page) {
 	longest := 0
 	name := strings.TrimPrefix(strings.TrimPrefix(d.Name, "shmsync_"), "SHMSYNC_")

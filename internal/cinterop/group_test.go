@@ -31,7 +31,7 @@ type groupKind struct {
 
 var groups = []groupKind{
 	{"queue", []any{16}, []string{"queue."}, func(t *testing.T, x *agent, killed int) {
-		// Each killed process has put as many items as it had taken, or at most one more in each of its threads.
+		// A killed process has put as many items as it had taken, and at most one more in each of its threads.
 		left := 0
 		eventually(t, "nobody has an item on lease", x.arena, func() bool {
 			for x.start(t, "queue.get", "x", 1).wait(t).err == 0 {

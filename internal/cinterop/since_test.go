@@ -98,7 +98,7 @@ func TestWaiterDatesHold(t *testing.T) {
 		open, args                    []any
 		mode                          string
 		put                           bool // an item has to be put first, because take takes one
-		checks                        bool // the periodic checks of the waiter date the hold, and may do so for a moment after the wait
+		checks                        bool // periodic checks date the hold, and may do so for a moment after the wait
 	}
 	for _, l := range []lock{
 		{object: "mutex", take: "lock", drop: "unlock"},

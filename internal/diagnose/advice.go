@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// killCommand is the command that sends a participant a signal. It is empty if the process cannot
-// be found from here, and for a dump, whose processes may be of another host.
+// killCommand returns the command that sends a signal to a participant. It is empty if the process cannot be found
+// from here. It is also empty for a dump, because its processes may be of another host.
 func (s *Snapshot) killCommand(signal, name string) string {
 	i, ok := s.who[name]
 	if !ok || s.Participants[i].HostPID == 0 || s.opts.Dump != nil {
@@ -18,14 +18,14 @@ func (s *Snapshot) killCommand(signal, name string) string {
 	return fmt.Sprintf("kill %s%d", signal, s.Participants[i].HostPID)
 }
 
-// end sets the commands that end the process of a participant. A process may handle SIGTERM and stay: the command for
-// that case sends SIGKILL.
+// end sets the commands that end the process of a participant. A process may handle SIGTERM and continue. For that
+// case Force sends SIGKILL.
 func (f *Finding) end(s *Snapshot, name string) {
 	f.Command, f.Force = s.killCommand("", name), s.killCommand("-9 ", name)
 }
 
-// continueAdvice says how a stopped participant continues. A debugger keeps what it has stopped,
-// whatever signals come, until it ends.
+// continueAdvice sets the advice on how to continue a stopped participant. If a debugger has stopped it, no signal
+// continues it, but the end of the debugger does.
 func (f *Finding) continueAdvice(s *Snapshot, name string) {
 	i, ok := s.who[name]
 	if !ok || s.Participants[i].Life != LifeTraced {
@@ -38,7 +38,7 @@ func (f *Finding) continueAdvice(s *Snapshot, name string) {
 	}
 }
 
-// tracerOf is the pid of the debugger of a process, or 0.
+// tracerOf returns the pid of the debugger of a process, or 0.
 func tracerOf(pid int) int {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -50,14 +50,13 @@ func tracerOf(pid int) int {
 	return tracer
 }
 
-// recoverable are the kinds that shmctl recover knows.
+// recoverable has the kinds of objects that "shmctl recover" can recover.
 var recoverable = []string{"MUTX", "RWMX", "COHM", "FAIR", "SPIN", "RWSP", "MULT", "WGRP", "LTCH", "BARR", "FUTR"}
 
-// Recoverable reports whether a tool can make the object usable, without the program to which it
-// belongs.
+// Recoverable reports whether a tool can make the object usable again, without the program to which it belongs.
 func (o *Object) Recoverable() bool { return slices.Contains(recoverable, o.Kind) }
 
-// repairAdvice says what to do about an object that a repair gave up.
+// repairAdvice returns the advice for an object that became not-recoverable because a repair failed.
 func (s *Snapshot) repairAdvice(o *Object) string {
 	if !o.Recoverable() {
 		return "let the application call Recover; only it knows which state is right"
@@ -65,8 +64,8 @@ func (s *Snapshot) repairAdvice(o *Object) string {
 	return "see to the data, and then make it usable"
 }
 
-// recoverCommand is the command that makes an object usable again, or shows it if only the
-// application can make it usable.
+// recoverCommand returns the command that makes an object usable again. If only the application can do that, it
+// returns the command that shows the object.
 func (s *Snapshot) recoverCommand(o *Object) string {
 	switch {
 	case !o.Recoverable():
@@ -77,7 +76,7 @@ func (s *Snapshot) recoverCommand(o *Object) string {
 	return s.change("recover", nil, s.Argument(o))
 }
 
-// dumpCommand is the command that writes the arena to a file.
+// dumpCommand returns the command that writes the arena to a file.
 func (s *Snapshot) dumpCommand() string {
 	if s.opts.Dump != nil {
 		return ""
@@ -86,8 +85,8 @@ func (s *Snapshot) dumpCommand() string {
 	return s.command("dump", []string{"--output=" + file})
 }
 
-// Argument is what names an object on the command line: its name, or its offset if another object
-// is printed with the same name, or if the name had to be cleaned for the terminal.
+// Argument returns the argument that names an object on the command line: its name, or else its offset. The offset is
+// needed if another object is printed with the same name, or if Clean has changed the name.
 func (s *Snapshot) Argument(o *Object) string {
 	same := 0
 	for i := range s.Objects {
@@ -101,8 +100,8 @@ func (s *Snapshot) Argument(o *Object) string {
 	return o.Name
 }
 
-// Command is a command of shmctl for this arena, and an object of it if there is one, quoted for a
-// shell.
+// Command returns a command of shmctl for this arena, quoted for a shell. If o is not nil, the command is for this
+// object.
 func (s *Snapshot) Command(verb string, o *Object) string {
 	if o == nil {
 		return s.command(verb, nil)
@@ -110,7 +109,7 @@ func (s *Snapshot) Command(verb string, o *Object) string {
 	return s.command(verb, nil, s.Argument(o))
 }
 
-// change is a command that changes the arena. It is empty for a dump, which is never changed.
+// change returns a command that changes the arena. It is empty for a dump, because dumps are never changed.
 func (s *Snapshot) change(verb string, flags []string, names ...string) string {
 	if s.opts.Dump != nil {
 		return ""
@@ -126,7 +125,7 @@ func (s *Snapshot) command(verb string, flags []string, names ...string) string 
 	names = append([]string{arena}, names...)
 	words := append([]string{"shmctl", verb}, flags...)
 	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "-") }) {
-		words = append(words, "--") // the next word is no option
+		words = append(words, "--") // so that the next word is not read as an option
 	}
 	words = append(words, names...)
 	for i := range words {
@@ -135,7 +134,7 @@ func (s *Snapshot) command(verb string, flags []string, names ...string) string 
 	return strings.Join(words, " ")
 }
 
-// Quote makes one shell word of a text.
+// Quote quotes a text so that it is one word for a shell.
 func Quote(text string) string {
 	special := func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r))

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Confirm returns the findings of a snapshot that a later snapshot confirms, and the later
-// snapshot: words that are read one after the other can look like a deadlock that never was.
-// again takes the later snapshot.
+// Confirm takes a later snapshot, by calling again. It returns the findings of s that the later snapshot confirms,
+// and the later snapshot. This is needed because a snapshot is read word by word, and so can show a deadlock that
+// never existed.
 func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot, error) {
 	f := s.findings()
 	passing := func(f Finding) bool { return f.Kind != Corrupt || s.Damage == nil }
@@ -27,20 +27,20 @@ func Confirm(s *Snapshot, again func() (*Snapshot, error)) ([]Finding, *Snapshot
 		})
 	}
 	still := slices.DeleteFunc(later.findings(), func(f Finding) bool { return !stays(f) })
-	return causes(still), later, nil // a deadlock that did not stay is no cause
+	return causes(still), later, nil // causes runs last, so that a deadlock that did not stay hides no long hold
 }
 
-// proof tells one wait from the next wait of the same process for the same object, and one hold
-// from the next. Where processes have many goroutines and a lock is hot, two short cycles can
-// look like one that lasts.
+// proof identifies one wait and one hold. It differs for the next wait of the same process for the same object, and
+// for the next hold. Without it, two short cycles could look like one that lasts, if processes have many goroutines
+// and a lock is used often.
 type proof struct {
 	order uint64
 	since int64
 	words string
 }
 
-// prove returns the proof of an edge: the oldest of its waits, and those words of the object that
-// a release changes while there are waiters.
+// prove returns the proof of an edge: the oldest of its waits, and those words of the object that a release changes
+// while there are waiters.
 func (s *Snapshot) prove(e Edge) (p proof) {
 	for _, w := range s.Waits {
 		if w.Owner != e.From || w.Object != e.Object || w.For != e.For {
@@ -67,8 +67,8 @@ func wordsOf(o *Object, w *Wait) (text string) {
 	return text
 }
 
-// same reports whether a later proof is of the same wait for the same hold. A proof that had no
-// date may have one by now.
+// same reports whether a later proof is of the same wait for the same hold. The later proof may have a date that the
+// earlier one lacks.
 func (p proof) same(later proof) bool {
 	return p.order == later.order && (p.since == 0 || p.order != 0 || p.since == later.since) && p.words == later.words
 }
@@ -76,7 +76,7 @@ func (p proof) same(later proof) bool {
 // ConfirmAfter is the time between the two snapshots. Tests change it.
 var ConfirmAfter = 50 * time.Millisecond
 
-// key identifies the subject of a finding.
+// key identifies a finding by its kind, its participants and its objects.
 func key(f Finding) string {
 	return f.Kind + "\x00" + strings.Join(f.Participants, ",") + "\x00" + strings.Join(f.Objects, "\x00")
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Edges says which process waits for which. It contains waits whose holds are known and belong to
-// another process. A process that waits for a hold of another of its own goroutines proves
-// nothing.
+// Edges returns which process waits for which. It contains only waits whose holds are known and belong to another
+// process. A process that waits for a hold of its own is no evidence of a deadlock, because another of its goroutines
+// may release the hold.
 func (s *Snapshot) Edges() (all []Edge) {
 	seen := map[Edge]bool{}
 	for _, w := range s.Waits {
@@ -24,9 +24,8 @@ func (s *Snapshot) Edges() (all []Edge) {
 	return all
 }
 
-// stuck returns the participants whose waits cannot end as long as no participant of the set
-// gives something up. It begins with all participants. It then repeatedly removes those that wait
-// for nothing, or for something that a participant outside the set can end.
+// stuck returns the largest set of living participants in which each one has a wait that only a participant of the
+// set can end. It begins with all participants that wait. Then it repeatedly removes those without such a wait.
 func (s *Snapshot) stuck() map[string]bool {
 	waiting := map[string][]*Wait{}
 	for i := range s.Waits {
@@ -51,7 +50,7 @@ func (s *Snapshot) stuck() map[string]bool {
 	return set
 }
 
-// hopeless reports whether a wait cannot end unless a participant of the set goes on.
+// hopeless reports whether a wait can end only if a participant of the set releases something.
 func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
 	others, in := 0, 0
 	for _, h := range w.OnHolds {
@@ -61,7 +60,7 @@ func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
 				in++
 			}
 		} else if w.Any {
-			return false // the rest that it needs may be this process's own
+			return false // a hold of this process may give what the wait needs
 		}
 	}
 	if w.Any {
@@ -70,8 +69,8 @@ func (s *Snapshot) hopeless(w *Wait, set map[string]bool) bool {
 	return in > 0
 }
 
-// deadlocks are the cycles of stuck participants: sets in which each waits, directly or
-// indirectly, for each other.
+// deadlocks returns a cycle for each deadlock. A deadlock is a group of stuck participants in which each one waits,
+// directly or indirectly, for each other.
 func (s *Snapshot) deadlocks() (all [][]Edge) {
 	set := s.stuck()
 	next := map[string][]Edge{}
@@ -157,7 +156,7 @@ func components(next map[string][]Edge) (all []map[string]bool) {
 	return all
 }
 
-// cycle is a shortest cycle through the first of the members, by slot.
+// cycle returns a shortest cycle through one of the members, the one with the lowest slot.
 func cycle(next map[string][]Edge, members map[string]bool) []Edge {
 	first := ""
 	for m := range members {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scene is a set of holds and waits: "a>x" a waits for x, "a=x" a has x; "a>?x" enough of
-// the holders of x will do.
+// scene returns a snapshot with the given holds and waits. "a=x" means that a holds x, and "a>x" that a waits for x.
+// "a>?x" means that a waits for x, and that one holder may be enough to end the wait.
 func scene(lives map[string]string, facts ...string) *Snapshot {
 	s := &Snapshot{who: map[string]int{}}
 	for _, n := range []string{"a", "b", "c", "d"} {
@@ -81,7 +81,7 @@ func TestDeadlocks(t *testing.T) {
 	}
 }
 
-// A cycle through as many as there can be is found.
+// A cycle of as many participants as an arena can have is found.
 func TestDeadlockOfMany(t *testing.T) {
 	const n = 2047
 	s := &Snapshot{who: map[string]int{}}

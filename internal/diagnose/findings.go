@@ -28,8 +28,7 @@ func (s *Snapshot) Title(name string) string {
 // Findings lists the findings of a snapshot, the worst first.
 func (s *Snapshot) Findings() []Finding { return causes(s.findings()) }
 
-// causes returns the findings without the long holds of processes that are in a deadlock, which say
-// the same again.
+// causes removes the long holds of processes that are in a deadlock, because the deadlock is their cause.
 func causes(all []Finding) []Finding {
 	deadlocked := map[string]bool{}
 	for _, f := range all {
@@ -129,7 +128,8 @@ func none(name string) []string {
 	return []string{name}
 }
 
-// holderFinding describes a holder that will not give up its hold by itself.
+// holderFinding describes a holder that will not release its hold by itself. ok is false if the holder is not of that
+// kind.
 func (s *Snapshot) holderFinding(o *Object, h *Hold, waiters string) (f Finding, ok bool) {
 	f = Finding{Objects: []string{o.Name}, Participants: []string{h.Owner}, Trouble: true}
 	what := s.heldText(o, h)
@@ -155,7 +155,7 @@ func (s *Snapshot) holderFinding(o *Object, h *Hold, waiters string) (f Finding,
 	return f, false
 }
 
-// DiedWhen says how long ago a participant died, if that is known.
+// DiedWhen says how long ago a participant died. It is empty if that is not known.
 func (s *Snapshot) DiedWhen(name string) string {
 	if i, ok := s.who[name]; ok && s.Participants[i].Died != nil {
 		return " " + Ago(time.Since(*s.Participants[i].Died))
@@ -168,7 +168,7 @@ func (s *Snapshot) DiedWhen(name string) string {
 	return ""
 }
 
-// IsGone reports whether the participant of that name is dead, reaped or not.
+// IsGone reports whether the participant with that name is dead, reaped or not.
 func (s *Snapshot) IsGone(name string) bool {
 	i, ok := s.who[name]
 	return !ok || s.Participants[i].Life == arenakernel.LifeDead

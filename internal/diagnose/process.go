@@ -13,11 +13,11 @@ type process struct {
 	state byte
 }
 
-// processes finds the processes behind participants.
+// processes finds the processes of participants.
 type processes struct {
 	proc    string // where /proc is mounted
 	ownNS   uint64
-	byNS    map[[2]uint64]int // maps a pid namespace and a pid in it to the pid in this namespace
+	byNS    map[[2]uint64]int // maps a pid namespace and a pid in it to the pid in the namespace of this process
 	scanned bool
 }
 
@@ -27,8 +27,8 @@ func newProcesses() *processes {
 	return p
 }
 
-// find returns the process with that pid in that pid namespace. Pids are reused, so its start time
-// must be start, if that is known (not 0).
+// find returns the process with that pid in that pid namespace. If start is not 0, the process must have that start
+// time, because pids are reused.
 func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
 	here := pid
 	if ns != p.ownNS {
@@ -45,7 +45,7 @@ func (p *processes) find(ns uint64, pid int, start uint64) (process, bool) {
 	return process{here, state}, true
 }
 
-// scan finds out which pids processes have in other namespaces.
+// scan finds out which pids the processes of this host have in other namespaces.
 func (p *processes) scan() {
 	if p.scanned {
 		return
@@ -78,7 +78,7 @@ func (p *processes) namespace(pid string) uint64 {
 	return n
 }
 
-// innerPID is the pid that a process has in its own namespace.
+// innerPID returns the pid that a process has in its own namespace.
 func (p *processes) innerPID(dir string) int {
 	b, err := os.ReadFile(dir + "/status")
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *processes) stat(pid int) (state byte, start uint64, ok bool) {
 	return fields[0][0], start, err == nil
 }
 
-// stateText names the state of a process, if it matters here.
+// stateText returns the state of a process as text, if the state matters here.
 func (p process) stateText() string {
 	switch p.state {
 	case 'R':

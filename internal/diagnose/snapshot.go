@@ -32,23 +32,22 @@ type Snapshot struct {
 
 // Options say how to take a snapshot.
 type Options struct {
-	// Older is the age from which a wait counts as a wedge; 0 for the ages of [LongLock] and
-	// [LongWork].
+	// Older is the age from which a wait counts as a wedge. If it is 0, the ages are [LongLock] and [LongWork].
 	Older time.Duration
 	// Dump is set if the bytes are those of a dump.
 	Dump *Dump
 }
 
-// Dump is what was known when a dump was made.
+// Dump has what was known when a dump was made.
 type Dump struct {
 	Name         string // name of the arena
 	Path         string // path of the dump
 	Time         int64  // CLOCK_MONOTONIC, ns
-	WithData     bool   // it has the values of the users
+	WithData     bool   // the dump has the data of the users
 	Participants []Participant
 }
 
-// Look takes a snapshot of what the Inspector has read.
+// Look makes a snapshot of the bytes that the Inspector has read.
 func Look(ins *arenakernel.Inspector, opts Options) *Snapshot {
 	s := &Snapshot{ins: ins, Time: shmsync.Monotonic(), Damage: ins.Damage(), opts: opts, who: map[string]int{}}
 	s.addParticipants()
@@ -79,7 +78,7 @@ func (s *Snapshot) restore(then []Participant) {
 	}
 }
 
-// Participant returns the participant of that name, or nil if it is not in the arena.
+// Participant returns the participant with that name, or nil if it is not in the arena.
 func (s *Snapshot) Participant(name string) *Participant {
 	if i, ok := s.who[name]; ok {
 		return &s.Participants[i]
@@ -128,8 +127,8 @@ func (s *Snapshot) addParticipants() {
 			PID: w.PID, PIDNamespace: w.PIDNS, Life: w.Life, State: w.State, UID: w.UID,
 			Joined: timeOf(w.Joined), Died: timeOf(w.Died), Notice: w.Notice, Fenced: w.Fenced,
 		}
-		// Its Open has not returned: it waits for the first participant of an epoch, or is that
-		// participant.
+		// The Open of this participant has not returned. It waits for the first participant of an epoch, or it is
+		// that participant.
 		if _, first, _ := s.ins.Epoch(); p.State == "live" && !s.ins.IsIn(w.Slot) {
 			if p.State = "pending"; first == w.Participant.Name() {
 				p.State = "first"
@@ -152,7 +151,7 @@ func (s *Snapshot) addParticipants() {
 	}
 }
 
-// States in addition to those that the arena knows.
+// Lives in addition to those that the arena knows.
 const (
 	LifeStopped = "stopped"
 	LifeTraced  = "traced"
@@ -222,14 +221,14 @@ func (s *Snapshot) count(n arenakernel.ParticipantID, f func(*Participant)) {
 	}
 }
 
-// ageOf is how long ago something began, or nil if that is not known.
+// ageOf returns how long ago something began, or nil if that is not known.
 func (s *Snapshot) ageOf(since int64) *int64 {
 	age := s.Time - since
 	if since <= 0 || age < 0 {
-		return nil // a peer has written the time, or it is from another boot
+		return nil // the time is impossible: a peer has written it, or it is from an earlier boot
 	}
 	return &age
 }
 
-// typeOf names a kind by the type of the library.
+// typeOf returns the name of the library's type for a kind.
 func typeOf(k arenakernel.Kind) string { return cmp.Or(arenakernel.KindName(k), "unknown") }

@@ -83,7 +83,7 @@ func Wants(w *Wait) string {
 	return text
 }
 
-// removedPath is the path that an open file had before the file was removed.
+// removedPath returns the path that the file had before it was removed, or an empty string if it was not removed.
 func removedPath(f *os.File) string {
 	link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	return Clean(strings.TrimSuffix(link, " (deleted)"))

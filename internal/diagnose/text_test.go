@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An object's name is one word of a command, whatever is in it.
+// The name of an object becomes one word of a shell command, whatever characters it has.
 func TestQuote(t *testing.T) {
 	for text, want := range map[string]string{
 		"ledger": "ledger", "a b": "'a b'", "": "''", "it's": `'it'\''s'`, "$(reboot)": "'$(reboot)'", "/dev/shm/x-1.2": "/dev/shm/x-1.2",

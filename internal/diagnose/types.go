@@ -1,9 +1,8 @@
-// Package diagnose takes snapshots of arenas and says why processes do not make progress. The
-// command shmctl prints its findings, and [github.com/shmsync/shmsync/arena.Inspector] returns
-// them.
+// Package diagnose takes snapshots of arenas and says why processes do not make progress. The command shmctl prints
+// its findings, and [github.com/shmsync/shmsync/arena.Inspector] returns them.
 //
-// A snapshot is read word by word while processes write. So a finding counts only if a second
-// snapshot confirms it; see [Confirm].
+// A snapshot is read word by word while processes write, so it can be inconsistent. Therefore a finding counts only
+// if a second snapshot confirms it; see [Confirm].
 package diagnose
 
 import "time"
@@ -37,7 +36,7 @@ type Participant struct {
 	Label        string     `json:"label"`
 	PID          int        `json:"pid"` // in its own pid namespace
 	PIDNamespace uint64     `json:"pid_namespace"`
-	HostPID      int        `json:"host_pid"` // in the pid namespace of this process; 0 if it cannot be found
+	HostPID      int        `json:"host_pid"` // in the pid namespace of this process; 0 if the process was not found
 	Life         string     `json:"life"`     // alive, stopped, traced, dead, unknown
 	State        string     `json:"state"`    // state of its slot: joining, pending, first, live, leaving, dead
 	Process      string     `json:"process"`  // the kernel's state of the process, if it was found
@@ -74,7 +73,7 @@ type Object struct {
 	Policy   string     `json:"policy,omitempty"`
 	Spin     string     `json:"spin,omitempty"`
 	Error    string     `json:"error,omitempty"`
-	Died     string     `json:"died,omitempty"` // the participant whose death that is
+	Died     string     `json:"died,omitempty"` // the participant whose death Error reports
 	Key      *uint64    `json:"key,omitempty"`  // the key of a MultiLock that Error is about
 	Words    []Word     `json:"words,omitempty"`
 	Counters *Counters  `json:"counters,omitempty"`
@@ -110,7 +109,7 @@ type Hold struct {
 	AgeNs  *int64  `json:"age_ns"`
 	Note   string  `json:"note,omitempty"`
 
-	AtLeast bool `json:"age_at_least,omitempty"` // the hold is that old or older
+	AtLeast bool `json:"age_at_least,omitempty"` // the hold may be older than its age
 
 	ObjectIndex int `json:"-"` // in the snapshot
 }
@@ -134,7 +133,7 @@ type Wait struct {
 	since int64 // CLOCK_MONOTONIC, or 0
 }
 
-// Edge says that one participant waits for another.
+// Edge says that participant From waits for participant To.
 type Edge struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
@@ -167,13 +166,13 @@ var Kinds = []string{
 // Finding is a fact that the user should know.
 type Finding struct {
 	Kind         string   `json:"kind"`
-	Trouble      bool     `json:"trouble"` // it will not go away by itself
+	Trouble      bool     `json:"trouble"` // the problem will not go away by itself
 	Text         string   `json:"text"`
 	Advice       string   `json:"advice,omitempty"`
-	Command      string   `json:"command,omitempty"` // carries out the advice when it is pasted into a shell
-	Force        string   `json:"force,omitempty"`   // the command for a process that Command asks to end, and that does not
+	Command      string   `json:"command,omitempty"` // carries out the advice; ready to be pasted into a shell
+	Force        string   `json:"force,omitempty"`   // the command for a process that does not end after Command
 	Objects      []string `json:"objects,omitempty"`
 	Participants []string `json:"participants,omitempty"`
 
-	proof []proof // for a deadlock, one proof for each edge of its circle
+	proof []proof // for a deadlock: one proof for each edge of the cycle
 }

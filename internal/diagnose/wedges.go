@@ -13,16 +13,15 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// A wedge is a wait that has lasted for long although every process in it is alive. The arena
-// cannot tell a wedge from slow work, so a wait of a certain age counts as one. Tests change
-// these variables.
+// A wedge is a wait that has lasted long although all processes that are involved are alive. The arena cannot
+// distinguish a wedge from slow work, so a wait counts as a wedge from these ages. Tests change them.
 var (
 	LongLock = 10 * time.Second // a wait for a lock, or for a function that another process runs
 	LongWork = time.Minute      // a wait for work: permits, parties, room in a queue
 )
 
-// limits returns the ages from which a wait counts as a wedge. An age that the user chose applies
-// to both sorts.
+// limits returns the ages from which a wait counts as a wedge. If the user has chosen an age, it applies to both
+// kinds of waits.
 func (s *Snapshot) limits() (lock, work time.Duration) {
 	if s.opts.Older > 0 {
 		return s.opts.Older, s.opts.Older
@@ -30,13 +29,14 @@ func (s *Snapshot) limits() (lock, work time.Duration) {
 	return LongLock, LongWork
 }
 
-// OldWaits returns the waits that are as old as the user asked for, or all waits if the user did
-// not ask.
+// OldWaits returns the waits that are at least as old as the user asked for. If the user gave no age, it returns all
+// waits.
 func (s *Snapshot) OldWaits() []Wait {
 	return slices.DeleteFunc(slices.Clone(s.Waits), func(w Wait) bool { return !s.isOld(w.AgeNs) })
 }
 
-// OldHolds returns the holds that are that old, or for which a process has waited that long.
+// OldHolds returns the holds that are at least that old, and the holds for which a process has waited at least that
+// long.
 func (s *Snapshot) OldHolds() []Hold {
 	waited := map[int]bool{}
 	for _, w := range s.Waits {
@@ -57,8 +57,8 @@ func (s *Snapshot) isOld(ns *int64) bool {
 	return s.opts.Older <= 0 || ns != nil && time.Duration(*ns) >= s.opts.Older
 }
 
-// wedgeFindings lists the wedges of one object. If the object has a finding of another kind, that
-// finding is the cause already.
+// wedgeFindings returns the wedges of one object. It returns none if the object has a finding of another kind,
+// because that is the cause.
 func (s *Snapshot) wedgeFindings(o *Object) (all []Finding) {
 	lock, work := s.limits()
 	seen := map[string]bool{}
@@ -90,8 +90,8 @@ func (s *Snapshot) wedgeFindings(o *Object) (all []Finding) {
 	return all
 }
 
-// longHold describes a hold for which a wait lasts long: the first hold of another process or, if
-// there is none, of the waiting process itself.
+// longHold describes the hold for which w has lasted long. If several holds are in the way, it takes the first one of
+// another process, or else one of the waiting process.
 func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 	h := &s.Holds[w.OnHolds[0]]
 	for _, i := range w.OnHolds {
@@ -139,7 +139,7 @@ func (s *Snapshot) longHold(o *Object, w *Wait) Finding {
 	return f
 }
 
-// heldText says what a holder holds.
+// heldText says what a participant holds.
 func (s *Snapshot) heldText(o *Object, h *Hold) string {
 	text := "has " + h.Mode + " of"
 	if h.Mode == arenakernel.HoldExclusive {
@@ -206,8 +206,8 @@ func (s *Snapshot) isStopped(name string) bool {
 	return ok && slices.Contains([]string{LifeStopped, LifeTraced}, s.Participants[i].Life)
 }
 
-// allStopped reports whether each process that has a Queue open, and does not wait for it, is stopped. So
-// no process takes items.
+// allStopped reports whether no process can take items from a queue because each process that has the queue open and
+// does not wait for it is stopped.
 func (s *Snapshot) allStopped(o *Object) bool {
 	stopped := 0
 	for _, name := range o.OpenBy {
@@ -221,7 +221,8 @@ func (s *Snapshot) allStopped(o *Object) bool {
 	return stopped > 0
 }
 
-// listHolds lists the participants that have holds of a mode, the one with the most first.
+// listHolds returns a text that lists the participants with holds of a mode, and the name of the one with the largest
+// count, which comes first.
 func (s *Snapshot) listHolds(o *Object, mode, verb string) (text, most string) {
 	var holds []*Hold
 	for _, h := range o.Holds {
@@ -260,8 +261,8 @@ func (s *Snapshot) others(o *Object) string {
 	return "; open in " + strings.Join(names, ", ")
 }
 
-// runs reports whether a thread of a participant's process has a CPU, waits for one, or is
-// in the kernel for a disk.
+// runs reports whether a thread of the participant's process runs, waits for a CPU, or waits for a disk in the
+// kernel.
 func (s *Snapshot) runs(name string) bool {
 	i, ok := s.who[name]
 	if !ok || s.Participants[i].HostPID == 0 {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// columns are the names of the values in a row.
+// columns has the names of the values of a row.
 var columns = []string{
 	"environment", "kernel", "absent", "go", "c", "selftest", "torture", "placement", "huge", "words-p50-us", "data-p50-us", "why",
 }
@@ -22,16 +22,16 @@ var columns = []string{
 // checker runs the checks.
 type checker struct {
 	brief    bool
-	causes   []string // causes for which the library may fail; empty if it must work
+	causes   []string // causes for which the library may fail here; without any it must work
 	limit    time.Duration
 	prefix   []string // the command that runs each check, with its arguments
 	self     string
 	shmbench string
-	c        string // a program of the C form; empty if there is none
+	c        string // the program that uses the library in C; empty if there is none
 	why      []string
 }
 
-// find looks for the programs beside this one.
+// find finds the programs in the directory of this one.
 func (c *checker) find() (err error) {
 	if c.self, err = os.Executable(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (c *checker) row(name string) (string, bool) {
 	torture := c.torture()
 	huge := "works"
 	if c.run(c.self, "huge").err != nil {
-		huge = "absent" // this is no failure: huge pages must be reserved by the host
+		huge = "absent" // not a failure, because only the host can reserve huge pages
 	}
 	words, data := c.crash()
 	why := strings.Join(c.why, "; ")
@@ -74,8 +74,8 @@ func (c *checker) row(name string) (string, bool) {
 	return strings.Join(row, "\t"), c.expected()
 }
 
-// expected reports whether nothing failed, or, where the environment has causes to fail, whether
-// something did and each failure names one of them.
+// expected reports whether the outcome is the expected one. Without causes nothing may have failed. With causes,
+// something must have failed, and each failure must name one of the causes.
 func (c *checker) expected() bool {
 	for _, why := range c.why {
 		if !slices.ContainsFunc(c.causes, func(cause string) bool { return strings.Contains(why, cause) }) {
@@ -85,7 +85,7 @@ func (c *checker) expected() bool {
 	return (len(c.why) > 0) == (len(c.causes) > 0)
 }
 
-// outcome is how a check has ended.
+// outcome is the result of a check.
 type outcome struct {
 	stdout, stderr string
 	err            error
@@ -99,7 +99,7 @@ func (c *checker) run(args ...string) outcome {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	// A group of its own, which ends with the check.
+	// The check gets a process group of its own, so that all its processes can be ended with it.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = time.Minute
@@ -110,13 +110,13 @@ func (c *checker) run(args ...string) outcome {
 	return outcome{stdout.String(), stderr.String(), err}
 }
 
-// complain notes why a check has failed.
+// complain records why a check has failed.
 func (c *checker) complain(check string, o outcome) {
 	c.why = append(c.why, fmt.Sprintf("%s: %s", check, reason(o)))
 }
 
-// reason is the line in which a program says why it has failed: what the Go runtime calls fatal, or
-// the last line.
+// reason returns the line in which a program says why it failed: the fatal error or panic of the Go runtime, or
+// else the last line.
 func reason(o outcome) string {
 	last := ""
 	for line := range strings.Lines(o.stderr) {
@@ -136,7 +136,7 @@ func reason(o outcome) string {
 	return last
 }
 
-// features gives the kernel, and the features of it that the library has to do without.
+// features returns the version of the kernel, and the kernel features that the library has to do without.
 func (c *checker) features() (kernel, absent string) {
 	o := c.run(c.self, "features")
 	if o.err != nil {
@@ -158,7 +158,7 @@ func (c *checker) features() (kernel, absent string) {
 	return kernel, strings.Join(names, ",")
 }
 
-// form runs a program that uses the library once.
+// form runs a program that uses the library once, and returns whether that works.
 func (c *checker) form(name string, args ...string) string {
 	o := c.run(args...)
 	if o.err != nil {
@@ -168,7 +168,8 @@ func (c *checker) form(name string, args ...string) string {
 	return "works"
 }
 
-// selftest gives the counts of the proofs, and whether memory can be placed.
+// selftest returns how many self-tests passed, failed and were skipped, and whether memory can be placed on NUMA
+// nodes.
 func (c *checker) selftest() (counts, placement string) {
 	args := []string{c.shmbench, "selftest", "--timeout", "30s"}
 	if c.brief {
@@ -197,13 +198,13 @@ func (c *checker) selftest() (counts, placement string) {
 	return counts, placement
 }
 
-// torture gives the number of deaths that the primitives have survived.
+// torture returns the number of deaths that the primitives have survived.
 func (c *checker) torture() string {
 	duration := "3s"
 	if c.brief {
 		duration = "1s"
 	}
-	// No wait is too long: nothing here depends on the speed of the machine.
+	// The bound of 10 minutes allows any wait, because the result must not depend on the speed of the machine.
 	o := c.run(c.shmbench, "torture", "--duration", duration, "--bound", "10m", "--timeout", "60s", "--format", "json")
 	var result struct {
 		Deaths     int      `json:"deaths"`
@@ -220,14 +221,14 @@ func (c *checker) torture() string {
 	return fmt.Sprintf("%d deaths, %d violations", result.Deaths, len(result.Violations))
 }
 
-// crash gives the medians of the times from a kill until the survivor is told, which needs the
-// words only, and until it may use the data.
+// crash returns the median times from a kill until the survivor learns of the death, for which the words of the
+// lock suffice, and until it may use the data.
 func (c *checker) crash() (words, data string) {
 	kills := "40"
 	if c.brief {
 		kills = "3"
 	}
-	// The time limit holds for all kills together, which take minutes where CPUs are emulated.
+	// The time limit is for all kills together. They take minutes if the CPUs are emulated.
 	o := c.run(c.shmbench, "crash", "--prim", "shmsync:mutex,shmsync:mutex-told", "--place", "any", "--kills", kills,
 		"--count", "1", "--cc", "none", "--timeout", c.limit.String(), "--format", "json")
 	var result struct {
@@ -247,7 +248,7 @@ func (c *checker) crash() (words, data string) {
 		case cell.Status != "ok":
 			c.why = append(c.why, fmt.Sprintf("crash %s: %s: %s", cell.Subject, cell.Status, cell.Reason))
 		case c.brief:
-			text = "works" // there are too few kills for a median
+			text = "works" // a few kills give no median
 		default:
 			text = fmt.Sprintf("%.0f", cell.Summary["p50-ns"].Center/1000)
 		}

@@ -20,7 +20,7 @@ func TestReadRules(t *testing.T) {
 	}
 }
 
-// A filter gives each listed call its own answer, and the others the last one.
+// A filter gives each listed call its own answer, and all other calls the default answer.
 func TestFilterProgram(t *testing.T) {
 	prog := program([]rule{{1, seccompAllow}, {2, seccompErrno | 1}}, seccompKill)
 	answer := func(call uint32) uint32 {
@@ -48,7 +48,7 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// Where the library must work nothing may fail. Elsewhere something must, for a known cause.
+// Without causes nothing may fail. With causes something must fail, and each failure must name a known cause.
 func TestExpected(t *testing.T) {
 	for _, c := range []struct {
 		causes, why []string

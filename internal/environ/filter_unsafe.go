@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The answers of a filter, as linux/seccomp.h has them.
+// The answers of a filter, from linux/seccomp.h.
 const (
 	seccompKill  = 0x80000000
 	seccompErrno = 0x00050000
@@ -26,7 +26,7 @@ const (
 	seccompSetModeFilter = 1
 )
 
-// answers are the names of what a filter may do with a call.
+// answers maps the names of answers to what the filter returns.
 var answers = map[string]uint32{
 	"allow":  seccompAllow,
 	"kill":   seccompKill,
@@ -34,10 +34,10 @@ var answers = map[string]uint32{
 	"ENOSYS": seccompErrno | uint32(unix.ENOSYS),
 }
 
-// rule is what a filter does with one call.
+// rule is the answer of a filter to one system call.
 type rule struct{ number, answer uint32 }
 
-// readRules reads lines of the number of a system call and the answer to it.
+// readRules reads lines with the number of a system call and the answer to it.
 func readRules(in io.Reader) ([]rule, error) {
 	var rules []rule
 	lines := bufio.NewScanner(in)
@@ -56,8 +56,8 @@ func readRules(in io.Reader) ([]rule, error) {
 	return rules, lines.Err()
 }
 
-// program is a filter in the kernel's form. Each call of the list has two instructions, because a
-// jump reaches at most 255 of them.
+// program returns a filter in the form that the kernel wants. Each listed call has its own comparison and return,
+// because a conditional jump can skip at most 255 instructions.
 func program(rules []rule, others uint32) []unix.SockFilter {
 	const (
 		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -71,7 +71,7 @@ func program(rules []rule, others uint32) []unix.SockFilter {
 	return append(prog, unix.SockFilter{Code: ret, K: others})
 }
 
-// underFilter becomes a program that runs under a filter. It returns only if that fails.
+// underFilter replaces this process by a command that runs under a filter. It returns only if that fails.
 func underFilter(answer, file string, command []string) error {
 	others, ok := answers[answer]
 	if !ok {

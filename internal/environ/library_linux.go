@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// tellFeatures prints the kernel, and each feature of the library that it lacks with the reason.
+// tellFeatures prints the version of the kernel, and each kernel feature that the library lacks, with the reason.
 func tellFeatures(out io.Writer) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err == nil {
@@ -28,7 +28,7 @@ func tellFeatures(out io.Writer) {
 	}
 }
 
-// useLibrary makes a named arena of 4 MiB, allocates some of it and uses a Mutex in it.
+// useLibrary makes a named arena of 4 MiB, allocates memory in it, and uses a Mutex in it.
 func useLibrary() (err error) {
 	name := fmt.Sprintf("shmsync-environ-%d", os.Getpid())
 	a, err := arena.Open(name, &arena.Options{Size: 4 << 20})

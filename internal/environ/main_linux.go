@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The exit status of each outcome.
+// The exit statuses of the command.
 const (
 	exitOK     = 0
 	exitFailed = 1

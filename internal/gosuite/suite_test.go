@@ -28,11 +28,11 @@ import (
 type suite struct {
 	dir   func(t *testing.T) string
 	files []string
-	// imports maps what the files import to what they get instead.
+	// imports maps the imports of the files to their replacements.
 	imports map[string]string
-	// without has what is left out, and why.
+	// without has the tests that are left out, with the reasons.
 	without map[string]string
-	// limits has limits of time that are too short for a busy machine, and what takes their place.
+	// limits maps time limits that are too short for a busy machine to longer ones.
 	limits map[string]string
 }
 
@@ -65,7 +65,7 @@ var suites = map[string]suite{
 	},
 }
 
-// timeout is how long a suite may take: a hundred times what it does.
+// timeout is the time limit of a suite: a hundred times what a suite takes.
 const timeout = "10m"
 
 func TestGoSuites(t *testing.T) {
@@ -74,7 +74,7 @@ func TestGoSuites(t *testing.T) {
 	}
 }
 
-// run tests a package that is nowhere but in an overlay of this module.
+// run tests a package that exists only in an overlay of this module.
 func (s suite) run(t *testing.T, name string) {
 	here, err := os.Getwd()
 	require.NoError(t, err)
@@ -170,7 +170,7 @@ func (s suite) adapt(t *testing.T, file string) (source []byte, tests int) {
 	return b.Bytes(), tests
 }
 
-// nameOf is the name of a function, or of the first variable of a declaration.
+// nameOf returns the name of a function, or of the first variable of a declaration.
 func nameOf(d ast.Decl) string {
 	switch d := d.(type) {
 	case *ast.FuncDecl:

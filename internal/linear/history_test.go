@@ -31,25 +31,25 @@ import (
 
 func TestMain(m *testing.M) { proctest.Main(m) }
 
-// call is what an operation is: the input of a model.
+// call is the input of a model: the operation that is called.
 type call struct {
 	Proc int // the process that calls, or that dies
 	Op   string
 	Arg  uint64
-	// Beside says that another call overlapped this one. Then a Try may fail because
-	// the other call waits, or is preempted in the middle.
+	// Beside says that another call overlapped this one. Then a Try may fail because the other call waits, or was
+	// preempted in the middle.
 	Beside bool
 }
 
-// result is what an operation returned: the output of a model.
+// result is the output of a model: what the operation returned.
 type result struct {
 	Out  uint64
 	OK   bool
-	Err  string // one of the words below
-	Open bool   // it has not returned, and its process is dead
+	Err  string // one of the constants below
+	Open bool   // the call has not returned, and its process is dead
 }
 
-// The errors that a history tells apart.
+// The errors that a history distinguishes.
 const (
 	ended          = "context ended"
 	notRecoverable = "owner dead"
@@ -72,26 +72,27 @@ func done(err error) result { return result{OK: err == nil, Err: wordOf(err)} }
 
 const opDies = "dies"
 
-// subject is a primitive whose histories are taken.
+// subject is a primitive whose histories the tests record and check.
 type subject struct {
 	name  string
 	open  func(a *arena.Arena) (client, error)
 	model porcupine.Model
 	bad   []porcupine.Operation // a history that the model has to refuse
-	// steps makes several steps of a call, each of which takes effect by itself; nil: a call is one step.
+	// steps splits a call into several steps, each of which takes effect by itself. If it is nil, each call is
+	// one step.
 	steps func(porcupine.Operation) []porcupine.Operation
 }
 
-// client makes calls of one process; it may be used by several goroutines. say logs
-// the beginning of a call and, with what it returned, its end.
+// client makes one random call. Several goroutines of a process may use it. log records the beginning of the
+// call, calls f, and records the end of the call with the result of f.
 type client func(r *rand.Rand, log func(op string, arg uint64, f func() result))
 
 var subjects = map[string]subject{}
 
-// line is a line of a process's log.
+// line is one line of the log of a process: the beginning or the end of a call.
 type line struct {
 	Client int
-	Op     string `json:",omitempty"` // of a beginning
+	Op     string `json:",omitempty"` // only at the beginning of a call
 	Arg    uint64 `json:",omitempty"`
 	Result *result
 	At     int64
@@ -142,7 +143,7 @@ func init() {
 				for calls < callsEach {
 					run(r, func(op string, arg uint64, f func() result) {
 						calls++
-						// The line is in the pipe before the call begins.
+						// This line must be in the pipe before the call begins.
 						say(line{Client: g, Op: op, Arg: arg, At: shmsync.Monotonic()})
 						res := f()
 						say(line{Client: g, Result: &res, At: shmsync.Monotonic()})
@@ -161,9 +162,9 @@ func init() {
 type worker struct {
 	id     int
 	p      *proctest.Proc
-	lines  []line // once read is closed
+	lines  []line // complete when read is closed
 	read   chan struct{}
-	killed int64 // when; 0 if it ended by itself
+	killed int64 // the time of the kill; 0 if the process ended by itself
 	reaped int64
 }
 
@@ -184,7 +185,7 @@ func startWorker(t *testing.T, a *arena.Arena, s string, id int, seed uint64) *w
 				if err != io.EOF {
 					panic(err)
 				}
-				return // a line that is cut off does not count
+				return // ignore a line that was cut off
 			}
 			var l line
 			if err := json.Unmarshal(text, &l); err != nil {
@@ -197,7 +198,7 @@ func startWorker(t *testing.T, a *arena.Arena, s string, id int, seed uint64) *w
 	return x
 }
 
-// operations pairs the lines of a worker.
+// operations returns the operations of a worker: it combines the two lines of each call, and adds the death.
 func (x *worker) operations() (ops []porcupine.Operation) {
 	open := map[int]*line{}
 	for i := range x.lines {
@@ -222,7 +223,7 @@ func (x *worker) operations() (ops []porcupine.Operation) {
 	return ops
 }
 
-// history lets three processes work, of which two are killed at some moment.
+// history returns a history of three processes. Two of them may be killed at random moments.
 func history(t *testing.T, s subject, seed uint64) []porcupine.Operation {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 99))
@@ -279,7 +280,7 @@ func history(t *testing.T, s subject, seed uint64) []porcupine.Operation {
 	return s.inSteps(ops)
 }
 
-// inSteps is the history with the steps of each call.
+// inSteps returns the history with each call replaced by its steps.
 func (s subject) inSteps(ops []porcupine.Operation) (steps []porcupine.Operation) {
 	if s.steps == nil {
 		return ops
@@ -300,7 +301,7 @@ func describe(ops []porcupine.Operation) string {
 	return b.String()
 }
 
-// partial is the longest order of calls that is right.
+// partial returns, as text, the longest legal order of calls that the checker has found.
 func partial(info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, lists := range info.PartialLinearizationsOperations() {
@@ -326,7 +327,7 @@ func TestLinearizable(t *testing.T) {
 	for name, s := range subjects {
 		t.Run(name, func(t *testing.T) {
 			checked, calls, deaths, unknown := 0, 0, 0, 0
-			// On a slow machine the check of a history may take too long: then another one is made.
+			// On a slow machine the check of a history may take too long. Then another history is recorded.
 			for checked < rounds && unknown < 4*rounds {
 				seed := rand.Uint64N(math.MaxInt64)
 				ops := history(t, s, seed)
@@ -352,7 +353,7 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// Each model refuses a history that is wrong, and accepts it without its last call.
+// Each model refuses a wrong history. Without its last call it accepts the same history.
 func TestModelsRefuse(t *testing.T) {
 	for name, s := range subjects {
 		t.Run(name, func(t *testing.T) {
@@ -363,7 +364,7 @@ func TestModelsRefuse(t *testing.T) {
 	}
 }
 
-// bad makes a history of calls one after the other.
+// bad returns a history of calls that do not overlap.
 func bad(steps ...any) (ops []porcupine.Operation) {
 	for i := 0; i < len(steps); i += 2 {
 		ops = append(ops, porcupine.Operation{ClientId: 0, Input: steps[i], Output: steps[i+1], Call: int64(10 * i), Return: int64(10*i + 5)})

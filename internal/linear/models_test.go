@@ -16,13 +16,13 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// model makes a model with a state of type S. step returns the states that a call may lead to, and
-// none if the call cannot have had that result. A call that never returned may have had no effect. A
-// call of a process that died takes effect before the death, or not at all.
+// model returns a model with a state of type S. step returns the states to which a call may lead, or none if the
+// call cannot have had that result. A call that never returned may have had no effect. A call of a process that
+// died takes effect before the death, or not at all.
 func model[S comparable](initial S, step func(s S, c call, r result) []S) porcupine.Model {
 	type state struct {
 		s    S
-		dead uint64 // the processes that have died, by number
+		dead uint64 // bit i says that process i has died
 	}
 	m := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{state{s: initial}} },
@@ -32,7 +32,7 @@ func model[S comparable](initial S, step func(s S, c call, r result) []S) porcup
 				next = append(next, s)
 			}
 			if s.dead>>c.Proc&1 != 0 {
-				return next // it was too late
+				return next // the process had died before
 			}
 			if c.Op == opDies {
 				s.dead |= 1 << c.Proc
@@ -50,7 +50,7 @@ func model[S comparable](initial S, step func(s S, c call, r result) []S) porcup
 	return m.ToModel()
 }
 
-// briefly gives most calls a context that ends soon, and a few one that ends late.
+// briefly calls f with a context that ends soon, at random after 50 to 750 µs.
 func briefly(r *rand.Rand, f func(ctx context.Context) error) result {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(50+r.IntN(700))*time.Microsecond)
 	defer cancel()
@@ -65,17 +65,17 @@ func pauses(r *rand.Rand) {
 	}
 }
 
-// holding is the state of a lock: the process that has it, plus one, whether it is
-// owner-dead, and the read and upgradable holds.
+// holding is the state of a lock: the process that holds it, plus one; whether the lock is owner-dead; and the
+// read and upgradable holds.
 type holding struct {
 	by             int
 	notRecoverable bool
 	readers        [3]int8
-	up             int // the process that holds it upgradable + 1
+	up             int // the process with the upgradable hold, plus one
 }
 
-// stepLock is the sequential meaning of the calls of locks. reports says that the
-// policy is PolicyReport.
+// stepLock returns the sequential specification of the calls of locks. reports says that the policy is
+// PolicyReport.
 func stepLock(reports bool) func(s holding, c call, r result) []holding {
 	return func(s holding, c call, r result) []holding {
 		me := c.Proc + 1
@@ -205,8 +205,7 @@ func stepLock(reports bool) func(s holding, c call, r result) []holding {
 	}
 }
 
-// weak is the argument of a TryLock that may fail although the lock is free, beside
-// another call.
+// weak is the argument of a TryLock that may fail beside another call even though the lock is free.
 const weak = 1
 
 type lockFuncs struct {
@@ -355,7 +354,7 @@ func addMultiLock() {
 				return [][keys]holding{s}
 			}
 			k := c.Arg
-			c.Arg = weak // it is the class of the lock
+			c.Arg = weak // a TryLock of a MultiLock is weak
 			var next [][keys]holding
 			for _, to := range step(s[k], c, r) {
 				s[k] = to
@@ -507,7 +506,7 @@ func addSequencer() {
 	}
 }
 
-// stepEvent is the model of an Event that is not auto-reset, whose state is whether it is set.
+// stepEvent is the model of an Event that is not auto-reset. The state is whether the Event is set.
 func stepEvent(set bool, c call, r result) []bool {
 	switch c.Op {
 	case "set":
@@ -526,9 +525,9 @@ func stepEvent(set bool, c call, r result) []bool {
 	return []bool{set}
 }
 
-// tokens is the state of an auto-reset Event: how many tokens there are, and the clients whose calls have begun to wait
-// and have not ended, as bits. waits are those of them that are counted. There are as many tokens as counted waits, and
-// one more, at most.
+// tokens is the state of an auto-reset Event: n is the number of tokens, begun has a bit for each client whose
+// wait has begun and not ended, and waits has the bits of those waits that are counted. There is at most one more
+// token than there are counted waits.
 type tokens struct {
 	n            int8
 	begun, waits uint8
@@ -536,7 +535,7 @@ type tokens struct {
 
 func (s tokens) waiting() int8 { return int8(bits.OnesCount8(s.waits)) }
 
-// ended is the state after the wait of a client, which leaves n tokens.
+// ended returns the state after the end of a client's wait, which leaves n tokens.
 func (s tokens) ended(client uint64, n int8) tokens {
 	s.waits &^= 1 << client
 	s.begun &^= 1 << client
@@ -548,8 +547,8 @@ func (s tokens) ended(client uint64, n int8) tokens {
 
 const opBegins = "begins"
 
-// stepAutoEvent is the model of an auto-reset Event, as design note 55 has it. A wait has two steps: it begins, unless it
-// finds a token that is not for the waits before it, and it ends.
+// stepAutoEvent is the model of an auto-reset Event, as design note 55 describes it. A wait has two steps: its
+// begin and its end. The begin counts the wait, unless there is a token beyond those for the earlier waits.
 func stepAutoEvent(s tokens, c call, r result) []tokens {
 	waiting := s.waits>>c.Arg&1 != 0
 	switch c.Op {
@@ -573,7 +572,7 @@ func stepAutoEvent(s tokens, c call, r result) []tokens {
 		}
 		switch {
 		case !r.OK && !r.Open && waiting && s.n > 0:
-			return nil // a wait that is given up takes a token if there is one
+			return nil // a wait that gives up still takes a token if there is one
 		case !r.OK && !r.Open && waiting:
 			return []tokens{s.ended(c.Arg, 0)}
 		case !r.OK && !r.Open:
@@ -592,7 +591,7 @@ func stepAutoEvent(s tokens, c call, r result) []tokens {
 	return []tokens{s}
 }
 
-// stepsOfWait makes the two steps of a wait for an auto-reset Event.
+// stepsOfWait splits a wait for an auto-reset Event into its two steps.
 func stepsOfWait(o porcupine.Operation) []porcupine.Operation {
 	c := o.Input.(call)
 	if c.Op != "wait" {
@@ -633,12 +632,12 @@ func addEvents() {
 	}
 }
 
-// items is the state of a Queue: items in order, of which each is used once.
+// items is the state of a Queue: the items in order. Each value is used once.
 type items struct {
 	n  int
 	at [room]uint64
-	// owed has, for each process, the items of its calls that have not returned. If the
-	// process dies, they may come back, in front of all others.
+	// owed has, for each process, the items that its unfinished calls have taken. If the process dies, these
+	// items may come back in front of all others.
 	owed [3][2]uint64
 }
 
@@ -671,8 +670,8 @@ func addQueue() {
 					return []items{s}
 				}
 				if !r.OK && !r.Open {
-					// A TryPut fails if the queue is full. Beside another call it may fail
-					// earlier: a Put may wait, or a waiter may not have copied its item yet.
+					// A TryPut fails if the queue is full. Beside another call it may fail earlier, because a Put
+					// may wait, or a waiter may not have copied its item yet.
 					if c.Beside || s.n == room {
 						return []items{s}
 					}
@@ -710,7 +709,7 @@ func addQueue() {
 				o := s.owed[c.Proc]
 				s.owed[c.Proc] = [2]uint64{}
 				states := []items{s}
-				for i := len(o) - 1; i >= 0; i-- { // the later one first
+				for i := len(o) - 1; i >= 0; i-- { // the item that was taken later comes first
 					if o[i] == 0 {
 						continue
 					}

@@ -1,6 +1,6 @@
-// Package linger lets tests keep the byte lock of a process for some time after it has been killed, as Linux 6.17 and
-// later does on a host with many CPUs: it keeps the memory of a process that has started a thread shortly before, and
-// the file that has the lock is mapped.
+// Package linger lets tests keep the byte lock of a process for some time after the process was killed. On a host
+// with many CPUs, Linux 6.17 and later does so, too: it keeps the memory of a process that has started a thread
+// shortly before its end, and with that memory the mapping of the file that has the lock.
 package linger
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Time is how long locks stay, from SHMSYNC_TEST_LINGER, and 0 if that is not set.
+// Time returns how long locks stay, from SHMSYNC_TEST_LINGER, or 0 if the variable is not set.
 func Time() time.Duration {
 	s := os.Getenv("SHMSYNC_TEST_LINGER")
 	if s == "" {
@@ -23,8 +23,9 @@ func Time() time.Duration {
 	return d
 }
 
-// byteLock is the line of fdinfo of a lock of one byte behind the header of an arena.
+// byteLock matches the line in fdinfo for a lock on one byte after the header of an arena.
 var byteLock = regexp.MustCompile(`(?m)^lock:.* OFDLCK .* [0-9]{4,} [0-9]{4,}$`)
 
-// Locks reports whether a descriptor, of which fdinfo is what /proc tells, has the byte lock of a participant.
+// Locks reports whether a descriptor has the byte lock of a participant. fdinfo is the contents of its file in
+// /proc/PID/fdinfo.
 func Locks(fdinfo []byte) bool { return byteLock.Match(fdinfo) }

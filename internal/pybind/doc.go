@@ -1,3 +1,3 @@
-// Package pybind tests the Python binding in bindings/python: by the tests there, and in scenes of Go and Python
-// processes that share an arena and are killed.
+// Package pybind tests the Python binding in bindings/python. It runs the tests there, and scenes in which Go and
+// Python processes share an arena and are killed.
 package pybind

@@ -30,12 +30,12 @@ import (
 
 const binding = "../../bindings/python"
 
-// limit ends a program that hangs. No test waits for it.
+// limit is the time after which a program that hangs is ended. No test waits that long otherwise.
 const limit = 5 * time.Minute
 
 func TestMain(m *testing.M) { proctest.Main(m) }
 
-// python is how the tests call the interpreter.
+// python says how the tests run the interpreter.
 type python struct {
 	path string
 	dir  string // a copy of the binding
@@ -43,7 +43,8 @@ type python struct {
 	pure bool   // the binding has no module in C
 }
 
-// install finds the interpreter and builds the library, or skips the test; where they are a must, it fails.
+// install finds the interpreter and builds the library. Without them it skips the test, or fails it if the
+// environment requires Python.
 func install(t *testing.T) python {
 	t.Helper()
 	skip := func(why string) {
@@ -78,7 +79,7 @@ func install(t *testing.T) python {
 	p := python{path: path, dir: filepath.Join(dir, "binding"), lib: libs[0]}
 	require.NoError(t, os.CopyFS(p.dir, os.DirFS(binding)))
 
-	// The binding has a module in C where it can be built.
+	// The C module of the binding is built if the headers of Python are there.
 	include, err := exec.Command(path, "-c", "import sysconfig; print(sysconfig.get_path('include'))").Output()
 	require.NoError(t, err)
 	headers := strings.TrimSpace(string(include))
@@ -93,7 +94,7 @@ func install(t *testing.T) python {
 	return p
 }
 
-// The binding works beside Go, and survives kills as Go does.
+// The binding works together with Go, and survives kills as Go does.
 func TestPython(t *testing.T) {
 	p := install(t)
 	t.Run("fast", func(t *testing.T) {
@@ -118,7 +119,7 @@ func TestPython(t *testing.T) {
 	t.Run("storm", p.storm)
 }
 
-// command runs Python in the folder of the binding.
+// command returns a command that runs Python in the folder of the binding.
 func (p python) command(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), proctest.Scale(limit))
 	t.Cleanup(cancel)
@@ -131,21 +132,22 @@ func (p python) command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// The binding says for which layout of an arena it was written. The library refuses another one.
+// The binding states the layout of an arena for which it was written. The library refuses a binding for another
+// layout.
 func TestLayoutOfTheBinding(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(binding, "shmsync", "_library.py"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), fmt.Sprintf("\nABI = %d << 8 | 8\n", arenakernel.LayoutVersion))
 }
 
-// The tests of the binding itself.
+// units runs the tests of the binding itself.
 func (p python) units(t *testing.T) {
 	out, err := p.command(t, "-m", "unittest", "discover", "-t", ".", "-s", "tests").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "\nOK")
 }
 
-// A scene is a Python program and its side of the conversation.
+// A scene is a Python program that exchanges lines with a test.
 type scene struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -174,7 +176,7 @@ func (p python) play(t *testing.T, name, arenaName string) *scene {
 	return s
 }
 
-// hears reads a line from the scene.
+// hears reads a line from the scene, which must be want.
 func (s *scene) hears(t *testing.T, want string) {
 	t.Helper()
 	line, err := s.out.ReadString('\n')
@@ -198,7 +200,7 @@ func (s *scene) kill() {
 
 func (s *scene) pid() int { return s.cmd.Process.Pid }
 
-// join makes an arena, and gives its name.
+// join makes an arena, and returns its name and the arena.
 func join(t *testing.T) (string, *arena.Arena) {
 	name := fmt.Sprintf("pybind-%d-%x", os.Getpid(), rand.Uint64())
 	t.Cleanup(func() { shm.Remove(name) })
@@ -226,7 +228,7 @@ func init() {
 	})
 }
 
-// The binding has the fields of the structs where the library has them.
+// abi requires that the structs of the binding have their fields at the offsets of the library.
 func (p python) abi(t *testing.T) {
 	recorded, err := os.ReadFile(filepath.Join("..", "..", "c", "abi.txt"))
 	require.NoError(t, err)
@@ -247,7 +249,7 @@ func (p python) abi(t *testing.T) {
 	require.NoError(t, s.end(), &s.stderr)
 }
 
-// A process in Go is killed while it holds a mutex that Python waits for.
+// recovers kills a process in Go while it holds a mutex for which Python waits.
 func (p python) recovers(t *testing.T) {
 	name, a := join(t)
 	m, err := prims.OpenMutex(a, "m", nil)
@@ -263,7 +265,7 @@ func (p python) recovers(t *testing.T) {
 	s.hears(t, "holds")
 	require.False(t, m.TryLock())
 
-	// And the reverse: Python is killed while it holds the mutex that Go waits for.
+	// Then Python is killed while it holds the mutex for which Go waits.
 	locked := make(chan error, 1)
 	go func() { locked <- m.LockContext(context.Background()) }()
 	require.Eventually(t, func() bool { return m.State().Waiting }, proctest.Scale(limit), time.Millisecond, m)
@@ -280,7 +282,7 @@ func (p python) recovers(t *testing.T) {
 	m.Unlock()
 }
 
-// Ctrl-C ends a wait for a lock that a process in Go holds.
+// interrupt ends a wait of Python by Ctrl-C, while a process in Go holds the lock.
 func (p python) interrupt(t *testing.T) {
 	name, a := join(t)
 	m, err := prims.OpenMutex(a, "m", nil)
@@ -307,13 +309,14 @@ type Job struct {
 	Last   bool
 }
 
-// Text is an item of a Queue of Python with max_bytes of 29 to 32.
+// Text is an item of a Queue of Python whose max_bytes is 29 to 32.
 type Text struct {
 	Len  uint32
 	Data [32]byte
 }
 
-// Python fills queues that Go empties, and a process that dies with an item on lease gives it back.
+// queues lets Python fill queues that Go empties. A process in Python that dies with an item on lease gives the
+// item back.
 func (p python) queues(t *testing.T) {
 	name, a := join(t)
 	ctx, cancel := context.WithTimeout(t.Context(), proctest.Scale(limit)) // the Python program may fail
@@ -345,7 +348,7 @@ func (p python) queues(t *testing.T) {
 	require.EqualValues(t, 7, job.ID)
 }
 
-// Python is killed half way through a change of a value: the value stays as it was.
+// synchronized kills Python half way through a change of a value. The value stays as it was.
 func (p python) synchronized(t *testing.T) {
 	name, a := join(t)
 	v, err := prims.OpenSynchronized(a, "value", Job{ID: 5}, nil)
@@ -356,14 +359,14 @@ func (p python) synchronized(t *testing.T) {
 	require.NoError(t, v.Update(func(j *Job) error { j.ID++; return nil }))
 	require.EqualValues(t, 6, v.Load().ID)
 
-	// Without a kill the change counts.
+	// Without a kill the change takes effect.
 	s = p.play(t, "change", name)
 	s.hears(t, "half way, at 106")
-	require.NoError(t, s.end(), &s.stderr) // which ends its input
+	require.NoError(t, s.end(), &s.stderr) // end closes the input of the program
 	require.EqualValues(t, 106, v.Load().ID)
 }
 
-// Each other kind of object has Go on one side and Python on the other.
+// conversation tests one object of each other kind, with Go on one side and Python on the other.
 func (p python) conversation(t *testing.T) {
 	name, a := join(t)
 	sem, err := prims.OpenSemaphore(a, "semaphore", 2, nil)
@@ -412,8 +415,8 @@ func (p python) conversation(t *testing.T) {
 	require.NoError(t, s.end(), &s.stderr)
 }
 
-// Two processes in Python and this one change two numbers under a mutex. The processes in Python are killed again and
-// again, at random moments of a change, and the survivors repair the numbers.
+// storm lets two processes in Python and this process change two numbers under a mutex. The processes in Python
+// are killed again and again, at random moments of a change, and the survivors repair the numbers.
 func (p python) storm(t *testing.T) {
 	name, a := join(t)
 	m, err := prims.OpenMutex(a, "m", nil)
@@ -423,7 +426,8 @@ func (p python) storm(t *testing.T) {
 	survivor := p.play(t, "storm", name)
 	survivor.hears(t, "counts")
 	recovered := 0
-	// counted locks the mutex, repairs what a death has left, counts, and returns how often Python has counted.
+	// counted locks the mutex, repairs what a death has left, adds one to the numbers, and returns how often
+	// Python has counted.
 	counted := func() uint64 {
 		for {
 			err := m.LockContext(context.Background())
@@ -447,7 +451,7 @@ func (p python) storm(t *testing.T) {
 			counted()
 		}
 		victim.kill()
-		// The survivor goes on.
+		// The survivor in Python goes on.
 		end := time.Now().Add(proctest.Scale(limit))
 		for before := counted(); counted() < before+10; {
 			require.True(t, time.Now().Before(end), "no other process counts: %v", m)

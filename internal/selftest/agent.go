@@ -25,19 +25,19 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// agent is a process of a proof. It inherits the segment as descriptor 3.
+// agent is a process of a proof. It inherits a segment or a page as descriptor 3.
 type agent struct {
 	role  string
 	cmd   *exec.Cmd
 	in    io.Writer
-	lines chan string // the lines that it prints; closed at its end
+	lines chan string // the lines that the agent prints; closed when it has ended
 	errs  child.Tail
 	gone  chan struct{}
 }
 
 const agentFD = 3
 
-// start starts an agent.
+// start starts an agent that plays a role. file becomes its descriptor 3.
 func (t *selftester) start(file *os.File, env []string, role string, args ...string) (*agent, error) {
 	self, err := child.Self()
 	if err != nil {
@@ -73,7 +73,7 @@ func (t *selftester) start(file *os.File, env []string, role string, args ...str
 	return a, nil
 }
 
-// says waits for the agent's next line, which must begin with want, and gives the rest.
+// says waits for the agent's next line, which must begin with want. It returns the rest of the line.
 func (a *agent) says(t *selftester, want string) (rest string, err error) {
 	select {
 	case line, ok := <-a.lines:
@@ -93,7 +93,7 @@ func (a *agent) says(t *selftester, want string) (rest string, err error) {
 	}
 }
 
-// kill kills the agent, and returns when it is gone.
+// kill kills the agent, and returns when the agent is gone.
 func (a *agent) kill() error {
 	if err := a.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -102,7 +102,7 @@ func (a *agent) kill() error {
 	return nil
 }
 
-// drain waits for the agent's end.
+// drain waits until the agent is gone, and discards its lines.
 func (a *agent) drain() {
 	for range a.lines {
 	}
@@ -114,7 +114,7 @@ func (a *agent) end() {
 	a.drain()
 }
 
-// selftestRoles are what agents do. An error ends the process, with a line that says so.
+// selftestRoles has the function of each role. If the function returns an error, the agent prints it and exits.
 var selftestRoles = map[string]func(args []string) error{
 	"near":      beNear,
 	"victim":    beVictim,
@@ -130,8 +130,7 @@ var selftestRoles = map[string]func(args []string) error{
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stdout, format+"\n", args...) }
 
-// pinAgent confines the agent to the CPU that its first argument names; to none if that
-// is empty.
+// pinAgent confines the agent to the CPU in its first argument. If that is empty, the agent stays unpinned.
 func pinAgent(args []string) error {
 	if len(args) == 0 || args[0] == "" {
 		return nil
@@ -160,7 +159,7 @@ func joinAgent(args []string) (*arena.Arena, *prims.Mutex, error) {
 	return a, m, err
 }
 
-// beVictim locks and is killed.
+// beVictim takes the lock, and waits to be killed.
 func beVictim(args []string) error {
 	_, m, err := joinAgent(args)
 	if err != nil {
@@ -173,7 +172,7 @@ func beVictim(args []string) error {
 	}
 }
 
-// beSuccessor inherits the lock of the process that is killed.
+// beSuccessor waits for the lock of the victim, and recovers it after the victim's death.
 func beSuccessor(args []string) error {
 	a, m, err := joinAgent(args)
 	if err != nil {
@@ -204,7 +203,7 @@ func beSuccessor(args []string) error {
 // adderTurns is how often an adder adds.
 const adderTurns = 2000
 
-// beAdder adds to a counter under the lock, and loses counts where it is not alone.
+// beAdder adds to a counter under the lock. If the lock does not exclude other adders, counts are lost.
 func beAdder(args []string) error {
 	a, m, err := joinAgent(args)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// proveNear makes processes on all NUMA nodes wait for a Mutex with NearWakes: each gets it
-// once. It tells how often the Mutex stayed on its node, but that proves nothing: a waiter
-// that has waited for a millisecond may ask to be next wherever it is, and on a slow host,
-// such as an emulator, most waiters have. The tests of package prims prove the order.
+// proveNear makes processes on all NUMA nodes wait for a Mutex with NearWakes, and checks that each of them gets it
+// once. It also reports how often the Mutex stayed on its node. That number proves nothing: after a millisecond, a
+// waiter may ask to be the next one wherever it is, and on a slow host, such as an emulator, most waiters have waited
+// that long. The tests of package prims prove the order.
 func (t *selftester) proveNear() (string, error) {
 	if _, _, ok := asm.CPU(); !ok {
 		return "", cannot("this CPU does not tell its node without a system call")
@@ -37,11 +37,11 @@ func (t *selftester) proveNear() (string, error) {
 	return fmt.Sprintf("%s; of %d times that others waited on the same node and elsewhere, %d to one of the same", text, choices, near), nil
 }
 
-// nearRound has everybody get the lock once. It counts how often there was a choice
-// between nodes, and how often it went to the same one.
+// nearRound lets each waiter have the lock once. choices is how often waiters on the holder's node and on other nodes
+// waited at the same time. near is how often a waiter on the holder's node then got the lock.
 func (t *selftester) nearRound() (text string, choices, near int, err error) {
 	cpus := t.cpus()
-	slices.Reverse(cpus) // the last node holds it, the first waits first
+	slices.Reverse(cpus) // a process on the last node holds the lock; one on the first node waits first
 	a, err := newSelftestArena(shm.Policy{})
 	if err != nil {
 		return "", 0, 0, err
@@ -112,7 +112,7 @@ func (t *selftester) nearRound() (text string, choices, near int, err error) {
 	return text, choices, near, nil
 }
 
-// nodeOf is the node of a CPU; -1 if there is none.
+// nodeOf returns the node of a CPU, or -1 if there is none.
 func (t *selftester) nodeOf(cpu int) int {
 	for _, n := range t.nodes {
 		if slices.Contains(n.CPUs, cpu) {
@@ -131,7 +131,7 @@ func (t *selftester) startNear(a *arena.Arena, cpu int) (*agent, error) {
 	return w, err
 }
 
-// sleepers is how many have recorded that they sleep for an object of the arena.
+// sleepers returns the number of waiters that have recorded that they sleep for an object of the arena.
 func sleepers(a *arena.Arena) (n int) {
 	for o := range a.Objects() {
 		for _, w := range (*arenakernel.Arena)(a).WaitsOf(arenakernel.Object(o)) {
@@ -143,7 +143,7 @@ func sleepers(a *arena.Arena) (n int) {
 	return n
 }
 
-// asleep reports whether no thread of the agent has anything to do.
+// asleep reports whether all threads of the agent sleep.
 func (a *agent) asleep() bool {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", a.cmd.Process.Pid))
 	if err != nil || len(tasks) == 0 {
@@ -160,7 +160,7 @@ func (a *agent) asleep() bool {
 	return true
 }
 
-// beNear takes the lock, and releases it when it is told to.
+// beNear takes the lock, and releases it when the parent asks for that.
 func beNear(args []string) error {
 	if err := pinAgent(args); err != nil {
 		return err
@@ -181,7 +181,7 @@ func beNear(args []string) error {
 	m.Lock()
 	say("got")
 	if !bufio.NewScanner(os.Stdin).Scan() {
-		return nil // the parent is done
+		return nil // the parent has ended
 	}
 	m.Unlock()
 	say("free")

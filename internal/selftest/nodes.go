@@ -21,7 +21,7 @@ type numaNode struct {
 	Memory bool
 }
 
-// String tells the node's CPUs, or that it has none, and if it has no memory.
+// String returns the node's number, its CPUs if it has any, and whether it lacks memory.
 func (n numaNode) String() string {
 	s := fmt.Sprintf("node %d: ", n.ID)
 	if len(n.CPUs) > 0 {
@@ -35,8 +35,7 @@ func (n numaNode) String() string {
 	return s
 }
 
-// readNodes lists the online nodes below a sysfs. A kernel without NUMA has one, with
-// everything.
+// readNodes returns the online nodes below a sysfs. For a kernel without NUMA, it returns one node with all CPUs.
 func readNodes(sysfs string) ([]numaNode, error) {
 	allowed, err := place.AllowedCPUs()
 	if err != nil {
@@ -74,7 +73,7 @@ func readNodes(sysfs string) ([]numaNode, error) {
 	return nodes, nil
 }
 
-// withMemory lists the nodes that have some.
+// withMemory returns the nodes that have memory.
 func (t *selftester) withMemory() (ids []int) {
 	for _, n := range t.nodes {
 		if n.Memory {
@@ -84,7 +83,8 @@ func (t *selftester) withMemory() (ids []int) {
 	return ids
 }
 
-// cpus gives a CPU of each node that has some, at least two where there are two.
+// cpus returns a CPU of each node that has CPUs. If that is only one CPU, it returns two CPUs of the host, if there
+// are two.
 func (t *selftester) cpus() (list []int) {
 	for _, n := range t.nodes {
 		if len(n.CPUs) > 0 {

@@ -16,12 +16,12 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// selftestPages is how many pages a proof of placement looks at.
+// selftestPages is the number of pages that a proof of a placement uses.
 const selftestPages = 64
 
 func selftestBytes() int64 { return selftestPages * int64(os.Getpagesize()) }
 
-// placeProofs are about where memory lies: asked, and got.
+// placeProofs returns the proofs about placement: whether memory is on the nodes that the policy names.
 func (t *selftester) placeProofs() (list []proof) {
 	add := func(name string, run func(*selftester) (string, error)) {
 		list = append(list, proof{"place/" + name, run})
@@ -55,7 +55,7 @@ func (t *selftester) placeProofs() (list []proof) {
 	return list
 }
 
-// placed makes a memfd with a policy and gives what the library says of it.
+// placed creates a memfd with a policy, and returns what the library reports about its placement.
 func placed(p shm.Policy) (*shm.Segment, shm.Placement, error) {
 	seg, err := shm.CreateMemfd("selftest-place", selftestBytes(), nil, &shm.Options{NUMA: p, Populate: true})
 	if err != nil {
@@ -68,8 +68,8 @@ func placed(p shm.Policy) (*shm.Segment, shm.Placement, error) {
 	return nil, shm.Placement{}, fmt.Errorf("%v: one placement was asked for, %d are told", p, len(seg.Placement()))
 }
 
-// heeded judges a placement by what the library tells of it, and by what the kernel says
-// in /proc/self/numa_maps.
+// heeded checks whether a placement has followed its policy, by the library's report and by the kernel's, which is in
+// /proc/self/numa_maps.
 func heeded(seg *shm.Segment, pl shm.Placement) error {
 	switch {
 	case errors.Is(pl.Err, shm.ErrNotSupported):
@@ -94,8 +94,8 @@ func heeded(seg *shm.Segment, pl shm.Placement) error {
 	return nil
 }
 
-// pagesOf counts the pages of a memfd that this process has touched, by node, as the
-// kernel tells; nil where it does not.
+// pagesOf returns how many pages of a memfd are on each node, of those that this process has touched. It returns nil
+// if the kernel does not report that.
 func pagesOf(seg *shm.Segment) (map[int]int, error) {
 	b, err := os.ReadFile("/proc/self/numa_maps")
 	if err != nil {
@@ -122,7 +122,8 @@ func pagesOf(seg *shm.Segment) (map[int]int, error) {
 	return seen, nil
 }
 
-// provePolicy asks for a policy that this kernel should heed, and may not know.
+// provePolicy uses a policy and checks that it is followed. A policy that is new in Linux may be refused, if the
+// library reports that.
 func provePolicy(p shm.Policy) (string, error) {
 	seg, pl, err := placed(p)
 	if err != nil {
@@ -149,8 +150,8 @@ func provePolicy(p shm.Policy) (string, error) {
 	return pl.String(), nil
 }
 
-// proveRefused asks for a node that has no memory: the memory works, and the refusal is
-// told.
+// proveRefused asks for memory on a node without memory. The library must report the refusal, and the segment must be
+// usable.
 func proveRefused(node int) (string, error) {
 	seg, pl, err := placed(shm.Policy{Mode: shm.PolicyBind, Nodes: []int{node}})
 	if err != nil {
@@ -167,7 +168,7 @@ func proveRefused(node int) (string, error) {
 	return fmt.Sprintf("refused, and told: %v", pl.Err), nil
 }
 
-// proveFirstTouch has a process on a node's CPU touch memory of no policy.
+// proveFirstTouch lets a process on a CPU of the node touch memory without a policy, and checks where the pages are.
 func (t *selftester) proveFirstTouch(n numaNode) (string, error) {
 	seen, err := t.touched(n, shm.Policy{})
 	if err != nil {
@@ -181,7 +182,8 @@ func (t *selftester) proveFirstTouch(n numaNode) (string, error) {
 	return fmt.Sprintf("CPU %d touched: pages by node %v", n.CPUs[0], seen), nil
 }
 
-// proveOthersObey has a process touch memory that another one has placed.
+// proveOthersObey lets a process touch memory that another process has placed, and checks that the policy still
+// applies.
 func (t *selftester) proveOthersObey() (string, error) {
 	memory := t.withMemory()
 	last := memory[len(memory)-1]
@@ -201,7 +203,7 @@ func (t *selftester) proveOthersObey() (string, error) {
 	return "", cannot("no CPU of another node")
 }
 
-// touched makes a memfd, has an agent on the node touch it, and looks where it is.
+// touched creates a memfd, lets an agent on the node touch it, and returns how many pages are on each node.
 func (t *selftester) touched(n numaNode, p shm.Policy) (map[int]int, error) {
 	seg, err := shm.CreateMemfd("selftest-touch", selftestBytes(), nil, &shm.Options{NUMA: p})
 	if err != nil {
@@ -249,7 +251,7 @@ func beToucher(args []string) error {
 	return nil
 }
 
-// proveRanges places two halves of a segment apart.
+// proveRanges places the two halves of a segment on different nodes.
 func (t *selftester) proveRanges() (string, error) {
 	memory := t.withMemory()
 	if len(memory) < 2 {
@@ -279,7 +281,7 @@ func (t *selftester) proveRanges() (string, error) {
 	return strings.Join(told, "; "), nil
 }
 
-// proveMove places memory that has been touched elsewhere; what it holds stays.
+// proveMove moves memory to another node after it was touched. The contents must not change.
 func (t *selftester) proveMove() (string, error) {
 	memory := t.withMemory()
 	if len(memory) < 2 {
@@ -308,7 +310,7 @@ func (t *selftester) proveMove() (string, error) {
 	return pl.String(), nil
 }
 
-// proveNoPolicy places memory where the system permits no policy.
+// proveNoPolicy places memory in a process in which the system call for policies is disabled.
 func (t *selftester) proveNoPolicy() (string, error) {
 	a, err := t.start(nil, []string{"SHMSYNC_DISABLE=mbind"}, "placer")
 	if err != nil {
@@ -317,7 +319,7 @@ func (t *selftester) proveNoPolicy() (string, error) {
 	return a.says(t, "told:")
 }
 
-// bePlacer sees that a refused placement is told, and that the memory works.
+// bePlacer checks that the refusal of its placement is reported, and that the memory is usable.
 func bePlacer([]string) error {
 	seg, pl, err := placed(shm.Policy{Mode: shm.PolicyBind, Nodes: []int{0}})
 	if err != nil {
@@ -332,7 +334,7 @@ func bePlacer([]string) error {
 	return nil
 }
 
-// proveArenaPlaced has processes of all nodes use an arena on the last one.
+// proveArenaPlaced lets processes of all nodes use an arena whose memory is on the last node.
 func (t *selftester) proveArenaPlaced() (string, error) {
 	memory := t.withMemory()
 	a, err := newSelftestArena(shm.Policy{Mode: shm.PolicyBind, Nodes: memory[len(memory)-1:]})
@@ -362,7 +364,7 @@ func (t *selftester) proveArenaPlaced() (string, error) {
 	return fmt.Sprintf("%v, pages in use by node %v", pl[0].Asked, seen), nil
 }
 
-// newSelftestArena makes an arena in a memfd, and joins it.
+// newSelftestArena creates an arena in a memfd, and joins it.
 func newSelftestArena(p shm.Policy) (*arena.Arena, error) {
 	format := func(s *shm.Segment) error { return arena.Format(s, &arena.Options{Size: s.Size()}) }
 	seg, err := shm.CreateMemfd("selftest-arena", bench.ArenaLeast, format, &shm.Options{NUMA: p})

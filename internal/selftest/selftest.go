@@ -16,10 +16,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// Options are what a selftest is asked for.
+// Options are the options of a selftest.
 type Options struct {
-	Only    []string      // patterns of names of proofs; all where it is empty
-	Timeout time.Duration // a third of how long a process may be silent
+	Only    []string      // patterns of names of proofs; empty: all proofs
+	Timeout time.Duration // an agent may be silent for three times this long
 	DryRun  bool          // list the proofs
 	Strict  bool          // a skipped proof is an error
 	Out     io.Writer     // for the results
@@ -31,14 +31,14 @@ var (
 	ErrSkipped = errors.New("a proof was skipped")
 )
 
-// proof is one thing that must hold. It returns what it saw; an error that is
-// notHere says why this host cannot show it.
+// proof is the test of one promise. run returns a text that says what it saw. A notHere error means that this host
+// cannot run the proof.
 type proof struct {
 	name string
 	run  func(t *selftester) (string, error)
 }
 
-// notHere is why a proof is skipped.
+// notHere is an error with the reason why a proof is skipped.
 type notHere string
 
 func (e notHere) Error() string { return string(e) }
@@ -54,8 +54,8 @@ type selftester struct {
 	agents    []*agent // the agents of the current proof
 }
 
-// Run proves that what the library promises holds on this host. It measures nothing, so
-// that it also means something where time does not: in an emulator.
+// Run tests whether the promises of the library hold on this host. It measures nothing, so it is also useful where
+// times have no meaning, as in an emulator.
 func Run(ctx context.Context, o *Options) error {
 	nodes, err := readNodes("/sys")
 	if err != nil {
@@ -75,7 +75,7 @@ func Run(ctx context.Context, o *Options) error {
 	return t.runAll(proofs)
 }
 
-// runAll proves one after another, and gives the status of all.
+// runAll runs the proofs one after the other, and prints their results. It returns an error if a proof failed.
 func (t *selftester) runAll(proofs []proof) error {
 	count := map[string]int{}
 	for _, p := range proofs {
@@ -98,7 +98,7 @@ func (t *selftester) runAll(proofs []proof) error {
 	return nil
 }
 
-// prove runs a proof, and ends what it has left behind.
+// prove runs a proof, and ends the agents that it leaves.
 func (t *selftester) prove(p proof) (verdict, text string) {
 	defer func() {
 		for _, a := range t.agents {
@@ -117,7 +117,7 @@ func (t *selftester) prove(p proof) (verdict, text string) {
 	return "ok", text
 }
 
-// pickProofs gives those whose names match a pattern; all where there is none.
+// pickProofs returns the proofs whose names match a pattern. Without patterns, it returns all.
 func pickProofs(all []proof, patterns []string) ([]proof, error) {
 	if len(patterns) == 0 {
 		return all, nil
@@ -141,7 +141,7 @@ func pickProofs(all []proof, patterns []string) ([]proof, error) {
 	return picked, nil
 }
 
-// proofs lists what is to be proven on a host with these nodes.
+// proofs returns all proofs for a host with these nodes.
 func (t *selftester) proofs() []proof {
 	list := []proof{
 		{"host", (*selftester).proveHost},
@@ -170,7 +170,7 @@ func (t *selftester) proveHost() (string, error) {
 	return fmt.Sprintf("Linux %s, %s, CPUs %s; %s", e.Kernel, e.GOARCH, place.JoinInts(cpus), strings.Join(nodes, "; ")), nil
 }
 
-// RunWorker is the life of a process of a proof: it says what it has come to, a line each.
+// RunWorker runs an agent, which plays the role name. The agent prints a line for each step that it has reached.
 func RunWorker(name string, args []string) error {
 	role, ok := selftestRoles[name]
 	if !ok {

@@ -17,7 +17,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// fakeSelftester runs proofs without a command line.
+// fakeSelftester returns a selftester that writes its results to out.
 func fakeSelftester(t *testing.T, out *bytes.Buffer) *selftester {
 	t.Helper()
 	nodes, err := readNodes("/sys")
@@ -26,7 +26,7 @@ func fakeSelftester(t *testing.T, out *bytes.Buffer) *selftester {
 	return &selftester{Options: o, ctx: t.Context(), nodes: nodes, waitLimit: time.Minute}
 }
 
-// A proof that fails, and one that skips, are told, and have their status.
+// A proof that fails and a proof that is skipped are reported, and the selftest returns the matching error.
 func TestSelftestVerdicts(t *testing.T) {
 	var out bytes.Buffer
 	s := fakeSelftester(t, &out)
@@ -41,8 +41,7 @@ func TestSelftestVerdicts(t *testing.T) {
 	require.ErrorIs(t, s.runAll([]proof{skips}), ErrSkipped)
 }
 
-// A proof fails if a process of it says the wrong thing, ends, or says nothing. The process is
-// killed if it still runs.
+// A proof fails if an agent prints a wrong line, ends, or prints nothing. The agent is killed if it still runs.
 func TestSelftestAgents(t *testing.T) {
 	s := fakeSelftester(t, new(bytes.Buffer))
 	cpus, err := place.AllowedCPUs()
@@ -94,7 +93,7 @@ func TestSelftestAgents(t *testing.T) {
 	}
 }
 
-// Nodes without memory and without CPUs are seen as what they are.
+// Nodes without memory, and nodes without CPUs, are recognized.
 func TestReadNodes(t *testing.T) {
 	allowed, err := place.AllowedCPUs()
 	require.NoError(t, err)

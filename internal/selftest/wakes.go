@@ -18,11 +18,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// The words of a proof of wakes, a cache line each.
+// The words of a proof of wakes, each on a cache line of its own.
 const (
-	wakeFirst  = iota // sleepers come here, and stay at 0
-	wakeSecond        // sleepers are moved here
-	wakeOrder         // how many have been woken
+	wakeFirst  = iota // agents begin to sleep on this word; it stays 0
+	wakeSecond        // the parent moves sleepers to this word
+	wakeOrder         // number of sleepers that were woken
 )
 
 // sleepersOf maps a page for a proof of wakes.
@@ -45,7 +45,8 @@ func mapWords(f *os.File) ([]byte, error) {
 
 func wakeWord(mem []byte, line int) *atomic.Uint32 { return control.WordAt(mem, line*64) }
 
-// until repeats an attempt that fails while a process is not asleep yet.
+// until calls try repeatedly until it returns true, for example because a process has fallen asleep. It returns an
+// error after waitLimit.
 func (t *selftester) until(what string, try func() (bool, error)) error {
 	for end := time.Now().Add(t.waitLimit); ; time.Sleep(time.Millisecond) {
 		switch ok, err := try(); {
@@ -61,9 +62,9 @@ func (t *selftester) until(what string, try func() (bool, error)) error {
 	}
 }
 
-// proveBitset puts four processes of two groups to sleep on one word, and wakes one
-// group before the other: what wakes that prefer a node are made of. Moving a sleeper
-// from one word to another tells that it sleeps, and keeps its bits.
+// proveBitset puts four processes of two groups to sleep on one word, and wakes one group before the other. The
+// library uses such wakes to prefer waiters of one node. Moving a sleeper to another word shows that it sleeps; the
+// sleeper keeps its bits.
 func (t *selftester) proveBitset() (string, error) {
 	f, mem, err := sleepersOf()
 	if err != nil {
@@ -92,7 +93,7 @@ func (t *selftester) proveBitset() (string, error) {
 		}
 		sleepers = append(sleepers, a)
 	}
-	// First the second group, in the order in which they came; then all.
+	// The steps wake the second group first, in the order of arrival. Then they wake the others.
 	for i, step := range []struct {
 		bits    uint32
 		sleeper int // -1: nobody
@@ -117,7 +118,7 @@ func (t *selftester) proveBitset() (string, error) {
 	return "two groups of two on CPUs " + place.JoinInts(cpus) + ": one group first, each in its order", nil
 }
 
-// beSleeper sleeps until another process wakes its bits.
+// beSleeper sleeps until another process wakes sleepers with its bits.
 func beSleeper(args []string) error {
 	if err := pinAgent(args); err != nil {
 		return err
@@ -144,7 +145,7 @@ func beSleeper(args []string) error {
 	}
 }
 
-// proveWaitV has a process sleep on two words, and wakes it by the second.
+// proveWaitV lets a process sleep on two words, and wakes it through the second word.
 func (t *selftester) proveWaitV() (string, error) {
 	if err := shmsync.FeatureWaitV.Check(); err != nil {
 		return "", cannot("%v", err)
@@ -171,7 +172,7 @@ func (t *selftester) proveWaitV() (string, error) {
 	return a.says(t, "woken by")
 }
 
-// beWaitV sleeps on two words until it is woken by the second.
+// beWaitV sleeps on two words until it is woken through the second one.
 func beWaitV(args []string) error {
 	if err := pinAgent(args); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The recipe that the documents give for a change that a kill may interrupt is compiled to
-// stores in its order: the flag is set, the data is written, the flag is cleared.
+// The documents give a recipe for a change that a kill may interrupt. The compiler keeps the stores of the recipe
+// in their order: the flag is set, the data is written, the flag is cleared.
 func TestCrashOrderOfTheRecipe(t *testing.T) {
 	stores := map[string]struct{ flag, data string }{
 		"amd64": {`XCHGL .*, 0\(`, `MOVQ .*, 0x(8|10)\(`},

@@ -16,7 +16,7 @@ import (
 
 var deployDir = filepath.Join("..", "..", "docs", "deploy")
 
-// systemdTool finds a program of systemd.
+// systemdTool returns the path of a program of systemd.
 func systemdTool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -27,7 +27,7 @@ func systemdTool(t *testing.T, name string) string {
 	return path
 }
 
-// deployed reads a file that the pages show.
+// deployed returns the contents of a file that the pages show.
 func deployed(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployDir, name))
@@ -47,17 +47,17 @@ func TestDeployIsLinked(t *testing.T) {
 	}
 }
 
-// TestUnits has systemd read the unit files.
+// TestUnits checks the unit files with systemd.
 func TestUnits(t *testing.T) {
 	analyze := systemdTool(t, "systemd-analyze")
 	units, err := filepath.Glob(filepath.Join(deployDir, "*.service"))
 	require.NoError(t, err)
 	require.NotEmpty(t, units)
 	const program = "/usr/local/bin/jobs"
-	// verify returns the lines that systemd prints about a unit. The exit status does not count: it
-	// is 0 although a setting is unknown. Lines about other units of this host are left out.
+	// verify returns the lines that systemd prints about a unit. It ignores the exit status, which is 0 even if a
+	// setting is unknown. It omits lines about other units of this host.
 	verify := func(text string) (said []string) {
-		const unit = "jobs@1.service" // an instance, where the unit is a template
+		const unit = "jobs@1.service" // an instance, if the unit is a template
 		name := filepath.Join(t.TempDir(), unit)
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o666))
 		out, _ := exec.Command(analyze, "verify", "--man=no", name).CombinedOutput()
@@ -77,10 +77,10 @@ func TestUnits(t *testing.T) {
 	require.Contains(t, strings.Join(said, ""), "RestartAlways", "the check finds a setting that does not exist")
 }
 
-// TestTmpfiles has systemd carry out the file for tmpfiles.d, below a directory of the test's own.
+// TestTmpfiles makes systemd carry out the file for tmpfiles.d, in a directory of the test.
 func TestTmpfiles(t *testing.T) {
 	tmpfiles := systemdTool(t, "systemd-tmpfiles")
-	// A host has the user; a test need not.
+	// A host has the user jobs; the machine of a test need not have it.
 	text := strings.ReplaceAll(deployed(t, "jobs.conf"), " jobs jobs ", " - - ")
 	root := t.TempDir()
 	conf := filepath.Join(t.TempDir(), "jobs.conf")
@@ -92,7 +92,7 @@ func TestTmpfiles(t *testing.T) {
 	require.Equal(t, os.ModeDir|0o700, info.Mode())
 }
 
-// decode reads YAML with no other fields than those of v.
+// decode reads YAML into v. A field that v does not have is an error.
 func decode(t *testing.T, name string, v any) {
 	t.Helper()
 	d := yaml.NewDecoder(bytes.NewReader([]byte(deployed(t, name))))
@@ -135,7 +135,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// TestPod checks that each container of the pod mounts the volume that the pod has.
+// TestPod checks that each container of the pod mounts the volume of the pod.
 func TestPod(t *testing.T) {
 	var pod struct {
 		APIVersion string `yaml:"apiVersion"`

@@ -20,11 +20,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// programBlock is a block of C, with the name by which a test runs it, if there is one.
+// programBlock matches a block of C, with the name by which a test runs it, if it has one.
 var programBlock = regexp.MustCompile("(?s)(?:<!-- run: (\\S+) -->\n)?```c\n(.*?)```\n")
 
-// programsInC compiles the blocks of docs/c-api.md that are whole programs, and returns the paths of
-// those that have a name.
+// programsInC compiles the blocks of docs/c-api.md that are whole programs. It returns the paths of the programs
+// that have a name.
 func programsInC(t *testing.T) map[string]string {
 	t.Helper()
 	cc := proctest.CCompiler(t)
@@ -51,8 +51,8 @@ func programsInC(t *testing.T) map[string]string {
 	return named
 }
 
-// The program that the document gives to those that handle SIGTERM ends while another process has the
-// value for ever.
+// The program that the document shows for the handling of SIGTERM ends even if another process never unlocks the
+// value.
 func TestProgramInCEndsOnSIGTERM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a run without -short: it compiles the C header")
@@ -91,7 +91,7 @@ func TestProgramInCEndsOnSIGTERM(t *testing.T) {
 	require.True(t, lines.Scan())
 	require.Equal(t, "still waiting", lines.Text())
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	for lines.Scan() { // until its end
+	for lines.Scan() { // until the program closes its output
 	}
 	require.NoError(t, cmd.Wait())
 	require.Equal(t, "ends\n", out.String())

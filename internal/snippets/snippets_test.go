@@ -33,7 +33,7 @@ type snippet struct {
 
 var withComment = regexp.MustCompile(`^<!-- with: (.*) -->$`)
 
-// extract finds the blocks of Go in a document.
+// extract returns the blocks of Go in a document.
 func extract(name, text string) (found []snippet) {
 	given, number := "", 0
 	var in *snippet
@@ -58,7 +58,7 @@ func extract(name, text string) (found []snippet) {
 	return found
 }
 
-// known are the packages that a block may use without importing them.
+// known has the packages that a block may use without importing them.
 var known = func() map[string]string {
 	m := map[string]string{"shmsync": module}
 	for _, name := range []string{"arena", "arenatest", "asm", "prims", "shm", "internal/crashpoint"} {
@@ -73,7 +73,7 @@ var known = func() map[string]string {
 
 var selector = regexp.MustCompile(`\b([a-z]+)\.[A-Z]`)
 
-// source makes a file of a snippet.
+// source makes a Go file of a snippet, and parses it.
 func (s snippet) source() (*ast.File, *token.FileSet, error) {
 	given := "ctx context.Context; a *arena.Arena"
 	if s.given != "" {
@@ -116,7 +116,7 @@ func (s snippet) source() (*ast.File, *token.FileSet, error) {
 	return nil, nil, first
 }
 
-// check type-checks a file. An unused variable or import is no error.
+// check type-checks a file. An unused variable or import is not an error.
 func (s snippet) check(f *ast.File, fset *token.FileSet) (first error) {
 	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", lookup), Error: func(err error) {
 		if e, ok := err.(types.Error); ok && e.Soft {
@@ -130,7 +130,7 @@ func (s snippet) check(f *ast.File, fset *token.FileSet) (first error) {
 	return first
 }
 
-// exports are the files with what packages export, by import path.
+// exports has the files with the export data of packages, by import path.
 var exports map[string]string
 
 func lookup(path string) (io.ReadCloser, error) {
@@ -155,7 +155,7 @@ func listExports(t *testing.T) {
 	}
 }
 
-// compile reports what is wrong with a snippet.
+// compile returns what is wrong with a snippet, or nil.
 func (s snippet) compile() error {
 	f, fset, err := s.source()
 	if err != nil {
@@ -164,7 +164,7 @@ func (s snippet) compile() error {
 	return s.check(f, fset)
 }
 
-// TestDocuments compiles what the documents show.
+// TestDocuments compiles the Go blocks of the documents.
 func TestDocuments(t *testing.T) {
 	listExports(t)
 	root := filepath.Join("..", "..")

@@ -23,11 +23,11 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// startedArena is the name that the page gives to its arena. Each run of the test has another.
+// startedArena is the name of the arena on the page. Each run of the test uses another name.
 const startedArena = "getting-started"
 
-// TestGettingStarted does what the page says, in an empty directory: it saves the files, types the
-// commands into the terminals, and compares what they print. The module comes from this tree.
+// TestGettingStarted follows the page in an empty directory: it saves the files, types the commands into the
+// terminals, and compares their output. It uses the module of this tree.
 func TestGettingStarted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a run without -short: it takes the time of a build")
@@ -39,7 +39,7 @@ func TestGettingStarted(t *testing.T) {
 	}
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "getting-started.md"))
 	require.NoError(t, err)
-	name := startedArena + "-" + rand.Text() // a number could be a process ID of the page
+	name := startedArena + "-" + rand.Text() // a number could be mistaken for a process ID of the page
 	t.Cleanup(func() { os.Remove("/dev/shm/" + name) })
 	steps := walkthrough(strings.ReplaceAll(string(text), startedArena, name))
 	require.Greater(t, len(steps), 10)
@@ -50,8 +50,8 @@ func TestGettingStarted(t *testing.T) {
 	}
 }
 
-// startedEnv gives the environment of a user who has used nothing of this library, and for whom
-// the version v0.1.0 of the module is this tree.
+// startedEnv returns the environment of a user who has not used this library yet. In it, this tree is the version
+// v0.1.0 of the module.
 func startedEnv(t *testing.T) []string {
 	home := t.TempDir()
 	proxy := t.TempDir()
@@ -66,8 +66,8 @@ func startedEnv(t *testing.T) []string {
 		"HOME=" + home,
 		"PATH=" + filepath.Join(home, "go", "bin") + ":" + goBin + ":" + os.Getenv("PATH"),
 		"GOENV=off", "GOWORK=off", "GOTOOLCHAIN=local", "GOSUMDB=off",
-		// With -trimpath the next run finds what this one compiles. A directory of the test is removed
-		// at its end, so it must not be read-only.
+		// With -trimpath the next run can use what this run compiles. A test directory is removed at the end of
+		// the test, so its files must not be read-only.
 		"GOFLAGS=-trimpath -modcacherw",
 		"GOCACHE=" + goEnv("GOCACHE"),
 		"GOPROXY=file://" + proxy + ",file://" + goEnv("GOMODCACHE") + "/cache/download," + goEnv("GOPROXY"),
@@ -81,7 +81,7 @@ func startedEnv(t *testing.T) []string {
 	return env
 }
 
-// publish makes a module proxy, in files, that has this tree as v0.1.0.
+// publish writes a module proxy, as files, that serves this tree as v0.1.0.
 func publish(t *testing.T, proxy string) {
 	const version = "v0.1.0"
 	root := filepath.Join("..", "..")
@@ -108,7 +108,7 @@ func publish(t *testing.T, proxy string) {
 		if d.IsDir() {
 			_, err := os.Stat(filepath.Join(name, "go.mod"))
 			if err == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
-				return fs.SkipDir // a module of its own, or no part of a package
+				return fs.SkipDir // another module, or not a part of a package
 			}
 			return nil
 		}
@@ -141,8 +141,8 @@ var (
 	terminalComment = regexp.MustCompile(`^<!-- terminal: (\S+) -->$`)
 )
 
-// walkthrough finds the files and the terminals of a page. A terminal without a comment is the
-// first one.
+// walkthrough returns the files and terminal blocks of a page, in order. A terminal block without a comment
+// belongs to the first terminal.
 func walkthrough(text string) (steps []step) {
 	file, terminal, fence, number := "", "first", "", 0
 	for line := range strings.Lines(text) {
@@ -170,13 +170,13 @@ func walkthrough(text string) (steps []step) {
 	return steps
 }
 
-// pageRun is the state of a walk through the page.
+// pageRun is the state of one run of the test.
 type pageRun struct {
 	dir       string
-	inside    string // below dir: where the commands of the first block went
+	inside    string // below dir: the directory to which the first block changes
 	env       []string
 	terminals map[string]*terminal
-	pids      map[string]string // the process IDs of the page, and those of this run
+	pids      map[string]string // maps the process IDs on the page to those of this run
 }
 
 func (p *pageRun) do(t *testing.T, s step) {
@@ -198,7 +198,7 @@ func (p *pageRun) do(t *testing.T, s step) {
 			}
 		} else {
 			require.NotNil(t, term.running, "docs/getting-started.md:%d: no command prints this", s.line+1+i)
-			command = "" // the command of an earlier block, which is still running
+			command = "" // the command of an earlier block still runs
 		}
 		var want []string
 		for ; i < len(s.lines) && !strings.HasPrefix(s.lines[i], "$ "); i++ {
@@ -217,7 +217,7 @@ func (p *pageRun) do(t *testing.T, s step) {
 	}
 }
 
-// actual replaces the process IDs of the page by those of this run.
+// actual replaces the process IDs of the page in text by those of this run.
 func (p *pageRun) actual(text string) string {
 	return pagePID.ReplaceAllStringFunc(text, func(pid string) string {
 		if is, ok := p.pids[pid]; ok {
@@ -234,7 +234,8 @@ var (
 	shellReport = regexp.MustCompile(`^.*: line \d+: +\d+ (Killed)\b.*$`)
 )
 
-// plain makes lines comparable whose times, participants and columns differ from run to run.
+// plain replaces the parts of a line that differ from run to run, such as times, participants and the widths of
+// columns.
 func plain(line string) string {
 	line = shellReport.ReplaceAllString(line, "$1")
 	line = pageTime.ReplaceAllString(line, "TIME")
@@ -242,8 +243,8 @@ func plain(line string) string {
 	return strings.Join(strings.Fields(line), " ")
 }
 
-// expect compares what the command in a terminal prints until it ends, or until it has printed the
-// last wanted line and goes on.
+// expect compares the output of the command in a terminal with want. It returns when the command has ended, or
+// when the command has printed the last wanted line and goes on.
 func (p *pageRun) expect(t *testing.T, term *terminal, want []string, where string) {
 	any := len(want) == 1 && want[0] == "..."
 	var got []string
@@ -254,7 +255,7 @@ func (p *pageRun) expect(t *testing.T, term *terminal, want []string, where stri
 		}
 		got = append(got, line)
 		if !any && len(got) == len(want) && halfWay.MatchString(line) {
-			break // the page goes on in another terminal
+			break // the page continues in another terminal
 		}
 	}
 	if any {
@@ -263,8 +264,8 @@ func (p *pageRun) expect(t *testing.T, term *terminal, want []string, where stri
 	require.Len(t, got, len(want), "%s\n%s", where, strings.Join(got, "\n"))
 	for i := range want {
 		w, g := p.actual(want[i]), got[i]
-		// When the page shows a process ID for the first time, the output of the command at that
-		// place gives the real ID.
+		// When the page shows a process ID for the first time, the output of the command has the real ID at the
+		// same place.
 		if pid := pagePID.FindString(w); pid != "" {
 			if m := regexp.MustCompile(`^` + strings.Replace(regexp.QuoteMeta(w), pid, `(\d+)`, 1) + `$`).FindStringSubmatch(g); m != nil {
 				p.pids[pid] = m[1]
@@ -275,14 +276,14 @@ func (p *pageRun) expect(t *testing.T, term *terminal, want []string, where stri
 	}
 }
 
-// halfWay is what a command of the page says before it waits to be killed.
+// halfWay matches what a command of the page prints before it waits to be killed.
 var halfWay = regexp.MustCompile(`^half way: process \d+$`)
 
-// terminal is a shell.
+// terminal is a shell in which the test types commands.
 type terminal struct {
 	in      io.Writer
 	lines   chan string
-	running *int // the number of the command that runs
+	running *int // the number of the running command
 	count   int
 }
 
@@ -318,7 +319,7 @@ func openTerminal(t *testing.T, dir string, env []string) *terminal {
 	return term
 }
 
-// start types a command. The terminal says when it has ended, and how.
+// start types a command. The shell prints a line when the command has ended, with its exit status.
 func (term *terminal) start(t *testing.T, command string) {
 	term.count++
 	n := term.count
@@ -327,7 +328,7 @@ func (term *terminal) start(t *testing.T, command string) {
 	require.NoError(t, err)
 }
 
-// next gives the next line of the command that runs, or reports that it has ended.
+// next returns the next line of the running command, or reports that the command has ended.
 func (term *terminal) next(t *testing.T, where string, got []string) (line string, ended bool) {
 	select {
 	case line, ok := <-term.lines:

@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/internal/mdtable"
 )
 
-// TestTroubleshooting looks for the texts of the errors in the code: a programmer who
-// changes one finds where people look for it.
+// TestTroubleshooting requires that the error texts that the document quotes are in the code. So a programmer who
+// changes such a text has to change the document, too.
 func TestTroubleshooting(t *testing.T) {
 	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, "docs", "troubleshooting.md"))
@@ -40,8 +40,8 @@ func TestTroubleshooting(t *testing.T) {
 	require.NotZero(t, looked)
 }
 
-// stringLiterals gives the strings of the packages in some directories, tests
-// left out, each on a line.
+// stringLiterals returns the string literals of the packages in some directories, one per line, without those of
+// tests.
 func stringLiterals(t *testing.T, root string, dirs ...string) string {
 	var b strings.Builder
 	for _, dir := range dirs {

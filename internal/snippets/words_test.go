@@ -18,12 +18,11 @@ import (
 
 var update = flag.Bool("update", false, "copy the tables of the words from the code into the document")
 
-// wordBlock is where a document shows the table of a word: a comment that names
-// the file and the type, and a fenced block.
+// wordBlock matches the table of a word in a document: a comment that names the file and the type, and a fenced
+// block.
 var wordBlock = regexp.MustCompile("(?s)<!-- word: (\\S+) (\\S+) -->\n```text\n(.*?)```\n")
 
-// TestWords compares the tables of the words in the document with those in the
-// comments of their types.
+// TestWords compares the tables of words in the document with the tables in the comments of their types.
 func TestWords(t *testing.T) {
 	root := filepath.Join("..", "..")
 	name := filepath.Join(root, "docs", "futex-protocols.md")
@@ -43,8 +42,8 @@ func TestWords(t *testing.T) {
 	require.Equal(t, updated, string(text), "go test ./internal/snippets -run Words -update")
 }
 
-// wordTable gives the layout and the states of a word: what is set apart in the
-// comment of its type, without its tags.
+// wordTable returns the layout and the states of a word: the preformatted part of the comment of its type,
+// without the tags.
 func wordTable(file, name string) (string, error) {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {

@@ -11,15 +11,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// together is a set of objects that a call can wait for at once. None of them
-// is ready.
+// together is a set of objects that one call can wait for. No object of it is ready.
 type together struct {
 	s *prims.Sequencer
 	e *prims.Event
 	m *prims.FairMutex
 }
 
-// init adds pending waits, and waits for several events at once.
+// init adds the scenes of pending waits, and of calls that wait for several objects at once.
 func init() {
 	add := func(name string, f func(x *together, p *part), waiters ...int) {
 		each("await/"+name, func(a *arena.Arena) (part, error) {

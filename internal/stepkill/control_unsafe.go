@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Control is a page by which tester and victim speak without the arena.
+// Control is a page outside the arena through which tester and victim communicate.
 type Control struct {
 	_ structs.HostLayout
-	// Tid is the thread that is to be stepped.
+	// Tid is the ID of the thread that the tester is to step.
 	//   writers: the victim, before it says that it is ready
 	//   readers: the tester
 	//   order:   relaxed; a pipe carries the edge
 	//   futex:   none
 	//   crash:   of no importance
 	Tid atomic.Uint32
-	// Gate is what the victim spins on before the operation, and Began and Ended are
-	// 1 when it begins and when it is over.
+	// The victim waits until Gate is 1, and then begins the operation. Began is 1 once the operation has begun,
+	// and Ended once it is over.
 	//   writers: the tester (Gate), the victim
 	//   readers: the other
 	//   order:   acq_rel
@@ -33,7 +33,7 @@ type Control struct {
 
 const controlBytes = 4096
 
-// NewControl makes a page, and the file through which the victim maps it.
+// NewControl makes a page, and returns it with the file through which the victim maps it.
 func NewControl() (*Control, *os.File, error) {
 	fd, err := unix.MemfdCreate("stepkill", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -47,7 +47,7 @@ func NewControl() (*Control, *os.File, error) {
 	return c, f, err
 }
 
-// OpenControl maps the page in f. It stays mapped.
+// OpenControl maps the page in f. The page stays mapped.
 func OpenControl(f *os.File) (*Control, error) {
 	b, err := unix.Mmap(int(f.Fd()), 0, controlBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { proctest.Main(m) }
 
-// The arenas are small: they are looked at after each instruction.
+// The arenas are small, because the tester compares all their bytes after each instruction.
 var arenaOptions = arena.Options{Size: 1 << 20, MaxParticipants: 6, Label: "tester"}
 
 type victimParams struct {
@@ -61,7 +61,8 @@ func openScene(c *proctest.Child, s scene, p victimParams, label string) (*arena
 
 func init() {
 	proctest.Register("victim", func(c *proctest.Child) {
-		// The thread that is stepped is not the first one, whose end is the process's.
+		// The thread that is stepped is not the first thread of the process, because the end of the first thread
+		// would be the end of the process.
 		runtime.LockOSThread()
 		debug.SetGCPercent(-1)
 		s, p := sceneOf(c)
@@ -102,7 +103,7 @@ func init() {
 		c.Await()
 	})
 
-	// A crowd waits, and is stopped, while images are taken.
+	// A crowd is a process whose goroutines wait. It is stopped while images are taken.
 	proctest.Register("crowd", func(c *proctest.Child) {
 		s, p := sceneOf(c)
 		_, x := openScene(c, s, p, "crowd")
@@ -114,7 +115,7 @@ func init() {
 	})
 }
 
-// stage is where a scene is played again and again.
+// stage runs one scene again and again.
 type stage struct {
 	t     *testing.T
 	s     scene
@@ -124,9 +125,9 @@ type stage struct {
 	limit stats
 }
 
-// stats counts what has been done.
+// stats counts what a test has done.
 type stats struct {
-	kills  int // real ones
+	kills  int // kills of a process, as opposed to images
 	steps  int // instructions that victims executed
 	states int // images that a newcomer joined
 	spots  int // instruction boundaries that these images stand for
@@ -187,7 +188,7 @@ func (x *stage) start(helper string, files ...*os.File) *proctest.Proc {
 	return x.startWith(helper, victimParams{Arena: filepath.Base(x.a.Path()), Scene: x.s.name, Object: object}, files...)
 }
 
-// victim starts the process that is killed, in the language of the scene.
+// victim starts the process that is to be killed, in the language of the scene.
 func (x *stage) victim(control *os.File) *proctest.Proc {
 	x.t.Helper()
 	if x.s.c == nil {
@@ -202,9 +203,9 @@ func (x *stage) startWith(helper string, params any, files ...*os.File) *proctes
 		proctest.Env("GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=3"), proctest.Dump(func() string { return words(x.a) }))
 }
 
-// target says when a victim is killed: before it has executed more instructions than
-// steps, or at the place number spot where a death leaves something else than one
-// instruction earlier. -1 is never.
+// target says when a victim is killed: after it has executed steps instructions, or at the place with the number
+// spot. A place is an instruction boundary at which a death leaves a different state than one instruction
+// earlier. -1 stands for never.
 type target struct{ steps, spot int }
 
 var atTheEnd = target{-1, -1}
@@ -234,8 +235,7 @@ type run struct {
 	ended        bool // the operation is over
 }
 
-// begin starts a victim and stops it before the first instruction of its operation. The caller's
-// goroutine is locked to its thread.
+// begin starts a victim and, if watched, a watch of the arena. The caller's goroutine is locked to its thread.
 func (x *stage) begin(watched bool) *run {
 	t := x.t
 	t.Helper()
@@ -261,7 +261,7 @@ func (x *stage) begin(watched bool) *run {
 	return r
 }
 
-// seize stops the victim's thread where the operation begins.
+// seize takes over the victim's thread and steps it to the begin of the operation.
 func (r *run) seize() {
 	t := r.t
 	t.Helper()
@@ -270,7 +270,7 @@ func (r *run) seize() {
 	if err != nil {
 		t.Fatalf("%s: %v: %v\n%s", r.s.name, err, r.victim.Kill(t), words(r.a))
 	}
-	t.Cleanup(func() { r.tracer.Kill() }) // otherwise its parent would wait for it for ever
+	t.Cleanup(func() { r.tracer.Kill() }) // otherwise the parent of the victim would wait for ever
 	r.ctl.Gate.Store(1)
 	for r.ctl.Began.Load() == 0 {
 		s, err := r.tracer.Step()
@@ -290,8 +290,8 @@ func (r *run) mustBe(want, is stepkill.State) {
 	}
 }
 
-// step executes one instruction, and reports whether the victim has come to another place.
-// If the victim sleeps, it gets what it waits for at the next step.
+// step executes one instruction, and reports whether the victim has come to a new place. If the instruction puts
+// the victim to sleep, the caller calls wake next.
 func (r *run) step() (place bool) {
 	t := r.t
 	t.Helper()
@@ -306,7 +306,8 @@ func (r *run) step() (place bool) {
 	return r.arrived()
 }
 
-// wake lets a victim that sleeps go on, and waits until it does.
+// wake gives a sleeping victim what it waits for, waits until it has woken, and reports whether it has come to a
+// new place.
 func (r *run) wake() (place bool) {
 	t := r.t
 	t.Helper()
@@ -330,8 +331,8 @@ func (r *run) wake() (place bool) {
 	}
 }
 
-// help calls f on another goroutine, since the stopped victim may hold what f needs. It does not
-// wait for long.
+// help calls f on another goroutine, because the stopped victim may hold something that f needs. It waits only
+// briefly for f to return.
 func (r *run) help(f func()) {
 	done := make(chan struct{})
 	r.helping = done
@@ -342,7 +343,7 @@ func (r *run) help(f func()) {
 	r.rest(time.Millisecond)
 }
 
-// rest waits until help is done, but no longer than limit, and reports whether it is.
+// rest waits until the call of help has ended, but no longer than limit, and reports whether it has.
 func (r *run) rest(limit time.Duration) bool {
 	if r.helping == nil {
 		return true
@@ -398,7 +399,7 @@ func (r *run) kill() {
 	}
 }
 
-// play kills a victim, and reports whether its operation was over by then.
+// play runs the scene once and kills the victim at g. It reports whether the operation was over by then.
 func (x *stage) play(g target) (ended bool) {
 	t := x.t
 	t.Helper()
@@ -417,7 +418,7 @@ func (x *stage) play(g target) (ended bool) {
 		})
 	}
 	if x.s.waiters > 0 {
-		<-time.NewTimer(300 * time.Microsecond).C // they are asleep, mostly
+		<-time.NewTimer(300 * time.Microsecond).C // give the waiters time to fall asleep
 	}
 	r.seize()
 	asleep := false
@@ -444,7 +445,7 @@ func (x *stage) play(g target) (ended bool) {
 	return r.ended
 }
 
-// goOn checks that the waiters go on after a death, and then checks the state.
+// goOn checks that the waiters go on after a death, and then checks the state of the arena.
 func (x *stage) goOn(wg *sync.WaitGroup, errs chan error, killed time.Time, what string) {
 	t := x.t
 	t.Helper()
@@ -494,7 +495,7 @@ func (x *stage) check(own part, a *arena.Arena, what string) {
 	}
 }
 
-// within runs f and waits no longer than limit.
+// within runs f, and returns an error if f takes longer than limit.
 func within(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -508,8 +509,8 @@ func within(f func() error) error {
 	}
 }
 
-// sound checks the whole arena. A check may see a state that another process is about to change,
-// so only a fault that stays counts.
+// sound checks the whole arena. A check may see a state that another process is about to change, so sound repeats
+// it, and only a fault that stays counts.
 func sound(t *testing.T, a *arena.Arena, what string) {
 	t.Helper()
 	err := a.Check()
@@ -519,8 +520,9 @@ func sound(t *testing.T, a *arena.Arena, what string) {
 	require.NoError(t, err, "%s\n%s", what, words(a))
 }
 
-// alone waits until all others are reaped. A process that died while it joined may stay until
-// the next one joins: nobody is told of it, and it has nothing.
+// alone waits until all other participants are reaped. A process that died while it joined may stay until the
+// next process joins, because nobody learns of its death and it has nothing. alone does not wait for such a
+// process in a scene whose victim joins.
 func (x *stage) alone(what func() string) {
 	x.t.Helper()
 	alone(x.t, x.a, x.s.unjoined, what)
@@ -546,8 +548,8 @@ func alone(t *testing.T, a *arena.Arena, joiners bool, what func() string) {
 	}
 }
 
-// images has a victim go through its operation, and calls f with each distinct image
-// and how many instruction boundaries had it, in the order in which they came.
+// images lets a victim go through its operation. It calls f with each distinct image, in the order in which the
+// images came, and with the number of instruction boundaries at which the bytes were those of the image.
 func (x *stage) images(f func(image []byte, n int)) {
 	t := x.t
 	t.Helper()
@@ -574,7 +576,7 @@ func (x *stage) images(f func(image []byte, n int)) {
 		if asleep {
 			asleep = false
 			if crowd != nil {
-				crowd.Cont(t) // it may have to make room
+				crowd.Cont(t) // the crowd may have to give up what the victim waits for
 			}
 			place = r.wake()
 			if crowd != nil {
@@ -610,14 +612,14 @@ func (x *stage) images(f func(image []byte, n int)) {
 	}
 }
 
-// longest is how many instructions of an operation are looked at: the first use of some
-// handles makes a table of types, and such.
+// longest is the maximal number of instructions of an operation that are stepped. An operation may be longer when
+// it is the first to use a handle, because it then builds tables of types.
 const longest = 100_000
 
 func same(image []byte, w *stepkill.Watch) bool { return w.Is(image) }
 
-// revive puts an image into a file of its own, whose participants are all dead, and
-// joins it. For some scenes a newcomer in C joins another file with the same image.
+// revive writes an image to a file of its own, whose participants are all dead, and joins that file. In some
+// scenes a newcomer in C joins another file with the same image.
 func (x *stage) revive(image []byte, what string) {
 	t := x.t
 	t.Helper()
@@ -627,7 +629,7 @@ func (x *stage) revive(image []byte, what string) {
 	require.NoError(t, stepkill.WriteImage("/dev/shm/"+name, image))
 	a, err := arena.Attach(name, &arena.Options{Label: "newcomer"})
 	require.NoError(t, err, what)
-	died["tester"] = true // in the image
+	died["tester"] = true // the tester is one of the dead in the image
 	defer delete(died, "tester")
 	alone(t, a, false, func() string { return x.s.name + ", " + what })
 	sound(t, a, x.s.name+", "+what)

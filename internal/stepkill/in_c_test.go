@@ -22,16 +22,16 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// sceneInC is what the victim of a scene does, in the words of testdata/process.c.
+// sceneInC says what the victim of a scene does, in the words of testdata/process.c.
 type sceneInC struct{ object, does string }
 
-// addSceneInC adds s with a victim in C. The tester and the newcomers are as in s.
+// addSceneInC adds s with a victim in C. The tester and the newcomers stay those of s.
 func addSceneInC(s scene, object, does string) {
 	s.name, s.c = "c "+s.name, &sceneInC{object, does}
 	addScene(s)
 }
 
-// builtInC is testdata/process.c after it was compiled. The file has no name any more, so nothing has to remove it.
+// builtInC holds the compiled testdata/process.c. The file was unlinked, so nothing has to remove it.
 var builtInC struct {
 	once sync.Once
 	f    *os.File // nil without a C compiler
@@ -53,7 +53,7 @@ func processInC(t *testing.T) string {
 		}
 		optimize := "-O1"
 		if _, all := kills(); all {
-			optimize = "-O2" // takes twice as long
+			optimize = "-O2" // compiling with -O2 takes twice as long
 		} else if proctest.Quick() {
 			optimize = "-O0"
 		}
@@ -83,7 +83,7 @@ func compileInC(cc, optimize string) (*os.File, error) {
 }
 
 func init() {
-	// The process becomes the program in C, which speaks the protocol of a helper.
+	// The process executes the program in C, which follows the protocol of a helper process.
 	proctest.Register("process in C", func(c *proctest.Child) {
 		var args []string
 		c.Params(&args)
@@ -97,8 +97,8 @@ func (x *stage) startC(name, does string, control *os.File) *proctest.Proc {
 	return x.startWith("process in C", []string{processInC(x.t), name, x.s.c.object, does}, control)
 }
 
-// reviveInC puts an image into a file of its own, which a newcomer in C joins: it finds the data whole, changes
-// them, and leaves an arena in which nothing is left of the dead.
+// reviveInC writes an image to a file of its own, which a newcomer in C joins. The newcomer finds the data whole,
+// changes it, and leaves an arena in which nothing of the dead participants is left.
 func (x *stage) reviveInC(image []byte, what string) {
 	t := x.t
 	t.Helper()

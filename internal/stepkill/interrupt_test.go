@@ -16,13 +16,13 @@ import (
 	"github.com/shmsync/shmsync/internal/stepkill"
 )
 
-// shortest is added to how long an operation takes, for the moment at which it is killed:
-// a signal takes a while to arrive, and is to come after the end, too.
+// shortest is added to the duration of an operation to get the range of moments for a kill. A signal takes a
+// while to arrive, and some signals are to arrive after the end of the operation.
 const shortest = 10 * time.Microsecond
 
-// interrupt kills a victim that nobody steps, so long after its operation has begun; when
-// it sleeps by then it may have been let go before. It returns how long the operation
-// was under way.
+// interrupt starts a victim that is not stepped, and kills it at the time after, counted from the begin of its
+// operation. If let is set, a victim that still waits after half of that time gets what it waits for. interrupt
+// returns how long the operation has run.
 func (x *stage) interrupt(after time.Duration, let bool) time.Duration {
 	t := x.t
 	t.Helper()
@@ -77,8 +77,8 @@ func (x *stage) beginFree() *run {
 	return r
 }
 
-// runFor has a victim do its operation, for so long or until it is over. It returns how
-// long that was.
+// runFor lets a victim run its operation until the operation is over or the time atMost has passed. If let is
+// set, it gives the victim what it waits for after half of that time. It returns how long the operation has run.
 func (r *run) runFor(atMost time.Duration, let bool) time.Duration {
 	r.ctl.Gate.Store(1)
 	for end := time.Now().Add(proctest.Scale(limit)); r.ctl.Began.Load() == 0; {
@@ -95,20 +95,20 @@ func (r *run) runFor(atMost time.Duration, let bool) time.Duration {
 	return time.Since(begun)
 }
 
-// A process is killed in an operation at a random moment, without having been stopped before. The
-// survivors, which run at the same time, go on.
+// A process is killed at a random moment of an operation, and is not stopped before. The survivors, which run at
+// the same time, go on.
 func TestInterruptKills(t *testing.T) {
 	n, _ := kills()
 	eachScene(t, func(x *stage) stats {
 		seed := rand.Uint64()
 		random := rand.New(rand.NewPCG(seed, 7))
 		x.t.Logf("seed %#x", seed)
-		// The first one is killed when its operation is over, or sleeps.
+		// The first victim is killed when its operation is over, or when it sleeps.
 		whole := x.interrupt(3*time.Millisecond, false)
 		for range n {
 			after := time.Duration(random.Int64N(int64(whole + shortest)))
 			took := x.interrupt(after, random.IntN(2) == 0)
-			if took < after { // it has ended by itself
+			if took < after { // the operation was over before the kill
 				whole = min(whole, took+shortest)
 			}
 		}

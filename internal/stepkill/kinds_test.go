@@ -53,7 +53,7 @@ var kinds = map[string]func(a *arena.Arena, name string) (closer, error){
 	"waitgroup": func(a *arena.Arena, name string) (closer, error) { return prims.OpenWaitGroup(a, name, nil) },
 }
 
-// init adds scenes for each kind of object: its maker dies while it makes or closes the object.
+// init adds scenes for each kind of object: a process dies while it creates the object, or while it closes it.
 func init() {
 	for kind, open := range kinds {
 		each("kinds/"+kind+", made and closed", func(a *arena.Arena) (part, error) {
@@ -80,7 +80,7 @@ func init() {
 		use := func() error { _, err := arena.Value[[4]uint64](a, name); return err }
 		return part{op: func() { use() }, use: use, close: func() error { return nil }}, nil
 	}, 0)
-	// An arena that is made beside this one.
+	// The operation creates another arena beside this one.
 	each("kinds/arena", func(a *arena.Arena) (part, error) {
 		name := filepath.Base(a.Path()) + "-beside"
 		turn := func() error {
@@ -104,7 +104,7 @@ func init() {
 	}, 0)
 }
 
-// Each primitive that can be opened has scenes, named after it.
+// Each primitive that can be opened has scenes whose names begin with the name of the primitive.
 func TestScenesOfAllPrimitives(t *testing.T) {
 	api, err := os.ReadFile(filepath.Join("..", "..", "docs", "api", "prims.txt"))
 	require.NoError(t, err)

@@ -68,7 +68,7 @@ func init() {
 				return nil, err
 			}
 			const key = 7
-			var held prims.Hold // the hold of the key; one process at a time has it
+			var held prims.Hold // the hold of this process, while it holds the key
 			return &aLock{
 				lock: func(ctx context.Context) error {
 					h, err := m.LockContext(ctx, key)
@@ -110,7 +110,8 @@ func init() {
 		}
 		return &aLock{m.LockContext, m.TryLock, m.Unlock, m.RecoverContext, m.Close}, nil
 	})
-	// A hold without an owner does not come back with a death: others release.
+	// The permits of a transferable Semaphore belong to no process, so a death does not return them. Survivors
+	// release permits instead.
 	each("semaphore transferable/release", func(a *arena.Arena) (part, error) {
 		s, err := prims.OpenSemaphore(a, "t", 1<<40, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable, Initial: -1})
 		if err != nil {
@@ -132,7 +133,7 @@ func init() {
 		return p, nil
 	}, 0, 3)
 
-	// A reader waits for a writer, and the other way round.
+	// A reader waits for a writer, and a writer waits for a reader.
 	rw := func(name string, open func(a *arena.Arena) (w, r *aLock, err error)) {
 		for _, reader := range []bool{true, false} {
 			with := func(l func(me, other *aLock, p *part)) func(a *arena.Arena) (part, error) {
@@ -203,7 +204,7 @@ func init() {
 	spin := func(what string, waiters int, f func(m *prims.RWSpinLock, p *part)) {
 		var opts *prims.RWSpinLockOptions
 		if strings.Contains(what, ", ") {
-			opts = &prims.RWSpinLockOptions{Spin: -1} // it sleeps at once
+			opts = &prims.RWSpinLockOptions{Spin: -1} // a waiter sleeps at once
 		}
 		addScene(scene{name: "rwspinlock/" + what, waiters: waiters, open: func(a *arena.Arena) (part, error) {
 			m, err := prims.OpenRWSpinLock(a, "m", opts)
@@ -231,7 +232,7 @@ func init() {
 		p.hold, p.free, p.late = m.Lock, m.Unlock, true
 		p.op = briefly(func(ctx context.Context) { m.LockUpgradableContext(ctx) })
 	})
-	// A reader is in.
+	// A reader has the lock.
 	spin("upgrade, waits", 1, func(m *prims.RWSpinLock, p *part) {
 		p.hold, p.prep, p.op, p.free = m.RLock, m.LockUpgradable, m.Upgrade, m.RUnlock
 	})
@@ -251,7 +252,7 @@ func init() {
 	upgradable := func(what string, waiters int, f func(m *prims.RWMutex, p *part)) {
 		var opts *prims.RWMutexOptions
 		if strings.Contains(what, ", ") {
-			opts = &prims.RWMutexOptions{Spin: -1} // it sleeps at once
+			opts = &prims.RWMutexOptions{Spin: -1} // a waiter sleeps at once
 		}
 		addScene(scene{name: "rwmutex/" + what, waiters: waiters, open: func(a *arena.Arena) (part, error) {
 			m, err := prims.OpenRWMutex(a, "m", opts)
@@ -285,7 +286,7 @@ func init() {
 		p.hold, p.free, p.late = m.Lock, m.Unlock, true
 		p.op = briefly(func(ctx context.Context) { m.LockUpgradableContext(ctx) })
 	})
-	// A reader is in.
+	// A reader has the lock.
 	upgradable("upgrade, waits", 1, func(m *prims.RWMutex, p *part) {
 		p.hold, p.prep, p.op, p.free = m.RLock, m.LockUpgradable, m.Upgrade, m.RUnlock
 	})
@@ -340,7 +341,7 @@ func init() {
 	all("lock all", 1, func(m *prims.MultiLock, p *part) {
 		p.op = func() { lockAll(m, bg) }
 	})
-	// Another one has one of them, so there are some that are held and one that is not.
+	// Another process has one of the keys, so some keys are held and one is free.
 	for _, what := range []string{"waits", "gives up"} {
 		all("lock all, "+what, 0, func(m *prims.MultiLock, p *part) {
 			var h prims.Hold

@@ -32,7 +32,7 @@ func init() {
 	addArenas()
 }
 
-// each adds the same scene with several numbers of waiters.
+// each adds the same scene once for each number of waiters.
 func each(name string, open func(a *arena.Arena) (part, error), waiters ...int) {
 	for _, n := range waiters {
 		what := name
@@ -43,7 +43,7 @@ func each(name string, open func(a *arena.Arena) (part, error), waiters ...int) 
 	}
 }
 
-// eachFresh is each with objects that are new for every kill.
+// eachFresh is each, but every kill gets new objects.
 func eachFresh(name string, open func(a *arena.Arena) (part, error), waiters ...int) {
 	each(name, open, waiters...)
 	for i := range waiters {
@@ -51,7 +51,7 @@ func eachFresh(name string, open func(a *arena.Arena) (part, error), waiters ...
 	}
 }
 
-// briefly is an operation that gives up.
+// briefly returns an operation that waits and gives up after 3 ms.
 func briefly(f func(ctx context.Context)) func() {
 	return func() {
 		ctx, cancel := context.WithTimeout(bg, 3*time.Millisecond)
@@ -60,7 +60,7 @@ func briefly(f func(ctx context.Context)) func() {
 	}
 }
 
-// canceledOrNil is a wait that may be cancelled.
+// canceledOrNil drops the error of a wait that was cancelled.
 func canceledOrNil(err error) error {
 	if errors.Is(err, shmsync.ErrCanceled) {
 		return nil
@@ -76,7 +76,7 @@ func addSequencers() {
 				return part{}, err
 			}
 			p := part{close: s.Close}
-			// All wait for an even number.
+			// All waiters wait for an even number.
 			p.wait = waits(func(ctx context.Context) error { return s.WaitContext(ctx, (s.Value()+1)&^1) })
 			p.rescue = func() {
 				if s.Value()&1 != 0 {
@@ -307,7 +307,7 @@ func addQueues() {
 				for q.TryPut(1) {
 				}
 			}
-			// A taker lets putters in, a putter lets getters in.
+			// An item that is taken lets a Put go on, and an item that is put lets a Get go on.
 			if full {
 				p.hold = fill
 				p.wait = waits(func(ctx context.Context) error { return q.PutContext(ctx, 2) })
@@ -572,8 +572,8 @@ func addCounters() {
 				return part{}, err
 			}
 			down := func() {
-				// CountDown carries out a change that the dead process had begun. The count may
-				// be 0 then, and CountDown panics.
+				// CountDown may complete a change that the dead process had begun. If the count is 0 then,
+				// CountDown panics.
 				defer func() {
 					if r := recover(); r != nil && l.State().Count != 0 {
 						panic(r)
@@ -657,7 +657,7 @@ func addCounters() {
 		do := waits(func(ctx context.Context) error { return o.DoContext(ctx, func() {}) })
 		return part{
 			op: func() { o.Do(func() {}) }, use: do,
-			wait: func() error { // while the victim is at it, but not before it
+			wait: func() error { // wait while the victim runs the function, but not before
 				for !o.Done() && o.State().Runner == nil && !dead.Load() {
 					runtime.Gosched()
 				}
@@ -676,7 +676,7 @@ func addCounters() {
 			name, gate, over := object, make(chan struct{}), make(chan struct{})
 			do := func(ctx context.Context) error { return o.DoContext(ctx, func() {}) }
 			p := part{
-				hold: func() { // another one is at it
+				hold: func() { // another process runs the function
 					begun := make(chan struct{})
 					go func() {
 						defer close(over)
@@ -697,8 +697,7 @@ func addCounters() {
 	}
 }
 
-// addGroupWaits adds the operations on a WaitGroup whose counter another process has
-// raised.
+// addGroupWaits adds the operations on a WaitGroup whose counter another process has increased.
 func addGroupWaits() {
 	group := func(f func(g *prims.WaitGroup, p *part)) func(a *arena.Arena) (part, error) {
 		return func(a *arena.Arena) (part, error) {
@@ -729,7 +728,7 @@ func addGroupWaits() {
 			}
 		}
 	}), 0)
-	// A dead process had raised it.
+	// A process that has died had increased the counter.
 	each("waitgroup/reset", group(func(g *prims.WaitGroup, p *part) {
 		p.hold, p.free = nil, nil
 		p.prep, p.op = func() { g.Add(1) }, func() { g.Reset() }
@@ -744,7 +743,7 @@ func addGroupWaits() {
 	}
 }
 
-// addBarriers adds what is done at a Barrier but to wait there.
+// addBarriers adds the operations on a Barrier except the plain wait.
 func addBarriers() {
 	barrier := func(f func(b *prims.Barrier, p *part)) func(a *arena.Arena) (part, error) {
 		return func(a *arena.Arena) (part, error) {
@@ -753,7 +752,7 @@ func addBarriers() {
 			if err != nil {
 				return part{}, err
 			}
-			// fill ends phases that a process has begun, or waits for.
+			// fill completes phases for which a process has arrived or waits.
 			fill := func() {
 				for b.State().Err == nil && (b.State().Waiting || b.State().Pending < b.State().Expected) {
 					b.Arrive(1)
@@ -769,7 +768,7 @@ func addBarriers() {
 				use: func() error {
 					ctx, cancel := limited()
 					defer cancel()
-					for { // repeats until all waiters are told of the parties that died
+					for { // repeat until all waiters have learned of the parties that died
 						fill()
 						for range max(b.State().Expected-1, 0) {
 							b.Arrive(1)
@@ -803,7 +802,7 @@ func addBarriers() {
 			b.Deregister()
 		}
 	}), 0, 1)
-	// A dead process was a party.
+	// A process that has died was a party.
 	eachFresh("barrier/reset", barrier(func(b *prims.Barrier, p *part) {
 		p.prep, p.op = func() { b.Register(1) }, func() { b.ResetTo(2) }
 	}), 0)
@@ -945,7 +944,7 @@ func addArenas() {
 					return err
 				}
 				a.Free(off)
-				for _, o := range slices.Collect(a.Objects()) { // a walk keeps what it is at
+				for _, o := range slices.Collect(a.Objects()) { // a walk keeps the object open that it has reached
 					if o.Name == "" {
 						if err := a.DeleteObject(o); err != nil {
 							return err
@@ -1003,7 +1002,7 @@ func addArenas() {
 		}
 	}), 0)
 	each("arena/alloc and free", plain(func(a *arena.Arena, p *part) {
-		p.op = func() { // a block that Alloc returned and nobody freed stays, so this one is small
+		p.op = func() { // a block that the victim allocated and did not free stays, so this one is small
 			if off, err := a.Alloc(64, 0); err == nil {
 				a.Free(off)
 			}

@@ -17,10 +17,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// reap puts an image into a file of its own and has a newcomer join it, which reaps all its
-// participants. The newcomer is killed so long after it has begun, or, if that is negative,
-// when it is done. It returns the bytes after that, and how long the newcomer was at it. It
-// is not stepped: a join takes more instructions than an operation.
+// reap writes an image to a file of its own, and has a newcomer join it. The newcomer reaps all participants of
+// the image. reap kills the newcomer at the time after, counted from the begin of its join, or, if after is
+// negative, when the join is over. It returns the bytes that this leaves, and how long the join has run. The
+// newcomer is not stepped, because a join takes more instructions than an operation.
 func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) {
 	t := x.t
 	t.Helper()
@@ -55,9 +55,8 @@ func (x *stage) reap(image []byte, after time.Duration) ([]byte, time.Duration) 
 	return bytes, took
 }
 
-// stopped has a victim and a crowd stop at a moment of an operation, and returns the bytes
-// as they are then, and how long the operation was under way. In a copy all of them are
-// dead.
+// stopped stops a victim and a crowd at a moment of an operation. It returns the bytes at that moment, and how
+// long the operation has run. In a copy of these bytes all participants are dead.
 func (x *stage) stopped(after time.Duration) ([]byte, time.Duration) {
 	t := x.t
 	t.Helper()
@@ -89,8 +88,8 @@ func (x *stage) stopped(after time.Duration) ([]byte, time.Duration) {
 	return image, took
 }
 
-// All have died in an operation; a joiner dies over their reap, and so does the next one.
-// The one after that finds everything usable.
+// All participants have died in an operation. A joiner dies while it reaps them, and so does the next joiner. A
+// third joiner finds everything usable.
 func TestReapKills(t *testing.T) {
 	n, _ := kills()
 	eachScene(t, func(x *stage) stats {
@@ -110,7 +109,7 @@ func TestReapKills(t *testing.T) {
 				after := upTo(reap)
 				var took time.Duration
 				image, took = x.reap(image, after)
-				if took < after { // it was over
+				if took < after { // the join was over before the kill
 					reap = min(reap, took+shortest)
 				}
 				x.limit.kills++

@@ -13,49 +13,48 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A scene is an operation of a primitive in a situation. It may be begun again and again
-// with the same objects, also after a death in it.
+// A scene is an operation of a primitive in a situation. It can be repeated with the same objects, also after a
+// death in it.
 type scene struct {
 	name string
-	// open opens the objects in one process.
+	// open opens the objects of the scene in a process.
 	open func(a *arena.Arena) (part, error)
-	// waiters is how many goroutines of those that live run part.wait.
+	// waiters is the number of surviving goroutines that run part.wait.
 	waiters int
-	// sacrificed has another process run part.prep before, and die; the victim does
-	// not run it.
+	// sacrificed makes another process run part.prep and die before the operation. The victim does not run
+	// part.prep.
 	sacrificed bool
-	// unjoined has the victim join the arena within the operation: it
-	// has no objects.
+	// unjoined makes the victim join the arena as a part of the operation, so the victim has no objects.
 	unjoined bool
-	// owing says that part.use ends what some of the dead have left, and no reaper does.
+	// owing says that part.use, and not a reaper, ends some of what dead processes have left.
 	owing bool
-	// fresh has every kill use objects of its own, called object.
+	// fresh gives every kill objects of its own, whose name is in object.
 	fresh bool
-	// c has a process in C be the victim.
+	// c makes the victim a process in C.
 	c *sceneInC
 	// newcomer is the object that a newcomer in C checks in each image, or "".
 	newcomer string
 }
 
-// object is what the object of a fresh scene is called.
+// object is the name of the object of a fresh scene.
 var object string
 
-// dead says that the victim is dead.
+// dead reports whether the victim is dead.
 var dead atomic.Bool
 
-// A part is the calls of a process in a scene. Each function may be nil.
+// A part has the calls of one process in a scene. Each function may be nil.
 type part struct {
-	prep func() // the victim, before it is stepped
-	op   func() // the victim, stepped
-	hold func() // a surviving process, before all: what makes the victim wait
-	free func() // the same process, when the victim sleeps, or is dead
-	late bool   // free only when it is dead
-	// wait is what waiters do. It ends, also after any death.
+	prep func() // the victim calls it before it is stepped
+	op   func() // the victim calls it, and is stepped
+	hold func() // a survivor calls it first; it holds what the victim is to wait for
+	free func() // the same survivor calls it when the victim sleeps or is dead
+	late bool   // call free only when the victim is dead
+	// wait is what the waiters do. It ends after any death of the victim, too.
 	wait func() error
-	// rescue does what the dead victim has not done, if others wait for it. A surviving process
-	// calls it again and again. It does nothing if there is nothing left to do.
+	// rescue does what the dead victim has left undone, if others wait for that. A survivor calls rescue again
+	// and again. It does nothing if nothing is left to do.
 	rescue func()
-	use    func() error // a whole turn, by anybody, when nobody else is at it; leaves things as at first
+	use    func() error // a whole use, by any process, when no other uses the object; restores the initial state
 	close  func() error
 }
 
@@ -68,14 +67,14 @@ type aLock struct {
 	lock    func(ctx context.Context) error
 	try     func() bool
 	unlock  func()
-	recover func(ctx context.Context, repair func() error) error // nil where there is none
+	recover func(ctx context.Context, repair func() error) error // nil if the lock cannot be recovered
 	close   func() error
 }
 
-// died are the labels of the processes that may be told to have died.
+// died has the labels of the processes whose death may be reported.
 var died = map[string]bool{"victim": true, "sacrifice": true}
 
-// told checks that an error is the end of an owner, and of which.
+// told requires that an error is ErrOwnerDead and names a process of died. Otherwise it returns an error.
 func told(err error) error {
 	var e *shmsync.Error
 	if !errors.As(err, &e) || !errors.Is(err, shmsync.ErrOwnerDead) {
@@ -87,7 +86,7 @@ func told(err error) error {
 	return nil
 }
 
-// take locks, whatever has become of it.
+// take locks, and recovers the lock if its owner died.
 func (l *aLock) take(ctx context.Context) error {
 	for {
 		err := l.lock(ctx)
@@ -109,13 +108,13 @@ func (l *aLock) take(ctx context.Context) error {
 // limit is how long a surviving process waits for anything.
 const limit = time.Minute
 
-// limited bounds a wait of a surviving process, by more than limit: on a busy machine a
-// victim that is stepped may take a minute.
+// limited returns a context for a wait of a surviving process. Its timeout is longer than limit, because on a
+// busy machine a victim that is stepped may take a minute.
 func limited() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 4*limit)
 }
 
-// turn takes and releases.
+// turn takes and releases the lock.
 func (l *aLock) turn() error {
 	ctx, cancel := limited()
 	defer cancel()
@@ -126,7 +125,7 @@ func (l *aLock) turn() error {
 	return nil
 }
 
-// use is turn, and a TryLock that has to succeed.
+// use calls turn, and then a TryLock that has to succeed.
 func (l *aLock) use() error {
 	if err := l.turn(); err != nil {
 		return err
@@ -185,11 +184,10 @@ func addLock(name string, open func(a *arena.Arena) (*aLock, error)) {
 	}
 }
 
-// recoverable are the locks with a Recover.
+// recoverable has the names of the locks with a Recover.
 var recoverable = map[string]bool{}
 
-// waits makes the wait of something that is reached by reach, unless the dead has
-// done that: done says so.
+// waits returns a function that calls wait with a limited context.
 func waits(wait func(ctx context.Context) error) func() error {
 	return func() error {
 		ctx, cancel := limited()

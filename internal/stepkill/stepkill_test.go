@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// kills is how many kills of each kind a scene gets. SHMSYNC_TEST_STEPKILLS sets the number for
-// all scenes. Without it, a few scenes that are drawn at random get a few kills.
+// kills returns how many kills of each kind a scene gets, and whether all scenes run. SHMSYNC_TEST_STEPKILLS sets
+// the number for all scenes. Without it, a few random scenes get a few kills.
 func kills() (n int, all bool) {
 	n, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_STEPKILLS"))
 	if err != nil {
@@ -26,12 +26,12 @@ func kills() (n int, all bool) {
 	return n, true
 }
 
-// budget is how long scenes are drawn.
+// budget is the time after which no further random scene begins.
 func budget() time.Duration {
 	return proctest.Rounds(3*time.Second, 15*time.Second)
 }
 
-// A scene gets so much time for each of its kills, and so many of them at least.
+// A scene gets the time pace for each of its kills, and at least fewest kills.
 const (
 	pace   = 30 * time.Millisecond
 	fewest = 20
@@ -43,17 +43,17 @@ func eachScene(t *testing.T, f func(x *stage) stats) {
 	table := ""
 	_, all := kills()
 	if only == "" {
-		processInC(t) // takes longer than a scene
+		processInC(t) // compile now, because that takes longer than a scene
 	}
 	end := time.Now().Add(budget())
 	order := rand.Perm(len(scenes))
 	if all {
 		slices.Sort(order)
 	} else {
-		// A scene in which another process has died before is always drawn.
+		// The first scene is always one in which another process has died before.
 		first := slices.IndexFunc(order, func(i int) bool { return scenes[i].sacrificed })
 		order[0], order[first] = order[first], order[0]
-		// So is one with a victim in C.
+		// The second scene is always one with a victim in C.
 		second := slices.IndexFunc(order, func(i int) bool { return scenes[i].c != nil })
 		order[1], order[second] = order[second], order[1]
 	}
@@ -61,7 +61,7 @@ func eachScene(t *testing.T, f func(x *stage) stats) {
 		if !slices.ContainsFunc(scenes, func(s scene) bool { return strings.HasPrefix(s.name, only) }) {
 			t.Fatalf("no scene begins with SHMSYNC_TEST_SCENE, %q", only)
 		}
-		proctest.LeaveOut(t, "victim", "sacrifice", "crowd", "process in C") // the scenes with that name may not need all of them
+		proctest.LeaveOut(t, "victim", "sacrifice", "crowd", "process in C") // the chosen scenes may not need all of them
 	}
 	for drawn, i := range order {
 		s := scenes[i]
@@ -91,7 +91,7 @@ func TestStepKills(t *testing.T) {
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 3))
 		x.t.Logf("seed %#x", seed)
-		// A scene that takes long has fewer of them, but some.
+		// A slow scene gets fewer kills, but at least fewest.
 		end := time.Now().Add(time.Duration(n) * pace)
 		enough := func(k int) bool { return k >= n || k >= fewest && time.Now().After(end) }
 		x.play(atTheEnd)
@@ -106,8 +106,8 @@ func TestStepKills(t *testing.T) {
 	})
 }
 
-// If all die in an operation, a newcomer finds everything usable. Memory that is being
-// cleared gives thousands of states: of those after the first ones some are taken.
+// If all participants die in an operation, a newcomer finds everything usable. An operation that clears memory
+// gives thousands of states. The test takes the first states, and a random selection of the others.
 func TestStepImages(t *testing.T) {
 	n, _ := kills()
 	eachScene(t, func(x *stage) stats {

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// purse is the value of a Synchronized. Each Update sets all of it to one number, part by part.
+// purse is the value of a Synchronized. Each Update sets its elements, one after the other, to one number.
 type purse [5]int64
 
 func (p *purse) whole() error {

@@ -13,30 +13,30 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// Tracer steps one thread of another process. All its methods belong to the OS
-// thread that called Seize, which has to be locked to its goroutine.
+// Tracer steps one thread of another process. All methods except Kill must be called on the OS thread that called
+// Seize, so the goroutine must be locked to that thread.
 type Tracer struct {
 	pid, tid int
 	called   bool // the last step was a system call
 	killed   bool
-	end      string // how the thread was seen to have ended
+	end      string // how the thread ended, in words
 
 	self int             // the tracer's thread
-	cpus unix.CPUSet     // where it may run when it does not trace
-	text map[uint64]bool // by address: whether a system call instruction is there
+	cpus unix.CPUSet     // the CPUs on which that thread may run when it does not trace
+	text map[uint64]bool // by address: whether it has a system call instruction
 }
 
-// State is what a step came to.
+// State is the result of a step.
 type State int
 
 const (
-	Stopped State = iota // the instruction is done
-	Asleep               // it is a system call, in which the thread sleeps
+	Stopped State = iota // the instruction has been executed
+	Asleep               // the instruction is a system call in which the thread sleeps
 	Gone                 // the thread has ended
 )
 
-// Seize stops thread tid of process pid, between two instructions. The thread dies
-// with the tracer.
+// Seize stops thread tid of process pid between two instructions. The thread is killed if the tracer's thread
+// ends.
 func Seize(pid, tid int) (*Tracer, error) {
 	if err := unix.PtraceSeize(tid); err != nil {
 		return nil, os.NewSyscallError("ptrace seize", err)
@@ -56,8 +56,8 @@ func Seize(pid, tid int) (*Tracer, error) {
 	return t, t.together()
 }
 
-// together confines both threads to one CPU: to wake one on another takes far longer
-// than an instruction.
+// together confines both threads to one CPU, because waking a thread on another CPU takes far longer than an
+// instruction.
 func (t *Tracer) together() error {
 	t.self = unix.Gettid()
 	if err := unix.SchedGetaffinity(t.self, &t.cpus); err != nil {
@@ -74,7 +74,7 @@ func (t *Tracer) together() error {
 		os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(t.self, &one)))
 }
 
-// user_regs_struct of arch/x86/include/asm/user_64.h.
+// The offset of rip in user_regs_struct of arch/x86/include/asm/user_64.h.
 const ripOffset = 16 * 8
 
 var syscallInstruction = []byte{0x0f, 0x05}
@@ -98,8 +98,8 @@ func (t *Tracer) atSyscall() (bool, error) {
 	return is, nil
 }
 
-// Step executes one instruction. When that is a system call in which the thread
-// sleeps, it says Asleep as soon as it does, and Wait tells when it is done.
+// Step executes one instruction. If the instruction is a system call, and the thread sleeps in it, Step returns
+// Asleep. Wait then waits for the end of the system call.
 func (t *Tracer) Step() (State, error) {
 	var err error
 	if t.called, err = t.atSyscall(); err != nil {
@@ -123,14 +123,14 @@ func (t *Tracer) Step() (State, error) {
 	}
 }
 
-// End says how a thread that is gone was seen to have ended.
+// End says in words how a thread that is gone has ended.
 func (t *Tracer) End() string { return t.end }
 
 // Called reports whether the last step was a system call.
 func (t *Tracer) Called() bool { return t.called }
 
-// Wait waits until a thread that is asleep has returned from its system call; it
-// says Asleep when that is not within limit.
+// Wait waits until a thread that is asleep has returned from its system call. It returns Asleep if that takes
+// longer than limit.
 func (t *Tracer) Wait(limit time.Duration) (State, error) {
 	for end := time.Now().Add(limit); ; {
 		s, err := t.wait(unix.WNOHANG)
@@ -141,7 +141,7 @@ func (t *Tracer) Wait(limit time.Duration) (State, error) {
 	}
 }
 
-// wait collects a stop; with WNOHANG it says Asleep where there is none.
+// wait collects a stop of the thread. With WNOHANG it returns Asleep if there is none.
 func (t *Tracer) wait(flags int) (State, error) {
 	for {
 		var ws unix.WaitStatus
@@ -168,7 +168,7 @@ func (t *Tracer) lost(err error) (State, error) {
 	return Gone, err
 }
 
-// Sleeps asks the kernel whether the thread sleeps.
+// Sleeps reports whether the thread sleeps, as the kernel shows in /proc.
 func (t *Tracer) Sleeps() bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", t.pid, t.tid))
 	if err != nil {
@@ -178,9 +178,8 @@ func (t *Tracer) Sleeps() bool {
 	return i > 0 && i+2 < len(b) && b[i+2] == 'S'
 }
 
-// Kill kills the process where the thread stands, and collects the thread; its
-// parent collects the process. It may be called by any thread; a second call does
-// nothing.
+// Kill kills the process and collects the seized thread. The parent of the process still has to wait for the
+// process. Any thread may call Kill, and a second call does nothing.
 func (t *Tracer) Kill() error {
 	if t.killed {
 		return nil
@@ -191,7 +190,7 @@ func (t *Tracer) Kill() error {
 		return os.NewSyscallError("kill", err)
 	}
 	for end := time.Now().Add(time.Minute); ; {
-		// Until it is collected the process does not end, so nothing else is called so.
+		// The thread keeps its ID until it is collected here, so no other thread can have the ID yet.
 		t.wait(unix.WNOHANG)
 		if unix.Tgkill(t.pid, t.tid, 0) == unix.ESRCH {
 			return nil
@@ -203,7 +202,7 @@ func (t *Tracer) Kill() error {
 	}
 }
 
-// threads describes the threads of a process.
+// threads describes the threads of a process in words.
 func threads(pid int) string {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	tasks, err := os.ReadDir(dir)

@@ -11,11 +11,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// bygone is the ID of a process that is not there any more: nobody reaps it, so the victim is the first
-// that meets its hold.
+// bygone is the ID of a process that no longer exists. Nobody reaps it, so the victim is the first process that
+// finds its hold.
 const bygone = 0x3fff<<11 | 5
 
-// Of the formats of docs/abi.md.
+// Values and offsets of the formats of docs/abi.md.
 const (
 	blockLogged = 7 // the kind, below the ID
 	nameBits    = 1<<29 - 1
@@ -25,10 +25,10 @@ const (
 	toGate      = 60 // offset of the gate of an RWMutex in the object
 )
 
-// abandon changes the account in an Update, and makes the words look as if the participant bygone
-// had died in it, with its log in that phase.
+// abandon changes the account in an Update. Then it makes the words look as if the participant bygone had died in
+// that Update, with its log in the given phase.
 func (b *bank) abandon(phase uint64) {
-	defer func() { recover() }() // Update finds that it does not hold the lock any more
+	defer func() { recover() }() // Update panics, because it no longer holds the lock
 	b.m.Update(func(tx *prims.Tx) error {
 		if err := b.change(tx); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (b *bank) abandon(phase uint64) {
 		state.Store(state.Load()&0xffffffff | bygone<<32 | phase<<phaseShift)
 		if _, is := b.m.(*prims.RWMutex); is {
 			arenakernel.At[atomic.Uint32](k, b.m.Offset()+toGate).Store(bygone)
-			owner.Store(0) // as after a death
+			owner.Store(0) // free, as the word is after such a death
 			return nil
 		}
 		owner.Store(bygone)
@@ -55,8 +55,8 @@ func (b *bank) abandon(phase uint64) {
 	})
 }
 
-// The victim ends the transaction that another process has left. It dies at every step of that, as does the process
-// that begins anew.
+// The victim completes or undoes the transaction that another process has left, and dies at every step of that.
+// The next process begins that work anew, and dies as well.
 func init() {
 	for name, phase := range map[string]uint64{"rolls back": 1, "undoes blocks": 2, "completes a commit": 3} {
 		for _, lock := range []string{"mutex", "rwmutex"} {
@@ -73,7 +73,7 @@ func addRollback(lock, name string, phase uint64) {
 		}
 		return b, part{
 			prep: func() { b.leave(phase) },
-			op:   func() { b.sight()() }, // the lock undoes what a dead holder left
+			op:   func() { b.sight()() }, // the lock undoes the transaction of the dead holder
 			use: func() error {
 				if err := b.whole(); err != nil {
 					return err
@@ -88,7 +88,7 @@ func addRollback(lock, name string, phase uint64) {
 		return p, err
 	}}
 	addScene(s)
-	// The tester leaves the transaction in the name of bygone: the victim in C has no such operation.
+	// The tester leaves the transaction in the name of bygone, because the victim in C has no such operation.
 	s.open = func(a *arena.Arena) (part, error) {
 		b, p, err := open(a)
 		p.hold = func() { b.leave(phase) }
@@ -97,7 +97,7 @@ func addRollback(lock, name string, phase uint64) {
 	addSceneInC(s, lock, "lock")
 }
 
-// leave is abandon, with the bytes undone if the phase says so.
+// leave calls abandon. In phase 2 it also restores the bytes, because they are undone by then.
 func (b *bank) leave(phase uint64) {
 	before := *b.x
 	b.abandon(phase)

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// account is whole if its amounts have the sum 0, and its block, if any, has the turn.
+// account is whole if its amounts have the sum 0 and its block, if there is one, contains Turn.
 type account struct {
 	Amount [4]int64
 	Turn   uint64
@@ -60,7 +60,7 @@ func (b *bank) sight() (end func()) {
 	return b.m.Unlock
 }
 
-// change changes all of the account; the block gives way to another.
+// change changes all parts of the account, and replaces its block by a new one.
 func (b *bank) change(tx *prims.Tx) error {
 	x := b.x
 	prims.Save(tx, &x.Amount)
@@ -77,7 +77,7 @@ func (b *bank) change(tx *prims.Tx) error {
 	return nil
 }
 
-// whole says what of the account is torn.
+// whole returns an error that says which part of the account is torn, or nil.
 func (b *bank) whole() error {
 	defer b.sight()()
 	x, sum := b.x, int64(0)
@@ -90,7 +90,7 @@ func (b *bank) whole() error {
 	case x.Block != 0 && *arena.At[uint64](b.a, x.Block) != x.Turn:
 		return fmt.Errorf("the block of turn %d is of turn %d", x.Turn, *arena.At[uint64](b.a, x.Block))
 	}
-	// The victim's blocks are free again, or the list has them.
+	// The blocks of the victim are free again, or belong to the account.
 	blocks := uint64(0)
 	if x.Block != 0 {
 		blocks = 1

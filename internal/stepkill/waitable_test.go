@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// pool is the state of a Waitable of which waits take.
+// pool is the state of a Waitable whose waits take something from it.
 type pool struct{ Free, Taken int64 }
 
 var poolRules = prims.Rules[pool, int64]{
@@ -30,8 +30,8 @@ var poolRules = prims.Rules[pool, int64]{
 	},
 }
 
-// door is the state of a Waitable of which waits take nothing. Opened and Again are both
-// how often it was opened or shut.
+// door is the state of a Waitable whose waits take nothing. Each change adds 1 to both Opened and Again, so they
+// differ only if a change was torn.
 type door struct {
 	Open          bool
 	Opened, Again int64

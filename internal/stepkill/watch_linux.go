@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch sees changes of the bytes of a file in shared memory that another process has
-// mapped.
+// Watch detects changes of the bytes of a file in shared memory that another process has mapped.
 type Watch struct {
 	f       *os.File
 	bytes   []byte
@@ -16,7 +15,7 @@ type Watch struct {
 	last    []byte
 }
 
-// NewWatch watches the file at a path.
+// NewWatch returns a watch of the file at path.
 func NewWatch(path string) (*Watch, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -56,7 +55,7 @@ func (w *Watch) Refresh() error {
 	return nil
 }
 
-// Changed reports whether the bytes are other than they were at the last call.
+// Changed reports whether the bytes differ from those at the last call.
 func (w *Watch) Changed() (changed bool) {
 	const piece = 4096
 	for _, e := range w.extents {
@@ -71,13 +70,13 @@ func (w *Watch) Changed() (changed bool) {
 	return changed
 }
 
-// Image is a copy of the bytes as they were at the last call of Changed.
+// Image returns a copy of the bytes as they were at the last call of Changed.
 func (w *Watch) Image() []byte { return bytes.Clone(w.last) }
 
-// Is reports whether the bytes are those of an image.
+// Is reports whether the bytes at the last call of Changed equal an image.
 func (w *Watch) Is(image []byte) bool { return bytes.Equal(w.last, image) }
 
-// WriteImage makes a file with the bytes of an image. Pages of zeroes take no memory.
+// WriteImage creates a file with the bytes of an image. Pages of zeros take no memory.
 func WriteImage(path string, image []byte) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

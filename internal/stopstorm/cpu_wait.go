@@ -10,20 +10,21 @@ import (
 	"time"
 )
 
-// laneIsSlow is how long a lane stands still before the parent asks the kernel whether its thread
-// waits for a CPU.
+// laneIsSlow is how long a lane stands still before the parent asks the kernel whether the thread of the lane waits
+// for a CPU.
 const laneIsSlow = 2 * time.Millisecond
 
-// cpuWait estimates how long the thread of a lane that stands still has waited for a CPU. The heartbeat
-// of its process does not show this: the kernel prefers a thread that seldom runs. The time counts in
-// which the thread can run, less the CPU time that it gets, so a thread that spins stands still.
+// cpuWait estimates how long the thread of a lane that stands still has waited for a CPU. The heartbeat of its
+// process does not show this, because the kernel prefers a thread that seldom runs, such as that of the heartbeat.
+// The estimate is the time in which the thread could run, minus the CPU time that it got. So a thread that only spins
+// does not count as waiting.
 type cpuWait struct {
 	at     time.Time // of the last sample
 	ran    time.Duration
-	waited time.Duration // less than 0 while the kernel has not added up its CPU time
+	waited time.Duration // may be negative until the kernel has added up the thread's CPU time
 }
 
-// sample asks the kernel about a thread. If the thread is gone, sound reports that.
+// sample asks the kernel about a thread. It ignores a thread that is gone, because storm.sound reports that.
 func (c *cpuWait) sample(pid int, tid uint32, now time.Time) {
 	canRun, ran, err := threadState(pid, tid)
 	if err != nil {
@@ -38,7 +39,7 @@ func (c *cpuWait) sample(pid int, tid uint32, now time.Time) {
 	c.at, c.ran = now, ran
 }
 
-// threadState reports whether a thread runs or could run, and its CPU time.
+// threadState reports whether a thread runs or waits for a CPU, and how much CPU time it has had.
 func threadState(pid int, tid uint32) (canRun bool, ran time.Duration, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))
 	if err != nil {
@@ -50,7 +51,7 @@ func threadState(pid int, tid uint32) (canRun bool, ran time.Duration, err error
 	}
 	first, _, _ := bytes.Cut(times, []byte(" "))
 	ns, err := strconv.ParseInt(string(first), 10, 64)
-	// The state follows the name, which is in parentheses and may contain any byte.
+	// The state follows the name of the thread, which is in parentheses and may contain any byte.
 	_, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
 	return bytes.HasPrefix(state, []byte("R")), time.Duration(ns), err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A thread that runs can run and gets CPU time; a thread that reads from an empty pipe does neither.
+// A thread that spins can run and gets CPU time. A thread that reads from an empty pipe cannot run and gets none.
 func TestThreadState(t *testing.T) {
 	canRun, ran, err := threadState(os.Getpid(), uint32(unix.Gettid()))
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestThreadState(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Only the time counts in which a thread could run and did not.
+// Only time in which a thread could run, but did not, counts as waiting.
 func TestCPUWait(t *testing.T) {
 	var c cpuWait
 	c.sample(os.Getpid(), uint32(unix.Gettid()), time.Now())

@@ -22,15 +22,15 @@ import (
 //go:embed worker.c
 var workerSource string
 
-// Values of Options.In: the languages of the workers of a storm. In a mixed storm every second worker is a
-// program in C, from worker 1 on.
+// Values of Options.In: the languages of the workers of a storm. In a mixed storm, worker 1 and every second worker
+// after it are programs in C.
 const (
 	inGo    = "go"
 	inC     = "c"
 	inMixed = "mixed"
 )
 
-// onlyGo lists the workloads that C cannot have, with the reason.
+// onlyGo has the workloads that a program in C cannot run, with the reason.
 var onlyGo = map[string]string{
 	"cohortmutex": "the header has no CohortMutex",
 	"waitable":    "the header has no Waitable",
@@ -63,14 +63,14 @@ func buildInC(cc string) (*cProgram, error) {
 	return p, nil
 }
 
-// close forgets the program. It may be nil.
+// close closes the file of the program. c may be nil.
 func (c *cProgram) close() {
 	if c != nil {
 		c.file.Close()
 	}
 }
 
-// argv is the command line of a worker.
+// argv returns the command line of a worker.
 func (c *cProgram) argv(number int, prim string, lanes []lane) []string {
 	argv := []string{fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), c.file.Fd()), strconv.Itoa(number), prim}
 	for _, l := range lanes {
@@ -98,7 +98,7 @@ func (c *cProgram) readSymbols() error {
 	return err
 }
 
-// frames returns the function of the C library at an address of the program, with the line.
+// frames returns the functions of the C library at an address of the program, with the line of the source.
 func (c *cProgram) frames(pc uintptr) []string {
 	i, _ := slices.BinarySearchFunc(c.functions, uint64(pc)+1, func(s elf.Symbol, pc uint64) int { return int(int64(s.Value) - int64(pc)) })
 	if i == 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// needCompiler skips a test without a C compiler.
+// needCompiler returns the C compiler. It skips the test if there is none.
 func needCompiler(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
@@ -28,7 +28,7 @@ func needCompiler(t *testing.T) string {
 	return proctest.CCompiler(t)
 }
 
-// optionsInC are those of a quick storm with workers in C.
+// optionsInC returns the options of a quick storm with workers in C.
 func optionsInC(in string, stops int, prims ...string) *Options {
 	o := options(stops, prims...)
 	o.In = []string{in}
@@ -52,7 +52,8 @@ func TestStopFreezesNobodyInC(t *testing.T) {
 	}
 }
 
-// Workers in C can use each primitive that may freeze; whether a stop freezes it is not asked here.
+// Workers in C can run the workload of each primitive that may freeze. The test does not check whether a stop freezes
+// it.
 func TestWorkloadsRunInC(t *testing.T) {
 	needCompiler(t)
 	for _, p := range workloads[:sound] {
@@ -64,11 +65,11 @@ func TestWorkloadsRunInC(t *testing.T) {
 	}
 }
 
-// A lock that the arena does not show freezes others, whether the victim is a program in C or in Go.
+// A lock that the arena does not show freezes others, both with a victim in C and with a victim in Go.
 func TestFreezeInCIsFound(t *testing.T) {
 	needCompiler(t)
 	for _, in := range []string{inC, inMixed} {
-		// Whether a stop falls into the hold is chance, so there are several storms.
+		// It is chance whether a stop happens during the hold, so there are several storms.
 		var d *Document
 		for storms := 0; d == nil || d.Results[0].Freezes == 0; storms++ {
 			require.Less(t, storms, 20, "no stop has frozen a workload whose lock nobody can see")
@@ -95,7 +96,7 @@ func TestStepStopsInCFreezeNobody(t *testing.T) {
 	}
 }
 
-// A stopped program in C stands in a function of the library at a line of the header.
+// For a stopped program in C, the report names a function of the library, with a line of the header.
 func TestPlaceOfAStoppedProgramInC(t *testing.T) {
 	cc := needCompiler(t)
 	c, err := buildInC(cc)
@@ -108,7 +109,7 @@ func TestPlaceOfAStoppedProgramInC(t *testing.T) {
 	require.Empty(t, c.frames(math.MaxInt32))
 }
 
-// An operation that worker.c does not have ends the storm with its name.
+// If worker.c does not have an operation, the storm ends with an error that names the operation.
 func TestWorkerInCWithoutTheOperation(t *testing.T) {
 	needCompiler(t)
 	_, err := Measure(context.Background(), optionsInC(inC, 1, "test:held"))

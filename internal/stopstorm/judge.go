@@ -9,11 +9,11 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// excuseAfter is the divisor of the bound that gives the time after which an excuse ends a stop.
+// excuseAfter is the part of the bound after which a stop ends early if the lanes that stand still have an excuse:
+// 1/excuseAfter of it.
 const excuseAfter = 30
 
-// excused counts a stop as excused if all lanes that stand still have an excuse, and reports
-// whether they have.
+// excused reports whether all lanes in still have an excuse. If they have, it counts the stop as excused.
 func (s *storm) excused(victim int, still [][2]int) bool {
 	for _, x := range still {
 		if !s.lanes[x[1]].needs {
@@ -32,8 +32,8 @@ func (s *storm) excused(victim int, still [][2]int) bool {
 	return true
 }
 
-// inside reports whether some lane of the victim is between the return of the call that acquires
-// and the release.
+// inside reports whether a lane of the victim has acquired something and has not released it: the call that acquires
+// has returned, and the call that releases has not.
 func (s *storm) inside(victim int) bool {
 	for k := range s.lanes {
 		if at := s.page.proc[victim].lane[k].at.Load(); at == atHolding || at == atReleasing {
@@ -43,7 +43,8 @@ func (s *storm) inside(victim int) bool {
 	return false
 }
 
-// judge says whether lanes that stand still have an excuse.
+// judge records a stop during which the lanes in still made no progress for longer than the bound. The stop is a
+// freeze unless all these lanes have an excuse. where says where the victim stands.
 func (s *storm) judge(victim int, still [][2]int, where func() string) {
 	if s.excused(victim, still) {
 		return
@@ -65,7 +66,7 @@ func (s *storm) judge(victim int, still [][2]int, where func() string) {
 	}
 }
 
-// holdsOf returns what a worker visibly holds, and the objects whose queue lock it holds.
+// holdsOf returns the visible holds of a worker, and the objects whose queue lock it has.
 func (s *storm) holdsOf(victim int) (holds, queueLocks []string) {
 	self := arenakernel.ParticipantID(s.page.proc[victim].self.Load())
 	if err := s.look.Refresh(); err != nil {
@@ -96,7 +97,7 @@ func (s *storm) text(victim int, still [][2]int, holds []string, place string) s
 	return b.String() + s.words()
 }
 
-// words describes the objects.
+// words describes the objects and their holds.
 func (s *storm) words() string {
 	var b strings.Builder
 	if err := s.look.Refresh(); err != nil {

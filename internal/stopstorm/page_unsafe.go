@@ -25,7 +25,7 @@ const (
 	phaseEnd   = 2
 )
 
-// Where a lane is in its operation.
+// The values of lanePage.at: where a lane is in its operation.
 const (
 	atOutside   = iota // between two operations
 	atAcquiring        // in the call that acquires
@@ -33,20 +33,20 @@ const (
 	atReleasing        // in the call that releases
 )
 
-// page is what parent and workers share in addition to the arena.
+// page is the memory that the parent and the workers share in addition to the arena.
 type page struct {
 	_     structs.HostLayout
 	magic uint64
 	prim  uint32 // index in prims
 	procs uint32
-	// phase says what the workers do: begin, run or end.
+	// phase tells the workers what to do: begin, run or end.
 	//   writers: the parent
 	//   readers: workers
 	//   order:   acq_rel
 	//   futex:   none
 	//   crash:   of no importance
 	phase atomic.Uint32
-	// faults counts the entries of text.
+	// faults is the number of entries of text that were begun. It may exceed pageTexts.
 	//   writers: workers
 	//   readers: the parent
 	//   order:   acq_rel
@@ -57,14 +57,14 @@ type page struct {
 		n     atomic.Uint32
 		bytes [1020]byte
 	}
-	// round numbers the objects of a workload that needs a new one each time.
+	// round is the number of the current object, for a workload that needs a new object each time.
 	//   writers: workers
 	//   readers: the same
 	//   order:   acq_rel
 	//   futex:   none
 	//   crash:   of no importance
 	round atomic.Uint64
-	// secret is the lock of a workload that exists only for tests.
+	// secret is the lock of test:frozen, a workload for tests.
 	//   writers: workers
 	//   readers: the same
 	//   order:   acq_rel
@@ -75,9 +75,9 @@ type page struct {
 	proc   [mostProcs]procPage
 }
 
-// procPage is what one worker reports, and how the parent steps it.
+// procPage has what one worker reports, and the words by which the parent steps the worker.
 type procPage struct {
-	// ready is 1 once the worker has opened its objects.
+	// ready becomes 1 when the worker has opened its objects.
 	//   writers: the worker
 	//   readers: the parent
 	//   order:   acq_rel
@@ -91,7 +91,7 @@ type procPage struct {
 	//   futex:   none
 	//   crash:   of no importance
 	self atomic.Uint32
-	// step is 1 plus the lane that runs alone, on a thread that is stepped; 0 for all lanes.
+	// step is 0 if all lanes run. Otherwise only lane step-1 runs, on a thread that is stepped.
 	//   writers: the parent, before it starts the worker
 	//   readers: the worker
 	//   order:   relaxed; the start carries the edge
@@ -105,7 +105,7 @@ type procPage struct {
 	//   futex:   none
 	//   crash:   of no importance
 	tid atomic.Uint32
-	// gate is what the stepped thread spins on. began and ended count its operations.
+	// gate is the word on which the stepped thread spins before each operation. began and ended count its operations.
 	//   writers: the parent (gate), the worker
 	//   readers: the other one
 	//   order:   acq_rel
@@ -113,7 +113,7 @@ type procPage struct {
 	//   crash:   of no importance
 	gate, began, ended atomic.Uint32
 	_                  [4]byte
-	// beat counts the heartbeats, one in a millisecond at most.
+	// beat counts the heartbeats. There is at most one in a millisecond.
 	//   writers: the worker
 	//   readers: the parent
 	//   order:   relaxed
@@ -124,9 +124,9 @@ type procPage struct {
 	lane [mostLanes]lanePage
 }
 
-// lanePage is what one lane reports.
+// lanePage has what one lane reports.
 type lanePage struct {
-	// ops counts the operations that have returned.
+	// ops is the number of operations that have returned.
 	//   writers: the lane
 	//   readers: the parent
 	//   order:   relaxed
@@ -150,7 +150,7 @@ type lanePage struct {
 	_   [48]byte
 }
 
-// fault records something that should not have happened.
+// fault records a text about something that should not have happened.
 func (p *page) fault(format string, args ...any) {
 	i := p.faults.Add(1) - 1
 	if i >= pageTexts {
@@ -160,8 +160,8 @@ func (p *page) fault(format string, args ...any) {
 	t.n.Store(uint32(copy(t.bytes[:], fmt.Sprintf(format, args...))))
 }
 
-// failures returns the texts of the faults. It leaves out a text that is being written: the next
-// call returns it, unless its worker ends before, which the parent finds by itself.
+// failures returns the texts of the faults. It omits a text that is being written; the next call returns that text. If
+// the worker ends before it has written the text, the parent finds out that the worker has ended.
 func (p *page) failures() (texts []string) {
 	for i := range min(p.faults.Load(), pageTexts) {
 		t := &p.text[i]
@@ -197,7 +197,8 @@ func mapPage(f *os.File) (*page, error) {
 	return (*page)(unsafe.Pointer(&mem[0])), nil
 }
 
-// pageFlags tell worker.c the places of the words on the page, and the meaning of their values.
+// pageFlags returns compiler flags that define, for worker.c, the places of the words on the page and the meaning of
+// their values.
 func pageFlags() (flags []string) {
 	var p page
 	var w procPage

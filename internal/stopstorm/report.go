@@ -17,7 +17,7 @@ import (
 // Schema is the version of the document.
 const Schema = "shmbench-stopstorm/1"
 
-// mostTexts bounds how many freezes of a primitive are described.
+// mostTexts is the largest number of freezes of a primitive that are described.
 const mostTexts = 3
 
 // Document is the result of a storm.
@@ -35,20 +35,20 @@ type Document struct {
 // Result is the result of a storm for one primitive.
 type Result struct {
 	Prim    string `json:"prim"`
-	Lang    string `json:"lang"`            // of the workers: "go", "c" or "mixed"
+	Lang    string `json:"lang"`            // languages of the workers: "go", "c" or "mixed"
 	Known   string `json:"known,omitempty"` // the reason why it may freeze today
 	Stops   int    `json:"stops"`
-	Excused int    `json:"excused"` // a lane needed what the victim visibly held
-	Granted int    `json:"granted"` // the same, but the call of the victim had not returned yet
+	Excused int    `json:"excused"` // stops in which a lane needed what the victim visibly held
+	Granted int    `json:"granted"` // such stops in which the victim's call that acquires had not returned yet
 	Freezes int    `json:"freezes"`
-	Gap     spread `json:"gap_ns"` // for each stop: the longest time in which a lane made no progress
-	// Control is the same, measured now and then while no worker was stopped.
+	Gap     spread `json:"gap_ns"` // for each stop, the longest time in which a lane made no progress
+	// Control is the same for control measurements, in which no worker is stopped.
 	Control spread  `json:"control_gap_ns"`
 	Lanes   []count `json:"frozen_lanes,omitempty"`
 	Where   []count `json:"victims_stood,omitempty"`
 	// Texts describes some of the freezes.
 	Texts []string `json:"texts,omitempty"`
-	// Lane and Steps are for step stops: the operation, and its number of instructions.
+	// Lane and Steps are for step stops: the lane whose operation was stepped, and its number of instructions.
 	Lane  string `json:"lane,omitempty"`
 	Steps int    `json:"steps,omitempty"`
 }
@@ -62,13 +62,13 @@ type count struct {
 	N    int    `json:"n"`
 }
 
-// observed is the data of a Result.
+// observed is the data from which a Result is computed.
 type observed struct {
 	gaps, control []time.Duration
 	lanes, where  map[string]int
 }
 
-// spreadOf sorts the durations.
+// spreadOf returns the quantiles of the durations, and sorts them.
 func spreadOf(all []time.Duration) spread {
 	slices.Sort(all)
 	at := func(q float64) int64 {
@@ -94,7 +94,7 @@ func sorted(m map[string]int) (all []count) {
 	return all
 }
 
-// mode names how processes are stopped.
+// mode returns the name of the way in which processes are stopped.
 func (o *Options) mode() string {
 	switch {
 	case o.Quota != 0:
@@ -105,8 +105,8 @@ func (o *Options) mode() string {
 	return "random stops"
 }
 
-// Run runs a storm and prints its result. The error Is ErrFreeze if a primitive froze although
-// the tests require that it does not.
+// Run runs a storm and prints its result. It returns an ErrFreeze if a primitive froze although the tests require
+// that it does not.
 func Run(ctx context.Context, o *Options) error {
 	d, err := Measure(ctx, o)
 	if d == nil {
@@ -118,8 +118,7 @@ func Run(ctx context.Context, o *Options) error {
 	return errors.Join(err, d.Err())
 }
 
-// Measure runs storms. The document is nil if the options are invalid, or the workers in C cannot
-// be built.
+// Measure runs storms. It returns a nil Document if the options are invalid, or if the workers in C cannot be built.
 func Measure(ctx context.Context, o *Options) (*Document, error) {
 	list, err := o.set()
 	if err != nil {
@@ -177,8 +176,7 @@ func (s *storm) finish(d *Document) {
 	}
 }
 
-// Err returns an error that Is ErrFreeze if a primitive froze although the tests require that it
-// does not.
+// Err returns an ErrFreeze if a primitive froze although the tests require that it does not.
 func (d *Document) Err() error {
 	var errs []error
 	for _, r := range d.Results {
@@ -189,7 +187,7 @@ func (d *Document) Err() error {
 	return errors.Join(errs...)
 }
 
-// name is the primitive and the language of the workers, if that is not Go.
+// name returns the primitive, and the language of the workers if that is not Go.
 func (r *Result) name() string {
 	switch r.Lang {
 	case inC:

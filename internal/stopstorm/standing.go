@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// standing says where the threads of a stopped worker are in the code of the library. A worker in
-// Go runs the same program, so its addresses are those of this process.
+// standing says where the threads of a stopped worker are in the code of the library. A worker in Go runs the same
+// program as this process, so its addresses can be looked up here.
 func (s *storm) standing(number int) string {
 	pid := s.procs[number].pid()
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
@@ -28,7 +28,7 @@ func (s *storm) standing(number int) string {
 	defer mem.Close()
 	at, frames := loadedAt(pid), goFrames
 	if s.inC(number) {
-		frames = s.program.frames // the program is position-independent: its addresses begin at 0
+		frames = s.program.frames // addresses in the program begin at 0, because it is position-independent
 	} else {
 		at -= loadedAt(os.Getpid())
 	}
@@ -45,18 +45,18 @@ func (s *storm) standing(number int) string {
 	return strings.Join(places, "; ")
 }
 
-// threadStands returns the innermost frames of a thread that belong to this module. It returns
-// none if there are none, or if the thread sleeps in the kernel.
+// threadStands returns the innermost functions of this module in which a thread is. It returns an empty string if the
+// thread is in none, or if it sleeps in the kernel.
 //
-// The kernel says where a stopped thread is, and gives its stack pointer. The return addresses
-// are read from the words of the stack, so they may include old ones.
+// The kernel reports the instruction and the stack pointer of a stopped thread. The return addresses are taken from
+// the words of its stack, so some of them may be old.
 func threadStands(file string, mem *os.File, shift uintptr, frames func(pc uintptr) []string) string {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return ""
 	}
 	f := strings.Fields(string(b))
-	if len(f) < 3 || f[0] != "-1" { // "-1 SP PC": the thread was stopped outside of a system call
+	if len(f) < 3 || f[0] != "-1" { // "-1 SP PC" means that the thread was stopped outside of a system call
 		return ""
 	}
 	sp, err1 := strconv.ParseUint(f[1], 0, 64)
@@ -68,14 +68,14 @@ func threadStands(file string, mem *os.File, shift uintptr, frames func(pc uintp
 	n, _ := mem.ReadAt(stack, int64(sp))
 	found := frames(uintptr(pc) - shift)
 	for i := 0; i+8 <= n; i += 8 {
-		// The call instruction is before the return address.
+		// A return address is after the call instruction, so subtract 1.
 		found = append(found, frames(uintptr(binary.LittleEndian.Uint64(stack[i:]))-shift-1)...)
 	}
 	return strings.Join(found[:min(len(found), 4)], " < ")
 }
 
-// goFrames returns the functions of this module at an address of this program: an inlined one comes
-// before its caller.
+// goFrames returns the functions of this module at an address of this program. An inlined function comes before its
+// caller.
 func goFrames(pc uintptr) (frames []string) {
 	if runtime.FuncForPC(pc) == nil {
 		return nil
@@ -91,7 +91,7 @@ func goFrames(pc uintptr) (frames []string) {
 	}
 }
 
-// loadedAt is the address at which the program of a process is loaded.
+// loadedAt returns the address at which the program of a process is loaded.
 func loadedAt(pid int) uintptr {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {

@@ -14,7 +14,7 @@ type standstill struct {
 	seen   [mostProcs][mostLanes]struct {
 		ops, beat uint64
 		moved     time.Time
-		often     int // number of changes that were seen
+		often     int // number of times that the lane was seen to have progressed
 		cpu       cpuWait
 	}
 	gap time.Duration // the longest time without progress
@@ -41,7 +41,7 @@ func (w *standstill) each(f func(proc, lane int)) {
 	}
 }
 
-// sample records which lanes have moved. Time without a heartbeat does not count.
+// sample records which lanes have made progress. Time without a heartbeat does not count.
 func (w *standstill) sample() {
 	now := time.Now()
 	w.each(func(i, k int) {
@@ -57,23 +57,23 @@ func (w *standstill) sample() {
 	})
 }
 
-// stood is how long a lane has stood still while its process had CPU time, and its thread, if it has
-// one, did not wait for a CPU.
+// stood returns how long a lane has stood still. Time in which its process had no CPU time does not count, nor does
+// time in which its thread, if it has one, waited for a CPU.
 func (w *standstill) stood(i, k int, now time.Time) time.Duration {
 	x := &w.seen[i][k]
-	// A heartbeat takes a little more than a millisecond; twice that is allowed.
+	// A heartbeat takes a little more than a millisecond. This allows twice that.
 	beats := 2 * time.Duration(w.s.page.proc[i].beat.Load()-x.beat+1) * time.Millisecond
 	return min(now.Sub(x.moved)-max(x.cpu.waited, 0), beats)
 }
 
-// moved reports whether each lane has progressed often times.
+// moved reports whether each lane was seen to progress at least often times.
 func (w *standstill) moved(often int) bool {
 	all := true
 	w.each(func(i, k int) { all = all && w.seen[i][k].often >= often })
 	return all
 }
 
-// lately reports whether each lane has progressed since then.
+// lately reports whether each lane has made progress after since.
 func (w *standstill) lately(since time.Time) bool {
 	all := true
 	w.each(func(i, k int) { all = all && w.seen[i][k].moved.After(since) })

@@ -10,11 +10,11 @@ import (
 	"github.com/shmsync/shmsync/internal/stepkill"
 )
 
-// mostSteps bounds the instructions of one operation that are stepped through.
+// mostSteps is the largest number of instructions of one operation that are stepped through.
 const mostSteps = 20_000
 
-// operationsMost bounds the further operations that are stepped through if there were fewer stops
-// than wanted: the first operation may have been a long one.
+// operationsMost is the largest number of further operations that are stepped through if there were too few stops.
+// This can happen because only the first operation was a long one.
 const operationsMost = 100
 
 // stepAll steps through one operation of each lane of a primitive.
@@ -35,8 +35,8 @@ func stepAll(ctx context.Context, o *Options, t target, d *Document) error {
 	}
 }
 
-// step steps through one operation to count its instructions, and stops worker 0 in the next
-// operations.
+// step steps through one operation of worker 0 to count its instructions. Then it stops the worker at instructions of
+// the next operations.
 func (s *storm) step() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -51,11 +51,11 @@ func (s *storm) step() error {
 	stride := max(s.o.Every, (s.res.Steps+s.o.Stops-1)/s.o.Stops)
 	n := s.r.IntN(stride)
 	ended := func(number uint32) bool { return s.procs[0].page.ended.Load() >= number }
-	first := uint32(1) // a long operation has enough instructions after the first one
+	first := uint32(1) // if the first operation was too long to end, the stops are in the rest of it
 	if ended(first) {
 		first++
 	}
-	most := first // if it stops after each instruction, one operation is enough
+	most := first // with a stop after each instruction, one operation is enough
 	if stride > 1 {
 		most += operationsMost
 	}
@@ -73,14 +73,14 @@ func (s *storm) step() error {
 	return nil
 }
 
-// operation steps the thread through one operation, and calls f after each instruction.
+// operation steps the thread through the operation with this number, and calls f after each instruction.
 func (s *storm) operation(t *stepkill.Tracer, number uint32, f func() error) error {
 	p := s.procs[0].page
 	p.gate.Store(number)
 	for n := 0; p.ended.Load() < number && n < mostSteps; n++ {
 		state, err := t.Step()
 		for state == stepkill.Asleep && err == nil {
-			// The thread sleeps in the kernel and holds nothing that it did not hold before. It runs on
+			// The thread sleeps in the kernel, so its stop would add nothing to what it held before. It continues
 			// when the others wake it.
 			state, err = t.Wait(time.Millisecond)
 			if serr := s.sound(); serr != nil {

@@ -15,7 +15,7 @@ func (s *storm) stops() error {
 				return err
 			}
 		}
-		// The next stop begins when every lane has made progress since the last one.
+		// The next stop begins when every lane has made progress after the last stop.
 		free := s.watchOthers(-1)
 		err := s.until("all lanes go on after a stop", func() bool { free.sample(); return free.moved(1) })
 		if err != nil {
@@ -30,11 +30,11 @@ func (s *storm) stops() error {
 	return s.sound()
 }
 
-// controlEvery is the number of stops for each control measurement.
+// controlEvery is the number of stops from one control measurement to the next.
 const controlEvery = 5
 
-// control watches for as long as a stop lasts, and stops nobody: it shows what the machine does
-// to the lanes by itself.
+// control watches all lanes for as long as a stop lasts, but stops no worker. So it shows how the machine itself
+// delays the lanes.
 func (s *storm) control() error {
 	w := s.watchOthers(-1)
 	err := s.until("all lanes go on while nobody is stopped", func() bool {
@@ -61,10 +61,10 @@ func (s *storm) one(victim int) error {
 			break
 		}
 		if still := w.still(s.o.Bound / excuseAfter); len(still) != 0 && s.excused(victim, still) {
-			break // the excuse would last as long as the stop
+			break // the excuse will last as long as the stop
 		}
-		// Only the second half of the stop counts: the kernel may schedule a worker late after
-		// the stop begins.
+		// The lanes must make progress in the second half of the stop. Progress in the first half is not enough,
+		// because the stop may take effect late.
 		if time.Since(w.from) >= s.o.Watch && w.lately(w.from.Add(s.o.Watch/2)) {
 			break
 		}
@@ -77,11 +77,11 @@ func (s *storm) one(victim int) error {
 	return nil
 }
 
-// quotaPeriod is the period of a CPU quota, as in cpu.max.
+// quotaPeriod is the period of a CPU quota, as in the file cpu.max.
 const quotaPeriod = 100 * time.Millisecond
 
-// throttle stops worker 0 for a part of each period, as a CPU quota does with a process that
-// always wants to run. It watches the others all the time.
+// throttle stops worker 0 for a part of each period. This is what a CPU quota does with a process that always wants
+// to run. It watches the others all the time.
 func (s *storm) throttle() error {
 	p := s.procs[0]
 	runs := quotaPeriod * time.Duration(s.o.Quota) / 100

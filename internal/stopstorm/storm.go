@@ -25,22 +25,22 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Options says what a storm does.
+// Options are the options of a storm.
 type Options struct {
-	Prims  []string      // primitives; all if it is empty
-	In     []string      // languages of the workers: "go", "c" and "mixed", one storm for each; Go if it is empty
-	CC     string        // C compiler; cc if it is empty
-	Stops  int           // stops of each primitive
+	Prims  []string      // primitives; empty: all
+	In     []string      // languages of the workers: "go", "c" and "mixed", with a storm for each; empty: "go"
+	CC     string        // C compiler; empty: cc
+	Stops  int           // number of stops of each primitive
 	Procs  int           // number of workers
 	Watch  time.Duration // least duration of a stop
 	Bound  time.Duration // longest time that a lane may stand still
-	Quota  int           // percent of a CPU that one worker gets; 0 for random stops
-	Every  int           // stop after every so many instructions of an operation, at most Stops times; 0 for random moments
+	Quota  int           // percent of a CPU that one worker gets, instead of random stops; 0: random stops
+	Every  int           // stop after each Every-th instruction of an operation, at most Stops times; 0: random moments
 	Seed   uint64
 	Format string // table or json
 	Out    io.Writer
 	Log    io.Writer
-	// Trouble is how long the parent waits for something that must happen.
+	// Trouble is how long the parent waits for something that must happen, before the storm fails.
 	Trouble time.Duration
 
 	program *cProgram
@@ -57,7 +57,7 @@ type target struct {
 	in    string // languages of the workers
 }
 
-// set checks the options, and returns the storms.
+// set checks the options, and returns the targets of the storms.
 func (o *Options) set() (list []target, err error) {
 	switch {
 	case o.Procs < 3 || o.Procs > mostProcs:
@@ -114,7 +114,7 @@ func (o *Options) set() (list []target, err error) {
 	return list, nil
 }
 
-// storm is the parent of the workers of one primitive.
+// storm is the state of the parent of the workers of one primitive.
 type storm struct {
 	ctx      context.Context
 	o        *Options
@@ -126,7 +126,7 @@ type storm struct {
 	files    [2]*os.File // page, arena
 	look     *arenakernel.Inspector
 	procs    []*proc
-	lanes    []lane // the names of the lanes and whether they need others
+	lanes    []lane // the names of the lanes, and whether they need what others hold
 	res      *Result
 	observed observed
 }
@@ -140,15 +140,14 @@ type proc struct {
 	err    error // valid once done
 }
 
-// newStorm starts the workers. If step is not 0, worker 0 runs only lane step-1, which is then
-// stepped.
+// newStorm starts the workers. If step is not 0, worker 0 runs only lane step-1, for step stops.
 func newStorm(ctx context.Context, o *Options, t target, step int) (s *storm, err error) {
 	which := t.which
 	s = &storm{ctx: ctx, o: o, prim: &workloads[which], in: t.in, program: o.program, r: rand.New(rand.NewPCG(o.Seed, uint64(which)))}
 	s.res = &Result{Prim: s.prim.name, Lang: t.in, Known: s.prim.known}
 	s.observed.lanes = map[string]int{}
 	s.observed.where = map[string]int{}
-	begun := s // needed because a return of an error sets s to nil
+	begun := s // because a return of an error sets s to nil
 	defer func() {
 		if err != nil {
 			begun.end()
@@ -187,7 +186,7 @@ func newStorm(ctx context.Context, o *Options, t target, step int) (s *storm, er
 	}
 	for i := range s.procs {
 		if i == 0 && step != 0 {
-			continue // the first operations of this worker may need the others
+			continue // its first operations may need the other workers
 		}
 		if err := s.until("it is ready", func() bool { return s.page.proc[i].ready.Load() != 0 }); err != nil {
 			return nil, err
@@ -200,7 +199,7 @@ func newStorm(ctx context.Context, o *Options, t target, step int) (s *storm, er
 	return s, nil
 }
 
-// describe opens the objects once, for the names of the lanes.
+// describe opens the objects once, to find out the names of the lanes.
 func describe(seg *shm.Segment, which int) ([]lane, error) {
 	f, err := seg.Reopen()
 	if err != nil {
@@ -304,7 +303,7 @@ func (s *storm) sound() error {
 	return s.ctx.Err()
 }
 
-// until waits until reached reports true, and fails if that takes too long.
+// until waits until reached returns true. It returns an error if that takes longer than Trouble.
 func (s *storm) until(what string, reached func() bool) error {
 	for end := time.Now().Add(s.o.Trouble); !reached(); nap(200 * time.Microsecond) {
 		if err := s.sound(); err != nil {
@@ -317,7 +316,7 @@ func (s *storm) until(what string, reached func() bool) error {
 	return nil
 }
 
-// nap sleeps in a system call: the timers of the Go scheduler are too coarse here.
+// nap sleeps in a system call, because the timers of the Go scheduler are too coarse here.
 func nap(d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
 	unix.Nanosleep(&ts, nil)
@@ -332,7 +331,7 @@ func (s *storm) stop(p *proc) error {
 		var info unix.Siginfo
 		switch err := unix.Waitid(unix.P_PID, p.pid(), &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil); err {
 		case nil:
-			return nil // if the worker has ended instead, sound reports it
+			return nil // if the worker has ended, sound reports it
 		case unix.EINTR:
 		default:
 			return os.NewSyscallError("waitid", err)
@@ -342,7 +341,7 @@ func (s *storm) stop(p *proc) error {
 
 func (s *storm) resume(p *proc) { unix.Kill(p.pid(), unix.SIGCONT) }
 
-// stacks makes the workers print their stacks, which ends them.
+// stacks makes the workers print their stacks. This ends the workers.
 func (s *storm) stacks() string {
 	var b strings.Builder
 	for i, p := range s.procs {

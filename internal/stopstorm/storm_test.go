@@ -18,7 +18,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestMain lets the test binary be the worker that a storm runs.
+// TestMain lets the test binary run as a worker of a storm.
 func TestMain(m *testing.M) {
 	if os.Getenv("SHMBENCH_WORKER") == "" {
 		os.Exit(m.Run())
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// options are those of a quick storm. A freeze lasts until the victim goes on, so a bound that
-// a busy machine does not reach finds it as well, only later.
+// options returns the options of a quick storm. Its bound is so long that a busy machine does not reach it without a
+// freeze. A freeze lasts until the victim is continued, so it is still found, only later.
 func options(stops int, prims ...string) *Options {
 	return &Options{
 		Prims: prims, Stops: stops, Procs: 3, Watch: 5 * time.Millisecond, Bound: proctest.Scale(10 * time.Second),
@@ -42,7 +42,7 @@ func options(stops int, prims ...string) *Options {
 	}
 }
 
-// measure runs a storm, and logs what it has shown.
+// measure runs a storm, and logs its results.
 func measure(t *testing.T, o *Options) *Document {
 	t.Helper()
 	d, err := Measure(context.Background(), o)
@@ -53,8 +53,8 @@ func measure(t *testing.T, o *Options) *Document {
 	return d
 }
 
-// free are the primitives of which no stop may freeze another process. The others, with the
-// reason, have a known in workloads: that they freeze is not asserted, since it is rare.
+// free returns the primitives for which no stop may freeze another process. For the others, known in workloads says
+// why they may freeze. The tests do not require that these freeze, because that is rare.
 func free() (names []string) {
 	for _, p := range workloads[:sound] {
 		if p.known == "" {
@@ -75,7 +75,7 @@ func TestStopFreezesNobody(t *testing.T) {
 	}
 }
 
-// Workers can use each primitive; whether a stop freezes it is not asked here.
+// Workers can run the workload of each primitive. The test does not check whether a stop freezes it.
 func TestWorkloadsRun(t *testing.T) {
 	o := options(1)
 	o.Prims = nil
@@ -91,7 +91,7 @@ func TestWorkloadsRun(t *testing.T) {
 }
 
 func TestFreezeIsFound(t *testing.T) {
-	// Whether a stop falls into the hold is chance, so there are several storms.
+	// It is chance whether a stop happens during the hold, so there are several storms.
 	var d *Document
 	for storms := 0; d == nil || d.Results[0].Freezes == 0; storms++ {
 		require.Less(t, storms, 20, "no stop has frozen a workload whose lock nobody can see")
@@ -103,7 +103,7 @@ func TestFreezeIsFound(t *testing.T) {
 	require.Contains(t, d.Results[0].Texts[0], "does not go on: secret")
 }
 
-// The parent reads the faults at any moment, also between the count and the text.
+// The parent may read the faults at any moment, even after the count was increased and before the text is written.
 func TestFaultIsReadWhenItsTextIsWhole(t *testing.T) {
 	p := new(page)
 	p.fault("a worker has a fault")
@@ -113,7 +113,7 @@ func TestFaultIsReadWhenItsTextIsWhole(t *testing.T) {
 	require.Equal(t, []string{"a worker has a fault", "so has another"}, p.failures())
 }
 
-// A worker that cannot open its objects ends the storm with what it says.
+// If a worker cannot open its objects, the storm ends with the error of the worker.
 func TestWorkerThatCannotOpenItsObjects(t *testing.T) {
 	for _, every := range []int{0, 1} {
 		o := options(1, "test:refused")
@@ -124,7 +124,7 @@ func TestWorkerThatCannotOpenItsObjects(t *testing.T) {
 }
 
 func TestVisibleHoldExcuses(t *testing.T) {
-	// One of three workers holds the lock, and the victim is any of them.
+	// One of three workers holds the lock, but the victim may be any of them.
 	for storms, excused := 0, 0; excused == 0; storms++ {
 		require.Less(t, storms, 10)
 		d := measure(t, options(20, "test:held"))
@@ -162,7 +162,7 @@ func TestStepStopFindsTheFreeze(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("needs amd64: the tracer knows no other registers")
 	}
-	// Whether a stop falls into the hold is chance, so there are several tries.
+	// It is chance whether a stop happens during the hold, so there are several tries.
 	for range 20 {
 		o := options(100, "test:frozen")
 		o.Every, o.Bound = 1, 100*time.Millisecond
@@ -204,8 +204,8 @@ func TestResultAsJSON(t *testing.T) {
 	require.Equal(t, "random stops", d.Mode)
 }
 
-// steppedFree are the primitives of free that are stepped through. Locks are not among them: most
-// of their step stops are excused, and each of these takes a thirtieth of the bound.
+// steppedFree returns those primitives of free for which step stops are tested. Locks are omitted: most of their step
+// stops are excused, and each excused stop takes a thirtieth of the bound.
 func steppedFree() []string {
 	if proctest.Long() {
 		return []string{"futex", "signal"}

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// locker is a lock, or one role of a lock.
+// locker has the operations of a lock, or of one mode of a lock.
 type locker struct {
 	name   string
 	lock   func(ctx context.Context) error // waits for ever if ctx is nil
@@ -18,7 +18,7 @@ type locker struct {
 	unlock func()
 }
 
-// hold is what a lane does while it holds a lock.
+// hold works for a short time while a lane holds a lock.
 func hold(r *rand.Rand) { spin(r.IntN(200)) }
 
 //lint:ignore U1000 the compiler cannot remove the loop of spin, because it may store here
@@ -35,7 +35,7 @@ func spin(n int) {
 	}
 }
 
-// release gives a lock back.
+// release works for a short time, and then releases the lock.
 func (l *locker) release(at *lanePage, r *rand.Rand) {
 	at.at.Store(atHolding)
 	hold(r)
@@ -43,7 +43,7 @@ func (l *locker) release(at *lanePage, r *rand.Rand) {
 	l.unlock()
 }
 
-// lanes returns one lane that waits for the lock for ever, one that gives up, and one that tries.
+// lanes returns three lanes: one that waits for the lock without a limit, one that gives up, and one that only tries.
 func (l *locker) lanes() []lane {
 	return []lane{
 		{l.name, true, func(at *lanePage, r *rand.Rand) error {
@@ -74,7 +74,7 @@ func (l *locker) lanes() []lane {
 	}
 }
 
-// ever makes f wait for ever if ctx is nil.
+// ever returns f with a nil ctx replaced by one that never ends.
 func ever(f func(ctx context.Context) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if ctx == nil {
@@ -84,7 +84,7 @@ func ever(f func(ctx context.Context) error) func(ctx context.Context) error {
 	}
 }
 
-// mutual has the methods of an exclusive lock of any kind.
+// mutual is the interface of all exclusive locks.
 type mutual interface {
 	LockContext(ctx context.Context) error
 	TryLock() bool
@@ -115,7 +115,7 @@ func openSpinLock(w *worker) ([]lane, error) {
 	return mutualLanes(prims.OpenSpinLock(w.a, "spinlock", nil))
 }
 
-// shared has the methods of a reader/writer lock of either kind.
+// shared is the interface of all reader/writer locks.
 type shared interface {
 	mutual
 	RLockContext(ctx context.Context) error
@@ -147,7 +147,7 @@ func openMultiLock(w *worker) ([]lane, error) {
 	}
 	var lanes []lane
 	for _, keys := range [][]uint64{{1}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}} {
-		// Each lane has its own holds.
+		// Each lane has its own variable for its holds.
 		one := func(pick func(l *locker) lane) {
 			var h prims.Holds
 			lanes = append(lanes, pick(&locker{
@@ -170,8 +170,8 @@ func openMultiLock(w *worker) ([]lane, error) {
 	return lanes, nil
 }
 
-// openSemaphore makes a semaphore with two more permits than all lanes of one worker need. So a
-// stopped worker cannot have all permits, and no lane has an excuse.
+// openSemaphore opens a semaphore with two permits more than all lanes of one worker can have. So a stopped worker
+// cannot have all permits, and no lane has an excuse.
 func openSemaphore(w *worker) ([]lane, error) {
 	const lanes = 3
 	x, err := prims.OpenSemaphore(w.a, "semaphore", lanes+2, nil)

@@ -38,7 +38,7 @@ func openFutex(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openEvent opens an event that is set and reset all the time, and another one that stays reset.
+// openEvent opens an event that lanes set and reset all the time, and another event that stays reset.
 func openEvent(w *worker) ([]lane, error) {
 	x, err := prims.OpenEvent(w.a, "event", &prims.EventOptions{Mode: prims.EventBidirectional})
 	if err != nil {
@@ -68,7 +68,7 @@ func openAutoEvent(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openFuture opens a Future that all lanes set without a claim, and one with claims.
+// openFuture opens two Futures. The lanes set one without a claim, and claim the other one first.
 func openFuture(w *worker) ([]lane, error) {
 	x, err := prims.OpenFuture(w.a, "future", nil)
 	if err != nil {
@@ -109,7 +109,7 @@ func openWaitAny(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openCond signals without holding the lock, so only waiters need the lock.
+// openCond opens a Cond. Signals do not take its lock, so only waiters need the lock.
 func openCond(w *worker) ([]lane, error) {
 	l, err := prims.OpenMutex(w.a, "cond-lock", nil)
 	if err != nil {
@@ -137,7 +137,7 @@ func openCond(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openQueue opens a queue with room for all, and one that stays empty.
+// openQueue opens a queue with room for the items of all lanes, and one that stays empty.
 func openQueue(w *worker) ([]lane, error) {
 	x, err := prims.OpenQueue[[4]uint64](w.a, "queue", 64, nil)
 	if err != nil {
@@ -185,8 +185,8 @@ func openLatch(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openBarrier opens a barrier of two parties at which all workers arrive, so any worker ends the
-// phases of the others.
+// openBarrier opens a barrier of two parties at which all workers arrive. So any two arrivals end a phase, and no
+// worker depends on a particular other one.
 func openBarrier(w *worker) ([]lane, error) {
 	x, err := prims.OpenBarrier(w.a, "barrier", 2, nil)
 	if err != nil {
@@ -199,7 +199,7 @@ func openBarrier(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openOnce uses a new object for each call, and also calls an earlier one that is done.
+// openOnce opens a new object for each call. One lane calls an object that is done already.
 func openOnce(w *worker) ([]lane, error) {
 	name := func(n uint64) string { return fmt.Sprint("once-", n) }
 	do := func(at *lanePage, ctx context.Context) error {
@@ -219,7 +219,7 @@ func openOnce(w *worker) ([]lane, error) {
 		}
 		if err == nil && w.page.round.CompareAndSwap(n-1, n) {
 			for back := uint64(10); back < min(n, 60); back += 10 {
-				w.a.Delete(name(n - back)) // another lane may look at it
+				w.a.Delete(name(n - back)) // not at once, because another lane may still use the object
 			}
 		}
 		return err
@@ -237,8 +237,8 @@ func openOnce(w *worker) ([]lane, error) {
 	}, nil
 }
 
-// openSignal opens 64 queues, so a worker that is stopped while it executes one leaves work for
-// the others.
+// openSignal opens a SignalWaker with 64 tasks. If a worker is stopped while it executes one of them, the others
+// still have work.
 func openSignal(w *worker) ([]lane, error) {
 	x, err := prims.OpenSignalWaker(w.a, "signal", nil)
 	if err != nil {
@@ -279,13 +279,13 @@ func openWaitable(w *worker) ([]lane, error) {
 	return append(l.lanes()[:2], plain("update", false, func(*rand.Rand) error { x.Update(func(*held) {}); return nil })), nil
 }
 
-// openSynchronized changes a record and reads it. A Load needs nothing that others hold.
+// openSynchronized opens a Synchronized that lanes change and read. A Load needs nothing that others hold.
 func openSynchronized(w *worker) ([]lane, error) {
 	x, err := prims.OpenSynchronized(w.a, "synchronized", [16]uint64{}, nil)
 	if err != nil {
 		return nil, err
 	}
-	// with makes a lane do something to the value, by UpdateContext or ViewContext.
+	// with returns an operation that calls f on the value, through UpdateContext or ViewContext.
 	with := func(at *lanePage, r *rand.Rand, call func(context.Context, func(*[16]uint64) error) error, f func(v *[16]uint64)) func(ctx context.Context) error {
 		return func(ctx context.Context) error {
 			at.at.Store(atAcquiring)

@@ -13,15 +13,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// giveUp is how long an operation with a limit waits.
+// giveUp is how long an operation waits that gives up.
 const giveUp = time.Millisecond
 
 // lane is a goroutine of a worker that repeats one operation.
 type lane struct {
 	name string
-	// needs is set if the operation may have to wait for something that another worker visibly
-	// holds. A lane without needs has no excuse: its operation gives up, or enough other
-	// processes can end it.
+	// needs is set if the operation may have to wait for something that another worker visibly holds. A lane without
+	// needs never has an excuse, because its operation gives up, or because enough other processes can end its wait.
 	needs bool
 	op    func(l *lanePage, r *rand.Rand) error
 }
@@ -29,13 +28,13 @@ type lane struct {
 // prim is the workload of one primitive.
 type prim struct {
 	name string
-	// known is why stops of this primitive may freeze other processes today; empty if the
-	// tests require that they do not.
+	// known is the reason why a stopped process can freeze others with this primitive today. If it is empty, the
+	// tests require that this does not happen.
 	known string
 	open  func(w *worker) ([]lane, error)
 }
 
-// queueLocked is the reason why stops of most primitives may freeze others.
+// queueLocked is the reason for primitives whose calls take a queue lock.
 const queueLocked = "each call takes the queue lock of the object; see docs/design/0005-monitor.md"
 
 // bucketLocked is the reason for a MultiLock.
@@ -81,7 +80,7 @@ var madeUp = []prim{
 	{"test:refused", "", openRefused},
 }
 
-// openRefused fails in each worker, but not in the parent.
+// openRefused returns an error in each worker, but not in the parent.
 func openRefused(w *worker) ([]lane, error) {
 	if w.page.magic == pageMagic {
 		return nil, errors.New("the objects of this workload cannot be opened")
@@ -97,7 +96,7 @@ func openFrozen(w *worker) ([]lane, error) {
 		}
 		time.Sleep(3 * time.Millisecond)
 		w.page.secret.Store(0)
-		time.Sleep(3 * time.Millisecond) // others get their turn
+		time.Sleep(3 * time.Millisecond) // the other workers take the lock meanwhile
 		return nil
 	})}, nil
 }
@@ -116,7 +115,7 @@ func openHeld(w *worker) ([]lane, error) {
 	}}}, err
 }
 
-// Names lists the primitives.
+// Names returns the names of the primitives, for a help text.
 func Names() string {
 	var names []string
 	for _, p := range workloads[:sound] {
@@ -125,7 +124,7 @@ func Names() string {
 	return strings.Join(names, ",")
 }
 
-// Known returns the reason why stops of a primitive may freeze other processes today.
+// Known returns the field known of the workload of a primitive.
 func Known(name string) string {
 	for _, p := range workloads {
 		if p.name == name {
@@ -135,7 +134,7 @@ func Known(name string) string {
 	return ""
 }
 
-// limited runs f with a context that ends soon. The end of the context is no error.
+// limited runs f with a context that ends after giveUp. It does not return the error of that end.
 func limited(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
 	defer cancel()
@@ -145,15 +144,16 @@ func limited(f func(ctx context.Context) error) error {
 	return nil
 }
 
-// plain makes a lane of an operation that holds nothing when it returns.
+// plain returns a lane for an operation that holds nothing when it returns.
 func plain(name string, needs bool, f func(r *rand.Rand) error) lane {
 	return lane{name, needs, func(_ *lanePage, r *rand.Rand) error { return f(r) }}
 }
 
-// within makes a lane of an operation that gives up.
+// within returns a lane for an operation that gives up.
 func within(name string, f func(ctx context.Context) error) lane {
 	return plain(name, false, func(*rand.Rand) error { return limited(f) })
 }
 
-// excuses reports whether a hold of a stopped process excuses a lane that needs what is held.
+// excuses reports whether a hold of a stopped process excuses a lane that needs what is held. All holds do, except
+// queue locks, which the user of a primitive cannot see.
 func excuses(h arenakernel.Hold) bool { return h.Mode != arenakernel.HoldQueueLock }

@@ -25,8 +25,8 @@ var update = flag.Bool("update", false, "write docs/api anew")
 // docs/api.
 var apiPackages = map[string]string{"shmsync": ".", "asm": "asm", "shm": "shm", "arena": "arena", "prims": "prims", "arenatest": "arenatest"}
 
-// TestAPI makes every change of what users see a change of a file that a review
-// shows. With -update it writes the files.
+// TestAPI compares the exported API with the files in docs/api, so that every change of the API is visible in a
+// review as a change of a file. With -update it writes the files.
 func TestAPI(t *testing.T) {
 	for name, dir := range apiPackages {
 		t.Run(name, func(t *testing.T) {
@@ -45,8 +45,8 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// describeAPI gives what a package exports on linux/amd64: declarations without
-// comments and bodies, sorted.
+// describeAPI returns the exported declarations of a package on linux/amd64, sorted, and without comments and
+// function bodies.
 func describeAPI(dir string) ([]byte, error) {
 	ctx := build.Default
 	ctx.GOOS, ctx.GOARCH, ctx.CgoEnabled, ctx.BuildTags = "linux", "amd64", false, nil
@@ -105,8 +105,8 @@ func printAPI(fset *token.FileSet, p *doc.Package) ([]byte, error) {
 	return []byte(fmt.Sprintf("package %s\n\n%s\n", p.Name, strings.Join(texts, "\n"))), nil
 }
 
-// hideParts leaves out what the variables of a declaration consist of, which is
-// not for users to rely on.
+// hideParts removes the elements of composite literals from a declaration of variables, because users may not
+// rely on them.
 func hideParts(d *ast.GenDecl) *ast.GenDecl {
 	if d.Tok == token.VAR {
 		ast.Inspect(d, func(n ast.Node) bool {
@@ -119,8 +119,7 @@ func hideParts(d *ast.GenDecl) *ast.GenDecl {
 	return d
 }
 
-// printDecl prints a declaration without comments, which would be part of it
-// otherwise, and without the blank lines that these leave.
+// printDecl prints a declaration without its comments, and without the blank lines where the comments were.
 func printDecl(fset *token.FileSet, d ast.Decl) (string, error) {
 	ast.Inspect(d, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -143,7 +142,7 @@ func printDecl(fset *token.FileSet, d ast.Decl) (string, error) {
 	}
 	var lines []string
 	for line := range strings.Lines(b.String()) {
-		// Columns depend on the comments in between, so there are none.
+		// The alignment of columns depends on the comments in between, so join the words by single blanks.
 		if text := strings.Join(strings.Fields(line), " "); text != "" {
 			indent := len(line) - len(strings.TrimLeft(line, "\t"))
 			lines = append(lines, line[:indent]+text)
@@ -152,7 +151,7 @@ func printDecl(fset *token.FileSet, d ast.Decl) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// The parts that the dump shows, and those that it leaves out.
+// The output has the exported parts of a package, and omits the others.
 func TestDescribeAPI(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, src string) {

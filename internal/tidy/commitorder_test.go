@@ -53,10 +53,9 @@ func main() {
 }
 `
 
-// In the machine code of a program that uses a Synchronized, on amd64 and arm64, the copy is
-// written and the function of an Update is called before the commit, and nothing is written
-// between the commit and the return. The commit is a store of its own, in a function that is
-// called. Nothing but the call keeps it behind plain stores.
+// The machine code of a program that uses a Synchronized, on amd64 and arm64, writes the copy, or calls the
+// function of the Update, before the commit. It writes nothing between the commit and the return. The commit is a
+// single store in a function that is not inlined: only the call keeps it after plain stores.
 func TestCommitOrder(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
@@ -81,16 +80,16 @@ func TestCommitOrder(t *testing.T) {
 }
 
 var (
-	// A store to memory that is not the stack's. The words of the Go heap that these functions
-	// write are flags of the handle, of 32 bits.
+	// dataStores match a store to memory other than the stack. They do not match the 32-bit flags of the handle,
+	// which are the only words on the Go heap that these functions write.
 	dataStores   = map[string]*regexp.Regexp{"amd64": regexp.MustCompile(`^(MOVQ|MOVUPS) \w+, (0x[0-9a-f]+|0)\(\w+\)`), "arm64": regexp.MustCompile(`^(STP \(.*\)|MOVD R\d+), (\d+)?\(R\d+\)`)}
 	commitStores = map[string]*regexp.Regexp{"amd64": regexp.MustCompile(`^MOVQ BX, 0\(AX\)`), "arm64": regexp.MustCompile(`^STLR R1, \(R0\)`)}
 	objdumpLine  = regexp.MustCompile(`\.go:\d+\s+0x[0-9a-f]+\s+[0-9a-f]+\s+(.*?)\s*$`)
 	calls        = regexp.MustCompile(`^CALL (\S+)`)
 )
 
-// commitOrder says what is wrong with a listing of one of the functions above. What it looks
-// for ends with the call of commit.
+// commitOrder returns an error if a listing of one of the functions above does not have the stores and calls that
+// want names. It examines the listing up to the call of commit.
 func commitOrder(arch, listing, want string) error {
 	var found []string
 	add := func(s string) {
@@ -135,7 +134,7 @@ func commitOrder(arch, listing, want string) error {
 	return nil
 }
 
-// The checker of the above tells right from wrong.
+// The checker above accepts right listings, and refuses wrong ones.
 func TestCommitOrderChecker(t *testing.T) {
 	listing := func(ins ...string) string {
 		s := "TEXT x\n"

@@ -1,8 +1,8 @@
-// Package tidy tests the rules of this repository that no compiler and no vet knows: where
-// unsafe may be imported, which package may import which, that sync points and crash points
-// come in pairs, and some matters of form.
+// Package tidy tests the rules of this repository that no compiler and no vet checks. They say where unsafe may
+// be imported, which package may import which other, that sync points come in pairs and crash points are
+// registered, and how files have to look.
 //
-// It has nothing but tests. Each rule is a function from the files of the tree to findings,
-// and has samples beside it: a tree with a violation and one without. In addition, a test
-// compares what the packages export with docs/api.
+// The package has only tests. Each rule is a function from the files of the tree to findings. Beside it are
+// samples: a tree that obeys the rule, and trees that break it. One more test compares what the packages export
+// with docs/api.
 package tidy

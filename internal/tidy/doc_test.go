@@ -11,7 +11,7 @@ import (
 // libraries are the packages that users import.
 var libraries = []string{".", "asm", "shm", "arena", "internal/arenakernel", "prims", "arenatest"}
 
-// An identifier that users see has a comment that says what it is.
+// docRule: an identifier that users see has a comment that says what it is.
 var docRule = rule{
 	name: "exported identifiers are documented",
 	check: func(files []*file) (found []finding) {
@@ -89,8 +89,7 @@ var (
 	},
 }
 
-// exportedReceiver reports whether a function is no method, or one of an exported
-// type.
+// exportedReceiver reports whether a function has no receiver or a receiver of an exported type.
 func exportedReceiver(d *ast.FuncDecl) bool {
 	if d.Recv == nil || len(d.Recv.List) == 0 {
 		return true
@@ -112,14 +111,14 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	}
 }
 
-// undocumented returns the exported names of a declaration that no comment covers:
-// not their own, not one on their line, not that of the group, and not the one
-// above if it names them.
+// undocumented returns the exported names of a declaration that no comment covers. A comment covers a name if it
+// is the comment of the name, is on the same line, is the comment of the group, or is the last comment above and
+// mentions the name.
 func undocumented(d *ast.GenDecl) (names []*ast.Ident) {
 	if d.Tok == token.IMPORT || documented(d.Doc) {
 		return nil
 	}
-	above := "" // the last comment, which may be about several lines
+	above := "" // the last comment, which may describe several lines
 	for _, spec := range d.Specs {
 		switch s := spec.(type) {
 		case *ast.TypeSpec:
@@ -141,7 +140,7 @@ func undocumented(d *ast.GenDecl) (names []*ast.Ident) {
 	return names
 }
 
-// documented reports whether a comment has text; a directive alone has none.
+// documented reports whether a comment has text. A comment that has only directives has no text.
 func documented(c *ast.CommentGroup) bool { return c != nil && c.Text() != "" }
 
 // mentions reports whether name is a word of text.

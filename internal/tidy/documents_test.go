@@ -17,8 +17,8 @@ const (
 	memoryModelDoc = "docs/memory-model.md"
 )
 
-// compareDocument compares names of the code with those in the tables of a document
-// that have one column heading: each is there once, and no other.
+// compareDocument compares the names in the code with the names in a document, in the tables that have the given
+// column heading. Each name of the code must be there exactly once, and no other name may be there.
 func compareDocument(files []*file, doc, column, what string, code map[string]finding) (found []finding) {
 	i := slices.IndexFunc(files, func(f *file) bool { return f.path == doc })
 	if i < 0 {
@@ -54,7 +54,8 @@ func compareDocument(files []*file, doc, column, what string, code map[string]fi
 	return found
 }
 
-// A programmer who adds a crash point says what is left there, and who repairs it.
+// robustnessRule: a programmer who adds a crash point documents what a death there leaves behind, and who repairs
+// it.
 var robustnessRule = rule{
 	name: "crash points are in " + robustnessDoc,
 	check: func(files []*file) []finding {
@@ -93,8 +94,8 @@ var robustnessRule = rule{
 // rolesColumn heads the column of points in the matrix by primitive and role.
 const rolesColumn = "dies at"
 
-// A programmer who adds a crash point says in which role a process is there, and what
-// survivors see. A name that ends in * stands for all points that begin so.
+// rolesRule: a programmer who adds a crash point documents the role of a process at that point, and what
+// survivors see. A name in the table that ends in * stands for all points that begin with the rest of the name.
 var rolesRule = rule{
 	name: "crash points are in the matrix of " + robustnessDoc,
 	check: func(files []*file) (found []finding) {
@@ -112,7 +113,7 @@ var rolesRule = rule{
 		}
 		i := slices.IndexFunc(files, func(f *file) bool { return f.path == robustnessDoc })
 		if i < 0 {
-			return nil // another check finds that
+			return nil // another rule reports a missing document
 		}
 		tables, err := mdtable.Parse(string(files[i].src))
 		if err != nil {
@@ -157,7 +158,7 @@ var rolesRule = rule{
 	},
 }
 
-// A programmer who adds an edge between processes says what it orders, and how weak a C
+// memoryModelRule: a programmer who adds an edge between processes documents what it orders, and how weak a C
 // program may make it.
 var memoryModelRule = rule{
 	name: "sync points are in " + memoryModelDoc,
@@ -185,7 +186,8 @@ var memoryModelRule = rule{
 
 const performanceDoc = "docs/performance.md"
 
-// A programmer who changes a tunable says so where people look for its value.
+// tunableRule: a programmer who changes a tunable also changes its value in the document where people look for
+// it.
 var tunableRule = rule{
 	name: "tunables are as " + performanceDoc + " has them",
 	check: func(files []*file) (found []finding) {
@@ -224,8 +226,8 @@ var tunableRule = rule{
 	},
 }
 
-// constants gives the constants at package level as they are written, by
-// directory and name.
+// constants returns the constants at package level by directory and name. The values are as written in the
+// source.
 func constants(files []*file) map[string]string {
 	found := make(map[string]string)
 	for _, f := range files {
@@ -257,8 +259,7 @@ var (
 	mdScheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:`)
 )
 
-// linkRule: if a document or a heading is renamed, the links to it have to change,
-// too.
+// linkRule: if a document or a heading is renamed, the links to it must be changed, too.
 var linkRule = rule{
 	name: "links lead somewhere",
 	check: func(files []*file) (found []finding) {
@@ -318,8 +319,7 @@ func brokenLink(f *file, link string, there map[string]bool, anchors map[string]
 	return ""
 }
 
-// proseLines gives the lines of a document that are not in a fenced block, by
-// number.
+// proseLines returns the lines of a document outside of fenced blocks, by line number.
 func proseLines(src string) map[int]string {
 	lines, number, fenced := make(map[int]string), 0, false
 	for line := range strings.Lines(src) {
@@ -335,7 +335,7 @@ func proseLines(src string) map[int]string {
 
 var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 
-// headingAnchors gives the anchors of a document's headings, as GitPoller makes them.
+// headingAnchors returns the anchors of the headings of a document, by the rules of GitHub.
 func headingAnchors(src string) map[string]bool {
 	anchors := make(map[string]bool)
 	for _, line := range proseLines(src) {

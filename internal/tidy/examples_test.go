@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A reader who looks a primitive up sees how it is used.
+// exampleRule: a reader who looks a primitive up finds an example of its use.
 var exampleRule = rule{
 	name: "each primitive has an example",
 	check: func(files []*file) (found []finding) {
@@ -43,8 +43,8 @@ var exampleRule = rule{
 	},
 }
 
-// hasExample reports whether one of the examples is of a type, of a method of it,
-// or of the function that opens it.
+// hasExample reports whether one of the examples is for a type, for one of its methods, or for the function that
+// opens it.
 func hasExample(examples []string, name string) bool {
 	for _, e := range examples {
 		of, _, _ := strings.Cut(strings.TrimPrefix(e, "Open"), "_")
@@ -55,7 +55,7 @@ func hasExample(examples []string, name string) bool {
 	return false
 }
 
-// functions gives the functions and methods of a file.
+// functions returns the functions and methods of a file.
 func functions(f *file) (found []*ast.FuncDecl) {
 	if f.ast == nil {
 		return nil
@@ -68,10 +68,11 @@ func functions(f *file) (found []*ast.FuncDecl) {
 	return found
 }
 
-// shown are the texts that show users how to call: examples, and the pages of docs.
+// shown matches the texts that show users how to make calls: the examples and the pages of docs.
 var shown = regexp.MustCompile(`^README\.md$|^docs/[^/]*\.md$|^examples/.*\.go$|example[a-z_]*_test\.go$`)
 
-// A call that no text shows is one that users cannot learn, or do not need.
+// shownRule: each exported call is shown in some text. A call that no text shows is one that users cannot learn,
+// or do not need.
 var shownRule = rule{
 	name: "each call is shown by an example or a page",
 	check: func(files []*file) (found []finding) {
@@ -85,7 +86,8 @@ var shownRule = rule{
 		}
 		for _, dir := range []string{"arena", "prims"} {
 			for _, c := range callsOf(files, dir) {
-				// AttachX and XAt are the same for every X, and each plain form has one with Context.
+				// Exempt AttachX and XAt, which are the same for every X. A form with Context counts as shown if
+				// its plain form is shown.
 				family := c.typ == "" && dir == "prims" && (strings.HasPrefix(c.name, "Attach") || strings.HasSuffix(c.name, "At"))
 				if c.name != "String" && !family && !words[c.name] && !words[strings.TrimSuffix(c.name, "Context")] {
 					found = append(found, c.file.at(c.decl.Pos(), "no example and no page shows %s", c.name))

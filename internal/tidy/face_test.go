@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// The rules of CONTRIBUTING.md, "Exported API", that a reader of one declaration cannot check.
+// This file has the rules of CONTRIBUTING.md, "Exported API", that a reader cannot check by looking at one
+// declaration.
 
 // call is an exported function or method of a package.
 type call struct {
@@ -24,7 +25,7 @@ type call struct {
 
 func (c *call) fails() bool { return len(c.results) > 0 && c.results[len(c.results)-1] == "error" }
 
-// callsOf gives the exported calls of the files of a directory, by type and name.
+// callsOf returns the exported calls of the files of a directory, by receiver type and name.
 func callsOf(files []*file, dir string) map[[2]string]*call {
 	calls := map[[2]string]*call{}
 	for _, f := range files {
@@ -46,7 +47,7 @@ func callsOf(files []*file, dir string) map[[2]string]*call {
 	return calls
 }
 
-// listOf gives the types and the names of parameters or results, one for each.
+// listOf returns the types and the names of parameters or results, one for each.
 func listOf(l *ast.FieldList) (kinds, names []string) {
 	if l == nil {
 		return nil, nil
@@ -63,10 +64,10 @@ func listOf(l *ast.FieldList) (kinds, names []string) {
 	return kinds, names
 }
 
-// faceDirs are the packages that users import and that have calls which wait.
+// faceDirs are the packages that users import and that have calls which may wait.
 var faceDirs = []string{".", "shm", "arena", "prims"}
 
-// blocking are the plain forms of prims that may wait for another process.
+// blocking matches the plain forms of prims that may wait for another process.
 var blocking = regexp.MustCompile(`^(Wait[A-Za-z]*|Lock(All|Upgradable)?|RLock|Upgrade|Lease|Recover|ArriveAndWait|Do|(Get|Put)Batch)$`)
 
 var contextRule = rule{
@@ -142,7 +143,7 @@ func XAt(a *arena.Arena, off arena.Offset) (*X, error)                       { r
 	},
 }
 
-// returnsError reports whether a plain form that has a form with Context returns an error.
+// returnsError reports whether a plain form returns an error, if there is a form with Context beside it.
 func returnsError(calls map[[2]string]*call, c *call) bool {
 	callsBack := func(kind string) bool { return strings.HasPrefix(kind, "func(") && strings.HasSuffix(kind, " error") }
 	if c.typ == "" || c.typ == "Future" || slices.ContainsFunc(c.params, callsBack) {
@@ -156,7 +157,8 @@ func returnsError(calls map[[2]string]*call, c *call) bool {
 	return false
 }
 
-// checkOpen looks for AttachX and XAt beside OpenX: they take no number that a new object needs.
+// checkOpen requires AttachX and XAt beside OpenX. They may take no number, because an object that exists has its
+// number already.
 func checkOpen(calls map[[2]string]*call, open *call) (found []finding) {
 	kind := strings.TrimPrefix(open.name, "Open")
 	attach, at := calls[[2]string{"", "Attach" + kind}], calls[[2]string{"", kind + "At"}]
@@ -176,7 +178,8 @@ func checkOpen(calls map[[2]string]*call, open *call) (found []finding) {
 	return found
 }
 
-// ownOrNew is what the comment of an option says that false leaves as it is.
+// ownOrNew matches the comment of an option whose value false may mean unset: the option is for a new object, or
+// for this process or handle only.
 var ownOrNew = regexp.MustCompile(`\bnew\b|\bthis process\b|\bthis handle\b`)
 
 var optionsRule = rule{
@@ -220,8 +223,8 @@ var optionsRule = rule{
 	},
 }
 
-// checkUnset looks for a constant of a type of options that is 0. The names of such types
-// end in Mode or Policy.
+// checkUnset finds a constant that is 0 and has the type of an option. The names of such types end in Mode or
+// Policy.
 func checkUnset(f *file, d *ast.GenDecl) (found []finding) {
 	for _, spec := range d.Specs {
 		v := spec.(*ast.ValueSpec)

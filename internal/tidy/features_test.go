@@ -12,8 +12,8 @@ import (
 
 const featuresDoc = "docs/testing/features.md"
 
-// A row that says how we do an operation says which test shows it. A row whose third
-// column begins with "none: " says why there is none.
+// featuresRule: a row of the table that says how this library does an operation names the test that shows it. If
+// there is no such test, the third column begins with "none: " and says why.
 var featuresRule = rule{
 	name: "features in " + featuresDoc + " have tests",
 	check: func(files []*file) (found []finding) {
@@ -40,7 +40,7 @@ var featuresRule = rule{
 					found = append(found, f.atLine(row.Line, "no test"))
 				}
 				for _, name := range names {
-					// A subtest is after its test, or after another subtest.
+					// The name of a subtest follows the name of its test, or of another subtest.
 					test, sub, _ := strings.Cut(name, "/")
 					if test != "" && !tests[test] || sub != "" && !tests[strconv.Quote(sub)] && !tests[strconv.Quote(strings.ReplaceAll(sub, "_", " "))] {
 						found = append(found, f.atLine(row.Line, "no test %s is in the code", name))
@@ -62,8 +62,8 @@ var featuresRule = rule{
 	},
 }
 
-// testNames are the names of the tests, benchmarks and fuzz targets, and what may be
-// the names of subtests: all strings, in quotes.
+// testNames returns the names of the tests, benchmarks and fuzz targets, and all quoted strings, because these
+// may be names of subtests.
 func testNames(files []*file) map[string]bool {
 	names := map[string]bool{}
 	for _, f := range files {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A test that sleeps is either slow or wrong, and on a busy machine both.
+// sleepRule: a test that sleeps is either slow or wrong, and on a busy machine it is both.
 var sleepRule = rule{
 	name: "tests do not sleep",
 	check: func(files []*file) (found []finding) {
@@ -37,7 +37,7 @@ var sleepRule = rule{
 	},
 }
 
-// The words are put together here so that this file does not contain them.
+// The words are split here so that this file does not contain them.
 var marker = regexp.MustCompile(`\b(` + "TO" + "DO|FIX" + "ME|XX" + "X|HA" + `CK)\b`)
 
 var markerRule = rule{
@@ -88,7 +88,7 @@ var formatRule = rule{
 	},
 }
 
-// maxLines is how long a file may be before it is two concepts.
+// maxLines is the maximal length of a file. A longer file has more than one concept.
 const maxLines = 450
 
 var lengthRule = rule{
@@ -111,8 +111,8 @@ var lengthRule = rule{
 	},
 }
 
-// machinePath matches absolute paths that exist on one machine and not on the reader's. A
-// path within an address or a longer path is none.
+// machinePath matches absolute paths that exist on one machine and not on the reader's. It does not match a part
+// of an address or of a longer path.
 var machinePath = regexp.MustCompile(`(?:^|[^A-Za-z0-9_.:/~$}-])/(?:` + "wo" + "rk|ro" + `ot)/`)
 
 var machinePathRule = rule{

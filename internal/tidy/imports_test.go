@@ -24,7 +24,7 @@ func (f *file) imports() iter.Seq2[*ast.ImportSpec, string] {
 	}
 }
 
-// Memory safety can break in files that are named for it, and nowhere else.
+// unsafeRule: memory safety can break only in files whose names say so.
 var unsafeRule = rule{
 	name: "unsafe only in _unsafe files",
 	check: func(files []*file) (found []finding) {
@@ -54,33 +54,33 @@ var unsafeRule = rule{
 	},
 }
 
-// layer is what the packages below one directory may import of this module. The
-// longest matching directory decides.
+// layer says which packages of this module the packages below a directory may import. Of several layers that
+// match a package, the one with the longest directory applies.
 type layer struct {
 	dir     string
-	may     []string // directories; a trailing slash includes what is below
-	library bool     // imports no third party beyond x/sys
+	may     []string // directories; one with a trailing slash includes all directories below it
+	library bool     // imports no other module except x/sys
 }
 
 var layers = []layer{
 	{".", nil, true},
 	{"asm", nil, true},
 	{"shm", []string{".", "internal/crashpoint"}, true},
-	{"arena", []string{"internal/arenakernel", "internal/diagnose", "shm", "."}, true}, // the face of internal/arenakernel
+	{"arena", []string{"internal/arenakernel", "internal/diagnose", "shm", "."}, true}, // exports the functions of internal/arenakernel
 	{"prims", []string{"arena", ".", "asm", "internal/"}, true},
-	{"arenatest", []string{"internal/", "arena", "shm", ".", "asm"}, true}, // tests of users import it
+	{"arenatest", []string{"internal/", "arena", "shm", ".", "asm"}, true}, // imported by the tests of users
 	{"internal", []string{".", "asm", "internal/"}, true},
 	{"internal/arenakernel", []string{"shm", ".", "asm", "internal/"}, true},
 	{"internal/park", []string{"internal/arenakernel", ".", "asm", "internal/"}, true}, // between prims and arenakernel
 	{"internal/diagnose", []string{"internal/arenakernel", "."}, true},
-	{"internal/gosuite", []string{"shm", "arena", "prims", "internal/gosuite/"}, false}, // tests only, as cmd is on top
+	{"internal/gosuite", []string{"shm", "arena", "prims", "internal/gosuite/"}, false}, // has only tests, so it may import everything, like cmd
 	{"internal/crashpoint", []string{"internal/linger"}, true},
 	{"internal/linger", nil, true},
 	{"internal/race", nil, true},
-	{"internal/proctest", []string{"internal/crashpoint", "internal/linger", "internal/race"}, true}, // asks both whether they are built in, to know how long tests may take
+	{"internal/proctest", []string{"internal/crashpoint", "internal/linger", "internal/race"}, true}, // asks the first two whether they are built in, to decide how long tests may take
 	{"internal/tidy", nil, true},
-	{"internal/bench", []string{".", "asm", "shm", "arena", "prims", "include", "internal/"}, false}, // rooms of cmd/shmbench
-	{"include", nil, true}, // the C library as text
+	{"internal/bench", []string{".", "asm", "shm", "arena", "prims", "include", "internal/"}, false}, // parts of cmd/shmbench
+	{"include", nil, true}, // contains the C library as text
 	{"internal/torture", []string{".", "asm", "shm", "arena", "prims", "include", "internal/"}, false},
 	{"internal/stopstorm", []string{".", "asm", "shm", "arena", "prims", "include", "internal/"}, false},
 	{"internal/selftest", []string{".", "asm", "shm", "arena", "prims", "internal/"}, false},
@@ -107,7 +107,7 @@ func (l layer) allows(dir string) bool {
 	})
 }
 
-// Imports run one way. Tests are exempt: they may use what is above them.
+// importRule: imports go in one direction. Tests are exempt: they may import packages of higher layers.
 var importRule = rule{
 	name: "import direction",
 	check: func(files []*file) (found []finding) {
@@ -160,8 +160,7 @@ var importRule = rule{
 	},
 }
 
-// refuses says why a package in dir, which is in l, may not import name, or
-// returns "".
+// refuses returns why a package in the directory dir, which is in layer l, may not import name, or "" if it may.
 func (l layer) refuses(dir, name string) string {
 	switch {
 	case name == module || strings.HasPrefix(name, module+"/"):
@@ -198,8 +197,8 @@ func inAny(dirs []string, dir string) bool {
 	return slices.ContainsFunc(dirs, func(d string) bool { return dir == d || strings.HasPrefix(dir, d+"/") })
 }
 
-// A helper process that fails must say so to its parent, and testify can only
-// fail a test.
+// testifyRule: helper processes do not use testify. A helper process that fails must say so to its parent, and
+// testify can only fail a test.
 var testifyRule = rule{
 	name: "testify only in tests",
 	check: func(files []*file) (found []finding) {

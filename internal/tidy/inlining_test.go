@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inlined are the fast paths that the compiler inlines into their callers, by package.
-// outOfLine are functions that must stay out of line: if one were inlined into its caller, the
-// caller would be too large to be inlined itself. inside are functions whose calls are inlined.
+// inlined has three lists for each package. inlined are the fast paths that the compiler can inline into their
+// callers. outOfLine are functions that must not be inlined, because their callers would become too large to be
+// inlined. inside are functions of which the compiler inlines a call within the package.
 var inlined = map[string]struct{ inlined, outOfLine, inside []string }{
 	"./prims": {
 		inlined: []string{
@@ -30,7 +30,7 @@ var inlined = map[string]struct{ inlined, outOfLine, inside []string }{
 			"(*Once).Do", "(*Once).DoContext", "(*Once).Done",
 			"(*Latch).TryWait", "(*Latch).Wait", "(*Latch).WaitContext",
 			"(*WaitGroup).Wait", "(*WaitGroup).WaitContext",
-			"(*SignalWaker).Gate", // so that a handle on a gate stays on the stack of its user
+			"(*SignalWaker).Gate", // so that the handle of a gate stays on the caller's stack
 		},
 		outOfLine: []string{
 			"(*Mutex).lockSlow", "(*Mutex).unlockSlow", "(*Mutex).lockOrPanic",
@@ -41,7 +41,7 @@ var inlined = map[string]struct{ inlined, outOfLine, inside []string }{
 	},
 }
 
-// TestInlining compiles each package once, and reads what the compiler decided.
+// TestInlining compiles each package once, and reads the inlining decisions of the compiler.
 func TestInlining(t *testing.T) {
 	for pkg, want := range inlined {
 		out := goTool(t, "build", "-gcflags=-m=2", pkg)
@@ -70,9 +70,9 @@ func goTool(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// In the machine code of Unlock on amd64, the store of 0 to the owner word is a
-// plain one, comes after the load that tells whose hold it is, and before the
-// load of the wake word. Nothing in the memory model of Go keeps it there.
+// In the machine code of Unlock on amd64, the store of 0 to the owner word is a plain store. It comes after the
+// load that tells whether the hold is the caller's, and before the load of the wake word. Nothing in the memory
+// model of Go guarantees that place.
 func TestReleaseOrder(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("needs amd64: Unlock has the plain store only there")
@@ -90,7 +90,7 @@ var (
 	barrier    = regexp.MustCompile(`^(LOCK|XCHG|MFENCE)`)
 )
 
-// releaseOrder says what is wrong with a listing of Unlock.
+// releaseOrder returns an error that says what is wrong with a listing of Unlock, or nil.
 func releaseOrder(listing string) error {
 	var code []string
 	for line := range strings.Lines(listing) {
@@ -106,7 +106,7 @@ func releaseOrder(listing string) error {
 	if slices.ContainsFunc(code[store+1:], ownerStore.MatchString) {
 		return errors.New("two plain stores of 0")
 	}
-	// On to the next jump, which may leave.
+	// Go on to the next jump, which may leave the function.
 	next := store + 1
 	for next < len(code) && !strings.HasPrefix(code[next], "J") && !strings.HasPrefix(code[next], "RET") {
 		next++
@@ -124,7 +124,7 @@ func releaseOrder(listing string) error {
 	return nil
 }
 
-// The checker of the above tells right from wrong.
+// The checker above accepts right listings, and refuses wrong ones.
 func TestReleaseOrderChecker(t *testing.T) {
 	listing := func(ins ...string) string {
 		s := "TEXT x\n"

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// txCaller is a program that saves and stores in turns.
+// txCaller is a program that saves and stores by turns.
 const txCaller = `package txorder
 
 import "github.com/shmsync/shmsync/prims"
@@ -29,9 +29,9 @@ func Change(tx *prims.Tx, p, q *int64) {
 }
 `
 
-// In the machine code of a caller that inlines Save and Set, each store to the data comes after
-// the call that records the data, and before the next call. The store to the state of the log is
-// alone in its function. Nothing else keeps the stores of a killed thread in this order.
+// In the machine code of a caller that inlines Save and Set, each store to the data comes after the call that
+// records the data, and before the next call. The store to the state of the log is in a function of its own,
+// which is not inlined. Nothing else keeps the stores of a thread that may be killed in this order.
 func TestLogStateOrder(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestLogStateOrder(t *testing.T) {
 
 var listed = regexp.MustCompile(`^\s*\S+\.go:\d+\s+0x[0-9a-f]+\s+[0-9a-f]+\s+(.*)$`)
 
-// instructions are those of a listing of objdump, each with its relocation.
+// instructions returns the instructions of an objdump listing, each with its relocation.
 func instructions(listing string) (code []string) {
 	for line := range strings.Lines(listing) {
 		if m := listed.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
@@ -79,14 +79,15 @@ func instructions(listing string) (code []string) {
 	return code
 }
 
-// callOf matches a call of a function or method of that name.
+// callOf returns a pattern that matches a call of the function or method f.
 func callOf(f string) string { return `^CALL\s.*[.]` + f + `(<1>)?\s*$` }
 
-// constant matches the instruction that takes n to memory, or to the register that is stored next.
+// constant returns a pattern that matches the instruction that moves n to memory, or to the register that is
+// stored next.
 func constant(n int) string { return fmt.Sprintf(`^MOV. \$(0x%x|%d), `, n, n) }
 
-// inOrder reports an error unless instructions that match the patterns follow each other. Calls and
-// constants that are in none of the patterns are not looked at.
+// inOrder returns an error unless instructions that match the patterns follow each other in this order. Other
+// instructions may come in between, but not calls and constants that one of the patterns matches.
 func inOrder(code []string, patterns ...string) error {
 	next := 0
 	for _, line := range code {
@@ -109,7 +110,7 @@ func inOrder(code []string, patterns ...string) error {
 	return nil
 }
 
-// The checker of the above tells right from wrong.
+// The checker above accepts right listings, and refuses wrong ones.
 func TestLogStateOrderChecker(t *testing.T) {
 	save, one, two := "CALL 0x1\t[1:5]R_CALL:x/prims.(*Tx).save", "MOVQ $0x1357, 0(DX)", "MOVD $9320, R3"
 	order := []string{callOf("save"), constant(0x1357), callOf("save"), constant(0x2468)}

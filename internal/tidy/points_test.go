@@ -47,8 +47,8 @@ func splitComment(offset int, text string, yield func(int, string)) {
 	}
 }
 
-// A release without an acquire is an edge that nobody uses; an acquire without a
-// release is one that nobody makes.
+// syncPointRule: a release without an acquire is an edge that nobody uses. An acquire without a release is an
+// edge that nobody makes.
 var syncPointRule = rule{
 	name: "sync points are paired",
 	check: func(files []*file) (found []finding) {
@@ -108,8 +108,8 @@ type crashCall struct {
 	name string
 }
 
-// crashCalls returns the calls in a file, and complains about those whose name is
-// not a literal: the names are looked for by people too.
+// crashCalls returns the calls of package crashpoint in a file. It reports a call whose name is not a literal,
+// because people search for the names.
 func crashCalls(f *file) (calls []crashCall, found []finding) {
 	pkg := f.importName(module + "/internal/crashpoint")
 	if pkg == "" {
@@ -140,7 +140,7 @@ func crashCalls(f *file) (calls []crashCall, found []finding) {
 	return calls, found
 }
 
-// importName returns the name by which a file knows a package, or "".
+// importName returns the name by which a file refers to a package, or "".
 func (f *file) importName(pkg string) string {
 	for spec, name := range f.imports() {
 		if name == pkg {
@@ -165,8 +165,8 @@ func selected(e ast.Expr, pkg string) string {
 	return sel.Sel.Name
 }
 
-// A registered point that is never hit makes a matrix of crash tests look
-// fuller than it is; a hit of an unregistered one is in no matrix.
+// crashPointRule: if a registered point is never hit, the matrix of crash tests looks more complete than it is.
+// If a point is hit but not registered, it is in no matrix.
 var crashPointRule = rule{
 	name: "crash points are registered and hit",
 	check: func(files []*file) (found []finding) {
@@ -224,7 +224,7 @@ var crashPointRule = rule{
 	},
 }
 
-// crashSource is a file that makes the given calls, on lines 5, 6 and so on.
+// crashSource returns a file that makes the given calls, on lines 5, 6 and so on.
 func crashSource(pkg, as string, calls ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "package %s\n\nimport %s \"%s/internal/crashpoint\"\n\n", pkg, as, module)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recordedAsAsm is a record that claims that package asm had a part of package shm.
+// recordedAsAsm writes a record of the API that claims that a part of package shm was in package asm.
 func recordedAsAsm(t *testing.T, version string) (dir string) {
 	record := filepath.Join("..", "..", "docs", "api", "record")
 	dir = t.TempDir()
@@ -43,8 +43,8 @@ func apiScript(t *testing.T, record, changelog string) (output string, ok bool) 
 	return string(out), err == nil
 }
 
-// Before a release incompatible changes are shown, before 1.0 the changelog must name them, and
-// from 1.0 on they are refused.
+// Before the first release, incompatible changes are only shown. Before 1.0 the changelog must name them. From
+// 1.0 on they are refused.
 func TestAPIRecordRefuses(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("needs bash")

@@ -20,10 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTargetsTypeCheck reads the library packages, and what they import, as the compiler does
-// for each pair of GOOS and GOARCH that Go knows. It finds constants that overflow, names that
-// one system lacks, and functions that one architecture has no assembly for. Nothing is
-// compiled: .ci/targets does that, in a quarter of an hour.
+// TestTargetsTypeCheck type-checks the packages of the library, and what they import, for each pair of GOOS and
+// GOARCH that Go supports. It finds constants that overflow, names that a system lacks, and functions for which
+// an architecture has no assembly. It compiles nothing: .ci/targets does that, and takes a quarter of an hour.
 func TestTargetsTypeCheck(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command, which knows the targets and the files of each")
@@ -47,7 +46,7 @@ func TestTargetsTypeCheck(t *testing.T) {
 	}
 }
 
-// A check that lets everything pass would say nothing.
+// The type check finds a planted mistake.
 func TestTargetsTypeCheckFinds(t *testing.T) {
 	for name, c := range map[string]struct{ src, want string }{
 		"overflow":  {"package a\n\nvar size int = 1 << 40\n", "overflows"},
@@ -68,7 +67,7 @@ func TestTargetsTypeCheckFinds(t *testing.T) {
 	}
 }
 
-// libraryPaths are the packages that users import. The commands and examples are for Linux.
+// libraryPaths returns the packages that users import. The commands and examples are only for Linux.
 func libraryPaths() (paths []string) {
 	for _, dir := range apiPackages {
 		paths = append(paths, "./"+dir)
@@ -76,7 +75,7 @@ func libraryPaths() (paths []string) {
 	return paths
 }
 
-// listedPackage is what go list says of a package.
+// listedPackage is what go list prints for a package.
 type listedPackage struct {
 	ImportPath, Dir string
 	GoFiles, SFiles []string
@@ -84,7 +83,8 @@ type listedPackage struct {
 	Standard        bool
 }
 
-// listTarget gives the packages, and what they import, each after what it imports.
+// listTarget returns the packages that match the patterns, and all that they import. Each package comes after its
+// imports.
 func listTarget(goos, goarch string, patterns ...string) (listed []listedPackage, err error) {
 	args := append([]string{"list", "-deps", "-json=ImportPath,Dir,GoFiles,SFiles,ImportMap,Standard"}, patterns...)
 	cmd := exec.Command("go", args...)
@@ -120,8 +120,8 @@ func (r *sourceReader) parse(name string) (*ast.File, error) {
 	return once.(func() (*ast.File, error))()
 }
 
-// checkedPackages imports packages that were checked before. The ImportMap of a package may give an
-// import another path; that of the standard library does so for the packages that it has copies of.
+// checkedPackages imports packages that were already checked. The ImportMap of a package may replace the path of
+// an import: the standard library uses it for its copies of other packages.
 type checkedPackages struct {
 	done map[string]*types.Package
 	of   listedPackage
@@ -140,8 +140,8 @@ func (c checkedPackages) Import(name string) (*types.Package, error) {
 	return nil, fmt.Errorf("go list does not name %s", name)
 }
 
-// checkTarget type-checks packages in the order of the list: those of this module with the
-// bodies of their functions, others without.
+// checkTarget type-checks packages in the order of the list. It checks the function bodies only of the packages
+// of this module.
 func checkTarget(read *sourceReader, listed []listedPackage, goarch string) error {
 	done := make(map[string]*types.Package)
 	for _, p := range listed {

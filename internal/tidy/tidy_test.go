@@ -16,7 +16,7 @@ type rule struct {
 	name  string
 	check func([]*file) []finding
 
-	good map[string]string // a tree that obeys
+	good map[string]string // a tree that obeys the rule
 	bad  []sample
 }
 
@@ -91,8 +91,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The working directory of a test is its package's, so the tree is not read from
-// somewhere else.
+// A test runs in the directory of its package, so the root is two directories above it. This test checks that the
+// tree is read from there.
 func TestRootIsModule(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
 	require.NoError(t, err)

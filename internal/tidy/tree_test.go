@@ -22,14 +22,14 @@ import (
 
 const module = "github.com/shmsync/shmsync"
 
-// file is one file of the tree, with its syntax if it is Go.
+// file is a file of the tree, with its syntax tree if it is a Go file.
 type file struct {
 	path string // path from the root, with slashes
 	src  []byte
 
 	fset *token.FileSet
-	ast  *ast.File // nil if it is not Go, or does not parse
-	err  error     // why it does not parse
+	ast  *ast.File // nil if the file is not Go, or does not parse
+	err  error     // why the file does not parse
 }
 
 func newFile(name string, src []byte) *file {
@@ -47,10 +47,10 @@ func newFile(name string, src []byte) *file {
 func (f *file) dir() string  { return path.Dir(f.path) }
 func (f *file) isTest() bool { return strings.HasSuffix(f.path, "_test.go") }
 
-// isText reports whether the file is for people to read.
+// isText reports whether the file is text.
 func (f *file) isText() bool { return utf8.Valid(f.src) && !bytes.Contains(f.src, []byte{0}) }
 
-// finding is one place where a rule is broken.
+// finding is a place where a rule is broken.
 type finding struct {
 	where string
 	what  string
@@ -58,27 +58,27 @@ type finding struct {
 
 func (f finding) String() string { return f.where + ": " + f.what }
 
-// at is a finding at a place in the syntax.
+// at returns a finding at a position of the syntax tree.
 func (f *file) at(pos token.Pos, format string, args ...any) finding {
 	p := f.fset.Position(pos)
 	return finding{fmt.Sprintf("%s:%d", f.path, p.Line), fmt.Sprintf(format, args...)}
 }
 
-// atOffset is a finding at a place in the text.
+// atOffset returns a finding at an offset in the text.
 func (f *file) atOffset(offset int, format string, args ...any) finding {
 	line := 1 + bytes.Count(f.src[:offset], []byte("\n"))
 	return finding{fmt.Sprintf("%s:%d", f.path, line), fmt.Sprintf(format, args...)}
 }
 
-// atLine is a finding at a line.
+// atLine returns a finding at a line.
 func (f *file) atLine(line int, format string, args ...any) finding {
 	return finding{fmt.Sprintf("%s:%d", f.path, line), fmt.Sprintf(format, args...)}
 }
 
 // readTree returns the files below root that belong to the repository.
 func readTree(root string) ([]*file, error) {
-	// The go command notices which directories a test reads, and runs the test
-	// again when one has changed. So git says only which files count.
+	// The go command records which directories a test reads, and runs the test again when one of them has
+	// changed. So the test walks the tree itself, and git only says which files belong to the repository.
 	names, err := walkFiles(root)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func readTree(root string) ([]*file, error) {
 		full := filepath.Join(root, filepath.FromSlash(name))
 		info, err := os.Lstat(full)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // an editor's, and gone
+			continue // a temporary file of an editor, already removed
 		}
 		if err != nil {
 			return nil, err
@@ -108,7 +108,7 @@ func readTree(root string) ([]*file, error) {
 	return files, nil
 }
 
-// gitFiles asks git for the files that it does not ignore.
+// gitFiles returns the files that git does not ignore.
 func gitFiles(root string) (map[string]bool, error) {
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
 		return nil, err
@@ -124,12 +124,12 @@ func gitFiles(root string) (map[string]bool, error) {
 	return known, nil
 }
 
-// walkFiles returns all files. Without git they all belong to the repository: an
-// unpacked archive holds nothing else.
+// walkFiles returns all files below root. Without git all of them belong to the repository, because an unpacked
+// archive has no other files.
 func walkFiles(root string) (names []string, err error) {
 	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // an editor's, and gone
+			return nil // a temporary file of an editor, already removed
 		}
 		if err != nil {
 			return err

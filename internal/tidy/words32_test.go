@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// program32 tries each way into an arena, and says what it was told.
+// program32 tries each way to join an arena, and prints the errors.
 const program32 = `package main
 
 import (
@@ -33,8 +33,8 @@ func main() {
 }
 `
 
-// TestProgramOf32BitsIsRefused runs a program for 386, as amd64 can. It builds, each call that
-// would join an arena says in words why it does not, and no file is left.
+// TestProgramOf32BitsIsRefused builds a program for 386 and runs it, which amd64 can do. Each call that would
+// join an arena returns an error that says why it does not, and no file is left.
 func TestProgramOf32BitsIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the library for 386: needs a run without -short")

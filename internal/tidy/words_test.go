@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// oldWords are words that were given up for those of the field, with what stands for them. A word
-// counts wherever it is a part of a name, too. docs/glossary.md says what the new ones mean.
+// oldWords are words that were replaced by the words of the field, with their replacements. A word also counts as
+// a part of a name. docs/glossary.md defines the new words.
 var oldWords = map[string]string{
 	"bereave": "mark owner-dead", "bereaved": "marked owner-dead", "bereaves": "marks owner-dead", "bereft": "not recoverable",
 	"burial": "reap", "burials": "reaps", "buried": "reaped", "buries": "reaps", "bury": "reap", "burying": "reaping", "unburied": "unreaped",
@@ -27,7 +27,7 @@ var oldWords = map[string]string{
 	"crosswise": "store-load pair", "deaf": "unresponsive", "stirred": "contended", "redelivered": "attempts",
 }
 
-// oldWordsKept are where such a word means something else, or names what others call so.
+// oldWordsKept are the places where an old word has another meaning, or is a name that others have chosen.
 var oldWordsKept = []struct{ files, line *regexp.Regexp }{
 	{regexp.MustCompile(`^internal/tidy/words_test\.go$|^docs/glossary\.md$`), regexp.MustCompile(``)},
 	{regexp.MustCompile(``), regexp.MustCompile(`GitHub|(?i:sentinel errors?|errors? sentinels?|sentinels? and errno|SentinelAndErrno|sentinelNames|are sentinels)`)},
@@ -43,7 +43,8 @@ func wordIsKept(file, line string) bool {
 	return false
 }
 
-// subwords calls f for the words that a line is made of: HubNode, hub_node and HUB_NODE are hub and node.
+// subwords calls f for the words of which a line consists: HubNode, hub_node and HUB_NODE all consist of hub and
+// node.
 func subwords(line string, f func(word string)) {
 	runes := []rune(line)
 	start := -1
@@ -99,26 +100,26 @@ var oldWordRule = rule{
 	},
 }
 
-// headlessWho finds a "who" that has no noun before it, and that is no question.
+// headlessWho finds a "who" that has no noun before it, and that is not in a question.
 var headlessWho = regexp.MustCompile(`\b(?:by|for|to|with|from|than|at|of|if|when|while|before|as) who\b`)
 
-// headlessBegin finds a sentence that begins so.
+// headlessBegin finds a sentence that begins with such a "who".
 var headlessBegin = regexp.MustCompile(`(?:^|[.:] )Who (?:just [a-z]+|[a-z]+s|[a-z]+ed|became|came|died|gave|has|had|may|took)\b[^?]*$`)
 
-// headlessSubject finds such a "who" as the subject or the object of a statement: "Whoever dies leaves", "writers: who
-// holds it", "only who holds it".
+// headlessSubject finds such a "who" as the subject or the object of a statement: "Whoever dies leaves",
+// "writers: who holds it", "only who holds it".
 var headlessSubject = regexp.MustCompile(`\bWhoever\b|\b(?:writers|readers): +who\b|; (?:then )?who [a-z]+s\b|\bonly who\b`)
 
-// headlessAnd finds one after "and". It is right in the rest of an indirect question: "it says what waits, and who holds
-// it". So a word before it in the sentence that can begin such a question lets it pass, as a colon does, which begins a
-// list of what a command shows.
+// headlessAnd finds such a "who" after "and". It is correct in the second half of an indirect question: "it says
+// what waits, and who holds it". So it passes if an earlier word of the sentence can begin such a question. It
+// also passes after a colon, which begins a list of what a command shows.
 var (
 	headlessAnd   = regexp.MustCompile(`\band who [a-z]+s\b`)
 	askedBefore   = regexp.MustCompile(`(?i)\b(?:who|whom|whose|what|which|when|where|how|why|whether|since|says?|said|tells?|told|knows?|names?|shows?|sees?|records?|finds?|asks?|lists?|prints?|about)\b|:`)
 	sentenceBreak = regexp.MustCompile(`[.;!?] `)
 )
 
-// headless gives the first "who" of a line of text that has no noun before it.
+// headless returns the first "who" of a line of text that has no noun before it.
 func headless(text string) string {
 	for _, re := range []*regexp.Regexp{headlessWho, headlessSubject} {
 		if m := re.FindString(text); m != "" {
@@ -130,7 +131,7 @@ func headless(text string) string {
 		if breaks := sentenceBreak.FindAllStringIndex(sentence, -1); breaks != nil {
 			sentence = sentence[breaks[len(breaks)-1][1]:]
 		}
-		// At the begin of a line the sentence may have begun on the line before.
+		// At the beginning of a line, the sentence may have begun on the line before.
 		if strings.TrimSpace(sentence) != "" && !askedBefore.MatchString(sentence) {
 			return text[at[0]:at[1]]
 		}
@@ -138,7 +139,8 @@ func headless(text string) string {
 	return ""
 }
 
-// secondReading finds turns that readers of random samples did not understand at once, and what to write instead.
+// secondReading finds phrases that readers of random samples did not understand at once, and says what to write
+// instead.
 var secondReading = []struct {
 	turn    *regexp.Regexp
 	instead string
@@ -150,7 +152,7 @@ var secondReading = []struct {
 	{regexp.MustCompile(`(?i)\bwhat (?:a|the|each) \w+ (?:has|have) of\b`), "name the part"},
 }
 
-// commentOf gives the text of a line of a program that is a comment, or ends in one.
+// commentOf returns the comment on a line of a program, and whether there is one.
 func commentOf(ext, line string) (text string, ok bool) {
 	if _, text, ok = strings.Cut(line, "//"); ok {
 		return strings.TrimSpace(text), true
@@ -235,7 +237,8 @@ func documentsWho(lines []string) bool {
 	return false
 }
 
-// maxColumns is how long a line of a document may be, unless it is a row of a table, an address or code.
+// maxColumns is the maximal length of a line of a document, unless the line is a row of a table, an address or
+// code.
 const maxColumns = 120
 
 var columnsRule = rule{

@@ -14,8 +14,8 @@ var (
 	workflowScript = regexp.MustCompile(`^(?:sudo --preserve-env=PATH,HOME )?(\.ci/[a-z]+)(?: [a-z -]+)?$`)
 )
 
-// TestWorkflowsOnlyCallScripts keeps the checks where every programmer can run them: a step of a
-// workflow is a script of .ci with its arguments. .ci/lint checks the syntax of the workflows.
+// TestWorkflowsOnlyCallScripts requires that each step of a workflow is a script of .ci with its arguments, so
+// that every programmer can run the checks. .ci/lint checks the syntax of the workflows.
 func TestWorkflowsOnlyCallScripts(t *testing.T) {
 	root := filepath.Join("..", "..")
 	names, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*"))

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// facts are what a host says about its CPUs and nodes, before anything is derived.
+// facts has what a host says about its CPUs and nodes, before anything is derived.
 type facts struct {
 	cpus  []cpuFacts // online, ascending
-	nodes []Node     // ascending; a CPU may be in none or in several
+	nodes []Node     // ascending; a CPU may be in several of them, or in none
 }
 
 type cpuFacts struct {
 	CPU
-	core    []int // the CPUs of its core; nil if the host does not say
-	socket  []int // the CPUs of its package, if the package has no number
+	core    []int // all CPUs of its core; nil if the host does not say
+	socket  []int // all CPUs of its package; used if the package has no number
 	cluster []int
 	caches  []cacheFacts // caches that hold data
 }
@@ -48,7 +48,7 @@ func (f *facts) at(id int) *cpuFacts {
 	return &f.cpus[i]
 }
 
-// packages numbers packages that have no number. CPUs that list each other are in one package.
+// packages gives numbers to packages that have none. CPUs that list each other are in one package.
 func (r *reader) packages(f *facts) {
 	found := map[string]int{}
 	next := 0
@@ -93,7 +93,7 @@ func (r *reader) cores(f *facts) {
 	}
 }
 
-// coresOf counts the cores of those of the CPUs that are online.
+// coresOf returns the number of cores that the given CPUs have. It ignores CPUs that are not online.
 func (f *facts) coresOf(ids []int) int {
 	seen := map[int]bool{}
 	for _, id := range ids {
@@ -104,8 +104,8 @@ func (f *facts) coresOf(ids []int) int {
 	return len(seen)
 }
 
-// lastLevels finds the last level of cache of each CPU. If no known cache is shared by two cores,
-// the cores of a package and node are one group.
+// lastLevels finds the last-level cache of each CPU. If the host reports no cache that two cores share, the cores of
+// a package and node count as one group.
 func (r *reader) lastLevels(f *facts) {
 	shared, told := false, false
 	for _, c := range f.cpus {
@@ -151,8 +151,8 @@ func (f *facts) ids() []int {
 	return list
 }
 
-// modules finds the groups of several cores, within a last-level cache and a node, that share a
-// cache or that the kernel calls a cluster.
+// modules finds groups of several cores within a last-level cache and a node: cores that share another cache, or that
+// the kernel calls a cluster.
 func (r *reader) modules(f *facts) {
 	at := map[string]int{}
 	for i := range f.cpus {
@@ -180,10 +180,10 @@ func (r *reader) modules(f *facts) {
 	}
 }
 
-// sameKind is the part of the best capacity that a CPU must have to be of the fast kind.
+// sameKind is the least share of the best capacity that a fast CPU has.
 const sameKind = 0.85
 
-// kindsOfCPU separates fast CPUs from slow ones: by capacity or, if no capacity is known, by
+// kindsOfCPU divides the CPUs into fast and slow ones, if they differ: by capacity or, if no capacity is known, by
 // frequency.
 func (r *reader) kindsOfCPU() {
 	for _, of := range []func(CPU) int{func(c CPU) int { return c.Capacity }, func(c CPU) int { return c.MaxMHz }} {

@@ -4,15 +4,14 @@ import (
 	"slices"
 )
 
-// placeNodes gives each CPU its node, and repairs nodes that contradict each other: nodes with the
-// same CPUs become one, a CPU of several nodes belongs to the smallest, and a CPU of no node belongs
-// to a node of its package.
+// placeNodes gives each CPU its node. It repairs nodes that contradict each other: it merges nodes with the same
+// CPUs, puts a CPU of several nodes into the smallest of them, and puts a CPU of no node into a node of its package.
 func (r *reader) placeNodes(f *facts) {
 	r.t.Nodes = f.nodes
 	r.onlineOnly(f)
 	r.dropTwins()
 	r.distances()
-	owner := map[int]int{} // index of a node, by CPU
+	owner := map[int]int{} // maps a CPU to the index of its node
 	twice := false
 	for i, n := range r.t.Nodes {
 		for _, id := range n.CPUs {
@@ -69,7 +68,7 @@ func (r *reader) onlineOnly(f *facts) {
 	}
 }
 
-// dropTwins keeps one of several nodes that list the same CPUs.
+// dropTwins keeps only the first of several nodes that list the same CPUs.
 func (r *reader) dropTwins() {
 	for i := 0; i < len(r.t.Nodes); i++ {
 		for j := len(r.t.Nodes) - 1; j > i; j-- {
@@ -88,7 +87,7 @@ func (r *reader) dropTwins() {
 	}
 }
 
-// distances drops the distances of nodes that do not have one for each node.
+// distances removes the distances of a node if they are not as many as the nodes.
 func (r *reader) distances() {
 	for i := range r.t.Nodes {
 		n := &r.t.Nodes[i]

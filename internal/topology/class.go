@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// Class says how far apart two CPUs are. It means the same on every host: in the class
-// "remote-32" two CPUs share neither package nor node, and their nodes have the distance 32.
+// Class says how far apart two CPUs are. A class means the same on every host: for example, two CPUs of the class
+// "remote-32" share neither a package nor a node, and their nodes have the distance 32.
 type Class string
 
-// Classes without a distance. If the CPUs of a host differ, a colon and the kinds of the two CPUs
+// Classes without a distance. If the CPUs of a host are of different kinds, a colon and the kinds of the two CPUs
 // follow, as in "llc:EP".
 const (
 	Same        Class = "same"         // one and the same CPU
 	SMT         Class = "smt"          // threads of one core
 	Module      Class = "module"       // cores that share a cache below the last level
 	SameLLC     Class = "llc"          // cores of one node that share a last-level cache
-	SameNode    Class = "node"         // cores of one node and package that share no cache
+	SameNode    Class = "node"         // cores of one node and package that share no last-level cache
 	NodePackage Class = "node-package" // different packages of one node
 )
 
-// Classes of CPUs of two nodes. A dash and the distance of the nodes follow.
+// Classes of two CPUs on different nodes. A dash and the distance of the nodes follow.
 const (
 	LLCNode Class = "llc-node" // they share a last-level cache
-	Package Class = "package"  // they share a package, and no cache
+	Package Class = "package"  // they share a package, but no last-level cache
 	Remote  Class = "remote"   // they share neither
 )
 
@@ -48,7 +48,7 @@ func (c Class) distance() int {
 	return d
 }
 
-// Valid reports whether a class can have that name.
+// Valid reports whether c is the name of a class of two different CPUs.
 func (c Class) Valid() bool {
 	base := c.Base()
 	_, kinds, unequal := strings.Cut(string(c), ":")
@@ -62,13 +62,13 @@ func (c Class) Valid() bool {
 	return base != Same && slices.Contains(rank, base) && string(base) == strings.TrimSuffix(string(c), ":"+kinds)
 }
 
-// CompareClasses orders classes from the nearest to the farthest.
+// CompareClasses compares two classes by how far apart their CPUs are.
 func CompareClasses(a, b Class) int {
 	at := func(c Class) int { return slices.Index(rank, c.Base()) }
 	return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.distance(), b.distance()), cmp.Compare(a, b))
 }
 
-// Class returns how far apart two CPUs are. A CPU that is not online is as far away as possible.
+// Class returns the class of two CPUs. A CPU that is not online is as far away as possible.
 func (t *Topology) Class(a, b int) Class {
 	x, okx := t.CPU(a)
 	y, oky := t.CPU(b)
@@ -115,7 +115,7 @@ func (t *Topology) class(x, y CPU) Class {
 	return class
 }
 
-// Distance returns the distance from one node to another, or 0 if firmware does not say.
+// Distance returns the distance from one node to another, or 0 if the firmware does not report it.
 func (t *Topology) Distance(from, to int) int {
 	n, ok := t.Node(from)
 	i := slices.IndexFunc(t.Nodes, func(n Node) bool { return n.ID == to })
@@ -125,8 +125,7 @@ func (t *Topology) Distance(from, to int) int {
 	return n.Distance[i]
 }
 
-// Usable lists the CPUs that this process may use. It leaves out isolated CPUs, unless all of
-// them are isolated.
+// Usable returns the CPUs that this process may use. It omits isolated CPUs, unless all of them are isolated.
 func (t *Topology) Usable() []int {
 	var all, common []int
 	for _, id := range t.Limits.CPUs {
@@ -144,11 +143,10 @@ func (t *Topology) Usable() []int {
 	return common
 }
 
-// Leaf is a set of CPUs that are all in one class to each other, except for the threads of one
-// core.
+// Leaf is a set of CPUs in which any two CPUs of different cores are in the same class.
 type Leaf struct{ CPUs []int }
 
-// Leaves splits CPUs into such sets: by package, node, last-level cache, module and kind.
+// Leaves splits CPUs into leaves: by package, node, last-level cache, module and kind.
 func (t *Topology) Leaves(cpus []int) (list []Leaf) {
 	type key struct {
 		pkg, node, llc, module int
@@ -169,8 +167,8 @@ func (t *Topology) Leaves(cpus []int) (list []Leaf) {
 	return list
 }
 
-// ClassesOf lists the classes of pairs of CPUs, from the nearest to the farthest. It visits pairs
-// of leaves, not pairs of CPUs.
+// ClassesOf returns the classes of all pairs of the CPUs, from the nearest to the farthest. It examines pairs of
+// leaves, because there are far fewer of them than pairs of CPUs.
 func (t *Topology) ClassesOf(cpus []int) (list []Class) {
 	seen := map[Class]bool{}
 	t.VisitLeaves(cpus, func(class Class, _, _ []int) { seen[class] = true })
@@ -181,8 +179,8 @@ func (t *Topology) ClassesOf(cpus []int) (list []Class) {
 	return list
 }
 
-// VisitLeaves calls yield for each pair of leaves of some CPUs, with the class of the pairs of their
-// CPUs. A leaf is paired with itself, too, if it has several cores, or a core of several threads.
+// VisitLeaves calls yield for each pair of leaves of the CPUs, with the class of their CPUs. It also calls yield for
+// a leaf with itself if the leaf has several cores, and if it has a core with several threads.
 func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) {
 	leaves := t.Leaves(cpus)
 	for i, x := range leaves {
@@ -202,10 +200,9 @@ func (t *Topology) VisitLeaves(cpus []int, yield func(class Class, a, b []int)) 
 	}
 }
 
-// Representative returns CPUs of a class. The first two are in that class to each other, and further
-// ones alternate between the same two places. It takes one thread of each core, except for the class
-// of threads of a core. It avoids places with CPU 0, which serves interrupts on many hosts. It
-// returns nil if the host has no such CPUs.
+// Representative returns CPUs for a class. The first two are a pair of that class, and further ones alternate between
+// the same two leaves. It takes one thread of each core, except for the class SMT. It avoids leaves with CPU 0,
+// because CPU 0 serves interrupts on many hosts. It returns nil if there is no pair of that class.
 func (t *Topology) Representative(cpus []int, class Class) []int {
 	var best []int
 	busy := true
@@ -221,7 +218,7 @@ func (t *Topology) Representative(cpus []int, class Class) []int {
 	return best
 }
 
-// between returns CPUs that alternate between two leaves, and whether CPU 0 is among them.
+// between returns CPUs that alternate between two leaves. zero reports whether CPU 0 is among them.
 func (t *Topology) between(class Class, a, b []int) (list []int, zero bool) {
 	sides := [][]int{t.firstThreads(a), t.firstThreads(b)}
 	if slices.Equal(a, b) {
@@ -253,7 +250,7 @@ func (t *Topology) firstThreads(cpus []int) (list []int) {
 	return append(list, last...)
 }
 
-// siblings returns the threads of one core that has several. It avoids the core of CPU 0.
+// siblings returns the threads of a core that has several. It avoids the core of CPU 0.
 func (t *Topology) siblings(cpus []int) (list []int) {
 	for _, core := range t.Groups(cpus, ByCore) {
 		if len(core) > 1 && (list == nil || slices.Contains(list, 0)) {

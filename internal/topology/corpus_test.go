@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// summary writes what a reader makes of a host: packages, nodes, nodes with CPUs, nodes with memory,
-// groups by last-level cache, cores, CPUs online, CPUs offline, CPUs to use, and classes.
+// summary returns what was read about a host, as the columns of expected.tsv: packages, nodes, nodes with CPUs, nodes
+// with memory, groups by last-level cache, cores, CPUs online, CPUs offline, usable CPUs, and classes.
 func (t *Topology) summary() []string {
 	withCPUs, withMemory := 0, 0
 	for _, n := range t.Nodes {
@@ -29,15 +29,15 @@ func (t *Topology) summary() []string {
 	ids := t.IDs()
 	var classes []string
 	for _, c := range t.ClassesOf(t.Usable()) {
-		classes = append(classes, strings.Replace(string(c), ":", "/", 1)) // as the file has them
+		classes = append(classes, strings.Replace(string(c), ":", "/", 1)) // the file has this form
 	}
 	counts := fmt.Sprintf("%d %d %d %d %s %d %d %d %d", len(t.Groups(ids, ByPackage)), len(t.Nodes), withCPUs, withMemory, llcs,
 		len(t.Groups(ids, ByCore)), len(ids), len(t.Offline), len(t.Usable()))
 	return append(strings.Fields(counts), strings.Join(classes, " "))
 }
 
-// A directory of recordings with expected.tsv is read as that file says. Its columns after the name
-// are those of summary.
+// If a directory has recordings and a file expected.tsv, each recording is read as that file says. The first column
+// of the file is a name; the others are those of summary.
 func TestCorpus(t *testing.T) {
 	checkCorpus(t, filepath.Join("testdata", "hosts"))
 	if dir := os.Getenv("SHMSYNC_TOPOLOGIES"); dir != "" {

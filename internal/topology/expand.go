@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// expand calls yield for each file that a line of a .tree file stands for.
+// expand calls yield for each file that a line of a .tree file stands for, with the text of that file.
 func expand(file, text string, yield func(file, text string)) error {
 	return expandPath(file, text, -1, yield)
 }
 
-// expandPath expands the first list of a path, and then the next ones. The text may use n, the
-// number from the first list; n is -1 as long as there is none.
+// expandPath replaces the first list of a path by each of its numbers, and calls itself for the remaining lists. n is
+// the number from the first list of the path, or -1 before that list is replaced.
 func expandPath(file, text string, n int, yield func(file, text string)) error {
 	before, rest, ok := strings.Cut(file, "{")
 	if !ok {
@@ -42,7 +42,7 @@ func expandPath(file, text string, n int, yield func(file, text string)) error {
 	return nil
 }
 
-// expandText puts the number of a path into its text.
+// expandText replaces the braces in a text by numbers computed from n.
 func expandText(text string, n int) (string, error) {
 	var b strings.Builder
 	for {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// limits reads what this process may use.
+// limits reads which resources this process may use.
 func (r *reader) limits() {
 	l := &r.t.Limits
 	const status = "proc/self/status"
@@ -24,8 +24,8 @@ func (r *reader) limits() {
 	}
 }
 
-// allowed returns those of the CPUs or nodes that this process may use, according to its status or
-// else to the root of the control groups. If neither says so, it returns all.
+// allowed returns those of the CPUs or nodes in all that this process may use. It takes them from the status of the
+// process, or else from the root cgroup. If neither has a list, it returns all.
 func (r *reader) allowed(status map[string]string, key, cpuset string, all []int) []int {
 	const file = "proc/self/status"
 	list, err := ParseList(status[key+"_list"])
@@ -46,8 +46,8 @@ func (r *reader) allowed(status map[string]string, key, cpuset string, all []int
 	return list
 }
 
-// cgroup reads the limits of a cgroup and of its ancestors: of version 2, in which controllers
-// have no names, or of version 1.
+// cgroup reads the limits of a cgroup and of its ancestors. In version 2 of cgroups, controllers is empty; in version
+// 1, it names the controllers of this hierarchy.
 func (r *reader) cgroup(controllers, name string) {
 	const root = "sys/fs/cgroup"
 	for dir := path.Clean("/" + name); ; dir = path.Dir(dir) {
@@ -72,8 +72,8 @@ func (r *reader) cgroup(controllers, name string) {
 	}
 }
 
-// quota lowers the limit of CPU time to the quota in a file, if that is lower. One file has quota
-// and period, such as "max 100000" or "150000 100000", or two files have one each.
+// quota lowers the limit of CPU time to the quota in a file, if that is lower. Version 2 has quota and period in one
+// file, such as "max 100000" or "150000 100000". Version 1 has them in two files.
 func (r *reader) quota(file, periodFile string) {
 	text, ok := r.text(file)
 	if !ok {
@@ -98,7 +98,7 @@ func (r *reader) quota(file, periodFile string) {
 	}
 }
 
-// unlimited is approximately the value that version 1 shows if there is no limit.
+// unlimited is less than the value that version 1 shows if there is no limit.
 const unlimited = 1 << 60
 
 func (r *reader) memory(file string) { r.least(file, "number of bytes", &r.t.Limits.Memory) }
@@ -124,7 +124,7 @@ func (r *reader) least(file, what string, limit *int64) {
 func (r *reader) settings() {
 	s := &r.t.Settings
 	s.Isolated, _ = r.list(cpuDir + "/isolated")
-	if text, _ := r.text(cpuDir + "/nohz_full"); text != "(null)" { // some kernels write this if there are none
+	if text, _ := r.text(cpuDir + "/nohz_full"); text != "(null)" { // some kernels write this instead of an empty list
 		s.NoHz, _ = r.list(cpuDir + "/nohz_full")
 	}
 	s.THP = chosen(r.text(mmDir + "/transparent_hugepage/enabled"))
@@ -139,7 +139,7 @@ func (r *reader) settings() {
 	}
 }
 
-// chosen returns the word in brackets, as in: always [madvise] never.
+// chosen returns the word in brackets, such as madvise in: always [madvise] never.
 func chosen(text string, _ bool) string {
 	_, rest, ok := strings.Cut(text, "[")
 	word, _, _ := strings.Cut(rest, "]")

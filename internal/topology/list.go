@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxID bounds the numbers of a list: no kernel is built for more CPUs.
+// maxID is an upper bound of the numbers of a list, because no kernel is built for more CPUs.
 const maxID = 1 << 13
 
 // ParseList reads a list in the kernel's form: 0-3,8. An empty text is an empty list.
@@ -36,8 +36,8 @@ func ParseList(text string) ([]int, error) {
 	return list, nil
 }
 
-// ParseMask reads a set in the form of old kernels: hexadecimal words of 32 bits, separated by
-// commas. The last word has the lowest numbers.
+// ParseMask reads a set in the form of old kernels: hexadecimal words of 32 bits, separated by commas. The last word
+// has the lowest CPUs.
 func ParseMask(text string) ([]int, error) {
 	words := strings.Split(strings.TrimSpace(text), ",")
 	if len(words) > maxID/32 {
@@ -76,7 +76,7 @@ func FormatList(list []int) string {
 	return strings.Join(parts, ",")
 }
 
-// parseSize reads the size of a cache, such as 32768K, and returns bytes.
+// parseSize reads the size of a cache, such as 32768K. It returns the number of bytes.
 func parseSize(text string) (int64, error) {
 	number := strings.TrimRight(text, "KMGkB ")
 	v, err := strconv.ParseInt(number, 10, 48)
@@ -96,7 +96,7 @@ func parseSize(text string) (int64, error) {
 	return 0, fmt.Errorf("%q is no size", text)
 }
 
-// formatSize writes bytes for people.
+// formatSize returns a number of bytes in a readable form.
 func formatSize(bytes int64) string {
 	for _, u := range []struct {
 		by   int64

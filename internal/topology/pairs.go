@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// mostEnumerated bounds the pairs of two leaves that Pairs lists. Of more, it draws some.
+// mostEnumerated is the largest number of pairs between two leaves of which Pairs makes a full list. If there are
+// more pairs, it draws some of them.
 const mostEnumerated = 4096
 
-// Pairs draws up to most pairs of CPUs of a class, without repetition. They are spread over pairs of nodes first, then over pairs of
-// leaves. The first one is that of Representative. Pairs with CPU 0 come last. A pair has a random direction. The same
-// seed gives the same pairs.
+// Pairs draws up to most different pairs of CPUs of a class. They are distributed evenly over the pairs of nodes, and
+// then over the pairs of leaves. The first pair is that of Representative, and pairs with CPU 0 come last. The
+// direction of a pair is random. The same seed gives the same pairs.
 func (t *Topology) Pairs(cpus []int, class Class, most int, seed uint64) (pairs [][2]int) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	seen := map[[2]int]bool{}
@@ -52,14 +53,14 @@ func (t *Topology) Pairs(cpus []int, class Class, most int, seed uint64) (pairs 
 	return pairs
 }
 
-// pairSource has the pairs of two leaves, in a random order.
+// pairSource has the pairs between two leaves, in a random order.
 type pairSource struct {
 	a, b  []int
 	found [][2]int
 	ready bool
 }
 
-// sourcesOf lists the pairs of leaves of a class, so that those of different pairs of nodes alternate.
+// sourcesOf returns a source for each pair of leaves of a class. Sources of different pairs of nodes alternate.
 func (t *Topology) sourcesOf(cpus []int, class Class, rng *rand.Rand) (list []*pairSource) {
 	byNodes := map[[2]int][]*pairSource{}
 	var order [][2]int
@@ -92,7 +93,7 @@ func (t *Topology) sourcesOf(cpus []int, class Class, rng *rand.Rand) (list []*p
 	return list
 }
 
-// next returns a pair that it has not returned before, and false if there is none.
+// next returns the next pair of the source. ok is false if there is none left.
 func (s *pairSource) next(t *Topology, class Class, rng *rand.Rand) (pair [2]int, ok bool) {
 	if !s.ready {
 		s.ready = true
@@ -105,7 +106,7 @@ func (s *pairSource) next(t *Topology, class Class, rng *rand.Rand) (pair [2]int
 	return pair, true
 }
 
-// pairsBetween lists pairs of a class between two leaves, in a random order.
+// pairsBetween returns pairs of a class between two leaves, in a random order.
 func (t *Topology) pairsBetween(class Class, a, b []int, rng *rand.Rand) (pairs [][2]int) {
 	take := func(x, y int) {
 		if x != y && t.Class(x, y) == class {
@@ -113,7 +114,7 @@ func (t *Topology) pairsBetween(class Class, a, b []int, rng *rand.Rand) (pairs 
 		}
 	}
 	switch {
-	case class.Base() == SMT: // few pairs, which a draw would miss
+	case class.Base() == SMT: // there are few pairs, so a random draw would miss them
 		for _, core := range t.Groups(a, ByCore) {
 			for i, x := range core {
 				for _, y := range core[i+1:] {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recordedPairs is the number of pairs of each class that a recorded host has, by a search of all pairs.
+// recordedPairs returns the number of pairs of each class on a host, by a search of all pairs.
 func recordedPairs(t *Topology, cpus []int) map[Class]int {
 	count := map[Class]int{}
 	for i, a := range cpus {
@@ -19,8 +19,8 @@ func recordedPairs(t *Topology, cpus []int) map[Class]int {
 	return count
 }
 
-// Of each class of each recorded host 64 pairs are drawn, or all there are. They are different pairs of that class, and the same seed
-// draws them again.
+// Pairs draws 64 different pairs of CPUs for each class on each recorded host, or all pairs of a class that has
+// fewer. The same seed draws the same pairs.
 func TestPairsOfRecordedHosts(t *testing.T) {
 	const most = 64
 	hosts, err := filepath.Glob(filepath.Join("testdata", "hosts", "*.tree"))
@@ -43,7 +43,7 @@ func TestPairsOfRecordedHosts(t *testing.T) {
 			}
 			require.Len(t, seen, len(pairs), "%s %s", file, class)
 			require.Equal(t, pairs, top.Pairs(cpus, class, most, 5))
-			spare := all // pairs without CPU 0
+			spare := all // number of pairs without CPU 0
 			for _, id := range cpus {
 				if id != 0 && slices.Contains(cpus, 0) && top.Class(0, id) == class {
 					spare--
@@ -63,7 +63,7 @@ func TestPairsOfRecordedHosts(t *testing.T) {
 	}
 }
 
-// The pairs of a class are spread over the pairs of nodes that have it, in both directions, and avoid CPU 0.
+// The pairs of a class are distributed over all pairs of nodes with that class, in both directions. They avoid CPU 0.
 func TestPairsAreSpreadOverNodes(t *testing.T) {
 	top, err := Recorded(filepath.Join("testdata", "two-by-96.tree"))
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// The places of the files.
+// Directories and files that are read.
 const (
 	cpuDir  = "sys/devices/system/cpu"
 	nodeDir = "sys/devices/system/node"
@@ -24,8 +24,8 @@ const (
 // Host reads the topology of this host.
 func Host() (*Topology, error) { return Read(os.DirFS("/")) }
 
-// Recorded reads a recording of a host: a directory with the files of a system's root, a .tree
-// file, an archive of tar, or a file of lstopo in XML.
+// Recorded reads the topology of a recorded host. The recording is a directory with the files of a system's root, a
+// .tree file, a tar archive, or an XML file of lstopo.
 func Recorded(name string) (*Topology, error) {
 	if strings.HasSuffix(name, ".xml") {
 		f, err := os.Open(name)
@@ -50,15 +50,15 @@ func Recorded(name string) (*Topology, error) {
 	return t, nil
 }
 
-// Read reads a topology from a tree whose root is that of a host. It accepts every host that has
-// a CPU: it guesses what is missing or makes no sense, and adds a note.
+// Read reads the topology of a host from a tree that has the files of the host's root directory. It accepts every
+// host with a CPU. If a fact is missing or contradicts others, Read guesses and adds a note.
 func Read(fsys fs.FS) (*Topology, error) {
 	t, _, err := read(system{fsys})
 	return t, err
 }
 
-// Record copies the files that Read reads, of this host or of a recording, to a new directory. It
-// copies no other files, and of long files only the lines that matter.
+// Record copies the files that Read reads to a new directory. They come from this host, or from the recording from.
+// Of long files it copies only the lines that Read uses.
 func Record(from, dir string) error {
 	src, err := source(system{os.DirFS("/")}), error(nil)
 	if from != "" {
@@ -100,23 +100,22 @@ func read(src source) (*Topology, map[string]string, error) {
 
 var errNoCPU = errors.New("it names no CPU that is online")
 
-// reader reads files and keeps what it has read.
+// reader reads files and keeps the text of those that it has read.
 type reader struct {
 	src     source
 	kept    map[string]string
 	t       *Topology
 	repairs map[string]*repairs
-	kinds   []string // kinds of repairs, in their order
+	kinds   []string // kinds of repairs, in the order in which they first occurred
 }
 
-// repairs are the repairs of one kind: the first one, and their number.
+// repairs are the repairs of one kind: the text of the first one, and their number.
 type repairs struct {
 	first string
 	n     int
 }
 
-// repair records that something makes no sense, and what is assumed instead. Several repairs of
-// one kind become one note.
+// repair records that a fact is invalid, and what is assumed instead. Several repairs of one kind become one note.
 func (r *reader) repair(kind, format string, args ...any) {
 	if r.repairs[kind] == nil {
 		r.repairs[kind] = &repairs{first: fmt.Sprintf(format, args...)}
@@ -140,8 +139,8 @@ func (r *reader) writeNotes() {
 	}
 }
 
-// text returns a file without leading and trailing space and zero bytes; false if it cannot be
-// read.
+// text returns the text of a file without leading and trailing space and zero bytes. It returns false if the file
+// cannot be read.
 func (r *reader) text(name string) (string, bool) {
 	b, ok := r.src.file(name)
 	if !ok {
@@ -152,7 +151,7 @@ func (r *reader) text(name string) (string, bool) {
 	return text, true
 }
 
-// fields returns the values of the first line of a file for each of the keys.
+// fields returns for each of the keys the value of its first line in a file.
 func (r *reader) fields(name string, keys ...string) map[string]string {
 	b, ok := r.src.file(name)
 	if !ok {
@@ -172,7 +171,7 @@ func (r *reader) fields(name string, keys ...string) map[string]string {
 	return found
 }
 
-// number returns the number in a file, or otherwise if there is none.
+// number returns the number in a file. If the file has none, it returns otherwise.
 func (r *reader) number(name string, otherwise int) int {
 	text, ok := r.text(name)
 	if !ok || text == "" {
@@ -186,10 +185,10 @@ func (r *reader) number(name string, otherwise int) int {
 	return v
 }
 
-// list returns the numbers of a list in a file; false if there is none that makes sense.
+// list returns the numbers of a list in a file. It returns false if the file has no valid list.
 func (r *reader) list(name string) ([]int, bool) { return r.set(name, ParseList) }
 
-// set reads a list or a mask.
+// set returns the numbers of a list or of a mask in a file, ascending. parse decides which form the file has.
 func (r *reader) set(name string, parse func(string) ([]int, error)) ([]int, bool) {
 	text, ok := r.text(name)
 	if !ok {
@@ -204,7 +203,7 @@ func (r *reader) set(name string, parse func(string) ([]int, error)) ([]int, boo
 	return slices.Compact(list), true
 }
 
-// either returns a list or, if there is none, the mask of older kernels.
+// either returns the numbers in the file list or, if there is none, in the file mask of older kernels.
 func (r *reader) either(list, mask string) ([]int, bool) {
 	if ids, ok := r.list(list); ok {
 		return ids, true
@@ -212,7 +211,7 @@ func (r *reader) either(list, mask string) ([]int, bool) {
 	return r.set(mask, ParseMask)
 }
 
-// numbered lists the numbers in the names of a directory's entries that begin with a prefix.
+// numbered returns the numbers in the names of a directory's entries that consist of a prefix and a number.
 func (r *reader) numbered(dir, prefix string) (ids []int) {
 	for _, name := range r.src.names(dir) {
 		if number, ok := strings.CutPrefix(name, prefix); ok {
@@ -225,7 +224,7 @@ func (r *reader) numbered(dir, prefix string) (ids []int) {
 	return ids
 }
 
-// onlineCPUs lists the CPUs that are online, and those that exist and are offline.
+// onlineCPUs returns the CPUs that are online, and the CPUs that exist but are offline.
 func (r *reader) onlineCPUs() (on, off []int) {
 	present, _ := r.list(cpuDir + "/present")
 	on, ok := r.list(online)
@@ -251,7 +250,7 @@ func (r *reader) onlineCPUs() (on, off []int) {
 	return on, off
 }
 
-// maxCaches bounds the caches that are read for a CPU.
+// maxCaches is the largest number of caches that are read for a CPU.
 const maxCaches = 16
 
 // cpus reads what the host says about each CPU.
@@ -283,8 +282,8 @@ func (r *reader) cpus(f *facts) {
 	}
 }
 
-// siblings returns the CPUs that share something with a CPU. It reads the first of the names that
-// exists.
+// siblings returns the CPUs that share something with a CPU. It reads the first of the named files that has a valid
+// list.
 func (r *reader) siblings(id int, dir string, names ...string) []int {
 	for _, name := range names {
 		list := name + "_list"
@@ -299,7 +298,7 @@ func (r *reader) siblings(id int, dir string, names ...string) []int {
 	return nil
 }
 
-// cache reads a cache of a CPU that holds data.
+// cache reads a cache of a CPU. ok is false if the cache holds only instructions, or if the files are invalid.
 func (r *reader) cache(id int, dir string) (c cacheFacts, ok bool) {
 	kind, _ := r.text(dir + "/type")
 	c.level = r.number(dir+"/level", 0)
@@ -383,7 +382,7 @@ func (r *reader) hugePages(dir string) (pools []HugePool) {
 	return pools
 }
 
-// access reads what HMAT says about a node, and returns nil if there is nothing.
+// access reads what the HMAT says about a node. It returns nil if the HMAT says nothing.
 func (r *reader) access(dir string) *Access {
 	a := &Access{
 		ReadLatency: r.number(dir+"/read_latency", 0), WriteLatency: r.number(dir+"/write_latency", 0),
@@ -391,7 +390,7 @@ func (r *reader) access(dir string) *Access {
 	}
 	a.Initiators = r.numbered(dir, "node")
 	for _, id := range a.Initiators {
-		r.kept[fmt.Sprintf("%s/node%d", dir, id)] = "" // an entry that is a link in sysfs
+		r.kept[fmt.Sprintf("%s/node%d", dir, id)] = "" // the entry is a link in sysfs; keep its name
 	}
 	if a.ReadLatency == 0 && a.WriteLatency == 0 && a.ReadBandwidth == 0 && a.WriteBandwidth == 0 && len(a.Initiators) == 0 {
 		return nil

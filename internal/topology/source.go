@@ -17,13 +17,13 @@ import (
 	"strings"
 )
 
-// source provides the files of a host: of the running one, or of a recording.
+// source provides the files of a host: this one, or a recorded one.
 type source interface {
 	file(name string) ([]byte, bool)
 	names(dir string) []string // names of the entries of a directory, sorted
 }
 
-// system is a directory tree.
+// system is a source that reads a directory tree.
 type system struct{ fs.FS }
 
 func (s system) file(name string) ([]byte, bool) {
@@ -42,7 +42,7 @@ func (s system) names(dir string) (list []string) {
 	return list
 }
 
-// recording is a set of files in memory, with the targets of symbolic links.
+// recording is a source that has its files and symbolic links in memory.
 type recording struct {
 	files map[string][]byte
 	links map[string]string
@@ -53,7 +53,7 @@ func newRecording() *recording {
 	return &recording{files: map[string][]byte{}, links: map[string]string{}, dirs: map[string]map[string]bool{}}
 }
 
-// enter adds a name to its directory, and the directory to its parents.
+// enter adds a name to its directory, the directory to its parent, and so on.
 func (r *recording) enter(name string) {
 	for dir := path.Dir(name); ; name, dir = dir, path.Dir(dir) {
 		if r.dirs[dir] == nil {
@@ -71,10 +71,10 @@ func (r *recording) add(name string, text []byte) {
 	r.enter(name)
 }
 
-// maxLinks bounds the links in a path, as the kernel does.
+// maxLinks is the largest number of symbolic links that are followed in a path.
 const maxLinks = 8
 
-// resolve replaces the symbolic links in a path.
+// resolve replaces the symbolic links in a path by their targets.
 func (r *recording) resolve(name string) string {
 again:
 	for range maxLinks {
@@ -109,7 +109,7 @@ func (r *recording) names(dir string) (list []string) {
 	return list
 }
 
-// open reads a recording: a directory, a .tree file, or an archive of tar.
+// open opens a recording: a directory, a .tree file, or a tar archive.
 func open(name string) (source, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -133,7 +133,7 @@ func open(name string) (source, error) {
 	return readArchive(f)
 }
 
-// maxFile bounds a file of an archive. The files of sysfs are short.
+// maxFile is the largest number of bytes that are read from a file of an archive. The files of sysfs are short.
 const maxFile = 1 << 20
 
 // readArchive reads a tar archive, which may be compressed by gzip or bzip2.
@@ -181,8 +181,8 @@ func readArchive(f io.Reader) (source, error) {
 	return r, nil
 }
 
-// below returns the rest of a name after a directory of the system's root; empty if the name is
-// not below it.
+// below returns the part of a name that begins with sys or proc. It returns an empty string if no part of the name is
+// one of these.
 func below(name string) string {
 	parts := strings.Split(name, "/")
 	for i, p := range parts {
@@ -193,13 +193,14 @@ func below(name string) string {
 	return ""
 }
 
-// maxIncludes bounds how deep trees include each other.
+// maxIncludes is how deep .tree files may include each other.
 const maxIncludes = 8
 
-// readTree reads a .tree file. A line is PATH: TEXT. Several lines with the same path make a text
-// of several lines. {LIST} in a path stands for each number of a list in the kernel's form. In
-// the text, {}, {+N} and {-N} stand for the number of the first list, and for that number plus or
-// minus N. "@include FILE" takes all files of another tree; later lines replace them.
+// readTree reads a .tree file. A line has the form PATH: TEXT. Several lines with the same path give a text of
+// several lines. {LIST} in a path, with a list in the kernel's form, stands for each number of the list. In the text,
+// {}, {+N} and {-N} stand for the number of the first list, for that number plus N, and for that number minus N. A
+// line "@include FILE" includes all files of another .tree file. A file that a later line defines replaces the
+// included one.
 func (r *recording) readTree(name string, depth int) error {
 	text, err := os.ReadFile(name)
 	if err != nil {

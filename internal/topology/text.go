@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// textWidth is where long lines of the tree are broken.
+// textWidth is the width at which long lines of the tree are broken.
 const textWidth = 96
 
-// printer writes lines and keeps the first error.
+// printer writes lines, and keeps the first error.
 type printer struct {
 	w   io.Writer
 	err error
@@ -85,7 +85,7 @@ func (t *Topology) writeNode(p *printer, indent int, cpus []int) {
 	}
 }
 
-// JoinCPUs joins CPUs in the form of placements: 0+4.
+// JoinCPUs joins CPUs in the form of a placement, such as 0+4.
 func JoinCPUs(cpus []int) string {
 	parts := make([]string, len(cpus))
 	for i, c := range cpus {
@@ -94,7 +94,7 @@ func JoinCPUs(cpus []int) string {
 	return strings.Join(parts, "+")
 }
 
-// LLCName names a group of CPUs that share a cache, with its size.
+// LLCName returns a name for a last-level cache, with its level and size.
 func (t *Topology) LLCName(i int) string {
 	l := t.LLCs[i]
 	switch {
@@ -106,7 +106,7 @@ func (t *Topology) LLCName(i int) string {
 	return fmt.Sprintf("LLC %d (L%d, %s)", i, l.Level, formatSize(l.Bytes))
 }
 
-// Title names the host.
+// Title returns the CPU model and the kernel of the host.
 func (t *Topology) Title() string {
 	title := t.Model
 	if title == "" {
@@ -118,7 +118,7 @@ func (t *Topology) Title() string {
 	return title
 }
 
-// Summary counts the packages, nodes, cores and the like.
+// Summary returns the numbers of packages, nodes, cores and so on.
 func (t *Topology) Summary() string {
 	count := func(n int, what string) string {
 		if n == 1 {
@@ -140,7 +140,7 @@ func (t *Topology) Summary() string {
 	return text
 }
 
-// threads is the number of threads of the core that has the most.
+// threads returns the largest number of threads that a core has.
 func (t *Topology) threads() (most int) {
 	for _, c := range t.CPUs {
 		most = max(most, c.Thread+1)
@@ -148,7 +148,7 @@ func (t *Topology) threads() (most int) {
 	return most
 }
 
-// writeNodeLines writes what a node has in addition to CPUs.
+// writeNodeLines writes the properties of a node other than its CPUs.
 func (t *Topology) writeNodeLines(p *printer, indent int, n Node) {
 	p.line(indent, "%s", t.nodeLine(n))
 	if text := n.Access.firmware(); text != "" {
@@ -181,7 +181,7 @@ func (t *Topology) nodeLine(n Node) string {
 	return strings.Join(parts, "; ")
 }
 
-// firmware says what firmware reports about a node's memory. It is empty if there is no report.
+// firmware returns what the firmware reports about a node's memory. It is empty if there is no report.
 func (a *Access) firmware() string {
 	if a == nil {
 		return ""
@@ -225,7 +225,7 @@ func (t *Topology) writeDistances(p *printer) {
 	}
 }
 
-// Cgroup lists the limits of the cgroup in words.
+// Cgroup describes the limits of the cgroup, one text for each.
 func (l *Limits) Cgroup() (list []string) {
 	if l.Quota > 0 {
 		list = append(list, fmt.Sprintf("time of %.2f CPUs", l.Quota))
@@ -269,7 +269,7 @@ func (t *Topology) writeLimits(p *printer) {
 	}
 }
 
-// capacities says which CPUs have which capacity, if capacities differ.
+// capacities says which CPUs have which capacity. It is empty if all have the same.
 func (t *Topology) capacities() (kinds []string) {
 	for _, group := range t.Groups(t.IDs(), func(c CPU) int { return c.Capacity }) {
 		c, _ := t.CPU(group[0])

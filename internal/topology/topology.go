@@ -1,5 +1,5 @@
-// Package topology reads what Linux says about the CPUs, caches and memory of a host: of this
-// host, or of another one whose files were recorded.
+// Package topology reads what Linux reports about the CPUs, caches and memory of a host: of this host, or of another
+// one whose files were recorded.
 package topology
 
 import (
@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Topology is what a host has, and what this process may use of it.
+// Topology has the CPUs, caches and nodes of a host, and what this process may use of them.
 type Topology struct {
 	Model  string `json:"model,omitempty"`
 	Kernel string `json:"kernel,omitempty"`
@@ -32,8 +32,8 @@ type CPU struct {
 	LLC     int `json:"llc"`    // index in LLCs
 	Node    int `json:"node"`   // number of its node
 
-	// Module numbers, over the whole host and from 1, the groups of cores that share a cache below
-	// the last level; 0 is for a CPU without such a group.
+	// Module is the number of a group of cores that share a cache below the last level. The groups are numbered over
+	// the whole host, from 1. It is 0 for a CPU without such a group.
 	Module   int    `json:"module,omitempty"`
 	Kind     string `json:"kind,omitempty"` // Fast or Slow if the CPUs of the host differ; otherwise empty
 	Capacity int    `json:"capacity,omitempty"`
@@ -42,7 +42,7 @@ type CPU struct {
 
 // Kinds of CPUs.
 const (
-	Fast = "P" // has nearly the best capacity or, if that is not known, frequency
+	Fast = "P" // has nearly the best capacity of all CPUs; if no capacity is known, the frequency counts instead
 	Slow = "E"
 )
 
@@ -59,7 +59,7 @@ type Node struct {
 	CPUs      []int      `json:"cpus"`
 	Bytes     int64      `json:"bytes"` // bytes of memory
 	Free      int64      `json:"free"`
-	Distance  []int      `json:"distance"` // distance to each of Nodes; from the SLIT
+	Distance  []int      `json:"distance"` // distance to each of Nodes, from the SLIT of the firmware
 	HugePages []HugePool `json:"huge_pages,omitempty"`
 	Access    *Access    `json:"access,omitempty"` // from the HMAT
 	Weight    int        `json:"weight,omitempty"` // weight for weighted interleaving
@@ -72,17 +72,17 @@ type HugePool struct {
 	Free  int   `json:"free"`
 }
 
-// Access is what firmware says about a node's memory, seen from the CPUs nearest to it. A zero
-// field is unknown.
+// Access has what the firmware reports about a node's memory, as seen from the nearest CPUs. A field that is 0 is not
+// known.
 type Access struct {
-	Initiators                    []int `json:"initiators,omitempty"` // nodes of those CPUs
+	Initiators                    []int `json:"initiators,omitempty"` // the nodes of these CPUs
 	ReadLatency, WriteLatency     int   // ns
 	ReadBandwidth, WriteBandwidth int   // MB/s
 }
 
-// Limits say what this process may use.
+// Limits say which resources this process may use.
 type Limits struct {
-	CPUs   []int   `json:"cpus"`             // CPUs that affinity and cpuset allow
+	CPUs   []int   `json:"cpus"`             // CPUs that the affinity and the cpuset allow
 	Nodes  []int   `json:"nodes"`            // by cpuset.mems
 	Quota  float64 `json:"quota,omitempty"`  // CPU time in CPUs, by the cgroup; 0 for no limit
 	Memory int64   `json:"memory,omitempty"` // bytes, by the cgroup; 0 for no limit
@@ -100,7 +100,7 @@ type Settings struct {
 	Governor      string `json:"governor,omitempty"` // frequency governor of the first CPU
 }
 
-// CPU returns the CPU with a number, and whether it is online.
+// CPU returns the CPU with a number. It returns false if that CPU is not online.
 func (t *Topology) CPU(id int) (CPU, bool) {
 	i, ok := slices.BinarySearchFunc(t.CPUs, id, func(c CPU, id int) int { return cmp.Compare(c.ID, id) })
 	if !ok {
@@ -109,7 +109,7 @@ func (t *Topology) CPU(id int) (CPU, bool) {
 	return t.CPUs[i], true
 }
 
-// Node returns the node with a number, and whether it exists.
+// Node returns the node with a number. It returns false if there is no such node.
 func (t *Topology) Node(id int) (Node, bool) {
 	i, ok := slices.BinarySearchFunc(t.Nodes, id, func(n Node, id int) int { return cmp.Compare(n.ID, id) })
 	if !ok {
@@ -118,7 +118,7 @@ func (t *Topology) Node(id int) (Node, bool) {
 	return t.Nodes[i], true
 }
 
-// IDs lists the numbers of the CPUs.
+// IDs returns the numbers of all CPUs.
 func (t *Topology) IDs() []int {
 	ids := make([]int, len(t.CPUs))
 	for i, c := range t.CPUs {
@@ -127,7 +127,7 @@ func (t *Topology) IDs() []int {
 	return ids
 }
 
-// NodeIDs lists the numbers of the nodes.
+// NodeIDs returns the numbers of all nodes.
 func (t *Topology) NodeIDs() []int {
 	ids := make([]int, len(t.Nodes))
 	for i, n := range t.Nodes {
@@ -136,8 +136,8 @@ func (t *Topology) NodeIDs() []int {
 	return ids
 }
 
-// Groups splits CPUs by the result of key, in the order of their first CPUs. It leaves out CPUs
-// that are not online.
+// Groups splits CPUs into groups with the same result of key. The groups are in the order of their first CPUs. It
+// omits CPUs that are not online.
 func (t *Topology) Groups(cpus []int, key func(CPU) int) (groups [][]int) {
 	at := map[int]int{}
 	for _, id := range cpus {
@@ -166,8 +166,8 @@ var (
 	ByModule  = func(c CPU) int { return c.Module }
 )
 
-// Near sorts CPUs so that neighbours in the list are near each other: by package, node, LLC, core
-// and thread.
+// Near sorts CPUs so that neighbours in the list are near each other: by package, node, last-level cache, core and
+// number.
 func (t *Topology) Near(cpus []int) []int {
 	list := slices.DeleteFunc(slices.Clone(cpus), func(id int) bool { _, ok := t.CPU(id); return !ok })
 	slices.SortFunc(list, func(a, b int) int {
@@ -179,11 +179,11 @@ func (t *Topology) Near(cpus []int) []int {
 	return list
 }
 
-// HasMemory reports whether a node has memory. The only node of a host is assumed to have some.
+// HasMemory reports whether a node has memory. The only node of a host is assumed to have memory.
 func (t *Topology) HasMemory(n Node) bool { return n.Bytes > 0 || len(t.Nodes) == 1 }
 
-// Nearest returns the node with memory that is nearest to a node by the distances: the pages of
-// the node's CPUs come from there. It is -1 if no node has memory.
+// Nearest returns the node with memory that is nearest to a node, by the distances. The memory that the CPUs of the
+// node touch comes from there. It returns -1 if no node has memory.
 func (t *Topology) Nearest(id int) int {
 	best, least := -1, 0
 	n, ok := t.Node(id)

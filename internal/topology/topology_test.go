@@ -19,10 +19,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// trees are the recorded hosts in testdata.
+// trees are recorded hosts in testdata.
 var trees = []string{"two-socket", "nps4", "cpuless", "memoryless", "asymmetric", "hybrid"}
 
-// tree gives the files of a recorded host.
+// tree returns the files of a recorded host.
 func tree(t *testing.T, name string) fstest.MapFS {
 	t.Helper()
 	r := newRecording()
@@ -34,7 +34,7 @@ func tree(t *testing.T, name string) fstest.MapFS {
 	return files
 }
 
-// written writes a tree to a directory.
+// written writes the files of a recorded host to a directory, and returns its path.
 func written(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,7 +65,7 @@ func TestTreesAreRead(t *testing.T) {
 	}
 }
 
-// The record of a tree holds all that is read of the tree.
+// A recording has everything that is read about the host.
 func TestRecordKeepsWhatIsRead(t *testing.T) {
 	for _, name := range []string{"two-socket", "cpuless", "asymmetric"} {
 		dir, again := written(t, name), filepath.Join(t.TempDir(), "again")
@@ -125,7 +125,7 @@ func TestLimitsAreRead(t *testing.T) {
 	require.Empty(t, top.Settings.NoHz)
 }
 
-// A file that makes no sense is not used, and a note says so.
+// If a file is invalid, it is not used, and a note says so.
 func TestRepairs(t *testing.T) {
 	const cpu, node = "sys/devices/system/cpu/", "sys/devices/system/node/"
 	for _, c := range []struct{ name, text, want string }{
@@ -164,7 +164,7 @@ func TestRepairs(t *testing.T) {
 	require.ErrorContains(t, err, "no archive of tar")
 }
 
-// The least limit of a cgroup and its ancestors counts, in both versions of cgroups.
+// The lowest limit of a cgroup and its ancestors applies, in both versions of cgroups.
 func TestLimitsOfCgroups(t *testing.T) {
 	read := func(groups string, limits map[string]string) Limits {
 		files := tree(t, "two-socket")
@@ -185,7 +185,7 @@ func TestLimitsOfCgroups(t *testing.T) {
 	require.Empty(t, l.Cgroup())
 }
 
-// Kernels and containers that say little still have a topology.
+// Kernels and containers that report little still have a topology.
 func TestLittleIsSaid(t *testing.T) {
 	dir := written(t, "two-socket")
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "sys", "devices", "system", "node")))
@@ -225,7 +225,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// FuzzTree proves that a tree with arbitrary bytes is read, or is an error, and never a panic.
+// FuzzTree checks that a tree with arbitrary bytes is read or gives an error, but never causes a panic.
 func FuzzTree(f *testing.F) {
 	f.Add("0-1", "0", "10 20", "32K")
 	f.Add("0", "0", "10", "32K")
@@ -247,7 +247,7 @@ func FuzzTree(f *testing.F) {
 	})
 }
 
-// Hosts whose firmware describes them in unusual ways can be read, and get the expected classes.
+// Hosts with unusual descriptions by their firmware can be read, and have the expected classes.
 func TestUnusualHosts(t *testing.T) {
 	for name, want := range map[string]string{
 		"two-by-96":       "2 8 8 8 24 192 384 0 384: smt llc node package-12 remote-32",
@@ -288,7 +288,8 @@ func TestLeavesHaveAllClasses(t *testing.T) {
 	}
 }
 
-// A recording may be packed, its files may end with zero bytes, and links lead to others.
+// A recording may be a compressed archive. Its files may end with zero bytes, and symbolic links may lead to other
+// names.
 func TestArchives(t *testing.T) {
 	r := newRecording()
 	require.NoError(t, r.readTree(filepath.Join("testdata", "old-kernel.tree"), 0))
@@ -316,7 +317,7 @@ func TestArchives(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// fileOf gives a file of node 1 under the other name that the archive has for it.
+// fileOf returns a file of the recording. A file of node 1 has another name in the archive than in the recording.
 func fileOf(r *recording, name string) []byte {
 	if rest, ok := strings.CutPrefix(name, "sys/devices/nodes/one/"); ok {
 		name = nodeDir + "/node1/" + rest

@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// xmlObject is an object of lstopo. Version 1 of the format has Socket and Cache where later
-// versions have Package and L1Cache to L5Cache. In version 1 nodes contain CPUs; later versions list
-// nodes beside them.
+// xmlObject is an object in a file of lstopo. Version 1 of the format has Socket and Cache; later versions have
+// Package and L1Cache to L5Cache instead. In version 1, nodes contain CPUs; in later versions, nodes are beside CPUs.
 type xmlObject struct {
 	Type     string         `xml:"type,attr"`
 	OS       *int           `xml:"os_index,attr"`
@@ -57,7 +56,7 @@ type xmlTopology struct {
 	} `xml:"cpukind"`
 }
 
-// maxXML bounds how much of a file is read.
+// maxXML is the largest number of bytes that are read from a file.
 const maxXML = 64 << 20
 
 // ReadXML reads a topology that lstopo has written as XML.
@@ -104,8 +103,8 @@ type xmlReader struct {
 	infos []xmlInfo
 }
 
-// mask reads a set of lstopo: hexadecimal words, each with the prefix 0x. An infinite set begins
-// with 0xf...f, which stands for all higher numbers.
+// mask reads a set in the form of lstopo: hexadecimal words, each with the prefix 0x. If a set begins with 0xf...f,
+// it also contains all higher numbers, which mask ignores.
 func (x *xmlReader) mask(text string) []int {
 	var words []string
 	for word := range strings.SplitSeq(text, ",") {
@@ -125,7 +124,7 @@ func (x *xmlReader) mask(text string) []int {
 	return list
 }
 
-// within returns the members of a set among some numbers, or all of them if there is no set.
+// within returns the members of a set that are also in all. If there are none, it returns all.
 func (x *xmlReader) within(set string, all []int) []int {
 	ids := x.mask(set)
 	list := slices.DeleteFunc(slices.Clone(all), func(id int) bool { return !slices.Contains(ids, id) })
@@ -135,8 +134,8 @@ func (x *xmlReader) within(set string, all []int) []int {
 	return list
 }
 
-// walk collects CPUs and nodes. c is what is known about the CPUs below an object, and around is
-// the nearest object that has CPUs.
+// walk collects the CPUs and nodes below an object. c has what is known about these CPUs, and around is the nearest
+// object above that lists its CPUs.
 func (x *xmlReader) walk(o *xmlObject, c cpuFacts, around *xmlObject) {
 	x.infos = append(x.infos, o.Info...)
 	if o.CPUs != "" && o.Type != "NUMANode" {
@@ -183,7 +182,7 @@ func (x *xmlReader) walk(o *xmlObject, c cpuFacts, around *xmlObject) {
 	}
 }
 
-// nodes sorts the nodes, and adds their distances.
+// nodes sorts the nodes and adds their distances. If there is no node, it adds one with all CPUs.
 func (x *xmlReader) nodes(doc *xmlTopology) {
 	nodes := &x.facts.nodes
 	slices.SortFunc(*nodes, func(a, b Node) int { return a.ID - b.ID })
@@ -196,7 +195,7 @@ func (x *xmlReader) nodes(doc *xmlTopology) {
 	if len(*nodes) == 1 {
 		(*nodes)[0].Distance = []int{10}
 	}
-	// A node without CPUs has the set of the CPUs around it, which belong to other nodes.
+	// In the file, a node without CPUs has the set of the object around it. These CPUs belong to other nodes.
 	for i := range *nodes {
 		n := &(*nodes)[i]
 		for j := range *nodes {
@@ -210,7 +209,8 @@ func (x *xmlReader) nodes(doc *xmlTopology) {
 	}
 }
 
-// distances adds a matrix of distances between all nodes.
+// distances sets the distances of the nodes from a matrix. It ignores a matrix that is not a complete one of the
+// nodes.
 func (x *xmlReader) distances(d xmlDistances) {
 	const fromHardware, latency = 1, 4 // bits of kind
 	nodes := x.facts.nodes

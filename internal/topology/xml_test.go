@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// xmlNew is a host in the form of version 2: two packages of a node, a cache, and two cores each, of
-// which the first has two threads; one CPU is not allowed, and the second package is slow.
+// xmlNew is a host in the form of version 2. It has two packages. Each package has a node, a cache and two cores, of
+// which the first has two threads. One CPU is not allowed, and the second package is slow.
 const xmlNew = `<?xml version="1.0"?><!DOCTYPE topology SYSTEM "hwloc2.dtd">
 <topology version="2.0"><object type="Machine" os_index="0" cpuset="0x0000003f" allowed_cpuset="0x0000001f" allowed_nodeset="0x3">
 <info name="CPUModel" value="made up"/><info name="OSRelease" value="6.1"/>
@@ -33,7 +33,7 @@ const xmlNew = `<?xml version="1.0"?><!DOCTYPE topology SYSTEM "hwloc2.dtd">
 <cpukind cpuset="0x38"><info name="FrequencyMaxMHz" value="2000"/></cpukind>
 </topology>`
 
-// xmlOld is a host in the form of version 1, with a CPU that is offline.
+// xmlOld is a host in the form of version 1. One of its CPUs is offline.
 const xmlOld = `<topology><object type="Machine" cpuset="0x0000000f" complete_cpuset="0x0000000f" online_cpuset="0x00000007" allowed_cpuset="0xf...f">
 <distances nbobjs="2" relative_depth="1" latency_base="10.0"><latency value="1.0"/><latency value="2.1"/><latency value="2.1"/><latency value="1.0"/></distances>
 <object type="NUMANode" os_index="0" cpuset="0x00000003" local_memory="1073741824"><object type="Socket" os_index="0" cpuset="0x00000003">
@@ -70,7 +70,7 @@ func TestXMLThatIsNone(t *testing.T) {
 	}
 }
 
-// FuzzXML proves that no bytes of a file do more than fail.
+// FuzzXML checks that arbitrary bytes in a file never cause anything worse than an error.
 func FuzzXML(f *testing.F) {
 	f.Add(xmlNew)
 	f.Add(xmlOld)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// leaf is a part of a type that has a name of its own: a number, or an array.
+// leaf is a part of a type that a difference can name: a number, or an array.
 type leaf struct {
 	path   string // such as Slots[].Owner; "" if the type has no fields
 	offset uint64 // for a part of an array's element: its offset in the first element
@@ -40,15 +40,15 @@ func leaves(t *Type) (all []leaf) {
 	return all
 }
 
-// Change is a difference between two types.
+// Change is one difference between two types.
 type Change struct {
-	Path     string // path of the field; "" if the types have none
-	Old, New string // kind and offset, such as "int64 at 8"; "" where the field is missing
+	Path     string // the path of the field; "" if the types have no fields
+	Old, New string // kind and offset, such as "int64 at 8"; "" if the type does not have the field
 }
 
-// Changes lists the differences between two types: first those of the fields of now, then the
-// fields that only old has. A field with another name and the same place and kind is the same field,
-// unless its old name is now that of another one.
+// Changes lists the differences between two types: first those of the fields of now, then the fields that only
+// old has. A field with another name but the same offset and kind counts as the same field, unless its old name
+// is now the name of another field.
 func Changes(old, now *Type) (all []Change) {
 	if was, is := old.Kind(), now.Kind(); was != is && (was == "struct" || is == "struct") {
 		return []Change{{Old: was, New: is}}
@@ -88,13 +88,13 @@ func Changes(old, now *Type) (all []Change) {
 	return all
 }
 
-// namedMost is how many fields a difference names.
+// namedMost is the maximal number of fields that a difference names.
 const namedMost = 3
 
-// Difference says in one phrase what differs between the type of an object in an arena and that of
-// this program. It names the first fields that only one of them has, or that have another kind, and
-// counts the others. Fields that have moved often follow from those, so it only counts them, unless
-// nothing else differs. It is "" if no field differs.
+// Difference returns a phrase that says how the type of an object in an arena differs from the type of this
+// program. It names the first fields that only one type has, or whose kinds differ, and counts the others. Such
+// differences often move other fields, so moved fields are only counted, unless nothing else differs. Difference
+// returns "" if no field differs.
 func Difference(arena, program *Type) string {
 	var named []string
 	others, moved, first := 0, 0, ""
@@ -129,7 +129,7 @@ func count(n int, one, many string) string {
 	return fmt.Sprintf(", and %d %s", n, many)
 }
 
-// moved reports whether only the place of the field differs.
+// moved reports whether only the offset of the field differs.
 func (c Change) moved() bool {
 	was, _, _ := strings.Cut(c.Old, " at ")
 	is, _, _ := strings.Cut(c.New, " at ")
@@ -150,8 +150,7 @@ func (c Change) phrase() string {
 	return fmt.Sprintf("%s is %s in the arena, and %s in this program", what, c.Old, c.New)
 }
 
-// DifferenceOf is Difference for two descriptions. It is "" if one of them is not a valid
-// description.
+// DifferenceOf is Difference for two descriptions. It returns "" if one of them is not a valid description.
 func DifferenceOf(arena, program string) string {
 	if arena == program {
 		return ""

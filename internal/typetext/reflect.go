@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Tag is the key of the struct tag that gives a field another name: `shm:"name"`.
+// Tag is the key of the struct tag that gives a field another name in the description: `shm:"name"`.
 const Tag = "shm"
 
-// Of returns the description of t, and how to read it. A type that has pointers is an error that
+// Of returns the description of t in parsed form. For a type that contains pointers it returns an error that
 // names the field.
 func Of(t reflect.Type) (*Type, error) {
 	out := &Type{Size: uint64(t.Size())}
@@ -37,7 +37,7 @@ func Of(t reflect.Type) (*Type, error) {
 	return out, nil
 }
 
-// fields reads the fields of t.
+// fields adds the fields of t to out.
 func (out *Type) fields(t reflect.Type) error {
 	seen := map[string]bool{}
 	for f := range t.Fields() {
@@ -61,8 +61,8 @@ func (out *Type) fields(t reflect.Type) error {
 	return nil
 }
 
-// FieldName is the name of a field in a description. atomic says that it is a field of a type of
-// package sync/atomic: then the type means the same as its field.
+// FieldName returns the name of a field in a description. atomic says that the field belongs to a type of package
+// sync/atomic. Then the name is "", because such a type means the same as its field.
 func FieldName(name, tag string, atomic bool) (string, error) {
 	if atomic && name != "_" {
 		return "", nil
@@ -76,8 +76,8 @@ func FieldName(name, tag string, atomic bool) (string, error) {
 	return name, nil
 }
 
-// Refuse is the error of a kind of type that refers to the memory of one process. kind is its name
-// in package reflect.
+// Refuse returns the error for a kind of type that refers to the memory of one process. kind is its name in
+// package reflect.
 func Refuse(kind string) error {
 	instead := "an arena.Offset, or a number"
 	switch kind {

@@ -1,14 +1,14 @@
-// Package typetext reads and compares the descriptions of types whose values live in shared memory.
-// The description of a type stands in the header of each object that has a value of it, so that a
-// process can say which field differs, and so that tools can print values by field.
+// Package typetext reads and compares the descriptions of types whose values are in shared memory. Each object
+// that has a value of a type has the description of the type in its header. So a process can say which field
+// differs, and tools can print values by field.
 //
 //	type  = class size " "                                     a number: class i, u, f, b or c, size in bytes
 //	      | "[" length "] " type                               an array
 //	      | "{" size " " { [name] "@" offset " " type } "} "   a struct
 //
-// A field of the name _ is blank. A struct with one field that has no name means the same as the
-// field: so an atomic.Uint64 is described. The fingerprint of a type is the hash of its description
-// without the names.
+// A field with the name _ is blank. A struct that has one field, without a name, means the same as that field.
+// This is the description of types such as atomic.Uint64. The fingerprint of a type is the hash of its
+// description without the names.
 package typetext
 
 import (
@@ -21,14 +21,14 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a description. A type beyond them has a fingerprint only.
+// Limits of a description. A type that exceeds one of them has only a fingerprint.
 const (
-	MaxText  = 4095 // bytes of the whole, also the most that ISO C allows for a string literal
+	MaxText  = 4095 // bytes of the description, and the longest string literal that every ISO C compiler accepts
 	maxDepth = 16   // nesting of arrays and structs
 	maxPath  = 255  // bytes of the path of a field
 )
 
-// Type is a type.
+// Type is a type in parsed form.
 type Type struct {
 	Class  byte   // i, u, f, b or c for numbers; '[' for an array, '{' for a struct
 	Size   uint64 // in bytes
@@ -44,8 +44,8 @@ type Field struct {
 	Type   *Type
 }
 
-// IsName reports whether s can be the name of a field: letters, digits and underscores, and no digit
-// first.
+// IsName reports whether s can be the name of a field: it consists of letters, digits and underscores, and does
+// not begin with a digit.
 func IsName(s string) bool {
 	for i, r := range s {
 		if r != '_' && !unicode.IsLetter(r) && (i == 0 || !unicode.IsDigit(r)) {
@@ -55,7 +55,7 @@ func IsName(s string) bool {
 	return s != "" && utf8.ValidString(s)
 }
 
-// String is the description.
+// String returns the description of t.
 func (t *Type) String() string {
 	var b strings.Builder
 	t.write(&b)
@@ -96,7 +96,7 @@ func Fingerprint(text string) uint64 {
 	return max(h.Sum64(), 1)
 }
 
-// Check reports whether a text that came from another process describes the type of that fingerprint.
+// Check reports whether text, which came from another process, describes a type with the given fingerprint.
 func Check(text string, fingerprint uint64) bool {
 	if len(text) > MaxText || Fingerprint(text) != fingerprint {
 		return false
@@ -107,7 +107,7 @@ func Check(text string, fingerprint uint64) bool {
 
 var errEnds = errors.New("the description ends early")
 
-// Parse reads a description, which may be any bytes.
+// Parse parses a description, which may be any bytes.
 func Parse(text string) (*Type, error) {
 	if len(text) > MaxText {
 		return nil, fmt.Errorf("a description of %d bytes; the most is %d", len(text), MaxText)
@@ -125,7 +125,7 @@ func Parse(text string) (*Type, error) {
 
 type parser struct{ rest string }
 
-// token takes the next token, without its space.
+// token returns the next token, without the blank after it.
 func (p *parser) token() (string, error) {
 	s, rest, found := strings.Cut(p.rest, " ")
 	if !found || s == "" {
@@ -143,7 +143,7 @@ func number(s string) (uint64, error) {
 	return n, nil
 }
 
-// next takes a type. The path of its fields begins with path bytes.
+// next parses a type. path is the number of bytes in the path of the type, and depth its nesting.
 func (p *parser) next(path, depth int) (*Type, error) {
 	s, err := p.token()
 	if err != nil {
@@ -243,8 +243,7 @@ func (p *parser) structure(s string, path, depth int) (*Type, error) {
 	return t, nil
 }
 
-// Plain returns the field of a struct that means the same as its only field, and t itself for all
-// other types.
+// Plain returns the type of the only field, if t is a struct that means the same as that field, and otherwise t.
 func (t *Type) Plain() *Type {
 	for t.Class == '{' && len(t.Fields) == 1 && t.Fields[0].Name == "" {
 		t = t.Fields[0].Type
@@ -252,8 +251,8 @@ func (t *Type) Plain() *Type {
 	return t
 }
 
-// Kind is the type as a Go programmer writes it; "struct" for every struct, "atomic" and the kind of
-// its number for a type of package sync/atomic.
+// Kind returns the type as a Go programmer writes it. It returns "struct" for every struct, and "atomic" and the
+// kind of the number for a type of package sync/atomic.
 func (t *Type) Kind() string {
 	if p := t.Plain(); p != t {
 		return "atomic " + p.Kind()

@@ -11,24 +11,24 @@ import (
 	"unicode/utf8"
 )
 
-// Value is a part of a value in memory.
+// Value is one part of a value in memory.
 type Value struct {
-	Path   string // path of the field, such as Slots[2].Owner; "" if the type has no fields
-	Offset uint64 // in bytes, from the start of the whole
+	Path   string // the path of the field, such as Slots[2].Owner; "" if the type has no fields
+	Offset uint64 // in bytes, from the start of the whole value
 	Kind   string
 	Text   string
-	Data   any // value for JSON: a number, a bool, a string, or a slice of these
+	Data   any // the value for JSON: a number, a bool, a string, or a slice of these
 }
 
-// MaxElements is how many elements of an array Values shows.
+// MaxElements is the maximal number of elements of an array that Values shows.
 const MaxElements = 64
 
-// maxSteps bounds the work of Values: a description of few bytes can have very many parts.
+// maxSteps bounds the work of Values, because a description of few bytes can have very many parts.
 const maxSteps = 100_000
 
-// Values returns the parts of the value of type t in b, of which b may have only the first bytes. more
-// says that it left something out: elements beyond MaxElements, parts beyond the end of b, or all
-// beyond the first most parts.
+// Values returns the parts of a value of type t. b has the bytes of the value, or only the first of them. more
+// reports that Values omitted something: elements beyond MaxElements, parts that are not in b, or parts beyond
+// the number most.
 func Values(t *Type, b []byte, most int) (all []Value, more bool) {
 	var walk func(t *Type, path string, off uint64)
 	steps := 0
@@ -70,13 +70,14 @@ func Values(t *Type, b []byte, most int) (all []Value, more bool) {
 	return all, more
 }
 
-// hasStruct reports whether t is a struct, or an array of such.
+// hasStruct reports whether t is a struct or an array of structs.
 func (t *Type) hasStruct() bool {
 	t = t.Plain()
 	return t.Class == '{' || t.Class == '[' && t.Elem.hasStruct()
 }
 
-// render shows a number or an array of numbers.
+// render returns a number or an array of numbers as text and as a value for JSON. cut says that it omitted
+// elements.
 func (t *Type) render(b []byte) (text string, data any, cut bool) {
 	t = t.Plain()
 	if t.Class != '[' {
@@ -102,8 +103,8 @@ func (t *Type) render(b []byte) (text string, data any, cut bool) {
 	return "[" + strings.Join(texts, " ") + "]", list, cut
 }
 
-// bytesText shows bytes: as a string if they are printable text with zeros behind it, and in
-// hexadecimal otherwise.
+// bytesText returns bytes as a string, if they are printable text with zeros after it, and otherwise in
+// hexadecimal.
 func bytesText(b []byte) (string, any, bool) {
 	text := strings.TrimRight(string(b), "\x00")
 	printable := utf8.ValidString(text)
@@ -119,7 +120,7 @@ func bytesText(b []byte) (string, any, bool) {
 	return "0x" + hex.EncodeToString(b), hex.EncodeToString(b), false
 }
 
-// number shows a number.
+// number returns a number as text and as a value for JSON.
 func (t *Type) number(b []byte) (string, any, bool) {
 	if uint64(len(b)) < t.Size {
 		return "...", nil, true

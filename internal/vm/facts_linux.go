@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// facts prints what machine this is, as the kernel describes it below the two
-// directories. A log then shows whether the machine has what its tests need.
+// facts prints facts about this machine, which it reads from the files of the kernel below the directories sys
+// and proc. So a log shows whether the machine has what its tests need.
 func facts(out io.Writer, sys, proc string) {
 	fact := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "MACHINE %s %s\n", name, fmt.Sprintf(format, args...))
@@ -29,7 +29,7 @@ func facts(out io.Writer, sys, proc string) {
 	fact("nodes", "%s", word(sys, "devices/system/node/online"))
 	fact("nodes-with-memory", "%s", word(sys, "devices/system/node/has_memory"))
 	fact("nodes-with-cpus", "%s", word(sys, "devices/system/node/has_cpu"))
-	// node10 after node9, without another reading of names.
+	// Sort by length first, so that node10 comes after node9.
 	nodes, _ := filepath.Glob(filepath.Join(sys, "devices/system/node/node[0-9]*"))
 	slices.SortFunc(nodes, func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
@@ -47,7 +47,7 @@ func facts(out io.Writer, sys, proc string) {
 	}
 }
 
-// word returns what a file below dir says, on one line.
+// word returns the contents of a file below dir, on one line.
 func word(dir, name string) string {
 	text, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The first process starts another one, and these arguments say what that one does: run the plan,
-// or, if the kernel's command line has SHMSYNC_VM=facts, only print what machine this is.
+// The first process starts a second one with one of these arguments. With runPlan the second process runs the
+// plan. With tellFacts, which the parameter SHMSYNC_VM=facts of the kernel's command line selects, it only prints
+// facts about the machine.
 const (
 	runPlan   = "run"
 	tellFacts = "facts"
@@ -28,16 +29,16 @@ func main() {
 			os.Exit(1)
 		}
 	default:
-		// Not a place to mount file systems in, let alone to switch off.
+		// This is not a virtual machine: do not mount file systems here, and do not switch the machine off.
 		fmt.Fprintln(os.Stderr, "vm: is the first process of a virtual machine, see .ci/kernels")
 		os.Exit(2)
 	}
 }
 
-// first is the first process: it inherits what others leave behind when they
-// die, and must collect it, or every process would stay as a zombie.
+// first is the main function of the first process. This process inherits the children of processes that have
+// died, and must wait for them, because they would stay as zombies otherwise.
 func first() {
-	fmt.Println() // the firmware leaves the cursor anywhere
+	fmt.Println() // the firmware may leave the cursor within a line
 	ok, what := false, runPlan
 	if os.Getenv("SHMSYNC_VM") == tellFacts {
 		what = tellFacts
@@ -56,8 +57,7 @@ func first() {
 	powerOff()
 }
 
-// collect waits for all processes until pid is one of them, and reports whether
-// that ended well.
+// collect waits for processes that end, until pid is one of them. It reports whether pid ended with status 0.
 func collect(pid int) bool {
 	for {
 		var status unix.WaitStatus
@@ -73,8 +73,8 @@ func collect(pid int) bool {
 	}
 }
 
-// mounts are the file systems that tests look for. Files in /ram are in the page
-// cache, as on a disk: they heed no placement.
+// mounts lists the file systems that tests need. Files in /ram are in the page cache, as files on a disk are, so
+// they do not follow a memory policy.
 var mounts = []struct{ kind, at string }{
 	{"proc", "/proc"},
 	{"sysfs", "/sys"},
@@ -84,7 +84,7 @@ var mounts = []struct{ kind, at string }{
 	{"ramfs", "/ram"},
 }
 
-// tidied are where programs may leave something behind.
+// tidied lists the directories in which programs may leave files.
 var tidied = []string{"/dev/shm", "/tmp", "/ram"}
 
 func mountAll() error {
@@ -101,11 +101,11 @@ func mountAll() error {
 			return err
 		}
 	}
-	// A link that a shell script would expect: devtmpfs makes none.
+	// devtmpfs does not make this link, which shell scripts expect.
 	return os.Symlink("/proc/self/fd", "/dev/fd")
 }
 
-// run runs the plan, and reports whether all went well.
+// run runs the plan, and reports whether all programs ended well.
 func run() bool {
 	text, err := os.ReadFile("/plan")
 	if err != nil {
@@ -125,8 +125,8 @@ func run() bool {
 	return ok
 }
 
-// tidyUp removes what a program has left in memory, so that the next one has
-// room, and says what it was.
+// tidyUp removes the files that a program has left in memory, so that the next program has room, and prints their
+// names.
 func tidyUp(out *os.File, dirs ...string) {
 	for _, dir := range dirs {
 		left, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -142,7 +142,7 @@ func tidyUp(out *os.File, dirs ...string) {
 	}
 }
 
-// powerOff switches the machine off, after the serial line has taken all.
+// powerOff switches the machine off after the serial line has sent everything.
 func powerOff() {
 	if err := unix.IoctlSetInt(1, unix.TCSBRK, 1); err != nil {
 		time.Sleep(time.Second)

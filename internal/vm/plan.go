@@ -12,10 +12,10 @@ type program struct {
 	limit time.Duration
 	dir   string
 	argv  []string
-	env   []string // beyond that of the vm
+	env   []string // in addition to the environment of the vm
 }
 
-// parsePlan reads the form that the package's comment describes.
+// parsePlan parses a plan. The package comment describes the format.
 func parsePlan(text string) ([]program, error) {
 	var programs []program
 	var env []string

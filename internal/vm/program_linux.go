@@ -13,13 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// grace is how long a program may take to print its stacks once it is told to
-// end.
+// grace is how long a program may take to print its stacks after it was told to end.
 var grace = 20 * time.Second
 
-// run executes the program, copies what is worth reading of what it prints, and
-// ends with a line RESULT. It reports whether the program ended well, and, if it
-// is a test, has run at least one.
+// run executes the program, copies the important lines of its output, and prints a line RESULT at the end. It
+// reports whether the program ended well and, if it is a test, has passed at least one test.
 func (p *program) run(out io.Writer) bool {
 	fmt.Fprintln(out, "RUN", p.name)
 	start := time.Now()
@@ -28,7 +26,8 @@ func (p *program) run(out io.Writer) bool {
 	cmd := exec.CommandContext(ctx, p.argv[0], p.argv[1:]...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), p.env...)
-	// A group of its own, so that nothing of it is left for the next one.
+	// The program gets a process group of its own, so that none of its processes stays when the next program
+	// runs.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGQUIT) }
 	cmd.WaitDelay = grace
@@ -73,8 +72,8 @@ func verdict(ok bool) string {
 	return "FAIL"
 }
 
-// read copies lines and counts those that tell the end of a test. A program that
-// goes on and on is cut short: the line is slow, and the host keeps all of it.
+// read copies lines, and counts those that report the end of a test. It stops copying after a maximal number of
+// lines, because the serial line is slow and the host keeps all lines.
 func (t *counter) read(out io.Writer, r io.Reader) {
 	const most = 5000
 	lines := bufio.NewReaderSize(r, 1<<16)

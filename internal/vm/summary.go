@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// counter counts what the tests of a program come to.
+// counter counts the results of the tests of a program.
 type counter struct {
 	passed, skipped, failed int
-	// verbose: it is a test program, and says when a test begins.
+	// verbose says that the program is a test, and that it prints a line at the begin of each test.
 	verbose bool
 }
 
-// line counts one line of a test program's output, and reports whether it is
-// worth reading.
+// line counts one line of the output of a test program, and reports whether the line is important enough to copy.
 func (t *counter) line(s string) bool {
 	switch {
 	case strings.HasPrefix(s, "=== "):
@@ -29,7 +28,7 @@ func (t *counter) line(s string) bool {
 	return s != ""
 }
 
-// String is how a line RESULT has it.
+// String returns the counts as they are in a line RESULT.
 func (t counter) String() string {
 	if !t.verbose {
 		return "no tests"

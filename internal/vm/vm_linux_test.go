@@ -69,7 +69,7 @@ func TestCounter(t *testing.T) {
 	require.Equal(t, "2 passed, 1 skipped, 1 failed", c.String())
 }
 
-// envSample makes TestSample do something; the others run it as their program.
+// envSample says what TestSample does. The other tests execute TestSample as their program.
 const envSample = "SHMSYNC_VM_SAMPLE"
 
 func TestSample(t *testing.T) {
@@ -85,7 +85,7 @@ func TestSample(t *testing.T) {
 	case "liar":
 		os.Stdout.WriteString("--- FAIL: TestOther (0.00s)\n")
 	case "leave":
-		// A process that outlives the program, with its output.
+		// This process outlives the program, and shares its output.
 		_, err := os.StartProcess("/proc/self/exe", []string{"sample", "-test.run=^TestSample$"}, &os.ProcAttr{
 			Env:   append(os.Environ(), envSample+"=hang"),
 			Files: []*os.File{nil, os.Stdout, os.Stderr},
@@ -127,12 +127,12 @@ func TestRun(t *testing.T) {
 	require.False(t, ok, out)
 	require.Contains(t, out, "(status 0 all the same)")
 
-	// Nothing has run: a pattern that no test matches any more must not pass.
+	// No test has run: a pattern that no longer matches any test must not count as a success.
 	ok, out = sample("", long)
 	require.False(t, ok, out)
 	require.Contains(t, out, "(no test passed)")
 
-	// A busy machine may not have started the program by then.
+	// On a busy machine the program may not have started before the limit. Then try a longer limit.
 	for limit := proctest.Scale(500 * time.Millisecond); limit < 2*long; limit *= 2 {
 		ok, out = sample("hang", limit)
 		require.False(t, ok, out)
@@ -152,7 +152,7 @@ func TestRunOfNoProgram(t *testing.T) {
 	require.Contains(t, out.String(), "RESULT absent FAIL: no tests, ")
 }
 
-// A process that a program leaves running ends with it.
+// A process that a program leaves behind is ended with the program.
 func TestRunLeavesNobody(t *testing.T) {
 	defer func(d time.Duration) { grace = d }(grace)
 	grace = proctest.Scale(500 * time.Millisecond)

@@ -1,4 +1,4 @@
-"""The quick paths of Mutex and Semaphore: in C if the module was built, and else in Python."""
+"""The fast paths of Mutex and Semaphore: in C if the C module was built, otherwise in Python."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ else:
 if TYPE_CHECKING or not built:
 
     class Calls:
-        """What Mutex and Semaphore begin with."""
+        """The base class of Mutex and Semaphore."""
 
 
 _REPLACED = ("acquire", "release", "__enter__", "__exit__")
 
 
 def use(kind: Any) -> None:
-    """Replace the methods of a class by those in C, if there are any."""
+    """Replace the methods of a class by those of the C module, if it was built."""
     kind._acquire_given = kind.acquire
     kind._release_given = kind.release
     if built:
@@ -39,7 +39,7 @@ def use(kind: Any) -> None:
 
 
 def begin(o: Any, acquire: str, release: str, takes_number: bool) -> None:
-    """Tell the methods in C, if there are any, which functions of the library they call for an object."""
+    """Tell the methods in C, if they are used, which functions of the library they call for an object."""
     if built:
         o._address = ctypes.addressof(o._handle)
         o._acquire_at = _address_of(acquire)

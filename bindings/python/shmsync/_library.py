@@ -1,4 +1,4 @@
-"""libshmsync: where it is, its types and its functions."""
+"""The library libshmsync: its path, its types and its functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__: List[str] = []
 
 SONAME = "libshmsync.so.0"
 
-# The layout of arenas and the size of machine words, as SHMSYNC_ABI of the header has them.
+# The layout of arenas and the size of machine words, with the value of SHMSYNC_ABI in the header.
 ABI = 6 << 8 | 8
 
 if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
@@ -32,7 +32,7 @@ def _load() -> str:
 
 PATH = _load()
 try:
-    # A call of a function of CDLL releases the global interpreter lock, and one of PyDLL keeps it.
+    # A call through CDLL releases the global interpreter lock, and a call through PyDLL keeps it.
     released = ctypes.CDLL(PATH)
     kept = ctypes.PyDLL(PATH)
 except OSError as failure:
@@ -43,7 +43,7 @@ except OSError as failure:
 
 
 class Handle(ctypes.Structure):
-    """A handle on any object: they all have this form."""
+    """A handle of an object. The handles of all kinds have this form."""
 
     _fields_ = [("impl", ctypes.c_void_p), ("serial", ctypes.c_uint64)]
 
@@ -81,7 +81,7 @@ class Lease(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    """What every struct of options begins with."""
+    """The fields with which every struct of options begins."""
 
     _fields_: ClassVar[Sequence[Tuple[str, Any]]] = [("struct_size", ctypes.c_uint32), ("flags", ctypes.c_uint32)]
 

@@ -1,4 +1,4 @@
-"""What all objects of an arena have in common."""
+"""The base class of all objects of an arena."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ class Object:
     itself.
     """
 
-    # The name in the functions of the library, and the C type of the number that its open takes after the name.
+    # The name of the kind in the functions of the library, and the C type of the number that the open function takes
+    # after the name.
     _kind: ClassVar[str]
     _number: ClassVar[Optional[Any]] = None
-    # Whether the functions that attach and that open by offset take the number, too.
+    # Whether the functions that attach, or open by offset, take that number, too.
     _number_always: ClassVar[bool] = False
     _bound: ClassVar[Dict[Tuple[str, str], Callable[..., Any]]] = {}
 

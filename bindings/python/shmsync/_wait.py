@@ -1,9 +1,9 @@
-"""Waits that a signal ends.
+"""Waits that a signal can end.
 
-A call of the library that waits does not end when a signal comes. Python runs the handlers of signals in the main
-thread only, between two instructions of its own. So the main thread waits in slices: after each one Python runs the
-handlers of the signals that came meanwhile, and one that raises, as Ctrl-C does, ends the wait. Other threads run no
-handlers, and wait in one piece.
+A call of the library that waits does not end when a signal comes. Python runs signal handlers only in the main
+thread, between two instructions of Python. So the main thread waits in slices. After each slice Python runs the
+handlers of the signals that came meanwhile. A handler that raises, such as that of Ctrl-C, ends the wait. Other
+threads run no handlers, so they wait without slices.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__: List[str] = []
 
 SLICE_NS = 100_000_000
 
-# In seconds. What is longer is not distinguished from it.
+# In seconds. A longer timeout is treated like this one.
 _LONGEST = 1e9
 
 _main = threading.main_thread().ident
@@ -34,12 +34,12 @@ def _forked() -> None:
     _main = _get_ident()
 
 
-# The thread that forks is the main thread of the child.
+# In a child of fork, the thread that called fork is the main thread.
 os.register_at_fork(after_in_child=_forked)
 
 
 def in_main_thread() -> bool:
-    """Report whether the calling thread runs the handlers of signals."""
+    """Report whether the calling thread runs signal handlers."""
     return _get_ident() == _main
 
 
@@ -65,12 +65,13 @@ def wait(
     undo: Optional[Callable[[], object]] = None,
     slices: bool = True,
 ) -> int:
-    """Wait in the library, and return the result of its call: 0 or an errno, ETIMEDOUT if the deadline passed.
+    """Wait in a function of the library, and return its result: 0 or an errno, ETIMEDOUT if the deadline passed.
 
-    timed takes args and a time, and plain takes args alone. If the handler of a signal raises when the call has
-    already succeeded, undo gives back what it took. Without slices the result is ETIMEDOUT after one slice, too.
+    The function timed takes args and a time; the function plain takes only args. If a signal handler raises after the
+    function has succeeded, undo gives back what the function took. If slices is false, the main thread waits for one
+    slice only, and the result after that is ETIMEDOUT, too.
     """
-    # The library's call and the store of its result are one instruction, so that no handler runs between them.
+    # The library's call and the store of its result are one instruction of Python, so no handler runs in between.
     results: List[int] = []
     try:
         while True:

@@ -41,7 +41,7 @@ _value_open = function("value_open", P, P, _U64, _U64, P)
 
 
 class Policy(enum.IntEnum):
-    """What becomes of a lock whose holder dies. It is fixed when the lock is created."""
+    """What happens to a lock whose holder dies. The policy is fixed when the lock is created."""
 
     DEFAULT = 0
     """REPORT for a new lock; any policy for an existing one."""
@@ -93,7 +93,7 @@ class Arena:
 
     @classmethod
     def from_fd(cls, fd: int) -> Arena:
-        """Join the arena in an open file, such as a memfd that was inherited. The descriptor stays the caller's."""
+        """Join the arena in an open file, such as an inherited memfd. The caller still has to close the descriptor."""
         self = cls.__new__(cls)
         arena = ctypes.c_void_p()
         check(_from_fd(fd, None, ctypes.byref(arena), ABI))
@@ -108,7 +108,7 @@ class Arena:
 
     @property
     def name(self) -> Optional[str]:
-        """The name by which this process opened the arena, or None for one of :meth:`from_fd`."""
+        """The name by which this process opened the arena, or None for an arena of :meth:`from_fd`."""
         return self._name
 
     @property
@@ -119,9 +119,9 @@ class Arena:
     def close(self) -> None:
         """Leave the arena. Threads of this process that wait in it get :class:`Closed`.
 
-        Calls of its objects raise :class:`Closed` afterwards. Its memory must not be used: what is written there
-        reaches no other process. A second close does nothing. If the process has
-        opened the arena several times, only the last close leaves it.
+        Afterwards calls of its objects raise :class:`Closed`. Its memory must not be used any more: what the process
+        writes there reaches no other process. A second close does nothing. If the process has opened the arena
+        several times, only the last close leaves it.
         """
         arena = getattr(self, "_joined", None)
         if arena is None:
@@ -177,7 +177,7 @@ class Arena:
             raise RuntimeError(f"arena {self._name!r}: on_death was called before")
         deaths: queue.SimpleQueue[Optional[Participant]] = queue.SimpleQueue()
 
-        # It runs on the thread that watches for deaths, which must not wait for f.
+        # This function runs on the death watcher, which must not wait for f.
         def add(raw: Any, _: object) -> None:
             deaths.put(_library.participant(raw.contents))
 
@@ -198,18 +198,18 @@ class Arena:
         threading.Thread(target=tell, name="shmsync-deaths", daemon=True).start()
 
     def delete(self, name: str) -> None:
-        """Remove an object that no process has open, and its name. :class:`Busy` if a process has it open."""
+        """Remove an object and its name. :class:`Busy` if a process has the object open."""
         check(_delete(self._pointer(), name.encode()))
 
     def delete_at(self, offset: int) -> None:
-        """Remove the object at an offset, such as an anonymous one. :class:`Busy` if a process has it open."""
+        """Remove the object at an offset, such as an anonymous one. :class:`Busy` if a process has the object open."""
         check(_delete_at(self._pointer(), offset))
 
     def block(self, name: str, size: Optional[int] = None) -> memoryview:
         """Return bytes that processes find by a name. They are zero when the block is created.
 
         Without a size, the block must exist. With one, it is created if it does not exist, and must have that size.
-        Nothing but a lock of yours keeps two processes from changing the bytes at the same time.
+        The bytes have no lock: use one of your own if two processes may change them at the same time.
         """
         address = ctypes.c_void_p()
         if size is not None:
@@ -222,8 +222,8 @@ class Arena:
     def value(self, name: str, kind: Type[C]) -> C:
         """Return a value of a ctypes type that processes find by a name. It is zero when it is created.
 
-        It is the ``arena.Value`` of a Go type that has the same numbers at the same places. Nothing but a lock of
-        yours keeps two processes from changing it at the same time; :class:`Synchronized` has such a lock.
+        In Go it is an ``arena.Value`` of a type that has the same numbers at the same places. The value has no lock:
+        use one of your own if two processes may change it at the same time, or use :class:`Synchronized`.
         """
         address = ctypes.c_void_p()
         size, layout = ctypes.sizeof(kind), layout_of(kind)  # type: ignore[arg-type]
@@ -256,14 +256,14 @@ class Arena:
         return memoryview(whole).cast("B")
 
 
-# The functions that the library may call until the process ends.
+# Keeps the functions that the library may call until the process ends.
 _callbacks: List[Any] = []
 
 _by_name: Dict[str, weakref.ReferenceType[Arena]] = {}
 
 
 def _reopened(name: str) -> Arena:
-    """Open an arena that came from another process. All of its objects that came along share it."""
+    """Open an arena that was passed from another process. All objects that were passed with it share this arena."""
     known = _by_name.get(name)
     arena = None if known is None else known()
     if arena is None or arena._joined is None or arena._pid != os.getpid():

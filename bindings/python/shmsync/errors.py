@@ -72,7 +72,7 @@ class Error(OSError):
 class _Death(Error):
     """An error that the death of a process caused.
 
-    ``participant`` is that process, or None if the library does not know it any more.
+    ``participant`` is that process, or None if the library no longer knows it.
     """
 
     def __init__(self, code: int, text: str, participant: Optional[Participant] = None) -> None:
@@ -120,7 +120,7 @@ class Forked(Error):
 
 
 class NotHeld(Error):
-    """The process released what it does not hold. Nothing has changed."""
+    """The process released something that it does not hold. Nothing has changed."""
 
 
 class Corrupt(Error):
@@ -128,7 +128,7 @@ class Corrupt(Error):
 
 
 class Incompatible(Error, ValueError):
-    """No arena, another kind of object, other options than the existing object has, or an invalid argument."""
+    """The file is no arena, the object has another kind or other options, or an argument is invalid."""
 
 
 class NotFound(Error, FileNotFoundError):
@@ -140,7 +140,7 @@ class Exists(Error, FileExistsError):
 
 
 class Busy(Error):
-    """A participant uses the arena or the object that is to be removed, or that a reset is for."""
+    """A participant uses the arena or the object that was to be removed or reset."""
 
 
 class NoSpace(Error):

@@ -1,4 +1,4 @@
-"""Types of ctypes as types of the arena."""
+"""Descriptions and fingerprints of ctypes types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _layout = _library.function("layout", ctypes.c_char_p, result=ctypes.c_uint64)
 
 
 def describe(kind: Any) -> str:
-    """Return the description of a ctypes type that the library makes a fingerprint of.
+    """Return the description of a ctypes type, from which the library computes the fingerprint.
 
     TypeError if a value of that type cannot live in shared memory, such as one with a pointer.
     """

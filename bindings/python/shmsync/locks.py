@@ -16,7 +16,7 @@ from .errors import Error, NotRecoverable, OwnerDead
 
 __all__ = ["Mutex", "RWMutex"]
 
-# These two never wait. To keep the global interpreter lock makes them cheaper.
+# These two functions never wait, so they keep the global interpreter lock, which makes them cheaper.
 _trylock = _library.function("mutex_trylock", keep_gil=True)
 _unlock = _library.function("mutex_unlock", keep_gil=True)
 
@@ -28,9 +28,9 @@ def recover(
     ref: Any,
     repair: Callable[[], object],
 ) -> None:
-    """Recover a lock by a function of the library, and raise what repair raised."""
+    """Recover a lock by a function of the library. If repair raised an exception, raise the same exception."""
     try:
-        acquire()  # which a signal can end, unlike the function of the library
+        acquire()  # a signal can end this call, unlike that of the library
     except (OwnerDead, NotRecoverable):
         pass
     else:
@@ -77,7 +77,7 @@ class Mutex(_calls.Calls, Object):
         return True if code == 0 else self._acquire(code, block, timeout)
 
     def _acquire(self, code: int, block: bool, timeout: Optional[float]) -> bool:
-        """Go on after a trylock that returned code."""
+        """Acquire the mutex after a trylock that returned code."""
         if code != errno.EBUSY:
             raise failure_of(code)
         if not block:
@@ -101,8 +101,8 @@ class Mutex(_calls.Calls, Object):
             self._release_failed(code, None)
 
     def _release_failed(self, code: int, value: Optional[BaseException]) -> None:
-        """Raise what a release that returned code has to, unless the exception of a with statement says more."""
-        # Such as that of a Cond, which lost the mutex.
+        """Raise the error for a release that returned code, unless the exception of a with statement says more."""
+        # Such as the exception of a Cond that could not acquire the mutex again.
         if not isinstance(value, Error):
             raise failure_of(code)
 
@@ -184,7 +184,7 @@ class RWMutex(Object):
         return self._get("tryrdlock", "rdlock", "timedrdlock", "rdunlock", block, timeout)
 
     def release_read(self) -> None:
-        """Give a read hold back. :class:`NotHeld` if this process has none."""
+        """Release a read hold. :class:`NotHeld` if this process has none."""
         check(self._function("rdunlock")(self._ref))
 
     def acquire_write(self, block: bool = True, timeout: Optional[float] = None) -> bool:
@@ -192,7 +192,7 @@ class RWMutex(Object):
         return self._get("trylock", "lock", "timedlock", "unlock", block, timeout)
 
     def release_write(self) -> None:
-        """Give the write hold back. :class:`NotHeld` if this process does not have it."""
+        """Release the write hold. :class:`NotHeld` if this process does not have it."""
         check(self._function("unlock")(self._ref))
 
     def acquire_upgradable(self, block: bool = True, timeout: Optional[float] = None) -> bool:
@@ -201,16 +201,16 @@ class RWMutex(Object):
         return self._get(*names, block, timeout)
 
     def release_upgradable(self) -> None:
-        """Give the upgradable hold back. :class:`NotHeld` if this process does not have it."""
+        """Release the upgradable hold. :class:`NotHeld` if this process does not have it."""
         check(self._function("unlock_upgradable")(self._ref))
 
     def upgrade(self, block: bool = True, timeout: Optional[float] = None) -> bool:
-        """Make the upgradable hold a write hold when the readers have left. False: the hold is still upgradable."""
+        """Wait until the readers have left, and make the upgradable hold a write hold. False: it stays upgradable."""
         names = ("try_upgrade", "upgrade", "timed_upgrade", "downgrade_to_upgradable")
         return self._get(*names, block, timeout)
 
     def downgrade(self) -> None:
-        """Make the write hold a read hold. No writer comes in between."""
+        """Make the write hold a read hold. No writer gets the lock in between."""
         check(self._function("downgrade")(self._ref))
 
     def downgrade_to_upgradable(self) -> None:
@@ -230,7 +230,7 @@ class RWMutex(Object):
         return _Side(self.acquire_write, self.release_write)
 
     def upgradable(self) -> _Side:
-        """Return a context that has the upgradable hold. Its body may upgrade, and must downgrade again."""
+        """Return a context with the upgradable hold. If its body upgrades, it must downgrade again before its end."""
         return _Side(self.acquire_upgradable, self.release_upgradable)
 
     def recover(self, repair: Callable[[], object]) -> None:

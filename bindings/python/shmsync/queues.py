@@ -28,7 +28,7 @@ _nack = _library.function("lease_nack")
 
 
 class Lease(Generic[I]):
-    """An item that stays in the keeping of its queue until this process acknowledges it.
+    """An item that this process has taken and that stays in the queue's memory until the process acknowledges it.
 
     With :meth:`nack`, or with the death of this process, the item goes back to the front of the queue. A ``with``
     statement acknowledges the item at its end, or gives it back if its body raises.
@@ -39,7 +39,7 @@ class Lease(Generic[I]):
         self.item = item
         """The item."""
         self.attempts: int = raw.attempts
-        """How often the item was leased before, and not acknowledged."""
+        """How often the item was leased before without being acknowledged."""
         self._over = False
 
     def ack(self) -> None:
@@ -70,7 +70,7 @@ class Lease(Generic[I]):
 
 
 class _Items(Object, Generic[I]):
-    """What the two queues have in common. Subclasses make bytes of items, and items of bytes."""
+    """The base class of both queues. Subclasses convert items to bytes, and bytes to items."""
 
     _kind = "queue"
     _number = ctypes.c_size_t
@@ -78,7 +78,7 @@ class _Items(Object, Generic[I]):
     _bytes: Any
 
     def _encode(self, item: I) -> Any:
-        """Return what the library reads an item from: at least as many bytes as an item has."""
+        """Return the buffer from which the library reads an item. It has at least as many bytes as an item."""
         raise NotImplementedError
 
     def _decode(self, memory: Any) -> I:
@@ -87,8 +87,8 @@ class _Items(Object, Generic[I]):
     def put(self, item: I, block: bool = True, timeout: Optional[float] = None) -> None:
         """Put an item into the queue.
 
-        ``queue.Full`` if there is no room, or not within timeout seconds. :class:`Canceled` if the queue is shut down.
-        If the handler of a signal raises in this call, such as for Ctrl-C, the item may be in the queue.
+        ``queue.Full`` if there is no room, or none within timeout seconds. :class:`Canceled` if the queue is shut down.
+        If a signal handler raises during this call, as for Ctrl-C, the item may or may not be in the queue.
         """
         memory = self._encode(item)
         code: int = _tryput(self._ref, memory)
@@ -106,7 +106,7 @@ class _Items(Object, Generic[I]):
         self.put(item, False)
 
     def get(self, block: bool = True, timeout: Optional[float] = None) -> I:
-        """Take the first item out of the queue. It is lost if this process dies afterwards; :meth:`lease` keeps it.
+        """Take the first item out of the queue. If this process dies afterwards, the item is lost; see :meth:`lease`.
 
         ``queue.Empty`` if there is none, or none within timeout seconds. :class:`Canceled` if the queue is shut down
         and empty.
@@ -116,13 +116,13 @@ class _Items(Object, Generic[I]):
         if code == 0:
             return self._decode(memory)
         if code == errno.EBUSY and block:
-            # As a lease, the item goes back to the queue if a signal ends this call.
+            # The item is leased first, so that it goes back to the queue if a signal ends this call.
             raw = _library.Lease()
             try:
                 self._lease(memory, raw, True, timeout)
                 check(_ack(ctypes.byref(raw)))
             except BaseException:
-                _nack(ctypes.byref(raw))  # which does nothing for a lease that is over
+                _nack(ctypes.byref(raw))  # does nothing if the lease is over
                 raise
             return self._decode(memory)
         if code == errno.EBUSY:
@@ -135,7 +135,7 @@ class _Items(Object, Generic[I]):
         return self.get(False)
 
     def lease(self, block: bool = True, timeout: Optional[float] = None) -> Lease[I]:
-        """Take the first item as :meth:`get` does, but leave it in the keeping of the queue until it is acknowledged."""
+        """Take the first item as :meth:`get` does, but as a lease, which the caller has to acknowledge."""
         memory, raw = self._bytes(), _library.Lease()
         try:
             self._lease(memory, raw, block, timeout)
@@ -155,7 +155,7 @@ class _Items(Object, Generic[I]):
         check(code)
 
     def shutdown(self) -> None:
-        """End the queue: puts raise :class:`Canceled` at once, and gets when the queue is empty."""
+        """Shut the queue down: puts raise :class:`Canceled` at once, and gets do so when the queue is empty."""
         check(self._function("shutdown")(self._ref))
 
     def qsize(self) -> int:
@@ -276,8 +276,8 @@ class Synchronized(Object, Generic[C]):
     """A value of a ctypes type that changes wholly or not at all, even if the process that changes it is killed.
 
     ``with value as v:`` locks it and gives a copy to change. The copy becomes the value at the end of the body; if
-    the body raises, or the process dies, the value stays as it was. :meth:`load` waits for nobody. The lock is that of
-    the process, and not recursive: a second begin of the process waits for the end of the first.
+    the body raises, or the process dies, the value stays as it was. :meth:`load` waits for nobody. The lock belongs to
+    the process and is not recursive: a second begin of the same process waits for the end of the first.
     """
 
     _kind = "synchronized"
@@ -309,13 +309,13 @@ class Synchronized(Object, Generic[C]):
         return self
 
     def load(self) -> C:
-        """Return a copy of the value. It does not wait for a process that changes it, whether that is stopped or dead."""
+        """Return a copy of the value. The call does not wait for a process that changes it, even a stopped one."""
         v = self._type()
         check(self._function("load")(self._ref, ctypes.byref(v)))
         return v  # type: ignore[no-any-return]
 
     def store(self, value: C) -> None:
-        """Make value the value."""
+        """Replace the value by a copy of the argument."""
         with self as v:
             ctypes.memmove(ctypes.byref(v), ctypes.byref(value), ctypes.sizeof(self._type))  # type: ignore[arg-type]
 

@@ -23,7 +23,7 @@ R = TypeVar("R")
 _I64 = ctypes.c_int64
 _U64 = ctypes.c_uint64
 
-# Without argtypes, and with a number that is a C object already, a call is cheaper.
+# A call is cheaper without argtypes, and with a number that already is a C object.
 _tryacquire = function("semaphore_tryacquire")
 _acquire = function("semaphore_acquire")
 _timedacquire = function("semaphore_timedacquire")
@@ -34,9 +34,9 @@ _ONE = _I64(1)
 class Semaphore(_calls.Calls, Object):
     """Permits that processes acquire in the order of their arrival.
 
-    ``value`` is the number of permits. Those of a process that dies come back. A semaphore that is ``transferable``
-    only counts: any process may release, nothing comes back from the dead, and ``initial`` of its permits are
-    available at first.
+    ``value`` is the number of permits. The permits of a process that dies are returned. A ``transferable`` semaphore
+    only counts: any process may release permits, a death returns none, and ``initial`` of its permits are available
+    at first.
     """
 
     _kind = "semaphore"
@@ -56,7 +56,7 @@ class Semaphore(_calls.Calls, Object):
         if initial is not None:
             opts.initial = initial if initial > 0 else -1
         self._open(arena, name, create, opts, value)
-        # Not known of a semaphore that was only found.
+        # Not known with create=False, which only finds a semaphore.
         self._value: Optional[int] = value if create else None
 
     def _begin(self, arena: Arena, name: Optional[str]) -> None:
@@ -85,7 +85,7 @@ class Semaphore(_calls.Calls, Object):
         return True if code == 0 else self._acquire(code, block, timeout, n)
 
     def _acquire(self, code: int, block: bool, timeout: Optional[float], n: int = 1) -> bool:
-        """Go on after a tryacquire that returned code."""
+        """Acquire n permits after a tryacquire that returned code."""
         if code == errno.EBUSY and block:
             args = (self._ref, _ONE if n == 1 else _I64(n))
             code = wait(_acquire, _timedacquire, args, deadline_of(timeout), lambda: self.release(n))
@@ -101,7 +101,7 @@ class Semaphore(_calls.Calls, Object):
             self._release_failed(code, None)
 
     def _release_failed(self, code: int, value: Optional[BaseException]) -> None:
-        """Raise what a release that returned code has to."""
+        """Raise the error for a release that returned code."""
         raise failure_of(code)
 
     def get_value(self) -> int:
@@ -121,8 +121,8 @@ _calls.use(Semaphore)
 class Event(Object):
     """A flag that processes set, clear and wait for.
 
-    With ``auto_reset`` each set lets one wait return, which clears the flag. With ``bidirectional`` processes can
-    also wait until the flag is clear. ``initially_set`` is for a new event.
+    With ``auto_reset`` each set lets one wait return, and that wait clears the flag. With ``bidirectional`` processes
+    can also wait until the flag is clear. ``initially_set`` is for a new event.
     """
 
     _kind = "event"
@@ -181,7 +181,7 @@ class Event(Object):
 
 
 class Sequencer(Object):
-    """A counter that goes up, and on which processes wait for a value. ``initial`` is for a new one."""
+    """A counter that only goes up. Processes wait until it reaches a value. ``initial`` is for a new counter."""
 
     _kind = "sequencer"
 
@@ -196,13 +196,13 @@ class Sequencer(Object):
         return int(self._function("value", P, result=_U64)(self._ref))
 
     def increment(self) -> int:
-        """Add 1, wake the processes that waited for that, and return the new value."""
+        """Add 1, wake the processes that waited for the new value, and return that value."""
         value = _U64()
         check(self._function("increment", P, P)(self._ref, ctypes.byref(value)))
         return value.value
 
     def advance(self, value: int) -> bool:
-        """Make the counter value if it is less. Report whether it was."""
+        """Set the counter to value if the counter is less. Report whether it was."""
         did = ctypes.c_int()
         check(self._function("advance", P, _U64, P)(self._ref, value, ctypes.byref(did)))
         return bool(did.value)
@@ -224,7 +224,7 @@ class Sequencer(Object):
         check(self._function("cancel_waiters")(self._ref))
 
     def stop(self) -> None:
-        """End all waits with :class:`Canceled`, now and later. The counter goes on."""
+        """End all present and later waits with :class:`Canceled`. The counter still works."""
         check(self._function("stop")(self._ref))
 
     @property
@@ -233,7 +233,7 @@ class Sequencer(Object):
         return bool(self._function("stopped")(self._ref))
 
     def reset(self, value: int = 0) -> None:
-        """Make the counter value, which may be less than it is. :class:`Busy` if a process waits."""
+        """Set the counter to value, which may be less than the counter. :class:`Busy` if a process waits."""
         check(self._function("reset", P, _U64)(self._ref, value))
 
 
@@ -284,15 +284,15 @@ class Barrier(Object):
         return True
 
     def arrive_and_drop(self) -> None:
-        """Arrive, and make the parties of all later phases one less. The call does not wait."""
+        """Arrive, and reduce the number of parties of all later phases by one. The call does not wait."""
         self._check(self._function("arrive_and_drop")(self._ref))
 
     def register(self, n: int = 1) -> None:
-        """Make this process n more of the parties."""
+        """Make this process responsible for n more parties, so that its death breaks the barrier."""
         self._check(self._function("register", P, _I64)(self._ref, n))
 
     def deregister(self) -> None:
-        """Make this process none of the parties; other processes arrive for it."""
+        """Make this process responsible for no party; other processes arrive for its parties."""
         self._check(self._function("deregister")(self._ref))
 
     @property
@@ -313,8 +313,8 @@ class Barrier(Object):
 class Cond(Object):
     """A condition variable with a :class:`Mutex`. ``with cond:`` holds that mutex.
 
-    In the main thread :meth:`wait` may return although no process has notified it, so that signals are handled. So
-    call it in a loop that looks at the condition, or call :meth:`wait_for`.
+    In the main thread :meth:`wait` may return without a notification, so that Python can handle signals. So call it in
+    a loop that checks the condition, or call :meth:`wait_for`.
     """
 
     _kind = "cond"

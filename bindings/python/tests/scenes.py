@@ -31,7 +31,7 @@ def hear() -> str:
 
 
 def lock(arena: shmsync.Arena) -> None:
-    """Wait for the mutex; say who died with it, repair, and hold it until death."""
+    """Wait for the mutex, print which process died with it, repair, and hold the mutex until death."""
     m = shmsync.Mutex(arena, "m")
     say("waits")
     try:
@@ -46,7 +46,7 @@ def lock(arena: shmsync.Arena) -> None:
 
 
 def interrupted(arena: shmsync.Arena) -> None:
-    """Wait for the mutex until Ctrl-C, and then again."""
+    """Wait for the mutex until Ctrl-C, and then wait for it again."""
     m = shmsync.Mutex(arena, "m")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -59,7 +59,7 @@ def interrupted(arena: shmsync.Arena) -> None:
 
 
 def produce(arena: shmsync.Arena) -> None:
-    """Put records into a queue, byte strings into another one."""
+    """Put records into one queue, and byte strings into another."""
     records = shmsync.RecordQueue(arena, "records", Job, 4)
     texts = shmsync.Queue(arena, "texts", 4, 30)
     for i in range(200):
@@ -76,7 +76,7 @@ def lease(arena: shmsync.Arena) -> None:
 
 
 def change(arena: shmsync.Arena) -> None:
-    """Change a Synchronized half way, and hold it until death."""
+    """Change half of a Synchronized, and hold it until death."""
     with shmsync.Synchronized(arena, "value", Job, create=False) as v:
         v.id += 100
         say(f"half way, at {v.id}")
@@ -84,7 +84,7 @@ def change(arena: shmsync.Arena) -> None:
 
 
 def conversation(arena: shmsync.Arena) -> None:
-    """Take part in what the Go side does with one object of each kind."""
+    """Do the Python side of the Go test that uses one object of each kind."""
     s = shmsync.Semaphore(arena, "semaphore", create=False)
     e = shmsync.Event(arena, "event", create=False)
     n = shmsync.Sequencer(arena, "sequencer", create=False)
@@ -93,7 +93,7 @@ def conversation(arena: shmsync.Arena) -> None:
     m = shmsync.Mutex(arena, "mutex", create=False)
     c = shmsync.Cond(arena, "cond", m, create=False)
     value = arena.value("value", ctypes.c_uint32 * 2)
-    s.acquire(n=2)  # when Go has released them
+    s.acquire(n=2)  # returns when Go has released them
     e.set()
     n.wait(5)
     b.wait()
@@ -105,7 +105,7 @@ def conversation(arena: shmsync.Arena) -> None:
 
 
 def storm(arena: shmsync.Arena) -> None:
-    """Count up two numbers under a mutex until death. They are equal while nobody holds it. The third is Python's own."""
+    """Increment two numbers under a mutex until death. They are equal while it is free. The third counts for Python."""
     m = shmsync.Mutex(arena, "m")
     counts = arena.value("counts", ctypes.c_uint64 * 3)
 
@@ -130,7 +130,7 @@ def storm(arena: shmsync.Arena) -> None:
 
 
 def abi(_: shmsync.Arena) -> None:
-    """Say at which offsets the binding has the fields of the structs of the library."""
+    """Print the offsets at which the binding has the fields of the library's structs."""
     say(f"constant SHMSYNC_LAYOUT_VERSION {_library.ABI >> 8}")
     names = {"RawParticipant": "participant", "Lease": "lease", "Handle": "mutex"}
     for kind in vars(_library).values():

@@ -1,4 +1,4 @@
-"""What the tests share: arenas of their own, and children that a test talks to over pipes."""
+"""Classes for all tests: arenas for one test each, and children that exchange lines with a test over pipes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Callable, Optional
 
 import shmsync
 
-# A test that hangs ends with the stacks of all threads. It is a limit for slow machines, and no test waits for it.
+# After this time a hanging test ends and prints the stacks of all threads. The limit allows for slow machines.
 faulthandler.dump_traceback_later(240 * float(os.environ.get("SHMSYNC_TEST_TIMEOUT_SCALE") or 1), exit=True)
 
 
 class Child:
-    """A child of fork that runs a function, which talks to its parent by lines."""
+    """A child of fork that runs a function. The function exchanges lines with the parent."""
 
     def __init__(self, run: Callable[[Child], object]) -> None:
         down, self._to = os.pipe()

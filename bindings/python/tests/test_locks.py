@@ -74,7 +74,7 @@ class Locks(ArenaCase):
             m.acquire()
         repaired: List[int] = []
         m.recover(lambda: repaired.append(1))
-        m.recover(lambda: repaired.append(2))  # it is usable, and needs no repair
+        m.recover(lambda: repaired.append(2))  # the mutex is usable, so no repair runs
         self.assertEqual(repaired, [1])
         m.check()
         with m:
@@ -203,7 +203,7 @@ class Signals(ArenaCase):
     def test_what_an_interrupted_call_took_is_given_back(self) -> None:
         old = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, old)
-        # A call that succeeds, and during which the signal comes.
+        # The signal comes during this call, which succeeds.
         call = ctypes.CDLL(None)["raise"]
         undone: List[int] = []
         with self.assertRaises(KeyboardInterrupt):

@@ -129,7 +129,7 @@ class Waits(ArenaCase):
 
         c = self.child(wait)
         self.assertEqual(c.hear(), "holds")
-        with cond:  # the child waits now
+        with cond:  # by now the child waits
             ready[0] = 3
             cond.notify()
         self.assertEqual(c.hear(), "saw 3")
@@ -162,7 +162,7 @@ class Waits(ArenaCase):
         def run() -> None:
             try:
                 wait()
-            except shmsync.OwnerDead as e:  # and not that the with statement released what it does not hold
+            except shmsync.OwnerDead as e:  # not the error of the with statement, which releases what it does not hold
                 caught.append(e)
 
         t = threading.Thread(target=run)
@@ -240,7 +240,7 @@ class Contents(ArenaCase):
         q.put(b"x")
         busy = mock.patch("shmsync.queues._tryget", lambda *_: errno.EBUSY)
         with busy, mock.patch("shmsync.queues.check", fail), self.assertRaises(KeyboardInterrupt):
-            q.get()  # has the item, and is interrupted before it has acknowledged it
+            q.get()  # interrupted after it has the item and before it has acknowledged it
         self.assertEqual(q.qsize(), 1)
         self.assertEqual(q.get(), b"x")
 

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// ErrNoCompiler says that there is no C compiler.
+// ErrNoCompiler is the error if there is no C compiler.
 var ErrNoCompiler = errors.New("there is no C compiler: set CC")
 
-// Compiler is the C compiler: what CC names, or the first that is there.
+// Compiler returns the path of the C compiler: the one that CC names, or the first that is found.
 func Compiler() (string, error) {
 	for _, cc := range []string{os.Getenv("CC"), "cc", "gcc", "clang"} {
 		if path, err := exec.LookPath(cc); cc != "" && err == nil {
@@ -24,8 +24,8 @@ func Compiler() (string, error) {
 	return "", ErrNoCompiler
 }
 
-// Root is the directory of the module's files. A program that was built with -trimpath does not
-// know it: then the go command finds it, from the current directory.
+// Root returns the directory of the module's files. A program that was built with -trimpath does not know it.
+// Then Root asks the go command, which searches from the current directory.
 func Root() (string, error) {
 	if _, file, _, _ := runtime.Caller(0); filepath.IsAbs(file) {
 		return filepath.Join(filepath.Dir(file), "..", "..", ".."), nil
@@ -37,7 +37,7 @@ func Root() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Build compiles a C program of one file, to binary. source is relative to Root.
+// Build compiles a C program of one file into the file binary. source is relative to Root.
 func Build(source, binary string, flags ...string) error {
 	cc, err := Compiler()
 	if err != nil {

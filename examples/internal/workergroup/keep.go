@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Kept is a process that is started again when it dies.
+// Kept is a process that is started again whenever it dies.
 type Kept struct {
 	Name string
 
@@ -16,7 +16,7 @@ type Kept struct {
 	over    chan struct{}
 }
 
-// Keep starts a process, and starts it again whenever it ends other than well.
+// Keep starts a process, and starts it again whenever it does not end well.
 func Keep(name, role string, args []string, files ...*os.File) *Kept {
 	k := &Kept{Name: name, over: make(chan struct{}), proc: Start(name, role, args, files...)}
 	go func() {
@@ -35,18 +35,17 @@ func Keep(name, role string, args []string, files ...*os.File) *Kept {
 	return k
 }
 
-// Proc is the process as it is now.
+// Proc returns the present process.
 func (k *Kept) Proc() *Proc {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.proc
 }
 
-// Kill sends SIGKILL to the process as it is now, and waits until that has ended.
+// Kill sends SIGKILL to the present process, and waits until that process has ended.
 func (k *Kept) Kill() { k.Proc().Kill() }
 
-// Stop asks the process to end, waits until it has, and gives the number of its
-// deaths.
+// Stop asks the process to end, waits until it has ended, and returns the number of deaths so far.
 func (k *Kept) Stop() (deaths int) {
 	k.mu.Lock()
 	k.stopped = true

@@ -1,9 +1,9 @@
-// Package workergroup starts and kills the processes of an example. It stands in for
-// what looks after yours: systemd, a container engine, a master process.
+// Package workergroup starts and kills the processes of an example. In your system something else does that:
+// systemd, a container engine, or a master process.
 //
-// The program is run again for each process, with the name of its role in the
-// environment. The two sides talk in lines: no side waits by sleeping. A process
-// does not outlive its boss, because its standard input ends.
+// The package executes the program again for each process, with the name of its role in the environment. The
+// boss, which is the first process, and the other processes send each other lines, so neither side has to sleep
+// and look again. A process does not outlive its boss, because it ends when its standard input ends.
 package workergroup
 
 import (
@@ -31,7 +31,7 @@ var (
 	kills = flag.Int("kills", 3, "how often somebody is killed")
 )
 
-// Main runs the boss. In a process that Start has made it runs the function of its role.
+// Main runs boss. In a process that Start has started, it runs the function of the role of that process instead.
 func Main(boss func(), roles map[string]func()) {
 	log.SetFlags(0)
 	role, ok := os.LookupEnv(envRole)
@@ -49,20 +49,20 @@ func Main(boss func(), roles map[string]func()) {
 
 var rng *rand.Rand
 
-// Kills is how often the boss should kill a worker.
+// Kills returns how often the boss should kill a worker.
 func Kills() int { return *kills }
 
-// Random gives a number below n, for the boss.
+// Random returns a random number below n. It is for the boss.
 func Random(n int) int { return rng.IntN(n) }
 
-// Check ends the program if there is an error.
+// Check prints err and ends the program if err is not nil.
 func Check(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-// Proc is a process that Start made.
+// Proc is a process that Start has started.
 type Proc struct {
 	Name string
 
@@ -72,7 +72,7 @@ type Proc struct {
 	err  error
 }
 
-// Event is something that a process said, or its end.
+// Event is a line from a process, or the end of the process.
 type Event struct {
 	From  *Proc
 	Line  string
@@ -81,11 +81,11 @@ type Event struct {
 
 var events = make(chan Event, 1<<16)
 
-// Next waits for what some process says next, or for one's end.
+// Next waits for the next line from any process, or for the end of a process.
 func Next() Event { return <-events }
 
-// Await waits for a line of p's that begins with what, and gives the rest of it. It drops
-// the lines before that. An end of p before that is fatal.
+// Await waits for a line from p that begins with what, and returns the rest of that line. It discards the lines
+// before it. If p ends first, Await ends the program.
 func Await(p *Proc, what string) string {
 	for {
 		e := Next()
@@ -98,7 +98,7 @@ func Await(p *Proc, what string) string {
 	}
 }
 
-// Start starts a process. It gets files as its descriptors from 3 on.
+// Start starts a process. The process gets files as its descriptors from 3 on.
 func Start(name, role string, args []string, files ...*os.File) *Proc {
 	self, err := os.Executable()
 	Check(err)
@@ -121,20 +121,19 @@ func Start(name, role string, args []string, files ...*os.File) *Proc {
 	return p
 }
 
-// Pid is the process's id.
+// Pid returns the process ID.
 func (p *Proc) Pid() int { return p.cmd.Process.Pid }
 
-// Tell sends a line, which Hear gives. A process that is gone does not hear it.
+// Tell sends a line to the process, where Hear returns it. If the process has ended, the line is lost.
 func (p *Proc) Tell(line string) { fmt.Fprintln(p.in, line) }
 
 // Kill sends SIGKILL and waits until the process has ended.
 func (p *Proc) Kill() { p.cmd.Process.Kill(); <-p.done }
 
-// Wait waits until the process has ended, and says how unless that was by itself
-// and well.
+// Wait waits until the process has ended. It returns an error unless the process ended by itself with status 0.
 func (p *Proc) Wait() error { <-p.done; return p.err }
 
-// Stop asks the process to end, and waits until it has.
+// Stop asks the process to end, and waits until it has ended.
 func (p *Proc) Stop() { p.in.Close(); <-p.done }
 
 var (
@@ -143,19 +142,19 @@ var (
 	out         sync.Mutex
 )
 
-// listen passes on what the boss tells this process.
+// listen passes on the lines from the boss.
 func listen() {
 	for s := bufio.NewScanner(os.Stdin); s.Scan(); {
 		lines <- s.Text()
 	}
 	cancel()
-	time.AfterFunc(5*time.Second, func() { os.Exit(1) }) // the boss may be dead
+	time.AfterFunc(5*time.Second, func() { os.Exit(1) }) // the boss may be dead, so do not wait for ever
 }
 
-// Name is what the boss called this process.
+// Name returns the name that the boss has given to this process.
 func Name() string { return os.Getenv(envName) }
 
-// Context ends when the boss wants this process to end, or is gone.
+// Context returns a context that ends when the boss wants this process to end, or has ended itself.
 func Context() context.Context { return ctx }
 
 // Say sends a line to the boss.
@@ -165,7 +164,7 @@ func Say(format string, args ...any) {
 	fmt.Printf(format+"\n", args...)
 }
 
-// Hear waits for a line of the boss's. It ends the process when there can be none.
+// Hear waits for a line from the boss and returns it. If no more lines can come, it ends the process.
 func Hear() string {
 	select {
 	case line := <-lines:
@@ -173,7 +172,7 @@ func Hear() string {
 	case <-ctx.Done():
 	}
 	select {
-	case line := <-lines: // came before the end
+	case line := <-lines: // this line came before the end
 		return line
 	default:
 		os.Exit(0)

@@ -15,8 +15,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// judged gives the verdict on a bar after made-up repetitions of its subject and
-// its peer.
+// judged returns the result for a bar whose subject and peer have made-up repetitions.
 func judged(t *testing.T, b Bar, subject, peer []float64, status string) Result {
 	t.Helper()
 	o := madeup.Options()
@@ -107,7 +106,7 @@ func TestBarsName(t *testing.T) {
 	}
 }
 
-// A bar passes only if its whole interval keeps within the limit.
+// A bar passes only if its whole interval is within the limit.
 func TestVerdict(t *testing.T) {
 	r := stats.Interval{Center: 0.9, Lo: 0.8, Hi: 1.1}
 	require.Equal(t, VerdictPass, verdict(r, 1.1, false))

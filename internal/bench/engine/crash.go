@@ -12,10 +12,10 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// checkEvery is how often the parent checks its processes while it waits.
+// checkEvery is how often the parent checks its processes while it waits for a word.
 const checkEvery = 50 * time.Millisecond
 
-// control runs the parent's part of a crash cell.
+// controlCrash runs the parent's part of a crash cell.
 func (r *run) controlCrash() error {
 	if err := r.spawn(0); err != nil {
 		return err
@@ -60,14 +60,14 @@ func (r *run) killRound(victim *process, k uint32) error {
 	return r.awaitWord(&p.Owned, k)
 }
 
-// kill stamps the page and kills the victim.
+// kill writes the time into the page and kills the victim.
 func (r *run) kill(victim *process) error {
 	victim.expected = endKilled
 	r.page.KilledNs.Store(shmsync.Monotonic())
 	return victim.cmd.Process.Signal(os.Kill)
 }
 
-// killRole is killRound for victims that do not hold the lock exclusively.
+// killRole does the work of killRound for victims that do not hold the lock exclusively.
 func (r *run) killRole(victim *process, k uint32) error {
 	p := r.page
 	control.Announce(&p.SurvivorGo, k)

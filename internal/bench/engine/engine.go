@@ -20,24 +20,25 @@ type Engine struct {
 	CPUs    []int
 	Helper  *peers.Helper
 	Timeout time.Duration
-	Quota   float64 // CPU time of the cgroup, in CPUs, by which a repetition may take longer; 0: no limit
+	Quota   float64 // CPU time of the cgroup, in CPUs; it may make repetitions longer; 0: no quota
 	Seed    uint64
 	Log     io.Writer // verbose output; nil for none
 	Meter   *Meter
-	Until   time.Time // no more repetitions begin after this, once each cell had one; zero: no limit
-	Last    time.Time // no repetition at all begins after this; zero: no limit
+	Until   time.Time // after this, no repetition begins, except the first one of a cell; zero: no limit
+	Last    time.Time // after this, no repetition begins at all; zero: no limit
 	Cut     int       // number of repetitions that were left out because of Until or Last
 	tours   uint64    // number of tours so far
 
-	// Save, if it is set, is called with the results so far: at the beginning, and after each round, but not within SaveEvery of
-	// the last time.
+	// Save, if it is set, is called with the results so far: at the beginning, and after each round, but at most once
+	// in SaveEvery.
 	Save      func([]*bench.Result)
 	SaveEvery time.Duration
 
-	// Probe reads what disturbs the used CPUs. With it, each round is judged by itself, and a dirty one is repeated until Until.
+	// Probe reads what disturbs the used CPUs. If it is set, each round is judged by itself, and dirty rounds are
+	// repeated until Until.
 	Probe func() host.Disturbance
 	Made  int // number of rounds that were judged
-	Dirty int // number of those that others disturbed
+	Dirty int // number of these rounds that something else disturbed
 }
 
 // Run executes the sequence and returns a result for every cell, in their order. When ctx ends,
@@ -50,7 +51,7 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 		byCell[c] = results[i]
 	}
 	once := countCells(sequence)
-	visited := map[*bench.Cell]*bench.Repetition{} // repetitions of a tour whose turn has not come
+	visited := map[*bench.Cell]*bench.Repetition{} // repetitions that a tour has measured before their turn
 	judge, planned := newJudge(e), len(sequence)
 	var saved time.Time
 	save := func() {
@@ -88,7 +89,7 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 		res := byCell[c]
 		if slices.ContainsFunc(res.Reps, func(r *bench.Repetition) bool { return r.Status == bench.StatusHung }) {
 			e.Meter.add(c.Length())
-			continue // one deadline for the whole run is enough
+			continue // a cell that hung once is not run again, so it costs only one deadline
 		}
 		e.Meter.describe(c.Key())
 		rep := visited[c]
@@ -124,8 +125,7 @@ func (e *Engine) Run(ctx context.Context, cells, sequence []*bench.Cell) []*benc
 	return results
 }
 
-// countCells is the number of different cells in a sequence, which is the length of its first
-// round.
+// countCells returns the number of different cells in a sequence. That is the length of its first round.
 func countCells(sequence []*bench.Cell) int {
 	seen := map[*bench.Cell]bool{}
 	for _, c := range sequence {

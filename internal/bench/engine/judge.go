@@ -10,13 +10,13 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/host"
 )
 
-// judge tells the rounds of a sequence apart, and says which of them other programs disturbed. A round runs each cell once at
-// most, and begins with a cell of the round before it.
+// judge divides a sequence into rounds, and decides which rounds other programs disturbed. A round runs each cell at
+// most once. A new round begins with the first cell that the current round has already run.
 type judge struct {
 	before host.Disturbance
 	cells  []*bench.Cell // the cells of the round so far, in their order
 	reps   map[*bench.Cell]*bench.Repetition
-	last   []*bench.Cell // cells of the last whole round that take part in all rounds
+	last   []*bench.Cell // cells of the last complete round that take part in all rounds
 	owed   int           // rounds to repeat
 	spent  int           // repeated rounds
 }
@@ -29,7 +29,7 @@ func newJudge(e *Engine) *judge {
 	return j
 }
 
-// repeats reports whether a cell was measured in this round, so that it begins another one.
+// repeats reports whether a cell was measured in this round already. Then it begins the next round.
 func (j *judge) repeats(c *bench.Cell) bool { return j.reps[c] != nil }
 
 // add notes a repetition of this round.
@@ -64,8 +64,8 @@ func (j *judge) end(e *Engine) {
 	clear(j.reps)
 }
 
-// again returns the cells of one more round if a dirty one is to be repeated and time is left. It repeats each planned round once
-// at most.
+// again returns the cells of one more round if a dirty round is to be repeated and time is left. It repeats at most
+// as many rounds as were planned.
 func (j *judge) again(e *Engine, ctx context.Context) []*bench.Cell {
 	if e.Probe == nil || j.owed == 0 || 2*j.spent >= e.Made || ctx.Err() != nil || !e.Until.IsZero() && time.Now().After(e.Until) {
 		return nil

@@ -14,7 +14,8 @@ import (
 // meter shows nothing.
 type Meter struct{ bar *progressbar.ProgressBar }
 
-// NewMeter returns a meter for a run of this length, or nil if nobody would see it.
+// NewMeter returns a meter for a run of this length. It returns nil if quiet is set or standard error is not a
+// terminal.
 func NewMeter(total time.Duration, quiet bool) *Meter {
 	if quiet || !term.IsTerminal(int(os.Stderr.Fd())) {
 		return nil
@@ -47,7 +48,7 @@ func (m *Meter) finish() {
 	}
 }
 
-// clip shortens s to n bytes; keys are ASCII.
+// clip shortens s to n bytes. It is for keys, which are ASCII.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/child"
 )
 
-// noise keeps each CPU busy with loops that run only if nothing else wants to.
+// noise starts busy loops on each CPU that run only while nothing else wants to run.
 func (r *run) noise() error {
 	self, err := child.Self()
 	if err != nil {

@@ -83,8 +83,8 @@ func (r *run) launch(argv []string) error {
 	return nil
 }
 
-// maxProcs gives a worker one P more than it has running threads: while a P is idle, the runtime
-// does not take one from a thread that sleeps in the kernel.
+// maxProcs returns GOMAXPROCS for a worker: one more than the number of threads that can run at a time. While a P is
+// idle, the runtime does not take the P away from a thread that sleeps in the kernel.
 func (r *run) maxProcs() int {
 	running := int(r.page.Control.Threads)
 	cpus := len(r.cpus)
@@ -97,7 +97,7 @@ func (r *run) maxProcs() int {
 	return min(running, max(cpus, 1), runtime.NumCPU()) + 1
 }
 
-// failure describes a worker's unexpected end.
+// failure returns an error that describes the unexpected end of a worker.
 func (p *process) failure() error {
 	lines := strings.TrimSpace(string(p.out.B))
 	if i := strings.IndexByte(lines, '\n'); i >= 0 {

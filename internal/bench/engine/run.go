@@ -20,7 +20,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/place"
 )
 
-// startDelay is the time between the last worker's readiness and the start instant.
+// startDelay is the time from the moment when the last worker is ready until the start instant.
 const startDelay = 2 * time.Millisecond
 
 var (
@@ -30,7 +30,7 @@ var (
 
 // run is one repetition of one cell.
 type run struct {
-	ctx       context.Context // done when the user gives up
+	ctx       context.Context // done when the user interrupts the run
 	cell      *bench.Cell
 	cpus      []int
 	helper    *peers.Helper // runs the peers in C
@@ -42,8 +42,8 @@ type run struct {
 	deadline  time.Time
 }
 
-// waitLimit is how long a repetition may take before it counts as hung. It is longer if other
-// programs use the CPUs, too.
+// waitLimit returns how long a repetition may take before it counts as hung. The limit is longer if other programs
+// use the CPUs, too, or if a quota limits the CPU time.
 func (e *Engine) waitLimit(c *bench.Cell) time.Duration {
 	share := max(1, host.LoadAverage()/float64(runtime.NumCPU()))
 	if e.Quota > 0 {
@@ -91,7 +91,7 @@ func repeat(ctx context.Context, c *bench.Cell, e *Engine) (rep *bench.Repetitio
 	return rep
 }
 
-// prepare makes the control page, the segment and the subject's descriptors.
+// prepare creates the control page, the segment and the subject's files.
 func (r *run) prepare(seed uint64) error {
 	c := r.cell
 	p, err := control.NewPage(c.Slots())
@@ -152,7 +152,7 @@ func (r *run) prepare(seed uint64) error {
 	return nil
 }
 
-// newSegment makes the memory for the subject of a cell that has no arena.
+// newSegment creates the memory for the subject of a cell that has no arena.
 func newSegment(c *bench.Cell) (*os.File, error) {
 	if c.Arena != "" {
 		return control.NewFileIn(c.Arena, control.SegmentBytes)
@@ -196,7 +196,7 @@ func (r *run) control() error {
 		return err
 	}
 	r.page.Phase.Store(control.PhaseMeasure)
-	if err := r.sleep(time.Now().Add(c.Time)); err != nil { // however late this process runs
+	if err := r.sleep(time.Now().Add(c.Time)); err != nil { // from now, even if this process has been late
 		return err
 	}
 	r.finish()
@@ -208,7 +208,7 @@ func (r *run) control() error {
 	return nil
 }
 
-// awaitWord waits until w counts at least want.
+// awaitWord waits until the value of w is at least want. It returns an error if the run fails meanwhile.
 func (r *run) awaitWord(w *atomic.Uint32, want uint32) error {
 	for v := w.Load(); v < want; v = w.Load() {
 		shmsync.Wait(control.FutexWord(w), v, shmsync.Monotonic()+int64(checkEvery))
@@ -222,7 +222,7 @@ func (r *run) awaitWord(w *atomic.Uint32, want uint32) error {
 	return nil
 }
 
-// look returns an error for the first thing that is wrong with the run.
+// look checks the run. It returns an error for the first thing that is wrong.
 func (r *run) look() error {
 	for _, p := range r.procs {
 		select {
@@ -242,7 +242,7 @@ func (r *run) look() error {
 	return nil
 }
 
-// sleep waits until t, and checks the processes now and then.
+// sleep waits until t, and checks the run at intervals.
 func (r *run) sleep(t time.Time) error {
 	for d := time.Until(t); d > 0; d = time.Until(t) {
 		time.Sleep(min(d, 500*time.Millisecond))

@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
-// The memory of a cell is on the node where its arena is said to be.
+// The memory of a cell is on the node where its arena should be.
 func TestSegmentLiesWhereItIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	o := madeup.Options()

@@ -15,8 +15,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/load"
 )
 
-// tourOf returns the cells that a pair of processes visits together with a cell in one tour: those of a
-// matrix with the same subject that take part in this round. It is nil if the cell has processes of its own.
+// tourOf returns the cells for one tour (see load.Tour), with c among them: cells of the matrix with the same subject
+// that take part in this round. cells are the candidates, and done returns how many repetitions a cell has had. It
+// returns nil if c has to run alone.
 func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cell) int) []*bench.Cell {
 	visits := func(o *bench.Cell) bool {
 		return o.Scenario.Name == "matrix" && o.Subject == c.Subject && o.Skip == "" && o.Apart() && (o == c || o.MaxReps == 0 || done(o) < o.MaxReps) &&
@@ -44,7 +45,8 @@ func (e *Engine) tourOf(c *bench.Cell, cells []*bench.Cell, done func(*bench.Cel
 	return group
 }
 
-// stepsOf lists the pairs of CPUs that a tour visits for some cells, in a random order.
+// stepsOf returns the steps of a tour (see load.Tour), in a random order: for each of the cells, the pairs of CPUs
+// that its next repetition measures. done returns the number of repetitions that a cell has had.
 func (e *Engine) stepsOf(cells []*bench.Cell, done func(*bench.Cell) int) (steps []load.Step) {
 	for _, c := range cells {
 		for _, pair := range c.PairsOf(done(c), e.CPUs) {
@@ -56,7 +58,7 @@ func (e *Engine) stepsOf(cells []*bench.Cell, done func(*bench.Cell) int) (steps
 	return steps
 }
 
-// tour visits the cells with one pair of processes and returns a repetition of each.
+// tour visits the CPUs of the cells with one pair of processes, and returns a repetition of each cell.
 func (e *Engine) tour(ctx context.Context, cells []*bench.Cell, done func(*bench.Cell) int) map[*bench.Cell]*bench.Repetition {
 	steps := e.stepsOf(cells, done)
 	r := &run{ctx: ctx, cell: cells[0], cpus: e.CPUs, waitLimit: e.waitLimit(cells[0]) * time.Duration(1+len(steps)/8)}
@@ -96,7 +98,7 @@ func (e *Engine) tour(ctx context.Context, cells []*bench.Cell, done func(*bench
 	return reps
 }
 
-// walk starts both ends and waits for the end of the tour.
+// walk starts both ends of a tour and waits until the tour has ended.
 func (r *run) walk(tour *load.Tour, m *Meter, steps int) error {
 	for proc := range 2 {
 		if err := r.spawn(proc); err != nil {
@@ -107,7 +109,7 @@ func (r *run) walk(tour *load.Tour, m *Meter, steps int) error {
 		return err
 	}
 	for _, p := range r.procs {
-		p.expected = endStatus // they end by themselves
+		p.expected = endStatus // the ends exit when the tour is over
 	}
 	r.page.StartNs.Store(shmsync.MonotonicOf(time.Now().Add(startDelay)))
 	r.page.Phase.Store(control.PhaseMeasure)

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// matrixCells are both directions of two CPUs, n times, for a subject.
+// matrixCells returns n cells for each direction of two CPUs, for a subject.
 func matrixCells(t *testing.T, subject string, cpus []int, n int) (cells []*bench.Cell) {
 	t.Helper()
 	s, err := subjects.Find(subject)
@@ -29,7 +29,7 @@ func matrixCells(t *testing.T, subject string, cpus []int, n int) (cells []*benc
 	return cells
 }
 
-// A tour has the cells of one subject, each once, and none that is skipped.
+// A tour has the cells of one subject, each once. It has no cell that is skipped.
 func TestToursAreOfOneSubject(t *testing.T) {
 	cpus := []int{3, 5}
 	cells := append(matrixCells(t, "go:one-line", cpus, 6), matrixCells(t, "go:two-lines", cpus, 4)...)
@@ -70,7 +70,7 @@ func TestToursVisitPairsOfClasses(t *testing.T) {
 	require.Len(t, e.stepsOf(cells, func(*bench.Cell) int { return 7 }), 4, "all there are, each once")
 }
 
-// A round of more pairs than a tour visits makes several tours, and each pair is visited once.
+// If a round has more pairs than a tour visits, it makes several tours. Each pair is visited once.
 func TestManyPairsMakeSeveralTours(t *testing.T) {
 	cells := matrixCells(t, "go:one-line", []int{3, 5}, 2*load.TourMost+10)
 	e := &Engine{CPUs: []int{3, 5}, Seed: 1}
@@ -93,7 +93,8 @@ func TestManyPairsMakeSeveralTours(t *testing.T) {
 	require.Len(t, visited, len(cells))
 }
 
-// The table of a tour gives a cell its repetition: what was not visited failed, and counts must agree.
+// The repetition of a cell is computed from the table of its tour. Steps that were not visited fail, and so do steps
+// whose two counts differ.
 func TestTourWithoutEnds(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "segment")
 	require.NoError(t, err)

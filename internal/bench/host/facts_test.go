@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The firmware of a machine has vendor, version and date. What a vendor did not fill in is left out.
+// The firmware of a machine has a vendor, a version and a date. Placeholders of the vendor are omitted.
 func TestMachineAndFirmware(t *testing.T) {
 	for name, c := range map[string]struct {
 		files             map[string]string
@@ -35,7 +35,7 @@ func TestKernelArguments(t *testing.T) {
 	require.Empty(t, kernelArguments("console=ttyS0"))
 }
 
-// The limits are those of this process: a lower one is in the list.
+// The reported limits are those of this process: a limit that the test lowers is in the list.
 func TestResourceLimits(t *testing.T) {
 	var old unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, &old))

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A program that is translated knows, though the host's files speak of a CPU that there is.
+// A program that is translated detects this, even though the host's files describe a real CPU.
 func TestTranslated(t *testing.T) {
 	x86, arm := []byte("vendor_id\t: AuthenticAMD\nmodel name : x\n"), []byte("CPU implementer\t: 0x41\n")
 	for _, c := range []struct {
@@ -17,7 +17,7 @@ func TestTranslated(t *testing.T) {
 		want           bool
 	}{
 		{"amd64", "x86_64", x86, false}, {"arm64", "aarch64", arm, false}, {"arm64", "x86_64", x86, true}, {"amd64", "aarch64", arm, true},
-		{"arm64", "x86_64", arm, true}, // newer ones make up a /proc/cpuinfo
+		{"arm64", "x86_64", arm, true}, // newer translators invent a /proc/cpuinfo
 		{"amd64", "", x86, false}, {"arm64", "", arm, false}, {"arm64", "", x86, true}, {"amd64", "", arm, true}, {"arm64", "", nil, false},
 		{"riscv64", "riscv64", nil, false},
 	} {

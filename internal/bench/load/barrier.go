@@ -8,12 +8,12 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// meeting is what barrier cells need: Meet returns when every thread of the
-// cell has called it as often as the caller.
+// meeting is the interface of a subject of the barrier scenario. Meet returns when every thread of the bench.Cell has
+// called it as often as the caller has.
 type meeting interface{ Meet() }
 
-// workBarrier meets again and again. After each phase it checks that every party has reached the
-// phase, and that no party is beyond the next one.
+// workBarrier calls Meet repeatedly. After each phase it checks that every party has reached this phase, and that no
+// party is beyond the next phase.
 func workBarrier(t *thread) error {
 	b, err := as[meeting](t)
 	if err != nil {
@@ -26,7 +26,7 @@ func workBarrier(t *thread) error {
 	t.await()
 	t0 := shmsync.Monotonic()
 	for phase := uint64(1); ; phase++ {
-		// The first thread says which phase is the last before it arrives there.
+		// Before the first thread arrives for the last phase, it announces that this phase is the last.
 		if more := t.next(); t.index == 0 && !more {
 			s.Round.Store(phase)
 		}

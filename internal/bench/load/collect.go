@@ -58,7 +58,7 @@ func Collect(rep *bench.Repetition, c *bench.Cell, p *control.Page) {
 	measureCell(rep, c, p, ops, float64(last-first), switches, shares)
 }
 
-// measureCell derives the metrics of a repetition that ended as it should.
+// measureCell derives the metrics of a repetition whose workers all ended normally.
 func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint64, ns float64, switches uint64, shares []float64) {
 	m := rep.Metrics
 	if ops > 0 {
@@ -72,7 +72,7 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 		rep.Hist, rep.Div = stats.NewHist(hist0), bench.UncontendedBatch
 	case "handoff":
 		rep.Hist = stats.NewHist(hist0)
-		m["ctxsw/op"] *= float64(len(shares)) // context switches of both ends, for each round trip
+		m["ctxsw/op"] *= float64(len(shares)) // context switches of both ends per round trip
 		if looked := slot0.Metrics[metricLooked]; looked > 0 {
 			m["slept"] = slot0.Metrics[metricSlept] / looked
 		}
@@ -83,7 +83,7 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 		if v, ok := stats.Quantile(stats.NewHist(hist0), 0.5, tail); ok {
 			m["waker-p50-ns"] = v
 		}
-		if slot1, _ := p.Slot(1); slot1.Ops > 0 { // how many waiters really slept
+		if slot1, _ := p.Slot(1); slot1.Ops > 0 { // the share of waits in which the waiter slept
 			m["slept"] = min(float64(slot1.Nvcsw)/float64(slot1.Ops), 1)
 		}
 	case "lock":
@@ -119,7 +119,7 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 	default:
 		if collect := collects[c.Scenario.Name]; collect != nil {
 			collect(rep, &bench.Account{Page: p, Cell: c, Ops: ops, Ns: ns, Shares: shares})
-			if c.Gap > 0 { // a sample for each round
+			if c.Gap > 0 { // such a cell has only one sample per round
 				tail = stats.TailMinCrash
 			}
 		}
@@ -143,7 +143,8 @@ func measureCell(rep *bench.Repetition, c *bench.Cell, p *control.Page, ops uint
 	m["max-ns"] = float64(rep.Hist.Max()) / rep.Div
 }
 
-// singles is the histogram of single operations of a cell that times batches of them, or nil.
+// singles returns the histogram of single operations. It returns nil for a scenario that does not time single
+// operations beside its batches.
 func singles(c *bench.Cell, p *control.Page) *hdrhistogram.Histogram {
 	if c.Scenario.Name != "uncontended" && c.Scenario.Name != "readers" {
 		return nil
@@ -155,9 +156,9 @@ func singles(c *bench.Cell, p *control.Page) *hdrhistogram.Histogram {
 	return stats.NewHist(all...)
 }
 
-// batchMeans derives the figures of a cell whose samples are batches. The median of their means is p50-ns. A
-// higher quantile of means would hide each slow operation, so the other quantiles are those of single
-// operations. It reports whether there are any, and makes their histogram that of the repetition.
+// batchMeans sets the figures of a cell whose samples are means of batches. p50-ns is the median of these means. The
+// other quantiles come from the single operations, because a mean hides a slow operation. It makes the histogram of
+// single operations that of the repetition, and reports whether there are any.
 func batchMeans(rep *bench.Repetition, single *hdrhistogram.Histogram, tail int) bool {
 	if v, ok := stats.Quantile(rep.Hist, stats.Quantiles[0].Q, tail); ok {
 		rep.Metrics[stats.Quantiles[0].Name+"-ns"] = v / rep.Div

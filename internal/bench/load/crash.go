@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// crashSlot is the slot of process proc.
+// crashSlot returns the slot of process proc: 0 for the survivor, 1 for every victim.
 func crashSlot(proc int) int { return min(proc, 1) }
 
 // workCrash runs the survivor in process 0 and a victim in every other process.

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// reapTime is how long a dead process may remain among the participants.
+// reapTime is the longest time that a dead process may stay a participant.
 const reapTime = time.Minute
 
 // crashRole runs the survivor, or a victim that does not hold the lock exclusively.

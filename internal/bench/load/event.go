@@ -11,22 +11,22 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// gate is what event cells need: Open lets every thread through that awaits that round or comes
-// later. Rounds count from 1, and a round opens when all threads have come through the previous
-// one.
+// gate is the interface that event cells need. Open opens a round: it lets all threads through that wait in Await for
+// this round, and those that call Await for it later. Rounds count from 1. A round opens only after all threads have
+// come through the round before.
 type gate interface {
 	Open(round uint64)
 	Await(round uint64)
 }
 
-// lastRound marks the round in which the waiters leave.
+// lastRound is a flag in the number of the round in which the waiters leave.
 const lastRound = 1 << 63
 
-// lostCount is added to a count of arrivals that is lost anyway, so that no thread waits for it
-// any more.
+// lostCount is added to the number of arrivals after a violation. The number is wrong then, and with this addition no
+// thread waits any longer for it to grow.
 const lostCount = 1 << 40
 
-// pollEvery is the time between two checks whether all threads have come.
+// pollEvery is the time between two checks whether all threads have come through.
 const pollEvery = 20 * time.Microsecond
 
 // workEvent opens a gate for waiters that have been asleep for the gap. The first thread opens;
@@ -44,7 +44,7 @@ func workEvent(t *thread) error {
 		t.openGates(g, waiters)
 	case t.index >= t.openers():
 		t.comeThrough(g, waiters)
-	default: // a thread in the opener's process that does nothing
+	default: // other threads of the opener's process do nothing
 		for s.Round.Load() < lastRound {
 			time.Sleep(time.Millisecond)
 		}
@@ -53,13 +53,13 @@ func workEvent(t *thread) error {
 	return nil
 }
 
-// openers is the number of threads in the opener's process.
+// openers returns the number of threads in the opener's process.
 func (t *thread) openers() int {
 	return int(t.Procs*t.Control.Threads) - t.eventWaiters()
 }
 
-// eventWaiters is the number of waiting threads. The plan counts the threads of each process in
-// N, since a subject of one process has all of them in one.
+// eventWaiters returns the number of waiting threads. N is the number of threads of each process in the plan: for a
+// subject that runs in one process, Control.Threads is the number of all threads instead.
 func (t *thread) eventWaiters() int {
 	return int(t.Procs*t.Control.Threads - uint32(t.N))
 }
@@ -90,7 +90,7 @@ func (t *thread) awaitStop() {
 	}
 }
 
-// awaitCame sleeps until want threads have come through in all.
+// awaitCame sleeps until the waiters have come through want times, in all rounds together.
 func (t *thread) awaitCame(want uint64) {
 	for t.Scratch().Came.Load() < want {
 		time.Sleep(pollEvery)
@@ -117,7 +117,7 @@ func (t *thread) comeThrough(g gate, waiters uint64) {
 		t.sample(t.others, d)
 		t.count(1)
 		if s.Came.Add(1) == round*waiters {
-			t.sample(t.counts, d) // the last thread of the round
+			t.sample(t.counts, d) // this thread was the last one of the round
 		}
 	}
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// Thread 0 samples round trips: it asks the kernel whether it slept until the token came back, or
-// only spun. These round trips are not in the histogram. The warm-up chooses the stride so that
-// there are enough samples of slow trips and few of fast ones. The stride is odd, because trips
-// may alternate.
+// For a sample of the round trips, thread 0 asks the kernel whether it slept until the token came back, or only spun.
+// These round trips are not in the histogram. The warm-up chooses the stride from one of them to the next, so that
+// slow trips give enough samples, and few of the fast trips are lost. The stride is odd, because even and odd trips
+// may differ.
 const (
 	lookStrideLeast = 17
 	lookStrideMost  = 1021
-	lookWarm        = 64 // samples that the round trips of the warm-up would contain
+	lookWarm        = 64 // samples that the warm-up's round trips would give with the chosen stride
 
 	metricLooked = 0 // indices of these metrics in a slot
 	metricSlept  = 1
 )
 
-// workHandoff passes a token to and fro. Thread 0 passes odd values and times round trips; thread
-// 1 answers each value with its successor.
+// workHandoff passes a token back and forth. Thread 0 passes odd values and times round trips. Thread 1 answers each
+// value with the next higher one.
 func workHandoff(t *thread) error {
 	k, err := as[bench.Token](t)
 	if err != nil {
@@ -69,7 +69,7 @@ func workHandoff(t *thread) error {
 		t.slot.Total++
 		if measuring {
 			t.slot.Ops++
-			if !look { // the look itself took time
+			if !look { // asking the kernel took time
 				stats.Record(t.counts, t1-t0)
 			}
 		}
@@ -80,7 +80,7 @@ func workHandoff(t *thread) error {
 	return nil
 }
 
-// respond answers tokens until the last.
+// respond answers tokens until LastToken comes.
 func (t *thread) respond(k bench.Token) {
 	measuring := false
 	for want := uint32(1); ; want += 2 {
@@ -104,9 +104,9 @@ func (t *thread) respond(k bench.Token) {
 	}
 }
 
-// workWake times one way: thread 0 lets the peer sleep for the gap, stores the time in the page
-// and passes the token; thread 1 measures from that time. The histogram of thread 0 has the cost
-// of the pass for its caller.
+// workWake times one direction. Thread 0 lets the peer sleep for the gap, stores the time in the page and passes the
+// token. Thread 1 measures the time from then until it has the token. The histogram of thread 0 has the time that the
+// pass takes its caller.
 func workWake(t *thread) error {
 	k, err := as[bench.Token](t)
 	if err != nil {

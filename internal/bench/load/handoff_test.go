@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// drowsy is a token that answers itself, and gives up the CPU in one of so many waits.
+// drowsy is a token that answers itself. In one of every so many waits it gives up the CPU.
 type drowsy struct {
 	page  *control.Page
 	last  uint32
@@ -40,7 +40,7 @@ func (d *drowsy) Await() uint32 {
 	return d.last + 1
 }
 
-// A sample tells handovers in which the receiver slept from those in which it did not.
+// The sample distinguishes round trips in which the waiter slept from those in which it did not.
 func TestHandoffTellsWhoSlept(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -59,7 +59,7 @@ func TestHandoffTellsWhoSlept(t *testing.T) {
 		Collect(rep, &bench.Cell{Scenario: bench.ScenarioByName("handoff")}, p)
 		require.Empty(t, rep.Reason)
 		require.InDelta(t, drowsyWaits/lookStrideLeast, th.slot.Metrics[metricLooked], 1)
-		// A wait that does not sleep may still be interrupted by the runtime.
+		// The runtime may still interrupt a wait that does not sleep.
 		require.InDelta(t, want, rep.Metrics["slept"], 0.1, "one in %d", every)
 		require.EqualValues(t, drowsyWaits, th.slot.Ops)
 		require.EqualValues(t, drowsyWaits-th.slot.Metrics[metricLooked], stats.NewHist(th.counts).TotalCount(), "who is looked at is not timed")

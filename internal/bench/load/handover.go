@@ -13,10 +13,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/host"
 )
 
-// cpuPlace is what a CPU shares with others: the first CPU of its last cache, and its node.
+// cpuPlace says what a CPU shares with others: the first CPU of its last-level cache, and its node.
 type cpuPlace struct{ cache, node int }
 
-// handoverOf classifies a hand-over between the CPUs of two slots.
+// handoverOf returns the index in bench.HandoverKinds for a lock that went from CPU from to CPU to. same is set if it
+// is the same slot.
 func handoverOf(from, to int32, same bool, places map[int]cpuPlace) int {
 	a, b := places[int(from)], places[int(to)]
 	switch {
@@ -34,7 +35,7 @@ func handoverOf(from, to int32, same bool, places map[int]cpuPlace) int {
 	return bench.FromFar
 }
 
-// countHandovers computes the shares of the kinds among all acquisitions of a lock.
+// countHandovers computes the share of each kind of hand-over among all acquisitions of a lock.
 func countHandovers(rep *bench.Repetition, p *control.Page, places map[int]cpuPlace) {
 	var counts [len("123456")]uint64
 	var total uint64
@@ -60,11 +61,11 @@ func countHandovers(rep *bench.Repetition, p *control.Page, places map[int]cpuPl
 	}
 }
 
-// hostPlaces are the places of this host's CPUs.
+// hostPlaces returns the place of each CPU of this host.
 var hostPlaces = sync.OnceValue(func() map[int]cpuPlace { return readPlaces("/sys") })
 
-// readPlaces reads from a sysfs what CPUs share. It assumes that all CPUs share what the sysfs
-// does not list.
+// readPlaces reads from a sysfs what each CPU shares. If the sysfs does not say which CPUs share a cache or a node,
+// readPlaces assumes that all CPUs share it.
 func readPlaces(sysfs string) map[int]cpuPlace {
 	places := map[int]cpuPlace{}
 	dirs, err := filepath.Glob(filepath.Join(sysfs, "devices/system/cpu/cpu[0-9]*"))

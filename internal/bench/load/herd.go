@@ -11,16 +11,15 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// rouser is what herd cells need. A Rouse of n is for n callers of Rest, whether they rest
-// already or not; Rest returns when the caller is one of them.
+// rouser is the interface that herd cells need. Rouse(n) gives n permits to threads that are in Rest or call it
+// later. Rest returns when the caller has got a permit.
 type rouser interface {
 	Rest()
 	Rouse(n int)
 }
 
-// workHerd rouses some of the threads of all processes but the first, after they have rested for
-// the gap. A thread that was roused waits until all others were, so that no thread is roused
-// twice in a round.
+// workHerd rouses some of the threads of all processes but the first, after they have rested for the gap. A thread
+// that was roused waits until all others of the round were roused, so that no thread is roused twice in a round.
 func workHerd(t *thread) error {
 	h, err := as[rouser](t)
 	if err != nil {
@@ -80,7 +79,7 @@ func (t *thread) rest(h rouser, wake uint64) {
 		t.sample(t.others, d)
 		t.count(1)
 		if came == round*wake {
-			t.sample(t.counts, d) // the last thread of the round
+			t.sample(t.counts, d) // this thread was the last one of the round
 		}
 		t.awaitCame(round * wake)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// workHome does what a lock cell or a matrix cell does. Only the node of the memory differs.
+// workHome runs the loop of a lock cell or of a matrix cell. Only the node of the memory differs.
 func workHome(t *thread) error {
 	if _, ok := t.view.(shuttle); ok {
 		return workMatrix(t)

@@ -15,13 +15,12 @@ import (
 
 // Indices of the metrics of an idle cell in the slot of the waiter.
 const (
-	metricCPU    = iota // ns of CPU of the waiting process
-	metricWaited        // ns that it waited
+	metricCPU    = iota // CPU time of the waiting process, in ns
+	metricWaited        // duration of the wait, in ns
 )
 
-// workIdle measures what a long wait costs the waiting process. Thread 0 holds the lock, or keeps
-// the token, for as long as the cell lasts. Thread 1 waits for it and reads the CPU time of its
-// whole process.
+// workIdle measures what a long wait costs the waiting process. Thread 0 holds the lock, or keeps the token, until
+// the cell stops. Thread 1 waits for the lock or the token, and reads the CPU time of its whole process.
 func workIdle(t *thread) error {
 	var hold, release, wait func()
 	switch v := t.view.(type) {
@@ -55,7 +54,7 @@ func workIdle(t *thread) error {
 	return nil
 }
 
-// processCPU is the CPU time that this process has used, in nanoseconds.
+// processCPU returns the CPU time that this process has used, in nanoseconds.
 func processCPU() int64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// workIntruder takes a lock again and again in thread 0, its owner. In thread 1, the intruder, it takes the lock once after each gap.
-// A lock may be biased toward its owner, which then holds it cheaply, while each intruder pays for that.
+// workIntruder takes a lock repeatedly in thread 0, the owner. In thread 1, the intruder, it takes the lock once
+// after each gap. A lock may be biased toward its owner: then the owner's holds are cheap, and the intruder's are
+// expensive.
 func workIntruder(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {
@@ -54,10 +55,11 @@ func collectIntruder(rep *bench.Repetition, a *bench.Account) {
 	delete(rep.Metrics, "ctxsw/op")
 }
 
-// fencer makes every running thread of the processes of a cell pass a fence.
+// fencer is the interface that fence cells need. Fence makes every running thread of the processes of a cell pass a
+// fence.
 type fencer interface{ Fence() error }
 
-// fenceSteps is the number of steps of work of a bystander of a fence cell between two looks at the phase.
+// fenceSteps is the number of steps of work that a busy thread of a fence cell does between two reads of the phase.
 const fenceSteps = 1000
 
 // workFence times fences in thread 0, while all other threads are busy.

@@ -7,12 +7,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// A critical section that writes several lines of shared data writes the line of the counter and
-// the first lines of counts. A word in each line equals the counter, before a hold and after it:
-// a second holder at the same time finds a word that differs.
+// A critical section of several lines writes the line of the counter and the first lines of Counts. The first word of
+// each line equals the counter, except during a hold. So a second holder at the same time finds a word that differs.
 const lineWords = 64 / 8
 
-// checkLines checks that the words are v, like the counter.
+// checkLines checks that the first words of the lines equal v, the value of the counter.
 func (t *thread) checkLines(s *control.Scratch, lines int, v uint64) {
 	for k := 1; k < lines; k++ {
 		if got := s.Counts[k*lineWords]; got != v {
@@ -21,7 +20,7 @@ func (t *thread) checkLines(s *control.Scratch, lines int, v uint64) {
 	}
 }
 
-// checkLinesInTheEnd checks that the words equal the final counter.
+// checkLinesInTheEnd checks that the first words of the lines equal the final counter.
 func checkLinesInTheEnd(rep *bench.Repetition, p *control.Page) {
 	for k := 1; k < min(int(p.Shape.Lines), control.MaxLines); k++ {
 		if got := p.Scratch().Counts[k*lineWords]; got != p.Counter {

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// All lines are looked at, by each holder and in the end.
+// All lines are checked, by each holder and at the end.
 func TestEachLineIsChecked(t *testing.T) {
 	for k := 1; k < 8; k++ {
 		p, err := control.NewPage(1)

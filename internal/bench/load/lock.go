@@ -10,19 +10,19 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// lockStride is the number of acquisitions from one timed one to the next: reading the clock
-// twice costs more than a short section.
+// lockStride is the number of acquisitions from one timed acquisition to the next. Not all are timed, because reading
+// the clock twice costs more than a short critical section.
 const lockStride = 61
 
-// The metrics of a lock cell's slot: how often the thread checked on which CPU it ran, and how often
+// Indices of the metrics of a lock cell in the slot: how often the thread checked on which CPU it runs, and how often
 // that was not the CPU of the plan.
 const (
 	metricWhere = iota
 	metricAway
 )
 
-// inPlace is the share of the samples of all threads in which they were on the CPUs of the plan. It
-// returns false if there are no samples: C peers take none.
+// inPlace returns the share of these checks, over all threads, that found the thread on the CPU of the plan. ok is
+// false if there were no checks: peers in C make none.
 func inPlace(p *control.Page) (share float64, ok bool) {
 	var looked, away float64
 	for i := range p.Slots() {
@@ -33,9 +33,9 @@ func inPlace(p *control.Page) (share float64, ok bool) {
 	return 1 - away/looked, looked > 0
 }
 
-// workLock contends for one lock: think, lock, count, work, unlock. It reads the counter before
-// the critical section's work and writes it afterwards, so that two simultaneous owners lose
-// counts. The line of the counter names the last holder.
+// workLock contends for one lock: think, lock, count, work, unlock. It reads the counter before the work of the
+// critical section and writes it afterwards, so that two simultaneous owners lose counts. The line of the counter
+// also names the last holder.
 func workLock(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {

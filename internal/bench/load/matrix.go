@@ -10,21 +10,21 @@ import (
 
 const (
 	matrixBatch = 64      // round trips per sample
-	matrixMost  = 1 << 30 // bounds the round trips of a repetition, so that their numbers fit the words
+	matrixMost  = 1 << 30 // most round trips of a repetition: their numbers must fit into 32 bits
 )
 
-// shuttle is an end of a pair in a matrix cell.
+// shuttle is one end of a pair in a matrix cell.
 type shuttle interface {
-	// Trips makes n round trips, beginning with number from, and returns how many it made: less
+	// Trips makes n round trips, of which the first has the number from. It returns how many it made, which is less
 	// than n if the cell stopped.
 	Trips(from, n uint32) uint32
-	// Finish tells the other end that the trip with this number will not come.
+	// Finish tells the other end that no trip with this number or a higher one will come.
 	Finish(number uint32)
-	// Answer answers trips until Finish, and returns how many.
+	// Answer answers trips until the other end calls Finish. It returns the number of trips.
 	Answer() uint32
 }
 
-// workMatrix times batches of round trips at one end, and answers at the other.
+// workMatrix times batches of round trips at one end, and answers them at the other end.
 func workMatrix(t *thread) error {
 	if t.N > 0 {
 		k, err := as[tourist](t)

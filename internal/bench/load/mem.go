@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// memoryView is what mem cells need: a lock, and memory in the same arena.
+// memoryView is the interface that mem cells need: a lock, and memory in the same arena.
 type memoryView interface {
 	bench.Locker
 	Words() []uint64
@@ -23,10 +23,10 @@ type memoryView interface {
 }
 
 const (
-	memLine  = 16   // words from one link of the chain to the next: two cache lines, since CPUs fetch by twos
-	memChase = 4096 // links between two looks at the clock
-	memHolds = 512  // holds of the lock between two looks at the clock
-	memData  = 1    // index of the word of a line that is data
+	memLine  = 16   // words from one link of the chain to the next: two cache lines, because CPUs fetch lines in pairs
+	memChase = 4096 // links that are followed between two reads of the clock
+	memHolds = 512  // holds of the lock between two reads of the clock
+	memData  = 1    // index of the data word in a line
 )
 
 // Indices of the metrics of a thread of a mem cell in its slot. The second histogram has the
@@ -52,7 +52,8 @@ func (m *memCounter) add(inside bool, since int64, n int) {
 	}
 }
 
-// workMem chases, scans, and writes under the lock, in turn.
+// workMem measures three kinds of access in turn: it follows the chain, it scans the memory, and it writes under the
+// lock.
 func workMem(t *thread) error {
 	v, err := as[memoryView](t)
 	if err != nil {
@@ -84,7 +85,7 @@ func workMem(t *thread) error {
 			scan.add(inside, since, len(words)*8)
 			if want := expected + held*bench.MemTouch; sum != want {
 				t.violate("all words add up to %d, not to %d", sum, want)
-				expected += sum - want // one violation is enough
+				expected += sum - want // compensate for the error, because one violation is enough
 			}
 		case 2:
 			for range memHolds {
@@ -105,7 +106,7 @@ func workMem(t *thread) error {
 	for turn := 0; t.next(); turn++ {
 		step(turn%len(counters), t.inside)
 	}
-	for kind := range counters { // this CPU may have had no time for some kind of measurement
+	for kind := range counters { // a kind of access that was not measured while the thread had the CPU
 		if counters[kind].n == 0 {
 			step(kind, true)
 		}
@@ -113,7 +114,7 @@ func workMem(t *thread) error {
 	t.end()
 	m := &t.slot.Metrics
 	m[memChaseNs], m[memHoldNs] = chase.ns/max(chase.n, 1), hold.ns/max(hold.n, 1)
-	m[memScanRate] = scan.n / max(scan.ns, 1) * 1e3 // bytes in a nanosecond are GB/s
+	m[memScanRate] = scan.n / max(scan.ns, 1) * 1e3 // bytes per nanosecond are GB/s
 	m[memHeld] = float64(held)
 	parts, huge, err := v.Where()
 	if err != nil {
@@ -129,8 +130,8 @@ func workMem(t *thread) error {
 	return nil
 }
 
-// link makes one chain of the first words of all lines, in random order, that returns to its
-// beginning after all of them: Sattolo's algorithm.
+// link links the first words of all lines to one chain in random order. The chain returns to its beginning after it
+// has visited all lines (Sattolo's algorithm).
 func link(words []uint64, rng *rand.Rand) {
 	lines := len(words) / memLine
 	for i := range lines {
@@ -155,7 +156,7 @@ func sumWords(words []uint64) uint64 {
 	return a + b + c + d
 }
 
-// text is the text before the first zero byte.
+// text returns the text before the first zero byte.
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s)

@@ -10,19 +10,19 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// keyLocker is what multi cells need: a lock for each key of the plan. Keys
-// come in ascending order and without repetition.
+// keyLocker is the interface that multi cells need: a lock for each key of the plan. The keys of a call are in
+// ascending order and without repetition.
 type keyLocker interface {
 	LockKeys(keys []uint32)
 	UnlockKeys(keys []uint32)
 }
 
-// keyProber is a keyLocker that can tell whether any of the keys is held.
+// keyProber is a keyLocker that can check whether any of the given keys is held.
 type keyProber interface {
 	Held(keys []uint32) bool
 }
 
-// workMulti takes keys and counts under each of them.
+// workMulti locks sets of keys, and counts under each key.
 func workMulti(t *thread) error {
 	l, err := as[keyLocker](t)
 	if err != nil {
@@ -88,8 +88,8 @@ func workMulti(t *thread) error {
 // Indices of the metrics of a multi cell in the slot.
 const (
 	metricTaken  = iota // keys
-	metricProbed        // holds before which a thread checked whether a key was held
-	metricHeld          // checks that found a held key
+	metricProbed        // number of times that a thread checked before a hold whether one of its keys was held
+	metricHeld          // number of these checks that found a held key
 )
 
 func collectMulti(rep *bench.Repetition, a *bench.Account) {

@@ -11,12 +11,12 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// An open loop begins its operations when they are due, whether the earlier ones have ended or
-// not, and measures from the due time. A closed loop begins nothing while it waits, so it does
-// not see how long other users would have waited: a stall is one sample for it, while users
-// experience as many stalls as operations fall due meanwhile ("coordinated omission").
+// An open loop begins an operation at the time when it is due, even if earlier operations have not ended, and
+// measures from that time. A closed loop begins nothing while it waits. So it does not show how long other users
+// would have waited: for a closed loop a stall is one sample, but it delays every operation that falls due during the
+// stall ("coordinated omission").
 
-// clock is the time; tests replace it.
+// clock provides the time. Tests replace it.
 type clock interface {
 	now() int64
 	sleepUntil(ns int64)
@@ -25,8 +25,8 @@ type clock interface {
 // pace is the schedule of an open loop.
 type pace struct{ next, every int64 }
 
-// once does what is due next. It returns the time since the operation was due, and the time since
-// it began, which is all that a closed loop sees.
+// once waits until the next operation is due, and does it. It returns the time from when the operation was due, and
+// the time from when it began. A closed loop would see only the latter.
 func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
 	due := p.next
 	p.next += p.every
@@ -37,14 +37,14 @@ func (p *pace) once(c clock, do func()) (fromDue, fromBegun int64) {
 	return done - due, done - begun
 }
 
-// behind is the number of operations that were due and have not begun.
+// behind returns the number of operations that were due before now and have not begun.
 func (p *pace) behind(now int64) int64 { return max((now-p.next)/p.every, 0) }
 
-// hostClock is the clock of the host. It sleeps for most of a wait, because that frees the CPU,
-// and yields for the rest, because timers are late.
+// hostClock is the clock of the host. It sleeps for most of a wait, because that leaves the CPU to others. For the
+// rest it yields, because timers are late.
 type hostClock struct{}
 
-// timerLate is how much before the due time a sleep ends.
+// timerLate is how many ns before the due time a sleep ends.
 const timerLate = 150_000
 
 func (hostClock) now() int64 { return shmsync.Monotonic() }
@@ -58,13 +58,13 @@ func (hostClock) sleepUntil(ns int64) {
 	}
 }
 
-// dueEvery is the time between two operations of one thread.
+// dueEvery returns the time in ns between two operations of one thread.
 func dueEvery(s control.Shape, threads int) int64 {
 	return max(int64(float64(threads)/float64(max(s.Rate, 1))*1e9), 1)
 }
 
-// workOpen takes a lock at a rate. The main histogram has the time from when the lock was due
-// until the thread got it, the second histogram the time from the call.
+// workOpen takes a lock at a rate. The main histogram has the time from when the operation was due until the thread
+// got the lock. The second histogram has the time from the call of Lock.
 func workOpen(t *thread) error {
 	l, err := as[bench.Locker](t)
 	if err != nil {
@@ -93,8 +93,7 @@ func workOpen(t *thread) error {
 	return nil
 }
 
-// metricBehind is the index in the slot of the number of operations that were due and not begun
-// in the end.
+// metricBehind is the index in the slot of the number of operations that were due at the end and had not begun.
 const metricBehind = 0
 
 func collectOpen(rep *bench.Repetition, a *bench.Account) {
@@ -119,9 +118,8 @@ func collectOpen(rep *bench.Repetition, a *bench.Account) {
 	}
 }
 
-// corrected adds to the samples of a closed loop what it would have seen if it had begun an
-// operation every that many nanoseconds, as HdrHistogram does. It is an estimate for cases in
-// which the truth was not recorded.
+// corrected estimates what a closed loop would have seen if it had begun an operation every so many ns: it adds the
+// missing samples, as HdrHistogram does. It is for cases in which the true values were not recorded.
 func corrected(closed *hdrhistogram.Histogram, every int64) *hdrhistogram.Histogram {
 	h := stats.NewHist()
 	for _, b := range closed.Distribution() {

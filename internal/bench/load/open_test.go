@@ -11,14 +11,13 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// fakeClock passes only while a goroutine waits or works.
+// fakeClock is a clock that advances only while a goroutine waits or works.
 type fakeClock struct{ at int64 }
 
 func (c *fakeClock) now() int64          { return c.at }
 func (c *fakeClock) sleepUntil(ns int64) { c.at = max(c.at, ns) }
 
-// stalledRun serves 20,000 requests at 1 kHz, each in 10 µs, and stalls for a second
-// once.
+// stalledRun serves 20,000 requests at 1 kHz, each in 10 µs. Once it stalls for a second.
 func stalledRun() (fromDue, fromBegun *hdrhistogram.Histogram) {
 	const requests, stallAt, second = 20_000, 7_000, 1_000_000_000
 	open, closed := make([]uint64, stats.HistBuckets), make([]uint64, stats.HistBuckets)
@@ -36,8 +35,8 @@ func stalledRun() (fromDue, fromBegun *hdrhistogram.Histogram) {
 	return stats.NewHist(open), stats.NewHist(closed)
 }
 
-// A stall of a second at a thousand requests a second keeps a thousand of them waiting.
-// Counted from when they were due, that is seen; a closed loop sees one late request.
+// With a thousand requests per second, a stall of a second delays a thousand requests. An open loop, which measures
+// from the due time, sees that. A closed loop sees one late request.
 func TestOpenLoopAvoidsCoordinatedOmission(t *testing.T) {
 	open, closed := stalledRun()
 	const stall = 1e9
@@ -52,8 +51,8 @@ func TestOpenLoopAvoidsCoordinatedOmission(t *testing.T) {
 	require.Less(t, of(closed, 0.999), 0.001*stall, "the closed loop does not see it")
 	require.InEpsilon(t, stall, float64(closed.Max()), 0.01, "but once")
 
-	// The samples that the closed loop left out can be estimated, from how often it should
-	// have come.
+	// The samples that the closed loop has missed can be estimated from the rate at which it should have made
+	// requests.
 	replayed := corrected(closed, 1_000_000)
 	require.InEpsilon(t, of(open, 0.999), of(replayed, 0.999), 0.03)
 	require.InEpsilon(t, of(open, 0.99), of(replayed, 0.99), 0.1)

@@ -9,12 +9,12 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// paddingBatch is the number of increments between two looks at the phase.
+// paddingBatch is the number of increments between two reads of the phase.
 const paddingBatch = 256
 
-// workPadding increments a counter that no other thread uses. Counters of neighbours are as far apart as
-// the cell says: on one line they share it (false sharing), and at 64 bytes a prefetcher that fetches lines
-// in pairs may still make them share.
+// workPadding increments a counter that no other thread uses. The cell determines the distance of the counters of two
+// threads. If they are on one line, the threads share that line (false sharing). At a distance of 64 bytes, a
+// prefetcher that fetches lines in pairs may still make them share.
 func workPadding(t *thread) error {
 	c, err := as[*atomic.Uint32](t)
 	if err != nil {

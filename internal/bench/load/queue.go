@@ -8,29 +8,29 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// conveyor is what queue and cond cells need: a bounded queue of the plan's
-// capacity that any number of threads put into and get from.
+// conveyor is the interface that queue and cond cells need: a bounded queue with the capacity of the plan. Any number
+// of threads may call Put and Get.
 type conveyor interface {
 	Put(items []uint64)
-	// Get waits for an item and returns as many as there are and as fit; 0 when no more come.
+	// Get waits for an item. It stores the available items into buf, as many as fit, and returns their number; it
+	// returns 0 when no more items will come.
 	Get(buf []uint64) int
-	// Shut is called once, after the last Put: consumers then get the remaining items.
+	// Shut is called once, after the last Put. Consumers can still get the remaining items.
 	Shut(consumers int)
 }
 
-// An item has the number of its producer and its own number, which counts from 1 for each
-// producer.
+// An item consists of the number of its producer and its own number, which counts from 1 for each producer.
 const (
 	itemBits = 48
 	itemMask = 1<<itemBits - 1
 )
 
-// tripStride is the number of items of a producer from one timed item to the next. At most
-// ScratchTrips timed items are on their way.
+// tripStride is the number of items of a producer from one timed item to the next. At most ScratchTrips timed items
+// of a producer may be in the queue.
 const tripStride = 64
 
-// itemPrint is a fingerprint of an item. The sum of the fingerprints reveals a lost item and one
-// that came twice.
+// itemPrint returns a fingerprint of an item. The sum of the fingerprints shows whether an item was lost or came
+// twice.
 func itemPrint(item uint64) uint64 {
 	item ^= item >> 29
 	item *= 0xbf58476d1ce4e5b9
@@ -44,9 +44,8 @@ const (
 	metricPrintHigh
 )
 
-// workQueue moves items from the first half of the threads to the others. Each consumer checks
-// that it sees the items of each producer in their order. The sums over all prove that each item
-// came once.
+// workQueue moves items from the first half of the threads to the second half. Each consumer checks that it gets the
+// items of each producer in order. The sums over all threads show that each item came once.
 func workQueue(t *thread) error {
 	q, err := as[conveyor](t)
 	if err != nil {
@@ -61,7 +60,7 @@ func workQueue(t *thread) error {
 	var print, moved uint64
 	if t.index < producers {
 		print, moved = t.produce(q)
-		t.Mu.Lock() // orders the accesses for the race detector, which does not watch the page
+		t.Mu.Lock() // the race detector does not see accesses to the page, so this lock tells it their order
 		last := t.Scratch().Putting.Add(-1) == 0
 		t.Mu.Unlock()
 		if last {

@@ -12,19 +12,19 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// leavings are what dead processes may leave in an arena. Nodes on the list of an object do not
-// count: they belong to the object, and are reused.
+// leavings are numbers of things in an arena that a dead process may have left. Nodes on the list of an object do not
+// count, because they belong to the object and are reused.
 type leavings struct{ objects, raw, nodes uint64 }
 
-// reaped checks after each repetition that the arena of a subject of the library is sound, and
-// that the dead have left no more in it than the first of them did.
+// reaped checks an arena of the library after each repetition: the arena must be valid, and all dead processes
+// together must have left no more in it than the first one did.
 type reaped struct {
 	t         *thread
 	waitLimit time.Duration
 	first     leavings
 }
 
-// look waits until that many dead participants are reaped.
+// look waits until as many dead participants as deaths are reaped, and checks the arena.
 func (b *reaped) look(deaths uint64) {
 	t := b.t
 	if t.Subject.By != bench.Library || deaths == 0 {
@@ -41,7 +41,7 @@ func (b *reaped) look(deaths uint64) {
 		for range a.Participants() {
 			there++
 		}
-		// Each process that reaps a dead participant counts it.
+		// Deaths counts the reaps: the process that reaps a dead participant increments it.
 		if wrong = a.Check(); wrong == nil && (uint64((*arenakernel.Arena)(a).Deaths()) < deaths || there > 1) {
 			wrong = fmt.Errorf("%d reaps of %d dead, and %d participants instead of 1", (*arenakernel.Arena)(a).Deaths(), deaths, there)
 		}
@@ -58,7 +58,8 @@ func (b *reaped) look(deaths uint64) {
 	}
 }
 
-// excess says what is in the heap in addition to what the first death left, which it remembers.
+// excess returns an error if the heap has more in it than after the first death. The first call remembers what that
+// death left.
 func (b *reaped) excess(deaths uint64, s arena.AllocStats) error {
 	left := leavings{s.Objects, s.Raw, s.Nodes - s.PollerNodes}
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// Traces of the dead are found.
+// Things that dead processes leave in the arena are found.
 func TestLeavingsAreFound(t *testing.T) {
 	s, err := subjects.Find(bench.Library + ":mutex")
 	require.NoError(t, err)

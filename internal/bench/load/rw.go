@@ -10,11 +10,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// metricWrites is the place of a thread's number of writes in its slot.
+// metricWrites is the index in the slot of a thread's number of writes.
 const metricWrites = 0
 
-// workReaders times batches of shared lock and unlock, by as many processes as the cell has.
-// Before that, each reader checks that its hold keeps writers out.
+// workReaders times batches of shared lock and unlock. As many processes as the cell has do so. Before that, each
+// reader checks that its hold keeps writers out.
 func workReaders(t *thread) error {
 	l, err := as[bench.RWLocker](t)
 	if err != nil {
@@ -52,15 +52,15 @@ func collectReaders(rep *bench.Repetition, a *bench.Account) {
 	rep.Div = bench.UncontendedBatch
 }
 
-// workRW mixes readers and writers. A writer changes one word before its work and another after
-// it. A reader must find both equal, before its work and after it.
+// workRW mixes readers and writers. A writer changes one word before its work and another one after it. A reader
+// reads one word before its work and the other one after it, and checks that they are equal.
 func workRW(t *thread) error {
 	l, ok := t.view.(bench.RWLocker)
 	plain, isLock := t.view.(bench.Locker)
 	if !ok && !isLock {
 		return fmt.Errorf("%s does not implement %T", t.Subject.Name(), (*bench.RWLocker)(nil))
 	}
-	take, leave := plain.Lock, plain.Unlock // a lock without shared holds
+	take, leave := plain.Lock, plain.Unlock // used if the lock has no shared holds
 	if ok {
 		take, leave = l.RLock, l.RUnlock
 	}
@@ -73,7 +73,7 @@ func workRW(t *thread) error {
 		if t.ThinkNs > 0 {
 			x = control.Work(think[i%control.Thinks], x)
 		}
-		// Read of a hundred holds in a row are shared, spread evenly.
+		// Of 100 holds in a row, Read holds are shared. They are evenly distributed.
 		credit += t.Shape.Read
 		reads := credit >= 100
 		if reads {

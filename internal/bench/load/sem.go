@@ -8,15 +8,13 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// permitter is what sem cells need: a counting semaphore with the permits of
-// the plan.
+// permitter is the interface that sem cells need: a counting semaphore with the permits of the plan.
 type permitter interface {
 	Acquire()
 	Release()
 }
 
-// workSem contends for permits: think, acquire, check that there are no more holders than
-// permits, work, release.
+// workSem contends for permits: think, acquire, check that there are no more holders than permits, work, release.
 func workSem(t *thread) error {
 	p, err := as[permitter](t)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// sequence is what seq cells need: a number that counts up, and waits until it has reached a
-// token. Wait returns false if the sequence was stopped.
+// sequence is the interface that seq cells need: a value that only counts up. Wait returns true when the value has
+// reached the token, or false if Stop was called first.
 type sequence interface {
 	Increment()
 	Value() uint64
@@ -22,9 +22,8 @@ type sequence interface {
 	Stop()
 }
 
-// workSeq increments in one process, and waits in another: Wake goroutines wait for the next
-// value, and the others for values that do not come. If Wake is 0, it times batches of
-// increments.
+// workSeq increments in one process and waits in another one. There, Wake goroutines wait for the next value, and the
+// others for values that never come. If Wake is 0, workSeq times batches of increments instead.
 func workSeq(t *thread) error {
 	q, err := as[sequence](t)
 	if err != nil {
@@ -81,13 +80,13 @@ func (t *thread) incrementRounds(q sequence) {
 	}
 }
 
-// incremented is the place for the instant of an increment.
+// incremented returns the word for the instant at which the sequence got this value.
 func incremented(s *control.Scratch, value uint64) *atomic.Int64 {
 	return &s.Trips[value/control.ScratchTrips%control.ScratchLanes][value%control.ScratchTrips]
 }
 
-// incrementOnAndOn does not wait for consumers, except at the end for all of them to have seen
-// all values.
+// incrementOnAndOn increments at fixed times, without waiting for consumers. At the end it waits until all of them
+// have seen all values.
 func (t *thread) incrementOnAndOn(q sequence) {
 	s, value := t.Scratch(), uint64(0)
 	for due := shmsync.Monotonic(); ; {
@@ -106,7 +105,7 @@ func (t *thread) incrementOnAndOn(q sequence) {
 	t.awaitCame(value * t.Shape.Wake)
 }
 
-// seqCrowd is the waiters of a seq cell, goroutines of one process.
+// seqCrowd has the waiters of a seq cell, which are goroutines of one process.
 type seqCrowd struct {
 	*thread
 	q  sequence
@@ -139,7 +138,7 @@ func (c *seqCrowd) run() {
 	c.end()
 }
 
-// near waits for every round.
+// near waits for every value in turn.
 func (c *seqCrowd) near() {
 	s := c.Scratch()
 	for round := uint64(1); c.q.Wait(round); round++ {
@@ -160,7 +159,7 @@ func (c *seqCrowd) near() {
 	}
 }
 
-// slow sees every value, possibly several at once, because it works after each wake.
+// slow works after each wake. Therefore one wake may show it several new values.
 func (c *seqCrowd) slow(i uint64) {
 	s, n := c.Scratch(), control.Steps(c.Shape.Slow, c.perNs)
 	for next := uint64(1); c.q.Wait(next); {
@@ -170,7 +169,7 @@ func (c *seqCrowd) slow(i uint64) {
 			s.Came.Add(lostCount)
 			return
 		}
-		// For values that are older than the instants that are kept, use the oldest instant.
+		// The instants of only so many values are kept. For an older value, this takes the oldest instant.
 		at := incremented(s, max(next, value-min(value, 2*bench.SeqMostBehind-1))).Load()
 		c.mu.Lock()
 		c.next()

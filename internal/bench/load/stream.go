@@ -14,16 +14,16 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// streamView is what stream cells need: memory that several threads share.
+// streamView is the interface that stream cells need: memory that several threads share.
 type streamView interface {
 	Words() []uint64
-	// Where returns where words of the memory are.
+	// Where returns where the n words from word from are.
 	Where(from, n int) ([]shm.Placement, error)
 }
 
 const (
-	streamChunk = 4096 / 8 // words of which a share is written
-	streamBlock = 64       // chunks between two looks at the clock
+	streamChunk = 4096 / 8 // words of a chunk: a stream writes a share of them
+	streamBlock = 64       // chunks between two reads of the clock
 )
 
 // Indices of the metrics of a thread of a stream cell. The second histogram has the number of pages on each node.
@@ -34,7 +34,7 @@ const (
 	streamAbsent
 )
 
-// workStream chases in thread 0, and streams in all others.
+// workStream follows a chain of loads in thread 0, and streams in all other threads.
 func workStream(t *thread) error {
 	v, err := as[streamView](t)
 	if err != nil {
@@ -68,7 +68,7 @@ func workStream(t *thread) error {
 	return nil
 }
 
-// chaseOn times loads whose addresses come from the loads before them.
+// chaseOn times loads whose addresses are the results of the loads before them.
 func (t *thread) chaseOn(words []uint64) {
 	link(words, rand.New(rand.NewPCG(t.Seed, 7)))
 	lines := len(words) / memLine
@@ -91,15 +91,16 @@ func (t *thread) chaseOn(words []uint64) {
 	for t.next() {
 		step(t.inside)
 	}
-	if chase.n == 0 { // this CPU had no time
+	if chase.n == 0 { // the thread did not get the CPU in time
 		step(true)
 	}
 	t.end()
 	t.slot.Metrics[streamChaseNs] = chase.ns / chase.n
 }
 
-// streamOn reads the first words of each chunk, which are 1, and writes the number of the pass to the others. After a block of
-// chunks it pauses, so that it streams for the share of time that the cell says.
+// streamOn reads the first words of each chunk, which are always 1, and writes the number of the pass into the other
+// words. After each block of chunks it pauses. The pause is so long that the thread streams for the share of the time
+// that the cell prescribes.
 func (t *thread) streamOn(words []uint64) {
 	read := int(t.Shape.Read) * streamChunk / 100
 	for i := range words {
@@ -140,7 +141,7 @@ func (t *thread) streamOn(words []uint64) {
 	}
 	t.end()
 	for i := range chunks {
-		want := pass - 1 // a chunk that this pass has not reached has the number of the pass before
+		want := pass - 1 // chunks after the current one have the number of the pass before
 		if i < at {
 			want = pass
 		}
@@ -162,7 +163,7 @@ func collectStream(rep *bench.Repetition, a *bench.Account) {
 			m["chase-ns"] = s.Metrics[streamChaseNs]
 		}
 		if s.Metrics[streamNs] > 0 {
-			rate += s.Metrics[streamBytes] / s.Metrics[streamNs] * 1e3 // bytes in a nanosecond are GB/s
+			rate += s.Metrics[streamBytes] / s.Metrics[streamNs] * 1e3 // bytes per nanosecond are GB/s
 		}
 		p.Gone += int(s.Metrics[streamAbsent])
 		for node, pages := range a.Other(i) {

@@ -16,19 +16,19 @@ import (
 // thread is one measuring goroutine of a worker.
 type thread struct {
 	*bench.Worker
-	index  int // index in the cell
+	index  int // index of the thread in the cell
 	slot   *control.Slot
 	counts []uint64 // counters of the main histogram
 	others []uint64 // counters of the second histogram
 	view   any      // the subject, as opened for this thread
 	locked bool
-	inside bool // the measured span has begun
+	inside bool // the measured span has begun (see next)
 	usage  unix.Rusage
 	perNs  float64
-	sink   uint64 // keeps the work loop's result alive
+	sink   uint64 // results of the work loop, so that the compiler keeps it
 }
 
-// await reports the thread as ready and returns at the start instant.
+// await reports that the thread is ready, and returns at the start instant.
 func (t *thread) await() {
 	t.slot.State.Store(control.SlotReady)
 	t.Ready.Add(1)
@@ -39,13 +39,14 @@ func (t *thread) await() {
 	t.begin()
 }
 
-// begin reads the start values for end.
+// begin reads the clock and the resource usage, from which end computes differences.
 func (t *thread) begin() {
 	t.slot.StartNs = shmsync.Monotonic()
 	t.usage = t.rusage()
 }
 
-// next checks the phase before each step, and returns false once the cell stops.
+// next is called before each step. It begins the measured span when the phase says so, and returns false when the
+// cell stops.
 func (t *thread) next() bool {
 	phase := t.Phase.Load()
 	if phase == control.PhaseMeasure && !t.inside {
@@ -55,7 +56,7 @@ func (t *thread) next() bool {
 	return phase != control.PhaseStop
 }
 
-// count counts n operations.
+// count adds n to the number of operations.
 func (t *thread) count(n uint64) {
 	t.slot.Total += n
 	if t.inside {
@@ -63,14 +64,14 @@ func (t *thread) count(n uint64) {
 	}
 }
 
-// sample records a latency of the measured span.
+// sample records a latency if the measured span has begun.
 func (t *thread) sample(counts []uint64, ns int64) {
 	if t.inside {
 		stats.Record(counts, ns)
 	}
 }
 
-// thinkSteps returns the steps of work for each think time of the plan.
+// thinkSteps returns the number of steps of work for each think time of the plan.
 func (t *thread) thinkSteps() *[control.Thinks]uint64 {
 	table := new([control.Thinks]uint64)
 	for i, units := range t.Think {
@@ -79,12 +80,12 @@ func (t *thread) thinkSteps() *[control.Thinks]uint64 {
 	return table
 }
 
-// end closes the measured span.
+// end ends the measured span and writes its results into the slot.
 func (t *thread) end() {
 	t.slot.EndNs = shmsync.Monotonic()
 	u := t.rusage()
 	if t.locked || t.index%int(t.Control.Threads) == 0 {
-		// The kernel's counts of a process may go back a little.
+		// The counts that the kernel reports for a process may decrease a little, hence the max.
 		t.slot.Nvcsw = uint64(max(u.Nvcsw-t.usage.Nvcsw, 0))
 		t.slot.Nivcsw = uint64(max(u.Nivcsw-t.usage.Nivcsw, 0))
 		t.slot.UserNs = uint64(max(u.Utime.Nano()-t.usage.Utime.Nano(), 0))
@@ -93,8 +94,8 @@ func (t *thread) end() {
 	t.slot.State.Store(control.SlotDone)
 }
 
-// rusage is that of the thread if the goroutine keeps its thread. Otherwise it is that of the
-// process, which the first thread reports for all.
+// rusage returns the resource usage of the thread if the goroutine is locked to its thread. Otherwise it returns that
+// of the process, which only the first thread of the process reports.
 func (t *thread) rusage() unix.Rusage {
 	var u unix.Rusage
 	who := unix.RUSAGE_SELF
@@ -113,7 +114,7 @@ func (t *thread) fail(err error) {
 	t.slot.State.Store(control.SlotFailed)
 }
 
-// violate counts a broken promise of the subject and keeps the text of the first one.
+// violate counts a broken promise of the subject. It keeps the text of the first one.
 func (t *thread) violate(format string, args ...any) {
 	if t.slot.Violations == 0 {
 		n := copy(t.slot.Message[:control.MessageBytes-1], fmt.Sprintf(format, args...))
@@ -122,7 +123,7 @@ func (t *thread) violate(format string, args ...any) {
 	t.slot.Violations++
 }
 
-// as returns the thread's view of the subject as the interface that the scenario needs.
+// as returns the thread's view of the subject as the interface T that the scenario needs.
 func as[T any](t *thread) (T, error) {
 	v, ok := t.view.(T)
 	if !ok {

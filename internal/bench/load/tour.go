@@ -16,20 +16,21 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// A tour is a walk of one pair of processes through many pairs of CPUs: starting two processes for each
-// pair takes a hundred times as long as measuring it. The table of the tour is in the segment. The
-// parent writes the CPUs of each step, the ends move there, and the first end writes its measurements.
+// In a tour, one pair of processes visits many pairs of CPUs, one in each step. This saves time: to start two
+// processes for each pair takes a hundred times as long as to measure the pair. The table of the tour is in the
+// segment. The parent writes the CPUs of each step. The two processes, the ends, move to these CPUs, and the first
+// end writes its measurements.
 //
 //	first end: move; wait until the second end has left the last step; make the lines of its node; arrive
 //	second end: move; wait for the first end; arrive; answer until the first end has finished; leave
 //	first end: wait for the second end; measure; finish
 const (
-	tourTable   = 64 << 10 // offset of the table; the pages of lines are before it
-	tourStep    = 128      // bytes of a step, and of the words of the ends before the first one
+	tourTable   = 64 << 10 // offset of the table; the pages with the lines of each node are before it
+	tourStep    = 128      // size of a step; the words of the ends have twice this size, before the first step
 	tourWords   = 6        // words of a step before its samples
 	tourSamples = 24
 	tourTrips   = 32 // round trips of a sample
-	tourWarm    = 64 // samples that are thrown away
+	tourWarm    = 64 // samples that are discarded
 	tourHomes   = tourTable/pageBytes - 1
 	pageBytes   = 4 << 10
 )
@@ -37,7 +38,7 @@ const (
 // TourMost is the most pairs of CPUs that a tour visits.
 const TourMost = (control.PeerBytes - tourTable - 2*tourStep) / tourStep
 
-// table is the table of a tour in the segment.
+// table gives access to the table of a tour.
 type table struct{ mem []byte }
 
 func (t table) arrived(end int) *atomic.Uint32 { return control.WordAt(t.mem, tourTable+64*end) }
@@ -47,7 +48,7 @@ func (t table) left() *atomic.Uint32           { return control.WordAt(t.mem, to
 const (
 	stepCPU      = iota // CPU of the first end; that of the second end follows
 	_                   //
-	stepHome            // the page of the step's lines
+	stepHome            // index of the page with the lines of the step
 	stepMade            // number of samples
 	stepTrips           // round trips, warm-up included
 	stepAnswered        // round trips that the second end has counted
@@ -57,17 +58,18 @@ func (t table) word(step, word int) *atomic.Uint32 {
 	return control.WordAt(t.mem, tourTable+2*tourStep+tourStep*step+4*word)
 }
 
-// lines returns the words of a home. They are so far apart that no prefetcher fetches both.
+// lines returns the two words that the ends use for the node with index home. They are so far apart that no
+// prefetcher fetches both.
 func (t table) lines(home int) (first, second *atomic.Uint32) {
 	return control.WordAt(t.mem, pageBytes*(1+home)), control.WordAt(t.mem, pageBytes*(1+home)+8*64)
 }
 
-// tourist is a shuttle that can use other lines.
+// tourist is a subject that can use other lines. On returns a shuttle that uses the given words.
 type tourist interface {
 	On(first, second *atomic.Uint32) any
 }
 
-// workTour walks one end through the steps of a tour.
+// workTour takes one end through the steps of a tour.
 func workTour(t *thread, k tourist) error {
 	table := table{t.Mem}
 	end := t.index
@@ -94,14 +96,14 @@ func workTour(t *thread, k tourist) error {
 	return nil
 }
 
-// tourAt moves an end to a step and waits until both are there. It returns false if the tour
+// tourAt does the end's part of the arrival at step i, and waits for the other end. It returns false if the tour
 // stops.
 func (t *thread) tourAt(table table, end, i int, first, second *atomic.Uint32) bool {
 	if end == 0 {
 		if !t.awaitTour(table.left(), uint32(i)) {
 			return false
 		}
-		first.Store(0) // this also allocates the page, on the node of this CPU
+		first.Store(0) // allocates the page, on the node of this CPU
 		second.Store(0)
 		table.arrived(0).Store(uint32(i + 1))
 		return t.awaitTour(table.arrived(1), uint32(i+1))
@@ -144,13 +146,14 @@ func (t *thread) measureStep(table table, i int, s shuttle) bool {
 	return whole
 }
 
-// Step is a pair of CPUs that a tour visits for a cell. The line is on the node of the first one.
+// Step is one step of a tour: a pair of CPUs, and the cell for which they are measured. The line is on the node of
+// the first CPU.
 type Step struct {
 	Cell *bench.Cell
 	CPUs [2]int
 }
 
-// Tour is the parent's view of a tour.
+// Tour is a tour as the parent sees it.
 type Tour struct {
 	table table
 	steps []Step
@@ -177,19 +180,18 @@ func NewTour(segment *os.File, steps []Step) (*Tour, error) {
 	return t, nil
 }
 
-// Done is the number of steps that the ends have begun.
+// Done returns the number of steps that both ends have begun.
 func (t *Tour) Done() int { return int(t.table.arrived(1).Load()) }
 
 // Close unmaps the table.
 func (t *Tour) Close() { unix.Munmap(t.table.mem) }
 
-// Collect returns the repetition of each cell. Steps that the ends did not reach get the status of
-// the run.
+// Collect returns the repetition of each cell. A step that the ends did not reach gets the given status and reason.
 func (t *Tour) Collect(status, reason string) map[*bench.Cell]*bench.Repetition {
 	parts := map[*bench.Cell][]*bench.Repetition{}
 	for i, s := range t.steps {
 		rep := t.collectStep(i, status, reason)
-		if len(s.Cell.Pairs) > 0 && s.CPUs == s.Cell.Pairs[0] { // reports name the CPUs of this pair
+		if len(s.Cell.Pairs) > 0 && s.CPUs == s.Cell.Pairs[0] { // first, because reports name its CPUs
 			parts[s.Cell] = append([]*bench.Repetition{rep}, parts[s.Cell]...)
 			continue
 		}
@@ -202,8 +204,8 @@ func (t *Tour) Collect(status, reason string) map[*bench.Cell]*bench.Repetition 
 	return reps
 }
 
-// joinPairs makes one repetition of those of several pairs: the median of each metric, with the least and the greatest p50-ns of a
-// pair. A pair that failed makes it fail.
+// joinPairs combines the repetitions of several pairs of CPUs into one: the median of each metric, and the least and
+// the greatest p50-ns of a pair. If a pair failed, it returns the repetition of that pair.
 func joinPairs(list []*bench.Repetition) *bench.Repetition {
 	if len(list) == 1 {
 		return list[0]

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// The figure of a class is the median of its pairs, and a pair that failed makes it fail.
+// The figure of a class is the median of its pairs. If a pair failed, the repetition of the class fails.
 func TestPairsOfAClassAreJoined(t *testing.T) {
 	pair := func(p50 float64, status string) *bench.Repetition {
 		return &bench.Repetition{Status: status, Reason: status, Workers: []bench.WorkerReport{{CPU: int(p50)}},

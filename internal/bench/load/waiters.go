@@ -19,12 +19,12 @@ import (
 // Indices of the metrics of a waiters cell in the slot.
 const (
 	metricPerWaiter = iota // OS threads per waiter
-	metricBytes            // resident bytes per waiter, kernel stacks not counted
-	metricBlock            // ns until one more is blocked
-	metricWake             // ns from release until all have returned, per waiter
-	metricThreads          // the highest number of OS threads that the process had at any check
-	metricCancel           // ns from the end of a context until its waiters have returned, per waiter
-	metricDisturbed        // waiters that returned without a reason
+	metricBytes            // resident bytes per waiter, without kernel stacks
+	metricBlock            // ns until all are about to block, per waiter
+	metricWake             // ns from the release until all have returned, per waiter
+	metricThreads          // highest number of OS threads of the process at any check
+	metricCancel           // ns from the end of the context until its waiters have returned, per waiter
+	metricDisturbed        // waiters that returned without cause
 )
 
 // waitersMetrics are the names of the metrics.
@@ -35,20 +35,20 @@ const (
 	settleRounds = 200
 )
 
-// crowdRun is n waiting goroutines. Every second one has a context, if the subject takes one.
+// crowdRun is a crowd of n waiting goroutines. If the subject can cancel waits, every second goroutine has a context.
 type crowdRun struct {
 	bench.Crowd
 	n, quitters int
 	ctx         context.Context
 
 	blocking  atomic.Int64
-	got, left atomic.Int64 // returned with and without what was waited for
+	got, left atomic.Int64 // waits that succeeded, and waits that were cancelled
 	done      sync.WaitGroup
-	quit      sync.WaitGroup // the goroutines with the context
+	quit      sync.WaitGroup // waits for the goroutines with the context
 }
 
-// workWaiters blocks n goroutines and measures what they cost the process. It cancels half of
-// them, checks that no other returns, and releases the rest.
+// workWaiters blocks n goroutines, and measures what they cost the process. It cancels half of them, checks that no
+// other goroutine returns, and releases the rest.
 func workWaiters(t *thread) error {
 	c, err := as[bench.Crowd](t)
 	if err != nil {
@@ -101,7 +101,7 @@ func workWaiters(t *thread) error {
 	return nil
 }
 
-// start starts the goroutines, and returns when each is about to block.
+// start starts the goroutines. It returns when all of them are about to block.
 func (r *crowdRun) start() {
 	q, quits := r.Crowd.(bench.Quitter)
 	r.done.Add(r.n)
@@ -133,8 +133,8 @@ func (r *crowdRun) start() {
 	}
 }
 
-// disturbed records the waiters that returned although nothing was released, and those that
-// left although they were not cancelled.
+// disturbed counts the waiters that returned although nothing was released, and the difference between the number of
+// waiters that left and left, the number that were cancelled.
 func (t *thread) disturbed(r *crowdRun, left int) {
 	wrong := r.got.Load() + max(r.left.Load()-int64(left), int64(left)-r.left.Load())
 	t.slot.Metrics[metricDisturbed] += float64(wrong)
@@ -143,7 +143,7 @@ func (t *thread) disturbed(r *crowdRun, left int) {
 	}
 }
 
-// settle returns when this process is nearly idle.
+// settle waits until this process is nearly idle.
 func settle() {
 	for range settleRounds {
 		cpu := processCPU()
@@ -154,7 +154,7 @@ func settle() {
 	}
 }
 
-// footprintOf is what a process takes from the system.
+// footprintOf is what a process uses of the system.
 type footprintOf struct{ threads, resident int64 }
 
 // footprint returns the threads and the resident bytes of this process.

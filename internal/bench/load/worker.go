@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/subjects"
 )
 
-// openWorker joins the cell whose control page is behind descriptor 3.
+// openWorker maps the control page of the cell, which is open as descriptor 3.
 func openWorker(proc int) (*bench.Worker, error) {
 	p, err := control.MapPage(os.NewFile(control.ControlFD, "control"))
 	if err != nil {
@@ -41,7 +41,7 @@ func openWorker(proc int) (*bench.Worker, error) {
 	return w, nil
 }
 
-// RunWorker does everything that a worker process does.
+// RunWorker runs worker process proc from its start to its end.
 func RunWorker(proc int) error {
 	w, err := openWorker(proc)
 	if err != nil {
@@ -104,7 +104,7 @@ func runThreads(w *bench.Worker, threads []*thread, sc *bench.Scenario) error {
 			}
 			errs <- err
 			if own {
-				select {} // a locked goroutine that returns would end its thread
+				select {} // a goroutine that is locked to its thread must not return: the thread would end
 			}
 		}()
 	}
@@ -120,8 +120,7 @@ func runThreads(w *bench.Worker, threads []*thread, sc *bench.Scenario) error {
 	return all
 }
 
-// cpusOf lists the distinct CPUs that the plan names for threads, and none if the threads are not
-// pinned.
+// cpusOf returns the distinct CPUs of the threads in the plan, or none if the threads are not pinned.
 func cpusOf(threads []*thread) []int {
 	var cpus []int
 	seen := map[int32]bool{}

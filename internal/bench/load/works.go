@@ -4,7 +4,7 @@ package load
 
 import "github.com/shmsync/shmsync/internal/bench"
 
-// works are the measuring loops of the scenarios.
+// works has the measuring loop of each scenario.
 var works = map[string]func(*thread) error{
 	"uncontended": workUncontended,
 	"handoff":     workHandoff,
@@ -34,8 +34,8 @@ var works = map[string]func(*thread) error{
 	"fence":       workFence,
 }
 
-// collects check the results of a cell, and derive its metrics. measureCell does so for the
-// scenarios that are not here.
+// collects has functions that check the results of a cell and derive its metrics. For the scenarios that are not
+// here, measureCell does so.
 var collects = map[string]func(*bench.Repetition, *bench.Account){
 	"readers":  collectReaders,
 	"rw":       collectRW,

@@ -24,7 +24,7 @@ import (
 //go:embed peer.c peer.h peer_cells.h peer_ipc.h peer_load.h
 var peerSource embed.FS
 
-// CPeers are the primitives that a C program has on this host. The embedded helper runs them.
+// CPeers are the primitives that a C program can use on this host. The embedded helper runs them.
 var CPeers = []*bench.Subject{
 	cPeer("futex", "uncontended", "handoff", "wake", "lock", "event"),
 	cPeer("futex-spin1000", "uncontended", "handoff", "wake", "lock"),
@@ -49,7 +49,8 @@ var CPeers = []*bench.Subject{
 	cSpin,
 }
 
-// cSpin never sleeps, so two of its threads on one CPU wait for the scheduler's time slices.
+// cSpin never sleeps. Two of its threads on one CPU would wait for the scheduler's time slices, so it does not run
+// there.
 var cSpin = &bench.Subject{By: "c", Prim: "spin", C: true, Places: []string{bench.PlaceCross, bench.PlaceAny},
 	Scenarios: []string{"handoff", "lock"}}
 
@@ -57,7 +58,7 @@ func cPeer(prim string, scenarios ...string) *bench.Subject {
 	return &bench.Subject{By: "c", Prim: prim, C: true, Scenarios: scenarios}
 }
 
-// glibcPeer is a peer that spins for a while, or prefers writers: only the attributes of glibc can ask for that.
+// glibcPeer returns a subject that needs an attribute of glibc: one that spins for a while, or that prefers writers.
 func glibcPeer(prim string, scenarios ...string) *bench.Subject {
 	s := cPeer(prim, scenarios...)
 	glibcOnly[s.Name()] = true
@@ -68,7 +69,7 @@ var glibcOnly = map[string]bool{}
 
 var errNoCompiler = errors.New("no C compiler")
 
-// findCompiler gives the path of a C compiler.
+// findCompiler returns the path of a C compiler.
 func findCompiler(cc string) (string, error) {
 	if cc == "none" {
 		return "", fmt.Errorf("%w: --cc none", errNoCompiler)
@@ -80,8 +81,8 @@ func findCompiler(cc string) (string, error) {
 	return path, nil
 }
 
-// checkHelper refuses a helper that was built from other sources than this program contains: both
-// would interpret the shared page differently.
+// checkHelper refuses a helper whose sources differ from those that this program contains: the helper would interpret
+// the shared page differently.
 func checkHelper(path string) error {
 	source, err := readPeer()
 	if err != nil {
@@ -100,7 +101,7 @@ func checkHelper(path string) error {
 	return nil
 }
 
-// ask runs a helper for an answer.
+// ask runs a helper with a question, and returns its answer.
 func ask(path, question string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), helperWaitLimit)
 	defer cancel()
@@ -108,7 +109,8 @@ func ask(path, question string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// trustedFile refuses a program that another user but root owns or can write to.
+// trustedFile refuses a program that belongs to a user other than this one and root, or to which another user can
+// write.
 func trustedFile(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -121,14 +123,15 @@ func trustedFile(path string) error {
 	return nil
 }
 
-// Questions make a helper print one or two lines, and exit: the digest of its sources; the compiler with its flags, and the libc.
+// Arguments with which a helper only prints an answer: the digest of its sources, or in two lines the compiler with
+// its flags and the libc.
 const (
 	helperQuestion  = "--digest"
 	builtQuestion   = "--built"
-	helperWaitLimit = time.Minute // a busy machine is late to start it
+	helperWaitLimit = time.Minute // long, because a busy machine starts it late
 )
 
-// sources are the files of a program in C, of which name.c is compiled, and their digest.
+// sources are the source files of a program in C, with their digest. The compiler compiles name.c.
 type sources struct {
 	name   string
 	text   map[string][]byte
@@ -153,8 +156,8 @@ func readPeer() (*sources, error) {
 	return p, nil
 }
 
-// BuildProgram returns a program that the compiler cc builds from files, of which name.c is compiled. As with
-// FindHelper, the user's cache keeps it.
+// BuildProgram returns a program that the compiler cc builds from files. It compiles name.c. As with FindHelper, the
+// program stays in the user's cache for later runs.
 func BuildProgram(cc, name string, files map[string]string, flags ...string) (*Helper, error) {
 	cc, err := findCompiler(cc)
 	if err != nil {
@@ -170,8 +173,9 @@ func BuildProgram(cc, name string, files map[string]string, flags ...string) (*H
 	return p.find(cc)
 }
 
-// BuildWorker compiles the source of a program in C that takes part in a test, beside header, the C library. The file
-// stays open, so that the program can be started after the cache has dropped it.
+// BuildWorker compiles the source of a program in C that takes part in a test. The compiler finds header, the C
+// library, beside it. The returned file stays open, so that the program can be started even after it was deleted from
+// the cache.
 func BuildWorker(cc, name, source, header string, flags ...string) (*os.File, error) {
 	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
 		return nil, errors.New("SHMSYNC_EXEC_WRAP is set, so Go programs may be of another architecture")
@@ -187,7 +191,7 @@ func BuildWorker(cc, name, source, header string, flags ...string) (*os.File, er
 	return os.Open(program.Path)
 }
 
-// digest is the beginning of a hash of some texts.
+// digest returns the beginning of a hash of the texts.
 func digest(texts ...string) string {
 	h := sha256.New()
 	for _, text := range texts {
@@ -199,11 +203,11 @@ func digest(texts ...string) string {
 // helperFlags are the flags on which the speed of the helper depends.
 var helperFlags = []string{"-O2", "-pthread"}
 
-// helperLibs are the flags after the source of the helper: in an older libc the message queues are in a library
-// of their own.
+// helperLibs are the flags after the source of the helper. In an older libc, the message queues are in the library
+// librt.
 var helperLibs = []string{"-lrt"}
 
-// build compiles the sources. The file at path is complete, or does not exist.
+// build compiles the sources to a file at path. At any time, the file is complete or does not exist.
 func (p *sources) build(cc, path string) error {
 	work, err := os.MkdirTemp(filepath.Dir(path), "build-")
 	if err != nil {
@@ -220,7 +224,7 @@ func (p *sources) build(cc, path string) error {
 	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", cc, err, out)
 	}
-	if err := os.Chmod(built, 0o755); err != nil { // a group that can write to it, by a umask of 002, would make it useless
+	if err := os.Chmod(built, 0o755); err != nil { // with umask 002 the group could write to it
 		return err
 	}
 	return os.Rename(built, path)
@@ -239,12 +243,12 @@ func BuildHelper(cc, file string) error {
 	return source.build(cc, file)
 }
 
-// program names the program that a compiler builds from the sources.
+// program returns a file name for the program that a compiler builds from the sources.
 func (p *sources) program(cc string) string {
 	return p.name + "-" + digest(p.digest, cc, fmt.Sprint(p.flags))
 }
 
-// HelperName is the name in the cache of the helper that a compiler builds from the sources.
+// HelperName returns the name that the helper built by a compiler has in the cache.
 func HelperName(cc string) (string, error) {
 	source, err := readPeer()
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// The words of the floor. Each has a cache line of its own.
+// The words that the floor uses. Each has a cache line of its own.
 const (
-	floorOwner = iota // 0 free, else the owner's process number plus 1
+	floorOwner = iota // 0: free; otherwise the process number of the owner, plus 1
 	floorAlive        // robust word of the owner's thread
 )
 
-// floor shows the least time in which a Go process can learn of a death. The survivor waits in
-// futex_waitv on the lock's word and on a robust word of the owner, and claims the lock right
-// after the kernel's wake.
+// floor shows the least time in which a Go process can learn of a death. The survivor waits with futex_waitv for the
+// lock's word and for a robust word of the owner. It claims the lock immediately after the wake by the kernel.
 type floor struct {
 	owner, alive *atomic.Uint32
 	id           uint32
@@ -46,7 +45,7 @@ func openFloor(w *bench.Worker, _ int) (any, error) {
 	return f, list.Register()
 }
 
-// Lock is called by the victim: it owns the lock as long as its thread lives.
+// Lock is called only by the victim. The victim owns the lock as long as its thread lives.
 func (f *floor) Lock() {
 	f.alive.Store(uint32(unix.Gettid()) | shmsync.RobustWaiters)
 	f.owner.Store(f.id)
@@ -73,17 +72,17 @@ func (f *floor) Inherit() (s bench.Succession, err error) {
 	}
 }
 
-// Unlock releases after an inheritance.
+// Unlock releases the lock after Inherit.
 func (f *floor) Unlock() {
 	f.alive.Store(0)
 	f.owner.Store(0)
 }
 
-// naiveMost keeps the number of threads of the naive crowd below the one at which the runtime
-// gives up.
+// naiveMost limits the number of threads of the naive crowd, because the runtime ends a program with too many
+// threads.
 const naiveMost = 5000
 
-// naiveCrowd is goroutines that sleep in the kernel directly, each on a thread of its own.
+// naiveCrowd is a crowd of goroutines that sleep in the kernel directly, each on its own thread.
 type naiveCrowd struct{ gate *atomic.Uint32 }
 
 func openNaiveCrowd(w *bench.Worker, _ int) (any, error) { return naiveCrowd{w.Word(0)}, nil }

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// FutexPeers run the C peers' algorithms over the kernel's waits from Go: the difference between
-// c:futex and go:futex is the cost of Go. The other subjects wait and wake by other calls.
+// FutexPeers run the algorithms of the C peers over the kernel's waits from Go. So the difference between c:futex and
+// go:futex is the cost of Go. The other subjects use other calls to wait and wake.
 var FutexPeers = []*bench.Subject{
 	{By: "go", Prim: "futex", MaxN: naiveMost, Open: OpenFutexEnd, Scenarios: []string{"waiters", "handoff", "wake"},
 		Brief: []string{"waiters", "wake"}},
@@ -26,7 +26,7 @@ var FutexPeers = []*bench.Subject{
 	{By: "go", Prim: "futex2-numa", Open: OpenFutexEnd, Scenarios: []string{"handoff", "wake"}, Brief: []string{}, Check: checkFutexNUMA},
 }
 
-// sleeping is a way to sleep on a word while it has the value v, and to wake n of its sleepers.
+// sleeping is a pair of functions: one sleeps on a word while it has the value v, and one wakes n sleepers of a word.
 type sleeping struct {
 	wait func(w *atomic.Uint32, v uint32) error
 	wake func(w *atomic.Uint32, n int)
@@ -53,8 +53,8 @@ var (
 	}
 )
 
-// FutexEnd is one end of a token: a word in each direction, and whether a thread may sleep
-// on it.
+// FutexEnd is one end of a token. It has a word for each direction, and one that says whether a thread may sleep on
+// it.
 type FutexEnd struct {
 	sleeping
 	out, in           *atomic.Uint32
@@ -63,7 +63,7 @@ type FutexEnd struct {
 	permits           *atomic.Uint32 // permits of a herd
 }
 
-// OpenFutexEnd opens the end of the kind of futex that the subject names.
+// OpenFutexEnd opens one end of a token that uses the kind of futex that the subject names.
 func OpenFutexEnd(w *bench.Worker, thread int) (any, error) {
 	how := map[string]sleeping{"futex": sleepPlain, "futex-bitset": sleepBitset, "futex-waitv": sleepV,
 		"futex2": futex2(futex2U32), "futex2-numa": futex2(futex2U32 | futex2NUMA)}[w.Subject.Prim]
@@ -75,7 +75,7 @@ func OpenFutexEnd(w *bench.Worker, thread int) (any, error) {
 	}
 	e := bench.End(w, thread)
 	at := func(line, word int) *atomic.Uint32 { return control.WordAt(w.Mem, line*64+word*4) }
-	if w.Proc == 0 { // process 0 comes first here; the kernel chooses the nodes
+	if w.Proc == 0 { // process 0 opens the words first here; the kernel chooses the nodes
 		for line := range 3 {
 			at(line, 1).Store(noNode)
 		}
@@ -126,12 +126,12 @@ func (f *FutexEnd) must(err error) {
 	}
 }
 
-// An eventfd that counts down holds the permits of a herd.
+// An eventfd that counts down has the permits of a herd.
 
 func (l eventLock) Rest()       { l.gate.Await() }
 func (l eventLock) Rouse(n int) { l.gate.Pass(uint32(n)) }
 
-// herdEventfds makes the eventfd of a herd: it begins without permits, and gives one at a time.
+// herdEventfds creates the eventfd of a herd. It begins without permits, and each read takes one permit.
 func herdEventfds() ([]*os.File, error) {
 	var files []*os.File
 	for range 3 {

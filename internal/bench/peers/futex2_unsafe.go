@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flags of futex_wait and futex_wake, which are system calls since Linux 6.7, from linux/futex.h.
-// With futex2NUMA another word follows the futex word: the node whose table keeps the sleepers,
-// or noNode, which the kernel replaces by the node of the first sleeper.
+// Flags of futex_wait and futex_wake, from linux/futex.h. Linux has these system calls since 6.7. With futex2NUMA,
+// the word after the futex word has the number of the node in whose table the kernel keeps the sleepers. If it is
+// noNode, the kernel replaces it by the node of the first sleeper.
 const (
 	futex2U32  = 2
 	futex2NUMA = 4
@@ -23,7 +23,7 @@ const (
 	clockMono  = unix.CLOCK_MONOTONIC
 )
 
-// futex2 sleeps and wakes by these calls.
+// futex2 returns functions that sleep and wake by these calls.
 func futex2(flags uintptr) sleeping {
 	return sleeping{
 		wait: func(w *atomic.Uint32, v uint32) error {
@@ -41,12 +41,12 @@ func futex2(flags uintptr) sleeping {
 	}
 }
 
-// checkFutex2 says why the kernel has no such calls.
+// checkFutex2 returns an error if the kernel does not have these calls.
 func checkFutex2() error {
 	return probeFutex2(futex2U32, "no futex_wake: a kernel before 6.7, or a sandbox")
 }
 
-// checkFutexNUMA says why the kernel has no tables for each node.
+// checkFutexNUMA returns an error if the kernel does not have a table of sleepers for each node.
 func checkFutexNUMA() error {
 	if err := checkFutex2(); err != nil {
 		return err
@@ -55,9 +55,9 @@ func checkFutexNUMA() error {
 }
 
 func probeFutex2(flags uintptr, why string) error {
-	words := new(uint64) // two words, aligned as the kernel wants them
+	words := new(uint64) // two futex words, with the alignment that the kernel requires
 	*words = noNode << 32
-	// SAFETY: nobody sleeps on words of our own.
+	// SAFETY: the words are new, so nobody sleeps on them.
 	_, _, errno := unix.RawSyscall6(unix.SYS_FUTEX_WAKE, uintptr(unsafe.Pointer(words)), anyBit, 1, flags, 0, 0)
 	runtime.KeepAlive(words)
 	switch errno {

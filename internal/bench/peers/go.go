@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// GoPeers are what a Go program can use without this module. They read and write descriptors in
-// blocking mode: the way through the network poller costs more than the peer itself.
+// GoPeers are primitives that a Go program can use without this module. They use descriptors in blocking mode,
+// because the network poller costs more than the primitive itself.
 var GoPeers = []*bench.Subject{
 	{By: "in-process", Prim: "sync.Mutex", InProcess: true,
 		Scenarios: []string{"uncontended", "lock", "rw"}, Open: openSyncMutex},
@@ -45,7 +45,7 @@ func (m *syncMutex) Pairs(n int, counter *uint64) {
 	}
 }
 
-// chanPair is a token between goroutines, and a crowd that waits on one channel.
+// chanPair is a token between two goroutines, and a crowd that waits for one channel.
 type chanPair struct {
 	send, recv chan uint32
 	gate       chan struct{}
@@ -85,7 +85,7 @@ func (p chanPair) BlockContext(ctx context.Context, _ int) error {
 	}
 }
 
-// fileLock is flock(2) on an open file description that belongs to the thread.
+// fileLock uses flock(2) on an open file description that belongs to the thread.
 type fileLock struct{ fd int }
 
 func openFlock(*bench.Worker, int) (any, error) {
@@ -109,8 +109,8 @@ func (l fileLock) Pairs(n int, counter *uint64) {
 	}
 }
 
-// mustRetry repeats a call that a signal interrupted. Other errors mean that
-// the bench itself is wrong.
+// mustRetry repeats a call that a signal interrupted. It panics on other errors, because they mean that the benchmark
+// itself is wrong.
 func mustRetry(op string, call func() error) {
 	for {
 		switch err := call(); err {
@@ -123,7 +123,7 @@ func mustRetry(op string, call func() error) {
 	}
 }
 
-// stream is a token whose values are sent through descriptors, one record each.
+// stream is a token whose values go through descriptors, one record for each value.
 type stream struct {
 	in, out int
 	record  int
@@ -141,7 +141,7 @@ func (s stream) Await() uint32 {
 	return uint32(binary.NativeEndian.Uint64(b[:]))
 }
 
-// eventfds makes one descriptor for each direction, and one for a lock.
+// eventfds creates one descriptor for each direction of a token, or one for a lock.
 func eventfds(c *bench.Cell) ([]*os.File, error) {
 	switch c.Scenario.Name {
 	case "event":
@@ -164,7 +164,7 @@ func eventfds(c *bench.Cell) ([]*os.File, error) {
 	return files, nil
 }
 
-// eventLock is an eventfd used as a semaphore of one: a read takes it.
+// eventLock is an eventfd that serves as a semaphore with one permit: a read takes the permit.
 type eventLock struct {
 	stream
 	gate stream
@@ -230,7 +230,7 @@ func openSocket(w *bench.Worker, thread int) (any, error) {
 	return stream{fd, fd, 8}, nil
 }
 
-// Must ends a worker whose subject reports an error that no cell causes.
+// Must panics on an error that a correct subject does not report, and so ends the worker.
 func Must(err error) {
 	if err != nil {
 		panic(err)

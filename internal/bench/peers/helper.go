@@ -16,23 +16,23 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// Helper is a program in C that was compiled on demand. The program that runs the peers in C is one.
+// Helper is a program in C that was compiled on demand, such as the program that runs the peers in C.
 type Helper struct {
 	Path string
 
-	// sum is the digest of the file that was built. It is empty for a file that the user named,
-	// which runs unchecked.
+	// sum is the digest of the file that was built. It is empty for a file that the user named: such a file runs
+	// unchecked.
 	sum string
 
-	temporary string // its directory, which is removed with it, or ""
+	temporary string // the directory that is removed together with the program; "" if there is none
 }
 
-// FindHelper returns the program that runs the peers in C: the given program, or one that the
-// compiler cc builds. The user's cache keeps the program for later runs. If the cache has no
-// private directory, FindHelper builds the program for this run only.
+// FindHelper returns the program that runs the peers in C: the given program, or else one that the compiler cc
+// builds. The program stays in the user's cache for later runs. If the cache has no private directory, FindHelper
+// builds the program for this run only.
 func FindHelper(given, cc string) (*Helper, error) {
 	if given != "" {
-		path, err := filepath.Abs(given) // a file name, which must not be looked up in PATH
+		path, err := filepath.Abs(given) // makes it a path, so that it is not looked up in PATH
 		if err != nil {
 			return nil, err
 		}
@@ -49,7 +49,7 @@ func FindHelper(given, cc string) (*Helper, error) {
 	return source.find(cc)
 }
 
-// find returns the program of the user's cache, and builds it first if it is not there.
+// find returns the program in the user's cache. If it is not there, find builds it first.
 func (p *sources) find(cc string) (*Helper, error) {
 	name := p.program(cc)
 	if cache, err := os.UserCacheDir(); err == nil {
@@ -60,8 +60,8 @@ func (p *sources) find(cc string) (*Helper, error) {
 	return temporaryHelper(p, cc, name)
 }
 
-// keptHelper returns the helper at path, and builds it first unless the file is the one that was
-// built there.
+// keptHelper returns the helper at path. It builds the helper first, unless the file at path is the one that was
+// built there before.
 func keptHelper(source *sources, cc, path string) (*Helper, error) {
 	h := &Helper{Path: path}
 	if sum, err := readOwn(path + ".sha256"); err == nil {
@@ -109,8 +109,8 @@ func (h *Helper) build(source *sources, cc string) error {
 	return os.WriteFile(note, []byte(h.sum+"\n"), 0o600)
 }
 
-// Check returns an error unless the file is the one that was built, and nobody else could have
-// written to it. It is called before each run.
+// Check returns an error unless the file is the one that was built and only trusted users could have written to it.
+// It is called before each run.
 func (h *Helper) Check() error {
 	if h.sum == "" {
 		return nil
@@ -128,7 +128,8 @@ func (h *Helper) Check() error {
 	return nil
 }
 
-// Built says which compiler built the helper, with which flags, and which libc it has. Both are empty if the helper does not run.
+// Built returns the compiler that built the helper, with its flags, and the libc of the helper. Both are empty if the
+// helper does not run.
 func (h *Helper) Built() (compiler, libc string) {
 	if h == nil || h.Check() != nil {
 		return "", ""
@@ -141,7 +142,7 @@ func (h *Helper) Built() (compiler, libc string) {
 	return compiler, libc
 }
 
-// Unfit says why a subject cannot run with a libc, or returns an empty string.
+// Unfit returns the reason why a subject cannot run with a libc, or an empty string.
 func Unfit(s *bench.Subject, libc string) string {
 	if glibcOnly[s.Name()] && libc != "" && !strings.HasPrefix(libc, "glibc ") {
 		return "needs glibc, and the peers in C have " + libc
@@ -149,7 +150,7 @@ func Unfit(s *bench.Subject, libc string) string {
 	return ""
 }
 
-// Remove removes a temporary helper.
+// Remove removes the helper if it is temporary.
 func (h *Helper) Remove() {
 	if h != nil && h.temporary != "" {
 		os.RemoveAll(h.temporary)

@@ -23,10 +23,10 @@ const (
 	ipcRemove     = 0
 )
 
-// checkPI says why the kernel has no locks with priority inheritance.
+// checkPI returns an error if the kernel has no futexes with priority inheritance.
 func checkPI() error {
 	word := new(uint32)
-	// SAFETY: the call leaves a word that is not locked unchanged.
+	// SAFETY: the call does not change a word that is not locked.
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexUnlockPI, 0, 0, 0, 0)
 	runtime.KeepAlive(word)
 	if errno == unix.ENOSYS {
@@ -35,7 +35,7 @@ func checkPI() error {
 	return nil
 }
 
-// checkSysV says why the kernel has no semaphores of System V.
+// checkSysV returns an error if the kernel has no System V semaphores.
 func checkSysV() error {
 	id, _, errno := unix.Syscall(unix.SYS_SEMGET, ipcPrivate, 1, 0o600)
 	if errno != 0 {
@@ -52,8 +52,8 @@ func removeSemaphores(id int) error {
 	return nil
 }
 
-// removeSysV removes the semaphores whose ids the helper left in the segment: the kernel would
-// keep them for ever.
+// removeSysV removes the semaphores whose ids the helper left in the segment. Otherwise the kernel would keep them
+// for ever.
 func removeSysV(segment *os.File) {
 	var left [8]byte // the layout of struct left in peer_ipc.h
 	if _, err := segment.ReadAt(left[:], control.PeerBytes-64); err != nil {
@@ -70,7 +70,7 @@ type queueAttributes struct {
 	_                        [4]int
 }
 
-// newMessageQueue opens a new queue and removes its name.
+// newMessageQueue creates a queue and removes its name.
 func newMessageQueue(n int) (*os.File, error) {
 	name, err := unix.BytePtrFromString(fmt.Sprintf("shmbench-%d-%d", os.Getpid(), n))
 	if err != nil {
@@ -102,7 +102,7 @@ func messageQueues(*bench.Cell) (files []*os.File, err error) {
 	return files, nil
 }
 
-// checkQueues says why the kernel has no message queues.
+// checkQueues returns an error if the kernel has no message queues.
 func checkQueues() error {
 	f, err := newMessageQueue(0)
 	if err != nil {

@@ -16,17 +16,17 @@ type condVar interface {
 	Broadcast()
 }
 
-// Monitor makes a bounded buffer, a gate, a sequence and a barrier from a lock and condition
-// variables, as textbooks do. The guarded data is in the scratch.
+// Monitor implements a bounded buffer, a gate, a sequence and a barrier with a lock and condition variables, as
+// textbooks do. The guarded data is in the Scratch.
 type Monitor struct {
 	sync.Locker
-	some, room condVar // some: there are items; room: there is room. All other uses take some
+	some, room condVar // some: there are items; room: there is room for items. All uses but the buffer wait for some
 	words      *control.MonitorWords
 	capacity   uint64
 	parties    uint64
 }
 
-// NewMonitor makes a monitor of a lock and two condition variables of it.
+// NewMonitor returns a monitor that uses a lock and two condition variables of that lock.
 func NewMonitor(w *bench.Worker, l sync.Locker, some, room condVar) *Monitor {
 	return &Monitor{Locker: l, some: some, room: room, words: &w.Scratch().Monitor,
 		capacity: w.Shape.Capacity, parties: uint64(w.Procs * w.Control.Threads)}
@@ -39,7 +39,7 @@ func openSyncCond(w *bench.Worker, _ int) (any, error) {
 	})
 }
 
-// tell wakes as many waiters as there is something for.
+// tell wakes one waiter if there is one thing to wait for, and otherwise all waiters.
 func tell(c condVar, n int) {
 	if n == 1 {
 		c.Signal()
@@ -135,8 +135,7 @@ func (m *Monitor) Meet() {
 	m.Unlock()
 }
 
-// MonitorToken is one end of a token: the monitor's two condition variables are its two
-// directions.
+// MonitorToken is one end of a token. The monitor's two condition variables are for its two directions.
 type MonitorToken struct {
 	*Monitor
 	End  int

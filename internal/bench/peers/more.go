@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// MorePeers are Go's primitives for scenarios that need more than a lock or a token.
+// MorePeers are Go's primitives for the scenarios that need more than a lock or a token.
 var MorePeers = []*bench.Subject{
 	{By: "in-process", Prim: "sync.RWMutex", InProcess: true, Open: openSyncRWMutex,
 		Scenarios: []string{"uncontended", "readers", "rw"}},
@@ -28,7 +28,7 @@ var MorePeers = []*bench.Subject{
 	{By: "in-process", Prim: "sync.Mutex-each", InProcess: true, Open: openMutexEach, Scenarios: []string{"multi"}},
 }
 
-// keyEach is a sync.Mutex for each key.
+// keyEach has a sync.Mutex for each key.
 type keyEach []struct {
 	sync.Mutex
 	_ [56]byte
@@ -121,8 +121,8 @@ func (x xSemaphore) Pairs(n int, counter *uint64) {
 	}
 }
 
-// fileKeys has a lock of the open file description on one byte for each key, by fcntl(2): the
-// kernel's own locks by key between processes.
+// fileKeys has an OFD lock (fcntl(2)) on one byte for each key. These are the kernel's own locks by key between
+// processes.
 type fileKeys struct{ fd int }
 
 func openOFD(w *bench.Worker, thread int) (any, error) {
@@ -151,7 +151,7 @@ func (l fileKeys) UnlockKeys(keys []uint32) {
 	}
 }
 
-// Held asks the kernel who has the lock of each byte.
+// Held asks the kernel for each byte whether it is locked.
 func (l fileKeys) Held(keys []uint32) bool {
 	for _, k := range keys {
 		lk := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(k), Len: 1}
@@ -175,7 +175,8 @@ func (l fileKeys) Pairs(n int, counter *uint64) {
 	}
 }
 
-// chanPermits is a channel as a lock, and as permits: each value in the channel is a held permit.
+// chanPermits is a channel that serves as a lock or as permits: each value in the channel is a permit that somebody
+// holds.
 type chanPermits chan struct{}
 
 func (c chanPermits) Acquire() { c <- struct{}{} }
@@ -195,8 +196,8 @@ func (c chanPermits) Pairs(n int, counter *uint64) {
 func (l eventLock) Acquire() { l.gate.Await() }
 func (l eventLock) Release() { l.gate.Pass(1) }
 
-// fileGate has an eventfd for the odd rounds and one for the even: each stays readable until the
-// next round opens.
+// fileGate has an eventfd for the odd rounds and one for the even rounds. Each stays readable until the next round
+// opens.
 type fileGate [2]int
 
 func (g fileGate) Open(round uint64) {

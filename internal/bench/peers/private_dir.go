@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// errNotPrivate says that another user could change the contents of a directory.
+// errNotPrivate is the error for a directory whose contents another user could change.
 var errNotPrivate = errors.New("not private")
 
 const (
@@ -20,10 +20,10 @@ const (
 	othersAny   = 0o077
 )
 
-// privateDir makes the directory if it is missing, and returns its path without symbolic links.
-// Nobody but this user and root can change a file in it, or replace it by another directory: each
-// directory above belongs to one of the two, and others cannot write to it, unless it is sticky.
-// Otherwise the error is errNotPrivate.
+// privateDir creates the directory if it is missing, and returns its path without symbolic links. It returns
+// errNotPrivate unless only this user and root can change files in the directory or replace the directory. That
+// requires that each directory above belongs to this user or root, and that others cannot write to it, or that it is
+// sticky.
 func privateDir(dir string) (string, error) {
 	var missing []string
 	there := filepath.Clean(dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// ChanQueue is a channel as a queue.
+// ChanQueue is a channel that serves as a queue.
 type ChanQueue chan uint64
 
 func (q ChanQueue) Put(items []uint64) {
@@ -42,9 +42,8 @@ func (q ChanQueue) Get(buf []uint64) int {
 
 func (q ChanQueue) Shut(int) { close(q) }
 
-// streamQueue moves items of eight bytes through a pipe or a socket. All threads share its ends.
-// Reads and writes are so small that each is atomic. A zero tells one consumer that it is the
-// end.
+// streamQueue moves items of eight bytes through a pipe or a socket. All threads share its ends. Each read and write
+// is small enough to be atomic. A zero tells the one consumer that reads it that no more items come.
 type streamQueue struct {
 	in, out int
 	ended   bool
@@ -82,7 +81,7 @@ func (q *streamQueue) Get(buf []uint64) (n int) {
 	}
 	if zeros > 0 {
 		q.ended = true
-		q.Shut(zeros - 1) // the zeros for the other consumers
+		q.Shut(zeros - 1) // pass on the zeros that are meant for other consumers
 	}
 	return n
 }

@@ -19,7 +19,7 @@ func TestOwnCgroups(t *testing.T) {
 	require.Error(t, writeExisting(filepath.Join(t.TempDir(), "cpu.max"), "1"), "a file that is not the kernel's")
 }
 
-// A worker that is put under a quota is in a cgroup of its own, which is removed.
+// A worker under a quota is in a cgroup of its own, which is removed afterwards.
 func TestQuotaIsJoined(t *testing.T) {
 	if err := QuotaCheck(); err != nil {
 		t.Skipf("needs a cgroup of its own, for a quota of CPU time: %v", err)

@@ -18,7 +18,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// defaultPlan is the plan of a run without arguments on a recorded host.
+// defaultPlan returns the plan of a run without arguments on a recorded host.
 func defaultPlan(t *testing.T, file string) (*Options, []*bench.Cell) {
 	t.Helper()
 	o := &Options{Recording: file, Time: DefaultSuite.Time, Warmup: DefaultSuite.Warmup, Count: DefaultSuite.Count, Kills: DefaultSuite.Kills,
@@ -29,7 +29,7 @@ func defaultPlan(t *testing.T, file string) (*Options, []*bench.Cell) {
 	return o, cells
 }
 
-// recordings are the hosts of the tests, and those of SHMSYNC_TOPOLOGIES.
+// recordings returns the recorded hosts of the tests, and those in SHMSYNC_TOPOLOGIES.
 func recordings(t *testing.T) []string {
 	files, err := filepath.Glob(topotest.File("*.tree"))
 	require.NoError(t, err)
@@ -45,8 +45,8 @@ func recordings(t *testing.T) []string {
 	return files
 }
 
-// The default plan of each recorded host covers all classes of its CPUs, uses no CPU or node that it may
-// not, and keeps its time: a minute on two CPUs, and three on any other host.
+// The default plan of each recorded host covers all classes of its CPUs. It uses no CPU or node that the process may
+// not use. It keeps its time: one minute on two CPUs, and three minutes on any other host.
 func TestDefaultPlansOfRecordedHosts(t *testing.T) {
 	for _, file := range recordings(t) {
 		name := filepath.Base(file)
@@ -88,7 +88,7 @@ func TestDefaultPlansOfRecordedHosts(t *testing.T) {
 	}
 }
 
-// The default plan of two packages of 96 cores says which CPUs stand for which class, and how many
+// The default plan for a host with two packages of 96 cores says which CPUs represent which class, and how many
 // workers contend.
 func TestDefaultPlanOfALargeHost(t *testing.T) {
 	o, cells := defaultPlan(t, topotest.File("two-by-96.tree"))
@@ -129,7 +129,7 @@ func TestDefaultPlanOfALargeHost(t *testing.T) {
 	}
 }
 
-// Two hosts that have a class have cells of it with the same keys.
+// If two hosts have the same class, their cells of the class have the same keys.
 func TestKeysMeanTheSameOnEachHost(t *testing.T) {
 	keysOf := func(host string) (list []string) {
 		_, cells := defaultPlan(t, topotest.File(host+".tree"))
@@ -152,8 +152,8 @@ func TestWorkerCounts(t *testing.T) {
 	require.Equal(t, [][2]int{{1, 1}}, workerCounts(1))
 }
 
-// How many stripes pay depends on the number of workers, so a suite measures stripes with as many workers as the host
-// has cores, and with more keys for more workers.
+// The best number of stripes depends on the number of workers. So a suite measures stripes with as many workers as
+// the host has cores, and uses more keys for more workers.
 func TestStripesAreMeasuredWithAllCores(t *testing.T) {
 	for file, want := range map[string][]string{
 		"hosts/vm-2cpu.tree":     {"procs=2 threads=1 keys=1", "procs=2 threads=1 keys=16", "procs=2 threads=1 keys=64"},

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// homesOf lists the node of each home of a subject's cells, by placement, or why there is none.
+// homesOf returns the node of each home of a subject's cells, by placement, or the reason why there is none.
 func homesOf(t *testing.T, host string) (nodes map[string]int, skipped map[string]string) {
 	t.Helper()
 	o := &Options{Recording: topotest.File(host + ".tree"), Prims: []string{"shmsync:mutex"}, Time: time.Millisecond, Count: 1, Kills: 1, Timeout: time.Second, Gap: UsualGap}
@@ -31,7 +31,7 @@ func homesOf(t *testing.T, host string) (nodes map[string]int, skipped map[strin
 	return nodes, skipped
 }
 
-// A home is a node with memory: that of the first CPU, that of the second one, and the farthest of the others.
+// A home is a node with memory: that of the first CPU, that of the second CPU, or the farthest other node.
 func TestHomesOfRecordedHosts(t *testing.T) {
 	nodes, skipped := homesOf(t, "two-by-96")
 	require.Equal(t, map[string]int{"llc first": 0, "llc third": 4, "remote-32 first": 0, "remote-32 second": 4, "remote-32 third": 1}, nodes)
@@ -49,8 +49,8 @@ func TestHomesOfRecordedHosts(t *testing.T) {
 	require.Len(t, skipped, 2)
 }
 
-// The default plan of a host with one node has no home to compare, and says so. A host that does not describe itself counts as
-// one node.
+// A host with one node has no homes to compare, and its default plan says so. A host that does not describe itself
+// counts as a host with one node.
 func TestHomesOfOneNode(t *testing.T) {
 	_, cells := defaultPlan(t, topotest.File("hosts/vm-2cpu.tree"))
 	n := 0
@@ -71,7 +71,7 @@ func TestHomesOfOneNode(t *testing.T) {
 	require.ErrorContains(t, o.checkHomes(), "first, second or third")
 }
 
-// Memory-only nodes are homes, and nodes without memory are none.
+// A home may be a node without CPUs, but never a node without memory.
 func TestHomesWithoutMemory(t *testing.T) {
 	o := &Options{Topology: memTestHost(), CPUs: []int{0, 1, 2, 3, 4}}
 	for _, c := range []struct {

@@ -72,7 +72,7 @@ func TestMatrixNotes(t *testing.T) {
 	require.Empty(t, (&Options{Topology: topotest.Host(t, "two-socket"), CPUs: []int{0, 1, 2, 3}}).MatrixNotes())
 }
 
-// A user that gets all pairs is not told that some are missing.
+// If the plan has all pairs, there is no note that some are missing.
 func TestMatrixOfAllPairsHasNoNote(t *testing.T) {
 	top := topotest.Host(t, "memoryless")
 	for _, sample := range sampleModes {
@@ -82,8 +82,8 @@ func TestMatrixOfAllPairsHasNoNote(t *testing.T) {
 	}
 }
 
-// A class of the default plan stands for up to 64 pairs of CPUs, which its rounds visit: all there are, if they are fewer. The
-// plan draws none for other placements.
+// A class in the default plan stands for up to 64 pairs of CPUs, or for all of its pairs if there are fewer. The
+// rounds visit them. For other placements the plan draws no pairs.
 func TestClassesOfThePlanHave64Pairs(t *testing.T) {
 	for _, file := range recordings(t) {
 		o, cells := defaultPlan(t, file)
@@ -119,7 +119,7 @@ func TestClassesOfThePlanHave64Pairs(t *testing.T) {
 	require.NotContains(t, strings.Join(o.MatrixNotes(), "\n"), "stand for a class")
 }
 
-// A matrix of all pairs has each pair of CPUs in both directions, and in one direction on a host with many CPUs.
+// A matrix of all pairs has each pair of CPUs in both directions, but only in one direction on a host with many CPUs.
 func TestMatrixOfAllPairs(t *testing.T) {
 	for host, directions := range map[string]int{"hosts/vm-2cpu": 2, "hosts/opteron-4p8n-sparse": 2, "hosts/graviton3": 1, "hosts/epyc9654-2p-nps4": 1} {
 		top := topotest.Host(t, host)

@@ -12,7 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// memTestHost is a host of four nodes: 0 and 1 have CPUs and memory, 2 has no memory, 3 has no CPUs.
+// memTestHost is a host of four nodes. Nodes 0 and 1 have CPUs and memory, node 2 has no memory, and node 3 has no
+// CPUs.
 func memTestHost() *topology.Topology {
 	t := &topology.Topology{Limits: topology.Limits{Nodes: []int{0, 1, 2, 3}}}
 	for node, cpus := range [][]int{{0, 1}, {2, 3}, {4}, nil} {
@@ -62,8 +63,7 @@ func TestMemShapes(t *testing.T) {
 	}
 }
 
-// TestMemShapesOfNothing: a host that does not describe its nodes counts as one
-// node.
+// TestMemShapesOfNothing checks that a host that does not describe its nodes counts as a host with one node.
 func TestMemShapesOfNothing(t *testing.T) {
 	shapes, err := memShapes(&Options{CPUs: []int{5}, Brief: true})
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// Each placement has its CPUs, or a reason why the host has none such.
+// Each placement has CPUs, or a reason why the host has none for it.
 func TestPlacesOnRecordedHosts(t *testing.T) {
 	for _, c := range []struct {
 		tree, place string
@@ -51,7 +51,7 @@ func TestPlacesOnRecordedHosts(t *testing.T) {
 	}
 }
 
-// Places use only the CPUs that the cpuset and --cpus allow.
+// Placements use only the CPUs that the cpuset and --cpus allow.
 func TestPlacesKeepToTheCPUs(t *testing.T) {
 	top := topotest.Host(t, "nps4")
 	o := &Options{Topology: top, CPUs: []int{1, 3, 6}}
@@ -71,7 +71,7 @@ func TestPlacesKeepToTheCPUs(t *testing.T) {
 	require.Contains(t, why, "does not say")
 }
 
-// A name without distance or kinds stands for all such classes of the host, and a key says which.
+// A name without a distance or kinds stands for all such classes of the host. The key of a cell has the full name.
 func TestPlacesAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		tree        string

@@ -63,7 +63,7 @@ func TestCellKeys(t *testing.T) {
 	}
 }
 
-// An arena in memory has no directory.
+// An arena in a memfd has no directory.
 func TestDirectoriesOfArenas(t *testing.T) {
 	dir := t.TempDir()
 	o := testOptions()

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// A suite has no more busy workers than its cgroup has CPU time for, and pairs of workers nevertheless.
+// A suite has no more busy workers than the cgroup has CPU time for. It has pairs of workers even if there is less.
 func TestPlansUnderAQuota(t *testing.T) {
 	o, cells := defaultPlan(t, topotest.File("hosts/container-one-l3-quota.tree"))
 	most := 0

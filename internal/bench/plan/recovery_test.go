@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// kills is the number of kills of a subject in all rounds of a plan, without one round that may be dirty.
+// kills returns the number of kills of a subject in all rounds of a plan but one, because one round may be dirty.
 func kills(o *Options, cells []*bench.Cell, subject string) (n int) {
 	for _, c := range cells {
 		if c.Scenario.Name == "crash" && c.Subject.Name() == subject {
@@ -27,8 +27,9 @@ func kills(o *Options, cells []*bench.Cell, subject string) (n int) {
 	return n
 }
 
-// The default plan kills so many owners of the library's lock, and of a robust one in C, that the p99 of recovery has an
-// interval. If a host has no time for that, the plan says so. The long suite always has the time.
+// The default plan kills so many owners of the library's lock, and of a robust mutex in C, that the p99 of the
+// recovery time has an interval. If a host is too slow for that, the plan says so. The long suite always has enough
+// time.
 func TestPlansHaveKillsForATail(t *testing.T) {
 	least := stats.LeastSamples(RecoveryQuantile)
 	short := 0
@@ -55,7 +56,7 @@ func TestPlansHaveKillsForATail(t *testing.T) {
 	require.NotContains(t, o.Dropped, "multi", "recovery takes the time of repetitions that decide nothing, not that of decisions")
 }
 
-// Each crash cell of a plan can be compared with the others: it has as many kills in a repetition.
+// All crash cells of a plan can be compared with each other, because their repetitions have the same number of kills.
 func TestCrashCellsOfAPlanAreComparable(t *testing.T) {
 	for _, host := range []string{"hosts/vm-2cpu", "hosts/kunpeng920-2p4n", "hosts/graviton3"} {
 		_, cells := defaultPlan(t, topotest.File(host+".tree"))
@@ -69,7 +70,7 @@ func TestCrashCellsOfAPlanAreComparable(t *testing.T) {
 	}
 }
 
-// The shortest suite says that its kills are too few.
+// The shortest suite says that it has too few kills.
 func TestQuickPlanSaysThatKillsAreFew(t *testing.T) {
 	o := &Options{Recording: topotest.File("hosts/vm-2cpu.tree"), Time: QuickSuite.Time, Warmup: QuickSuite.Warmup, Count: QuickSuite.Count,
 		Kills: QuickSuite.Kills, Gap: UsualGap, Timeout: 1, Seed: 1}

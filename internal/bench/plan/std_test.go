@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// longPlan is the plan of suite --std on a recorded host.
+// longPlan returns the plan of "suite --std" on a recorded host.
 func longPlan(t *testing.T, file string) (*Options, []*bench.Cell) {
 	t.Helper()
 	o := &Options{Recording: file, Time: StdSuite.Time, Warmup: StdSuite.Warmup, Count: StdSuite.Count, Kills: StdSuite.Kills,
@@ -24,8 +24,8 @@ func longPlan(t *testing.T, file string) (*Options, []*bench.Cell) {
 	return o, cells
 }
 
-// The long suite of each recorded host, also of 64 nodes, has a plan: ten minutes on two CPUs, and twenty
-// elsewhere. It covers all classes of CPUs.
+// The long suite has a plan for each recorded host, even for one with 64 nodes. It takes ten minutes on two CPUs, and
+// twenty minutes elsewhere. It covers all classes of CPUs.
 func TestLongPlansOfRecordedHosts(t *testing.T) {
 	for _, file := range recordings(t) {
 		name := filepath.Base(file)
@@ -47,7 +47,7 @@ func TestLongPlansOfRecordedHosts(t *testing.T) {
 	}
 }
 
-// A long suite of many nodes measures the memory of each distance from some of them, and says so.
+// On a host with many nodes, a long suite measures the memory at each distance from some of the nodes. It says so.
 func TestLongPlanOfManyNodes(t *testing.T) {
 	o, cells := longPlan(t, topotest.File("hosts/altix-64n.tree"))
 	from, distances := map[int]bool{}, map[int]bool{}
@@ -76,7 +76,8 @@ func TestEvenly(t *testing.T) {
 	require.Equal(t, []int{0, 2, 4, 6}, evenly([]int{0, 1, 2, 3, 4, 5, 6}, 4))
 }
 
-// A budget of the user is filled by rounds of the cells on which advice rests. A short one has no fewer rounds than advice needs.
+// A suite uses up the budget of the user by further rounds of the cells on which advice rests. Even with a short
+// budget, it has as many rounds as advice needs.
 func TestSuitesWithinABudget(t *testing.T) {
 	planned := func(file string, budget time.Duration) (*Options, time.Duration, int) {
 		o := &Options{Recording: topotest.File(file), Time: DefaultSuite.Time, Warmup: DefaultSuite.Warmup, Count: DefaultSuite.Count, Kills: DefaultSuite.Kills,

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// streamsOf are the stream cells of a recorded host.
+// streamsOf returns the stream cells of a recorded host.
 func streamsOf(t *testing.T, file string, suite bool) (*Options, []*bench.Cell) {
 	t.Helper()
 	o := &Options{Recording: file, Time: time.Millisecond, Count: 1, Kills: 1, Timeout: time.Second, Gap: UsualGap}
@@ -25,7 +25,8 @@ func streamsOf(t *testing.T, file string, suite bool) (*Options, []*bench.Cell) 
 	return o, cells
 }
 
-// Streams run on cores of one node, or of all nodes. Each thread has a core of its own, and memory is where the cell says.
+// Streams run on the cores of one node, or of all nodes. Each thread has a core of its own. The memory is where the
+// cell says.
 func TestStreamsOfALargeHost(t *testing.T) {
 	o, cells := streamsOf(t, topotest.File("two-by-96.tree"), true)
 	var seen []string
@@ -51,7 +52,8 @@ func TestStreamsOfALargeHost(t *testing.T) {
 	}, seen)
 }
 
-// Every recorded host has stream cells with the same keys for what all hosts have, and no CPU or node that it may not use.
+// Every recorded host has stream cells. Those that all hosts have in common have the same keys. No cell uses a CPU or
+// a node that the process may not use.
 func TestStreamsOfEveryHost(t *testing.T) {
 	for _, file := range recordings(t) {
 		name := filepath.Base(file)
@@ -74,7 +76,7 @@ func TestStreamsOfEveryHost(t *testing.T) {
 	}
 }
 
-// A cgroup that limits memory gets smaller cells. One node has no other memory.
+// In a cgroup with a memory limit, cells use less memory. A host with one node has no other memory to compare.
 func TestStreamsWithLittleMemory(t *testing.T) {
 	o := &Options{Topology: topotest.Host(t, "two-socket"), CPUs: []int{0, 1, 2, 3}}
 	o.Topology.Limits.Memory = 64 << 20
@@ -90,7 +92,7 @@ func TestStreamsWithLittleMemory(t *testing.T) {
 	}
 }
 
-// Fences are made in one to all cores, each of them busy.
+// Fences are measured with one to all cores, each of which is busy.
 func TestFencesOfALargeHost(t *testing.T) {
 	o := &Options{Recording: topotest.File("two-by-96.tree"), Time: time.Millisecond, Count: 1, Kills: 1, Timeout: time.Second, Gap: UsualGap}
 	require.NoError(t, o.Complete(nil, nil))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// planned gives the subjects of a plan.
+// planned returns the names of the subjects of a plan.
 func planned(t *testing.T, o *Options, scenario string) (names []string) {
 	t.Helper()
 	cells, err := Cells(o, scenario)
@@ -22,7 +22,8 @@ func planned(t *testing.T, o *Options, scenario string) (names []string) {
 	return names
 }
 
-// Variants are the last word of a name, and narrow what is asked for otherwise.
+// A variant is the part of a subject's name after the first dash. Variants restrict the subjects that are selected
+// otherwise.
 func TestVariants(t *testing.T) {
 	o := &Options{CPUs: []int{0, 1}, Prims: []string{"shmsync:mutex*"}}
 	all := planned(t, o, "lock")
@@ -41,7 +42,7 @@ func TestVariants(t *testing.T) {
 	require.Contains(t, all, "shmsync:mutex-cohort")
 }
 
-// A spin budget makes cells of those that have one.
+// A subject whose spin budget can be set has a cell for each budget. Other subjects have one cell without a budget.
 func TestSpinOfALock(t *testing.T) {
 	o := &Options{CPUs: []int{0, 1}, Procs: []int{2}, Threads: []int{1}, Spins: []uint64{0, 1, 20_001}}
 	cells, err := Cells(o, "lock")

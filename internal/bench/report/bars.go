@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/bars"
 )
 
-// writeBars renders the bars, one line each, and the remarks about some of them below.
+// writeBars renders the bars, each on one line, and below them the remarks about some of them.
 func writeBars(w io.Writer, results []bars.Result) {
 	fmt.Fprintln(w)
 	rows := [][]string{{"bar", "", "figure", "[interval]", "n", "limit", "verdict"}}
@@ -37,7 +37,8 @@ func writeBars(w io.Writer, results []bars.Result) {
 	fmt.Fprintln(w, strings.Join(summary, ", "))
 }
 
-// against names the peer by which the bar's subject is divided, or the figure itself.
+// against returns the name of the peer with which the bar's subject is compared, or the name of the primitive if
+// there is no peer.
 func against(b *bars.Result) string {
 	if b.Peer == "" {
 		_, prim, _ := strings.Cut(b.Subject, ":")
@@ -49,7 +50,7 @@ func against(b *bars.Result) string {
 	return "÷ " + strings.TrimPrefix(b.Peer, "in-process:")
 }
 
-// barRow is one line of the table.
+// barRow returns the row of a bar in the table.
 func barRow(b *bars.Result) []string {
 	format := formatRatio
 	if b.Peer == "" {

@@ -18,26 +18,26 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// alpha is the share of false calls among the cells that a comparison calls changed.
+// alpha is the share of false findings that is expected among the cells that a comparison calls changed.
 const alpha = 0.05
 
 // The verdicts of a comparison about a cell.
 const (
-	cellSame      = "same"      // the interval lies within the least effect
-	cellBetter    = "better"    // the interval lies beyond the least effect
+	cellSame      = "same"      // the interval lies within ± the least effect
+	cellBetter    = "better"    // the interval lies beyond the least effect, on the better side
 	cellWorse     = "worse"     //
 	cellUndecided = "undecided" // none of the others
-	cellTooFew    = "too few"   // with so few repetitions, no difference could be told from chance
+	cellTooFew    = "too few"   // there are so few repetitions that no difference could be significant
 )
 
-// comparison is a cell in two result files.
+// comparison compares the results of a cell in two files.
 type comparison struct {
 	Key, Unit string
 	Old, New  benchmath.Summary
 	Shift     stats.Shift
-	Q         float64 // the p value, corrected for the number of cells
+	Q         float64 // the p value of the shift, corrected for the number of cells
 	Verdict   string
-	Needs     int // about how many repetitions would decide it; 0 if that is not known
+	Needs     int // estimated number of repetitions that would decide it; 0 if that is not known
 	n1, n2    int
 	least     float64
 }
@@ -45,12 +45,13 @@ type comparison struct {
 // Comparison is the result of comparing two result files.
 type Comparison struct {
 	Cells   []comparison
-	Missing int // cells that were not measured in both
+	Missing int // cells that only one of the files has measured
 	least   float64
-	units   string // what the samples are
+	units   string // what the samples are: repetitions, or files
 }
 
-// CompareDocuments pairs the cells of two documents. A change counts if it exceeds the share least.
+// CompareDocuments compares the cells that two documents share. A change counts if it is larger than least, a share
+// such as 0.05.
 func CompareDocuments(before, after *Document, metric string, least float64) *Comparison {
 	all := &Comparison{least: least, units: "repetitions"}
 	for i := range before.Cells {
@@ -123,16 +124,16 @@ func (c *comparison) verdict() string {
 	return cellUndecided
 }
 
-// apart reports whether the figures of a cell lie far from each other without proof: the interval, or
-// the range of few repetitions, lies on one side, and the centres differ by more than half.
+// apart reports whether the figures of a cell differ greatly, although the difference may not be proven: the
+// interval, or the range of few repetitions, lies on one side of 1, and the centres differ by more than half.
 func (c *comparison) apart() bool {
 	const far = 1.5
 	r := c.Shift.Ratio
 	return r.Lo > 1 && r.Center > far || r.Hi < 1 && r.Hi > 0 && r.Center < 1/far
 }
 
-// needs estimates how many repetitions would decide a cell: the interval must become so narrow
-// that it lies wholly on one side of the least effect.
+// needs estimates how many repetitions would decide a cell. With that number, the interval should be so narrow that
+// it lies wholly on one side of the least effect.
 func (c *comparison) needs() int {
 	r := c.Shift.Ratio
 	if !c.Shift.Sure() || r.Lo <= 0 || r.Hi <= r.Lo {
@@ -162,7 +163,7 @@ func (c *comparison) delta() string {
 	return fmt.Sprintf("%+.1f%%", 100*(r.Center-1))
 }
 
-// reason is why a cell has its verdict.
+// reason returns the verdict on a cell, and the figures on which it rests.
 func (c *comparison) reason() string {
 	interval := ""
 	if r := c.Shift.Ratio; r != (stats.Interval{}) {
@@ -175,7 +176,7 @@ func (c *comparison) reason() string {
 	return text
 }
 
-// Differences lists how two environments differ in what figures depend on.
+// Differences returns the differences between two environments on which figures depend.
 func Differences(a, b *host.Environment) (list []string) {
 	for _, d := range []struct{ what, old, new string }{
 		{"CPU", a.CPU, b.CPU}, {"number of CPUs", fmt.Sprint(a.CPUs), fmt.Sprint(b.CPUs)},
@@ -186,7 +187,7 @@ func Differences(a, b *host.Environment) (list []string) {
 			list = append(list, fmt.Sprintf("the %s differs: %s, %s", d.what, d.old, d.new))
 		}
 	}
-	for _, d := range []struct{ what, old, new string }{ // a file of an earlier program lacks some
+	for _, d := range []struct{ what, old, new string }{ // a file of an earlier program lacks some of these
 		{"the machine differs", a.Machine, b.Machine}, {"the firmware differs", a.Firmware, b.Firmware},
 		{"the microcode differs", a.Microcode, b.Microcode}, {"turbo differs", a.Turbo, b.Turbo}, {"the idle states differ", a.Idle, b.Idle},
 	} {
@@ -209,8 +210,8 @@ func Differences(a, b *host.Environment) (list []string) {
 	return list
 }
 
-// differing lists the names, sorted, whose texts two maps do not agree on. A map without names, as of a file of
-// an earlier program, agrees with each.
+// differing returns the sorted names for which two maps have different texts. An empty map differs from none, because
+// a file of an earlier program has no map.
 func differing(a, b map[string]string) (names []string) {
 	if len(a) == 0 || len(b) == 0 {
 		return nil
@@ -225,8 +226,8 @@ func differing(a, b map[string]string) (names []string) {
 	return names
 }
 
-// Write renders the cells that have or may have changed, and lines that count all cells. If
-// unchanged is set, it lists the other cells, too.
+// Write renders the cells that have or may have changed, and lines with the number of cells for each verdict. If
+// unchanged is set, it renders the other cells, too.
 func (all *Comparison) Write(w io.Writer, unchanged bool) error {
 	rows := [][]string{{"cell", "old", "new", "delta", ""}}
 	counts := map[string]int{}
@@ -288,7 +289,7 @@ func withRange(unit string, s benchmath.Summary) string {
 	return formatMetric(unit, s.Center) + " " + s.PctRangeString()
 }
 
-// columns aligns rows in columns, the first column to the left.
+// columns aligns rows in columns. The first column is aligned to the left, all others to the right.
 func columns(rows [][]string) []string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

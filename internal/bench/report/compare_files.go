@@ -9,8 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// CompareFiles pairs the cells of several documents a side. The unit is a document: of each cell it counts the median of its
-// repetitions, since repetitions of one run share the run's memory layout and the state of the host.
+// CompareFiles compares several documents with several others. Each document counts as one sample: the median of the
+// repetitions of a cell. Repetitions of one run are not independent, because they share the memory layout of the run
+// and the state of the host.
 func CompareFiles(before, after []*Document, metric string, least float64) *Comparison {
 	if len(before) == 1 && len(after) == 1 {
 		return CompareDocuments(before[0], after[0], metric, least)
@@ -20,7 +21,8 @@ func CompareFiles(before, after []*Document, metric string, least float64) *Comp
 	return all
 }
 
-// pooledFiles makes a document of several: each is a repetition of the cells that all of them measured.
+// pooledFiles makes one document of several. It has the cells that all of them measured, and each document is one
+// repetition of these cells.
 func pooledFiles(list []*Document) *Document {
 	d := &Document{Schema: Schema, Env: list[0].Env}
 	for i := range list[0].Cells {
@@ -36,14 +38,14 @@ func pooledFiles(list []*Document) *Document {
 			}
 		}
 		if len(cell.Reps) < len(list) {
-			cell.Reps = nil // it was not measured in each of them
+			cell.Reps = nil // not every document has measured it
 		}
 		d.Cells = append(d.Cells, cell)
 	}
 	return d
 }
 
-// medians are those of all metrics of a cell.
+// medians returns the median of each metric of a cell.
 func (c *Cell) medians() map[string]float64 {
 	all := map[string]float64{}
 	for _, r := range c.Reps {

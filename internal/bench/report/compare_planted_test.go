@@ -14,7 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/plan"
 )
 
-// The noise of synthetic results: log-normal, and now and then a round in which others took the CPU.
+// The noise of synthetic results is log-normal. In addition, some figures are outliers, as if other programs took the
+// CPU.
 const (
 	plantedNoise = 0.03
 	outlierShare = 0.05
@@ -22,7 +23,7 @@ const (
 	usualLeast   = 0.03
 )
 
-// measured draws n figures of a cell.
+// measured draws n figures of a cell whose true figure is v.
 func measured(rng *rand.Rand, v float64, n int) (list []float64) {
 	for range n {
 		x := v * math.Exp(plantedNoise*rng.NormFloat64())
@@ -34,7 +35,7 @@ func measured(rng *rand.Rand, v float64, n int) (list []float64) {
 	return list
 }
 
-// measuredFile is a document of many cells, of which changed ones take factor times as long.
+// measuredFile returns a document with many cells. The first changed cells take factor times as long.
 func measuredFile(rng *rand.Rand, rounds, changed int, factor float64) *Document {
 	d := &Document{}
 	for i := range plantedCells {
@@ -55,8 +56,8 @@ func verdicts(all *Comparison) map[string]int {
 	return counts
 }
 
-// A change of 10 % in one cell of many is found in 9 of 10 pairs of files, with its direction, with the rounds of the default plan. With a least
-// effect of 5 % it takes 15 rounds.
+// A change of 10 % in one of many cells is found, with its direction, in 9 of 10 pairs of files. The rounds of the
+// default plan are enough for that. If the least effect is 5 %, it takes 15 rounds.
 func TestCompareFindsPlantedChanges(t *testing.T) {
 	for _, c := range []struct {
 		factor, least float64
@@ -86,7 +87,7 @@ func TestCompareFindsPlantedChanges(t *testing.T) {
 	}
 }
 
-// Of a hundred pairs of files without a difference, none has a cell that is called better or worse.
+// In a hundred pairs of files without a difference, no cell is called better or worse.
 func TestCompareOfEqualsFindsNothing(t *testing.T) {
 	for _, rounds := range []int{4, 10, plan.Rounds} {
 		for seed := range uint64(100) {
@@ -97,7 +98,8 @@ func TestCompareOfEqualsFindsNothing(t *testing.T) {
 	}
 }
 
-// Without the least effect, or without the correction, files without a difference would have some.
+// Both rules of a comparison are needed: without the least effect, or without the correction, some cells of files
+// without a difference would be called changed.
 func TestCompareNeedsBothOfItsRules(t *testing.T) {
 	naive, corrected := 0, 0
 	for seed := range uint64(100) {
@@ -116,7 +118,7 @@ func TestCompareNeedsBothOfItsRules(t *testing.T) {
 	require.Less(t, corrected, naive/10)
 }
 
-// Files that differ by a hundred times are never said to be the same, however few repetitions they have.
+// Files whose figures differ by a factor of a hundred are never called the same, even if they have few repetitions.
 func TestCompareSeesHundredfold(t *testing.T) {
 	for rounds, want := range map[int]string{1: cellTooFew, 2: cellTooFew, 3: cellTooFew, 4: cellWorse, 10: cellWorse} {
 		rng := rand.New(rand.NewPCG(1, 8))
@@ -133,7 +135,7 @@ func TestCompareSeesHundredfold(t *testing.T) {
 	}
 }
 
-// A metric that is 0 somewhere has no ratio, and is compared all the same.
+// A metric that is 0 in some repetitions has no ratio, but it is compared nevertheless.
 func TestCompareMetricsWithZeros(t *testing.T) {
 	one := func(vs ...float64) *Document {
 		d := &Document{}
@@ -145,7 +147,7 @@ func TestCompareMetricsWithZeros(t *testing.T) {
 	require.Equal(t, map[string]int{cellWorse: 1}, verdicts(CompareDocuments(zero, one(5, 6, 7, 8, 9, 10), "disturbed", usualLeast)))
 }
 
-// An undecided cell says how many repetitions would decide it, and so many do.
+// An undecided cell says how many repetitions would decide it. That many do decide it.
 func TestCompareSaysWhatItNeeds(t *testing.T) {
 	decided, asked := 0, 0
 	for seed := range uint64(200) {
@@ -170,7 +172,7 @@ func TestCompareSaysWhatItNeeds(t *testing.T) {
 	require.GreaterOrEqual(t, decided, asked/2)
 }
 
-// fileOf is a document whose cells have figures around a level that the run of the file has by itself.
+// fileOf returns a document whose cells have figures around level. The run of each file also shifts all its figures.
 func fileOf(level float64, seed uint64) *Document {
 	d := &Document{Schema: Schema}
 	rng := rand.New(rand.NewPCG(seed, 3))
@@ -182,8 +184,8 @@ func fileOf(level float64, seed uint64) *Document {
 	return d
 }
 
-// Of several files a side, a file counts once. Runs that differ from each other show no change, although the repetitions of one
-// run with those of another would.
+// If there are several files for each side, each file is one sample. Runs that differ from each other show no change,
+// although their single repetitions would.
 func TestCompareSeveralFiles(t *testing.T) {
 	levels := []float64{1, 1.1, 0.93, 1.04, 0.98}
 	side := func(f float64, n int) (list []*Document) {

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// madeUpDocument is a document without a run behind it.
+// madeUpDocument returns a document that comes from no run.
 var madeUpDocument = sync.OnceValues(func() ([]byte, error) {
 	d, err := NewDocument(madeUp(new(testing.T)))
 	if err != nil {
@@ -23,7 +23,7 @@ var madeUpDocument = sync.OnceValues(func() ([]byte, error) {
 	return json.Marshal(d)
 })
 
-// keepMadeUp writes a result file, after change has had its way with it.
+// keepMadeUp writes a result file. change modifies its document first.
 func keepMadeUp(t *testing.T, change func(*Document)) string {
 	t.Helper()
 	b, err := madeUpDocument()
@@ -40,8 +40,7 @@ func keepMadeUp(t *testing.T, change func(*Document)) string {
 	return name
 }
 
-// scale has a cell's main metric be what it is in a result of its own, times f, with
-// little noise.
+// scale sets the main metric of a cell to f times its made-up value, with little noise.
 func scale(d *Document, cell int, f float64) {
 	c := &d.Cells[cell]
 	for i := range c.Reps {

@@ -11,30 +11,31 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// adviceLevel is the chance that a file without any effect above the least one has advice.
+// adviceLevel is the probability that a file without any effect above the least one gets any advice.
 const adviceLevel = 0.05
 
-// mostContrasts is the most comparisons on which advice may rest: with many more, twelve rounds could show nothing. The default
-// plan has at most half as many.
+// mostContrasts is the most contrasts on which advice may rest. With many more, twelve rounds could not show
+// anything. The default plan has at most half as many.
 const mostContrasts = 120
 
-// contrast compares one choice with one or several others. Rules list their contrasts by the names and parameters of
-// cells, never by their values, so that the correction for their number pays for the choice of the best one.
+// contrast compares one choice with one or several others. Rules select contrasts by the names and parameters of
+// cells, never by their values. Thus the correction for the number of contrasts also covers that a rule picks the
+// best choice.
 type contrast struct {
 	name         string
 	better       *Cell   // the choice that may be better
-	worse        *Cell   // the one that it is compared with; of several, one
-	at, from     int     // indices of both in a line of cells
-	of           any     // what else the rule wants to know
+	worse        *Cell   // the choice with which it is compared, or one of several such choices
+	at, from     int     // indices of better and worse in a line of cells
+	of           any     // other data of the rule
 	least        float64 // the least effect that matters
-	stats.Effect         // how many times better; of several comparisons, the smallest
+	stats.Effect         // how many times better the choice is; with several comparisons, the smallest of these effects
 	q            float64 // the p value of the effect, corrected for all contrasts of the document
-	level        float64 // q is below it if the effect is sure
+	level        float64 // the effect is sure if q is below this level
 	family       int     // the number of contrasts for which q is corrected
 }
 
-// against compares figures of which less is better, round by round: worse by better. A contrast with several comparisons is as sure as the
-// least sure of them.
+// against adds a comparison to a contrast: it divides worse by better, round by round. Less is better in both. A
+// contrast with several comparisons is as sure as the least sure of them.
 func (c *contrast) against(worse, better map[int]float64) {
 	e, err := stats.Paired(ratios(worse, better), c.least)
 	if err != nil {
@@ -51,7 +52,7 @@ func (c *contrast) against(worse, better map[int]float64) {
 	c.P = p
 }
 
-// contrastOf makes a contrast of two cells.
+// contrastOf returns the contrast of two cells.
 func contrastOf(name string, better, worse *Cell, metric string, least float64) *contrast {
 	c := &contrast{name: name, better: better, worse: worse, least: least}
 	x, y := worse.byRound(metric), better.byRound(metric)
@@ -62,15 +63,15 @@ func contrastOf(name string, better, worse *Cell, metric string, least float64) 
 	return c
 }
 
-// sure reports whether the effect exceeds the least one, with all contrasts of the document accounted for.
+// sure reports whether the effect exceeds the least one, even after the correction for all contrasts of the document.
 func (c *contrast) sure() bool { return c.N > 0 && c.q < c.level }
 
-// open reports whether the effect may exceed the least one, and that is not sure.
+// open reports whether the effect may exceed the least one, but is not sure to do so.
 func (c *contrast) open() bool {
 	return !c.sure() && (c.N == 0 || c.Hi >= c.least || c.Kind == stats.KindRange)
 }
 
-// ratios divides the values of x and y in the rounds that both have.
+// ratios divides x by y, in the rounds that have both.
 func ratios(x, y map[int]float64) (rs []float64) {
 	for _, i := range slices.Sorted(maps.Keys(x)) {
 		if v, ok := y[i]; ok && v != 0 {
@@ -80,8 +81,8 @@ func ratios(x, y map[int]float64) (rs []float64) {
 	return rs
 }
 
-// contrasts lists the contrasts of all rules, by rule, and tests them together. Rules whose contrasts would be
-// more than mostContrasts in all get none.
+// contrasts returns the contrasts of each rule. It tests the contrasts of all rules together. A rule gets none if its
+// contrasts would bring the total above mostContrasts.
 func (d *Document) contrasts() map[string][]*contrast {
 	all := map[string][]*contrast{}
 	var list []*contrast
@@ -105,14 +106,15 @@ func (d *Document) contrasts() map[string][]*contrast {
 	return all
 }
 
-// Rounds counts the rounds of a suite, which repeats those that other programs disturbed.
+// Rounds counts the rounds of a suite. A suite repeats rounds that other programs disturbed.
 type Rounds struct {
 	Planned int `json:"planned"`
 	Made    int `json:"made"`
-	Dirty   int `json:"dirty"` // of those that were made
+	Dirty   int `json:"dirty"` // number of disturbed rounds among those that were made
 }
 
-// few says that dirty rounds left fewer clean ones than planned, or returns an empty string.
+// few says that fewer clean rounds than planned are left, because others were dirty. It returns an empty string if
+// there are enough.
 func (r *Rounds) few() string {
 	if r == nil || r.Dirty == 0 || r.Made-r.Dirty >= r.Planned {
 		return ""
@@ -120,7 +122,7 @@ func (r *Rounds) few() string {
 	return fmt.Sprintf("other programs disturbed %d of %d rounds, and %d clean ones are needed", r.Dirty, r.Made, r.Planned)
 }
 
-// correct gives contrasts their corrected p values.
+// correct sets the corrected p values of contrasts.
 func correct(list []*contrast, level float64) {
 	ps := make([]float64, len(list))
 	for i, c := range list {
@@ -131,8 +133,8 @@ func correct(list []*contrast, level float64) {
 	}
 }
 
-// undecided says that contrasts are open and how many rounds would decide the most promising one. It returns an
-// empty string if none is open.
+// undecided takes the open contrast with the smallest p value, and says how many rounds would decide it. It returns
+// an empty string if no contrast is open.
 func undecided(list []*contrast) (text string, rounds int) {
 	var top *contrast
 	for _, c := range list {
@@ -150,7 +152,7 @@ func undecided(list []*contrast) (text string, rounds int) {
 	return fmt.Sprintf("needs about %d rounds", rounds), rounds
 }
 
-// pick returns the contrast of a name, or nil.
+// pick returns the contrast with a name, or nil.
 func pick(list []*contrast, name string) *contrast {
 	if i := slices.IndexFunc(list, func(c *contrast) bool { return c.name == name }); i >= 0 {
 		return list[i]
@@ -158,7 +160,7 @@ func pick(list []*contrast, name string) *contrast {
 	return nil
 }
 
-// knees compares each cell of a line with each one before it.
+// knees returns contrasts of each cell of a line with each cell before it.
 func knees(line []*Cell, metric string, least float64) (list []*contrast) {
 	for i := range line {
 		for k := range i {
@@ -170,7 +172,8 @@ func knees(line []*Cell, metric string, least float64) (list []*contrast) {
 	return list
 }
 
-// knee is the index of the last cell of a line that is surely better than the knee before it.
+// knee walks along a line of cells. Whenever a cell is surely better than the last knee, that cell becomes the knee.
+// It returns the index of the final knee.
 func knee(line []*Cell, list []*contrast) (at int) {
 	for i := range line {
 		if c := between(line, list, i, at); c != nil && c.sure() {
@@ -180,12 +183,13 @@ func knee(line []*Cell, list []*contrast) (at int) {
 	return at
 }
 
-// between is the contrast of two cells of a line.
+// between returns the contrast of two cells of a line.
 func between(line []*Cell, list []*contrast, at, from int) *contrast {
 	return pick(list, line[at].Key+" "+line[from].Key)
 }
 
-// borders compares each class of CPUs with all nearer ones: it is a border if it costs more than each of them.
+// borders compares each class of CPUs with all nearer classes. A class is a border if it costs more than each nearer
+// one.
 func borders(cells []*Cell, metric string, least float64) (list []*contrast) {
 	for i := 1; i < len(cells); i++ {
 		c := &contrast{name: cells[i].Key, better: cells[i-1], worse: cells[i], least: least}
@@ -197,7 +201,7 @@ func borders(cells []*Cell, metric string, least float64) (list []*contrast) {
 	return list
 }
 
-// effectOf is the effect of a contrast for a report.
+// effectOf returns the effect of a contrast, for a report.
 func (c *contrast) effectOf() *stats.Interval {
 	q := c.Interval
 	return &q

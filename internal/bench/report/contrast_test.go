@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// The plan of each recorded host makes at most so many comparisons that its rounds can show an effect, and each cell of a
+// The plan for each recorded host makes so few comparisons that its rounds can show an effect. Each cell of a
 // comparison takes part in all rounds.
 func TestContrastsOfEveryHost(t *testing.T) {
 	for _, suite := range []struct {
@@ -45,8 +45,8 @@ func TestContrastsOfEveryHost(t *testing.T) {
 	}
 }
 
-// invented draws the rounds of a contrast: noise of both figures, and an outlier in one of twenty rounds, of both figures if
-// whole, or else of each for itself.
+// invented draws the rounds of a contrast. Both figures have noise, and one of twenty rounds is an outlier. If whole
+// is set, an outlier affects both figures of a round; otherwise each figure has its own outliers.
 func invented(rng *rand.Rand, rounds int, effect, noise float64, whole bool) *contrast {
 	outlier := func() float64 {
 		if rng.Float64() < 0.05 {
@@ -68,7 +68,7 @@ func invented(rng *rand.Rand, rounds int, effect, noise float64, whole bool) *co
 	return c
 }
 
-// page draws the contrasts of a page, of which the first one has an effect and the others have another.
+// page draws the contrasts of a page. The first contrast has the effect first, and all others have the effect others.
 func page(rng *rand.Rand, first, others, noise float64, whole bool) []*contrast {
 	list := []*contrast{invented(rng, plan.Rounds, first, noise, whole)}
 	for range mostContrasts/2 - 1 {
@@ -78,14 +78,14 @@ func page(rng *rand.Rand, first, others, noise float64, whole bool) []*contrast 
 	return list
 }
 
-// With 60 contrasts, no page of equal costs has advice, and at most one page in twenty does if all effects are exactly as large as
-// the least one that matters. Effects above it are found as often as design note 0045 says.
+// With 60 contrasts, no page of equal costs has advice. If all effects are exactly as large as the least one that
+// matters, at most one page in twenty has advice. Larger effects are found as often as design note 0045 says.
 func TestAdviceOfInventedRounds(t *testing.T) {
 	const pages = 300
 	for _, c := range []struct {
 		noise        float64
 		whole        bool
-		found, clear int // of a hundred pages with an effect of 1.3 and of 1.5
+		found, clear int // pages of a hundred on which an effect of 1.3 and one of 1.5 is found
 	}{{0.05, true, 95, 100}, {0.10, true, 36, 95}, {0.05, false, 60, 80}, {0.10, false, 24, 72}} {
 		rng := rand.New(rand.NewPCG(1, 45))
 		equal, border, found, clear := 0, 0, 0, 0
@@ -112,7 +112,7 @@ func TestAdviceOfInventedRounds(t *testing.T) {
 	}
 }
 
-// dirtied adds rounds to all cells of a document in which others made some cells much slower.
+// dirtied adds rounds to all cells of a document. In these rounds, other programs made some cells much slower.
 func dirtied(d *Document, rounds int, slow func(*Cell) bool) {
 	for i := range d.Cells {
 		c := &d.Cells[i]
@@ -131,8 +131,8 @@ func dirtied(d *Document, rounds int, slow func(*Cell) bool) {
 	}
 }
 
-// Rounds that others disturbed count for nothing: neither do they show an effect, nor do they hide one. With fewer clean rounds
-// than planned, nothing is advised.
+// Rounds that other programs disturbed do not count: they neither show an effect nor hide one. With fewer clean
+// rounds than planned, there is no advice.
 func TestDirtyRoundsAreLeftOut(t *testing.T) {
 	o, cells := plannedCells(t, "two-by-96")
 	siblings := func(c *Cell) bool { return c.Scenario == "lock" && c.class().Base() == topology.SMT }

@@ -18,30 +18,32 @@ type decision struct {
 	Question string
 	Verdict  string
 	Text     string
-	Do       []string // options and commands that carry it out
+	Do       []string // options and commands that carry out the answer
 	Because  string   // the effect with its interval
 	Bars     []peerBar
-	Setting  string   // the cell of the bars
-	Again    string   // the command that measures it again
+	Setting  string   // the cell that the bars show
+	Again    string   // the command that measures the answer again
 	Evidence []string // figures, and their cells
 }
 
-// peerBar is a subject beside its peers: the median as a bar, with the range of the repetitions.
+// peerBar is the bar of the subject of a question, or of one of its peers: the median, with the range of the
+// repetitions.
 type peerBar struct {
 	htmlBar
-	Role string // why it is there
+	Role string // why this peer is shown
 }
 
-// question is one of at most twelve. Its rules answer it, and its subject stands beside its peers.
+// question is a question of the owner of a host; there are at most twelve. The results of its rules answer it. The
+// page shows its subject beside peers.
 type question struct {
 	text              string
 	rules             []string
 	scenario, subject string   // the subject of the library; empty if the question is about the host
-	alike             []string // peers that wait in the same way or promise the same, the nearest first
-	crowd             bool     // of several cells, the one with the most workers says the most
+	alike             []string // peers that wait in the same way or promise the same; the most similar one first
+	crowd             bool     // prefer the cell with the most workers
 }
 
-// questions are those of the owner of a host, in the order of the page.
+// questions are all questions, in the order of the page.
 var questions = []question{
 	{"On which CPUs should processes that share a lock run?", []string{"R2", "R13"}, "lock", "shmsync:mutex", []string{"c:robust", "c:pthread"}, false},
 	{"On which node should the arena lie?", []string{"R3", "R16", "R14"}, "", "", nil, false},
@@ -57,10 +59,10 @@ var questions = []question{
 	{"Which settings of the host work against this?", []string{"R11"}, "", "", nil, false},
 }
 
-// ranks orders verdicts: the one that asks for most comes first.
+// ranks has the verdicts in the order of their importance.
 var ranks = []string{adviceDo, adviceUndecided, adviceAsIs, adviceNone, adviceMoot, adviceWithheld, adviceUnknown}
 
-// Decisions answers all questions from the advice of a document.
+// Decisions answers all questions with the advice of a document.
 func Decisions(d *Document, all []advice) (list []decision) {
 	withheld := slices.ContainsFunc(all, func(a advice) bool { return a.Verdict == adviceWithheld })
 	for i, q := range questions {
@@ -85,7 +87,8 @@ func Decisions(d *Document, all []advice) (list []decision) {
 	return list
 }
 
-// take merges the answers of several rules. The first one leads; others that ask for something follow.
+// take merges the answers of several rules. The text of the first answer comes first. The texts of other answers
+// follow if they ask for an action.
 func (one *decision) take(answers []advice) {
 	for i, a := range answers {
 		switch {
@@ -104,7 +107,7 @@ func (one *decision) take(answers []advice) {
 	}
 }
 
-// measure is the command that measures what the rules of a question need.
+// measure returns the command that measures what the first rule of a question needs.
 func (q question) measure() string {
 	for _, r := range rules {
 		if r.id == q.rules[0] {
@@ -114,11 +117,11 @@ func (q question) measure() string {
 	return ""
 }
 
-// mostBars is the most bars of a decision.
+// mostBars is the largest number of bars of a decision.
 const mostBars = 4
 
-// peers shows the subject of a question beside the peer that is most like it, and beside the best one of
-// each family, also where that one is better. Of several cells it takes the first that has the peer.
+// peers returns bars for the subject of a question, for the peer that is most like it, and for the best peer of each
+// family, even if that one is better than the subject. It uses the first cell for which there is such a peer.
 func (q question) peers(d *Document) (setting string, bars []peerBar) {
 	if q.scenario == "" {
 		return "", nil
@@ -154,7 +157,8 @@ func (q question) peers(d *Document) (setting string, bars []peerBar) {
 	return ours.label(), barsOf(ours, cells, roles)
 }
 
-// onOneCore is 1 for cells whose processes share a core or are not pinned: they say less about a choice.
+// onOneCore returns 1 for a cell whose processes share a core or are not pinned, because such a cell says less about
+// a choice. It returns 0 for other cells.
 func onOneCore(c *Cell) int {
 	if place := c.Params["place"]; place == bench.PlaceSame || place == bench.PlaceAny || c.class().Base() == topology.SMT {
 		return 1
@@ -162,7 +166,7 @@ func onOneCore(c *Cell) int {
 	return 0
 }
 
-// barsOf draws cells beside the first one.
+// barsOf returns the bars of cells, with ratios to ours, the first cell.
 func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 	hi := 0.0
 	for _, c := range cells {
@@ -176,7 +180,7 @@ func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 			Width: scale.at(v.Center), Lo: scale.at(v.Lo), Span: scale.at(v.Hi) - scale.at(v.Lo)}}
 		if q, err := gain(ours, c, ours.Unit); err == nil && q.N > 0 && i > 0 {
 			b.Ratio = formatInterval(q)
-		} else if i > 0 { // no clean round has both: then the bars have none either
+		} else if i > 0 { // no clean round has both, and the bars do not show clean rounds either
 			b.Ratio = formatRatio(timesBetter(ours, c))
 		}
 		bars = append(bars, b)
@@ -184,7 +188,7 @@ func barsOf(ours *Cell, cells []*Cell, roles []string) (bars []peerBar) {
 	return bars
 }
 
-// perSecond is what formatMetric leaves out of a rate.
+// perSecond returns the part of the unit of a rate that formatMetric omits.
 func perSecond(metric string) string {
 	if metric == "ops/s" {
 		return "/s"
@@ -192,7 +196,7 @@ func perSecond(metric string) string {
 	return ""
 }
 
-// timesBetter is how many times better the median of a is than that of b.
+// timesBetter returns how many times better the median of a is than that of b.
 func timesBetter(a, b *Cell) float64 {
 	x, y := stats.Median(b.Values(a.Unit)), stats.Median(a.Values(a.Unit))
 	if bench.BetterHigher[a.Unit] {
@@ -201,7 +205,7 @@ func timesBetter(a, b *Cell) float64 {
 	return x / y
 }
 
-// label says in words which cell it is.
+// label describes a cell in words.
 func (c *Cell) label() string {
 	sc := bench.ScenarioByName(c.Scenario)
 	text := glanceName(c.Scenario, c.Params)
@@ -214,7 +218,7 @@ func (c *Cell) label() string {
 	return fmt.Sprintf("%s: %s, %s", text, c.Unit, better(sc))
 }
 
-// summary is the line of a decision about its peers: how many times better the library is.
+// summary returns the line of a decision about its peers: how many times better the library is than each of them.
 func (one *decision) summary() string {
 	if len(one.Bars) == 0 {
 		return ""

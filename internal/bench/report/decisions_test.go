@@ -22,7 +22,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Each rule answers one question, and there are at most twelve.
+// Each rule answers one question, and there are at most twelve questions.
 func TestEveryRuleAnswersOneQuestion(t *testing.T) {
 	require.LessOrEqual(t, len(questions), 12)
 	answered := map[string]int{}
@@ -39,7 +39,7 @@ func TestEveryRuleAnswersOneQuestion(t *testing.T) {
 	require.Len(t, answered, len(rules)+1)
 }
 
-// manyFacts plants something for most questions.
+// manyFacts is a fact that gives most questions an answer.
 func manyFacts(top *topology.Topology, c *bench.Cell, cpus []int) float64 {
 	factor := shared(128)(top, c, cpus)
 	for _, base := range []topology.Class{topology.SMT, topology.SameNode, topology.Package, topology.Remote} {
@@ -60,7 +60,7 @@ func manyFacts(top *topology.Topology, c *bench.Cell, cpus []int) float64 {
 	return factor
 }
 
-// The answer of a suite is a screen of 60 lines of 80 columns, on each recorded host, whatever is found.
+// The answer of a suite fits a screen of 60 lines of 80 columns, for each recorded host and any results.
 func TestDecisionsFitOneScreen(t *testing.T) {
 	busy := func(d *Document) { d.Env.Others = 0.5 }
 	long := func(d *Document) {
@@ -107,7 +107,7 @@ func TestDecisionsFitOneScreen(t *testing.T) {
 	}
 }
 
-// A warning on a terminal is whole. If there is no room for all of them, a line says how many are missing.
+// A warning on a terminal is not cut off. If there is no room for all warnings, a line says how many are missing.
 func TestWarningsAreWhole(t *testing.T) {
 	for n, want := range map[int]string{1: "", 2: "", 3: "! 1 more warning:", 9: "! 7 more warnings:"} {
 		d := synthetic(t, "two-socket")
@@ -125,8 +125,8 @@ func TestWarningsAreWhole(t *testing.T) {
 	}
 }
 
-// A decision names the peer that is most like the library's primitive, and the best one, also where that one
-// is better.
+// A decision names the peer that is most like the library's primitive, and the best peer, even if that is better than
+// the library.
 func TestDecisionsShowTheBestPeer(t *testing.T) {
 	o, cells := plannedCells(t, "two-by-96")
 	d := planted(o, cells, 3, func(_ *topology.Topology, c *bench.Cell, _ []int) float64 {
@@ -143,7 +143,7 @@ func TestDecisionsShowTheBestPeer(t *testing.T) {
 	require.LessOrEqual(t, len(one.Bars), mostBars)
 }
 
-// One colour and one kind of line stand for a subject on the whole page.
+// Each subject has one colour and one kind of line on the whole page.
 func TestStylesTellSubjectsApart(t *testing.T) {
 	seen := map[style]string{}
 	for name, st := range styles() {
@@ -155,7 +155,7 @@ func TestStylesTellSubjectsApart(t *testing.T) {
 	require.Empty(t, styleOf("spin=auto").color)
 }
 
-// largePage is the page of a recorded host of 384 CPUs.
+// largePage returns the page of a recorded host with 384 CPUs.
 func largePage(t *testing.T, change func(*Document)) string {
 	t.Helper()
 	o, cells := plannedCells(t, "two-by-96")
@@ -186,7 +186,7 @@ func TestPageBeginsWithDecisions(t *testing.T) {
 	require.Zero(t, open)
 }
 
-// browser is a headless Chromium, which tests of the size of the page need.
+// browser returns the path of a headless Chromium, which the tests of the size of the page need.
 func browser(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -199,8 +199,8 @@ func browser(t *testing.T) string {
 	return ""
 }
 
-// The page takes at most 6,000 pixels before it is expanded, fits a screen of 400 pixels, has no text below
-// 11 pixels, and prints on at most four pages before the details.
+// Before it is expanded, the page takes at most 6,000 pixels. It fits a screen of 400 pixels, and has no text smaller
+// than 11 pixels. It prints on at most four pages before the details.
 func TestPageInABrowser(t *testing.T) {
 	program, dir := browser(t), t.TempDir()
 	run := func(args ...string) string {

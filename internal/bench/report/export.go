@@ -68,7 +68,7 @@ func sortedKeys(m map[string]float64) []string {
 	return keys
 }
 
-// writeHGRM renders the latencies of each cell, merged over all its repetitions.
+// writeHGRM renders the distribution of the latencies of each cell, merged over all its repetitions.
 func writeHGRM(w io.Writer, d *Document) error {
 	for i := range d.Cells {
 		c := &d.Cells[i]

@@ -19,7 +19,7 @@ type grid struct {
 	labels   []string
 	across   []string    // labels of the columns, if they differ from those of the rows
 	values   [][]float64 // by row
-	breaks   map[int]int // borders before these rows and columns, with their widths
+	breaks   map[int]int // before these rows and columns there is a border of this width
 	from, to string      // names of the two axes
 	format   func(float64) string
 }
@@ -28,11 +28,11 @@ type grid struct {
 const (
 	gridLeft, gridTop  = 70.0, 40.0
 	gridSide, gridCell = 460.0, 44.0 // at most
-	gridReadable       = 26.0        // cells at least this wide show their value
+	gridReadable       = 26.0        // cells that are at least this wide show their value
 )
 
-// heat are the colours from the least to the greatest value. They also differ in lightness, from
-// light to dark: a reversed viridis.
+// heat has the colours from the least to the greatest value. They also get darker, so that they differ without
+// colour, too (a reversed viridis).
 var heat = [][3]float64{{253, 231, 37}, {94, 201, 98}, {33, 145, 140}, {59, 82, 139}, {68, 1, 84}}
 
 // shade returns the colour of a share from 0 to 1, and the colour of text on it.
@@ -63,7 +63,7 @@ func (g *grid) numbers() (all []float64) {
 	return all
 }
 
-// draw makes a figure of the grid, or nil if the grid is empty.
+// draw returns a figure of the grid, or nil if the grid is empty.
 func (g *grid) draw(title, caption string) *figure {
 	all := g.numbers()
 	if len(all) == 0 {

@@ -26,8 +26,8 @@ const (
 	boxChar                  = 7.0 // width of a letter
 )
 
-// layout computes the sizes and places of the box and of its children. The children form rows
-// that are at most most wide.
+// layout computes the sizes and places of the box and of its children. It arranges the children in rows that are not
+// wider than most.
 func (b *box) layout(most float64) {
 	text := boxChar*float64(len([]rune(b.label))) + 2*boxPad
 	if len(b.kids) == 0 {
@@ -55,7 +55,7 @@ func (b *box) layout(most float64) {
 	b.h = y + row + boxPad
 }
 
-// draw writes the box at a place.
+// draw writes the box at the place x, y.
 func (b *box) draw(w *strings.Builder, x, y float64) {
 	x, y = x+b.x, y+b.y
 	fmt.Fprintf(w, `<rect class="box %s" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="3"/>`, b.class, x, y, b.w, b.h)
@@ -120,7 +120,7 @@ func nodeLabel(n topology.Node) string {
 	return fmt.Sprintf("%s, %.3g GB", label, float64(n.Bytes)/(1<<30))
 }
 
-// distanceFigure is the matrix of distances that firmware reports; nil on a host with one node.
+// distanceFigure draws the matrix of distances that firmware reports. It returns nil on a host with one node.
 func distanceFigure(t *topology.Topology) *figure {
 	m := grid{format: func(v float64) string { return strconv.Itoa(int(v)) }, from: "of node", to: "to node"}
 	for _, n := range t.Nodes {

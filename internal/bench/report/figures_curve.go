@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// curves makes a line for each name: medians against x, with the range as a band.
+// curves makes a line for each name: the medians against x, with the range of the repetitions as a band.
 func curves(cells []*Cell, name func(*Cell) string, x func(*Cell) float64) (all []series) {
 	at := map[string]int{}
 	points := [][]*Cell{}
@@ -42,14 +42,14 @@ func curves(cells []*Cell, name func(*Cell) string, x func(*Cell) float64) (all 
 	return slices.DeleteFunc(all, func(s series) bool { return len(s.line) < 2 })
 }
 
-// leastGap is the place of a gap of 0 on a logarithmic axis.
+// leastGap is where a gap of 0 is drawn, because a logarithmic axis has no 0.
 const leastGap = 2 * time.Microsecond
 
 // againstGap draws the latency of a wake against the time that the other end had slept.
 func againstGap(cells []*Cell) *figure {
 	all := curves(cells, func(c *Cell) string { return c.name() }, func(c *Cell) float64 {
 		d, err := time.ParseDuration(c.Params["gap"])
-		if err != nil { // in a file from elsewhere
+		if err != nil { // a file that this program did not write
 			d = 0
 		}
 		return float64(max(d, leastGap))
@@ -69,8 +69,7 @@ func againstGap(cells []*Cell) *figure {
 		axis{label: "gap", log: true, format: asTime}, axis{log: true, format: asTime}, all)
 }
 
-// againstLoad draws throughput against the number of workers of each CPU, with a line for each
-// spin budget.
+// againstLoad draws the throughput against the number of workers per CPU, with a line for each spin budget.
 func againstLoad(cells []*Cell) *figure {
 	all := curves(cells, func(c *Cell) string {
 		if spin := c.Params["spin"]; spin != "auto" {
@@ -87,7 +86,7 @@ func againstLoad(cells []*Cell) *figure {
 		axis{label: "ops/s", format: func(v float64) string { return formatMetric("ops/s", v) }}, all)
 }
 
-// sweep is a parameter against which a figure of a scenario is drawn.
+// sweep describes a figure of a scenario that is drawn against one parameter.
 type sweep struct {
 	param, label string
 	log          bool
@@ -114,8 +113,7 @@ var sweeps = map[string][]sweep{
 	"herd": {{param: "wake", label: "processes woken", caption: "Until the last of them runs."}},
 }
 
-// draw makes a figure of the main metric against the parameter, or nil if the parameter has only
-// one value.
+// draw returns a figure of the main metric against the parameter. It returns nil if the parameter has only one value.
 func (p sweep) draw(sc *bench.Scenario, cells []*Cell) *figure {
 	value := func(c *Cell) float64 { v, _ := strconv.ParseFloat(c.Params[p.param], 64); return v }
 	all := curves(cells, (*Cell).name, value)
@@ -130,7 +128,7 @@ func (p sweep) draw(sc *bench.Scenario, cells []*Cell) *figure {
 		axis{label: sc.Unit, log: !sc.Higher, format: func(v float64) string { return formatMetric(sc.Unit, v) }}, all)
 }
 
-// measuredAt puts ticks where there are points.
+// measuredAt returns a tick for each x at which there is a point.
 func measuredAt(all []series) (list []tick) {
 	for _, s := range all {
 		for _, p := range s.line {
@@ -142,7 +140,7 @@ func measuredAt(all []series) (list []tick) {
 	return list
 }
 
-// ratioMaps draw throughput by the share of shared holds and by the number of workers. There is a
+// ratioMaps draws the throughput as heat maps: by the share of shared holds, and by the number of workers. There is a
 // map for each lock of the library that was measured with several values of both.
 func ratioMaps(cells []*Cell) (list []*figure) {
 	for _, some := range groupsBut(cells, "read", "procs", "threads") {
@@ -190,9 +188,8 @@ func ratioMaps(cells []*Cell) (list []*figure) {
 	return list
 }
 
-// ideal is how the throughput would grow if each worker, up to the number of CPUs, did as much as
-// each does at the smallest number of workers. The line ends where it leaves the others far
-// below.
+// ideal returns the line of ideal growth. It assumes that each worker, up to the number of CPUs, does as much as a
+// worker does at the smallest number of workers. The line ends where it would rise far above all others.
 func ideal(all []series, cpus int) (s series, ok bool) {
 	most, from := 0.0, xy{}
 	for _, s := range all {

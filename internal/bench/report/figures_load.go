@@ -6,8 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// againstBandwidth draws how long a single load takes against what other cores read and write meanwhile, with a line for each
-// place of the data and share of reads. Cells without streams begin the lines.
+// againstBandwidth draws the time of a single load against the bandwidth that other cores use meanwhile, with a line
+// for each place of the data and each share of reads. Each line begins with a cell without streams.
 func againstBandwidth(cells []*Cell) *figure {
 	kind := func(c *Cell) string { return "data " + c.Params["data"] + ", " + c.Params["read"] + "% reads" }
 	all := curves(cells, kind, func(c *Cell) float64 {
@@ -24,7 +24,7 @@ func againstBandwidth(cells []*Cell) *figure {
 		axis{label: "MB/s", format: func(v float64) string { return formatMetric(streamMetric, v) }}, axis{label: "one load", log: true, format: asTime}, all)
 }
 
-// againstBusy draws the cost of a fence against the number of busy CPUs that it interrupts.
+// againstBusy draws the time of a fence against the number of busy CPUs that it interrupts.
 func againstBusy(cells []*Cell) *figure {
 	all := curves(cells, (*Cell).name, func(c *Cell) float64 { return float64(c.workers()) })
 	if len(all) == 0 {

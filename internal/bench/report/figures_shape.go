@@ -13,9 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// shapeFigures are the figures that show more than a median and its tail: the subjects side by
-// side, how evenly a lock is shared and between which threads it moves, and how a figure changes
-// with the gap or the load.
+// shapeFigures returns the figures that show more than a median and its tail: the subjects side by side, how evenly a
+// lock is shared, between which threads it moves, and how a figure changes with the gap or the load.
 func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, all []*Cell) (list []*figure, err error) {
 	add := func(f *figure) {
 		if f != nil {
@@ -54,7 +53,7 @@ func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, 
 		if i == 0 && sc.Name != "oversub" {
 			add(sideBySide(sc, k, cells))
 		}
-		if sc.Unit != "p50-ns" { // other scenarios show this already
+		if sc.Unit != "p50-ns" { // other scenarios show the same elsewhere
 			f, err := latencies(strings.TrimSpace("Latency "+k), notable(sc, cells))
 			if err != nil {
 				return nil, err
@@ -67,8 +66,8 @@ func shapeFigures(sc *bench.Scenario, keys []string, groups map[string][]*Cell, 
 	return list, nil
 }
 
-// groupsBut collects the cells that differ only in the subject and some parameters, in their
-// order.
+// groupsBut groups the cells that differ only in the subject and the given parameters. It keeps the order of the
+// cells.
 func groupsBut(all []*Cell, but ...string) (list [][]*Cell) {
 	at := map[string]int{}
 	for _, c := range all {
@@ -84,7 +83,7 @@ func groupsBut(all []*Cell, but ...string) (list [][]*Cell) {
 	return list
 }
 
-// sideBySide draws all subjects of a cell below each other, the best first.
+// sideBySide draws a bar for each subject of a cell, the best first.
 func sideBySide(sc *bench.Scenario, label string, cells []*Cell) *figure {
 	if len(cells) < 2 {
 		return nil
@@ -100,7 +99,8 @@ func sideBySide(sc *bench.Scenario, label string, cells []*Cell) *figure {
 		}
 		return cmp.Compare(a.parts[0], b.parts[0])
 	})
-	// A subject that is far behind must not squeeze the others: its bar ends at the edge.
+	// If one subject is far worse than the others, its bar is cut off, because otherwise the other bars would be too
+	// short to read.
 	middle := rows[len(rows)/2].parts[0]
 	most, clipped := 0.0, ""
 	for _, r := range rows {
@@ -116,7 +116,7 @@ func sideBySide(sc *bench.Scenario, label string, cells []*Cell) *figure {
 	return drawRows(strings.TrimSpace("Side by side "+label), sc.Unit+", "+better(sc)+"; medians, and the range of the repetitions."+clipped, rows, nil, most)
 }
 
-// fairnessBars draws each worker's part of all operations.
+// fairnessBars draws the share of each worker in all operations.
 func fairnessBars(title string, cells []*Cell) *figure {
 	var rows []row
 	workers := 0
@@ -154,10 +154,10 @@ func fairnessBars(title string, cells []*Cell) *figure {
 		" workers did, one after another. Equal parts are fair: Jain's index is 1 then, and 1/n if one does it all.", rows, nil, 1)
 }
 
-// handoverNames are the names of the kinds in a legend.
+// handoverNames are the names of bench.HandoverKinds in a legend.
 var handoverNames = []string{"same thread", "same CPU", "same cache", "same node", "other node", "another, unpinned"}
 
-// handoverBars draws where a lock came from when it was taken.
+// handoverBars draws which thread had the lock before the thread that takes it (see bench.HandoverKinds).
 func handoverBars(title string, cells []*Cell) *figure {
 	var rows []row
 	seen := make([]bool, len(bench.HandoverKinds))

@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/madeup"
 )
 
-// withShapes gives a made-up document what figures beyond medians need: workers, where
-// locks came from, and several gaps and loads.
+// withShapes adds to a made-up document what figures other than medians need: workers, hand-overs, and several gaps
+// and loads.
 func withShapes(d *Document) {
 	var more []Cell
 	for _, c := range d.Cells {
@@ -55,7 +55,7 @@ func pageOf(t *testing.T, d *Document) string {
 	return b.String()
 }
 
-// Every figure that the results call for is on the page.
+// The page has every figure for which there are results.
 func TestFiguresAreComplete(t *testing.T) {
 	file := keepMadeUp(t, withShapes)
 	d, err := ReadDocument(file)
@@ -78,7 +78,7 @@ func TestFiguresAreComplete(t *testing.T) {
 		if !slices.Contains([]string{"oversub", "idle", "mem", "matrix", "padding", "stream", "fence"}, sc.Name) {
 			require.Contains(t, text, "<b>Side by side", "%s: peers side by side", sc.Name)
 		}
-		if sc.Name != "mem" { // whose figures need more than a made-up result has
+		if sc.Name != "mem" { // its figures need more than a made-up result has
 			require.Contains(t, text, "<svg", sc.Name)
 		}
 	}
@@ -96,7 +96,7 @@ func TestFiguresAreComplete(t *testing.T) {
 	require.Equal(t, strings.Count(page, "<figure>"), strings.Count(page, "</svg>"))
 }
 
-// Figures that the results do not call for are not there: one repetition of few cells.
+// The page has no figures for which there are not enough results: here, one repetition of few cells.
 func TestFiguresOfLittle(t *testing.T) {
 	file := keepMadeUp(t, func(d *Document) {
 		d.Cells = slices.DeleteFunc(d.Cells, func(c Cell) bool { return c.Subject != "shmsync:mutex" || c.Scenario != "lock" })
@@ -110,7 +110,7 @@ func TestFiguresOfLittle(t *testing.T) {
 	require.NotContains(t, page, "<b>Recovery")
 }
 
-// A subject that is far behind leaves the others room.
+// A subject that is far worse than the others leaves room for their bars.
 func TestSideBySideClips(t *testing.T) {
 	cell := func(name string, v float64) *Cell {
 		return &Cell{Subject: name, Unit: "p50-ns", Reps: []Repetition{{Status: bench.StatusOK, Metrics: map[string]float64{"p50-ns": v}}}}

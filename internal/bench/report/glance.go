@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// writeGlance renders a line for each figure of the library, with its ratios to the most
-// important peers. It writes nothing if the report has few figures.
+// writeGlance renders a line for each figure of the library, with its ratios to the most important peers. It writes
+// nothing if the report has few figures.
 func writeGlance(w io.Writer, all [][]*bench.Result) {
 	const few = 3
 	rows := []glanceRow{{"shmsync at a glance", "", "", []string{"times that of"}}}
@@ -39,8 +39,7 @@ func writeGlance(w io.Writer, all [][]*bench.Result) {
 	}
 }
 
-// glanceLines aligns rows in columns. If there is no room for the comparison, it continues on
-// another line.
+// glanceLines aligns rows in columns. Ratios that do not fit continue on the next line.
 func glanceLines(rows []glanceRow) (lines []string) {
 	var what, prim, value int
 	for _, r := range rows {
@@ -65,10 +64,11 @@ func glanceLines(rows []glanceRow) (lines []string) {
 	return lines
 }
 
-// sharedRivals replace other rivals for locks that can be shared.
+// sharedRivals maps a rival to the one that takes its place for a lock that can be shared.
 var sharedRivals = map[string]string{"in-process:sync.Mutex": "in-process:sync.RWMutex", "c:robust": "c:rwlock", "c:pthread": "c:rwlock"}
 
-// rivals are the subjects with which a primitive of the library is compared.
+// rivals returns the subjects with which a primitive of the library is compared. present reports whether a subject
+// was measured.
 func rivals(sc *bench.Scenario, prim string, present func(name string) bool) (list []string) {
 	for _, name := range sc.Versus {
 		other := sharedRivals[name]
@@ -85,7 +85,7 @@ func rivals(sc *bench.Scenario, prim string, present func(name string) bool) (li
 	return list
 }
 
-// versus lists the ratios of a result to the peers of its scenario.
+// versus returns the ratios of a result to those of its rivals.
 func versus(r *bench.Result, group []*bench.Result) (list []string) {
 	of := func(name string) *bench.Result {
 		if i := slices.IndexFunc(group, func(p *bench.Result) bool { return p.Cell.Subject.Name() == name }); i >= 0 {

@@ -37,7 +37,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 type htmlPage struct {
 	*Document
 	Line     string // the command line
-	Head     string // the measured machine, and whether its figures can be trusted
+	Head     string // the measured machine, and whether its figures are reliable
 	Answers  []decision
 	Legend   []family
 	Glance   []glanceRow
@@ -45,19 +45,18 @@ type htmlPage struct {
 	Skipped  []*Cell
 	Bad      []*Cell
 	Pictures []*figure // pictures of the host
-	Advised  bool      // some advice says more than that nothing was measured
+	Advised  bool      // there is advice other than that measurements are missing
 }
 
 // htmlSection is a scenario.
 type htmlSection struct {
 	Name, Help string
-	Again      string // the command line that measures it again
+	Again      string // the command line that measures the section again
 	Groups     []htmlGroup
 	Figures    []*figure
 }
 
-// WriteHTML renders a document as one page that loads nothing: no script, no font and no picture
-// from elsewhere.
+// WriteHTML renders a document as one page that loads nothing from elsewhere: no script, no font and no picture.
 func WriteHTML(w io.Writer, d *Document) error {
 	p := &htmlPage{Document: d, Line: strings.Join(d.Command, " ")}
 	for i := range d.Cells {
@@ -96,7 +95,7 @@ func WriteHTML(w io.Writer, d *Document) error {
 	return pageTemplate.Execute(w, p)
 }
 
-// sectionHelp says in a sentence what a scenario measures.
+// sectionHelp has a sentence for each scenario that says what it measures.
 var sectionHelp = map[string]string{
 	"uncontended": "Lock and unlock where nobody else wants the lock: one pair.",
 	"handoff":     "A token passed to and fro between two processes: one round trip.",
@@ -126,7 +125,7 @@ var sectionHelp = map[string]string{
 	"oversub":     "A lock of more workers than CPUs, by how long its waiters spin.",
 }
 
-// sectionCommand is the command that measures a scenario for which no command is named.
+// sectionCommand has the command that measures a scenario, if the command has another name than the scenario.
 var sectionCommand = map[string]string{
 	"readers": "rw", "idle": "waiters", "herd": "wake", "open": "lock --rate 10000,100000", "intruder": "bias", "fence": "bias",
 }
@@ -200,7 +199,8 @@ func newSection(sc *bench.Scenario, d *Document) (*htmlSection, error) {
 	return s, nil
 }
 
-// group names the cells with which a cell can be compared.
+// group returns a text that is the same for all cells that can be compared with this one: its parameters without
+// those of the subject and those in but.
 func (c *Cell) group(but ...string) string {
 	var parts []string
 	for k, v := range c.Params {
@@ -228,7 +228,7 @@ func scalingGroups(all []*Cell) [][]*Cell {
 		for _, c := range groups[k] {
 			procs[c.Params["procs"]], threads[c.Params["threads"]] = true, true
 		}
-		if len(procs) > 1 && len(threads) > 1 { // 2×1 and 1×2 differ
+		if len(procs) > 1 && len(threads) > 1 { // 2×1 and 1×2 are not the same
 			list = append(list, groupsBut(groups[k], "procs")...)
 			continue
 		}
@@ -237,8 +237,8 @@ func scalingGroups(all []*Cell) [][]*Cell {
 	return list
 }
 
-// varying lists processes and threads if their numbers vary, for the lines of a figure: a title
-// has no room for them.
+// varying returns the parameters procs and threads if they vary. They are added to the names of the lines of a
+// figure, because its title has no room for them.
 func varying(cells []*Cell) (names []string) {
 	for _, name := range []string{"procs", "threads"} {
 		for _, c := range cells {
@@ -251,8 +251,8 @@ func varying(cells []*Cell) (names []string) {
 	return names
 }
 
-// notable are the cells for which a figure has room: those of the library, and the most important
-// peers; all of a scenario in which the library has no part.
+// notable returns the cells for which a figure has room: those of the library and of the most important peers, or all
+// cells of a scenario without a subject of the library.
 func notable(sc *bench.Scenario, cells []*Cell) (list []*Cell) {
 	for _, c := range cells {
 		if c.ours() || sc.Higher && len(sc.Ref) == 0 || slices.Contains(sc.Versus, c.Subject) || slices.Contains(sc.Ref, c.Subject) {

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// The page is well-formed, complete, and needs nothing from elsewhere.
+// The page is well-formed and complete, and loads nothing from elsewhere.
 func TestHTMLReport(t *testing.T) {
 	file := keepMadeUp(t, func(d *Document) {
 		d.Warnings = append(d.Warnings, `<script>alert("x")</script> & more`)

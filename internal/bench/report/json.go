@@ -14,20 +14,19 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Schema is the version of the document; it changes when a field changes
-// its meaning or goes away.
+// Schema is the version of the document. It changes when a field is removed or gets another meaning.
 const Schema = "shmbench/1"
 
 // Document is the JSON form of a report.
 type Document struct {
 	Schema   string           `json:"schema"`
-	State    string           `json:"state,omitempty"` // running, complete or interrupted
+	State    string           `json:"state,omitempty"` // StateRunning, StateComplete or StateInterrupted
 	Env      host.Environment `json:"env"`
 	Command  []string         `json:"command"`
 	Seed     uint64           `json:"seed"`
 	TimeNs   int64            `json:"time_ns"`
 	WarmupNs int64            `json:"warmup_ns"`
-	// DurationNs is how long the run took until the file was written.
+	// DurationNs is the time from the start of the run until the file was written.
 	DurationNs int64         `json:"duration_ns,omitempty"`
 	Warnings   []string      `json:"warnings"`
 	Notes      []string      `json:"notes,omitempty"`
@@ -49,11 +48,11 @@ type Cell struct {
 	Status   string                    `json:"status"`
 	Reason   string                    `json:"reason,omitempty"`
 	Summary  map[string]stats.Interval `json:"summary,omitempty"` // median and range over the repetitions
-	Ratio    *stats.Interval           `json:"ratio,omitempty"`   // ratio of the main metric, to Ref
+	Ratio    *stats.Interval           `json:"ratio,omitempty"`   // ratio of the main metric to that of Ref
 	Ref      string                    `json:"ref,omitempty"`
 	Reps     []Repetition              `json:"reps,omitempty"`
 
-	file string // the file that it was read from, if that matters
+	file string // the label of its file, if several files have the scenario
 }
 
 // Repetition is the JSON form of one repetition.
@@ -63,15 +62,15 @@ type Repetition struct {
 	Metrics map[string]float64   `json:"metrics,omitempty"`
 	Hist    string               `json:"hist,omitempty"` // HdrHistogram V2, compressed, base64; ns times HistDiv
 	HistDiv float64              `json:"hist_div,omitempty"`
-	Told    string               `json:"told,omitempty"` // histogram, as Hist, of times until a survivor was told of a death
+	Told    string               `json:"told,omitempty"` // like Hist, of the times until a survivor learned of a death
 	Workers []bench.WorkerReport `json:"workers,omitempty"`
 	Stacks  string               `json:"stacks,omitempty"`
 	Dirty   bool                 `json:"dirty,omitempty"`
 
-	Placement *bench.Placement `json:"placement,omitempty"` // placement of a mem cell
+	Placement *bench.Placement `json:"placement,omitempty"` // where the memory of the cell was
 }
 
-// NewDocument converts a report.
+// NewDocument converts a run to a document.
 func NewDocument(r *Run) (*Document, error) {
 	d := &Document{
 		Schema: Schema, State: r.State, Env: r.Env, Command: r.Command, Seed: r.Options.Seed, TimeNs: int64(r.Options.Time),
@@ -128,7 +127,7 @@ func newJSONCell(res, ref *bench.Result) (Cell, error) {
 	return c, nil
 }
 
-// WriteJSON renders the document as JSON, with indentation.
+// WriteJSON renders the document as indented JSON.
 func WriteJSON(w io.Writer, d *Document) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

@@ -17,15 +17,15 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// pairs are the cells of a matrix for one subject: values by the CPUs of their placements.
+// pairs has the matrix cells of one subject: the values for each pair of CPUs.
 type pairs struct {
 	subject string
 	cpus    []int                      // ordered so that near CPUs are next to each other
 	medians map[[2]int]float64         // of the values of the repetitions
-	reps    map[[2]int]map[int]float64 // values by number of the repetition
+	reps    map[[2]int]map[int]float64 // values by the number of the repetition
 }
 
-// matrices collects the matrix cells of a document, one for each subject.
+// matrices returns the matrix cells of a document, one pairs for each subject.
 func matrices(d *Document) (list []*pairs) {
 	for i := range d.Cells {
 		c := &d.Cells[i]
@@ -67,7 +67,7 @@ func matrices(d *Document) (list []*pairs) {
 	return list
 }
 
-// value is the median from one CPU to another; NaN if that was not measured.
+// value returns the median from CPU a to CPU b, or NaN if that was not measured.
 func (m *pairs) value(a, b int) float64 {
 	if v, ok := m.medians[[2]int{a, b}]; ok {
 		return v
@@ -75,7 +75,7 @@ func (m *pairs) value(a, b int) float64 {
 	return math.NaN()
 }
 
-// between is the mean of both directions.
+// between returns the mean of the values of both directions.
 func (m *pairs) between(a, b int) float64 {
 	x, y := m.value(a, b), m.value(b, a)
 	switch {
@@ -87,7 +87,7 @@ func (m *pairs) between(a, b int) float64 {
 	return (x + y) / 2
 }
 
-// grid is the matrix as a heat map.
+// grid returns the matrix as a heat map.
 func (m *pairs) grid(t *topology.Topology) *grid {
 	g := &grid{from: "from", to: "to CPU", breaks: map[int]int{}, format: asTime}
 	for i, a := range m.cpus {
@@ -111,14 +111,14 @@ func (m *pairs) grid(t *topology.Topology) *grid {
 	return g
 }
 
-// clusterStep is the least factor by which the next CPUs must be farther away for a cluster to
-// end.
+// clusterStep is the least ratio between the distances to the next CPUs and within a cluster.
 const clusterStep = 1.3
 
-// clusters finds groups of CPUs that are nearer to each other than to others by at least
-// clusterStep, from small groups to large ones. It merges the nearest groups first, by the mean
-// over their pairs. Whenever the next merge would be that much farther than those before, the
-// present groups are clusters. It finds nothing if no pair is much farther than another.
+// clusters finds groups of CPUs that are nearer to each other than to other CPUs by at least the factor clusterStep.
+// It returns several levels, from small groups to large ones. It begins with one group for each CPU, and repeatedly
+// merges the two groups with the least mean distance. Whenever this distance is clusterStep times larger than all
+// distances before, the groups before the merge are a level. It returns nothing if no distance is that much larger
+// than another.
 func (m *pairs) clusters() (levels [][][]int) {
 	groups := make([][]int, len(m.cpus))
 	for i, c := range m.cpus {
@@ -135,7 +135,7 @@ func (m *pairs) clusters() (levels [][][]int) {
 			}
 		}
 		if x < 0 {
-			return levels // the distance to the rest was not measured
+			return levels // the distances to the remaining groups were not measured
 		}
 		if last > 0 && least > clusterStep*last {
 			level := make([][]int, len(groups))
@@ -151,7 +151,7 @@ func (m *pairs) clusters() (levels [][][]int) {
 	return levels
 }
 
-// mean is the mean over the measured pairs of two groups, infinite if there are none.
+// mean returns the mean distance of the measured pairs between two groups. It returns infinity if none was measured.
 func (m *pairs) mean(a, b []int) float64 {
 	sum, n := 0.0, 0
 	for _, x := range a {
@@ -187,10 +187,10 @@ func (m *pairs) clusterText() string {
 	return "clusters: " + strings.Join(texts, "; ")
 }
 
-// mostColumns is how many CPUs fit into one line of a table.
+// mostColumns is the number of CPUs that fit into one line of a table.
 const mostColumns = 14
 
-// writeMatrix writes the matrices as tables. The CPU of a row starts the round trip.
+// writeMatrix writes the matrices as tables. The CPU of a row begins the round trip.
 func writeMatrix(w io.Writer, d *Document) {
 	for _, m := range matrices(d) {
 		fmt.Fprintf(w, "\nmatrix  %s, one way, in ns; the CPU of the row starts and holds the line\n", m.subject)
@@ -215,7 +215,7 @@ func writeMatrix(w io.Writer, d *Document) {
 	writeUnmeasured(w, d)
 }
 
-// writeUnmeasured counts the pairs without a figure, by reason.
+// writeUnmeasured writes the number of pairs without a figure, for each reason.
 func writeUnmeasured(w io.Writer, d *Document) {
 	counts := map[string]int{}
 	for i := range d.Cells {
@@ -234,7 +234,7 @@ func writeUnmeasured(w io.Writer, d *Document) {
 	}
 }
 
-// writePairs summarizes a matrix that is too wide for a table by classes of pairs.
+// writePairs writes the figures for each class of pairs. It is for a matrix that is too wide for a table.
 func writePairs(w io.Writer, m *pairs, t *topology.Topology) {
 	rows := [][]string{{"pairs", "n", "least", "median", "most"}}
 	classes := map[topology.Class][]float64{}
@@ -259,7 +259,7 @@ func orDash(v float64) string {
 	return shortNumber(v)
 }
 
-// writeColumns aligns all but the first column to the right.
+// writeColumns writes rows in columns. All columns but the first one are aligned to the right.
 func writeColumns(w io.Writer, rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -276,7 +276,7 @@ func writeColumns(w io.Writer, rows [][]string) {
 	}
 }
 
-// matrixFigures are the heat maps of a document.
+// matrixFigures returns the heat maps of a document.
 func matrixFigures(d *Document) (list []*figure) {
 	for _, m := range matrices(d) {
 		caption := "One way between two processes, the median of the repetitions; the CPU at the left starts, and its node holds the line. " +
@@ -288,11 +288,11 @@ func matrixFigures(d *Document) (list []*figure) {
 	return list
 }
 
-// mostPairs is how many pairs a page lists one by one.
+// mostPairs is the largest number of pairs that a page lists one by one.
 const mostPairs = 12
 
-// byClass summarizes a matrix: a bar for each class of pairs and each subject, with the median
-// over the pairs, and their range.
+// byClass summarizes a matrix: for each class of pairs and each subject it returns a bar with the median of the
+// pairs, and their range.
 func byClass(sc *bench.Scenario, cells []*Cell, t *topology.Topology) htmlGroup {
 	g := htmlGroup{Label: "by how far apart the CPUs are", Unit: sc.Unit, Better: better(sc)}
 	longest := 0.0

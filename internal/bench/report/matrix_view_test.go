@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/madeup"
 )
 
-// Clusters are found without the help of the host, from small to large.
+// Clusters are found from the figures alone, from small to large ones.
 func TestClusters(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -50,7 +50,7 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// A large matrix is summed up where it does not fit; tables keep to their width.
+// A matrix that is too large for a table is summarized. Tables keep to their width.
 func TestMatrixTables(t *testing.T) {
 	for _, tree := range []string{"two-socket", "nps4"} {
 		d := syntheticMatrix(t, tree, 3, func(a, b, _ int) float64 { return 50 + float64(10*abs(a-b)) })
@@ -72,7 +72,7 @@ func TestMatrixTables(t *testing.T) {
 	}
 }
 
-// Pairs without a figure are counted, and the reason is said.
+// Pairs without a figure are counted, with the reason.
 func TestMatrixSaysWhatItLacks(t *testing.T) {
 	d := syntheticMatrix(t, "two-socket", 3, func(a, b, _ int) float64 { return 50 })
 	for i := range d.Cells {

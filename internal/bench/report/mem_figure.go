@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// memGroups are the cells of the CPUs of each node.
+// memGroups returns a group of cells for the CPUs of each node.
 func memGroups(sc *bench.Scenario, cells []*Cell) (groups []htmlGroup) {
 	var nodes []string
 	for _, c := range cells {
@@ -39,7 +39,7 @@ func memGroups(sc *bench.Scenario, cells []*Cell) (groups []htmlGroup) {
 	return groups
 }
 
-// memFigures are the requested and the actual placement, and the latency from each node to each
+// memFigures returns a figure of the requested and actual placement, and one of the latency from each node to each
 // node.
 func memFigures(cells []*Cell) (figures []*figure) {
 	for _, f := range []*figure{memPlaces(cells), memMatrix(cells)} {
@@ -50,7 +50,7 @@ func memFigures(cells []*Cell) (figures []*figure) {
 	return figures
 }
 
-// placement is that of the last repetition that has one, or nil.
+// placement returns the placement of the last repetition that has one, or nil.
 func (c *Cell) placement() *bench.Placement {
 	for _, r := range slices.Backward(c.Reps) {
 		if r.Placement != nil && len(r.Placement.Got) > 0 {
@@ -67,8 +67,8 @@ const (
 	memMostBar = 48
 )
 
-// memPlaces draws a bar for each cell: the requested nodes and, in colours, the nodes that its
-// pages are on.
+// memPlaces draws a bar for each cell. It shows the requested nodes and, in colours, the nodes on which the pages
+// are.
 func memPlaces(cells []*Cell) *figure {
 	const title = "Memory placement asked and got"
 	var rows strings.Builder
@@ -126,8 +126,8 @@ func memPlaces(cells []*Cell) *figure {
 		template.HTML(b.String())}
 }
 
-// memMatrix draws the latency from the CPUs of each node to the memory of each node, with
-// ordinary pages. One node needs no matrix.
+// memMatrix draws the latency from the CPUs of each node to the memory of each node, for ordinary pages. It returns
+// nil for a host with one node.
 func memMatrix(cells []*Cell) *figure {
 	const title, side, left, top = "Latency from node to node", 64.0, 110.0, 40.0
 	value := map[[2]int]float64{}

@@ -26,8 +26,7 @@ func TestMemPlacementText(t *testing.T) {
 	require.Equal(t, []int{1}, (&bench.MemShape{Node: 3, Policy: shm.Policy{Mode: shm.PolicyBind, Nodes: []int{1}}}).Asked())
 }
 
-// TestMemFigures: two nodes make a matrix, and pages where nobody wanted them stand
-// out.
+// TestMemFigures checks that two nodes make a matrix, and that pages on other nodes than requested are highlighted.
 func TestMemFigures(t *testing.T) {
 	var cells []*Cell
 	for _, node := range []string{"0", "1"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// oneNode is the remark for a host on which placement makes no difference.
+// oneNode is the remark for a host on which the placement makes no difference.
 const oneNode = "one node with memory: all of it is local, wherever it is asked for"
 
 // writeMem renders the mem cells as one table. It marks the best cell of each node's CPUs, and
@@ -55,7 +55,7 @@ func writeMem(w io.Writer, rep *Run) {
 	}
 }
 
-// bestMem is the result with the least latency for the CPUs of a node, if there is a choice.
+// bestMem returns the result with the least latency for the CPUs of a node, or nil if there is only one.
 func bestMem(all []*bench.Result, node int) (best *bench.Result) {
 	n := 0
 	for _, r := range all {
@@ -74,7 +74,7 @@ func bestMem(all []*bench.Result, node int) (best *bench.Result) {
 	return best
 }
 
-// placementOf returns the placement of the last repetition that has one.
+// placementOf returns the placement of the last repetition that has one, or nil.
 func placementOf(r *bench.Result) *bench.Placement {
 	for _, rep := range slices.Backward(r.Reps) {
 		if rep.Placement != nil {
@@ -84,7 +84,7 @@ func placementOf(r *bench.Result) *bench.Placement {
 	return &bench.Placement{Note: "not known"}
 }
 
-// gotText renders where the pages are: the share of each node, and of huge pages.
+// gotText says where the pages are: the share on each node, and the share of huge pages.
 func gotText(p *bench.Placement) string {
 	total := p.Gone
 	var nodes []int

@@ -12,23 +12,23 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// htmlGroup are cells that can be compared.
+// htmlGroup has cells that can be compared.
 type htmlGroup struct {
 	Label  string
 	Unit   string
 	Better string
-	Scale  string    // the range of the bars, if it does not begin at 0
-	Marks  []float64 // marks of the scale, in percent
+	Scale  string    // the range of the scale, if it does not begin at 0
+	Marks  []float64 // places of the marks of the scale, in percent
 	Bars   []htmlBar
 
 	Recovery []recovery // of crash cells
 }
 
-// htmlBar is a cell as a bar: the median, with the range of the repetitions.
+// htmlBar is the bar of a cell: the median, with the range of the repetitions.
 type htmlBar struct {
 	Name, Value, Range, Ratio string
 	Ours                      bool
-	Color                     string  // of the subject, on the whole page
+	Color                     string  // the subject has this colour on the whole page
 	Width, Lo, Span           float64 // in percent of the scale
 }
 
@@ -69,15 +69,15 @@ func better(sc *bench.Scenario) string {
 	return "less is better"
 }
 
-// manyTimes is the greatest ratio of the medians of a group with bars from 0. Beyond it, the
-// short bars would be invisible next to the long ones.
+// manyTimes is the greatest ratio of the medians in a group whose bars begin at 0. With a greater ratio, the short
+// bars would be invisible next to the long ones.
 const manyTimes = 20
 
-// barScale maps figures to bars: linearly from 0 to hi or, if lo is set, by their logarithm from
-// lo to hi.
+// barScale maps figures to the lengths of bars. If lo is 0, the scale is linear from 0 to hi. Otherwise it is
+// logarithmic from lo to hi.
 type barScale struct{ lo, hi float64 }
 
-// scaleOf chooses the scale for some medians and their ranges.
+// scaleOf returns a scale that suits the given medians and ranges.
 func scaleOf(all []stats.Interval) barScale {
 	least, most, hi := math.Inf(1), 0.0, 0.0
 	for _, v := range all {
@@ -93,7 +93,7 @@ func scaleOf(all []stats.Interval) barScale {
 	return barScale{math.Pow(10, math.Floor(math.Log10(least/1.25))), math.Pow(10, math.Ceil(math.Log10(hi)))}
 }
 
-// at is the place of a value, in percent.
+// at returns the place of a value on the scale, in percent.
 func (s barScale) at(v float64) float64 {
 	switch {
 	case s.hi <= 0:
@@ -106,7 +106,7 @@ func (s barScale) at(v float64) float64 {
 	return 100 * math.Log10(v/s.lo) / math.Log10(s.hi/s.lo)
 }
 
-// label describes the scale if it is not the usual one.
+// label describes a logarithmic scale. It is empty for a linear one.
 func (s barScale) label(unit string) string {
 	if s.lo == 0 {
 		return ""
@@ -114,7 +114,7 @@ func (s barScale) label(unit string) string {
 	return fmt.Sprintf("logarithmic from %s to %s, lines at each power of ten", formatMetric(unit, s.lo), formatMetric(unit, s.hi))
 }
 
-// marks are the powers of ten in a logarithmic scale.
+// marks returns the places of the powers of ten on a logarithmic scale.
 func (s barScale) marks() (list []float64) {
 	if s.lo == 0 {
 		return nil

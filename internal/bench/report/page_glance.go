@@ -18,7 +18,7 @@ type glanceRow struct {
 	Versus            []string
 }
 
-// glanceOf returns the rows of a page that the first screen of a table shows.
+// glanceOf returns the rows that writeGlance writes for a run, computed from its document.
 func glanceOf(d *Document) (rows []glanceRow) {
 	groups := map[string][]*Cell{}
 	for i := range d.Cells {
@@ -51,7 +51,7 @@ func glanceOf(d *Document) (rows []glanceRow) {
 	return rows
 }
 
-// peers names the set of cells with which a cell is compared: those of its own file.
+// peers returns a text that is the same for all cells with which a cell is compared. They are from the same file.
 func (c *Cell) peers() string { return c.Scenario + " " + c.group() + " " + c.file }
 
 func cellOf(cells []*Cell, subject string) *Cell {
@@ -61,7 +61,7 @@ func cellOf(cells []*Cell, subject string) *Cell {
 	return nil
 }
 
-// ratiosOf pairs the main metric of two cells round by round, as bench.Ratios does.
+// ratiosOf returns the ratio of the main metric of two cells for each round, as bench.Ratios does.
 func ratiosOf(a, b *Cell) (rs []float64) {
 	for i := range min(len(a.Reps), len(b.Reps)) {
 		x, okx := a.Reps[i].Metrics[a.Unit]
@@ -73,7 +73,7 @@ func ratiosOf(a, b *Cell) (rs []float64) {
 	return rs
 }
 
-// glanceName is a short name for a set of comparable cells.
+// glanceName returns a short name for a group of comparable cells.
 func glanceName(scenario string, p map[string]string) string {
 	label := glanceLabel(scenario, p)
 	if p["role"] != "" {

@@ -23,7 +23,7 @@ func pointIntervals(all ...float64) (list []stats.Interval) {
 	return list
 }
 
-// Bars begin at 0 while all can be seen; else they go by the logarithm, and say so.
+// Bars begin at 0 as long as all of them are visible. Otherwise the scale is logarithmic, and the page says so.
 func TestBarScale(t *testing.T) {
 	near := scaleOf(pointIntervals(3, 10, 30))
 	require.Empty(t, near.label("p50-ns"))
@@ -41,7 +41,7 @@ func TestBarScale(t *testing.T) {
 	require.Zero(t, scaleOf(nil).at(1))
 }
 
-// The page has lines at the powers of ten of such bars.
+// On a logarithmic scale, the page has lines at the powers of ten.
 func TestBarsFarApartOnThePage(t *testing.T) {
 	file := keepMadeUp(t, func(d *Document) {
 		d.Cells = d.Cells[:3]
@@ -56,7 +56,7 @@ func TestBarsFarApartOnThePage(t *testing.T) {
 	require.GreaterOrEqual(t, strings.Count(page, `<b style="left:`), 3*6)
 }
 
-// A parameter with several values makes a curve, and two of them make a map.
+// If a parameter has several values, the page has a curve. If two parameters have, it has a map.
 func TestSweeps(t *testing.T) {
 	file := keepMadeUp(t, func(d *Document) {
 		var cells []Cell
@@ -90,7 +90,7 @@ func TestSweeps(t *testing.T) {
 	require.Contains(t, page, ">ideal</text>")
 }
 
-// The ideal ends at the number of CPUs, or where it would leave the others far below.
+// The ideal line ends at the number of CPUs, or where it would rise far above the others.
 func TestIdeal(t *testing.T) {
 	measured := []series{{line: []xy{{1, 10}, {8, 40}}}, {line: []xy{{1, 12}, {8, 20}}}}
 	s, ok := ideal(measured, 4)
@@ -108,8 +108,8 @@ func TestIdeal(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Two files that measured the same are beside each other, under their names; advice is
-// about the last.
+// If two files have the same cells, the page shows them next to each other, with the names of the files. The advice
+// is about the last file.
 func TestReportOfTheSameTwice(t *testing.T) {
 	dir := t.TempDir()
 	keep := func(name string, f float64, only string) string {
@@ -163,14 +163,14 @@ func TestReportOfTheSameTwice(t *testing.T) {
 			}
 		}
 	}
-	// Files of one name are told apart by their directories.
+	// Files with the same name are distinguished by their directories.
 	other := keep("other/after.json", 3, "lock")
 	text = pageOfFiles(after, other)
 	require.Contains(t, text, "shmsync:mutex ("+strings.TrimSuffix(other, ".json")+")")
 	require.Contains(t, text, "shmsync:mutex ("+strings.TrimSuffix(after, ".json")+")")
 }
 
-// A line of the first screen goes on below where it has no room, and nothing is cut off.
+// A line of the first screen that is too long continues on the next line. Nothing is cut off.
 func TestGlanceGoesOn(t *testing.T) {
 	lines := glanceLines([]glanceRow{
 		{"at a glance", "", "", []string{"times that of"}},
@@ -186,7 +186,7 @@ func TestGlanceGoesOn(t *testing.T) {
 	require.Contains(t, strings.Join(lines, ""), "7.05 chan")
 }
 
-// A table that is too wide leaves out what can be seen elsewhere, not its last figures.
+// A table that is too wide omits columns that can be seen elsewhere, but not its last figures.
 func TestTablesAreNarrowed(t *testing.T) {
 	long := strings.Repeat("x", 40)
 	rows := narrow([][]string{

@@ -18,12 +18,12 @@ import (
 
 var updatePictures = flag.Bool("update", false, "write the pictures of docs/shmbench.md")
 
-// pictureStyle is what the page says of figures, for a picture on its own.
+// pictureStyle is the style that the page has for figures, for a picture outside of the page.
 const pictureStyle = `<style>svg { background: #fff; } text { font: 12px system-ui, sans-serif; fill: #1b1f24; } .box { fill: #fff; stroke: #d0d7de; }
 .box.package { fill: #f6f8fa; stroke: #57606a; } .box.llc { fill: #f6f8fa; } .box.core { stroke: #0072b2; } .box.host { fill: none; stroke: none; }
 .border { stroke: #1b1f24; fill: none; } .grid { stroke: #d0d7de; } .range { stroke: #1b1f24; stroke-width: 2; opacity: .7; }</style>`
 
-// madeUpCell has three repetitions around a figure.
+// madeUpCell returns a cell with three repetitions around v.
 func madeUpCell(subject, unit string, params map[string]string, v float64) *Cell {
 	c := &Cell{Subject: subject, Unit: unit, Params: params}
 	for _, f := range []float64{0.95, 1, 1.1} {
@@ -32,7 +32,7 @@ func madeUpCell(subject, unit string, params map[string]string, v float64) *Cell
 	return c
 }
 
-// madeUpPeers are bars, one of which is far behind.
+// madeUpPeers draws bars, one of which is far longer than the others.
 func madeUpPeers() *figure {
 	var cells []*Cell
 	for subject, v := range map[string]float64{"shmsync:mutex": 5, "in-process:sync.Mutex": 6, "c:robust": 12, "c:pthread": 9, "go:flock": 800} {
@@ -41,7 +41,7 @@ func madeUpPeers() *figure {
 	return sideBySide(bench.ScenarioByName("uncontended"), "", cells)
 }
 
-// madeUpWakes are curves of wakes against gaps.
+// madeUpWakes draws curves of wakes against gaps.
 func madeUpWakes() *figure {
 	var cells []*Cell
 	for i, gap := range []string{"0", "20us", "200us", "2ms", "10ms"} {
@@ -53,8 +53,7 @@ func madeUpWakes() *figure {
 	return againstGap(cells)
 }
 
-// The pictures of the documents are what the program draws: a made-up host, and made-up
-// figures of it.
+// The pictures in the documents are drawn by the present program. They show a made-up host and made-up figures.
 func TestPicturesOfTheDocuments(t *testing.T) {
 	d := syntheticMatrix(t, "nps4", 1, func(a, b, _ int) float64 {
 		way := 190.0
@@ -64,7 +63,7 @@ func TestPicturesOfTheDocuments(t *testing.T) {
 		case a/4 == b/4:
 			way = 92
 		}
-		noise := rand.New(rand.NewPCG(uint64(a), uint64(b))) // of its own: the order of pairs is nobody's
+		noise := rand.New(rand.NewPCG(uint64(a), uint64(b))) // for each pair, so that their order does not matter
 		return way * (1 + 0.06*noise.Float64())
 	})
 	for name, f := range map[string]*figure{

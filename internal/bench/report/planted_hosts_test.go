@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// recordedHosts are the names of all recorded hosts, or of a sixth of them unless the tests run at full length.
+// recordedHosts returns the names of all recorded hosts. In a short run of the tests, it returns a sixth of them.
 func recordedHosts(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(topotest.File("hosts/*.tree"))
@@ -34,16 +34,16 @@ func recordedHosts(t *testing.T) (names []string) {
 	return append(names, plantedHosts...)
 }
 
-// truth is a fact planted on one host, and what the advice must say about it.
+// truth is a fact that is planted on one host, with what the advice must say about it.
 type truth struct {
 	name, rule string
 	text       []string
-	allowed    string // rules that the fact explains, too
+	allowed    string // other rules that may give advice because of the fact
 	fact       fact
 }
 
-// mapped returns the classes of the map of a plan without threads of one core and without kinds, from near to far, and
-// the first CPU of the cell of each.
+// mapped returns the classes of the cells of a scenario and a subject, from near to far, and the first CPU of each.
+// It omits threads of one core, and treats classes that differ only in kinds as one.
 func mapped(o *plan.Options, cells []*bench.Cell, scenario, subject string) (list []topology.Class, first map[topology.Class]int) {
 	first = map[topology.Class]int{}
 	for _, c := range cells {
@@ -60,7 +60,7 @@ func mapped(o *plan.Options, cells []*bench.Cell, scenario, subject string) (lis
 	return list, first
 }
 
-// within lists the used CPUs whose class with a CPU is one of the classes.
+// within returns the used CPUs whose class with a CPU is one of the given classes.
 func within(o *plan.Options, cpu int, near []topology.Class) string {
 	var cpus []int
 	for _, id := range o.CPUs {
@@ -72,7 +72,7 @@ func within(o *plan.Options, cpu int, near []topology.Class) string {
 	return topology.FormatList(cpus)
 }
 
-// beyond makes the cells of a scenario cost more beyond a class.
+// beyond returns a fact: the cells of a scenario cost more if their CPUs are as far apart as class, or farther.
 func beyond(scenario string, class topology.Class, factor float64) fact {
 	return func(top *topology.Topology, c *bench.Cell, cpus []int) float64 {
 		if c.Scenario.Name != scenario || len(cpus) < 2 || cpus[0] < 0 || cpus[1] < 0 || !topology.Class(c.Place).Valid() {
@@ -86,7 +86,7 @@ func beyond(scenario string, class topology.Class, factor float64) fact {
 	}
 }
 
-// shared makes counters cost more if they are nearer than a distance.
+// shared returns a fact: counters cost more if their distance is less than the given one.
 func shared(distance uint64) fact {
 	return func(_ *topology.Topology, c *bench.Cell, _ []int) float64 {
 		if c.Scenario.Name == "padding" && c.Pad < distance {
@@ -96,7 +96,7 @@ func shared(distance uint64) fact {
 	}
 }
 
-// truthsOf are the facts that the default plan of a host can show.
+// truthsOf returns the facts that the default plan of a host can show.
 func truthsOf(o *plan.Options, cells []*bench.Cell) (list []truth) {
 	list = append(list,
 		truth{"false sharing of a line", "R15", []string{"at least 64 bytes apart"}, "", shared(64)},
@@ -129,7 +129,7 @@ func truthsOf(o *plan.Options, cells []*bench.Cell) (list []truth) {
 	return append(list, memoryTruths(o, cells)...)
 }
 
-// crowds reports whether four contenders or more of a cell are on each of two nodes.
+// crowds reports whether a cell has at least four contenders on each of two nodes.
 func crowds(top *topology.Topology, cpus []int) bool {
 	nodes := map[int]map[int]bool{}
 	for _, id := range cpus {
@@ -174,9 +174,10 @@ func cohortTruths(o *plan.Options, cells []*bench.Cell) []truth {
 	}}}
 }
 
-// memoryTruths are a slow node, if other memory at the same distance was measured, and a bad interleave.
+// memoryTruths returns facts about memory: a slow node, if other memory at the same distance was measured, and slow
+// interleaving.
 func memoryTruths(o *plan.Options, cells []*bench.Cell) (list []truth) {
-	at := map[int]map[int]bool{} // nodes of memory by distance
+	at := map[int]map[int]bool{} // nodes with memory, by distance
 	spread := false
 	for _, c := range cells {
 		if c.Mem == nil || c.Skip != "" {
@@ -221,8 +222,8 @@ func memoryTruths(o *plan.Options, cells []*bench.Cell) (list []truth) {
 	return list
 }
 
-// Every fact that the default plan of a recorded host can show is found, with the CPUs and nodes that it is
-// about, and no rule says anything that the fact does not explain. Equal costs give no advice.
+// Every planted fact that the default plan of a recorded host can show is found, with the CPUs and nodes that it is
+// about. No rule says anything that the fact does not explain. Equal costs give no advice.
 func TestPlantedFactsOfEveryHost(t *testing.T) {
 	seeds, several := proctest.Rounds[uint64](1, 3), 0
 	if proctest.Long() {

@@ -19,17 +19,17 @@ import (
 	"github.com/shmsync/shmsync/internal/topology/topotest"
 )
 
-// A planted result is that of the real default plan of a recorded host: each cell costs the same, times
-// what the test plants, with noise.
+// The tests below plant facts in results of the real default plan of a recorded host: all cells cost the same,
+// multiplied by what the facts say, with noise.
 
-// plantedHosts are those of the tests: several caches in a node, nodes that share a cache, many packages,
-// memory-only nodes, hosts that tell little, unequal CPUs.
+// plantedHosts are hosts with several caches in a node, with nodes that share a cache, with many packages, with
+// memory-only nodes, with little information, and with unequal CPUs.
 var plantedHosts = []string{"two-by-96", "sub-numa", "eight", "modules", "no-shared-cache", "hybrid", "two-socket", "memoryless", "cpuless", "nps4"}
 
-// fact is how many times as much a cell costs (or as little it lets through) as all others.
+// fact returns the factor by which a cell costs more than the others, or lets less through.
 type fact func(t *topology.Topology, c *bench.Cell, cpus []int) float64
 
-// noise of a planted cell: log-normal, and an outlier in one of twenty repetitions.
+// noise returns the noise of one repetition. It is log-normal, with an outlier in one of twenty repetitions.
 func noise(rng *rand.Rand) float64 {
 	f := math.Exp(0.02 * rng.NormFloat64())
 	if rng.Float64() < 0.05 {
@@ -38,13 +38,13 @@ func noise(rng *rand.Rand) float64 {
 	return f
 }
 
-// plannedCells are the cells of the default plan of a recorded host.
+// plannedCells returns the cells of the default plan of a recorded host.
 func plannedCells(t *testing.T, name string) (*plan.Options, []*bench.Cell) {
 	t.Helper()
 	return cellsOf(t, name, plan.DefaultSuite)
 }
 
-// cellsOf are the cells of a suite on a recorded host.
+// cellsOf returns the cells of a suite on a recorded host.
 func cellsOf(t *testing.T, name string, p plan.Preset) (*plan.Options, []*bench.Cell) {
 	t.Helper()
 	o := &plan.Options{Recording: topotest.File(name + ".tree"), Time: p.Time, Warmup: p.Warmup,
@@ -55,13 +55,13 @@ func cellsOf(t *testing.T, name string, p plan.Preset) (*plan.Options, []*bench.
 	return o, cells
 }
 
-// planted gives the document of a plan, with facts.
+// planted returns a document with results of a plan in which the facts hold.
 func planted(o *plan.Options, cells []*bench.Cell, seed uint64, facts ...fact) *Document {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	top := o.Topology
 	d := &Document{Schema: Schema, Topology: top, Env: host.Environment{CPU: "bare metal", CPUs: len(top.CPUs), Used: o.CPUs, Nodes: len(top.Nodes)}}
 	for _, c := range cells {
-		if c.Skip != "" || c.Scenario.Name == "matrix" && c.MaxReps > 0 { // the map of all pairs, on which no advice rests
+		if c.Skip != "" || c.Scenario.Name == "matrix" && c.MaxReps > 0 { // no advice rests on the map of all pairs
 			continue
 		}
 		var cpus []int
@@ -94,8 +94,8 @@ func planted(o *plan.Options, cells []*bench.Cell, seed uint64, facts ...fact) *
 	return d
 }
 
-// timed are the rules that prefer something to something else by time. R1 and R10 tell what was measured,
-// and R11 is about settings.
+// timed returns the advice that prefers one choice to another because of its time. R1 and R10 only report what was
+// measured, and R11 is about settings.
 func timed(all []advice) (list []advice) {
 	for _, a := range all {
 		if a.Verdict == adviceDo && a.Rule != "R1" && a.Rule != "R10" && a.Rule != "R11" {
@@ -122,13 +122,13 @@ func TestNullDataGivesNoAdvice(t *testing.T) {
 	}
 }
 
-// among tells whether the first two CPUs of a cell are of a class.
+// among reports whether the first two CPUs of a cell are of a class.
 func among(t *topology.Topology, cpus []int, base topology.Class) bool {
 	return len(cpus) > 1 && cpus[0] >= 0 && cpus[1] >= 0 && t.Class(cpus[0], cpus[1]).Base() == base
 }
 
-// Each planted fact is found, with the CPUs and nodes that it is about, and no other rule says anything
-// that the fact does not explain.
+// Each planted fact is found, with the CPUs and nodes that it is about. No other rule says anything that the fact
+// does not explain.
 func TestPlantedFactsAreFound(t *testing.T) {
 	distant := func(scenario string, factor float64, bases ...topology.Class) fact {
 		return func(top *topology.Topology, c *bench.Cell, cpus []int) float64 {
@@ -169,7 +169,7 @@ func TestPlantedFactsAreFound(t *testing.T) {
 	for _, f := range []struct {
 		name, host, rule string
 		text             []string
-		allowed          string // rules that the fact explains, too
+		allowed          string // other rules that may give advice because of the fact
 		facts            []fact
 	}{
 		{"L3 locality", "two-by-96", "R2", []string{"last-level cache of one node, as on CPUs 8-15,200-207:"}, "",
@@ -226,7 +226,8 @@ func TestPlantedFactsAreFound(t *testing.T) {
 	}
 }
 
-// A cohort lock that wins is not named where threads ran elsewhere, and one that loses never is.
+// The report does not recommend a cohort lock that wins if its threads did not stay on their CPUs. It never
+// recommends a cohort lock that loses.
 func TestCohortAdviceNeedsProof(t *testing.T) {
 	o, cells := plannedCells(t, "two-by-96")
 	gains := func(by float64) fact {

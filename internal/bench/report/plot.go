@@ -10,15 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// A plot library could draw this. But it would also be part of each worker, whose death is
-// measured, and a death takes longer the more memory the process has: the usual library adds half
-// as much memory again, and a third of a millisecond to the slowest deaths.
+// The figures do not use a plot library, because it would also be part of each worker. Crash cells measure the deaths
+// of workers, and the death of a process with more memory takes longer. The usual library would add half as much
+// memory again, and a third of a millisecond to the slowest deaths.
 
 // xy is a point of a curve.
 type xy struct{ x, y float64 }
 
-// series is a line of a figure, and the range of the repetitions as a polygon, which is nil if
-// there is no range.
+// series is a line of a figure. band is the range of the repetitions as a polygon, or nil.
 type series struct {
 	name string
 	line []xy
@@ -56,18 +55,18 @@ const (
 	legendLine            = 17.0
 )
 
-// palette are colours that colour-blind readers can distinguish, after Okabe and Ito, and that
-// are visible on white and on black.
+// palette has colours that colour-blind readers can distinguish, after Okabe and Ito. All are visible on white and on
+// black.
 var palette = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#b8860b"}
 
-// cover makes the axis reach from the smallest to the greatest value.
+// cover extends the axis so that it contains the given values.
 func (a *axis) cover(values ...float64) {
 	for _, v := range values {
 		a.lo, a.hi = math.Min(a.lo, v), math.Max(a.hi, v)
 	}
 }
 
-// place is the coordinate of a value on the page.
+// place returns the coordinate of a value on the page.
 func (a *axis) place(v float64) float64 {
 	lo, hi := a.lo, a.hi
 	if a.log {
@@ -79,7 +78,7 @@ func (a *axis) place(v float64) float64 {
 	return a.from + (a.to-a.from)*(v-lo)/(hi-lo)
 }
 
-// marks are the ticks that lie on the axis.
+// marks returns the ticks that lie on the axis.
 func (a *axis) marks() (list []tick) {
 	all := a.ticks
 	switch {
@@ -118,7 +117,7 @@ func (a *axis) marks() (list []tick) {
 	return list
 }
 
-// draw makes a figure of some lines.
+// draw returns a figure of the lines.
 func draw(title, caption string, x, y axis, all []series) *figure {
 	x.from, x.to, y.from, y.to = plotLeft, plotRight, plotBottom, plotTop
 	x.lo, x.hi, y.lo, y.hi = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
@@ -166,8 +165,8 @@ func draw(title, caption string, x, y axis, all []series) *figure {
 	return &figure{title, caption, template.HTML(b.String())}
 }
 
-// lineStyle returns the colour and the dashes of a line. A subject has its own; of several lines of one
-// subject, the later ones have other dashes.
+// lineStyle returns the colour and the dashes of line i. They are those of its subject. If several lines have the
+// same subject, all but the first have other dashes.
 func lineStyle(all []series, i int) (color, dashed string) {
 	color, pattern := palette[i%len(palette)], ""
 	if i >= len(palette) {

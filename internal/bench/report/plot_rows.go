@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// row is a horizontal bar of a figure. It has one part, or several parts next to each other.
+// row is a horizontal bar of a figure, which consists of one or several parts.
 type row struct {
 	name   string
-	value  string // text at its end
+	value  string // text at the end of the bar
 	ours   bool
 	parts  []float64
-	lo, hi float64 // the range of the whole bar; both 0 if there is none
-	broken bool    // longer than the figure: drawn with a gap
+	lo, hi float64 // the range that is drawn on the bar; both are 0 if there is none
+	broken bool    // the bar is cut off, and is drawn with a gap
 }
 
 // The layout of a figure with rows, in its own units.
@@ -30,7 +30,7 @@ const (
 	letterWidth           = 7.4          // approximate width of a bold letter
 )
 
-// namesWidth is the width that the names of rows need.
+// namesWidth returns the width that the names of rows need.
 func namesWidth(list []row) float64 {
 	longest := 0
 	for _, r := range list {
@@ -39,8 +39,8 @@ func namesWidth(list []row) float64 {
 	return math.Min(math.Max(namesLeast, letterWidth*float64(longest)+14), namesMost)
 }
 
-// drawRows makes a figure of bars. A legend explains the parts that have names. All bars have one
-// scale, up to most, or up to the longest bar if most is 0.
+// drawRows returns a figure of bars. A legend explains the parts that have names. All bars have the same scale, which
+// ends at most, or at the longest bar if most is 0.
 func drawRows(title, caption string, list []row, legend []string, most float64) *figure {
 	if most == 0 {
 		for _, r := range list {

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Facts lists on what and under which limits a run was made, as far as the headline does not say it.
+// Facts returns the host and the limits of a run, except for what the headline says.
 func (d *Document) Facts() []host.Fact {
 	facts := d.Env.Facts()
 	if d.Topology != nil {
@@ -29,7 +29,7 @@ func (d *Document) Facts() []host.Fact {
 	return facts
 }
 
-// writeFacts renders these facts, each on as many lines as it needs.
+// writeFacts renders the Facts. Each of them takes as many lines as it needs.
 func writeFacts(w io.Writer, d *Document) {
 	fmt.Fprintln(w)
 	for _, f := range d.Facts() {
@@ -39,5 +39,5 @@ func writeFacts(w io.Writer, d *Document) {
 	}
 }
 
-// mostFactLines has room for the mitigations of a CPU that has all flaws.
+// mostFactLines is enough for the mitigations of a CPU that has all known flaws.
 const mostFactLines = 40

@@ -17,7 +17,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Firmware, limits and duration of a run are in its file, in its table and on its page.
+// The firmware, the limits and the duration of a run are in its file, in its table and on its page.
 func TestProvenanceIsInFileTableAndPage(t *testing.T) {
 	r := madeUp(t)
 	r.Env.Firmware, r.Env.Arguments, r.Took = "SeaBIOS <1.16>", "isolcpus=1", 61*time.Second
@@ -48,7 +48,8 @@ func TestProvenanceIsInFileTableAndPage(t *testing.T) {
 	}
 }
 
-// A comparison of two files says which settings differ, but not that an earlier program recorded fewer.
+// A comparison of two files says which settings differ. It does not report settings that an earlier program did not
+// record.
 func TestDifferencesOfProvenance(t *testing.T) {
 	full := host.Environment{Firmware: "1", Microcode: "0x1", Turbo: "on", Rlimits: map[string]string{"RLIMIT_NOFILE": "64", "RLIMIT_AS": "unlimited"},
 		Mitigations: map[string]string{"mds": "Clear buffers", "srso": "Safe RET"}}

@@ -48,7 +48,8 @@ func ReadDocument(name string) (*Document, error) {
 	return d, nil
 }
 
-// Missing says what is missing of a run that did not end, or returns an empty string.
+// Missing says which part of a run is missing because the run did not end. It returns an empty string if the run is
+// complete.
 func (d *Document) Missing() string {
 	if d.State != StateInterrupted && d.State != StateRunning {
 		return ""
@@ -61,7 +62,8 @@ func (d *Document) Missing() string {
 	return "the run did not end"
 }
 
-// Values lists a metric of the repetitions that ended well, without those of dirty rounds if there are others.
+// Values returns a metric of all repetitions that ended well. It omits those of dirty rounds, unless there are no
+// others.
 func (c *Cell) Values(metric string) []float64 {
 	var vs, dirty []float64
 	for _, r := range c.Reps {
@@ -76,13 +78,14 @@ func (c *Cell) Values(metric string) []float64 {
 	return bench.Or(vs, dirty...)
 }
 
-// pooled merges the histograms of all repetitions. Their values have to be divided by div. It is
-// nil if there are none.
+// pooled returns the merged histogram of all repetitions, or nil if there is none. Its values have to be divided by
+// div.
 func (c *Cell) pooled() (h *hdrhistogram.Histogram, div float64, err error) {
 	return c.merged(func(r *Repetition) string { return r.Hist })
 }
 
-// merged merges one histogram of each repetition. text returns it, or an empty string.
+// merged merges one histogram of each repetition. text returns that histogram of a repetition in its text form, or an
+// empty string.
 func (c *Cell) merged(text func(*Repetition) string) (h *hdrhistogram.Histogram, div float64, err error) {
 	for i := range c.Reps {
 		r := &c.Reps[i]

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ReadDocuments reads several result files as one. If files have cells of the same scenario, all
-// cells of that scenario get the names of their files, and are shown next to each other.
-// Differences between the hosts become a warning.
+// ReadDocuments reads several result files into one document. If two files have the same cell, all cells of its
+// scenario get the names of their files, and are shown next to each other. Differences between the hosts become
+// warnings.
 func ReadDocuments(names []string) (*Document, error) {
 	var all *Document
 	seen := map[string]bool{}
@@ -54,7 +54,7 @@ func ReadDocuments(names []string) (*Document, error) {
 	return all, nil
 }
 
-// fileLabel is the name of a result file without the parts that all names have.
+// fileLabel returns a short name for a result file that differs from those of the others.
 func fileLabel(names []string, i int) string {
 	short := func(name string) string { return strings.TrimSuffix(filepath.Base(name), ".json") }
 	for k := range names {
@@ -65,7 +65,7 @@ func fileLabel(names []string, i int) string {
 	return short(names[i])
 }
 
-// name is the name of a cell's subject on a page.
+// name returns the name that a page shows for the subject of a cell.
 func (c *Cell) name() string {
 	if c.file == "" {
 		return c.Subject
@@ -73,7 +73,7 @@ func (c *Cell) name() string {
 	return c.Subject + " (" + c.file + ")"
 }
 
-// latest is a document with the cells of the last file that has them. Advice uses that document.
+// latest returns a document that has each cell only from the last file with that cell. Advice uses that document.
 func (d *Document) latest() *Document {
 	one := *d
 	one.Cells = nil
@@ -89,8 +89,7 @@ func (d *Document) latest() *Document {
 	return &one
 }
 
-// byFile returns a document with the cells of each file. If the cells have no file names, it
-// returns one document.
+// byFile returns a document for each file. It returns only one document if the cells have no file names.
 func (d *Document) byFile() (list []*Document) {
 	at := map[string]int{}
 	for _, c := range d.Cells {
@@ -107,7 +106,7 @@ func (d *Document) byFile() (list []*Document) {
 	return list
 }
 
-// called adds the name of the file to the figures, if there is one.
+// called adds the name of the file of d to the titles of figures, if it has one.
 func (d *Document) called(figures []*figure) []*figure {
 	if len(d.Cells) > 0 && d.Cells[0].file != "" {
 		for _, f := range figures {

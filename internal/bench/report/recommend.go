@@ -14,12 +14,12 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Verdicts of an advice.
+// Verdicts of a rule.
 const (
 	adviceDo        = "do"
 	adviceAsIs      = "as it is"      // measured, and nothing needs to change
 	adviceNone      = "no difference" // measured, and no choice is better by the size that matters
-	adviceUndecided = "undecided"     // measured, and the interval of the effect is too wide to tell
+	adviceUndecided = "undecided"     // measured, and the interval of the effect is too wide for a decision
 	adviceMoot      = "does not apply"
 	adviceUnknown   = "not measured"
 	adviceWithheld  = "withheld"
@@ -35,17 +35,17 @@ type advice struct {
 	Evidence []string        `json:"evidence,omitempty"` // figures, and their cells
 	Effect   *stats.Interval `json:"effect,omitempty"`   // how many times better, unless Unit says otherwise
 	Unit     string          `json:"unit,omitempty"`
-	Needs    int             `json:"needs,omitempty"` // about how many rounds would decide it
+	Needs    int             `json:"needs,omitempty"` // estimated number of rounds that would decide it; 0 if not known
 
-	cpus []int // those of the domain that R2 names
+	cpus []int // the CPUs that R2 names
 }
 
-// Command is the command that measures what is missing.
+// Command returns the command that measures what is missing, if the verdict is adviceUnknown.
 func (a advice) Command() string { return strings.TrimPrefix(a.Text, measureIt) }
 
 const measureIt = "measure it: "
 
-// rule is one of R1 to R18; R11 is about the settings of the host.
+// rule is one of the rules R1 to R18. R0 and R11 are functions of their own: noTiming and hygiene.
 type rule struct {
 	id, about string
 	measure   string // the command that measures what the rule needs
@@ -53,8 +53,8 @@ type rule struct {
 	judge     func(d *Document, list []*contrast) *advice
 }
 
-// rules, in the order of reports. Each uses the cells of a document, its topology and the contrasts that the rule has listed. A nil
-// result means that the rule's cells were not measured.
+// rules are in the order of reports. Each rule uses the cells of a document, its topology, and the contrasts that its
+// list has returned. If judge returns nil, the cells that the rule needs were not measured.
 var rules = []rule{
 	{"R1", "spinning", "shmbench handoff", nil, adviseSpin},
 	{"R2", "where processes run", "shmbench matrix", colocateContrasts, adviseColocate},
@@ -105,7 +105,8 @@ func Recommend(d *Document) []advice {
 	return append(all, hygiene(d)...)
 }
 
-// oneEach joins R2 and R13, which answer one question: of the CPUs that R2 names, one of each core.
+// oneEach combines the advice of R2 and R13, because both answer one question: of the CPUs that R2 names, use one of
+// each core.
 func oneEach(d *Document, all []advice) {
 	domain := slices.IndexFunc(all, func(a advice) bool { return a.Rule == "R2" && a.Verdict == adviceDo && len(a.cpus) > 0 })
 	apart := slices.IndexFunc(all, func(a advice) bool { return a.Rule == "R13" && a.Verdict == adviceDo })
@@ -120,19 +121,19 @@ func oneEach(d *Document, all []advice) {
 	list := topology.FormatList(cpus)
 	all[domain].Do = []string{"taskset -c " + list + " PROGRAM, or cpuset.cpus=" + list + ": one thread of each core"}
 	all[apart].Do = nil
-	if before, after, ok := strings.Cut(all[apart].Text, ", CPUs "); ok { // those of the whole host
+	if before, after, ok := strings.Cut(all[apart].Text, ", CPUs "); ok { // these are CPUs of the whole host
 		_, after, _ = strings.Cut(after, ":")
 		all[apart].Text = before + ":" + after
 	}
 }
 
-// noTiming is R0: why the figures of a document are no basis for advice on times.
+// noTiming is rule R0. It returns the reasons why the figures of a document are no basis for advice on times.
 func noTiming(d *Document) (why []string) {
 	e := d.Env
 	if host.Emulated(e.CPU) {
 		why = append(why, fmt.Sprintf("the CPU is emulated: %s", e.CPU))
 	}
-	judged := d.Rounds != nil // each round by itself
+	judged := d.Rounds != nil // each round was judged by itself
 	if e.Others > host.MostOthers && !judged {
 		why = append(why, fmt.Sprintf("other programs took %.1f %% of the time of the CPUs that were used", 100*e.Others))
 	}
@@ -157,18 +158,19 @@ func noTiming(d *Document) (why []string) {
 	return why
 }
 
-// awake are the scenarios whose workers wait for each other only, and for nothing else.
+// awake has the scenarios whose workers wait only for each other.
 var awake = []string{"handoff", "lock", "readers", "padding", "home", "matrix"}
 
-// The workers whose lost time is known.
+// Limits that decide which workers count in lost.
 const (
-	mostSleeps = 50  // in a second: a sleep costs up to 0.1 ms until the thread runs again, so these explain 0.5 % of the time
-	leastTime  = 0.2 // seconds in all: 5 % of it are more than one time slice of another program
+	mostSleeps = 50  // per second: one costs up to 0.1 ms until the thread runs again, so all explain 0.5 % of the time
+	leastTime  = 0.2 // seconds of all workers together: 5 % of it is more than one time slice of another program
 )
 
-// lost is the share of the time for which workers were without the CPU that the plan gave to each alone. It is the time
-// that they did not use, of workers that hardly ever slept. Their involuntary switches say less: each sched_yield of a
-// busy wait is one, and another program may take the CPU once and keep it.
+// lost returns the share of the time for which workers did not have the CPU that the plan gave to each alone. It
+// considers only workers that hardly ever slept, so the time that such a worker did not use is the time that it lost.
+// The number of involuntary switches would say less: each sched_yield of a busy wait counts as one, and another
+// program may take the CPU once and keep it.
 func (d *Document) lost() float64 {
 	used, seconds := 0.0, 0.0
 	for i := range d.Cells {
@@ -221,12 +223,12 @@ func with(param, value string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Params[param] == value }
 }
 
-// alike accepts the cells that differ from a only in the given parameters.
+// alike returns a condition for find: the cell differs from a in the given parameters only.
 func alike(a *Cell, but ...string) func(*Cell) bool {
 	return func(c *Cell) bool { return c.Scenario == a.Scenario && c.group(but...) == a.group(but...) }
 }
 
-// best returns the cell with the largest or smallest median, or nil if there are no cells.
+// best returns the cell with the best median of a metric, or nil if no cell has the metric.
 func best(cells []*Cell, metric string) *Cell {
 	var top *Cell
 	for _, c := range cells {
@@ -240,7 +242,7 @@ func best(cells []*Cell, metric string) *Cell {
 	return top
 }
 
-// byRound returns a metric of the repetitions that have it, by their numbers, without those of dirty rounds.
+// byRound returns the values of a metric by the number of the repetition. It omits those of dirty rounds.
 func (c *Cell) byRound(metric string) map[int]float64 {
 	m := map[int]float64{}
 	for i, r := range c.Reps {
@@ -251,8 +253,8 @@ func (c *Cell) byRound(metric string) map[int]float64 {
 	return m
 }
 
-// gain is how many times better a is than b in a metric, round by round. BetterHigher says for
-// which metrics more is better.
+// gain returns how many times better a is than b in a metric, round by round. BetterHigher has the metrics for which
+// more is better.
 func gain(a, b *Cell, metric string) (stats.Interval, error) {
 	x, y := b.byRound(metric), a.byRound(metric)
 	if bench.BetterHigher[metric] {
@@ -261,22 +263,23 @@ func gain(a, b *Cell, metric string) (stats.Interval, error) {
 	return roundRatio(x, y)
 }
 
-// roundRatio divides the values of x and y in the rounds that both have.
+// roundRatio returns the ratio of x to y over the rounds that have both.
 func roundRatio(x, y map[int]float64) (stats.Interval, error) {
 	e, err := stats.Paired(ratios(x, y), 1)
 	return e.Interval, err
 }
 
-// fewest is the least number of rounds of a figure that becomes a setting: two repetitions may agree by chance.
+// fewest is the least number of rounds for a figure that becomes a setting. Two would be too few, because they may
+// agree by chance.
 const fewest = 3
 
-// exceeds reports whether the whole interval of an effect is beyond a size. Evidence may rest on it, and no advice: with many
-// effects, some intervals are beyond it by chance.
+// exceeds reports whether the whole interval of an effect is beyond a size. This is good enough for evidence, but not
+// for advice: if there are many effects, some intervals are beyond it by chance.
 func exceeds(q stats.Interval, least float64) bool {
 	return q.N >= fewest && q.Lo >= least
 }
 
-// evidence renders a figure of a cell: its median, range and key.
+// evidence returns a text with a figure of a cell: its median, range and key.
 func (c *Cell) evidence(metric string) string {
 	vs := c.Values(metric)
 	if len(vs) == 0 {
@@ -286,12 +289,12 @@ func (c *Cell) evidence(metric string) string {
 	return fmt.Sprintf("%s %s [%s..%s] n=%d  %s", metric, formatMetric(metric, v.Center), formatMetric(metric, v.Lo), formatMetric(metric, v.Hi), v.N, c.Key)
 }
 
-// effectText renders a ratio with its interval and their meaning.
+// effectText returns a text with a ratio, its interval, and how the interval was found.
 func effectText(q stats.Interval) string {
 	return fmt.Sprintf("%s× [%s..%s] (%s of %d)", formatRatio(q.Center), formatRatio(q.Lo), formatRatio(q.Hi), q.Kind, q.N)
 }
 
-// WriteAdvice renders advice for people. One line at the end lists the missing measurements.
+// WriteAdvice renders advice. A line at the end lists the missing measurements.
 func WriteAdvice(w io.Writer, all []advice) {
 	if len(all) == 0 {
 		return
@@ -323,7 +326,7 @@ func WriteAdvice(w io.Writer, all []advice) {
 	}
 }
 
-// writeWrapped writes words in lines that fit into a table.
+// writeWrapped writes a text in lines that are not wider than a table.
 func writeWrapped(w io.Writer, head, indent, text string) {
 	line, empty := head, true
 	for word := range strings.FieldsSeq(text) {

@@ -14,9 +14,9 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// classCells returns the cells of a scenario and subject that were placed by class, from the nearest
-// class to the farthest. It leaves out threads of one core. Of classes that differ only in the kinds of
-// CPUs, it returns the first.
+// classCells returns the cells of a scenario that were placed by class and satisfy the conditions, from the nearest
+// class to the farthest. It omits cells on threads of one core. If classes differ only in the kinds of CPUs, it
+// returns only the first of them.
 func (d *Document) classCells(scenario string, conditions ...func(*Cell) bool) (list []*Cell) {
 	for _, c := range d.find(scenario, conditions...) {
 		if class := c.class(); class.Valid() && class.Base() != topology.SMT {
@@ -34,7 +34,7 @@ func withoutKinds(c topology.Class) topology.Class {
 	return topology.Class(name)
 }
 
-// findBorder returns the first class that surely costs more than each nearer one, or nil.
+// findBorder returns the contrast of the first class that surely costs more than each nearer one, or nil.
 func findBorder(list []*contrast) *contrast {
 	if i := slices.IndexFunc(list, (*contrast).sure); i >= 0 {
 		return list[i]
@@ -42,7 +42,7 @@ func findBorder(list []*contrast) *contrast {
 	return nil
 }
 
-// domain lists the used CPUs that are no farther from a CPU than a class.
+// domain returns the used CPUs whose class with a CPU is the given class or a nearer one.
 func (d *Document) domain(cpu int, class topology.Class) (cpus []int) {
 	for _, id := range d.Env.Used {
 		if id == cpu || topology.CompareClasses(withoutKinds(d.Topology.Class(cpu, id)), withoutKinds(class)) <= 0 {
@@ -52,7 +52,7 @@ func (d *Document) domain(cpu int, class topology.Class) (cpus []int) {
 	return cpus
 }
 
-// domainName says what the CPUs of a domain share. near is the last class inside the domain.
+// domainName says what the CPUs of a domain share. near is the farthest class inside the domain.
 func domainName(near topology.Class) string {
 	switch near.Base() {
 	case topology.Module:
@@ -71,7 +71,7 @@ func domainName(near topology.Class) string {
 	return "group of nodes as near as " + string(near)
 }
 
-// firstCPU is a CPU of the cell, or -1 if it is not known.
+// firstCPU returns a CPU of the cell, or -1 if none is known.
 func (c *Cell) firstCPU() int {
 	for _, r := range c.Reps {
 		if len(r.Workers) > 0 {
@@ -81,8 +81,8 @@ func (c *Cell) firstCPU() int {
 	return -1
 }
 
-// adviseClasses is R2 for cells of classes: the smallest domain beyond which a cache line costs far
-// more.
+// adviseClasses is rule R2 for cells that were placed by class: the smallest domain beyond which access to a cache
+// line costs far more.
 func adviseClasses(d *Document, list []*contrast) *advice {
 	cells := d.mappedClasses()
 	if len(cells) < 2 {
@@ -109,7 +109,7 @@ func adviseClasses(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// mappedClasses are the cells of the map of classes.
+// mappedClasses returns the matrix cells that were placed by class.
 func (d *Document) mappedClasses() []*Cell {
 	if d.Topology == nil {
 		return nil
@@ -117,7 +117,7 @@ func (d *Document) mappedClasses() []*Cell {
 	return d.classCells("matrix", by("go:one-line"))
 }
 
-// wakeLines lists the wakes after each gap by class.
+// wakeLines returns a line of wake cells for each gap. A line has the classes from the nearest to the farthest.
 func (d *Document) wakeLines() (lines [][]*Cell) {
 	seen := map[string]bool{}
 	for _, gap := range d.find("wake", by("shmsync:futex"), asleep) {
@@ -130,7 +130,7 @@ func (d *Document) wakeLines() (lines [][]*Cell) {
 	return lines
 }
 
-// wakeContrasts are those of R12.
+// wakeContrasts returns the contrasts of R12.
 func wakeContrasts(d *Document) (list []*contrast) {
 	for _, cells := range d.wakeLines() {
 		list = append(list, borders(cells, "p50-ns", farther)...)
@@ -138,7 +138,7 @@ func wakeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseWakes is R12: where to run a peer that is woken.
+// adviseWakes is rule R12: where to run a peer that sleeps and is woken.
 func adviseWakes(d *Document, list []*contrast) *advice {
 	var top *advice
 	for _, cells := range d.wakeLines() {
@@ -165,7 +165,7 @@ func adviseWakes(d *Document, list []*contrast) *advice {
 // smtCost is the least cost of a shared core that leads to advice (R13).
 const smtCost = 1.1
 
-// smtContrasts is that of R13.
+// smtContrasts returns the only contrast of R13.
 func smtContrasts(d *Document) []*contrast {
 	for _, smt := range d.find("lock", by("shmsync:mutex"), func(c *Cell) bool { return c.class().Base() == topology.SMT }) {
 		if cells := d.classCells("lock", by("shmsync:mutex"), alike(smt, "place")); d.Topology != nil && len(cells) > 0 {
@@ -175,7 +175,7 @@ func smtContrasts(d *Document) []*contrast {
 	return nil
 }
 
-// adviseSMT is R13: whether two workers of a lock should share a core.
+// adviseSMT is rule R13: whether two workers that share a lock should share a core.
 func adviseSMT(d *Document, list []*contrast) *advice {
 	if len(list) == 0 {
 		return nil
@@ -199,11 +199,11 @@ func adviseSMT(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// slowNode is how many times slower than comparable memory the memory of a node must be to be
-// named (R14).
+// slowNode is the ratio from which R14 names a node: how many times slower its memory is than comparable memory.
 const slowNode = 1.15
 
-// reach is how long loads take to the memory of each node, from the nodes of the same distance.
+// reach returns the cells that measure how long loads take, by the distance from the CPUs to the memory, and by the
+// node of the memory.
 func (d *Document) reach() (byDistance map[int]map[int][]*Cell) {
 	byDistance = map[int]map[int][]*Cell{}
 	if d.Topology == nil {
@@ -224,8 +224,8 @@ func (d *Document) reach() (byDistance map[int]map[int][]*Cell) {
 	return byDistance
 }
 
-// slowContrasts are those of R14: each node with all others that were measured at the same distances. A slow node is slow from
-// everywhere, so that the distances count together.
+// slowContrasts returns the contrasts of R14: each node with all others that were measured at the same distances. It
+// takes the mean over the distances, because a slow node is slow from everywhere.
 func slowContrasts(d *Document) (list []*contrast) {
 	byDistance := d.reach()
 	reached := map[int]bool{}
@@ -257,11 +257,10 @@ func slowContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// chaseRounds are the latencies of a cell by round.
+// chaseRounds returns the latencies of a cell by round.
 func chaseRounds(c *Cell) map[int]float64 { return c.byRound(memChaseMetric) }
 
-// adviseSlowNode is R14: a node whose memory is slower than that of other nodes at the same
-// distance.
+// adviseSlowNode is rule R14: a node whose memory is slower than that of other nodes at the same distance.
 func adviseSlowNode(d *Document, list []*contrast) *advice {
 	if len(d.reach()) == 0 {
 		return nil
@@ -283,7 +282,7 @@ func adviseSlowNode(d *Document, list []*contrast) *advice {
 	return top
 }
 
-// joined returns the mean of several cells in each round that all of them have.
+// joined returns the mean of several lists of figures, in each round that all of them have.
 func joined[T any](list []T, rounds func(T) map[int]float64) map[int]float64 {
 	sums, counts := map[int]float64{}, map[int]int{}
 	for _, s := range list {
@@ -302,12 +301,11 @@ func joined[T any](list []T, rounds func(T) map[int]float64) map[int]float64 {
 	return sums
 }
 
-// inPlaceLeast is the least share of samples in which threads must have been on the CPUs of the
-// plan (R6).
+// inPlaceLeast is the share of the checks that must have found the threads on the CPUs of the plan (R6).
 const inPlaceLeast = 0.99
 
-// proven reports whether a lock cell has enough contenders on several nodes, and whether it is proven
-// that they ran there. A contender is a CPU: goroutines that share a CPU count as one.
+// proven reports whether the workers of a lock cell were enough contenders on two or more nodes. doubt is a reason to
+// doubt that they ran there, or empty. A contender is a CPU: goroutines that share a CPU count as one.
 func (c *Cell) proven(t *topology.Topology) (enough bool, doubt string) {
 	nodes := map[int]map[int]bool{}
 	for _, r := range c.Reps {

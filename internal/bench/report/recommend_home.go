@@ -13,10 +13,10 @@ import (
 // homeGain is the least gain of a lock whose memory lies on a node of its users (R16).
 const homeGain = 1.1
 
-// placed is the least share of the memory of a cell, in percent, that must be on the node of the plan.
+// placed is the share of the memory of a cell, in percent, that must have been on the node of the plan.
 const placed = 99
 
-// homes are the home cells of a subject whose memory was found where it should be.
+// homes returns the home cells of a subject whose memory was where it should be.
 func (d *Document) homes(subject string) []*Cell {
 	return d.find("home", by(subject), func(c *Cell) bool {
 		found := c.Values("as-asked-%")
@@ -24,7 +24,8 @@ func (d *Document) homes(subject string) []*Cell {
 	})
 }
 
-// homeContrasts are those of R16: the node of a user with a third node, for each pair of CPUs.
+// homeContrasts returns the contrasts of R16, for each pair of CPUs: memory on the node of a user with memory on a
+// third node.
 func homeContrasts(d *Document) (list []*contrast) {
 	cells := d.homes("shmsync:mutex")
 	for _, first := range cells {
@@ -37,7 +38,8 @@ func homeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseHome is R16: the node of the memory of a lock. Of several pairs of CPUs, the one with the largest effect leads.
+// adviseHome is rule R16: on which node the memory of a lock should be. If several pairs of CPUs were measured, it
+// takes the one with the largest effect.
 func adviseHome(d *Document, list []*contrast) *advice {
 	cells := d.find("home", by("shmsync:mutex"))
 	switch {
@@ -66,7 +68,7 @@ func adviseHome(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// skipped reports whether the host left out all cells of a scenario.
+// skipped reports whether all cells of a scenario were skipped on this host.
 func (d *Document) skipped(scenario string) bool {
 	some := false
 	for i := range d.Cells {

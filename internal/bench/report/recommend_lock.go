@@ -13,17 +13,18 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// The least gain and the greatest cost of a NUMA-aware lock (R6).
+// Limits for advice on a NUMA-aware lock (R6): its least gain, and what it may cost.
 const (
-	cohortCrowd  = 4 // least number of contenders on a node
+	cohortCrowd  = 4 // least number of contenders on each of two nodes
 	cohortGain   = 1.1
 	cohortTail   = 2.0
 	cohortJain   = 0.8
-	cohortShare  = 0.5      // least share for the least lucky worker, relative to the mean
-	cohortMarker = "cohort" // part of the names of such subjects
+	cohortShare  = 0.5      // least share of any worker, relative to the mean
+	cohortMarker = "cohort" // the names of NUMA-aware locks contain this
 )
 
-// cohortContrasts are those of R6: each NUMA-aware lock with the plain one, where contenders of several nodes want it.
+// cohortContrasts returns the contrasts of R6: each NUMA-aware lock with the plain one, in cells with enough
+// contenders on several nodes.
 func cohortContrasts(d *Document) (list []*contrast) {
 	if d.Topology == nil || d.Env.Nodes < 2 {
 		return nil
@@ -39,14 +40,14 @@ func cohortContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// cohortLocks are the cells of NUMA-aware locks of the library.
+// cohortLocks returns the cells of NUMA-aware locks of the library.
 func (d *Document) cohortLocks() []*Cell {
 	return d.find("lock", func(c *Cell) bool { return c.ours() && strings.Contains(c.Subject, cohortMarker) })
 }
 
-// adviseCohort is R6: a lock that prefers waiters of its node. The rule requires proof that
-// contenders of several nodes wanted the lock, a large gain, and no cost for the slowest and the
-// least lucky worker.
+// adviseCohort is rule R6: a lock that prefers waiters of its node. The advice requires proof that contenders of
+// several nodes wanted the lock, a large gain, and no great cost for the slowest waits and for the worker with the
+// smallest share.
 func adviseCohort(d *Document, list []*contrast) *advice {
 	if d.Env.Nodes < 2 && d.Topology != nil && len(d.cohortLocks()) > 0 {
 		return &advice{Verdict: adviceMoot, Text: "one NUMA node: nothing to prefer"}
@@ -55,7 +56,7 @@ func adviseCohort(d *Document, list []*contrast) *advice {
 	crowd := 0 // of top
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b *contrast) int { return b.better.workers() - a.better.workers() })
-	ended := map[string]bool{} // at these placements a larger crowd does not gain, or pays for it
+	ended := map[string]bool{} // placements for which a cell with more contenders gained nothing, or cost too much
 	for _, x := range list {
 		c, p := x.better, x.worse
 		line := c.group("procs", "threads")
@@ -89,10 +90,11 @@ func adviseCohort(d *Document, list []*contrast) *advice {
 	return top
 }
 
-// rwGain is the least factor by which one of two locks must have more throughput (R7).
+// rwGain is the least factor between the throughputs of two locks that leads to advice (R7).
 const rwGain = 1.1
 
-// rwContrasts are those of R7: an RWMutex with a Mutex at each share of reads, and a Mutex with an RWMutex at the largest.
+// rwContrasts returns the contrasts of R7: an RWMutex with a Mutex at each share of reads, and a Mutex with an
+// RWMutex at the largest share.
 func rwContrasts(d *Document) (list []*contrast) {
 	most := map[string]*contrast{}
 	for _, c := range d.find("rw", by("shmsync:rwmutex")) {
@@ -115,7 +117,7 @@ func rwContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseRW is R7: the share of reads from which an RWMutex has more throughput than a Mutex.
+// adviseRW is rule R7: the share of reads from which an RWMutex has more throughput than a Mutex.
 func adviseRW(_ *Document, list []*contrast) *advice {
 	var names []string
 	lines := map[string][]*contrast{}
@@ -132,7 +134,7 @@ func adviseRW(_ *Document, list []*contrast) *advice {
 	if len(names) == 0 {
 		return nil
 	}
-	where := func(name string) string { // of which cells, if there are several
+	where := func(name string) string { // says which cells the advice is about, if there are several
 		if len(names) == 1 {
 			return ""
 		}
@@ -143,7 +145,7 @@ func adviseRW(_ *Document, list []*contrast) *advice {
 	for _, name := range names {
 		line := lines[name]
 		slices.SortFunc(line, func(a, b *contrast) int { return a.at - b.at })
-		from := len(line) // index of the first share from which it pays
+		from := len(line) // index of the first share of reads from which the RWMutex is better
 		for from > 0 && line[from-1].sure() {
 			from--
 		}
@@ -169,10 +171,10 @@ func adviseRW(_ *Document, list []*contrast) *advice {
 	return a
 }
 
-// stripeGain is the least gain that makes more stripes worthwhile (R8).
+// stripeGain is the least gain for which more stripes are advised (R8).
 const stripeGain = 1.1
 
-// stripeLines lists the cells that differ only in their number of keys, ascending.
+// stripeLines returns lines of cells that differ only in their number of keys, in ascending order.
 func (d *Document) stripeLines() (lines [][]*Cell) {
 	done := map[string]bool{}
 	for _, c := range d.find("multi", (*Cell).ours) {
@@ -190,7 +192,7 @@ func (d *Document) stripeLines() (lines [][]*Cell) {
 	return lines
 }
 
-// stripeContrasts are those of R8.
+// stripeContrasts returns the contrasts of R8.
 func stripeContrasts(d *Document) (list []*contrast) {
 	for _, line := range d.stripeLines() {
 		list = append(list, knees(line, "ops/s", stripeGain)...)
@@ -198,7 +200,7 @@ func stripeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseStripes is R8: the number of keys above which more keys gain little.
+// adviseStripes is rule R8: the number of keys above which more keys gain little.
 func adviseStripes(d *Document, list []*contrast) *advice {
 	var top *advice
 	for _, line := range d.stripeLines() {
@@ -229,10 +231,10 @@ func (c *Cell) number(param string) int {
 	return v
 }
 
-// batchGain is the least gain of a batch (R9).
+// batchGain is the least gain for which a batch is advised (R9).
 const batchGain = 1.1
 
-// batchContrasts are those of R9.
+// batchContrasts returns the contrasts of R9.
 func batchContrasts(d *Document) (list []*contrast) {
 	for _, one := range d.find("queue", by("shmsync:queue"), with("batch", "1")) {
 		for _, c := range d.find("queue", by("shmsync:queue"), alike(one, "batch"), func(c *Cell) bool { return c.number("batch") > 1 }) {
@@ -242,7 +244,7 @@ func batchContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseBatch is R9: move several items at a time, so that many items share the cost of a wake.
+// adviseBatch is rule R9: move several items at a time, so that they share the cost of a wake.
 func adviseBatch(_ *Document, list []*contrast) *advice {
 	var top *advice
 	for _, x := range list {
@@ -261,8 +263,8 @@ func adviseBatch(_ *Document, list []*contrast) *advice {
 	return top
 }
 
-// adviseDeath is R10: how long it takes until the next owner has the lock of a killed process,
-// and how long without the kernel's notices of deaths.
+// adviseDeath is rule R10: how long it takes until the next owner has the lock of a killed process, with and without
+// the kernel's reports of deaths.
 func adviseDeath(d *Document, _ []*contrast) *advice {
 	c := best(d.find("crash", by("shmsync:mutex"), with("place", bench.PlaceCross), with("role", "")), "p50-ns")
 	if c == nil {

@@ -19,8 +19,7 @@ const (
 	memScanMetric  = "scan-MB/s"
 )
 
-// chased returns the mem cells with ordinary pages that have a latency and a policy with the
-// given prefix.
+// chased returns the mem cells with ordinary pages that have a latency, and whose policy has the given prefix.
 func (d *Document) chased(policy string) []*Cell {
 	return d.find("mem", func(c *Cell) bool {
 		huge := c.Params["huge"]
@@ -28,11 +27,12 @@ func (d *Document) chased(policy string) []*Cell {
 	})
 }
 
-// nodeGain is the least gain that makes a node better than another (R3).
+// nodeGain is the least ratio by which the memory of one node must be better than that of another (R3).
 const nodeGain = 1.1
 
-// nodeCosts is how long loads take to the memory of each node, by policy and round. Each node of the CPUs counts by
-// the number of those that are used. It has the nodes that were measured from all others.
+// nodeCosts returns for each policy that binds to a node, and each round, the time that loads take to the memory of
+// that node. It adds up the times from all nodes with CPUs, each multiplied by the number of its used CPUs. It omits
+// a policy that was not measured from all of these nodes.
 func (d *Document) nodeCosts() map[string]map[int]float64 {
 	cells := d.chased("bind:")
 	weight := map[string]float64{}
@@ -63,7 +63,7 @@ func (d *Document) nodeCosts() map[string]map[int]float64 {
 	return costs
 }
 
-// nodeContrasts are those of R3: each node with all others.
+// nodeContrasts returns the contrasts of R3: each node with all others.
 func nodeContrasts(d *Document) (list []*contrast) {
 	costs := d.nodeCosts()
 	names := slices.Sorted(maps.Keys(costs))
@@ -81,7 +81,7 @@ func nodeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseNode is R3: the node whose memory is nearest to all used CPUs.
+// adviseNode is rule R3: the node whose memory is nearest to all used CPUs.
 func adviseNode(d *Document, list []*contrast) *advice {
 	cells, costs := d.chased("bind:"), d.nodeCosts()
 	names := slices.Collect(maps.Keys(costs))
@@ -123,11 +123,11 @@ func adviseNode(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// interleaveGain is the least gain of a scan (R4).
+// interleaveGain is the least gain of a scan that leads to advice (R4).
 const interleaveGain = 1.1
 
-// policies gives a metric of memory by policy and round, from the node with the worst figure: if all nodes work together,
-// they wait for that one.
+// policies returns a metric by policy and round. It takes the worst figure of all nodes: if the nodes work together,
+// all wait for the slowest.
 func policies(cells []*Cell, metric string, worst func([]float64) float64) map[string]map[int]float64 {
 	all := map[string]map[int][]float64{}
 	for _, c := range cells {
@@ -149,12 +149,13 @@ func policies(cells []*Cell, metric string, worst func([]float64) float64) map[s
 	return figures
 }
 
-// spreadAndBound are the cells of memory on all nodes in turn, and of memory on one node.
+// spreadAndBound returns the cells whose memory is on all nodes in turn, and the cells whose memory is on one node.
 func (d *Document) spreadAndBound() (spread, bound []*Cell) {
 	return append(d.chased("interleave"), d.chased("weighted")...), d.chased("bind:")
 }
 
-// interleaveContrasts are those of R4: each way to spread with each node, and each node with all ways to spread.
+// interleaveContrasts returns the contrasts of R4: each way to spread memory with each single node, and each single
+// node with all ways to spread.
 func interleaveContrasts(d *Document) (list []*contrast) {
 	spread, bound := d.spreadAndBound()
 	if len(spread) == 0 || len(bound) == 0 {
@@ -173,14 +174,14 @@ func interleaveContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseInterleave is R4: pages on all nodes in turn, if CPUs of several nodes scan them and
-// single loads do not suffer.
+// adviseInterleave is rule R4: put pages on all nodes in turn, if CPUs of several nodes scan them and single loads do
+// not get slower.
 func adviseInterleave(d *Document, list []*contrast) *advice {
 	if len(list) == 0 {
 		return nil
 	}
 	spread, bound := d.spreadAndBound()
-	// The best choice of each side.
+	// top returns the best choice of one side. A sure one is better than one that is not.
 	top := func(side int) (best *contrast) {
 		for _, c := range list {
 			if c.from == side && (best == nil || c.sure() && !best.sure() || c.sure() == best.sure() && c.Center > best.Center) {
@@ -215,10 +216,10 @@ func adviseInterleave(d *Document, list []*contrast) *advice {
 	return a
 }
 
-// hugeGain is the least gain of larger pages (R5).
+// hugeGain is the least gain of larger pages that leads to advice (R5).
 const hugeGain = 1.1
 
-// hugeContrasts are those of R5: larger pages with small ones of the same placement.
+// hugeContrasts returns the contrasts of R5: larger pages with small pages of the same placement.
 func hugeContrasts(d *Document) (list []*contrast) {
 	for _, c := range d.find("mem", with("huge", "none")) {
 		for _, h := range d.find("mem", alike(c, "huge"), func(h *Cell) bool { return h.Params["huge"] != "none" }) {
@@ -228,7 +229,7 @@ func hugeContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseHuge is R5: larger pages, if loads that miss the TLB gain and the host has such pages.
+// adviseHuge is rule R5: larger pages, if they make loads that miss the TLB faster and the host has such pages.
 func adviseHuge(_ *Document, list []*contrast) *advice {
 	var top *advice
 	for _, x := range list {

@@ -10,14 +10,14 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// padGain is the least gain of a larger distance between data of different CPUs (R15).
+// padGain is the least gain of a larger distance between data of different CPUs that leads to advice (R15).
 const padGain = 1.1
 
-// lineBytes is the size of a cache line of the CPUs that the library knows best.
+// lineBytes is the size of a cache line of the CPUs for which the library is tuned.
 const lineBytes = 64
 
-// padLines lists the cells that differ only in the distance of the data, ascending: of the nearest and of the farthest
-// class of CPUs on different cores, and of placements that the user named.
+// padLines returns lines of cells that differ only in the distance of the data, in ascending order. There are lines
+// for the nearest and the farthest class of CPUs on different cores, and for placements that the user named.
 func (d *Document) padLines() (lines [][]*Cell) {
 	var classes [][]*Cell
 	for _, first := range d.find("padding") {
@@ -38,7 +38,7 @@ func (d *Document) padLines() (lines [][]*Cell) {
 	return append(lines, classes...)
 }
 
-// padContrasts are those of R15.
+// padContrasts returns the contrasts of R15.
 func padContrasts(d *Document) (list []*contrast) {
 	for _, line := range d.padLines() {
 		list = append(list, knees(line, "ops/s", padGain)...)
@@ -46,8 +46,8 @@ func padContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// advisePadding is R15: the least distance between the data of different CPUs beyond which more distance
-// gains nothing. Of several classes of CPUs, the one with the largest gain leads.
+// advisePadding is rule R15: the distance between the data of different CPUs beyond which more distance gains
+// nothing. If several classes of CPUs were measured, it takes the one with the largest gain.
 func advisePadding(d *Document, list []*contrast) *advice {
 	var top *advice
 	for _, line := range d.padLines() {
@@ -77,10 +77,10 @@ func advisePadding(d *Document, list []*contrast) *advice {
 	return top
 }
 
-// worse reports whether an advice is about a larger effect than another.
+// worse reports whether advice a is about a larger effect than advice b.
 func worse(a, b *advice) bool { return a.Effect.Center > b.Effect.Center }
 
-// onCPUs lists the CPUs of the first repetition that says on which its workers were.
+// onCPUs lists the CPUs of the workers, from the first repetition that has them.
 func (c *Cell) onCPUs() string {
 	for _, r := range c.Reps {
 		var cpus []int

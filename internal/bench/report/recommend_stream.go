@@ -10,14 +10,14 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// The metric of streams, and the least gain of a place of their data (R17).
+// The metric of streams, and the least gain of a placement of their data that leads to advice (R17).
 const (
 	streamMetric = "MB/s"
 	streamGain   = 1.1
 )
 
-// streams are the cells in which the most cores stream all the time, by the place of their data. They are those of all nodes, if
-// the host has several.
+// streams returns the cells in which the largest number of cores streams all the time, by the placement of their
+// data. On a host with several nodes, these are the cells in which the cores of all nodes stream.
 func (d *Document) streams() map[string]*Cell {
 	cells := d.find("stream", with("duty", "100"), with("read", "100"), func(c *Cell) bool {
 		found := c.Values("as-asked-%")
@@ -36,7 +36,8 @@ func (d *Document) streams() map[string]*Cell {
 	return all
 }
 
-// streamContrasts are those of R17: memory of each thread's own node with memory in turn, and that with memory of one node.
+// streamContrasts returns the contrasts of R17: memory on each thread's own node with memory on all nodes in turn,
+// and memory on all nodes in turn with memory on one node.
 func streamContrasts(d *Document) (list []*contrast) {
 	cells := d.streams()
 	for _, pair := range [][2]string{{bench.DataOwn, bench.DataSpread}, {bench.DataSpread, bench.DataOne}} {
@@ -47,7 +48,7 @@ func streamContrasts(d *Document) (list []*contrast) {
 	return list
 }
 
-// adviseStream is R17: where the data of cores of all nodes should lie.
+// adviseStream is rule R17: where data should lie that the cores of all nodes stream.
 func adviseStream(d *Document, list []*contrast) *advice {
 	cells := d.streams()
 	own := cells[bench.DataOwn]

@@ -29,7 +29,7 @@ func mustRead(t *testing.T, name string) []byte {
 	return b
 }
 
-// synthetic is a document of a quiet host without cells.
+// synthetic returns a document of a quiet host, without cells.
 func synthetic(t *testing.T, tree string) *Document {
 	t.Helper()
 	top := topotest.Host(t, tree)
@@ -37,7 +37,7 @@ func synthetic(t *testing.T, tree string) *Document {
 		Env: host.Environment{CPU: "bare metal", CPUs: len(top.CPUs), Used: top.IDs(), Nodes: len(top.Nodes)}}
 }
 
-// add gives a document a cell: values of its metrics by round.
+// add adds a cell to a document. metrics has the values of each metric by round.
 func (d *Document) add(scenario, subject string, params map[string]string, metrics map[string][]float64) {
 	sc := bench.ScenarioByName(scenario)
 	unit := map[string]string{"mem": memChaseMetric}[scenario]
@@ -61,7 +61,7 @@ func (d *Document) add(scenario, subject string, params map[string]string, metri
 	d.Cells = append(d.Cells, c)
 }
 
-// addLong adds a cell with four times the rounds of the values.
+// addLong adds a cell that has the values four times, so four times as many rounds.
 func (d *Document) addLong(scenario, subject string, params map[string]string, metrics map[string][]float64) {
 	long := map[string][]float64{}
 	for name, values := range metrics {
@@ -70,7 +70,7 @@ func (d *Document) addLong(scenario, subject string, params map[string]string, m
 	d.add(scenario, subject, params, long)
 }
 
-// syntheticMatrix has a matrix of all CPUs of a recorded host.
+// syntheticMatrix returns a document with a matrix of all CPUs of a recorded host.
 func syntheticMatrix(t *testing.T, tree string, rounds int, of func(a, b, round int) float64) *Document {
 	t.Helper()
 	d := synthetic(t, tree)
@@ -89,7 +89,7 @@ func syntheticMatrix(t *testing.T, tree string, rounds int, of func(a, b, round 
 	return d
 }
 
-// about gives n values within a share of v.
+// about returns n values around v, which differ from v by at most the given share.
 func about(rng *rand.Rand, v, share float64, n int) (list []float64) {
 	for range n {
 		list = append(list, v*(1+share*(2*rng.Float64()-1)))
@@ -108,7 +108,7 @@ func adviceOf(t *testing.T, d *Document, rule string) advice {
 	return advice{}
 }
 
-// R0: a host that is emulated or busy hears nothing about times, and all about itself.
+// R0: for a host that is emulated or busy, there is no advice on times, but all advice on settings of the host.
 func TestNoAdviceOnTimesUnderNoise(t *testing.T) {
 	far := func(a, b, _ int) float64 { return map[bool]float64{true: 50, false: 500}[a%4/2 == b%4/2] }
 	for name, c := range map[string]struct {
@@ -145,20 +145,20 @@ func TestNoAdviceOnTimesUnderNoise(t *testing.T) {
 	}
 }
 
-// A load average before the run withholds nothing: what others took during the run counts.
+// A high load average before the run does not matter. What counts is what others took during the run.
 func TestPastLoadWithholdsNothing(t *testing.T) {
 	d := syntheticMatrix(t, "two-socket", 3, func(_, _, _ int) float64 { return 100 })
 	d.Env.Load = 50
 	require.Empty(t, noTiming(d))
 }
 
-// addWorkers adds a lock of two workers with a CPU each.
+// addWorkers adds a cell of a lock whose two workers have a CPU each.
 func (d *Document) addWorkers(workers ...bench.WorkerReport) {
 	d.add("lock", "shmsync:mutex", map[string]string{"place": "llc", "procs": "2", "threads": "1"}, map[string][]float64{"ops/s": {1e6}})
 	d.Cells[len(d.Cells)-1].Reps[0].Workers = workers
 }
 
-// Workers that slept, that were not pinned, or that yielded often, tell nothing about other programs.
+// Workers that slept, that were not pinned, or that yielded often do not show how much time other programs took.
 func TestLostTimeIsThatOfBusyWorkers(t *testing.T) {
 	busy := bench.WorkerReport{Seconds: 1, UserNs: 99e7}
 	for name, w := range map[string]bench.WorkerReport{
@@ -184,7 +184,7 @@ func TestLostTimeIsThatOfBusyWorkers(t *testing.T) {
 	require.Empty(t, noTiming(d), "one time slice of another program in a short run")
 }
 
-// R2 on matrices that are clear, flat, overlapping, noisy, lopsided and hybrid.
+// R2 for matrices that are clear, flat, overlapping, noisy, asymmetric and hybrid.
 func TestColocation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	noise := func(v, share float64) float64 { return v * (1 + share*(2*rng.Float64()-1)) }
@@ -214,7 +214,7 @@ func TestColocation(t *testing.T) {
 		{"noisy", "two-socket", func(a, b, round int) float64 {
 			quiet := map[bool]float64{true: 100, false: 150}[twoSocket(a, b)]
 			if round%2 == 0 == twoSocket(a, b) {
-				return quiet * 3 // another program ran just then
+				return quiet * 3 // another program ran at that time
 			}
 			return quiet
 		}, adviceUndecided, nil},
@@ -257,7 +257,7 @@ func TestColocation(t *testing.T) {
 	}
 }
 
-// Threads of one core are near, and no place for two processes that spin.
+// R2 ignores threads of one core: they are near, but two processes that spin should not share a core.
 func TestColocationLeavesSiblingsOut(t *testing.T) {
 	d := syntheticMatrix(t, "two-socket", 6, func(a, b, _ int) float64 {
 		if a%4 == b%4 {
@@ -299,12 +299,12 @@ func TestSpinAdvice(t *testing.T) {
 	require.InDelta(t, 45e3, a.Effect.Center, 1)
 	require.Equal(t, "ns", a.Unit)
 
-	// A thread that has not slept yet was not woken.
+	// A thread that had not fallen asleep was not woken, so its figure does not count.
 	awake := map[string]string{"place": bench.PlaceCross, "gap": "0"}
 	d.add("wake", "shmsync:futex", awake, map[string][]float64{"p50-ns": {300, 300, 300}, "waker-p50-ns": {100, 100, 100}, "slept": {0.05, 0.05, 0.06}})
 	require.Contains(t, adviceOf(t, d, "R1").Do[0], "Spin: 45 * time.Microsecond")
 
-	// The cost of spinning for a crowd is evidence.
+	// What spinning costs with more workers than CPUs is among the evidence.
 	for spin, ops := range map[string]float64{"auto": 1e6, "0": 1.5e6, "20us": 0.8e6} {
 		d.add("oversub", "shmsync:mutex", map[string]string{"load": "4", "spin": spin, "cs": "1us"}, map[string][]float64{"ops/s": {ops, 1.01 * ops, 0.99 * ops}})
 	}
@@ -325,7 +325,7 @@ func TestMemoryAdvice(t *testing.T) {
 		d.add("mem", "shmsync:arena", mem(policy, node, "none"), map[string][]float64{memChaseMetric: about(rng, chase, 0.01, 12), memScanMetric: about(rng, scan, 0.01, 12)})
 	}
 	d := synthetic(t, "two-socket")
-	d.Env.Used = []int{0, 2, 3, 6} // one CPU of node 0, three of node 1
+	d.Env.Used = []int{0, 2, 3, 6} // one CPU of node 0, three CPUs of node 1
 	for _, m := range []struct {
 		policy, node string
 		chase, scan  float64
@@ -341,11 +341,11 @@ func TestMemoryAdvice(t *testing.T) {
 	require.InDelta(t, (90+3*140)/(140+3*90.0), a.Effect.Center, 0.03)
 	require.Len(t, a.Evidence, 4)
 
-	// The same host, used evenly: no node is better.
+	// On the same host, if both nodes are used alike, neither is better.
 	d.Env.Used = d.Topology.IDs()
 	require.Equal(t, adviceNone, adviceOf(t, d, "R3").Verdict)
 
-	// The slowest node scans faster, and waits no longer than for a remote load.
+	// With interleaving, the slowest node scans faster, and its loads take no longer than remote ones.
 	a = adviceOf(t, d, "R4")
 	require.Equal(t, adviceDo, a.Verdict, a.Text)
 	require.InDelta(t, 9.0/7, a.Effect.Center, 0.03)
@@ -366,7 +366,7 @@ func TestMemoryAdvice(t *testing.T) {
 	require.InDelta(t, 1.5, a.Effect.Center, 0.05)
 }
 
-// A node that only some CPUs were measured to is not compared with one that all were.
+// A node that was measured only from some nodes is not compared with one that was measured from all.
 func TestNodesThatWereNotMeasuredFromAll(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	for _, node := range []string{"0", "1"} {
@@ -376,8 +376,8 @@ func TestNodesThatWereNotMeasuredFromAll(t *testing.T) {
 	require.Equal(t, adviceMoot, adviceOf(t, d, "R3").Verdict)
 }
 
-// ranOn has all repetitions of the last cell say that its threads ran on some CPUs, for a share of the
-// samples.
+// ranOn sets, in all repetitions of the last cell, on which CPUs its threads ran, and the share of the checks that
+// found them there.
 func (d *Document) ranOn(share float64, cpus ...int) {
 	c := &d.Cells[len(d.Cells)-1]
 	for i := range c.Reps {
@@ -420,7 +420,7 @@ func TestCohortAdvice(t *testing.T) {
 	}
 }
 
-// The advice names the least crowd from which on every larger one gains.
+// The advice names the least number of contenders from which on every larger number gains.
 func TestCohortAdviceNamesTheLeastCrowd(t *testing.T) {
 	for _, c := range []struct {
 		gains []float64 // with 8, 16 and 32 contenders
@@ -442,7 +442,7 @@ func TestCohortAdviceNamesTheLeastCrowd(t *testing.T) {
 	}
 }
 
-// A spin budget rests on the wakes that took part in every round, and not on those that show a curve.
+// The spin budget comes from wakes that were measured in every round, not from those that only show a curve.
 func TestSpinningRestsOnWakesOfManyRounds(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	add := func(gap string, ns float64, rounds int) {
@@ -456,8 +456,8 @@ func TestSpinningRestsOnWakesOfManyRounds(t *testing.T) {
 	require.Contains(t, a.Do[0], "Spin: 60 * time.Microsecond")
 }
 
-// If every round was disturbed, each measured question is undecided and says why, and figures stand beside those of peers all
-// the same.
+// If every round was disturbed, each question that was measured is undecided, and says why. The figures are still
+// shown beside those of peers.
 func TestDisturbedRunsAreUndecided(t *testing.T) {
 	o, cells := plannedCells(t, "two-by-96")
 	d := planted(o, cells, 5)
@@ -480,7 +480,7 @@ func TestDisturbedRunsAreUndecided(t *testing.T) {
 	}
 }
 
-// Where a domain has two threads of each core, and threads of one core are slow, the command names one of each core.
+// If R2 names two threads of a core, and R13 advises against that, the command names one thread of each core.
 func TestColocationAndCoresAreOneCommand(t *testing.T) {
 	o, cells := plannedCells(t, "hosts/epyc9654-2p-nps4")
 	d := planted(o, cells, 7, manyFacts)
@@ -544,7 +544,7 @@ func TestDeathAdvice(t *testing.T) {
 	require.Contains(t, strings.Join(a.Evidence, "\n"), "without the kernel's robust list: p50 1ms")
 }
 
-// R11 names what to do on recorded hosts.
+// R11 names the settings to change on recorded hosts.
 func TestHygiene(t *testing.T) {
 	for tree, want := range map[string][]string{
 		"two-socket": nil,
@@ -570,7 +570,7 @@ func TestHygiene(t *testing.T) {
 	}
 }
 
-// Two repetitions agree by chance: no rule advises on them.
+// Two repetitions may agree by chance, so no rule gives advice because of two.
 func TestTooFewRepetitionsAreNoGround(t *testing.T) {
 	clear := func(a, b, _ int) float64 { return map[bool]float64{true: 50, false: 500}[a%4/2 == b%4/2] }
 	for rounds, want := range map[int]string{1: adviceNone, 2: adviceNone, 3: adviceDo} {
@@ -585,7 +585,7 @@ func TestTooFewRepetitionsAreNoGround(t *testing.T) {
 	}
 }
 
-// A missing measurement is named, with the command that makes it.
+// If a measurement is missing, the advice has the command that makes it.
 func TestNotMeasured(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	d.add("barrier", "shmsync:barrier", map[string]string{"place": bench.PlaceCross}, map[string][]float64{"p50-ns": {1, 2, 3}})
@@ -603,7 +603,7 @@ func TestNotMeasured(t *testing.T) {
 	require.Contains(t, b.String(), "not measured: R1 spinning (shmbench handoff)")
 }
 
-// A result file that is read back gives the same advice.
+// A result file gives the same advice after it was written and read back.
 func TestAdviceOfAFile(t *testing.T) {
 	d := syntheticMatrix(t, "nps4", 12, func(a, b, _ int) float64 { return map[bool]float64{true: 50, false: 500}[a/4 == b/4] })
 	file := filepath.Join(t.TempDir(), "result.json")

@@ -13,21 +13,21 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// recovery is how long after a kill a survivor reached a stage of the death, over the kills of all rounds together: one
-// round has too few for a tail.
+// recovery has the times from a kill until a survivor reached a stage of the death. It has the kills of all rounds
+// together, because one round has too few for a tail.
 type recovery struct {
 	Subject, Stage string
 	Kills          int
 	hist           *hdrhistogram.Histogram
 }
 
-// The stages of a death, as a survivor sees them.
+// The stages of a death, as the survivor experiences them.
 const (
 	stageTold  = "told of the death"
 	stageOwned = "owns the lock"
 )
 
-// recoveries returns the stages that a crash cell has measured. It leaves out dirty rounds, unless all are.
+// recoveries returns the stages that a crash cell has measured. It omits dirty rounds, unless all rounds are dirty.
 func (c *Cell) recoveries() (list []recovery, err error) {
 	clean := false
 	for i := range c.Reps {
@@ -54,7 +54,8 @@ func (c *Cell) recoveries() (list []recovery, err error) {
 	return list, nil
 }
 
-// Quantile renders a quantile with its interval. If there are too few kills for an interval, it says how many it needs.
+// Quantile returns the text of a quantile with its interval. If there are too few kills for an interval, the text
+// says how many are needed.
 func (r recovery) Quantile(q float64) string {
 	v, err := stats.OrderInterval(r.hist, q)
 	if err != nil {
@@ -63,10 +64,10 @@ func (r recovery) Quantile(q float64) string {
 	return fmt.Sprintf("%s [%s, %s]", asTime(v.Center), asTime(v.Lo), asTime(v.Hi))
 }
 
-// Mean is the mean of all kills.
+// Mean returns the text of the mean of all kills.
 func (r recovery) Mean() string { return asTime(r.hist.Mean()) }
 
-// P50 and the others are the columns of a table.
+// P50 returns the text of the median. It is a column of a table, as P90 and P99 are.
 func (r recovery) P50() string { return r.Quantile(0.5) }
 
 // P90 is the quantile that one kill in ten exceeds.
@@ -75,7 +76,7 @@ func (r recovery) P90() string { return r.Quantile(0.9) }
 // P99 is the quantile that one kill in a hundred exceeds.
 func (r recovery) P99() string { return r.Quantile(0.99) }
 
-// Text is a sentence about a stage.
+// Text returns a sentence about the stage.
 func (r recovery) Text() string {
 	text := "p50 " + r.P50()
 	if _, err := stats.OrderInterval(r.hist, 0.99); err != nil {
@@ -84,13 +85,13 @@ func (r recovery) Text() string {
 	return fmt.Sprintf("%s, p99 %s, of %d kills", text, r.P99(), r.Kills)
 }
 
-// recoveryTable has the stages of the cells of a group, those of a subject together.
+// recoveryTable returns the stages of all cells of a group. The stages of one subject follow each other.
 func recoveryTable(cells []*Cell) (list []recovery) {
 	for _, c := range cells {
 		if c.Scenario != "crash" {
 			continue
 		}
-		if all, err := c.recoveries(); err == nil { // a file with a broken histogram has no figure either
+		if all, err := c.recoveries(); err == nil { // a file with a broken histogram has no other figure of it either
 			list = append(list, all...)
 		}
 	}
@@ -113,7 +114,7 @@ func writeRecovery(w io.Writer, d *Document) {
 	}
 }
 
-// crashGroups are the crash cells that can be compared with each other.
+// crashGroups returns groups of crash cells that can be compared with each other.
 func (d *Document) crashGroups() (groups [][]*Cell) {
 	at := map[string]int{}
 	for _, c := range d.find("crash") {
@@ -127,8 +128,8 @@ func (d *Document) crashGroups() (groups [][]*Cell) {
 	return groups
 }
 
-// deathText says how soon the lock of a killed process is owned again, how soon its successor is told of the death, and
-// how soon a robust mutex of C is owned again. It is empty if the cell has no histogram.
+// deathText says how soon the lock of a killed process has an owner again, how soon the next owner learns of the
+// death, and how soon a robust mutex in C has an owner again. It is empty if the cell has no histogram.
 func deathText(d *Document, c *Cell) (text string, evidence []string) {
 	all, err := c.recoveries()
 	if err != nil || len(all) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// killed makes up crash cells: times in µs of a round go from first to first+kills-1 steps of 1 µs.
+// killed adds a made-up crash cell. In each round, the times go up in steps of 1 µs, from first to first+kills-1 µs.
 func killed(t *testing.T, d *Document, subject string, rounds, kills int, owned, told int64) *Cell {
 	t.Helper()
 	encoded := func(from int64) string {
@@ -39,7 +39,7 @@ func killed(t *testing.T, d *Document, subject string, rounds, kills int, owned,
 	return c
 }
 
-// Advice states p50 and p99 of both stages of a death with intervals, beside a robust mutex of C.
+// The advice states p50 and p99 of both stages of a death with intervals, next to those of a robust mutex in C.
 func TestRecoveryHasATail(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	killed(t, d, "c:robust", 12, 41, 80, 0)
@@ -65,7 +65,7 @@ func TestRecoveryHasATail(t *testing.T) {
 	}
 }
 
-// Too few kills are named as what they are. Those of dirty rounds do not count if there are others.
+// If there are too few kills, the report says so. Kills of dirty rounds do not count, unless there are no others.
 func TestRecoveryOfFewKills(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	c := killed(t, d, "shmsync:mutex", 12, 41, 300, 200)

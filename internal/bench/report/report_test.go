@@ -22,7 +22,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// madeUp is a report without a run behind it.
+// madeUp returns a Run with made-up results.
 func madeUp(t *testing.T) *Run {
 	t.Helper()
 	o, results, err := madeup.Results()
@@ -119,7 +119,7 @@ func TestFormatMetric(t *testing.T) {
 	}
 }
 
-// A bar without a peer is named by its subject.
+// A bar without a peer has the name of its subject in the table.
 func TestTableOfBars(t *testing.T) {
 	var text bytes.Buffer
 	writeBars(&text, []bars.Result{
@@ -131,7 +131,7 @@ func TestTableOfBars(t *testing.T) {
 	}
 }
 
-// A run that was interrupted says so, and how much is missing.
+// If a run was interrupted, the report says so, and how much is missing.
 func TestInterruptedRunSaysSo(t *testing.T) {
 	r := madeUp(t)
 	r.End(false, 10)

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// Disturbed records the disturbances during the run.
+// Disturbed records what disturbed the run, from readings before and after it.
 func (r *Run) Disturbed(before, after host.Disturbance) {
 	if ticks := after.Total - before.Total; ticks > 0 {
 		r.Env.Steal = (after.Steal - before.Steal) / ticks
@@ -34,13 +34,12 @@ func (r *Run) Disturbed(before, after host.Disturbance) {
 
 // States of a run.
 const (
-	StateRunning     = "running" // of a file that is written while the run goes on; it stays if the run is killed
+	StateRunning     = "running" // in a file that is written during the run; it remains if the run is killed
 	StateComplete    = "complete"
 	StateInterrupted = "interrupted"
 )
 
-// End records whether the run was complete, and adds a warning if it was not, for the file, the table
-// and the page.
+// End records whether the run is complete. If it is not, End adds a warning for the file, the table and the page.
 func (r *Run) End(interrupted bool, planned int) {
 	r.State = StateComplete
 	if !interrupted {
@@ -50,7 +49,7 @@ func (r *Run) End(interrupted bool, planned int) {
 	r.Warnings = append(r.Warnings, fmt.Sprintf("the run was interrupted: %d of %d repetitions were made", r.made(), planned))
 }
 
-// made is the number of repetitions so far.
+// made returns the number of repetitions so far.
 func (r *Run) made() (n int) {
 	for _, res := range r.Results {
 		n += len(res.Reps)
@@ -58,7 +57,7 @@ func (r *Run) made() (n int) {
 	return n
 }
 
-// Partial is a copy for a file that is written while the run goes on.
+// Partial returns a copy of r for a file that is written during the run.
 func (r *Run) Partial(results []*bench.Result, planned int) *Run {
 	c := *r
 	c.State, c.Results = StateRunning, results
@@ -66,12 +65,12 @@ func (r *Run) Partial(results []*bench.Result, planned int) *Run {
 	return &c
 }
 
-// Run is everything that an output format needs.
+// Run has everything that the output formats need.
 type Run struct {
 	State    string // one of the states
 	Env      host.Environment
 	Warnings []string
-	Notes    []string // what this host cannot show
+	Notes    []string // notes on what this host cannot show
 	Rounds   *Rounds  // nil if rounds were not judged one by one
 	Topology *topology.Topology
 	Command  []string
@@ -79,5 +78,5 @@ type Run struct {
 	Results  []*bench.Result
 	Bars     []bars.Result
 	Took     time.Duration
-	Details  bool // tables of all cells, also of a suite
+	Details  bool // show the tables of all cells, even for a suite
 }

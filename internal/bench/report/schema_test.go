@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// fieldsOf lists the names of the fields of a JSON object, and of all in it.
+// fieldsOf collects the names of the fields of a JSON object, and of all objects in it.
 func fieldsOf(t reflect.Type, seen map[reflect.Type]bool, to map[string]bool) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
@@ -38,7 +38,7 @@ func fieldsOf(t reflect.Type, seen map[reflect.Type]bool, to map[string]bool) {
 	}
 }
 
-// The documented fields are exactly those of a result file.
+// The documentation lists exactly the fields that a result file has.
 func TestResultFilesAreDocumented(t *testing.T) {
 	fields := map[string]bool{}
 	fieldsOf(reflect.TypeFor[Document](), map[reflect.Type]bool{}, fields)

@@ -17,7 +17,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// The lines that advice about spinning prints work when they are pasted into examples/spin, in place of those of another host.
+// The advice about spinning prints lines of code. They work when they are pasted into examples/spin, in place of the
+// lines there, which are from another host.
 func TestSpinAdviceWorksWhenPasted(t *testing.T) {
 	d := synthetic(t, "two-socket")
 	cell := map[string]string{"place": bench.PlaceCross, "gap": "1.5ms"}

@@ -16,11 +16,11 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/stats"
 )
 
-// TableWidth is the most columns that a table takes.
+// TableWidth is the largest width of a table, in columns of characters.
 const TableWidth = 100
 
-// WriteTable renders the results for people: the decisions of a suite, and otherwise a table for each
-// group of comparable cells.
+// WriteTable renders the results for a terminal: for a suite its decisions, and otherwise a table for each group of
+// comparable cells.
 func WriteTable(w io.Writer, r *Run) error {
 	if r.Options.Suite && !r.Details && len(r.Bars) == 0 {
 		d, err := NewDocument(r)
@@ -62,7 +62,7 @@ func WriteTable(w io.Writer, r *Run) error {
 	return b.Flush()
 }
 
-// groups collects comparable results, in the order of scenarios.
+// groups returns groups of comparable results, in the order of the scenarios.
 func groups(results []*bench.Result) [][]*bench.Result {
 	var keys []string
 	byKey := map[string][]*bench.Result{}
@@ -83,8 +83,7 @@ func groups(results []*bench.Result) [][]*bench.Result {
 	return all
 }
 
-// reference is the subject to which the ratios of a group refer; nil if none of the candidates
-// ran.
+// reference returns the result to which the ratios of a group refer, or nil if none of the candidates ran.
 func reference(group []*bench.Result) *bench.Result {
 	for _, name := range group[0].Cell.Scenario.Ref {
 		for _, r := range group {
@@ -112,8 +111,8 @@ func writeGroup(w io.Writer, group []*bench.Result) {
 	writeRows(w, narrow(rows))
 }
 
-// narrow removes the column of ranges from a table that would be too wide, and then the intervals
-// of the ratios. It does not shorten the figures themselves.
+// narrow reduces a table that is too wide: it removes the column of ranges, and then the intervals of the ratios. It
+// does not shorten the figures themselves.
 func narrow(rows [][]string) [][]string {
 	const ranges = 2
 	if wide(rows) {
@@ -152,7 +151,7 @@ func wide(rows [][]string) bool {
 	return total > TableWidth
 }
 
-// rowOf renders one cell.
+// rowOf returns the row of a result.
 func rowOf(r, ref *bench.Result, best bool) []string {
 	sc := r.Cell.Scenario
 	name := "  " + r.Cell.Subject.Name()
@@ -193,7 +192,7 @@ func rowOf(r, ref *bench.Result, best bool) []string {
 	return append(row, formatInterval(q))
 }
 
-// bestOf returns the cell with the best median.
+// bestOf returns the result with the best median.
 func bestOf(group []*bench.Result) (best *bench.Result) {
 	var top float64
 	for _, r := range group {
@@ -208,8 +207,8 @@ func bestOf(group []*bench.Result) (best *bench.Result) {
 	return best
 }
 
-// writeRows aligns the cells of a table: the first column to the left, the others to the right.
-// Rows with two cells are notes and span the table.
+// writeRows writes a table. The first column is aligned to the left, the others to the right. A row of two cells is a
+// note, which spans the table.
 func writeRows(w io.Writer, rows [][]string) {
 	var widths []int
 	for _, row := range rows {
@@ -249,7 +248,7 @@ func cut(text string) string {
 	return string(line)
 }
 
-// formatMetric renders a value in a unit that suits its size.
+// formatMetric renders a value in a unit that fits its size.
 func formatMetric(metric string, v float64) string {
 	switch {
 	case strings.HasSuffix(metric, "-ns"):

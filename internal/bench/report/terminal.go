@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// The room that the answer of a suite takes on a terminal.
+// How much room the answer of a suite takes on a terminal.
 const (
 	TerminalWidth = 80
 	TerminalLines = 60
@@ -22,8 +22,8 @@ const (
 	mostReasons   = 6  // lines of reasons for what was left out
 )
 
-// WriteDecisions renders the answers of a run: one screen, with the decisions first. more says how to see
-// the rest.
+// WriteDecisions renders the answers of a run on one screen, the decisions first. more is the line that says how to
+// see the rest.
 func WriteDecisions(w io.Writer, d *Document, dropped []string, more string) error {
 	head := []string{d.headline()}
 	for _, a := range d.Advice {
@@ -62,7 +62,7 @@ func WriteDecisions(w io.Writer, d *Document, dropped []string, more string) err
 	return b.Flush()
 }
 
-// headline says what was measured, and how well.
+// headline returns a line that says what was measured, and how much the run was disturbed.
 func (d *Document) headline() string {
 	e := d.Env
 	rounds := 0
@@ -80,11 +80,12 @@ func (d *Document) headline() string {
 	return clip(e.CPU, TerminalWidth-utf8.RuneCountInString(rest)) + rest
 }
 
-// The least and the most that a decision shows on a terminal.
+// mostDetail is the highest level of detail of answers.
 const mostDetail = 4
 
-// answers renders decisions. Detail 4 shows the effect, the peers and the whole text of each decision, 3 less of the
-// texts, 2 only the peers of those that ask for something, 1 no effects, and 0 a line each.
+// answers renders decisions at a level of detail. Level 4 shows the effect, the peers and the whole text of each
+// decision. Level 3 shows shorter texts. Level 2 shows peers only for decisions that ask for an action. Level 1 shows
+// no effects. Level 0 shows one line for each decision.
 func answers(all []decision, detail int) (lines []string) {
 	indent := strings.Repeat(" ", answerIndent)
 	var unknown, commands, withheld []string
@@ -137,12 +138,12 @@ func answers(all []decision, detail int) (lines []string) {
 	return lines
 }
 
-// shortVerdicts are the verdicts in the room of a column.
+// shortVerdicts has the verdicts in a form that fits into a narrow column.
 var shortVerdicts = map[string]string{
 	adviceDo: "do", adviceUndecided: "undecided", adviceAsIs: "as it is", adviceNone: "no diff.", adviceMoot: "n/a", adviceWithheld: "withheld",
 }
 
-// leftOut has a line for each reason why cells have no figures.
+// leftOut returns a line for each reason why cells have no figures.
 func (d *Document) leftOut(dropped []string) (lines []string) {
 	counts := map[string]int{}
 	var reasons []string
@@ -178,7 +179,7 @@ func (d *Document) leftOut(dropped []string) (lines []string) {
 	return lines
 }
 
-// more says how to see what the decisions of a run leave out.
+// more returns the line that says how to see what the decisions of a run omit.
 func (r *Run) more() string {
 	for i, arg := range r.Command {
 		if file, ok := strings.CutPrefix(arg, "--out="); ok {
@@ -191,7 +192,7 @@ func (r *Run) more() string {
 	return "next: shmbench --details shows all tables; --out run.json keeps the run, and --html page.html draws it"
 }
 
-// clip shortens a line.
+// clip shortens a line to width characters.
 func clip(line string, width int) string {
 	width = max(width, 1)
 	if utf8.RuneCountInString(line) <= width {
@@ -200,7 +201,7 @@ func clip(line string, width int) string {
 	return string([]rune(line)[:width-1]) + "…"
 }
 
-// wrap writes words in lines of a width. If there are more than most lines, the last one ends in an ellipsis.
+// wrap breaks a text into lines of a width. If it needs more than most lines, the last line ends in an ellipsis.
 func wrap(head, indent, text string, width, most int) (lines []string) {
 	line, empty := head, true
 	for word := range strings.FieldsSeq(text) {

@@ -16,8 +16,8 @@ type TopologyDocument struct {
 	*topology.Topology
 }
 
-// TopologyPage is a page that shows only a topology, and what speaks against placing things
-// there.
+// TopologyPage returns a page that shows only a topology, and the settings of the host that work against placement.
+// here says whether it is the topology of this host.
 func TopologyPage(t *topology.Topology, here bool, args []string) *Document {
 	d := &Document{Schema: Schema, Topology: t, Command: append([]string{"shmbench"}, args...)}
 	d.Env = host.Environment{CPU: t.Model, CPUs: len(t.CPUs), Used: t.Limits.CPUs, Nodes: len(t.Nodes), Kernel: t.Kernel,

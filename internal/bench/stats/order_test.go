@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In 19 of 20 samples the interval contains the true quantile, also with the least number of samples.
+// In 19 of 20 samples the interval contains the true quantile, even with the least number of samples.
 func TestOrderIntervalContainsTheQuantile(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for _, q := range []float64{0.5, 0.9, 0.99} {
@@ -35,7 +35,7 @@ func TestOrderIntervalContainsTheQuantile(t *testing.T) {
 	}
 }
 
-// The largest of too few samples is no bound of a high quantile.
+// With too few samples, even the largest is no upper bound of a high quantile.
 func TestOrderIntervalNeedsSamples(t *testing.T) {
 	least := LeastSamples(0.99)
 	counts := make([]uint64, HistBuckets)

@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The test and the interval are those of R: wilcox.test(x, mu = log(least), alternative = "greater", conf.int = TRUE).
+// The test and the interval agree with R: wilcox.test(x, mu = log(least), alternative = "greater", conf.int = TRUE).
 func TestPaired(t *testing.T) {
 	e, err := Paired([]float64{math.Exp(1.83), math.Exp(0.50), math.Exp(1.62), math.Exp(2.48), math.Exp(1.68), math.Exp(1.88), math.Exp(1.55), math.Exp(3.06), math.Exp(1.30)}, 1)
 	require.NoError(t, err)
 	require.InDelta(t, 1/512.0, e.P, 1e-12)
 	require.Equal(t, KindPaired, e.Kind)
 
-	// The pairs of Hollander and Wolfe, whose p value is 0.01953.
+	// These are the pairs of Hollander and Wolfe, whose p value is 0.01953.
 	x := []float64{1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30}
 	y := []float64{0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29}
 	diffs, ratios := make([]float64, len(x)), make([]float64, len(x))
@@ -46,7 +46,7 @@ func TestPaired(t *testing.T) {
 	}
 }
 
-// The least p of n rounds is 2 to the power of -n.
+// The least p value of n rounds is 2 to the power of -n.
 func TestEnoughRounds(t *testing.T) {
 	for n := 1; n < 30; n++ {
 		vs := make([]float64, n)
@@ -65,7 +65,8 @@ func TestEnoughRounds(t *testing.T) {
 	require.Equal(t, 13, signedRankOf(12))
 }
 
-// Of ratios without an effect, a share of at most p has a p value of p or less, and the interval has the ratio in 95 of 100 samples.
+// For ratios without an effect, the share of samples whose p value is p or less is at most p. The interval contains
+// the true ratio in 95 of 100 samples.
 func TestPairedLevel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	const samples = 4000
@@ -90,7 +91,7 @@ func TestPairedLevel(t *testing.T) {
 	}
 }
 
-// So many rounds as an undecided effect asks for decide it in most runs.
+// The number of rounds that Needs returns for an undecided effect decides it in most runs.
 func TestNeeds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	draw := func(effect float64, n int) Effect {

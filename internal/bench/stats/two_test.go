@@ -22,7 +22,7 @@ func TestLeastP(t *testing.T) {
 	require.Zero(t, Compare([]float64{0, 1, 2, 3}, []float64{1, 2, 3, 4}).Ratio)
 }
 
-// The interval has the ratio in 95 of 100 samples, and its centre is near it.
+// The interval contains the true ratio in 95 of 100 samples, and its centre is near the ratio.
 func TestShiftInterval(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 5))
 	for _, n := range []int{4, 10, 60} {
@@ -43,7 +43,7 @@ func TestShiftInterval(t *testing.T) {
 	}
 }
 
-// The corrections give what their authors give.
+// The corrections give the same values as in the papers of their authors.
 func TestCorrections(t *testing.T) {
 	ps := []float64{0.01, 0.04, 0.03, 0.5}
 	require.InDeltaSlice(t, []float64{0.04, 0.04 * 4 / 3, 0.04 * 4 / 3, 0.5}, FalseDiscovery(ps), 1e-12)

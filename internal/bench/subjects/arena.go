@@ -20,13 +20,13 @@ var noFence = child.Without("membarrier")
 const (
 	arenaPerEach = 3 << 10 // bytes for an object, its wait node, and a share of the structures that find them
 
-	// fenceTime is how long the registration for fences may take.
+	// fenceTime is how long the registration of a process for fences may take.
 	fenceTime = 2 * time.Minute
-	// biasPairs is the number of quiet pairs after which holds must be biased.
+	// biasPairs is the number of undisturbed pairs after which holds must be biased.
 	biasPairs = 1 << 20
 )
 
-// newArena makes an arena that is large enough for the cell.
+// newArena creates an arena that is large enough for the cell.
 func newArena(c *bench.Cell) (*os.File, error) {
 	size := int64(bench.ArenaLeast)
 	if c.Scenario.Name == "waiters" || c.Scenario.Name == "seq" {
@@ -60,9 +60,9 @@ func JoinArena(w *bench.Worker) (*arena.Arena, error) {
 	return v.(*arena.Arena), nil
 }
 
-// awaitFence waits until this process is registered for fences, if it will be. The library
-// registers a process in the background, once. Before that, its holds are not biased, and a proof
-// of its death takes longer.
+// awaitFence waits until this process is registered for fences, if it is going to be. The library registers a process
+// once, in the background. Before that, holds of the process are not biased, and it takes longer to prove that the
+// process is dead.
 func awaitFence(a *arena.Arena) error {
 	if !shmsync.FeatureMembarrier.Have() {
 		return nil

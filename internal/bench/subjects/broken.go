@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
-// brokenPeers are wrong on purpose: with them the tests of this program prove that wrong answers,
-// hangs and crashes are detected.
+// brokenPeers are wrong on purpose. With them, the tests of this program show that it detects wrong answers, hangs
+// and crashes.
 var brokenPeers = []*bench.Subject{
 	{By: "test", Prim: "open", Hidden: true, Scenarios: []string{"lock", "home", "intruder"},
 		Open: func(*bench.Worker, int) (any, error) { return openLock{}, nil }},
@@ -38,7 +38,7 @@ var brokenPeers = []*bench.Subject{
 		Open: func(*bench.Worker, int) (any, error) { return &panicky{open: make(chan struct{})}, nil }},
 }
 
-// early is the library's mutex, released before the critical section.
+// early is the library's mutex, but Lock releases it before the critical section.
 type early struct{ mutex }
 
 func openEarly(w *bench.Worker, thread int) (any, error) {
@@ -53,7 +53,7 @@ func openEarly(w *bench.Worker, thread int) (any, error) {
 func (l early) Lock() { l.mutex.Lock(); l.mutex.Unlock() }
 func (early) Unlock() {}
 
-// twice is the library's futex with an extra post now and then.
+// twice is the library's futex, but now and then it posts once too often.
 type twice struct {
 	*ping
 	passed int
@@ -74,7 +74,7 @@ func (t *twice) Pass(v uint32) {
 	t.ping.Pass(v)
 }
 
-// panicky is a crowd in which all waiters leave with the first that is cancelled.
+// panicky is a crowd whose waiters all return as soon as one of them is cancelled.
 type panicky struct {
 	open chan struct{}
 	once sync.Once
@@ -93,14 +93,14 @@ func (p *panicky) BlockContext(ctx context.Context, _ int) error {
 	}
 }
 
-// stall is a lock that is held for long once, soon after the cell begins to measure.
+// stall is a lock that is once held for StallTime, soon after the cell begins to measure.
 type stall struct {
 	sync.Mutex
 	w *bench.Worker
 	n int
 }
 
-// StallTime is how long the subject test:stall holds its lock that one time.
+// StallTime is how long the subject test:stall holds its lock once.
 const StallTime = 400 * time.Millisecond
 
 func openStall(w *bench.Worker, _ int) (any, error) {
@@ -116,7 +116,7 @@ func (s *stall) Lock() {
 	}
 }
 
-// stampede is a faulty herd: one Rouse wakes three threads.
+// stampede is a faulty herd: each Rouse wakes three threads.
 type stampede struct{ *peers.FutexEnd }
 
 func (s stampede) Rouse(int) { s.FutexEnd.Rouse(3) }
@@ -127,7 +127,7 @@ type openLock struct{}
 func (openLock) Lock()   {}
 func (openLock) Unlock() {}
 
-// stuckLock is never free.
+// stuckLock is a lock that is never free.
 type stuckLock struct{ w *bench.Worker }
 
 func (l stuckLock) Lock() {

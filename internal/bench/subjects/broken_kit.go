@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/peers"
 )
 
-// brokenKit is wrong on purpose, as brokenPeers are. It has a subject for each of the scenarios
-// that need more than a lock.
+// brokenKit has more subjects that are wrong on purpose, like brokenPeers. They are for the scenarios that need more
+// than a lock.
 var brokenKit = []*bench.Subject{
 	brokenPeer("open-rw", openRW{}, "readers", "rw"),
 	brokenPeer("generous", openPermits{}, "sem"),
@@ -35,13 +35,13 @@ func (openRW) RUnlock()                       {}
 func (openRW) TryLock() bool                  { return true }
 func (openRW) ReadPairs(int, *uint64) (_ int) { return 0 }
 
-// openPermits has a permit for everybody.
+// openPermits is a semaphore that gives everybody a permit at once.
 type openPermits struct{}
 
 func (openPermits) Acquire() {}
 func (openPermits) Release() {}
 
-// ajar lets everybody through at once.
+// ajar is a gate that lets everybody through at once.
 type ajar struct{}
 
 func (ajar) Open(uint64)      {}
@@ -51,7 +51,7 @@ func (ajar) Value() uint64    { return 0 }
 func (ajar) Wait(uint64) bool { return true }
 func (ajar) Stop()            {}
 
-// hasty is a counter whose waits return at once.
+// hasty is a sequence whose waits return at once.
 type hasty struct{ value, stopped atomic.Uint64 }
 
 func openHasty(w *bench.Worker, _ int) (any, error) {
@@ -63,7 +63,7 @@ func (e *hasty) Value() uint64          { return e.value.Load() }
 func (e *hasty) Wait(token uint64) bool { return token < FarToken && e.stopped.Load() == 0 }
 func (e *hasty) Stop()                  { e.stopped.Store(1) }
 
-// openKeys has locks for keys that exclude nobody.
+// openKeys is a set of locks by key that exclude nobody.
 type openKeys struct{}
 
 func (openKeys) LockKeys([]uint32)   {}
@@ -74,7 +74,7 @@ type timedOut struct{}
 
 func (timedOut) Meet() {}
 
-// lossy is a channel that loses or repeats the thousandth batch.
+// lossy is a queue that loses or repeats every thousandth batch.
 type lossy struct {
 	peers.ChanQueue
 	times, puts int

@@ -9,9 +9,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// cohortSubjects are the library's lock for hosts with several nodes. On a host with one node
-// they have two local locks, so that the measurement shows what these cost: with one node the
-// lock would be a Mutex.
+// cohortSubjects are the library's locks for hosts with several nodes. On a host with one node, they are forced to
+// have two local locks, so that a measurement shows what these cost. Otherwise the lock would be a Mutex there.
 var cohortSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex-cohort", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openCohortMutex,
 		Brief:     []string{},

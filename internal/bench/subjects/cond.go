@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// condSubjects are a monitor made of the library's condition variables and mutex, in the same way
-// as the peers in C and Go.
+// condSubjects are monitors made of the library's condition variables and mutex, in the same way as the peers in C
+// and Go.
 var condSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "cond", Segment: newArena, Open: openCond,
 		Brief:     []string{"handoff", "cond"},

@@ -9,11 +9,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// mutexCrowd is goroutines that wait for mutexes held by their own process: all for one mutex, or
-// each for its own.
+// mutexCrowd is a crowd of goroutines that wait for mutexes that their own process holds: all for one mutex, or each
+// for a mutex of its own.
 type mutexCrowd struct {
 	mutexes []*prims.Mutex
-	got     []int // a plain counter under each mutex
+	got     []int // a counter for each mutex, guarded by the mutex and therefore not atomic
 }
 
 func openMutexCrowd(w *bench.Worker, _ int) (any, error) {
@@ -58,7 +58,7 @@ func (c *mutexCrowd) Release() {
 	}
 }
 
-// Audit is called when no goroutine waits any more.
+// Audit is called after all goroutines have returned.
 func (c *mutexCrowd) Audit() (got int) {
 	for i, m := range c.mutexes {
 		m.Lock()

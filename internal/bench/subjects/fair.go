@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// fairSubjects are the library's locks with a queue, for one key and for many.
+// fairSubjects are the library's locks with a queue: those with one key and those with many.
 var fairSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "fairmutex", Segment: newArena, Open: openFairMutex,
 		Brief:     []string{"uncontended", "lock"},
@@ -45,10 +45,10 @@ func (m fairMutex) Pairs(n int, counter *uint64) {
 
 func (m fairMutex) Inherit() (bench.Succession, error) { return inherit(m) }
 
-// multiLock is a prims.MultiLock for one thread, with the keys that the thread holds.
+// multiLock is one thread's use of a prims.MultiLock, with the keys that the thread holds.
 type multiLock struct {
 	m    *prims.MultiLock
-	mask uint64 // mask of the keys in Pairs
+	mask uint64 // Pairs uses the keys from 0 to this mask
 	keys []uint64
 	one  prims.Hold
 	all  prims.Holds
@@ -89,7 +89,7 @@ func (l *multiLock) UnlockKeys(keys []uint32) {
 	}
 }
 
-// Held tries each of the keys.
+// Held tries to lock each of the keys, and reports whether one is held.
 func (l *multiLock) Held(keys []uint32) bool {
 	for _, k := range keys {
 		h, ok := l.m.TryLock(uint64(k))
@@ -101,11 +101,11 @@ func (l *multiLock) Held(keys []uint32) bool {
 	return false
 }
 
-// Lock and Unlock use one key that all threads want.
+// Lock and Unlock use the same key in all threads.
 func (l *multiLock) Lock()   { l.one = l.m.Lock(0) }
 func (l *multiLock) Unlock() { l.one.Unlock() }
 
-// Pairs uses one key, or the keys one after the other.
+// Pairs uses key 0 only, or all keys up to the mask in turn.
 func (l *multiLock) Pairs(n int, counter *uint64) {
 	for i := range n {
 		h := l.m.Lock(uint64(i) & l.mask)
@@ -114,7 +114,7 @@ func (l *multiLock) Pairs(n int, counter *uint64) {
 	}
 }
 
-// keysPerBucket is how many used keys share a bucket in a crowd.
+// keysPerBucket is how many keys share a bucket in a crowd.
 const keysPerBucket = 8
 
 func openKeyCrowd(w *bench.Worker, _ int) (any, error) {
@@ -122,7 +122,7 @@ func openKeyCrowd(w *bench.Worker, _ int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Each bucket has a list of its keys, so the number of buckets grows with the number of keys.
+	// A bucket has a list of its keys. To keep the lists short, the number of buckets grows with the number of keys.
 	opts := &prims.MultiLockOptions{Buckets: max(64, int(w.N)/keysPerBucket)}
 	m, err := prims.OpenMultiLock(a, "multilock", opts)
 	if err != nil {

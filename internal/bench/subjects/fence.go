@@ -9,14 +9,14 @@ import (
 	"github.com/shmsync/shmsync/internal/bench"
 )
 
-// fenceSubjects are the fences that one process makes in all others.
+// fenceSubjects are the fences that one process makes all others pass.
 var fenceSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "fence", Check: shmsync.FeatureMembarrier.Check, Scenarios: []string{"fence"}, Open: openFence},
 	{By: "test", Prim: "no-fence", Hidden: true, Scenarios: []string{"fence"}, Open: openNoFence},
 }
 
-// fence calls the fence of the library: a membarrier, which interrupts each CPU
-// that runs a registered process.
+// fence calls the library's fence. That is a membarrier, which interrupts each CPU on which a registered process
+// runs.
 type fence struct{}
 
 func (fence) Fence() error { return shmsync.Fence() }

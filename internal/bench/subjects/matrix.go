@@ -9,31 +9,31 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// matrixWaitLimit is how often an end looks for the other end before it checks whether the cell
-// goes on: if other programs use these CPUs, a batch may take longer than the cell.
+// matrixWaitLimit is how often an end reads the word of the other end before it checks whether the cell has stopped.
+// The check is needed because a batch may take longer than the cell if other programs use these CPUs.
 const matrixWaitLimit = 1 << 16
 
-// matrixSubjects are the ways in which two CPUs hand each other a cache line.
+// matrixSubjects are ways in which two CPUs pass a cache line back and forth.
 var matrixSubjects = []*bench.Subject{
 	{By: "go", Prim: "one-line", Scenarios: []string{"matrix", "home"}, Open: openOneLine},
 	{By: "go", Prim: "two-lines", Scenarios: []string{"matrix", "home"}, Open: openTwoLines, Brief: []string{}},
 	{By: "test", Prim: "miscount", Scenarios: []string{"matrix", "home"}, Hidden: true, Open: openMiscount},
 }
 
-// oneLine is a word that both ends change: one from even to odd, the other from odd to even.
+// oneLine is a word that both ends change: one end from even to odd values, the other from odd to even.
 type oneLine struct{ turn, phase *atomic.Uint32 }
 
 func openOneLine(w *bench.Worker, _ int) (any, error) {
 	return oneLine{w.Word(matrixFirst), &w.Phase}, nil
 }
 
-// Lines of the segment, so far apart that no prefetcher fetches both.
+// Cache lines of the segment that are so far apart that no prefetcher fetches both.
 const (
 	matrixFirst  = 0
 	matrixSecond = 8
 )
 
-// On returns the same subject on another line.
+// On returns the subject for another line.
 func (l oneLine) On(first, _ *atomic.Uint32) any { return oneLine{first, l.phase} }
 
 func (l oneLine) Trips(from, n uint32) uint32 {
@@ -70,10 +70,10 @@ func openTwoLines(w *bench.Worker, _ int) (any, error) {
 	return twoLines{w.Word(matrixFirst), w.Word(matrixSecond), &w.Phase}, nil
 }
 
-// On returns the same subject on other lines.
+// On returns the subject for other lines.
 func (l twoLines) On(first, second *atomic.Uint32) any { return twoLines{first, second, l.phase} }
 
-// Trips counts the trip that was begun last as made. Finish waits for its end.
+// Trips also counts the trip that was not answered when the cell stopped. Finish waits for its answer.
 func (l twoLines) Trips(from, n uint32) uint32 {
 	for made := range n {
 		v := from + made + 1
@@ -107,7 +107,7 @@ func (l twoLines) Answer() uint32 {
 	}
 }
 
-// miscount answers correctly and counts wrong.
+// miscount answers correctly, but returns a wrong number of trips.
 type miscount struct{ twoLines }
 
 func openMiscount(w *bench.Worker, thread int) (any, error) {

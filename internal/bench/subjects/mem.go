@@ -13,13 +13,13 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// memSubjects are the memory that mem cells go through.
+// memSubjects are the memory that mem cells access.
 var memSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "arena", Segment: newPlacedArena, Scenarios: []string{"mem"}, Open: openMemory},
 	{By: "test", Prim: "forgetful", Hidden: true, Segment: newPlacedArena, Scenarios: []string{"mem"}, Open: openForgetful},
 }
 
-// newPlacedArena makes an arena in a memfd, placed as the cell says.
+// newPlacedArena creates an arena in a memfd, placed as the cell says.
 func newPlacedArena(c *bench.Cell) (*os.File, error) {
 	seg, err := shm.CreateMemfd("shmbench-memory", bench.MemBytes(c.N),
 		func(s *shm.Segment) error { return arena.Format(s, &arena.Options{Size: s.Size()}) },
@@ -75,7 +75,8 @@ func openMemory(w *bench.Worker, _ int) (any, error) {
 	return m, nil
 }
 
-// transparent is the kind that a mapping can ask for; the file has the other kinds already.
+// transparent returns the kind of huge pages that the mapping has to request. Other kinds are a property of the file
+// already, so for them it returns none.
 func transparent(h shm.HugePages) shm.HugePages {
 	if h == shm.HugeTransparent {
 		return h
@@ -83,7 +84,7 @@ func transparent(h shm.HugePages) shm.HugePages {
 	return shm.HugeNone
 }
 
-// forgetful now and then loses what was written.
+// forgetful is memory that now and then loses what was written.
 type forgetful struct {
 	*memory
 	holds int

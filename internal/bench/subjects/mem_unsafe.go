@@ -4,7 +4,7 @@ package subjects
 
 import "unsafe"
 
-// wordsOf views memory that begins with a cache line as words.
+// wordsOf returns memory as words. The memory begins at the start of a cache line.
 func wordsOf(b []byte) []uint64 {
 	// SAFETY: blocks of an arena are aligned to 64 bytes, and the length is in
 	// words.

@@ -17,10 +17,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// libSubjects are the primitives of this module. A subject whose name ends in -nofence does not
-// use the asymmetric unlock, as on a kernel without membarrier. The holds of -checked are never biased. -norobust, -nowaitv and -noofd
-// each lack one of the features that report deaths, and -bare lacks all of them except the byte
-// lock. The victims of -50m and -1g have that much extra private memory. -nothreads lacks the
+// libSubjects are primitives of this module. The suffix of a name says how the subject differs.
+//
+// -nofence does not use the asymmetric unlock, as on a kernel without membarrier. The holds of -checked are never
+// biased. -norobust, -nowaitv and -noofd each lack one of the features that report deaths; -bare lacks all of them
+// except the byte lock. The victims of -50m and -1g have that much additional private memory. -nothreads lacks the
 // feature that shows that a process is gone before the kernel has freed its memory.
 var libSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "mutex", Spins: true, Segment: newArena, Check: shmsync.FeatureMembarrier.Check, Open: openMutex,
@@ -79,8 +80,8 @@ func openMutexOf(w *bench.Worker, opts *prims.MutexOptions) (any, error) {
 	return mutex{m}, nil
 }
 
-// bias uses the mutex until its holds are biased. If they do not become biased, it fails: the
-// subject must not be measured as a biased one.
+// bias uses the mutex until its holds are biased. It returns an error if they do not become biased, because the
+// subject must not be measured in another state.
 func (m mutex) bias() error {
 	return untilBiased(func() (word string) {
 		m.Lock()
@@ -90,7 +91,7 @@ func (m mutex) bias() error {
 	})
 }
 
-// untilBiased calls pair until the owner word that pair saw is biased.
+// untilBiased calls pair until the owner word that pair returns is biased.
 func untilBiased(pair func() (word string)) error {
 	if race.Enabled || !shmsync.FeatureMembarrier.Have() {
 		return nil
@@ -111,12 +112,12 @@ func (m mutex) Pairs(n int, counter *uint64) {
 	}
 }
 
-// Inherit waits for the owner's death as a caller of LockContext does, and becomes owner through
-// Recover: in its repair it has the lock exclusively.
+// Inherit waits for the owner's death in LockContext, and becomes the owner through Recover. During the repair, the
+// caller has the lock exclusively.
 func (m mutex) Inherit() (bench.Succession, error) { return inherit(m) }
 
-// toldMutex is a mutex whose crash cell measures until the survivor learns of the death. That is
-// before the survivor may use the data: a system call of the dead process may still write there.
+// toldMutex is a mutex whose crash cell measures the time until the survivor learns of the death. At that time the
+// survivor may not use the data yet, because a system call of the dead process may still write there.
 type toldMutex struct{ mutex }
 
 func openTold(w *bench.Worker, thread int) (any, error) {
@@ -127,16 +128,17 @@ func openTold(w *bench.Worker, thread int) (any, error) {
 	return toldMutex{m.(mutex)}, nil
 }
 
-// Inherit is mutex.Inherit with that other end of the measurement.
+// Inherit does the same as mutex.Inherit, but returns the instant of the report as Owned.
 func (m toldMutex) Inherit() (bench.Succession, error) {
 	s, err := inherit(m)
 	return bench.Succession{Owned: s.Told}, err
 }
 
-// residentMemory is the memory that withMemory has allocated.
+// residentMemory is the memory that withMemory has allocated in this process.
 var residentMemory []byte
 
-// withMemory makes each process but the first allocate that many bytes of private memory.
+// withMemory returns an open function that also makes each process but the first allocate the given number of bytes
+// of private memory.
 func withMemory(bytes int, open func(*bench.Worker, int) (any, error)) func(*bench.Worker, int) (any, error) {
 	return func(w *bench.Worker, thread int) (any, error) {
 		if w.Proc != 0 && residentMemory == nil {
@@ -155,7 +157,7 @@ type recoverer interface {
 	RecoverContext(ctx context.Context, repair func() error) error
 }
 
-// inherit waits for the owner's death, and becomes owner through Recover.
+// inherit waits until m reports the owner's death, and becomes the owner through Recover.
 func inherit(m recoverer) (s bench.Succession, err error) {
 	ctx := context.Background()
 	err = m.LockContext(ctx)
@@ -176,8 +178,8 @@ func inherit(m recoverer) (s bench.Succession, err error) {
 	return s, m.LockContext(ctx)
 }
 
-// ping is one end of a token: a prims.Futex in each direction. The value of the token is how
-// often the other end has posted.
+// ping is one end of a token that consists of a prims.Futex for each direction. The value of the token is derived
+// from the number of posts of the other end.
 type ping struct {
 	out, in *prims.Futex
 	end     uint32
@@ -213,6 +215,6 @@ func (p *ping) Await() uint32 {
 	case err != nil:
 		panic(err)
 	}
-	// The ends pass in turn: their k-th values are 2k-1 and 2k.
+	// The ends pass in turn, so the first end's k-th value is 2k-1, and the second end's is 2k.
 	return 2*uint32(p.in.Get()) - p.end
 }

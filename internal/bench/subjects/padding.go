@@ -9,23 +9,24 @@ import (
 	"github.com/shmsync/shmsync/internal/bench/control"
 )
 
-// paddingSubjects are counters of which each thread has one.
+// paddingSubjects have a counter for each thread.
 var paddingSubjects = []*bench.Subject{
 	{By: "go", Prim: "counters", Scenarios: []string{"padding"}, Open: openCounter},
 	{By: "test", Prim: "lossy-counters", Scenarios: []string{"padding"}, Hidden: true, Open: openRecounted},
 }
 
-// paddingFirst is where the counters begin: at the beginning of a page, so that the first two lines are a
-// pair for a prefetcher.
+// paddingFirst is the offset of the first counter. It is the start of a page, so that a prefetcher treats the first
+// two lines as a pair.
 const paddingFirst = 4096
 
-// openCounter returns the counter of a thread. Threads of different processes are neighbours.
+// openCounter returns the counter of a thread. The counters of a process follow each other, and those of the next
+// process follow them.
 func openCounter(w *bench.Worker, thread int) (any, error) {
 	index := w.Proc*int(w.Control.Threads) + thread
 	return control.WordAt(w.Mem, paddingFirst+index*int(w.Shape.Pad)), nil
 }
 
-// openRecounted returns a counter that has been counted before.
+// openRecounted returns a counter that is not 0 at the start, as if an increment had been counted wrongly.
 func openRecounted(w *bench.Worker, thread int) (any, error) {
 	v, err := openCounter(w, thread)
 	if err == nil {

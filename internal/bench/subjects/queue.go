@@ -11,8 +11,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// queueSubjects are the library's queue. In queue-lease, each item is leased and then
-// acknowledged.
+// queueSubjects are the library's queue. queue-lease leases each item and then acknowledges it.
 var queueSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "queue", Segment: newArena, Open: openQueue, Scenarios: []string{"queue"}},
 	{By: bench.Library, Prim: "queue-lease", Segment: newArena, Open: openQueue, Brief: []string{}, Scenarios: []string{"queue"}},
@@ -56,7 +55,7 @@ func (q queue) Get(buf []uint64) int {
 	return q.got(n, err)
 }
 
-// got is the number of items that came; 0 if the queue is shut down and empty.
+// got returns the number of items that came. It returns 0 if the queue is shut down and empty.
 func (q queue) got(n int, err error) int {
 	if errors.Is(err, shmsync.ErrCanceled) {
 		return 0
@@ -67,7 +66,7 @@ func (q queue) got(n int, err error) int {
 
 func (q queue) Shut(int) { q.Shutdown() }
 
-// leaseQueue leases one item at a time.
+// leaseQueue is a queue from which items are leased, one at a time.
 type leaseQueue struct{ queue }
 
 func (q leaseQueue) Get(buf []uint64) int {

@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rwSubjects are the library's reader/writer locks, and its spin locks. Spin locks make no sense
-// on one CPU.
+// rwSubjects are the library's reader/writer locks, and its spin locks. Spin locks are not measured on one CPU, where
+// they make no sense.
 var rwSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "rwmutex", Segment: newArena, Open: openRWMutex,
 		Brief:     []string{"uncontended", "crash", "readers", "rw"},
@@ -28,7 +28,7 @@ var rwSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "rwspinlock-upgrade", Segment: newArena, Open: openUpgradePairs(openRWSpinLock), Brief: []string{}, Scenarios: []string{"uncontended"}},
 }
 
-// sharedLock is a lock of the library that readers share.
+// sharedLock is the interface of the library's locks that readers can share.
 type sharedLock interface {
 	bench.Locker
 	RLock()
@@ -38,7 +38,7 @@ type sharedLock interface {
 	RecoverContext(context.Context, func() error) error
 }
 
-// rwLock adapts such a lock to the cells.
+// rwLock adapts a sharedLock to the cells.
 type rwLock struct{ sharedLock }
 
 func openRWMutex(w *bench.Worker, _ int) (any, error) {
@@ -76,11 +76,10 @@ func (l rwLock) ReadPairs(n int, guarded *uint64) (torn int) {
 	return torn
 }
 
-// Inherit waits for the owner's death and becomes owner through Recover, as that
-// of a mutex does.
+// Inherit waits for the owner's death and becomes the owner through Recover, as mutex.Inherit does.
 func (l rwLock) Inherit() (bench.Succession, error) { return inherit(l) }
 
-// rwMutex has loops of its own, whose calls are direct and can be inlined.
+// rwMutex has its own loops, so that the calls are direct and can be inlined.
 type rwMutex struct {
 	rwLock
 	m *prims.RWMutex
@@ -105,8 +104,8 @@ func (l rwMutex) ReadPairs(n int, guarded *uint64) (torn int) {
 	return torn
 }
 
-// readPairs is a lock whose uncontended pairs are those of a reader. Nobody else reads, so it may
-// count.
+// readPairs is a lock whose pairs in an uncontended cell are RLock and RUnlock. There is no other thread, so they may
+// count without an exclusive lock.
 type readPairs struct{ *prims.RWMutex }
 
 func openReadPairs(w *bench.Worker, thread int) (any, error) {
@@ -125,7 +124,7 @@ func (p readPairs) Pairs(n int, counter *uint64) {
 	}
 }
 
-// rwSpinLock has loops of its own, whose calls are direct and can be inlined.
+// rwSpinLock has its own loops, so that the calls are direct and can be inlined.
 type rwSpinLock struct {
 	rwLock
 	l *prims.RWSpinLock
@@ -150,7 +149,7 @@ func (l rwSpinLock) ReadPairs(n int, guarded *uint64) (torn int) {
 	return torn
 }
 
-// spinReadPairs is readPairs for an RWSpinLock.
+// spinReadPairs does the same as readPairs, for an RWSpinLock.
 type spinReadPairs struct{ *prims.RWSpinLock }
 
 func openSpinReadPairs(w *bench.Worker, thread int) (any, error) {
@@ -169,13 +168,13 @@ func (p spinReadPairs) Pairs(n int, counter *uint64) {
 	}
 }
 
-// upgrader is a lock that can be held upgradable. It calls the methods of both kinds of lock
-// through variables.
+// upgrader is a lock with upgradable holds. It calls the methods through variables, so that it serves both kinds of
+// lock.
 type upgrader struct {
 	lock, upgrade, unlock func()
 }
 
-// openUpgrader returns a function that opens the lock of open as an upgrader.
+// openUpgrader opens a lock with open and returns it as an upgrader. unlockWrite releases a hold that was upgraded.
 func openUpgrader(open func(w *bench.Worker, thread int) (any, error), w *bench.Worker, thread int) (u upgrader, unlockWrite func(), err error) {
 	v, err := open(w, thread)
 	if err != nil {
@@ -190,7 +189,7 @@ func openUpgrader(open func(w *bench.Worker, thread int) (any, error), w *bench.
 	return upgrader{}, nil, fmt.Errorf("%T cannot be held upgradable", v)
 }
 
-// upgradablePairs is a lock whose uncontended pairs are those of an upgradable hold.
+// upgradablePairs is a lock whose pairs in an uncontended cell begin and end an upgradable hold.
 type upgradablePairs struct{ upgrader }
 
 func openUpgradablePairs(open func(w *bench.Worker, thread int) (any, error)) func(w *bench.Worker, thread int) (any, error) {
@@ -208,7 +207,7 @@ func (p upgradablePairs) Pairs(n int, counter *uint64) {
 	}
 }
 
-// upgradePairs is a lock whose uncontended pairs upgrade.
+// upgradePairs is a lock whose pairs in an uncontended cell also upgrade the hold.
 type upgradePairs struct{ upgrader }
 
 func openUpgradePairs(open func(w *bench.Worker, thread int) (any, error)) func(w *bench.Worker, thread int) (any, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// semSubjects are the library's semaphore: with the plan's permits, as a lock, and as a token
-// with one semaphore for each direction.
+// semSubjects are the library's semaphore: with the permits of the plan, as a lock, and as a token with a semaphore
+// for each direction.
 var semSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "semaphore", Segment: newArena, Open: openSemaphore,
 		Brief:     []string{"uncontended", "sem", "handoff"},
@@ -52,7 +52,7 @@ func openSemaphore(w *bench.Worker, thread int) (any, error) {
 	return semaphore{s}, err
 }
 
-// herdPermits is more than the permits that a herd has at any time.
+// herdPermits is larger than the number of permits that a herd has at any time.
 const herdPermits = 1 << 20
 
 func (s semaphore) Acquire() {
@@ -76,6 +76,6 @@ func (s semaphore) Pairs(n int, counter *uint64) {
 	}
 }
 
-// Rouse releases n more permits; Rest takes one.
+// Rouse releases n permits. Rest takes one.
 func (s semaphore) Rouse(n int) { s.Semaphore.Release(int64(n)) }
 func (s semaphore) Rest()       { s.Acquire() }

@@ -12,8 +12,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// seqSubjects are the library's sequencers and events. A pair of an event is Set and Wait of an
-// auto-reset event.
+// seqSubjects are the library's sequencers and events. A pair of an event is a Set and a Wait of an auto-reset event.
 var seqSubjects = []*bench.Subject{
 	{By: bench.Library, Prim: "sequencer", Segment: newArena, Open: openSequencer,
 		Brief:     []string{"event", "seq"},
@@ -108,8 +107,7 @@ func (e event) Pairs(n int, counter *uint64) {
 	}
 }
 
-// eventGate is an event for the even rounds and one for the odd rounds: each stays set until the
-// next round opens.
+// eventGate has an event for the even rounds and one for the odd rounds. Each stays set until the next round opens.
 type eventGate [2]*prims.Event
 
 func (g eventGate) Open(round uint64) {
@@ -119,7 +117,7 @@ func (g eventGate) Open(round uint64) {
 
 func (g eventGate) Await(round uint64) { g[round%2].Wait() }
 
-// waitCrowd is goroutines each of which has a wait of its own.
+// waitCrowd is a crowd of goroutines, each of which has a wait of its own.
 type waitCrowd struct {
 	wait    func(ctx context.Context, i int) error
 	release func()

@@ -24,9 +24,9 @@ func Find(name string) (*bench.Subject, error) {
 	return nil, fmt.Errorf("no subject %q", name)
 }
 
-// Select returns the subjects of a scenario whose names match any of the patterns, which are
-// those of path.Match. Without patterns it returns all subjects that are not hidden. If there are
-// variants, it returns only the subjects that match one of them.
+// Select returns the subjects of a scenario whose names match any of the patterns, in the syntax of path.Match.
+// Without patterns, it returns all subjects that are not hidden. If variants are given, it returns only the subjects
+// whose variant matches one of them.
 func Select(scenario string, patterns, variants []string) ([]*bench.Subject, error) {
 	var picked []*bench.Subject
 	for _, s := range All {

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// The host's own primitives that a report is to have beside the library's.
+// wantPeers are the primitives of the host that a report must have beside those of the library.
 var wantPeers = map[string][]string{
 	"c:pthread": {"uncontended", "lock"}, "c:robust": {"uncontended", "lock", "crash"}, "c:pi": {"uncontended", "lock"},
 	"c:adaptive": {"uncontended", "lock"}, "c:rwlock-writers": {"rw"},
@@ -46,7 +46,7 @@ func TestNoFenceIsOff(t *testing.T) {
 	require.Equal(t, "SHMSYNC_DISABLE", name)
 	require.Equal(t, shmsync.FeatureMembarrier.Name(), value)
 	for _, s := range libSubjects {
-		for _, env := range s.Env { // an unknown name would switch nothing off
+		for _, env := range s.Env { // an unknown name would disable nothing
 			_, names, _ := strings.Cut(env, "=")
 			for name := range strings.SplitSeq(names, ",") {
 				require.True(t, slices.ContainsFunc(shmsync.Features(), func(f *shmsync.Feature) bool { return f.Name() == name }), name)

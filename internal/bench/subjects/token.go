@@ -4,8 +4,8 @@ package subjects
 
 import "github.com/shmsync/shmsync/internal/bench"
 
-// wordToken is one end of a token whose value is in a plain word. A post and a wait for each
-// direction guard the word.
+// wordToken is one end of a token whose value is in a plain word. The word is guarded by a post and a wait for each
+// direction.
 type wordToken struct {
 	out, in    *uint64
 	post, wait func()
@@ -26,5 +26,5 @@ func (t wordToken) Await() uint32 {
 	return uint32(*t.in)
 }
 
-// tokenNames are the objects of the two directions of a token.
+// tokenNames are the names of the objects for the two directions of a token.
 var tokenNames = [2]string{"to and", "fro"}

@@ -1,6 +1,6 @@
-// Package shim has the names of package sync over the primitives of this library,
-// so that the tests of the Go distribution run against them. A zero value opens an
-// anonymous object on first use, in an arena of the process's own.
+// Package shim has the names of package sync, implemented by the primitives of this library, so that the tests of
+// the Go distribution run with these primitives. The first use of a zero value opens an anonymous object, in an
+// arena that belongs to the process.
 package shim
 
 import (

@@ -1,4 +1,4 @@
-// Package topotest gives tests the hosts that internal/topology has recorded.
+// Package topotest gives tests the recorded hosts of internal/topology.
 package topotest
 
 import (
@@ -26,8 +26,8 @@ func File(name string) string {
 	return filepath.Join(root, data)
 }
 
-// Tree returns the files of a recorded host. The recording has no lists in paths: each line has the
-// name of a file, and one line of that file.
+// Tree returns the files of a recorded host. It accepts only recordings without lists in paths: each line has the
+// name of one file, and one line of that file.
 func Tree(t testing.TB, name string) fstest.MapFS {
 	t.Helper()
 	text, err := os.ReadFile(File(name + ".tree"))

@@ -1,4 +1,4 @@
-// Package semaphore has the names of x/sync/semaphore over [prims.Semaphore].
+// Package semaphore has the names of x/sync/semaphore, implemented by [prims.Semaphore].
 package semaphore
 
 import (
@@ -11,8 +11,8 @@ import (
 // Weighted stands for semaphore.Weighted.
 type Weighted struct{ *prims.Semaphore }
 
-// NewWeighted is semaphore.NewWeighted. Where x/sync makes a semaphore of size 0, this
-// makes one of size 1 whose permit is taken.
+// NewWeighted is semaphore.NewWeighted. For a size of 0, this package makes a semaphore of size 1 and takes its
+// permit.
 func NewWeighted(n int64) *Weighted {
 	size := n
 	if n == 0 {
@@ -28,5 +28,5 @@ func NewWeighted(n int64) *Weighted {
 	return &Weighted{s}
 }
 
-// Acquire is Weighted.Acquire, whose context comes without the name saying so.
+// Acquire is Weighted.Acquire. It takes a context, although its name does not end in Context.
 func (w *Weighted) Acquire(ctx context.Context, n int64) error { return w.AcquireContext(ctx, n) }

@@ -1,4 +1,4 @@
-// Command crashorder has the recipe of docs/memory-model.md, for a look at its instructions.
+// Command crashorder contains the recipe of docs/memory-model.md, so that a test can examine its instructions.
 package main
 
 import (
