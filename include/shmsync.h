@@ -2410,7 +2410,7 @@ SHMI_COLD void shmi_abort(const char *why)
 #define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
 #define SHMI_VERSION_ONCE 2
 #define SHMI_KIND_FAIR_MUTEX UINT32_C(0x52494146) /* FAIR */
-#define SHMI_VERSION_FAIR_MUTEX 2
+#define SHMI_VERSION_FAIR_MUTEX 3
 #define SHMI_KIND_MULTI_LOCK UINT32_C(0x544c554d) /* MULT */
 #define SHMI_VERSION_MULTI_LOCK 2
 #define SHMI_KIND_COND UINT32_C(0x444e4f43) /* COND */
@@ -2942,19 +2942,47 @@ SHMI_ASSERT(sizeof(shmi_once_words) == 128, "once_words");
 
 /* FairMutex */
 typedef struct shmi_fairmutex_words {
-    shmi_monitor_words mon;
+    uint64_t commit;
     uint64_t owner;
+    uint64_t accepted;
+    uint64_t first;
+    uint64_t last;
+    uint64_t died;
     uint32_t policy;
-    uint32_t died;
-    shmi_list_words queue;
-    uint8_t pad0_[96];
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint32_t wake;
+    uint8_t pad0_[4];
+    uint64_t poller;
+    uint8_t pad1_[48];
 } shmi_fairmutex_words;
-SHMI_ASSERT(offsetof(shmi_fairmutex_words, mon) == 0, "fairmutex_words.mon");
-SHMI_ASSERT(offsetof(shmi_fairmutex_words, owner) == 384, "fairmutex_words.owner");
-SHMI_ASSERT(offsetof(shmi_fairmutex_words, policy) == 392, "fairmutex_words.policy");
-SHMI_ASSERT(offsetof(shmi_fairmutex_words, died) == 396, "fairmutex_words.died");
-SHMI_ASSERT(offsetof(shmi_fairmutex_words, queue) == 400, "fairmutex_words.queue");
-SHMI_ASSERT(sizeof(shmi_fairmutex_words) == 512, "fairmutex_words");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, commit) == 0, "fairmutex_words.commit");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, owner) == 8, "fairmutex_words.owner");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, accepted) == 16, "fairmutex_words.accepted");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, first) == 24, "fairmutex_words.first");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, last) == 32, "fairmutex_words.last");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, died) == 40, "fairmutex_words.died");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, policy) == 48, "fairmutex_words.policy");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, lastCPU) == 52, "fairmutex_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, spin) == 56, "fairmutex_words.spin");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, pays) == 60, "fairmutex_words.pays");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, wake) == 64, "fairmutex_words.wake");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, poller) == 72, "fairmutex_words.poller");
+SHMI_ASSERT(sizeof(shmi_fairmutex_words) == 128, "fairmutex_words");
+
+/* Slot record of a FairMutex */
+typedef struct shmi_fairmutex_record {
+    uint8_t pad0_[32];
+    uint64_t head;
+    uint64_t kinds;
+    uint8_t pad1_[16];
+    uint64_t entries[16];
+} shmi_fairmutex_record;
+SHMI_ASSERT(offsetof(shmi_fairmutex_record, head) == 32, "fairmutex_record.head");
+SHMI_ASSERT(offsetof(shmi_fairmutex_record, kinds) == 40, "fairmutex_record.kinds");
+SHMI_ASSERT(offsetof(shmi_fairmutex_record, entries) == 64, "fairmutex_record.entries");
+SHMI_ASSERT(sizeof(shmi_fairmutex_record) == 192, "fairmutex_record");
 
 /* MultiLock */
 typedef struct shmi_multilock_head {
@@ -4680,7 +4708,7 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
  * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, is the state of
  * the wait: 0, one of these, or the next node. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
-enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_FIRST = 64 /* the least offset */ };
+enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_REFUSED, SHMI_RECORDED_FIRST = 64 /* the least offset */ };
 /* Whether a node whose word next has this value is on its queue. */
 SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
 /* Whether the node is on a queue of its object, and must not be reused or freed. */
@@ -5093,10 +5121,11 @@ SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
 }
 
-/* Whether a record has granted the wait of the node but has not resolved it yet. */
-SHMI_FN int shmi_node_granting(const shmi_node *n)
+/* Whether a record has granted or refused the wait of the node but has not resolved it yet. */
+SHMI_FN int shmi_node_ending(const shmi_node *n)
 {
-    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) >> 32 == SHMI_RECORDED_GRANTED && shmi_node_queued(shmi_node_load(n));
+    uint64_t v = shmi_ld64(&n->next) >> 32;
+    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && (v == SHMI_RECORDED_GRANTED || v == SHMI_RECORDED_REFUSED) && shmi_node_queued(shmi_node_load(n));
 }
 /* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process
  * that does not know the kind of the object, or finds the object corrupt, cannot tell, and leaves the node to a
@@ -5104,7 +5133,7 @@ SHMI_FN int shmi_node_granting(const shmi_node *n)
  * object guarded. */
 SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
-    if (shmi_node_may_join(n) || shmi_node_granting(n)) {
+    if (shmi_node_may_join(n) || shmi_node_ending(n)) {
         shmi_off object = shmi_ld64(&n->object);
         int done;
         shmi_guard(a, object);
@@ -16046,20 +16075,39 @@ typedef struct shmi_rq_record {
     uint64_t *head, *kinds, *entries;
 } shmi_rq_record;
 
+struct shmi_rq;
+struct shmi_rq_change;
+
+/* What a kind of object with a recorded queue says of itself. */
+typedef struct shmi_rq_kind {
+    uint64_t record_bytes; /* of a slot record, at the offsets 32 and 40 of which are head and kinds */
+    uint32_t entries_at;   /* the offset of its entries */
+    int refuses;           /* waits may be refused */
+    void (*init)(struct shmi_rq *q);                                     /* sets the words of q, which are in the body of q->o */
+    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* a word other than the ends of the queue; NULL: there is none */
+    int (*corrupt)(struct shmi_rq *q, const char *how);
+    void (*remove)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome); /* adds to x that a wait is off the queue, and was not granted */
+    int (*serve)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b);                  /* ends the waits that can end, in order */
+    int (*reap)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b);                   /* takes back what the dead have */
+    int (*dead)(struct shmi_rq *q); /* whether a participant that has something of the object is dead */
+} shmi_rq_kind;
+
 /* One handle's side of an object with a recorded queue. */
 struct shmi_rq {
     shmsync_arena *a;
     shmi_object o;
+    const shmi_rq_kind *kind;
     uint64_t *commit, *first, *last;
-    int (*record)(struct shmi_rq *q, uint32_t slot, shmi_rq_record *out);     /* 0: the slot has none */
-    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* a word other than the ends of the queue; NULL: there is none */
-    int (*corrupt)(struct shmi_rq *q, const char *how);
-    void (*check)(void *q); /* looks after the object if that is due, which is ten times a second while a thread waits */
-    void (*check_now)(struct shmi_rq *q); /* looks after the object */
+    unsigned char *own;    /* the slot record of this process; NULL in the view of a reaper */
+    unsigned char **known; /* the slot records, from that of slot 1; NULL in the view of a reaper, which walks the list. Atomic. */
+    uint32_t known_head;   /* the latest slot record in known, as objRecords names it. Atomic. */
+    uint32_t bad;          /* the list of slot records was corrupt. Atomic. */
     pthread_mutex_t *private_; /* held by the thread that makes a change for this process */
     uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
     uint32_t *spin, *pays, *last_cpu;
-    uint32_t waiting; /* threads of this process that wait. Atomic. */
+    uint32_t waiting;  /* threads of this process that wait. Atomic. */
+    uint32_t deaths;   /* the number of deaths at the last reap. Atomic. */
+    uint32_t unreaped; /* a dead participant was not gone at the last reap. Atomic. */
     int64_t looked;
     shmi_participant_id without; /* this participant while it leaves, or 0 */
 };
@@ -16135,6 +16183,139 @@ SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where
 
 /* Whether a participant is alive, from the point of view of this call. */
 SHMI_FN int shmi_rq_current(struct shmi_rq *q, shmi_participant_id n) { return n != q->without && shmi_current(q->a, n); }
+/* Whether it is dead, or has left. */
+SHMI_FN int shmi_rq_absent(struct shmi_rq *q, shmi_participant_id n) { return n != 0 && !shmi_rq_current(q, n); }
+
+/* ---- The slot records of an object with a recorded queue ----
+ *
+ * A slot record stays until the object is deleted. So a handle remembers where the records are, in an array that it has
+ * from the start: a signal handler may get here. A participant has its record on the list before its first change. So
+ * a call that has loaded the commit word finds the record that the word names. */
+
+SHMI_FN unsigned char *shmi_rq_slot_in(struct shmi_rq *q, const shmi_record_walk *v)
+{
+    return (unsigned char *)shmi_ptr(q->a, v->b.off, q->kind->record_bytes, 8);
+}
+SHMI_FN void shmi_rq_learn(struct shmi_rq *q)
+{
+    uint32_t head = shmi_ld32(shmi_u32(q->a, q->o.off + SHMI_objRecords));
+    shmi_record_walk v;
+    if (SHMI_LIKELY(shmi_ld32(&q->known_head) == head))
+        return;
+    shmi_walk_records(q->a, &v, q->o.off, q->kind->record_bytes);
+    v.next = (shmi_off)head * SHMI_blockMin;
+    while (shmi_next_record(q->a, &v))
+        if (__atomic_load_n(&q->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a record that is known stays known, whatever a peer makes of the list */
+            __atomic_store_n(&q->known[v.slot - 1], shmi_rq_slot_in(q, &v), __ATOMIC_RELEASE);
+    shmi_st32(&q->bad, v.bad != 0);
+    shmi_st32(&q->known_head, head);
+}
+/* A walk over the slot records. */
+typedef struct shmi_rq_walk {
+    shmi_record_walk v;
+    uint32_t slot;
+} shmi_rq_walk;
+SHMI_FN void shmi_rq_walk_slots(struct shmi_rq *q, shmi_rq_walk *i)
+{
+    i->slot = 0;
+    if (q->known != NULL)
+        shmi_rq_learn(q);
+    else
+        shmi_walk_records(q->a, &i->v, q->o.off, q->kind->record_bytes);
+}
+SHMI_FN void *shmi_rq_next_slot(struct shmi_rq *q, shmi_rq_walk *i)
+{
+    unsigned char *r;
+    if (q->known == NULL) {
+        if (!shmi_next_record(q->a, &i->v))
+            return NULL;
+        i->slot = i->v.slot;
+        return shmi_rq_slot_in(q, &i->v);
+    }
+    while (i->slot < q->a->geo.slots)
+        if ((r = __atomic_load_n(&q->known[i->slot++], __ATOMIC_ACQUIRE)) != NULL)
+            return r;
+    return NULL;
+}
+/* The slot record of a slot, or NULL. */
+SHMI_FN void *shmi_rq_slot(struct shmi_rq *q, uint32_t slot)
+{
+    void *r;
+    shmi_rq_walk i;
+    if (slot < 1 || slot > q->a->geo.slots)
+        return NULL;
+    if (q->own != NULL && slot == q->a->my_slot)
+        return q->own;
+    if (q->known != NULL) {
+        shmi_rq_learn(q);
+        return __atomic_load_n(&q->known[slot - 1], __ATOMIC_ACQUIRE);
+    }
+    for (shmi_rq_walk_slots(q, &i); (r = shmi_rq_next_slot(q, &i)) != NULL;)
+        if (i.slot == slot)
+            return r;
+    return NULL;
+}
+/* The record of a slot; 0: the slot has none. */
+SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *out)
+{
+    uint64_t *r = (uint64_t *)shmi_rq_slot(q, slot);
+    if (r == NULL)
+        return 0;
+    out->head = &r[4];
+    out->kinds = &r[5];
+    out->entries = &r[q->kind->entries_at / 8];
+    return 1;
+}
+
+/* Makes the view of a reaper, or the common part of a handle; 0: the list of slot records is corrupt. */
+SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_record_walk v;
+    q->a = a;
+    q->o = *o;
+    q->kind = kind;
+    q->private_ = &a->record_locks[o->off / 64 % SHMI_recordLocks];
+    q->deaths = shmi_deaths(a) - 1; /* the first check reaps */
+    for (shmi_walk_records(a, &v, o->off, kind->record_bytes); shmi_next_record(a, &v);) {
+    }
+    kind->init(q);
+    return !v.bad;
+}
+SHMI_FN void shmi_rq_free(void *handle)
+{
+    shmi_free_thing(((struct shmi_rq *)handle)->known); /* a call that is under way may still read it */
+    shmi_free_thing(handle);
+}
+/* Makes a handle of that many bytes, which begins with q. */
+SHMI_FN void *shmi_rq_build(const shmi_rq_kind *kind, size_t bytes, shmsync_arena *a, const shmi_object *o, const char *op)
+{
+    struct shmi_rq *q;
+    shmi_off record;
+    size_t cap = 16;
+    if (shmi_slot_record(a, o, kind->record_bytes, &record) != 0)
+        return NULL;
+    q = (struct shmi_rq *)shmi_new_thing(bytes);
+    if (q == NULL)
+        return NULL;
+    if (!shmi_rq_init(q, kind, a, o)) {
+        shmi_free_thing(q);
+        shmi_fail(EPROTO, op, shmi_called(o), "its list of slot records");
+        return NULL;
+    }
+    q->own = (unsigned char *)shmi_ptr(a, record, kind->record_bytes, 8);
+    while (cap < a->geo.slots)
+        cap *= 2; /* few sizes, since each has its own spare ones */
+    q->known = (unsigned char **)shmi_new_thing(cap * sizeof *q->known);
+    if (q->known == NULL) {
+        shmi_free_thing(q);
+        shmi_fail(ENOMEM, op, shmi_called(o), "%s", "");
+        return NULL;
+    }
+    shmi_built_ends_with(a, o->off, shmi_rq_free);
+    return q;
+}
+
+/* ---- Changes ---- */
 
 SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
@@ -16149,8 +16330,11 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
         n = shmi_node_at(q->a, (shmi_off)where * SHMI_nodeSize);
         return n == NULL ? NULL : kind == SHMI_rqNext ? &n->next : &n->extra;
     }
-    return q->word(q, kind, where);
+    return q->kind->word(q, kind, where);
 }
+
+/* Whether the value of next says that a wait has ended, and that its owner is told. */
+SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v) { return v == SHMI_RECORDED_GRANTED || (v == SHMI_RECORDED_REFUSED && q->kind->refuses); }
 
 /* Ends the wait of the node at off, which a record took off the queue. next is the value that its word next got. Every
  * process that completes the record does this, and the word of the node decides which of them resolves the wait:
@@ -16163,15 +16347,15 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
  * So a process that finds next in place has read the word of this wait, and its CAS fails after it. */
 SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off, uint64_t next)
 {
-    int granted = next >> 32 == SHMI_RECORDED_GRANTED, telling = 0;
+    int ended = shmi_rq_ended(q, next >> 32), telling = 0;
     struct shmi_wait of;
-    if (!granted && next >> 32 != SHMI_RECORDED_REMOVED)
+    if (!ended && next >> 32 != SHMI_RECORDED_REMOVED)
         return;
     of.off = off;
     of.n = shmi_node_at(q->a, off);
     if (of.n == NULL)
         return;
-    if (!granted) {
+    if (!ended) {
         shmi_participant_id owner = shmi_node_owner(of.n);
         if (!shmi_current(q->a, owner))
             shmi_reap_removed(q->a, off, owner, next);
@@ -16213,8 +16397,8 @@ SHMI_FN void shmi_rq_wake(struct shmi_rq *q, struct shmi_wakes *b)
     shmi_wake_all_of(q->a, b);
 }
 
-/* Carries out the record that c names, unless that was done. It resolves the waits that the record has granted; the
- * caller wakes their owners. */
+/* Carries out the record that c names, unless that was done. It resolves the waits that the record has granted or
+ * refused; the caller wakes their owners. */
 SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b)
 {
     uint64_t kinds, entries[2 * SHMI_rqMost];
@@ -16222,8 +16406,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
     uint32_t i;
     if ((c & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == 0 || shmi_ld64(&q->completed) == c)
         return 0;
-    if (!q->record(q, (uint32_t)c & ((1u << SHMI_RQ_SLOT_BITS) - 1), &r))
-        return q->corrupt(q, "its record is that of a slot that has none");
+    if (!shmi_rq_record_of(q, (uint32_t)c & ((1u << SHMI_RQ_SLOT_BITS) - 1), &r))
+        return q->kind->corrupt(q, "its record is that of a slot that has none");
     kinds = shmi_ld64(r.kinds);
     for (i = 0; i < 2 * SHMI_rqMost; i++)
         entries[i] = shmi_ld64(&r.entries[i]);
@@ -16235,7 +16419,7 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
     for (i = 0; i < SHMI_rqMost && (uint8_t)(kinds >> 8 * i) != 0; i++) {
         uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
         if (w == NULL)
-            return q->corrupt(q, "a record changes a word that there is not");
+            return q->kind->corrupt(q, "a record changes a word that there is not");
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
             SHMSYNC_CRASHPOINT("record.complete.begun");
     }
@@ -16266,15 +16450,15 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     if (shmi_ld64(q->commit) != x->c)
         return 0;
     if (x->torn)
-        return q->corrupt(q, "its queue of waits");
+        return q->kind->corrupt(q, "its queue of waits");
     if (x->n == 0) {
         *ok = 1;
         return 0;
     }
     if (x->too_many)
-        return q->corrupt(q, "a change of too many words");
-    if (!q->record(q, q->a->my_slot, &r))
-        return q->corrupt(q, "this participant has no record");
+        return q->kind->corrupt(q, "a change of too many words");
+    if (!shmi_rq_record_of(q, q->a->my_slot, &r))
+        return q->kind->corrupt(q, "this participant has no record");
     shmi_put64(r.head, to >> SHMI_RQ_SLOT_BITS);
     for (i = 0; i < x->n; i++) {
         kinds |= (uint64_t)x->kind[i] << 8 * i;
@@ -16381,19 +16565,26 @@ SHMI_FN void shmi_rq_note_tag(shmi_wait_node *s)
     if ((int32_t)(prev - s->tag) > 0)
         s->tag = prev;
 }
-/* Gives a wait node back whose wait was resolved. 0: the wait was not granted, so a peer has written to the node. The
- * private lock is not held. */
-SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s)
+/* How a wait ended. */
+typedef struct shmi_rq_outcome {
+    uint32_t how; /* SHMI_RECORDED_GRANTED or SHMI_RECORDED_REFUSED */
+    uint32_t why; /* the value of extra of its node: a record that refuses a wait may say there why */
+} shmi_rq_outcome;
+/* Gives a wait node back whose wait was resolved. 0: the wait was neither granted nor refused, so a peer has written to
+ * the node. The private lock is not held. */
+SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcome *out)
 {
     SHMSYNC_CRASHPOINT("record.await.resolved");
-    if (shmi_recorded_value(&s->node->next) != SHMI_RECORDED_GRANTED)
+    out->how = shmi_recorded_value(&s->node->next);
+    out->why = shmi_recorded_value(&s->node->extra);
+    if (!shmi_rq_ended(q, out->how))
         return 0;
     shmi_rq_note_tag(s);
     shmi_st64(&s->node->stamp, 0);
     shmi_wait_node_leave(q->a, s);
     return 1;
 }
-/* Gives a wait node back that is on no queue and whose wait was not granted: no granter resolves it any more. The
+/* Gives a wait node back that is on no queue and whose wait was not resolved: no process resolves it any more. The
  * private lock is not held. */
 SHMI_FN void shmi_rq_unused(struct shmi_rq *q, shmi_wait_node *s)
 {
@@ -16404,41 +16595,6 @@ SHMI_FN void shmi_rq_unused(struct shmi_rq *q, shmi_wait_node *s)
         w = shmi_node_load(s->node);
     while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
     shmi_wait_node_return(q->a, s);
-}
-
-/* Sleeps once on the node of a wait, in a call that counts. As shmi_wait_node_sleep. */
-SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
-{
-    return shmi_wait_node_sleep(q->a, s, q->o.off, abs, &q->looked, q->check, q);
-}
-/* Waits until the wait of a node that is queued is resolved, in a call that counts, and spins first if spin is not 0.
- * Otherwise withdraw has taken it off the queue, and given the wait node back: ETIMEDOUT, EBADF, EPROTO. */
-SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, int (*withdraw)(struct shmi_rq *q, shmi_wait_node *s))
-{
-    shmi_tuning t = shmi_rq_tuning(q);
-    int err = 0, over = shmi_add32(&q->waiting, 1) == 0 && spin && shmi_spin(&t, shmi_wait_node_resolved_arg, s);
-    while (!over && !shmi_wait_node_resolved(s)) {
-        int r = shmi_rq_sleep(q, s, abs);
-        if (r == SHMI_LOOK) {
-            q->check(q);
-        } else if (r == SHMI_AGAIN) {
-            uint32_t w = shmi_node_load(s->node);
-            if (shmi_node_queued(w))
-                q->check_now(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_wake_first */
-            else if (shmi_node_state(w) != SHMI_NodeResolved)
-                err = EPROTO; /* a peer wrote that */
-        } else {
-            err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
-        }
-        if (err != 0) {
-            if (withdraw(q, s))
-                break;
-            err = 0;
-            over = 1;
-        }
-    }
-    shmi_add32(&q->waiting, (uint32_t)-1);
-    return err;
 }
 
 /* Takes the waits of dead participants off the queue. Waits come at the end and leave anywhere. So a walk that goes on
@@ -16473,7 +16629,7 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
             return err;
         if (shmi_rq_wait_at(q, x, v, &w) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
             next = shmi_rq_get(x, &w.n->next);
-            shmi_rq_detach(q, x, w, SHMI_RECORDED_REMOVED);
+            q->kind->remove(q, x, w, SHMI_RECORDED_REMOVED);
             err = shmi_rq_end(q, x, b, &ok);
             if (err != 0)
                 return err;
@@ -16514,6 +16670,195 @@ SHMI_FN void shmi_rq_date_first(struct shmi_rq *q)
     stamp = shmi_ld64(&n->stamp);
     if ((stamp & SHMI_RECORDED_STAMP) != 0 && (uint32_t)stamp == 0 && shmi_recorded_value(q->first) == v)
         shmi_cas64(&n->stamp, stamp, stamp | shmi_first_date(shmi_now()));
+}
+
+/* ---- What all objects with a recorded queue do alike: prims/record_deaths.go and others in C ---- */
+
+/* Whether the owner of a queued wait is alive. It checks the marks of death itself: what a dead participant was granted
+ * comes back only when that participant is reaped. */
+SHMI_FN int shmi_rq_waiting(struct shmi_rq *q, struct shmi_wait w)
+{
+    shmi_participant_id owner = shmi_node_owner(w.n);
+    return shmi_rq_current(q, owner) && !shmi_dead(q->a, owner);
+}
+SHMI_FN int shmi_rq_reap_due(struct shmi_rq *q) { return shmi_ld32(&q->deaths) != shmi_deaths(q->a) || shmi_ld32(&q->unreaped) != 0; }
+/* Begins a reap: takes the waits of the dead off the queue, so that nothing is granted to them any more. */
+SHMI_FN int shmi_rq_begin_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    shmi_st32(&q->deaths, shmi_deaths(q->a));
+    shmi_st32(&q->unreaped, 0);
+    return shmi_rq_remove_dead(q, x, b);
+}
+/* Makes the next call reap because a dead participant is not gone. */
+SHMI_FN void shmi_rq_reap_again(struct shmi_rq *q)
+{
+    shmi_st32(&q->unreaped, 1);
+    shmi_follow(q->a);
+}
+/* Makes the next call reap if the participant that a wait was granted to has died meanwhile: the last reap may have
+ * looked before the grant. */
+SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
+{
+    if (shmi_rq_absent(q, granted))
+        shmi_st32(&q->deaths, shmi_deaths(q->a) - 1);
+}
+/* Reaps if that is due, or dead says so, and serves the queue. */
+SHMI_FN int shmi_rq_tidy(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int dead)
+{
+    int err = dead || shmi_rq_reap_due(q) ? q->kind->reap(q, x, b) : 0;
+    return err != 0 ? err : q->kind->serve(q, x, b);
+}
+
+/* Makes up for the changes that a dead or a stopped process owes, and dates the wait that is first. */
+SHMI_FN void shmi_rq_check_now(struct shmi_rq *q)
+{
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    int dead = q->kind->dead(q); /* the process that marked the dead participant may be stopped before it counts the death */
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    if (dead || shmi_rq_reap_due(q))
+        q->kind->reap(q, &x, &b);
+    q->kind->serve(q, &x, &b);
+    shmi_rq_date_first(q);
+    shmi_rq_unlock(q);
+    shmi_rq_wake(q, &b);
+}
+/* The periodic check: ten times a second while a thread of this process waits, or less often if many do. */
+SHMI_FN void shmi_rq_check(void *arg)
+{
+    struct shmi_rq *q = (struct shmi_rq *)arg;
+    if (shmi_check_due(&q->looked))
+        shmi_rq_check_now(q);
+}
+
+/* Takes a wait of this process off the queue, and gives its wait node back; 0 if the wait was granted or refused. */
+SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node)
+{
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    struct shmi_wait w;
+    int withdrawn = 1, err;
+    w.off = wait_node->off;
+    w.n = wait_node->node;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. After an error, a peer has overwritten the queue. */
+        uint32_t v;
+        int ok = 1;
+        err = shmi_rq_begin(q, &x, &b);
+        if (err != 0)
+            break;
+        v = shmi_rq_get(&x, &w.n->next);
+        if (shmi_rq_ended(q, v) && shmi_wait_node_resolved(wait_node)) {
+            withdrawn = 0;
+            break;
+        }
+        if (shmi_recorded_queued(v)) {
+            q->kind->remove(q, &x, w, SHMI_RECORDED_LEFT);
+            err = shmi_rq_end(q, &x, &b, &ok);
+        } else if (shmi_ld64(q->commit) != x.c) {
+            ok = 0; /* the record that ends it may be incomplete */
+        } else {
+            err = EPROTO; /* a peer has overwritten the node */
+        }
+        if (err != 0 || ok)
+            break;
+    }
+    if (withdrawn && err == 0)
+        q->kind->serve(q, &x, &b);
+    shmi_rq_unlock(q);
+    if (withdrawn && err == 0)
+        shmi_rq_unused(q, wait_node);
+    else if (withdrawn)
+        shmi_wait_node_forget(wait_node); /* a peer has overwritten the queue, which may name the node */
+    shmi_rq_wake(q, &b);
+    return withdrawn;
+}
+
+/* Sleeps once on the node of a wait, in a call that counts. As shmi_wait_node_sleep. */
+SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
+{
+    return shmi_wait_node_sleep(q->a, s, q->o.off, abs, &q->looked, shmi_rq_check, q);
+}
+/* Waits until the wait of a node that is queued is resolved, in a call that counts, and spins first if spin is not 0.
+ * After an error the wait is off the queue, and the wait node was given back: ETIMEDOUT, EBADF, EPROTO. */
+SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, shmi_rq_outcome *out)
+{
+    shmi_tuning t = shmi_rq_tuning(q);
+    int err = 0, over = shmi_add32(&q->waiting, 1) == 0 && spin && shmi_spin(&t, shmi_wait_node_resolved_arg, s);
+    while (!over && !shmi_wait_node_resolved(s)) {
+        int r = shmi_rq_sleep(q, s, abs);
+        if (r == SHMI_LOOK) {
+            shmi_rq_check(q);
+        } else if (r == SHMI_AGAIN) {
+            uint32_t w = shmi_node_load(s->node);
+            if (shmi_node_queued(w))
+                shmi_rq_check_now(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_wake_first */
+            else if (shmi_node_state(w) != SHMI_NodeResolved)
+                err = EPROTO; /* a peer wrote that */
+        } else {
+            err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
+        }
+        if (err != 0) {
+            if (shmi_rq_withdraw(q, s))
+                break;
+            err = 0;
+            over = 1;
+        }
+    }
+    shmi_add32(&q->waiting, (uint32_t)-1);
+    if (err != 0) {
+        SHMSYNC_CRASHPOINT("record.await.withdrawn");
+        if (err == EBADF)
+            return shmi_fail(EBADF, op, shmi_called(&q->o), "this process closed the arena");
+        return err == EPROTO ? q->kind->corrupt(q, "a wait node") : err;
+    }
+    if (shmi_rq_collect(q, s, out))
+        return 0;
+    if (!shmi_rq_withdraw(q, s) && shmi_rq_collect(q, s, out))
+        return 0;
+    return q->kind->corrupt(q, "a wait node, which ended a wait that was not granted");
+}
+
+/* Takes back what dead has. A process whose slot has no record, because it has not opened the object, cannot make a
+ * change. It completes the last one. Those that wait, and the next call, do the rest. With a corrupt list of slot
+ * records, a process that knows them repairs the object. 0: it could not make a change. */
+SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
+{
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    int member = shmi_rq_slot(q, q->a->my_slot) != NULL;
+    if (dead == q->a->self)
+        q->without = dead; /* others are not current, or another participant has the ID by now */
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    if (!member) {
+        shmi_rq_complete(q, shmi_ld64(q->commit), &b);
+    } else {
+        q->kind->reap(q, &x, &b);
+        q->kind->serve(q, &x, &b);
+    }
+    shmi_rq_unlock(q);
+    shmi_rq_wake(q, &b);
+    return member;
+}
+/* Wakes the owners of the first waits if this process has no slot record, so that one of them reaps. */
+SHMI_FN void shmi_rq_wake_after(struct shmi_rq *q)
+{
+    if (shmi_rq_slot(q, q->a->my_slot) == NULL)
+        shmi_rq_wake_first(q);
+}
+/* Completes the last change; 0: that was not possible. */
+SHMI_FN int shmi_rq_complete_last(struct shmi_rq *q)
+{
+    struct shmi_wakes b;
+    int err;
+    shmi_wakes_init(&b);
+    err = shmi_rq_complete(q, shmi_ld64(q->commit), &b);
+    shmi_rq_wake(q, &b);
+    return err == 0;
 }
 /* Sequencers: a counter, and cells, on whose words the waiters for its tokens sleep. This is prims/sequencer*.go in
  * C. */
@@ -21128,170 +21473,414 @@ SHMI_FN void shmi_wake_barrier(shmsync_arena *a, const shmi_object *o, int owed)
     free(x);
 }
 
-/* ---- FairMutex: prims/fairmutex*.go in C ---- */
+/* ---- FairMutex: prims/fairmutex*.go in C, docs/design/0057-fairmutex-without-a-lock.md ---- */
 
-/* How a wait for a lock ends. */
-enum { SHMI_lockGranted, SHMI_lockOwnerDead, SHMI_lockNotRecoverable, SHMI_lockCorrupt };
+/* The owner word is a recorded word. Its value has a kind and a name:
+ *
+ *     kind       name  meaning
+ *     biased     0     free and open
+ *     biased     n     held by n and open
+ *     held       0     free and closed
+ *     held       n     held by n and closed
+ *     reserved   n     granted to n by a record; held once the word accepted has the tag of this word
+ *     the others       as in a mutex; closed
+ *
+ * While it is open no wait is queued, and lock and unlock change the name by a CAS that keeps the tag. Anybody may close
+ * it, by a CAS that changes the tag. Only a record opens it. */
+#define SHMI_FAIR_OPEN SHMI_OWNER_BIASED
+
+/* The words that records change, besides those of the queue. */
+enum { SHMI_fairOwner = SHMI_rqOwnKinds, SHMI_fairDied };
 
 struct shmi_fairmutex {
-    struct shmi_monitor m;
+    struct shmi_rq q; /* first: a queue is one of a fair mutex */
     shmi_fairmutex_words *w;
     int release; /* policy PolicyRelease */
     int (*repair)(void *);
     void *repair_arg;
 };
 
-#define SHMI_OWNER_CORRUPT UINT32_MAX
+/* Counters follow in an arena whose objects count. */
+SHMI_FN uint64_t shmi_fair_bytes(shmsync_arena *a) { return sizeof(shmi_fairmutex_words) + (a->geo.counted ? 64 : 0); }
 
-SHMI_FN uint32_t shmi_fair_owner(struct shmi_fairmutex *f)
-{
-    uint64_t v = shmi_get(&f->w->owner);
-    return v >> 32 != 0 ? SHMI_OWNER_CORRUPT : (uint32_t)v;
-}
-/* Whether o may be the owner word of a FairMutex. A word of kind reserved says that the
- * lock was granted to a waiter of that process, which has not accepted it. */
-SHMI_FN int shmi_fair_valid(uint32_t o)
-{
-    return shmi_owner_valid(o) && shmi_owner_kind(o) != SHMI_kindBiased;
-}
+SHMI_FN struct shmi_fairmutex *shmi_fair_of(struct shmi_rq *q) { return (struct shmi_fairmutex *)(void *)q; }
+SHMI_FN uint32_t shmi_fair_owner(const struct shmi_fairmutex *f) { return shmi_recorded_value(&f->w->owner); }
+SHMI_FN shmi_participant_id shmi_fair_died(const struct shmi_fairmutex *f) { return shmi_recorded_value(&f->w->died) & SHMI_NAME_MASK; }
+/* Whether o may be the value of an owner word. */
+SHMI_FN int shmi_fair_valid(uint32_t o) { return o == SHMI_FAIR_OPEN || shmi_owner_valid(o); }
+SHMI_FN int shmi_fair_is_open(uint32_t o) { return shmi_owner_kind(o) == SHMI_kindBiased; }
 SHMI_FN int shmi_fair_granted(uint32_t o) { return shmi_owner_kind(o) == SHMI_kindReserved && shmi_owner_name(o) != 0; }
-SHMI_FN shmi_participant_id shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
-/* Whether a comer may have the lock now. The queue lock is held. */
-SHMI_FN int shmi_fair_free(struct shmi_fairmutex *f) { return shmi_get(&f->w->owner) == 0 && shmi_fifo_empty(&f->w->queue); }
-SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
+/* Whether o names a participant that holds the lock, recovers it, or was granted it. */
+SHMI_FN int shmi_fair_taken(uint32_t o) { return shmi_owner_held(o) || shmi_fair_granted(o); }
+/* Whether nobody can get the lock before a recovery. */
+SHMI_FN int shmi_fair_refuses(uint32_t o)
 {
-    shmi_put(&f->w->owner, f->m.a->self);
-    SHMSYNC_CRASHPOINT("fairmutex.lock.taken");
+    return !shmi_fair_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE;
+}
+/* Whether the grant that the owner word w tells of was accepted. A participant that dies before that has not held the
+ * lock. */
+SHMI_FN int shmi_fair_accepted(const struct shmi_fairmutex *f, uint64_t w)
+{
+    return shmi_ld64(&f->w->accepted) == SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w);
+}
+SHMI_FN int shmi_fair_may_open(const struct shmi_fairmutex *f) { return !f->q.a->geo.counted; }
+/* Closes the owner word, so that from here on only records change it. */
+SHMI_FN void shmi_fair_shut(struct shmi_fairmutex *f)
+{
+    uint64_t w;
+    do
+        w = shmi_ld64(&f->w->owner);
+    while (shmi_fair_is_open((uint32_t)(w >> 32)) && !shmi_cas64(&f->w->owner, w, shmi_recorded_with(w, shmi_owner_name((uint32_t)(w >> 32)))));
 }
 
-/* Grants the lock to the process of a wait that was resolved so. The lock was free when the wait was resolved. If
- * the word is not free now, the grant was made already, and the waiter may even have accepted the lock since. */
-SHMI_FN void shmi_fair_account(struct shmi_monitor *m, struct shmi_wait w)
+/* Takes a lock that is free and open, or unlocks one that this process holds and that is open; 0 if that cannot be. */
+SHMI_FN int shmi_fair_lock_fast(struct shmi_fairmutex *f)
 {
-    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
-    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_lockGranted && shmi_get(&f->w->owner) == 0) {
-        shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindReserved, shmi_owner_of(w) & SHMI_NAME_MASK));
-        SHMSYNC_CRASHPOINT("fairmutex.grant.granted");
-    }
-    shmi_mon_release_node(m, w);
-}
-
-/* How often a waiter looks for the grant that follows the end of its wait by a few instructions. */
-enum { SHMI_acceptTries = 100, SHMI_acceptPause = 2 };
-
-SHMI_FN int shmi_fair_accept_at_once(struct shmi_fairmutex *f)
-{
-    const uint64_t granted = shmi_make_owner(SHMI_kindReserved, f->m.a->self);
-    int i;
-    for (i = 0; i < SHMI_acceptTries; i++) {
-        if (shmi_cas64(&f->w->owner, granted, f->m.a->self)) {
-            SHMSYNC_CRASHPOINT("fairmutex.lock.accepted");
-            return 1;
-        }
-        shmi_pause(SHMI_acceptPause);
-    }
-    return 0;
-}
-/* Makes this process the holder of the lock that one of its waits was granted. A process
- * that dies before this step has not held the lock. */
-SHMI_FN int shmi_fair_accept(struct shmi_fairmutex *f)
-{
-    int err, ok;
-    if (shmi_fair_accept_at_once(f))
+    uint64_t w = shmi_ld64(&f->w->owner);
+    if (w >> 32 != SHMI_FAIR_OPEN || !shmi_cas64(&f->w->owner, w, w + ((uint64_t)f->q.a->self << 32)))
         return 0;
-    /* The granter has resolved the wait and is not through: it runs, or it is stopped or dead. */
-    err = shmi_mon_enter(&f->m, 0);
-    if (err != 0)
-        return err;
-    ok = shmi_fair_accept_at_once(f);
-    shmi_mon_leave(&f->m, NULL);
-    return ok ? 0 : shmi_fail(EPROTO, "fairmutex.lock", f->m.queueLock.called, "owner word %#x", shmi_fair_owner(f));
+    SHMSYNC_CRASHPOINT("fairmutex.lock.taken");
+    return 1;
+}
+SHMI_FN int shmi_fair_unlock_fast(struct shmi_fairmutex *f)
+{
+    uint64_t w = shmi_ld64(&f->w->owner);
+    if (w >> 32 != (SHMI_FAIR_OPEN | f->q.a->self) || !shmi_cas64(&f->w->owner, w, w - ((uint64_t)f->q.a->self << 32)))
+        return 0;
+    SHMSYNC_CRASHPOINT("fairmutex.unlock.freed");
+    return 1;
 }
 
-/* Hands a free lock to the first in the queue, and tells all when nobody can have it. */
-SHMI_FN void shmi_fair_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN uint64_t *shmi_fair_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
-    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
+    (void)where;
+    switch (kind) {
+    case SHMI_fairOwner:
+        return &shmi_fair_of(q)->w->owner;
+    case SHMI_fairDied:
+        return &shmi_fair_of(q)->w->died;
+    }
+    return NULL;
+}
+SHMI_FN int shmi_fair_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "fairmutex.change", shmi_called(&q->o), "%s", how); }
+
+/* ---- The rules. The private lock is held. ---- */
+
+/* Adds to x that the owner word becomes o, or o and open if x leaves no wait in the queue. o is free, or held by a name. */
+SHMI_FN void shmi_fair_set_owner(struct shmi_fairmutex *f, struct shmi_rq_change *x, uint32_t o)
+{
+    if (shmi_rq_empty(&f->q, x) && shmi_fair_may_open(f))
+        o |= SHMI_FAIR_OPEN;
+    shmi_rq_set(x, SHMI_fairOwner, 0, &f->w->owner, o);
+}
+/* Adds to x that a wait is off the queue and was not granted. The owner word is closed. */
+SHMI_FN void shmi_fair_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
+{
+    struct shmi_fairmutex *f = shmi_fair_of(q);
+    uint32_t o;
+    shmi_fair_shut(f); /* nothing, unless a peer has overwritten the word */
+    shmi_rq_detach(q, x, w, outcome);
+    o = shmi_rq_get(x, &f->w->owner);
+    if (shmi_owner_kind(o) == SHMI_kindHeld)
+        shmi_fair_set_owner(f, x, o);
+}
+/* Adds to x that the lock is free, or granted to the first wait whose owner lives; it takes those of the dead before it
+ * off the queue. What does not fit into the record is left to shmi_fair_serve. It returns the participant that x grants
+ * the lock to, or 0. The owner word is closed. */
+SHMI_FN shmi_participant_id shmi_fair_pass(struct shmi_fairmutex *f, struct shmi_rq_change *x)
+{
+    struct shmi_rq_change y;
     struct shmi_wait w;
-    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &f->w->queue)).n != NULL) {
-        uint32_t o = shmi_fair_owner(f), result = SHMI_lockGranted, aux = 0;
-        if (!shmi_mon_waiting(m, w)) { /* which has looked whether it lives */
-            shmi_mon_discard(m, w);
+    /* The word is in the record from here on, so its tag changes even if the same participant gets the lock again:
+     * accepted has the tag of one grant. */
+    shmi_rq_set(x, SHMI_fairOwner, 0, &f->w->owner, 0);
+    for (;;) {
+        shmi_participant_id granted = 0;
+        y = *x;
+        if (!shmi_rq_head(&f->q, &y, &w)) {
+            x->torn = y.torn;
+            shmi_fair_set_owner(f, x, 0);
+            return 0;
+        }
+        if (shmi_rq_waiting(&f->q, w)) {
+            granted = shmi_node_owner(w.n) & SHMI_NAME_MASK;
+            shmi_rq_detach(&f->q, &y, w, SHMI_RECORDED_GRANTED);
+            shmi_rq_set(&y, SHMI_fairOwner, 0, &f->w->owner, shmi_make_owner(SHMI_kindReserved, granted));
+        } else {
+            shmi_rq_detach(&f->q, &y, w, SHMI_RECORDED_REMOVED);
+        }
+        x->torn = y.torn;
+        if (y.torn || y.too_many)
+            return 0;
+        *x = y;
+        if (granted != 0)
+            return granted;
+    }
+}
+/* Adds to x that the first wait ends because nobody can get a lock with the owner word o. The word extra of its node says
+ * why: it is o, with the name of the dead participant, or has all bits set. */
+SHMI_FN void shmi_fair_refuse(struct shmi_fairmutex *f, struct shmi_rq_change *x, struct shmi_wait w, uint32_t o)
+{
+    shmi_fair_remove(&f->q, x, w, SHMI_RECORDED_REFUSED);
+    if (!shmi_fair_valid(o))
+        o = UINT32_MAX;
+    else if (o == SHMI_OWNER_NOT_RECOVERABLE)
+        o |= shmi_fair_died(f);
+    shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, o);
+}
+/* Grants the lock to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
+ * that are first. */
+SHMI_FN int shmi_fair_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_fairmutex *f = shmi_fair_of(q);
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
+        shmi_participant_id granted = 0;
+        struct shmi_wait w;
+        uint32_t o;
+        int ok, stays = 0, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        if (shmi_rq_head(q, x, &w)) {
+            shmi_fair_shut(f); /* nothing, unless a peer has overwritten the word */
+            o = shmi_rq_get(x, &f->w->owner);
+            if (o == 0)
+                granted = shmi_fair_pass(f, x);
+            else if (shmi_rq_absent(q, shmi_node_owner(w.n)))
+                shmi_fair_remove(q, x, w, SHMI_RECORDED_REMOVED);
+            else if (shmi_fair_refuses(o))
+                shmi_fair_refuse(f, x, w, o);
+            else
+                stays = 1;
+        } else if (!x->torn) {
+            return 0;
+        }
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok && stays)
+            return 0;
+        if (ok)
+            shmi_rq_reconsider(q, granted);
+    }
+}
+
+/* Takes back what a dead participant has, as the policy says: see shmi_owner_died. */
+SHMI_FN int shmi_fair_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_fairmutex *f = shmi_fair_of(q);
+    int err = shmi_rq_begin_reap(q, x, b);
+    while (err == 0) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id n, granted = 0;
+        uint32_t o, next = 0;
+        uint64_t w;
+        int ok;
+        err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            break;
+        w = shmi_ld64(&f->w->owner);
+        o = (uint32_t)(w >> 32);
+        n = shmi_owner_name(o);
+        if (!shmi_fair_taken(o) || !shmi_rq_absent(q, n))
+            break;
+        if (shmi_fair_is_open(o)) {
+            shmi_fair_shut(f);
             continue;
         }
-        if (o == 0) {
-        } else if (!shmi_fair_valid(o)) {
-            result = SHMI_lockCorrupt;
-        } else if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
-            result = SHMI_lockOwnerDead;
-            aux = shmi_owner_name(o);
-        } else if (o == SHMI_OWNER_NOT_RECOVERABLE) {
-            result = SHMI_lockNotRecoverable;
-            aux = shmi_fair_died(f);
-        } else {
-            return;
+        if (!shmi_fair_granted(o) || shmi_fair_accepted(f, w)) {
+            if (shmi_fair_granted(o))
+                o = shmi_make_owner(SHMI_kindHeld, n);
+            next = shmi_owner_died(o, f->release, f->release && shmi_gone(q->a, n));
+            if (next == o) {
+                shmi_rq_reap_again(q);
+                break;
+            }
+            shmi_rq_set(x, SHMI_fairDied, 0, &f->w->died, n);
         }
-        if (shmi_mon_end(m, b, w, result, aux))
-            shmi_fair_account(m, w);
+        if (next == 0)
+            granted = shmi_fair_pass(f, x);
+        else
+            shmi_rq_set(x, SHMI_fairOwner, 0, &f->w->owner, next);
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err == 0 && ok) {
+            shmi_rq_reconsider(q, granted);
+            break;
+        }
+    }
+    return err;
+}
+/* Whether the holder, or the participant that was granted the lock, is dead. */
+SHMI_FN int shmi_fair_dead(struct shmi_rq *q)
+{
+    uint32_t o = shmi_fair_owner(shmi_fair_of(q));
+    return shmi_fair_taken(o) && shmi_dead(q->a, shmi_owner_name(o));
+}
+
+/* How an attempt to take the lock ended. */
+enum { SHMI_fairTaken, SHMI_fairQueued, SHMI_fairNotNow, SHMI_fairRefused };
+
+SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait_node, struct shmi_wakes *b, int *result, uint32_t *why)
+{
+    struct shmi_rq *q = &f->q;
+    struct shmi_rq_change x;
+    int tidied = 0;
+    *result = SHMI_fairNotNow;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or makes one that is made once. */
+        uint32_t o;
+        int takes, dead, ok, err = shmi_rq_begin(q, &x, b);
+        if (err != 0)
+            return err;
+        o = shmi_fair_owner(f);
+        if (o == SHMI_FAIR_OPEN) {
+            if (!shmi_fair_lock_fast(f))
+                continue;
+            *result = SHMI_fairTaken;
+            return 0;
+        }
+        dead = shmi_fair_dead(q);
+        if (!tidied && (dead || shmi_rq_reap_due(q) || !shmi_rq_empty(q, &x))) {
+            tidied = 1; /* the dead may have the lock, or it may be the turn of the first wait */
+            err = shmi_rq_tidy(q, &x, b, dead);
+            if (err != 0)
+                return err;
+            continue;
+        }
+        if (shmi_fair_is_open(o) && wait_node == NULL)
+            return 0; /* it stays open for its holder */
+        shmi_fair_shut(f);
+        o = shmi_rq_get(&x, &f->w->owner);
+        if (shmi_fair_refuses(o)) {
+            if (shmi_ld64(q->commit) != x.c)
+                continue;
+            *result = SHMI_fairRefused;
+            *why = o;
+            return 0;
+        }
+        takes = o == 0 && shmi_rq_empty(q, &x);
+        if (takes)
+            shmi_fair_set_owner(f, &x, q->a->self);
+        else if (wait_node != NULL)
+            shmi_rq_join(q, &x, wait_node);
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err == 0 && !ok)
+            continue;
+        if (takes && x.made) {
+            SHMSYNC_CRASHPOINT("fairmutex.lock.taken");
+            *result = SHMI_fairTaken;
+        } else if (wait_node != NULL && x.made) {
+            *result = SHMI_fairQueued;
+        }
+        return err;
     }
 }
-SHMI_FN void shmi_fair_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_fairmutex *)m)->w->queue); }
-SHMI_FN void shmi_fair_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
-SHMI_FN void shmi_fair_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
-SHMI_FN void shmi_fair_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_fairmutex *)m)->w->queue); }
-SHMI_FN void shmi_fair_reap(struct shmi_monitor *m)
+/* Takes the lock. If that is not possible now, it queues the wait of a prepared node, which may be NULL.
+ * SHMI_fairQueued with an error says that the wait may be queued. *why is the owner word of SHMI_fairRefused. */
+SHMI_FN int shmi_fair_take(struct shmi_fairmutex *f, shmi_wait_node *wait_node, int *result, uint32_t *why)
 {
-    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
-    uint32_t o = shmi_fair_owner(f), next;
-    int granted = shmi_fair_granted(o); /* then nobody has entered, and there is no data of the dead */
-    if (!shmi_fair_valid(o) || !(shmi_owner_held(o) || granted) || !shmi_mon_died(m, shmi_owner_name(o)))
-        return;
-    next = shmi_owner_died(o, f->release, !granted && f->release && shmi_mon_gone(m, shmi_owner_name(o)));
-    if (next == o)
-        return;
-    if (!granted)
-        shmi_st32(&f->w->died, shmi_owner_name(o));
-    shmi_put(&f->w->owner, next);
+    struct shmi_wakes b;
+    int err;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(&f->q);
+    err = shmi_fair_take_locked(f, wait_node, &b, result, why);
+    shmi_rq_unlock(&f->q);
+    shmi_rq_wake(&f->q, &b);
+    return err;
 }
-SHMI_FN void shmi_fair_holders(struct shmi_monitor *m)
-{
-    uint32_t o = shmi_fair_owner((struct shmi_fairmutex *)m);
-    if (shmi_owner_held(o) || shmi_fair_granted(o))
-        shmi_mon_heed(m, shmi_owner_name(o));
-}
-SHMI_FN void shmi_fair_look(struct shmi_monitor *m) { shmi_mon_date_first(m, &((struct shmi_fairmutex *)m)->w->queue); }
 
-static const struct shmi_rules shmi_fair_rules = {
-    shmi_fair_resolve, shmi_fair_account, shmi_fair_clear, shmi_fair_requeue, shmi_fair_detach,
-    shmi_fair_discard_dead, shmi_fair_reap, shmi_fair_holders, shmi_fair_look,
+/* Unlocks it by a record, and grants it to the first wait. *held is 0 if this process does not hold it; then *o is the
+ * owner word. */
+SHMI_FN int shmi_fair_give_locked(struct shmi_fairmutex *f, struct shmi_wakes *b, int *held, uint32_t *o)
+{
+    struct shmi_rq *q = &f->q;
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id granted;
+        uint64_t w;
+        int ok, err = shmi_rq_begin(q, &x, b);
+        if (err != 0)
+            return err;
+        w = shmi_ld64(&f->w->owner);
+        *o = (uint32_t)(w >> 32);
+        if (*o == (SHMI_FAIR_OPEN | q->a->self)) {
+            if (shmi_fair_unlock_fast(f))
+                return 0;
+            continue;
+        }
+        *held = *o == q->a->self || (*o == shmi_make_owner(SHMI_kindReserved, q->a->self) && shmi_fair_accepted(f, w));
+        if (!*held) {
+            if (shmi_ld64(q->commit) == x.c)
+                return 0;
+            continue;
+        }
+        granted = shmi_fair_pass(f, &x);
+        x.torn = 0; /* an error in the queue is that of the waits */
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err != 0)
+            return err;
+        if (!ok)
+            continue;
+        shmi_rq_reconsider(q, granted);
+        SHMSYNC_CRASHPOINT("fairmutex.unlock.committed");
+        if (shmi_recorded_value(q->first) != 0)
+            shmi_fair_serve(q, &x, b);
+        return 0;
+    }
+}
+
+/* Makes this process the holder of the lock that one of its waits was granted. */
+SHMI_FN int shmi_fair_accept(struct shmi_fairmutex *f)
+{
+    uint64_t accepted = shmi_ld64(&f->w->accepted), w = shmi_ld64(&f->w->owner);
+    if (w >> 32 != shmi_make_owner(SHMI_kindReserved, f->q.a->self) ||
+        !shmi_cas64(&f->w->accepted, accepted, SHMI_RECORDED(f->q.a->self, (uint32_t)w)))
+        return shmi_fail(EPROTO, "fairmutex.lock", shmi_called(&f->q.o), "owner word %#x", (uint32_t)(w >> 32));
+    SHMSYNC_CRASHPOINT("fairmutex.lock.accepted");
+    return 0;
+}
+
+/* ---- The handle's side ---- */
+
+SHMI_FN void shmi_fair_init(struct shmi_rq *q)
+{
+    struct shmi_fairmutex *f = shmi_fair_of(q);
+    f->w = (shmi_fairmutex_words *)shmi_ptr(q->a, q->o.body, sizeof(shmi_fairmutex_words), 8);
+    q->commit = &f->w->commit;
+    q->first = &f->w->first;
+    q->last = &f->w->last;
+    q->spin = &f->w->spin;
+    q->pays = &f->w->pays;
+    q->last_cpu = &f->w->lastCPU;
+    f->release = (shmi_ld32(&f->w->policy) & 0xff) == SHMI_POLICY_RELEASE;
+}
+static const shmi_rq_kind shmi_fair_kind = {
+    sizeof(shmi_fairmutex_record), offsetof(shmi_fairmutex_record, entries), 1, shmi_fair_init, shmi_fair_word_at, shmi_fair_corrupt,
+    shmi_fair_remove, shmi_fair_serve, shmi_fair_reap, shmi_fair_dead,
 };
-
-SHMI_FN void shmi_fair_init(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o, const shmsync_fairmutex_options *opts)
-{
-    shmi_mon_init(&f->m, a, o, o->body, &shmi_fair_rules);
-    f->m.one_spins = 1;
-    f->w = (shmi_fairmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_fairmutex_words), 8);
-    f->release = (shmi_ld32(&f->w->policy) & 0xff) == 1;
-    f->repair = opts != NULL ? opts->repair : NULL;
-    f->repair_arg = opts != NULL ? opts->repair_arg : NULL;
-}
 SHMI_FN void *shmi_fair_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_fairmutex *f = (struct shmi_fairmutex *)shmi_new_thing(sizeof *f);
-    if (f != NULL)
-        shmi_fair_init(f, a, o, (const shmsync_fairmutex_options *)arg);
+    const shmsync_fairmutex_options *opts = (const shmsync_fairmutex_options *)arg;
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)shmi_rq_build(&shmi_fair_kind, sizeof *f, a, o, "fairmutex.open");
+    if (f != NULL && opts != NULL) {
+        f->repair = opts->repair;
+        f->repair_arg = opts->repair_arg;
+    }
     return f;
 }
 
 typedef struct shmi_fair_spec {
     uint32_t policy, spin;
+    int open_; /* the owner word */
 } shmi_fair_spec;
 SHMI_FN void shmi_fair_fill(unsigned char *body, const void *arg)
 {
     shmi_fairmutex_words *w = (shmi_fairmutex_words *)(void *)body;
     const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    w->owner = SHMI_RECORDED(s->open_ ? SHMI_FAIR_OPEN : 0, 0);
     w->policy = s->policy;
-    w->mon.spin = s->spin;
+    w->spin = s->spin;
 }
 SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
 {
@@ -21306,7 +21895,8 @@ SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name
         return err;
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, sizeof(shmi_fairmutex_words));
+    init.open_ = !a->geo.counted;
+    shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, shmi_fair_bytes(a));
     spec.init = shmi_fair_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -21333,7 +21923,7 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, sizeof(shmi_fairmutex_words), shmi_fair_build, NULL, &impl);
+    int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_fair_bytes(a), shmi_fair_build, NULL, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -21341,7 +21931,7 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f)
 {
     SHMI_OPENED_OR(f, 0);
-    return f->impl->m.o.off;
+    return f->impl->q.o.off;
 }
 int shmsync_fairmutex_close(shmsync_fairmutex *f)
 {
@@ -21349,161 +21939,201 @@ int shmsync_fairmutex_close(shmsync_fairmutex *f)
     int err;
     if (f->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_mon_close(&f->impl->m);
+    err = shmi_unshare(f->impl->q.a, f->impl->q.o.off, shmi_rq_free);
     if (err == 0)
         f->impl = NULL;
     return SHMI_TELL(err);
 }
 
-/* Why nobody can wait for owner word o, or 0. */
-SHMI_FN int shmi_lock_refusal(struct shmi_monitor *m, const char *op, uint32_t o, shmi_participant_id died)
+/* Why nobody can get the lock while its owner word is o, or 0. */
+SHMI_FN int shmi_fair_refusal(struct shmi_fairmutex *f, const char *op, uint32_t o)
 {
+    const char *called = shmi_called(&f->q.o);
     if (!shmi_fair_valid(o))
-        return shmi_fail(EPROTO, op, m->queueLock.called, "owner word %#x", o);
+        return shmi_fail(EPROTO, op, called, "owner word %#x", o);
     if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
-        return shmi_fail_who(m->a, EOWNERDEAD, op, m->queueLock.called, shmi_owner_name(o));
+        return shmi_fail_who(f->q.a, EOWNERDEAD, op, called, shmi_owner_name(o));
     if (o == SHMI_OWNER_NOT_RECOVERABLE)
-        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->queueLock.called, died);
+        return shmi_fail_who(f->q.a, ENOTRECOVERABLE, op, called, shmi_fair_died(f));
     return 0;
 }
-/* What the end of a wait for a lock means. */
-SHMI_FN int shmi_lock_judge(struct shmi_monitor *m, const char *op, uint64_t outcome)
+
+/* The error of a wait that was refused: see shmi_fair_refuse. */
+SHMI_FN int shmi_fair_refused_by(struct shmi_fairmutex *f, const char *op, uint32_t why)
 {
-    shmi_participant_id who = shmi_outcome_aux(outcome) & SHMI_NAME_MASK;
-    switch (shmi_outcome_result(outcome)) {
-    case SHMI_lockGranted: return 0;
-    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->queueLock.called, who);
-    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->queueLock.called, who);
+    int err;
+    if (shmi_owner_kind(why) == SHMI_kindNotRecoverable)
+        return shmi_fail_who(f->q.a, ENOTRECOVERABLE, op, shmi_called(&f->q.o), shmi_owner_name(why));
+    err = shmi_fair_refusal(f, op, why != 0 ? why : shmi_fair_owner(f));
+    /* Nobody said why, and another process has recovered the lock since. */
+    return err != 0 ? err : shmi_fail_who(f->q.a, EOWNERDEAD, op, shmi_called(&f->q.o), shmi_fair_died(f));
+}
+
+/* Takes the lock or waits in the queue for it, in a call that counts. */
+SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t abs, int try_)
+{
+    shmi_wait_node *wait_node;
+    shmi_rq_outcome outcome;
+    uint32_t why = 0;
+    int result, err = shmi_fair_take(f, NULL, &result, &why);
+    if (err != 0 || result == SHMI_fairTaken)
+        return err;
+    if (result == SHMI_fairRefused)
+        return shmi_fair_refusal(f, op, why);
+    if (try_)
+        return EBUSY;
+    shmi_rq_learn(&f->q);
+    if (SHMI_UNLIKELY(shmi_ld32(&f->q.bad) != 0))
+        return shmi_fail(EPROTO, op, shmi_called(&f->q.o), "its list of slot records");
+    err = shmi_wait_node_take(f->q.a, &wait_node);
+    if (err != 0)
+        return err;
+    shmi_rq_prepare(&f->q, wait_node, 0);
+    err = shmi_fair_take(f, wait_node, &result, &why);
+    if (err != 0 && result == SHMI_fairQueued) {
+        shmi_wait_node_forget(wait_node);
+        return err;
     }
-    return shmi_fail(EPROTO, op, m->queueLock.called, "%s", "");
-}
-
-/* Takes back what the dead have, with the queue lock held. */
-SHMI_FN void shmi_fair_look_at_owner(struct shmi_fairmutex *f, struct shmi_wakes *b)
-{
-    uint32_t o = shmi_fair_owner(f);
-    if ((shmi_owner_held(o) || shmi_fair_granted(o)) && shmi_dead(f->m.a, shmi_owner_name(o))) {
-        shmi_mon_reap(&f->m, b);
-        return;
+    if (err != 0 || result != SHMI_fairQueued) {
+        shmi_rq_unused(&f->q, wait_node);
+        return err == 0 && result == SHMI_fairRefused ? shmi_fair_refusal(f, op, why) : err;
     }
-    shmi_mon_reap_if_due(&f->m, b);
-    if (o == 0 && !shmi_fifo_empty(&f->w->queue))
-        shmi_fair_resolve(&f->m, b);
+    err = shmi_rq_await(&f->q, wait_node, abs == 0 || shmi_now() < abs, abs, op, &outcome);
+    if (err != 0)
+        return err;
+    return outcome.how == SHMI_RECORDED_REFUSED ? shmi_fair_refused_by(f, op, outcome.why) : shmi_fair_accept(f);
 }
 
-/* Takes the lock or waits in the queue for it, with the queue lock held, which it leaves. The call counts. */
-SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
+/* Makes this process the recoverer, if the lock is owner-dead or, if ruined says so, not recoverable. *w is the owner
+ * word, and *waits the participant that has to be gone before. The private lock is held. */
+SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct shmi_wakes *b, int *took, uint64_t *w, shmi_participant_id *waits)
 {
-    struct shmi_monitor *m = &f->m;
-    shmi_wait_node *wait_node = NULL;
-    struct shmi_wakes b;
-    uint64_t outcome = 0;
-    int err, again;
-    shmi_wakes_init(&b);
-    do {
-        int free_;
-        shmi_fair_look_at_owner(f, &b);
-        free_ = shmi_fair_free(f);
-        err = free_ ? 0 : shmi_lock_refusal(m, "fairmutex.lock", shmi_fair_owner(f), shmi_fair_died(f));
-        if (free_ || err != 0) {
-            if (free_)
-                shmi_fair_take(f);
-            shmi_mon_leave(m, &b);
-            shmi_mon_return_node(m, wait_node);
+    struct shmi_rq *q = &f->q;
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        uint32_t o;
+        int ok, err = shmi_rq_begin(q, &x, b);
+        if (err != 0)
             return err;
+        *w = shmi_ld64(&f->w->owner);
+        o = (uint32_t)(*w >> 32);
+        if (shmi_owner_kind(o) == SHMI_kindOwnerDead && shmi_owner_valid(o)) {
+            if (!shmi_gone(q->a, shmi_owner_name(o))) {
+                *waits = shmi_owner_name(o);
+                return 0;
+            }
+            /* A process that has no record may have marked it, which left died as it was. */
+            shmi_rq_set(&x, SHMI_fairDied, 0, &f->w->died, shmi_owner_name(o));
+        } else if (!ruined || o != SHMI_OWNER_NOT_RECOVERABLE) {
+            return 0;
         }
-        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
-        if (err != 0) {
-            shmi_mon_wake(m, &b);
+        shmi_rq_set(&x, SHMI_fairOwner, 0, &f->w->owner, shmi_make_owner(SHMI_kindRecovering, q->a->self));
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err != 0)
             return err;
+        if (ok) {
+            SHMSYNC_CRASHPOINT("fairmutex.recover.taken");
+            *took = 1;
+            return 0;
         }
-    } while (again);
-    shmi_mon_join(m, wait_node, 0, 0);
-    shmi_mon_leave(m, &b);
-    err = shmi_mon_await(m, wait_node, abs, &outcome);
-    if (err == 0)
-        err = shmi_lock_judge(m, "fairmutex.lock", outcome);
-    return err != 0 ? err : shmi_fair_accept(f);
+    }
 }
-
-/* Makes this process the recoverer, if the lock is owner-dead or, if ruined says so, not recoverable. */
 SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
 {
-    uint32_t o;
     int err;
     *took = 0;
-    for (;;) { /* it is taken from one that is gone */
-        err = shmi_mon_enter(&f->m, abs);
+    do { /* it is taken from a participant that is gone */
+        shmi_participant_id waits = 0;
+        struct shmi_wakes b;
+        uint64_t w = 0;
+        err = shmi_enter(f->q.a, "fairmutex.recover");
+        if (err != 0)
+            return err;
+        shmi_wakes_init(&b);
+        shmi_rq_lock(&f->q);
+        err = shmi_fair_begin_locked(f, ruined, &b, took, &w, &waits);
+        shmi_rq_unlock(&f->q);
+        shmi_rq_wake(&f->q, &b);
+        shmi_exit(f->q.a);
+        if (err != 0 || waits == 0)
+            return err;
+        err = shmi_await_gone64(f->q.a, waits, &f->w->owner, w, "fairmutex.recover", shmi_called(&f->q.o), abs);
+    } while (err == 0);
+    return err;
+}
+/* Ends the recovery by this process. The lock becomes not recoverable if the repair failed, and otherwise held by this
+ * process or free. */
+SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold, struct shmi_wakes *b)
+{
+    struct shmi_rq *q = &f->q;
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id granted = 0;
+        uint32_t o;
+        int ok, err = shmi_rq_begin(q, &x, b);
         if (err != 0)
             return err;
         o = shmi_fair_owner(f);
-        if (shmi_owner_kind(o) != SHMI_kindOwnerDead || shmi_gone(f->m.a, shmi_owner_name(o)))
-            break;
-        shmi_mon_leave(&f->m, NULL);
-        err = shmi_await_gone64(f->m.a, shmi_owner_name(o), &f->w->owner, o, "fairmutex.recover", f->m.queueLock.called, abs);
+        if (o != shmi_make_owner(SHMI_kindRecovering, q->a->self)) {
+            if (shmi_ld64(q->commit) != x.c)
+                continue;
+            return shmi_fail(EPROTO, "fairmutex.recover", shmi_called(&q->o), "owner word %#x", o);
+        }
+        if (failed) {
+            shmi_rq_set(&x, SHMI_fairOwner, 0, &f->w->owner, SHMI_OWNER_NOT_RECOVERABLE);
+        } else {
+            shmi_rq_set(&x, SHMI_fairDied, 0, &f->w->died, 0);
+            if (hold)
+                shmi_fair_set_owner(f, &x, q->a->self);
+            else
+                granted = shmi_fair_pass(f, &x);
+        }
+        x.torn = 0; /* an error in the queue is that of the waits */
+        err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
+        if (!ok)
+            continue;
+        shmi_rq_reconsider(q, granted);
+        shmi_fair_serve(q, &x, b);
+        return 0;
     }
-    if ((shmi_owner_kind(o) == SHMI_kindOwnerDead && shmi_owner_valid(o)) || (ruined && o == SHMI_OWNER_NOT_RECOVERABLE)) {
-        shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindRecovering, f->m.a->self));
-        SHMSYNC_CRASHPOINT("fairmutex.recover.taken");
-        *took = 1;
-    }
-    shmi_mon_leave(&f->m, NULL);
-    return 0;
 }
 /* Runs repair while this process recovers f, and holds it afterwards or not. */
 SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
 {
-    uint32_t next = SHMI_OWNER_NOT_RECOVERABLE, o;
     struct shmi_wakes b;
     int failed = shmi_call_repair(repair, arg), err;
-    if (failed == 0) {
+    if (failed == 0)
         SHMSYNC_CRASHPOINT("fairmutex.recover.repaired");
-        next = hold ? f->m.a->self : 0;
-    }
-    err = shmi_mon_enter(&f->m, 0);
+    err = shmi_enter(f->q.a, "fairmutex.recover");
     if (err != 0)
         return err;
-    o = shmi_fair_owner(f);
-    if (o != shmi_make_owner(SHMI_kindRecovering, f->m.a->self)) {
-        shmi_mon_leave(&f->m, NULL);
-        return shmi_fail(EPROTO, "fairmutex.recover", f->m.queueLock.called, "owner word %#x", o);
-    }
-    if (failed == 0)
-        shmi_st32(&f->w->died, 0);
-    shmi_put(&f->w->owner, next);
     shmi_wakes_init(&b);
-    shmi_fair_resolve(&f->m, &b);
-    shmi_mon_leave(&f->m, &b);
-    return failed == 0 ? 0 : shmi_fail_who(f->m.a, ENOTRECOVERABLE, "fairmutex.recover", f->m.queueLock.called, shmi_fair_died(f));
+    shmi_rq_lock(&f->q);
+    err = shmi_fair_end_recover(f, failed, hold, &b);
+    shmi_rq_unlock(&f->q);
+    shmi_rq_wake(&f->q, &b);
+    if (err == 0 && failed)
+        err = shmi_fail_who(f->q.a, ENOTRECOVERABLE, "fairmutex.recover", shmi_called(&f->q.o), shmi_fair_died(f));
+    return shmi_exit_with(f->q.a, err);
 }
 
+/* Locks it. A call that has learned of a death and may repair, but finds that another process repairs, waits again. */
 SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
-    int err, took = 0;
-    /* A call that finds the lock free is not counted. Any other is, before it takes the queue lock: if it were
-     * refused afterwards, it could not give the queue lock back. */
-    if (shmi_get(&f->w->owner) == 0) {
-        int free_;
-        err = shmi_mon_enter(&f->m, abs);
-        if (err != 0)
-            return err;
-        free_ = shmi_fair_free(f);
-        if (free_)
-            shmi_fair_take(f);
-        shmi_mon_leave(&f->m, NULL);
-        if (free_)
-            return 0;
-    }
+    int took = 0, err = shmi_use(f->q.a, "fairmutex.lock");
+    if (err != 0)
+        return err;
+    if (SHMI_LIKELY(shmi_fair_lock_fast(f)))
+        return 0;
     do {
-        err = shmi_mon_begin(&f->m);
+        err = shmi_enter(f->q.a, "fairmutex.lock");
         if (err != 0)
             return err;
-        err = shmi_mon_enter(&f->m, abs);
-        if (err == 0)
-            err = shmi_fair_arrive(f, abs);
-        shmi_mon_finish(&f->m);
+        err = shmi_exit_with(f->q.a, shmi_fair_arrive(f, "fairmutex.lock", abs, 0));
         if (err != EOWNERDEAD || !may_repair || f->repair == NULL)
             return err;
         err = shmi_fair_begin_recover(f, abs, 0, &took);
@@ -21528,54 +22158,48 @@ int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
     struct shmi_fairmutex *x = f->impl;
-    struct shmi_wakes b;
-    int err = shmi_use(x->m.a, "fairmutex.trylock");
+    int err = shmi_use(x->q.a, "fairmutex.trylock");
     if (err != 0)
         return SHMI_TELL(err);
-    if (!shmi_mon_try_enter(&x->m))
-        return SHMI_TELL(EBUSY);
+    if (SHMI_LIKELY(shmi_fair_lock_fast(x)))
+        return 0;
+    err = shmi_enter(x->q.a, "fairmutex.trylock");
+    if (err != 0)
+        return SHMI_TELL(err);
+    return SHMI_TELL(shmi_exit_with(x->q.a, shmi_fair_arrive(x, "fairmutex.trylock", 0, 1)));
+}
+SHMI_FN int shmi_fair_unlock(struct shmi_fairmutex *f)
+{
+    struct shmi_wakes b;
+    uint32_t o = 0;
+    int held = 1, err = shmi_use(f->q.a, "fairmutex.unlock");
+    if (err != 0)
+        return err;
+    if (SHMI_LIKELY(shmi_fair_unlock_fast(f)))
+        return 0;
+    err = shmi_enter(f->q.a, "fairmutex.unlock");
+    if (err != 0)
+        return err;
     shmi_wakes_init(&b);
-    if (!shmi_fair_free(x))
-        shmi_fair_look_at_owner(x, &b);
-    if (shmi_fair_free(x)) {
-        shmi_fair_take(x);
-    } else {
-        err = shmi_lock_refusal(&x->m, "fairmutex.trylock", shmi_fair_owner(x), shmi_fair_died(x));
-        if (err == 0)
-            err = EBUSY;
-    }
-    shmi_mon_leave(&x->m, &b);
-    return SHMI_TELL(err);
+    shmi_rq_lock(&f->q);
+    err = shmi_fair_give_locked(f, &b, &held, &o);
+    shmi_rq_unlock(&f->q);
+    shmi_rq_wake(&f->q, &b);
+    if (err == 0 && !held)
+        err = shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", shmi_called(&f->q.o), "owner word %#x", o);
+    return shmi_exit_with(f->q.a, err);
 }
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    struct shmi_fairmutex *x = f->impl;
-    struct shmi_wakes b;
-    uint32_t o;
-    int err = shmi_mon_enter(&x->m, 0);
-    if (err != 0)
-        return SHMI_TELL(err);
-    o = shmi_fair_owner(x);
-    if (o != x->m.a->self) {
-        shmi_mon_leave(&x->m, NULL);
-        return shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", x->m.queueLock.called, "owner word %#x", o);
-    }
-    shmi_put(&x->w->owner, 0);
-    shmi_wakes_init(&b);
-    if (!shmi_fifo_empty(&x->w->queue)) {
-        SHMSYNC_CRASHPOINT("fairmutex.unlock.freed");
-        shmi_fair_resolve(&x->m, &b);
-    }
-    shmi_mon_leave(&x->m, &b);
-    return 0;
+    return SHMI_TELL(shmi_fair_unlock(f->impl));
 }
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(f);
     struct shmi_fairmutex *x = f->impl;
     if (repair == NULL)
-        return shmi_fail(EINVAL, "fairmutex.recover", x->m.queueLock.called, "without a repair");
+        return shmi_fail(EINVAL, "fairmutex.recover", shmi_called(&x->q.o), "without a repair");
     for (;;) {
         int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
         if (err != 0)
@@ -21589,19 +22213,58 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
             return SHMI_TELL(err);
     }
 }
+/* A death that no call has met, and a change that is committed and not carried out, count. */
+SHMI_FN int shmi_fair_state(struct shmi_fairmutex *f)
+{
+    shmsync_arena *a = f->q.a;
+    if (shmi_self(a) != 0 && !__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) && shmi_enter(a, "fairmutex.state") == 0) {
+        if (shmi_fair_dead(&f->q))
+            shmi_rq_check_now(&f->q);
+        else
+            shmi_rq_complete_last(&f->q);
+        shmi_exit(a);
+    }
+    return shmi_fair_refusal(f, "fairmutex.state", shmi_fair_owner(f));
+}
 int shmsync_fairmutex_state(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl)));
+    return SHMI_TELL(shmi_fair_state(f->impl));
 }
 
+SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o)
+{
+    memset(f, 0, sizeof *f);
+    return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
+}
+/* Takes back the hold of dead. A process without a slot record cannot make a change, but an open word needs none: no wait
+ * is queued. It leaves died as it is. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
-    if (o->size < sizeof(shmi_fairmutex_words))
+    shmi_participant_id n;
+    uint32_t to;
+    uint64_t w;
+    if (!shmi_fair_view(&f, a, o) || shmi_rq_repair(&f.q, dead))
         return;
-    shmi_fair_init(&f, a, o, NULL);
-    shmi_mon_repair(&f.m, dead);
+    w = shmi_ld64(&f.w->owner);
+    n = shmi_owner_name((uint32_t)(w >> 32));
+    if (!shmi_fair_is_open((uint32_t)(w >> 32)) || !shmi_rq_absent(&f.q, n))
+        return;
+    to = f.release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n);
+    shmi_take_from64(a, n, &f.w->owner, w, shmi_recorded_with(w, to), f.release);
+}
+SHMI_FN void shmi_wake_first_of_fairmutex(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_fairmutex f;
+    (void)owed;
+    if (shmi_fair_view(&f, a, o))
+        shmi_rq_wake_after(&f.q);
+}
+SHMI_FN int shmi_complete_fairmutex(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_fairmutex f;
+    return shmi_fair_view(&f, a, o) && shmi_rq_complete_last(&f.q);
 }
 
 /* ---- Future: prims/future*.go in C ---- */
@@ -22403,97 +23066,18 @@ enum { SHMI_semFree = SHMI_rqOwnKinds, SHMI_semFreeHigh, SHMI_semOpened, SHMI_se
 struct shmi_semaphore {
     struct shmi_rq q; /* first: a queue is one of a semaphore */
     shmi_semaphore_words *w;
-    shmi_semaphore_record *own;    /* this process's; NULL in the view of a reaper */
-    shmi_semaphore_record **known; /* by slot, from slot 1; NULL in the view of a reaper, which walks the records. Atomic. */
-    uint32_t known_head;           /* the latest slot record in known, as objRecords names it. Atomic. */
-    uint32_t bad;                  /* the list of records was corrupt. Atomic. */
-    uint32_t slots;
+    shmi_semaphore_record *own; /* this process's; NULL in the view of a reaper */
     uint64_t size;
-    int moves;         /* transferable */
-    uint32_t fast;     /* this handle has opened our share. Atomic. */
-    uint32_t deaths;   /* the number of deaths at the last reap. Atomic. */
-    uint32_t unreaped; /* a dead participant was not gone at the last reap. Atomic. */
+    int moves;     /* transferable */
+    uint32_t fast; /* this handle has opened our share. Atomic. */
 };
 
 /* Counters follow in an arena whose objects count. */
 SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a) { return sizeof(shmi_semaphore_words) + (a->geo.counted ? 64 : 0); }
 
-/* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an array that it has
- * from the start: a signal handler may get here. A participant has its record on the list before its first change. So a call that has
- * loaded the commit word finds each share that has, or may get, a permit while the word is the same. */
-SHMI_FN shmi_semaphore_record *shmi_sem_record_in(struct shmi_semaphore *s, const shmi_record_walk *v)
-{
-    return (shmi_semaphore_record *)shmi_ptr(s->q.a, v->b.off, sizeof(shmi_semaphore_record), 8);
-}
-SHMI_FN void shmi_sem_learn(struct shmi_semaphore *s)
-{
-    uint32_t head = shmi_ld32(shmi_u32(s->q.a, s->q.o.off + SHMI_objRecords));
-    shmi_record_walk v;
-    if (SHMI_LIKELY(shmi_ld32(&s->known_head) == head))
-        return;
-    shmi_walk_records(s->q.a, &v, s->q.o.off, sizeof(shmi_semaphore_record));
-    v.next = (shmi_off)head * SHMI_blockMin;
-    while (shmi_next_record(s->q.a, &v))
-        if (__atomic_load_n(&s->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a share that is known stays known, whatever a peer makes of the list */
-            __atomic_store_n(&s->known[v.slot - 1], shmi_sem_record_in(s, &v), __ATOMIC_RELEASE);
-    shmi_st32(&s->bad, v.bad != 0);
-    shmi_st32(&s->known_head, head);
-}
-/* A walk over the shares. */
-typedef struct shmi_sem_walk {
-    shmi_record_walk v;
-    uint32_t slot;
-} shmi_sem_walk;
-SHMI_FN void shmi_sem_begin(struct shmi_semaphore *s, shmi_sem_walk *i)
-{
-    i->slot = 0;
-    if (s->known != NULL)
-        shmi_sem_learn(s);
-    else
-        shmi_walk_records(s->q.a, &i->v, s->q.o.off, sizeof(shmi_semaphore_record));
-}
-SHMI_FN shmi_semaphore_record *shmi_sem_next(struct shmi_semaphore *s, shmi_sem_walk *i)
-{
-    shmi_semaphore_record *r;
-    if (s->known == NULL) {
-        if (!shmi_next_record(s->q.a, &i->v))
-            return NULL;
-        i->slot = i->v.slot;
-        return shmi_sem_record_in(s, &i->v);
-    }
-    while (i->slot < s->slots)
-        if ((r = __atomic_load_n(&s->known[i->slot++], __ATOMIC_ACQUIRE)) != NULL)
-            return r;
-    return NULL;
-}
-/* The record of a slot, or NULL. */
-SHMI_FN shmi_semaphore_record *shmi_sem_record_of(struct shmi_semaphore *s, uint32_t slot)
-{
-    shmi_semaphore_record *r;
-    shmi_sem_walk i;
-    if (slot < 1 || slot > s->slots)
-        return NULL;
-    if (s->own != NULL && slot == s->q.a->my_slot)
-        return s->own;
-    if (s->known != NULL) {
-        shmi_sem_learn(s);
-        return __atomic_load_n(&s->known[slot - 1], __ATOMIC_ACQUIRE);
-    }
-    for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;)
-        if (i.slot == slot)
-            return r;
-    return NULL;
-}
-SHMI_FN int shmi_sem_record_at(struct shmi_rq *q, uint32_t slot, shmi_rq_record *out)
-{
-    shmi_semaphore_record *r = shmi_sem_record_of((struct shmi_semaphore *)(void *)q, slot);
-    if (r == NULL)
-        return 0;
-    out->head = &r->head;
-    out->kinds = &r->kinds;
-    out->entries = r->entries;
-    return 1;
-}
+/* The shares lie in slot records. So a call that has loaded the commit word finds each share that has, or may get, a
+ * permit while the word is the same. */
+SHMI_FN shmi_semaphore_record *shmi_sem_next(struct shmi_semaphore *s, shmi_rq_walk *i) { return (shmi_semaphore_record *)shmi_rq_next_slot(&s->q, i); }
 SHMI_FN uint64_t *shmi_sem_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
@@ -22506,7 +23090,7 @@ SHMI_FN uint64_t *shmi_sem_word_at(struct shmi_rq *q, uint32_t kind, uint32_t wh
     case SHMI_semOpened:
         return &s->w->opened;
     }
-    r = shmi_sem_record_of(s, where);
+    r = (shmi_semaphore_record *)shmi_rq_slot(q, where);
     if (r == NULL)
         return NULL;
     switch (kind) {
@@ -22653,13 +23237,13 @@ SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x,
 SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
     shmi_semaphore_record *r;
-    shmi_sem_walk i;
+    shmi_rq_walk i;
     int ok;
     *again = 0;
     *enough = shmi_sem_free_in(s, x) >= n;
     if (*enough || s->moves || shmi_rq_get(x, &s->w->opened) == 0)
         return 0;
-    for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
+    for (shmi_rq_walk_slots(&s->q, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
         if (shmi_recorded_value(&r->share.fast) == 0)
             continue;
         shmi_sem_fold(s, x, i.slot, r);
@@ -22676,7 +23260,7 @@ SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, s
     uint64_t n = shmi_ld64(&w.n->wanted);
     shmi_participant_id owner = shmi_node_owner(w.n);
     uint32_t slot = shmi_id_slot(owner);
-    shmi_semaphore_record *r = shmi_sem_record_of(s, slot);
+    shmi_semaphore_record *r = (shmi_semaphore_record *)shmi_rq_slot(&s->q, slot);
     if (r == NULL || shmi_sem_owner(x, r) != owner)
         return 0; /* a participant whose wait is queued has inherited the share */
     shmi_rq_detach(&s->q, x, w, SHMI_RECORDED_GRANTED);
@@ -22685,40 +23269,28 @@ SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, s
     return 1;
 }
 /* Adds to x that a wait is off the queue without permits. */
-SHMI_FN void shmi_sem_remove(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
+SHMI_FN void shmi_sem_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
-    shmi_rq_detach(&s->q, x, w, outcome);
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
+    shmi_rq_detach(q, x, w, outcome);
     if (s->moves)
         shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* the pool is opened if the queue is empty */
-}
-/* Whether the owner of a queued wait is alive. It checks the marks of death itself: permits that a dead participant was granted come back only when
- * that participant is reaped. */
-SHMI_FN int shmi_sem_waiting(struct shmi_semaphore *s, struct shmi_wait w)
-{
-    shmi_participant_id owner = shmi_node_owner(w.n);
-    return shmi_rq_current(&s->q, owner) && !shmi_dead(s->q.a, owner);
-}
-SHMI_FN int shmi_sem_absent(struct shmi_semaphore *s, shmi_participant_id n) { return n != 0 && !shmi_rq_current(&s->q, n); }
-/* Makes the next call reap if a participant that was granted permits has died meanwhile: the last reap may have looked at its share before. */
-SHMI_FN void shmi_sem_reconsider(struct shmi_semaphore *s, shmi_participant_id granted)
-{
-    if (shmi_sem_absent(s, granted))
-        shmi_st32(&s->deaths, shmi_deaths(s->q.a) - 1);
 }
 /* Adds to the change x a grant to the first wait, if it is possible and fits into the record. Gives the owner of the wait, or 0. */
 SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y = *x;
     struct shmi_wait w;
-    if (!shmi_rq_head(&s->q, &y, &w) || !shmi_sem_waiting(s, w) || shmi_sem_free_in(s, &y) < shmi_ld64(&w.n->wanted) ||
+    if (!shmi_rq_head(&s->q, &y, &w) || !shmi_rq_waiting(&s->q, w) || shmi_sem_free_in(s, &y) < shmi_ld64(&w.n->wanted) ||
         !shmi_sem_grant(s, &y, w) || y.too_many || y.torn)
         return 0;
     *x = y;
     return shmi_node_owner(w.n);
 }
 /* Grants the waits for which there are permits, in order, and takes waits of the dead off that are first. */
-SHMI_FN int shmi_sem_serve(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
+SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     for (;;) {
         /* The loop ends: each turn follows a change by another call, or takes a wait off the queue, or closes a share. */
         shmi_participant_id granted = 0;
@@ -22729,8 +23301,8 @@ SHMI_FN int shmi_sem_serve(struct shmi_semaphore *s, struct shmi_rq_change *x, s
         if (!shmi_rq_head(&s->q, x, &w)) {
             if (!x->torn)
                 return 0;
-        } else if (!shmi_sem_waiting(s, w)) {
-            shmi_sem_remove(s, x, w, SHMI_RECORDED_REMOVED);
+        } else if (!shmi_rq_waiting(&s->q, w)) {
+            shmi_sem_remove(q, x, w, SHMI_RECORDED_REMOVED);
         } else {
             err = shmi_sem_enough(s, x, shmi_ld64(&w.n->wanted), b, &enough, &again);
             if (err != 0)
@@ -22746,13 +23318,13 @@ SHMI_FN int shmi_sem_serve(struct shmi_semaphore *s, struct shmi_rq_change *x, s
             if (shmi_sem_grant(s, x, w))
                 granted = shmi_node_owner(w.n);
             else
-                shmi_sem_remove(s, x, w, SHMI_RECORDED_REMOVED);
+                shmi_sem_remove(q, x, w, SHMI_RECORDED_REMOVED);
         }
         err = shmi_rq_end(&s->q, x, b, &ok);
         if (err != 0)
             return err;
         if (ok)
-            shmi_sem_reconsider(s, granted);
+            shmi_rq_reconsider(&s->q, granted);
     }
 }
 
@@ -22772,13 +23344,12 @@ SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change 
         if (err != 0)
             return err;
         n = shmi_sem_owner(x, r);
-        if (!shmi_sem_absent(s, n) || !shmi_sem_keeps(s, x, r))
+        if (!shmi_rq_absent(&s->q, n) || !shmi_sem_keeps(s, x, r))
             return 0;
         if (s->moves) {
             shmi_sem_take_back_grants(s, x, slot, r);
         } else if (!shmi_gone(s->q.a, n)) {
-            shmi_st32(&s->unreaped, 1); /* the next reap asks again */
-            shmi_follow(s->q.a);
+            shmi_rq_reap_again(&s->q);
             return 0;
         } else {
             shmi_sem_empties(s, x, slot, r);
@@ -22788,26 +23359,32 @@ SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change 
             return err;
     }
 }
-SHMI_FN int shmi_sem_reap_due(struct shmi_semaphore *s) { return shmi_ld32(&s->deaths) != shmi_deaths(s->q.a) || shmi_ld32(&s->unreaped) != 0; }
-/* Takes the waits of the dead off the queue, so that nothing is granted to them any more, and then takes back their
- * shares. A permit whose grant was not accepted guards nothing that the dead participant may have written to. */
-SHMI_FN int shmi_sem_reap(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
+/* Takes the waits of the dead off the queue, and then takes back their shares. A permit whose grant was not accepted
+ * guards nothing that the dead participant may have written to. */
+SHMI_FN int shmi_sem_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     shmi_semaphore_record *r;
-    shmi_sem_walk i;
-    int err;
-    shmi_st32(&s->deaths, shmi_deaths(s->q.a));
-    shmi_st32(&s->unreaped, 0);
-    err = shmi_rq_remove_dead(&s->q, x, b);
-    for (shmi_sem_begin(s, &i); err == 0 && (r = shmi_sem_next(s, &i)) != NULL;)
+    shmi_rq_walk i;
+    int err = shmi_rq_begin_reap(q, x, b);
+    for (shmi_rq_walk_slots(q, &i); err == 0 && (r = shmi_sem_next(s, &i)) != NULL;)
         err = shmi_sem_reap_share(s, x, i.slot, r, b);
     return err;
 }
-/* Reaps if that is due, and serves the queue. */
-SHMI_FN int shmi_sem_tidy(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
+/* Whether a participant that has permits is dead. */
+SHMI_FN int shmi_sem_dead(struct shmi_rq *q)
 {
-    int err = shmi_sem_reap_due(s) ? shmi_sem_reap(s, x, b) : 0;
-    return err != 0 ? err : shmi_sem_serve(s, x, b);
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
+    struct shmi_rq_change x;
+    shmi_semaphore_record *r;
+    shmi_rq_walk i;
+    int dead = 0;
+    memset(&x, 0, sizeof x);
+    for (shmi_rq_walk_slots(q, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
+        shmi_participant_id n = shmi_sem_owner(&x, r);
+        dead = dead || (n != 0 && shmi_sem_keeps(s, &x, r) && shmi_dead(q->a, n));
+    }
+    return dead;
 }
 
 /* How an attempt to acquire permits by a record ended. */
@@ -22827,9 +23404,9 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
             return err;
         if (again)
             continue;
-        if (!enough && !served && (shmi_sem_reap_due(s) || !shmi_rq_empty(&s->q, &x))) {
+        if (!enough && !served && (shmi_rq_reap_due(&s->q) || !shmi_rq_empty(&s->q, &x))) {
             served = 1; /* the dead may have the permits that this call, or the first wait, needs */
-            err = shmi_sem_tidy(s, &x, b);
+            err = shmi_rq_tidy(&s->q, &x, b, 0);
             if (err != 0)
                 return err;
             continue;
@@ -22932,12 +23509,12 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
             return err;
         if (!ok)
             continue;
-        shmi_sem_reconsider(s, granted);
+        shmi_rq_reconsider(&s->q, granted);
         if (opens)
             shmi_st32(&s->fast, 1);
         SHMSYNC_CRASHPOINT("semaphore.give.committed");
         if (shmi_recorded_value(s->q.first) != 0)
-            shmi_sem_serve(s, &x, b); /* an error is that of the waits */
+            shmi_sem_serve(&s->q, &x, b); /* an error is that of the waits */
         return 0;
     }
 }
@@ -22955,148 +23532,33 @@ SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n, int *had)
     return err;
 }
 
-/* Takes a wait of this process off the queue, and gives its wait node back; 0 if the wait was granted. */
-SHMI_FN int shmi_sem_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node)
-{
-    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
-    struct shmi_rq_change x;
-    struct shmi_wakes b;
-    struct shmi_wait w;
-    int withdrawn = 1, err;
-    w.off = wait_node->off;
-    w.n = wait_node->node;
-    shmi_wakes_init(&b);
-    shmi_rq_lock(q);
-    for (;;) {
-        /* The loop ends: each turn follows a change by another call. After an error, a peer has overwritten the queue. */
-        uint32_t v;
-        int ok = 1;
-        err = shmi_rq_begin(q, &x, &b);
-        if (err != 0)
-            break;
-        v = shmi_rq_get(&x, &w.n->next);
-        if (v == SHMI_RECORDED_GRANTED && shmi_wait_node_resolved(wait_node)) {
-            withdrawn = 0;
-            break;
-        }
-        if (shmi_recorded_queued(v)) {
-            shmi_sem_remove(s, &x, w, SHMI_RECORDED_LEFT);
-            err = shmi_rq_end(q, &x, &b, &ok);
-        } else if (shmi_ld64(q->commit) != x.c) {
-            ok = 0; /* the record that grants it may be incomplete */
-        } else {
-            err = EPROTO; /* a peer has overwritten the node */
-        }
-        if (err != 0 || ok)
-            break;
-    }
-    if (withdrawn && err == 0)
-        shmi_sem_serve(s, &x, &b);
-    shmi_rq_unlock(q);
-    if (withdrawn && err == 0)
-        shmi_rq_unused(q, wait_node);
-    else if (withdrawn)
-        shmi_wait_node_forget(wait_node); /* a peer has overwritten the queue, which may name the node */
-    shmi_rq_wake(q, &b);
-    return withdrawn;
-}
-
-/* Makes up for the changes that a dead or a stopped process owes, and dates the wait that is first. */
-SHMI_FN void shmi_sem_check_now(struct shmi_rq *q)
-{
-    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
-    struct shmi_rq_change x;
-    struct shmi_wakes b;
-    shmi_semaphore_record *r;
-    shmi_sem_walk i;
-    int dead = 0; /* a holder is dead; the process that marked it may be stopped before it counts the death */
-    x.n = 0;
-    for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
-        shmi_participant_id n = shmi_sem_owner(&x, r);
-        dead = dead || (n != 0 && shmi_sem_keeps(s, &x, r) && shmi_dead(s->q.a, n));
-    }
-    shmi_wakes_init(&b);
-    shmi_rq_lock(&s->q);
-    if (dead || shmi_sem_reap_due(s))
-        shmi_sem_reap(s, &x, &b);
-    shmi_sem_serve(s, &x, &b);
-    shmi_rq_date_first(&s->q);
-    shmi_rq_unlock(&s->q);
-    shmi_rq_wake(&s->q, &b);
-}
-/* The periodic check: ten times a second while a thread of this process waits, or less often if many do. */
-SHMI_FN void shmi_sem_check(void *arg)
-{
-    struct shmi_rq *q = (struct shmi_rq *)arg;
-    if (shmi_check_due(&q->looked))
-        shmi_sem_check_now(q);
-}
-
 /* ---- The handle's side ---- */
 
-/* Makes the view of a reaper, or the common part of a handle; 0: the list of records is corrupt. */
-SHMI_FN int shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
+SHMI_FN void shmi_sem_init(struct shmi_rq *q)
 {
-    shmi_record_walk v;
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     uint64_t size;
-    memset(s, 0, sizeof *s);
-    for (shmi_walk_records(a, &v, o->off, sizeof(shmi_semaphore_record)); shmi_next_record(a, &v);) {
-    }
-    if (v.bad)
-        return 0;
-    s->w = (shmi_semaphore_words *)shmi_ptr(a, o->body, sizeof(shmi_semaphore_words), 8);
-    s->q.a = a;
-    s->q.o = *o;
-    s->q.commit = &s->w->commit;
-    s->q.first = &s->w->first;
-    s->q.last = &s->w->last;
-    s->q.record = shmi_sem_record_at;
-    s->q.word = shmi_sem_word_at;
-    s->q.corrupt = shmi_sem_corrupt;
-    s->q.check = shmi_sem_check;
-    s->q.check_now = shmi_sem_check_now;
-    s->q.private_ = &a->record_locks[o->off / 64 % SHMI_recordLocks];
-    s->q.spin = &s->w->spin;
-    s->q.pays = &s->w->pays;
-    s->q.last_cpu = &s->w->lastCPU;
-    s->slots = a->geo.slots;
+    s->w = (shmi_semaphore_words *)shmi_ptr(q->a, q->o.body, sizeof(shmi_semaphore_words), 8);
+    q->commit = &s->w->commit;
+    q->first = &s->w->first;
+    q->last = &s->w->last;
+    q->spin = &s->w->spin;
+    q->pays = &s->w->pays;
+    q->last_cpu = &s->w->lastCPU;
     size = shmi_ld64(&s->w->size);
     s->size = size & ~SHMI_SEMAPHORE_TRANSFER;
     s->moves = (size & SHMI_SEMAPHORE_TRANSFER) != 0;
-    s->deaths = shmi_deaths(a) - 1; /* the first check reaps */
-    return 1;
 }
-SHMI_FN void shmi_sem_end(void *handle)
-{
-    shmi_free_thing(((struct shmi_semaphore *)handle)->known); /* a call that is under way may still read it */
-    shmi_free_thing(handle);
-}
+static const shmi_rq_kind shmi_sem_kind = {
+    sizeof(shmi_semaphore_record), offsetof(shmi_semaphore_record, entries), 0, shmi_sem_init, shmi_sem_word_at, shmi_sem_corrupt,
+    shmi_sem_remove, shmi_sem_serve, shmi_sem_reap, shmi_sem_dead,
+};
 SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_semaphore *s;
-    shmi_off record;
-    size_t cap = 16;
+    struct shmi_semaphore *s = (struct shmi_semaphore *)shmi_rq_build(&shmi_sem_kind, sizeof *s, a, o, "semaphore.open");
     (void)arg;
-    if (shmi_slot_record(a, o, sizeof(shmi_semaphore_record), &record) != 0)
-        return NULL;
-    s = (struct shmi_semaphore *)shmi_new_thing(sizeof *s);
-    if (s == NULL)
-        return NULL;
-    if (!shmi_sem_init(s, a, o)) {
-        shmi_free_thing(s);
-        shmi_fail(EPROTO, "semaphore.open", shmi_called(o), "its list of slot records");
-        return NULL;
-    }
-    s->own = (shmi_semaphore_record *)shmi_ptr(a, record, sizeof(shmi_semaphore_record), 8);
-    while (cap < s->slots)
-        cap *= 2; /* few sizes, since each has its own spare ones */
-    s->known = (shmi_semaphore_record **)shmi_new_thing(cap * sizeof *s->known);
-    if (s->known == NULL) {
-        shmi_free_thing(s);
-        shmi_fail(ENOMEM, "semaphore.open", shmi_called(o), "%s", "");
-        return NULL;
-    }
-    shmi_built_ends_with(a, o->off, shmi_sem_end);
+    if (s != NULL)
+        s->own = (shmi_semaphore_record *)(void *)s->q.own;
     return s;
 }
 
@@ -23175,7 +23637,7 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     int err;
     if (s->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(s->impl->q.a, s->impl->q.o.off, shmi_sem_end);
+    err = shmi_unshare(s->impl->q.a, s->impl->q.o.off, shmi_rq_free);
     if (err == 0)
         s->impl = NULL;
     return SHMI_TELL(err);
@@ -23213,6 +23675,7 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
     shmi_wait_node *wait_node;
     shmi_tuning t = shmi_rq_tuning(&s->q);
     shmi_sem_wish u = {s, n, 0};
+    shmi_rq_outcome outcome;
     int result, err, spun;
     if (n > s->size)
         return try_ ? EBUSY : shmi_sem_await_end(s, abs);
@@ -23229,8 +23692,8 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
         if (err != 0 || result == SHMI_semTaken)
             return err;
     }
-    shmi_sem_learn(s);
-    if (SHMI_UNLIKELY(shmi_ld32(&s->bad) != 0))
+    shmi_rq_learn(&s->q);
+    if (SHMI_UNLIKELY(shmi_ld32(&s->q.bad) != 0))
         return shmi_fail(EPROTO, "semaphore.acquire", shmi_called(&s->q.o), "its list of slot records");
     err = shmi_wait_node_take(s->q.a, &wait_node);
     if (err != 0)
@@ -23245,18 +23708,9 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
         shmi_rq_unused(&s->q, wait_node);
         return err;
     }
-    err = shmi_rq_await(&s->q, wait_node, !spun, abs, shmi_sem_withdraw);
-    if (err != 0) {
-        SHMSYNC_CRASHPOINT("record.await.withdrawn");
-        if (err == EBADF)
-            return shmi_fail(EBADF, "semaphore.acquire", shmi_called(&s->q.o), "this process closed the arena");
-        return err == EPROTO ? shmi_sem_corrupt(&s->q, "a wait node") : err;
-    }
-    if (!shmi_rq_collect(&s->q, wait_node)) {
-        if (shmi_sem_withdraw(&s->q, wait_node))
-            return shmi_sem_corrupt(&s->q, "a wait node, which ended a wait that was not granted");
-        shmi_rq_collect(&s->q, wait_node);
-    }
+    err = shmi_rq_await(&s->q, wait_node, !spun, abs, "semaphore.acquire", &outcome);
+    if (err != 0)
+        return err;
     if (s->moves) {
         shmi_add64(&s->own->share.accepted, n);
         SHMSYNC_CRASHPOINT("semaphore.acquire.accepted");
@@ -23328,8 +23782,8 @@ int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
         n = shmi_fast_spare(shmi_ld64(&s->w->free)) | (uint64_t)shmi_recorded_value(&s->w->freeHigh) << 31;
         if (shmi_recorded_value(&s->w->opened) != 0) {
             shmi_semaphore_record *r;
-            shmi_sem_walk i;
-            for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;)
+            shmi_rq_walk i;
+            for (shmi_rq_walk_slots(&s->q, &i); (r = shmi_sem_next(s, &i)) != NULL;)
                 n += shmi_fast_spare(shmi_ld64(&r->share.fast));
         }
         if (shmi_ld64(s->q.commit) == c)
@@ -23338,47 +23792,28 @@ int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
     return (int64_t)shmi_min(shmi_min(n, s->size), INT64_MAX);
 }
 
-/* Takes back the permits of dead. A process whose slot has no record, because it has not opened the semaphore, cannot make a change. It completes
- * the last one. Those that wait, and the next call, do the rest. With a corrupt list of records, a process that knows them repairs it. */
+SHMI_FN int shmi_sem_view(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
+{
+    memset(s, 0, sizeof *s);
+    return o->size >= shmi_semaphore_bytes(a) && shmi_rq_init(&s->q, &shmi_sem_kind, a, o);
+}
 SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_semaphore s;
-    struct shmi_rq_change x;
-    struct shmi_wakes b;
-    if (o->size < shmi_semaphore_bytes(a) || !shmi_sem_init(&s, a, o))
-        return;
-    if (dead == a->self)
-        s.q.without = dead; /* others are not current, or another participant has the ID by now */
-    shmi_wakes_init(&b);
-    shmi_rq_lock(&s.q);
-    if (shmi_sem_record_of(&s, a->my_slot) == NULL) {
-        shmi_rq_complete(&s.q, shmi_ld64(s.q.commit), &b);
-    } else {
-        shmi_sem_reap(&s, &x, &b);
-        shmi_sem_serve(&s, &x, &b);
-    }
-    shmi_rq_unlock(&s.q);
-    shmi_rq_wake(&s.q, &b);
+    if (shmi_sem_view(&s, a, o))
+        shmi_rq_repair(&s.q, dead);
 }
-/* Wakes the owners of the first waits if this process has no record, so that one of them reaps. */
 SHMI_FN void shmi_wake_first_of_semaphore(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_semaphore s;
     (void)owed;
-    if (o->size >= shmi_semaphore_bytes(a) && shmi_sem_init(&s, a, o) && shmi_sem_record_of(&s, a->my_slot) == NULL)
-        shmi_rq_wake_first(&s.q);
+    if (shmi_sem_view(&s, a, o))
+        shmi_rq_wake_after(&s.q);
 }
 SHMI_FN int shmi_complete_semaphore(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_semaphore s;
-    struct shmi_wakes b;
-    int err;
-    if (o->size < shmi_semaphore_bytes(a) || !shmi_sem_init(&s, a, o))
-        return 0;
-    shmi_wakes_init(&b);
-    err = shmi_rq_complete(&s.q, shmi_ld64(s.q.commit), &b);
-    shmi_rq_wake(&s.q, &b);
-    return err == 0;
+    return shmi_sem_view(&s, a, o) && shmi_rq_complete_last(&s.q);
 }
 #endif
 
@@ -25651,10 +26086,13 @@ SHMI_FN void *shmi_spin_build(shmsync_arena *a, const shmi_object *o, const void
     }
     return l;
 }
+typedef struct shmi_spin_spec {
+    uint32_t policy, spin;
+} shmi_spin_spec;
 SHMI_FN void shmi_spin_fill(unsigned char *body, const void *arg)
 {
     shmi_spin_words *w = (shmi_spin_words *)(void *)body;
-    const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    const shmi_spin_spec *s = (const shmi_spin_spec *)arg;
     w->policy = s->policy;
     w->spin = s->spin;
 }
@@ -25662,7 +26100,7 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
 {
     SHMI_OPTIONS(shmsync_spinlock_options, 40, op, *out);
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
-    shmi_fair_spec init;
+    shmi_spin_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;
@@ -26380,6 +26818,12 @@ SHMI_FN shmi_participant_id shmi_hold_died(uint64_t h)
 {
     return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? shmi_hold_stamp(h) & SHMI_NAME_MASK : shmi_hold_name(h);
 }
+/* How a wait for a lock ends. */
+enum { SHMI_lockGranted, SHMI_lockOwnerDead, SHMI_lockNotRecoverable, SHMI_lockCorrupt };
+
+/* How often a waiter looks for the grant that follows the end of its wait by a few instructions. */
+enum { SHMI_acceptTries = 100, SHMI_acceptPause = 2 };
+
 /* The result of a wait for a key with this hold, if the wait ends at once. SHMI_lockGranted: it does not. */
 SHMI_FN uint32_t shmi_hold_result(uint64_t h)
 {
@@ -27247,7 +27691,8 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
     int err = shmi_multi_bucket(x, key, &k);
     if (err == 0 && __atomic_load_n(&k->biased, __ATOMIC_RELAXED) != 0 && shmi_key_biased(k, key, out))
         return 0;
-    /* As in shmi_fair_lock: a call that has to wait is counted before it takes the queue lock. */
+    /* A call that has to wait is counted before it takes the queue lock: if it were refused afterwards, it could not give
+     * the queue lock back. */
     if (err == 0 && !shmi_key_seems_taken(k, key)) {
         err = shmi_mon_enter(&k->m, abs);
         if (err == 0) {
@@ -29360,7 +29805,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_repair_counter, shmi_wake_counter, NULL, NULL},
     {SHMI_KIND_ONCE, SHMI_VERSION_ONCE, shmi_repair_once, shmi_wake_once, NULL, NULL},
     {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_repair_barrier, shmi_wake_barrier, NULL, NULL},
-    {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object, NULL, NULL},
+    {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_repair_fairmutex, shmi_wake_first_of_fairmutex, NULL, shmi_complete_fairmutex},
 #if SHMSYNC_LAYOUT_VERSION >= 3
     {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_wake_first_of_semaphore, NULL, shmi_complete_semaphore},
 #endif

@@ -56,7 +56,10 @@ var abiStructs = map[string]reflect.Type{
 
 	"Share of an auto-reset Event": reflect.TypeFor[eventRecord](),
 
-	"FairMutex":       reflect.TypeFor[fairMutexWords](),
+	"FairMutex": reflect.TypeFor[fairMutexWords](),
+
+	"Slot record of a FairMutex": reflect.TypeFor[fairMutexRecord](),
+
 	"MultiLock":       reflect.TypeFor[multiLockHead](),
 	"Cond":            reflect.TypeFor[condWords](),
 	"Future":          reflect.TypeFor[futureWords](),
@@ -69,7 +72,7 @@ var abiStructs = map[string]reflect.Type{
 
 // abiParts are the sections of abiStructs that are parts of objects.
 var abiParts = []string{
-	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Share of an auto-reset Event",
+	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Slot record of a FairMutex", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Share of an auto-reset Event",
 }
 
 // abiKinds are the kinds of the objects.

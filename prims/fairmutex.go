@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/shmsync/shmsync"
@@ -15,9 +16,9 @@ import (
 
 var (
 	_ = crashpoint.Register("fairmutex.lock.taken")
-	_ = crashpoint.Register("fairmutex.unlock.freed")
 	_ = crashpoint.Register("fairmutex.lock.accepted")
-	_ = crashpoint.Register("fairmutex.grant.granted")
+	_ = crashpoint.Register("fairmutex.unlock.freed")
+	_ = crashpoint.Register("fairmutex.unlock.committed")
 )
 
 // FairMutex is a mutual exclusion lock between processes that goroutines lock in the order of
@@ -38,15 +39,27 @@ var (
 // Waiters get the lock in the order of Reed and Kanodia's sequencer. They wait in a queue instead
 // of taking numbered tickets, so that a waiter can leave.
 type FairMutex struct {
-	mon    *monitor
-	fifo   fifo
-	turns  *park.Turns // nil in a reaper's handle
-	words  *fairMutexWords
-	a      *arenakernel.Arena
-	object arenakernel.Object
-	name   arenakernel.ParticipantID
-	policy Policy
-	repair func() error
+	// The fast paths fit the compiler's budget for inlining only with plain pointers to their words and the
+	// functions of package atomic.
+
+	own  *uint32 // the value of the owner word; closedFair if there is no fast path
+	held uint32  // its value if the word is open and this process holds the lock
+
+	recordQueue
+	words   *fairMutexWords
+	slots   recordSlots[fairSlot]
+	record  recordPlaces // that of our slot; empty in the handle of a reaper or a tool
+	turns   *park.Turns  // nil in a reaper's handle
+	name    arenakernel.ParticipantID
+	policy  Policy
+	repair  func() error
+	opening *opening
+}
+
+// fairSlot is the record of a slot.
+type fairSlot struct {
+	slot  int
+	words *fairMutexRecord
 }
 
 // FairMutexOptions says how a FairMutex is created, and what this process does
@@ -68,10 +81,12 @@ type FairMutexOptions struct {
 
 var fairMutexKind = arenakernel.KindOf("FAIR")
 
-const fairMutexVersion = 2
+const fairMutexVersion = 3
 
 // OpenFairMutex finds the FairMutex of that name in the arena or creates it. An
-// empty name makes a fresh anonymous one.
+// empty name makes a fresh anonymous one. It takes 128 bytes, and 192 bytes more for each slot whose
+// participants have opened it. These are allocated when a participant of the slot opens it for the
+// first time: without enough room the error Is [shmsync.ErrNoSpace].
 func OpenFairMutex(a *arena.Arena, name string, opts *FairMutexOptions) (*FairMutex, error) {
 	return openFairMutex((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -86,42 +101,106 @@ func openFairMutex(a *arenakernel.Arena, name string, opts *FairMutexOptions, at
 		return nil, err
 	}
 	return openAs(a, arenakernel.ObjectSpec{
-		Existing: attach, Kind: fairMutexKind, Version: fairMutexVersion, Name: name, Size: uint64(fairMutexBytes),
+		Existing: attach, Kind: fairMutexKind, Version: fairMutexVersion, Name: name, Size: fairMutexBytes(a),
 		Init: func(body []byte) {
 			w := fairMutexBody(body)
 			w.policy = opt.Policy.stored()
-			w.mon.spin.Store(spinField(opt.Spin))
+			w.spin.Store(spinField(opt.Spin))
+			if !a.Counted() {
+				w.owner.Store(uint64(makeRecorded(uint32(fairOpened(ownerFree)), 0)))
+			}
 		},
 	}, "fairmutex.open", newFairMutex(&opt), func(f *FairMutex) string { return f.policy.differs(opt.Policy) })
 }
 
 // FairMutexAt opens the FairMutex at an offset that another process got from the method Offset.
 func FairMutexAt(a *arena.Arena, off arena.Offset) (*FairMutex, error) {
-	return handleAt(a, off, "fairmutex.open", fairMutexKind, fairMutexVersion, uint64(fairMutexBytes), newFairMutex(&FairMutexOptions{}))
+	return handleAt(a, off, "fairmutex.open", fairMutexKind, fairMutexVersion, fairMutexBytes((*arenakernel.Arena)(a)), newFairMutex(&FairMutexOptions{}))
 }
 
 func newFairMutex(opt *FairMutexOptions) func(*arenakernel.Arena, arenakernel.Object) (*FairMutex, error) {
 	return func(a *arenakernel.Arena, o arenakernel.Object) (*FairMutex, error) {
-		return buildFairMutex(a, o, opt, false), nil
+		return buildFairMutex(a, o, opt, false)
 	}
 }
 
-func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOptions, bare bool) *FairMutex {
-	w := fairMutexAt(a, o)
-	f := &FairMutex{words: w, a: a, object: o, name: a.Self(), policy: policyOf(w.policy), repair: opt.Repair}
-	f.mon = buildMonitor(a, o, o.Body, f, bare)
-	f.fifo = fifo{f.mon, &w.queue}
-	if !bare {
-		f.turns = common[park.Turns](f.mon.opening)
+// buildFairMutex makes a handle. That of a reaper or a tool is bare: it cannot wait.
+func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOptions, bare bool) (*FairMutex, error) {
+	w, counts := fairMutexAt(a, o)
+	f := &FairMutex{own: &closedFair, words: w, name: a.Self(), policy: policyOf(w.policy), repair: opt.Repair}
+	f.held = uint32(fairOpened(makeOwner(kindHeld, f.name)))
+	f.init(a, o, recordQueueWords{&w.commit, &w.first, &w.last, &w.spin, &w.pays, &w.lastCPU, counts}, f)
+	f.slots = recordSlots[fairSlot]{
+		a: a, object: o, size: fairMutexRecordBytes, slotOf: func(r fairSlot) int { return r.slot },
+		view: func(off arenakernel.Offset, slot int) fairSlot {
+			return fairSlot{slot, arenakernel.SlotRecordAt[fairMutexRecord](a, off)}
+		},
 	}
-	return f
+	if err := f.slots.open(!bare); err != nil || bare {
+		return f, err
+	}
+	own, ok := f.recordAt(f.slot)
+	if !ok {
+		return nil, f.corrupt("its list of slot records")
+	}
+	f.record = own
+	f.opening = newOpening(a, o)
+	f.queue = park.NewQueue(park.Config{
+		WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller},
+		Object:   o, Word: o.Body + fairMutexWakeOff, All: true, Check: f.check,
+	})
+	f.opening.waitsIn(f.queue)
+	f.opening.end = func() {
+		redirect(&f.own, &closedFair)
+		f.queue.Close()
+	}
+	f.turns = common[park.Turns](f.opening)
+	if f.mayOpen() && !crashpoint.Enabled {
+		f.own = w.value()
+	}
+	return f, nil
+}
+
+// recordAt is the record of a slot, for recordQueue.
+func (f *FairMutex) recordAt(slot int) (r recordPlaces, ok bool) {
+	if f.record.head != nil && slot == f.recordQueue.slot {
+		return f.record, true
+	}
+	at, ok := f.slots.of(slot)
+	if !ok {
+		return r, false
+	}
+	return recordPlaces{&at.words.head, &at.words.kinds, &at.words.entries}, true
+}
+
+// wordAt is a word of f, for recordQueue.
+func (f *FairMutex) wordAt(kind uint8, _ uint32) *atomic.Uint64 {
+	switch kind {
+	case fairOwnerWord:
+		return &f.words.owner
+	case fairDiedWord:
+		return &f.words.died
+	}
+	return nil
+}
+
+func (f *FairMutex) corrupt(detail string) error {
+	return f.fail("fairmutex.change", shmsync.ErrCorrupt, nil, detail)
 }
 
 // Lock locks f, and waits until it can. It panics with an *[shmsync.Error] when
 // the lock is owner-dead or not recoverable, when there is no room to wait, or
 // when this process closes the arena meanwhile.
 func (f *FairMutex) Lock() {
-	if err := f.lock(nil); err != nil {
+	// sync(fairmutex.owner): acquire
+	// lin: the lock is taken here.
+	if !atomic.CompareAndSwapUint32(f.own, fairFree, f.held) {
+		f.lockOrPanic()
+	}
+}
+
+func (f *FairMutex) lockOrPanic() {
+	if err := f.lockSlow(nil, true); err != nil {
 		panic(waysOut(err))
 	}
 }
@@ -130,65 +209,66 @@ func (f *FairMutex) Lock() {
 // ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of f,
 // ErrNoSpace, ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx
 // has ended.
-func (f *FairMutex) LockContext(ctx context.Context) error { return f.lock(ctx) }
-
-// lock is LockContext; ctx may be nil.
-func (f *FairMutex) lock(ctx context.Context) error {
-	if err := f.mon.enter(ctx); err != nil {
-		return err
+func (f *FairMutex) LockContext(ctx context.Context) error {
+	// sync(fairmutex.owner): acquire
+	// lin: the lock is taken here.
+	if !atomic.CompareAndSwapUint32(f.own, fairFree, f.held) {
+		return f.lockSlow(ctx, true)
 	}
-	if f.free() {
-		f.take()
-		f.mon.leave(nil)
-		return nil
-	}
-	return f.lockSlow(ctx, true)
+	return nil
 }
 
 // TryLock locks f if that is possible without waiting, and reports whether it did. It fails while
 // there are waiters. State tells why it failed.
 func (f *FairMutex) TryLock() bool {
-	f.mon.opening.use()
-	if !f.mon.tryEnter() {
-		return false
+	// sync(fairmutex.owner): acquire
+	// lin: the lock is taken here.
+	if !atomic.CompareAndSwapUint32(f.own, fairFree, f.held) {
+		return f.tryLockSlow()
 	}
-	if f.free() {
-		f.take()
-		f.mon.leave(nil)
+	return true
+}
+
+// tryLockSlow is the rest of TryLock. It carries the last change out first: an Unlock that was stopped in the
+// middle counts.
+func (f *FairMutex) tryLockSlow() bool {
+	defer f.opening.serve(f.queue).end()
+	if f.lockFast() {
 		return true
 	}
-	return f.tryLockSlow()
+	r, err := f.take(nil, nil, nil)
+	return r == fairTaken && err == nil
 }
 
 // Unlock unlocks f, and hands it to the first waiter in the queue. It panics when this
 // process does not hold f, and with an error that Is ErrCorrupt when a peer overwrote the
 // lock.
 func (f *FairMutex) Unlock() {
-	m := f.mon
-	if err := m.enter(nil); err != nil {
-		panic(err)
+	// sync(fairmutex.owner): release
+	// lin: the lock is released here.
+	if !atomic.CompareAndSwapUint32(f.own, f.held, fairFree) {
+		f.unlockSlow()
 	}
-	o := f.ownerWord()
-	if o != makeOwner(kindHeld, f.name) {
-		m.leave(nil)
-		f.badUnlock(o)
-	}
-	storeWord(&f.words.owner, 0)
-	if f.fifo.empty() {
-		m.leave(nil)
-		f.turns.HoldEnded()
+}
+
+// unlockSlow is the rest of Unlock.
+func (f *FairMutex) unlockSlow() {
+	defer f.opening.serve(f.queue).end()
+	if f.unlockFast() {
 		return
 	}
-	crashpoint.Hit("fairmutex.unlock.freed")
-	b := takeWakes()
-	f.resolve(b)
-	m.leave(b)
+	switch o, held, err := f.give(); {
+	case err != nil:
+		panic(err)
+	case !held:
+		f.badUnlock(o)
+	}
 	f.turns.HoldEnded()
 }
 
 func (f *FairMutex) badUnlock(o ownerWord) {
-	if !fairOwner(o) {
-		panic(f.corrupt("fairmutex.unlock", o))
+	if !o.valid() {
+		panic(f.refusedCorrupt("fairmutex.unlock", o))
 	}
 	panic("shmsync: Unlock of fair mutex " + objectName(f.object) + ", which this process does not hold: it is " + o.String())
 }
@@ -196,20 +276,20 @@ func (f *FairMutex) badUnlock(o ownerWord) {
 // LockAsync takes a place in the queue now. The Pending ends with nil when this process holds f
 // and has to Unlock it, and otherwise with an error of LockContext.
 func (f *FairMutex) LockAsync() *Pending {
-	if err := f.mon.begin(); err != nil {
+	if !f.queue.EnterNode() {
+		return resolved(f.lockClosing())
+	}
+	s, err := (*park.WaitNode)(nil), error(nil)
+	if !f.lockFast() {
+		s, err = f.arrive(nil, nil)
+	}
+	if s == nil {
+		f.queue.Exit()
 		return resolved(err)
 	}
-	defer f.mon.finish() // when it runs, the wait node keeps the handle open
-	if err := f.mon.enter(nil); err != nil {
-		return resolved(err)
-	}
-	waitNode, err := f.arrive(nil, nil)
-	if waitNode == nil {
-		return resolved(err)
-	}
-	p := f.mon.newPending("fairmutex.lock", waitNode, f.judge)
-	p.accept, p.acceptAtOnce = f.accept, f.acceptAtOnce
-	p.begin()
+	f.queue.StartPoller() // it looks after the queue after each death
+	p := &Pending{done: make(chan struct{}), source: fairPending{f, s}}
+	s.Watch(f.queue, p.told)
 	return p
 }
 
@@ -220,7 +300,7 @@ func (f *FairMutex) Offset() arena.Offset { return f.object.Offset }
 // error that Is ErrClosed. A hold of this process stays; release it through another handle. A
 // second Close is an error that Is ErrClosed.
 func (f *FairMutex) Close() error {
-	return f.mon.opening.close("fairmutex.close")
+	return f.opening.close("fairmutex.close")
 }
 
 // Policy says what happens to f when its holder dies.
@@ -237,14 +317,17 @@ type FairMutexState struct {
 
 // State reads f without locking it. The answer may be out of date when it returns.
 func (f *FairMutex) State() FairMutexState {
-	f.mon.opening.use()
-	o := f.ownerWord()
-	s := FairMutexState{Held: o.held() || o.granted(), Waiting: !f.fifo.empty(), Word: o.String()}
+	f.opening.use()
+	o := f.state()
+	if n := o.holder(); n != 0 && o.held() && f.policy == PolicyReport && f.a.Dead(n) {
+		o = o.ownerDied(f.policy) // the reap is due
+	}
+	s := FairMutexState{Held: o.holder() != 0, Waiting: valueIn(f.first) != 0, Word: o.String()}
 	if n := o.participant(); n != 0 {
 		s.Owner = f.a.Who(n)
 	}
 	switch {
-	case !fairOwner(o):
+	case !o.valid():
 		s.Err = shmsync.ErrCorrupt
 	case o.kind() == kindOwnerDead:
 		s.Err = shmsync.ErrOwnerDead
@@ -257,10 +340,6 @@ func (f *FairMutex) State() FairMutexState {
 
 // String renders the state on one line.
 func (f *FairMutex) String() string {
-	f.mon.opening.use()
-	return fmt.Sprintf("fair mutex %s: %v, waiting %v", objectName(f.object), f.ownerWord(), !f.fifo.empty())
-}
-
-func (f *FairMutex) fail(op string, err error, who *shmsync.Identity, detail string) error {
-	return f.mon.fail(op, err, who, detail)
+	s := f.State()
+	return fmt.Sprintf("fair mutex %s: %s, waiting %v", objectName(f.object), s.Word, s.Waiting)
 }

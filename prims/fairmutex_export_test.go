@@ -10,29 +10,52 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
+// eachQueued calls g for the waits in the queue, of all processes, at one moment.
+func (f *FairMutex) eachQueued(g func(w wait)) {
+	f.private.Lock()
+	defer f.private.Unlock()
+	x, b := &f.scratch, takeWakes()
+	defer f.wake(b)
+	for {
+		if f.begin(x, b) != nil {
+			return
+		}
+		var all []wait
+		v := valueIn(f.first)
+		for v >= arenakernel.RecordedFirst {
+			n, err := f.a.NodeAt(arenakernel.Offset(v) * linkUnit)
+			if err != nil {
+				return
+			}
+			all = append(all, wait{arenakernel.Offset(v) * linkUnit, n})
+			v = valueIn(n.Next())
+		}
+		if f.load() == x.c {
+			for _, w := range all {
+				g(w)
+			}
+			return
+		}
+	}
+}
+
 // Queued is how many waits are in the queue, of all processes.
 func (f *FairMutex) Queued() (n int) {
-	f.mon.enter(nil)
-	f.fifo.each(func(w wait) bool {
-		if f.mon.waiting(w) {
+	f.eachQueued(func(w wait) {
+		if f.waiting(w) {
 			n++
 		}
-		return true
 	})
-	f.mon.leave(nil)
 	return n
 }
 
 // Asleep is how many waits in the queue sleep in the kernel or park, of all processes.
 func (f *FairMutex) Asleep() (n int) {
-	f.mon.enter(nil)
-	f.fifo.each(func(w wait) bool {
+	f.eachQueued(func(w wait) {
 		if w.State() != arenakernel.NodeQueued {
 			n++
 		}
-		return true
 	})
-	f.mon.leave(nil)
 	return n
 }
 
@@ -43,7 +66,7 @@ func (f *FairMutex) Waiters() int { return f.turns.Waits() }
 func (f *FairMutex) SharesTurns(g *FairMutex) bool { return f.turns == g.turns }
 
 // Ended reports whether the handle has ended.
-func (f *FairMutex) Ended() bool { return f.mon.opening.ended.Load() }
+func (f *FairMutex) Ended() bool { return f.opening.ended.Load() }
 
 // StopHandles keeps handles from coming and going until the returned function is called.
 func StopHandles() (resume func()) {
@@ -69,26 +92,19 @@ func (f *FairMutex) Object() arenakernel.Object { return f.object }
 // LockStamped is LockContext, and returns the place of the call in the order of arrival. The
 // place is 0 if the call did not wait, or was granted the lock before the place could be read.
 func (f *FairMutex) LockStamped(ctx context.Context) (stamp uint64, err error) {
-	if err := f.mon.begin(); err != nil {
-		return 0, err
+	if !f.queue.EnterNode() {
+		return 0, f.closedError()
 	}
-	defer f.mon.finish()
-	if err := f.mon.enter(ctx); err != nil {
-		return 0, err
+	defer f.queue.Exit()
+	if f.lockFast() {
+		return 0, nil
 	}
 	s, err := f.arrive(ctx, f.turns)
 	if s == nil {
 		return 0, err
 	}
-	stamp = s.Node.Stamp().Load()
-	end, err := f.mon.await(ctx, s)
-	if err == nil {
-		err = f.judge(end)
-	}
-	if err == nil {
-		err = f.accept()
-	}
-	return stamp, err
+	stamp = s.Node.Stamp().Load() << 1 >> 33
+	return stamp, f.await(ctx, s)
 }
 
 // Body is the offset and the length of the words of f.
@@ -153,12 +169,14 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 	return n
 }
 
-// LockBeside is Lock of a lock that is held. It calls beside when it has the queue lock, and has not
-// counted itself.
-func (f *FairMutex) LockBeside(beside func()) error {
-	if err := f.mon.enter(nil); err != nil {
-		return err
-	}
-	beside()
-	return f.lockSlow(nil, true)
+// OwnerValue is the value of the owner word.
+func (f *FairMutex) OwnerValue() uint32 { return valueIn(&f.words.owner) }
+
+// OverwriteOwner stores a value into the owner word, as a peer may do.
+func (f *FairMutex) OverwriteOwner(v uint32) { f.words.owner.Store(uint64(makeRecorded(v, 0))) }
+
+// QueuedNodes are the nodes of the waits in the queue.
+func (f *FairMutex) QueuedNodes() (nodes []*arenakernel.Node) {
+	f.eachQueued(func(w wait) { nodes = append(nodes, w.Node) })
+	return nodes
 }

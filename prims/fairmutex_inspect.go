@@ -3,18 +3,21 @@ package prims
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
 func inspectFairMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
-	if o.Size < uint64(fairMutexBytes) {
+	if o.Size < fairMutexBytes(a) {
 		return unreadable(a, o, nil)
 	}
-	f := buildFairMutex(a, o, &FairMutexOptions{}, true)
+	f, err := buildFairMutex(a, o, &FairMutexOptions{}, true)
+	if err != nil {
+		return unreadable(a, o, err)
+	}
 	i := inspect(a, o)
 	i.Policy = f.policy.String()
-	word := f.ownerWord()
+	word := f.state()
 	i.State = word.String()
+	i.Counts, i.Spin = f.counts.tell(), spinText(f.words.spin.Load())
 	on := i.owner(word, f.diedName())
-	i.monitor(f.words.mon.places())
-	i.date(on, f.mon.counts)
-	i.dateByFirst(on)
+	i.date(on, f.counts)
+	i.dateByStamp(on)
 	i.waits(inQueue, "lock", on)
 	return i.Inspection
 }

@@ -16,7 +16,9 @@ import (
 func init() {
 	addWorkload(workload{
 		name:   "fairmutex",
-		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*", "monitor.replay.*", "monitor.reap.*", "monitor.cleanup.*", "fairmutex.*", "park.waitnode.*"},
+		points: []string{"record.*", "fairmutex.*", "park.waitnode.*"},
+		// A wait that is given up is withdrawn, and not left in the queue.
+		without: []string{"park.waitnode.given_up"},
 		open: func(a *arena.Arena) (worker, error) {
 			told, err := prims.OpenFairMutex(a, "told", nil)
 			if err != nil {

@@ -3,25 +3,17 @@ package prims
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/crashpoint"
+	"github.com/shmsync/shmsync/internal/race"
 )
 
 var (
 	_ = crashpoint.Register("fairmutex.recover.taken")
 	_ = crashpoint.Register("fairmutex.recover.repaired")
 )
-
-func init() {
-	arenakernel.RegisterKind(arenakernel.KindOps{
-		Kind: fairMutexKind, Version: fairMutexVersion, Repair: repairFairMutex, Wake: wakeQueue, Check: checkFairMutex, Inspect: inspectFairMutex,
-	})
-}
-
-func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 
 // Recover makes an owner-dead or not recoverable f usable again: it takes the lock, runs repair,
 // and releases the lock. If repair returns an error or panics, f becomes not recoverable until a
@@ -41,18 +33,15 @@ func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) err
 	mustHaveRepair(repair != nil, "fair mutex "+objectName(f.object))
 	// The words stay in place until the end of the repair is recorded there. Close does not wait
 	// for that.
-	if !f.mon.opening.stayIfOpen() {
-		return f.mon.closed()
+	if !f.opening.stayIfOpen() {
+		return f.closedError()
 	}
-	defer f.mon.leaveStay()
+	defer f.leaveStay()
 	for {
 		if took, err := f.beginRecover(ctx, true); err != nil {
 			return err
 		} else if took {
 			return f.runRepair(repair, false)
-		}
-		if err := f.mon.enter(ctx); err != nil {
-			return err
 		}
 		switch err := f.lockSlow(ctx, false); {
 		case err == nil:
@@ -61,6 +50,14 @@ func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) err
 		case !isOwnerDead(err) && !errors.Is(err, shmsync.ErrNotRecoverable):
 			return err
 		}
+	}
+}
+
+// leaveStay ends a stay, for which neither Close nor the end of the arena waits.
+func (f *FairMutex) leaveStay() {
+	if f.queue.EnterStay() {
+		defer f.queue.ExitLasting()
+		f.opening.leave()
 	}
 }
 
@@ -75,27 +72,61 @@ func (f *FairMutex) inherit(ctx context.Context) (took bool, err error) {
 // beginRecover marks the lock as being recovered by this process, if it is owner-dead or, with
 // ruined set, not recoverable. It waits until the dead owner is gone.
 func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, err error) {
-	if err := f.mon.enter(ctx); err != nil {
-		return false, err
-	}
-	o := f.ownerWord()
-	for o.kind() == kindOwnerDead && o.valid() && !f.a.Gone(o.participant()) {
-		f.mon.leave(nil)
-		if err := f.mon.awaitGone(ctx, o.participant(), func() bool { return f.ownerWord() == o }); err != nil {
+	for {
+		// The loop ends: each turn follows a change by another call, or the end of the dead process.
+		died, took, err := f.takeToRecover(ruined)
+		if died == 0 || err != nil {
+			return took, err
+		}
+		dead := makeOwner(kindOwnerDead, died)
+		if err := awaitGone(ctx, f.a, f.queue, died, func() bool { return f.state() == dead }); err == errClosing {
+			return false, f.closedError()
+		} else if err != nil {
 			return false, err
 		}
-		if err := f.mon.enter(ctx); err != nil {
-			return false, err
+	}
+}
+
+// takeToRecover is beginRecover, but it does not wait: died is a dead owner that is not gone.
+func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, took bool, err error) {
+	if !f.queue.EnterStay() {
+		return 0, false, f.closedError()
+	}
+	defer f.queue.ExitLasting()
+	b := takeWakes()
+	defer f.wake(b)
+	f.private.Lock()
+	defer f.private.Unlock()
+	x := &f.scratch
+	for {
+		// The loop ends: each turn follows a change by another call.
+		if err := f.begin(x, b); err != nil {
+			return 0, false, err
 		}
-		o = f.ownerWord()
+		o, n := fairState(fairWord(f.words.owner.Load())), arenakernel.ParticipantID(0)
+		switch {
+		case o.valid() && o.kind() == kindOwnerDead:
+			if n = o.participant(); !f.a.Gone(n) {
+				return n, false, nil
+			}
+			f.setDied(x, n) // a reaper without a record has not done so
+			fallthrough
+		case ruined && o == ownerNotRecoverable:
+			f.setOwner(x, makeOwner(kindRecovering, f.name))
+		}
+		took := x.n > 0
+		switch ok, err := f.commitFair(x, b); {
+		case err != nil:
+			return 0, false, err
+		case !ok:
+		default:
+			if took {
+				race.Acquire(f.key)
+				crashpoint.Hit("fairmutex.recover.taken")
+			}
+			return 0, took, nil
+		}
 	}
-	if o.kind() == kindOwnerDead && o.valid() || ruined && o == ownerNotRecoverable {
-		storeWord(&f.words.owner, uint64(makeOwner(kindRecovering, f.name)))
-		crashpoint.Hit("fairmutex.recover.taken")
-		took = true
-	}
-	f.mon.leave(nil)
-	return took, nil
 }
 
 // runRepair runs repair while this process recovers f. Afterwards this process holds f if hold is
@@ -122,44 +153,59 @@ func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
 	return nil
 }
 
-// endRecover sets the owner word of a lock that this process recovers to next.
+// endRecover gives a lock that this process recovers the state next.
 func (f *FairMutex) endRecover(next ownerWord) error {
-	m := f.mon
-	if err := m.enter(nil); err != nil {
+	if !f.queue.EnterStay() {
+		return f.closedError()
+	}
+	defer f.queue.ExitLasting()
+	if err := f.commitRecover(next); err != nil {
 		return err
 	}
-	o := f.ownerWord()
-	if o != makeOwner(kindRecovering, f.name) {
-		m.leave(nil)
-		return f.corrupt("fairmutex.recover", o)
-	}
-	if next != ownerNotRecoverable {
-		f.words.died.Store(0)
-	}
-	storeWord(&f.words.owner, uint64(next))
-	b := takeWakes()
-	f.resolve(b)
-	m.leave(b)
 	f.turns.HoldEnded()
 	return nil
 }
 
-func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	if o.Size >= uint64(fairMutexBytes) {
-		repairMonitor(buildFairMutex(a, o, &FairMutexOptions{}, true).mon, dead)
+func (f *FairMutex) commitRecover(next ownerWord) error {
+	race.ReleaseMerge(f.key)
+	b := takeWakes()
+	defer f.wake(b)
+	f.private.Lock()
+	defer f.private.Unlock()
+	x := &f.scratch
+	for {
+		// The loop ends: each turn follows a change by another call, or takes a wait off the queue.
+		if err := f.begin(x, b); err != nil {
+			return err
+		}
+		if o := f.ownerIn(x); o != makeOwner(kindRecovering, f.name) {
+			if f.load() != x.c {
+				continue
+			}
+			return f.refusedCorrupt("fairmutex.recover", o)
+		}
+		granted, ok := arenakernel.ParticipantID(0), true
+		if next.free() {
+			granted, ok = f.passOn(x)
+		} else {
+			f.setOwner(x, next)
+		}
+		if !ok {
+			if err := f.dropFirst(x, b); err != nil {
+				return err
+			}
+			continue
+		}
+		if next != ownerNotRecoverable {
+			f.setDied(x, 0)
+		}
+		switch ok, err := f.commitFair(x, b); {
+		case err != nil:
+			return err
+		case ok:
+			f.handedOn(granted)
+			f.serve(x, b) // an error is that of the waits
+			return nil
+		}
 	}
-}
-
-func checkFairMutex(a *arenakernel.Arena, o arenakernel.Object) error {
-	if o.Size < uint64(fairMutexBytes) {
-		return wrongKind("fairmutex.check", o, fairMutexKind, fairMutexVersion)
-	}
-	f := buildFairMutex(a, o, &FairMutexOptions{}, true)
-	if err := checkMutexWords(o, &f.words.mon.queueLock); err != nil {
-		return err
-	}
-	if w := f.ownerWord(); !fairOwner(w) || f.words.policy&policyMask > 1 {
-		return f.fail("fairmutex.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("owner word %v, policy %d", w, f.words.policy))
-	}
-	return nil
 }

@@ -8,41 +8,110 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// fairMutexWords is the body of a FairMutex, 512 bytes.
+// fairMutexWords is the body of a FairMutex, 128 bytes. In an arena that counts, a [countWords] follows.
+// See docs/design/0057.
 type fairMutexWords struct {
-	_   structs.HostLayout
-	mon monitorWords
-	// owner is the holder, in its low half: an ownerWord that is never biased or reserved.
-	// The high half is 0.
-	//   writers: the holder of the queue lock
-	//   readers: the same, tools, periodic checks
-	//   order:   the queue lock's
-	//   futex:   none
-	//   crash:   names a dead participant until a reap; every change is one store
-	owner  atomic.Uint64
-	policy uint32        // the result of Policy.stored. Immutable after init.
-	died   atomic.Uint32 // the participant whose death left the state inconsistent; for tools
-	queue  listWords
-	_      [96]byte
+	_      structs.HostLayout
+	commit atomic.Uint64 // see recordCommit
+	owner  atomic.Uint64 // see fairWord
+	// accepted says which grant was accepted last.
+	//
+	//	bits 0..31   the tag of the owner word that grants the lock
+	//	bits 32..63  the participant that was granted it
+	//
+	//	writers: a participant that was granted the lock, by CAS
+	//	readers: Unlock, Recover, reapers, tools
+	//	order:   seq-cst
+	//	futex:   none
+	//	crash:   a grant that was not accepted is taken back, and the dead participant has never held the lock
+	accepted atomic.Uint64
+	first    atomic.Uint64 // the ends of the queue; see recordQueue
+	last     atomic.Uint64
+	died     atomic.Uint64 // a recordedWord: the participant whose death left the state inconsistent; 0: none
+	policy   uint32        // the result of Policy.stored. Immutable after init.
+	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
+	lastCPU atomic.Uint32
+	spin    atomic.Uint32
+	pays    atomic.Uint32
+	// wake and poller belong to a [park.Queue] in which nobody waits: waits have wait nodes.
+	wake   atomic.Uint32
+	_      [4]byte
+	poller atomic.Uint64
+	_      [48]byte
 }
 
+// fairMutexCounted is the body of a FairMutex in an arena that counts.
+type fairMutexCounted struct {
+	_      structs.HostLayout
+	words  fairMutexWords
+	counts countWords
+}
+
+// fairMutexRecord is the slot record of a FairMutex: the record of the last change of one participant. Tags
+// as in semaphoreRecord.
+type fairMutexRecord struct {
+	_       structs.HostLayout
+	_       [32]byte // the header of a slot record
+	head    atomic.Uint64
+	kinds   atomic.Uint64
+	_       [16]byte
+	entries [recordMost]recordEntry
+}
+
+// The layout is ABI: an offset that moves does not compile.
 var (
-	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.owner)-384]
-	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.policy)-392]
-	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.died)-396]
-	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.queue)-400]
-	_ = [1]struct{}{}[unsafe.Sizeof(fairMutexWords{})-512]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.owner)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.accepted)-16]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.first)-24]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.last)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.died)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.policy)-48]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.lastCPU)-52]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.spin)-56]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.pays)-60]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.wake)-64]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.poller)-72]
+	_ = [1]struct{}{}[unsafe.Sizeof(fairMutexWords{})-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexCounted{}.counts)-128]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexRecord{}.head)-32]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexRecord{}.kinds)-40]
+	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexRecord{}.entries)-64]
+	_ = [1]struct{}{}[unsafe.Sizeof(fairMutexRecord{})-fairMutexRecordBytes]
 )
 
-const fairMutexBytes = unsafe.Sizeof(fairMutexWords{})
+const (
+	fairMutexRecordBytes = 192
+	fairMutexSpinOff     = arenakernel.Offset(unsafe.Offsetof(fairMutexWords{}.spin))
+	fairMutexWakeOff     = arenakernel.Offset(unsafe.Offsetof(fairMutexWords{}.wake))
+)
+
+// fairMutexBytes is the size of the body of a FairMutex.
+func fairMutexBytes(a *arenakernel.Arena) uint64 {
+	if a.Counted() {
+		return uint64(unsafe.Sizeof(fairMutexCounted{}))
+	}
+	return uint64(unsafe.Sizeof(fairMutexWords{}))
+}
+
+// fairMutexAt views the body of o. counts is nil if the arena does not count.
+func fairMutexAt(a *arenakernel.Arena, o arenakernel.Object) (w *fairMutexWords, counts *countWords) {
+	if a.Counted() {
+		c := arenakernel.At[fairMutexCounted](a, o.Body)
+		return &c.words, &c.counts
+	}
+	return arenakernel.At[fairMutexWords](a, o.Body), nil
+}
 
 // fairMutexBody views the private body of a FairMutex that is being made.
 func fairMutexBody(b []byte) *fairMutexWords {
-	_ = b[fairMutexBytes-1]
+	_ = b[unsafe.Sizeof(fairMutexWords{})-1]
 	return (*fairMutexWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// fairMutexAt views the body of a FairMutex.
-func fairMutexAt(a *arenakernel.Arena, o arenakernel.Object) *fairMutexWords {
-	return arenakernel.At[fairMutexWords](a, o.Body)
+// closedFair is the value of the owner word for the fast paths of a handle that may not use them: never open.
+var closedFair uint32
+
+// value is the half of the owner word that is its value. While the word is open, a CAS of this half keeps the tag.
+func (w *fairMutexWords) value() *uint32 {
+	return (*uint32)(unsafe.Add(unsafe.Pointer(&w.owner), 4))
 }

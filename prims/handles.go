@@ -76,7 +76,7 @@ func (m *RWMutex) opened() *opening        { return m.opening }
 func (l *SpinLock) opened() *opening       { return l.core.opening }
 func (l *RWSpinLock) opened() *opening     { return l.core.opening }
 func (x *MultiLock) opened() *opening      { return x.opening }
-func (f *FairMutex) opened() *opening      { return f.mon.opening }
+func (f *FairMutex) opened() *opening      { return f.opening }
 func (k *condCore) opened() *opening       { return k.mon.opening }
 func (s *Semaphore) opened() *opening      { return s.opening }
 func (f *Futex) opened() *opening          { return f.opening }

@@ -140,9 +140,9 @@ func TestMultiLockRecoverAfterClose(t *testing.T) {
 	require.NoError(t, x.Close())
 	require.ErrorIs(t, x.Recover(5, func() error { return nil }), shmsync.ErrClosed)
 	require.NoError(t, a.Delete("x"))
-	f, err := prims.OpenFairMutex(a, "f", nil)
+	next, err := prims.OpenMultiLock(a, "next", &prims.MultiLockOptions{Buckets: 1})
 	require.NoError(t, err)
-	require.Equal(t, off, f.Offset(), "the FairMutex is at another place: the test shows nothing")
+	require.Equal(t, off, next.Offset(), "the next object is at another place: the test shows nothing")
 
 	y, err := prims.OpenMultiLock(a, "y", nil)
 	require.NoError(t, err)

@@ -519,30 +519,23 @@ func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 	})
 }
 
-// A FairMutex and a MultiLock are locked without a count as long as that needs no wait. A Close that comes
+// A MultiLock is locked without a count as long as that needs no wait. A Close that comes
 // when such a call has the queue lock waits until the call has given it back, and the call gets ErrClosed.
 func TestCloseWaitsForACallThatHasTheQueueLock(t *testing.T) {
 	a := newArena(t, nil)
-	openFair := func() *prims.FairMutex {
-		f, err := prims.OpenFairMutex(a, "fair", nil)
-		require.NoError(t, err)
-		return f
-	}
 	openKeys := func() *prims.MultiLock {
 		x, err := prims.OpenMultiLock(a, "keys", nil)
 		require.NoError(t, err)
 		return x
 	}
-	fair, keys := openFair(), openKeys()
-	fair.Lock()
+	keys := openKeys()
 	hold := keys.Lock(1)
-	myFair, myKeys := openFair(), openKeys()
+	myKeys := openKeys()
 	for what, c := range map[string]struct {
 		lock  func(beside func()) error
 		close func() error
 	}{
-		"fair mutex": {myFair.LockBeside, myFair.Close},
-		"multilock":  {func(beside func()) error { return myKeys.LockBeside(1, beside) }, myKeys.Close},
+		"multilock": {func(beside func()) error { return myKeys.LockBeside(1, beside) }, myKeys.Close},
 	} {
 		closed, early := make(chan error, 1), false
 		require.ErrorIs(t, c.lock(func() {
@@ -556,9 +549,7 @@ func TestCloseWaitsForACallThatHasTheQueueLock(t *testing.T) {
 		require.NoError(t, <-closed, what)
 		require.False(t, early, "%s: Close has returned while the call had the queue lock", what)
 	}
-	fair.Unlock()
 	hold.Unlock()
-	require.True(t, fair.TryLock(), "nobody has the queue lock")
 	_, ok := keys.TryLock(1)
 	require.True(t, ok, "nobody has the queue lock")
 	sound(t, a)

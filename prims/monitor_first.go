@@ -100,9 +100,6 @@ func (q *fifo) undated() bool { return q.m.undated(arenakernel.Offset(q.words.fi
 
 func (q *fifo) firsts(f func(off arenakernel.Offset)) { f(arenakernel.Offset(q.words.first.Load())) }
 
-func (f *FairMutex) undated() bool                         { return f.fifo.undated() }
-func (f *FairMutex) firsts(g func(off arenakernel.Offset)) { f.fifo.firsts(g) }
-
 func (k *multiBucket) undated() (found bool) {
 	look := func(e keyEntry) {
 		if !e.hold().free() {

@@ -39,3 +39,18 @@ func (k *multiBucket) acceptIn(e keyEntry, key uint64, granted keyHold) error {
 	crashpoint.Hit("multilock.lock.accepted")
 	return nil
 }
+
+const (
+	// acceptTries bounds how often a waiter looks for the grant in the owner word. The granter
+	// writes it a few instructions after it has ended the wait.
+	acceptTries = 100
+	acceptPause = 2
+)
+
+// How a wait for a key of a MultiLock ends; outcome.result.
+const (
+	lockGranted uint32 = iota
+	lockOwnerDead
+	lockNotRecoverable
+	lockCorrupt
+)

@@ -16,13 +16,9 @@ type Pending struct {
 	what  abandoned
 	op    string
 	judge func(outcome) error // judge turns the outcome of a resolved wait into an error
-	// accept, if set, is called after judge returned nil and before the wait has ended, and may
-	// block. acceptAtOnce does the same without blocking, or returns false.
-	accept       func() error
-	acceptAtOnce func() bool
-	then         func(error) // called with the error of the wait, on a goroutine of its own; may be nil
-	done         chan struct{}
-	err          error // valid once done is closed
+	then  func(error)         // called with the error of the wait, on a goroutine of its own; may be nil
+	done  chan struct{}
+	err   error // valid once done is closed
 
 	mu       sync.Mutex
 	waitNode *park.WaitNode             // guarded by: mu; nil once the wait has ended
@@ -72,9 +68,6 @@ func (p *Pending) begin() {
 		if err == nil {
 			err = p.judge(p.m.collect(p.waitNode))
 		}
-		if err == nil && p.accept != nil {
-			err = p.accept()
-		}
 		p.end(err)
 		return
 	}
@@ -109,18 +102,6 @@ func (p *Pending) told() {
 // resolved ends a Pending whose wait was resolved, and the call that it counts as.
 func (p *Pending) resolved() { // guarded by: mu
 	err := p.judge(p.m.collect(p.waitNode))
-	if err == nil && p.accept != nil && !p.acceptAtOnce() {
-		// The caller may be the poller, which must not block.
-		p.waitNode = nil
-		go func() {
-			err := p.accept()
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.end(err)
-			p.m.finish()
-		}()
-		return
-	}
 	p.end(err)
 	p.m.finish()
 }

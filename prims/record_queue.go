@@ -110,6 +110,11 @@ type recordQueue struct {
 	key       race.Key
 	// without is this participant while it leaves, and 0 before.
 	without arenakernel.ParticipantID
+	scratch recordedChange // guarded by: private
+	deaths  atomic.Uint32  // the number of deaths at the last reap
+	// unreaped says that a dead participant was not gone at the last reap, which has left what that
+	// participant has.
+	unreaped atomic.Bool
 }
 
 // recordedObject is an object with a recorded queue.
@@ -162,15 +167,29 @@ func (x *recordedChange) set(kind uint8, where uint32, w *atomic.Uint64, v uint3
 			return
 		}
 	}
-	was := recordedWord(w.Load())
-	switch {
-	case was.value() == v:
-	case x.n == recordMost:
-		x.tooMany = true
-	default:
-		x.kind[x.n], x.where[x.n], x.to[x.n], x.was[x.n], x.word[x.n] = kind, where, v, was, w
-		x.n++
+	if was := recordedWord(w.Load()); was.value() != v {
+		x.add(kind, where, w, was, v)
 	}
+}
+
+// renew is set, but the word gets a new tag even if it has the value v already.
+func (x *recordedChange) renew(kind uint8, where uint32, w *atomic.Uint64, v uint32) {
+	x.set(kind, where, w, v)
+	for i := range x.n {
+		if x.word[i] == w {
+			return
+		}
+	}
+	x.add(kind, where, w, recordedWord(w.Load()), v)
+}
+
+func (x *recordedChange) add(kind uint8, where uint32, w *atomic.Uint64, was recordedWord, v uint32) {
+	if x.n == recordMost {
+		x.tooMany = true
+		return
+	}
+	x.kind[x.n], x.where[x.n], x.to[x.n], x.was[x.n], x.word[x.n] = kind, where, v, was, w
+	x.n++
 }
 
 func (q *recordQueue) load() recordCommit { return recordCommit(q.commit.Load()) }

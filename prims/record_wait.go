@@ -110,8 +110,8 @@ func firstAfter(next uint32) uint32 {
 	return next
 }
 
-// tell ends the wait of the node at off, which a record took off the queue. next is the value that the record
-// gave to its word next. Every process that completes the record does this, and the word of the node decides
+// tell ends the wait of the node at off, which a record took off the queue: granted, refused or removed. next is
+// the value that the record gave to its word next. Every process that completes the record does this, and the word of the node decides
 // which of them resolves the wait.
 //
 //	a process that tells                   the owner of the node
@@ -121,15 +121,15 @@ func firstAfter(next uint32) uint32 {
 //
 // So a process that finds next in place has read the word of this wait, and its CAS fails after it.
 func (q *recordQueue) tell(b *wakes, off arenakernel.Offset, next recordedWord) {
-	granted := next.value() == arenakernel.RecordedGranted
-	if !granted && next.value() != arenakernel.RecordedRemoved {
+	ended := arenakernel.RecordedEnds(next.value())
+	if !ended && next.value() != arenakernel.RecordedRemoved {
 		return
 	}
 	n, err := q.a.NodeAt(off)
 	if err != nil {
 		return
 	}
-	if !granted {
+	if !ended {
 		if owner := n.Owner(); !q.a.Current(owner) {
 			q.a.ReapRemoved(off, owner, uint64(next))
 		}
@@ -218,13 +218,18 @@ func (q *recordQueue) collect(s *park.WaitNode) (granted bool) {
 	if valueIn(s.Node.Next()) != arenakernel.RecordedGranted {
 		return false
 	}
-	race.Acquire(q.key)
 	q.counts.took()
+	q.handBack(s)
+	return true
+}
+
+// handBack gives a wait node back whose wait was resolved by a record.
+func (q *recordQueue) handBack(s *park.WaitNode) {
+	race.Acquire(q.key)
 	noteTag(s)
 	// sync(waitnode.unqueue): release
 	s.Node.Stamp().Store(0)
 	s.Leave()
-	return true
 }
 
 // unused gives a wait node back that is on no queue and whose wait was not granted.

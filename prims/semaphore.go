@@ -35,22 +35,15 @@ var (
 // so does the death that gives permits back.
 type Semaphore struct {
 	recordQueue
-	words *semaphoreWords
-	own   slotShare // the share of this process; empty in the handle of a reaper or a tool
-	known atomic.Pointer[semaphoreShares]
-	// records is the latest slot record; each has a share.
-	records *atomic.Uint32
+	words   *semaphoreWords
+	own     slotShare // the share of this process; empty in the handle of a reaper or a tool
+	slots   recordSlots[slotShare]
 	fast    atomic.Uint32 // how permits are acquired without a record: see fastOff
 	name    arenakernel.ParticipantID
 	size    uint64
 	moves   bool          // the semaphore is transferable
 	closed  chan struct{} // closed when the handle is closed
 	opening *opening
-	deaths  atomic.Uint32  // the number of deaths at the last reap
-	scratch recordedChange // guarded by: private
-	// unreaped says that a dead participant was not gone at the last reap, which has left the permits of
-	// that participant.
-	unreaped atomic.Bool
 }
 
 // SemaphoreOptions says how a Semaphore is created. A nil *SemaphoreOptions means

@@ -19,32 +19,19 @@ func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	if err != nil {
 		return
 	}
-	if dead == a.Self() { // other dead participants are not current, or have passed their ID to another participant by now
-		s.without = dead
-	}
-	b := takeWakes()
-	defer s.wake(b)
-	s.private.Lock()
-	defer s.private.Unlock()
-	if _, ok := s.recordAt(s.slot); !ok {
-		s.complete(s.load(), b)
-		return
-	}
-	s.reap(&s.scratch, b)
-	s.serve(&s.scratch, b)
+	s.repairBare(dead, func(x *recordedChange, b *wakes) {
+		s.reap(x, b)
+		s.serve(x, b)
+	}, func() {})
 }
 
-// wakeFirstOfSemaphore wakes the owners of the first waits if this process has no record, so that one of them reaps.
-// Processes in Go are told of a death by their pollers, too, but threads in C sleep on the words of their wait
-// nodes only.
+// wakeFirstOfSemaphore makes up for a reaper that has not opened the Semaphore.
 func wakeFirstOfSemaphore(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if o.Size < semaphoreBytes(a) {
 		return
 	}
 	if s, err := buildSemaphore(a, o, true); err == nil {
-		if _, ok := s.recordAt(s.slot); !ok {
-			s.wakeFirst()
-		}
+		s.wakeBare()
 	}
 }
 
@@ -54,24 +41,14 @@ func completeSemaphore(a *arenakernel.Arena, o arenakernel.Object) bool {
 		return false
 	}
 	s, err := buildSemaphore(a, o, true)
-	if err != nil {
-		return false
-	}
-	b := takeWakes()
-	defer s.wake(b)
-	return s.complete(s.load(), b) == nil
+	return err == nil && s.completeBare()
 }
-
-// absent reports whether a participant is dead, or has left.
-func (s *Semaphore) absent(n arenakernel.ParticipantID) bool { return n != 0 && !s.current(n) }
 
 // reap takes the waits of the dead off the queue, so that nothing is granted to them any more, and then
 // takes back their shares. A permit whose grant was not accepted guards nothing that the dead participant
 // may have written to. private is held.
 func (s *Semaphore) reap(x *recordedChange, b *wakes) error {
-	s.deaths.Store(s.a.Deaths())
-	s.unreaped.Store(false)
-	if err := s.removeDead(x, b); err != nil {
+	if err := s.beginReap(x, b); err != nil {
 		return err
 	}
 	for _, h := range s.shares().all {
@@ -133,10 +110,6 @@ func (s *Semaphore) inherit(x *recordedChange, b *wakes) error {
 	_, err := s.end(x, b)
 	return err
 }
-
-// reapDue reports whether a participant has died since the last reap, or was not gone at that
-// reap.
-func (s *Semaphore) reapDue() bool { return s.deaths.Load() != s.a.Deaths() || s.unreaped.Load() }
 
 // check is called ten times a second while a goroutine of this process waits. It makes up for the changes that
 // a dead or a stopped process owes, and dates the wait that is first.

@@ -244,14 +244,6 @@ func (s *Semaphore) grantToo(x *recordedChange) (owner arenakernel.ParticipantID
 	return 0
 }
 
-// reconsider makes the next call reap if a participant that was granted permits has died meanwhile: the last
-// reap may have looked at its share before.
-func (s *Semaphore) reconsider(granted arenakernel.ParticipantID) {
-	if s.absent(granted) {
-		s.deaths.Store(s.a.Deaths() - 1)
-	}
-}
-
 // grant adds to x that the first wait is granted. It reports false if its owner cannot have permits.
 func (s *Semaphore) grant(x *recordedChange, w wait) bool {
 	n, owner := w.Wanted().Load(), w.Owner()
@@ -263,13 +255,6 @@ func (s *Semaphore) grant(x *recordedChange, w wait) bool {
 	s.setFree(x, s.freeIn(x)-n)
 	h.setPermits(x, h.permitsIn(x)+n)
 	return true
-}
-
-// waiting reports whether the owner of a queued wait is alive. It checks the marks of death itself: permits that
-// a dead participant was granted come back only when that participant is reaped.
-func (s *Semaphore) waiting(w wait) bool {
-	owner := w.Owner()
-	return s.current(owner) && !s.a.Dead(owner)
 }
 
 // serve grants the waits for which there are permits, in order, and takes waits of the dead off that are first.

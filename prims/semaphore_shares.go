@@ -1,41 +1,18 @@
 package prims
 
 import (
-	"slices"
 	"sync/atomic"
 
 	"github.com/shmsync/shmsync"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/park"
-	"github.com/shmsync/shmsync/internal/race"
 )
 
-// semaphoreShares are the shares of a Semaphore, in the order in which they came. A share lies in the
-// slot record of its slot, and stays there until the Semaphore is deleted. So each handle remembers
-// where the shares are, and looks at the list of records only when that has changed.
-type semaphoreShares struct {
-	head uint32 // the latest slot record when the list was read
-	all  []slotShare
-	err  error // an error in the list; all has the shares before it, and those that were known earlier
-}
-
-// slotShare is the share of a slot.
+// slotShare is the share of a slot. It lies in the slot record of its slot.
 type slotShare struct {
 	*semaphoreShare
 	slot   int
 	record *semaphoreRecord
-}
-
-// readSemaphoreShares reads the list of the slot records of o.
-func readSemaphoreShares(a *arenakernel.Arena, o arenakernel.Object) *semaphoreShares {
-	r := &semaphoreShares{head: a.SlotRecords(o).Load()}
-	r.err = a.EachSlotRecord(o, semaphoreRecordBytes, func(off arenakernel.Offset, slot int) bool {
-		record := arenakernel.SlotRecordAt[semaphoreRecord](a, off)
-		r.all = append(r.all, slotShare{&record.share, slot, record})
-		return true
-	})
-	slices.Reverse(r.all)
-	return r
 }
 
 // buildSemaphore makes a handle. That of a reaper or a tool is bare: it has no share, and cannot wait.
@@ -43,26 +20,20 @@ func buildSemaphore(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Sem
 	w, counts := semaphoreAt(a, o)
 	size := w.size.Load()
 	s := &Semaphore{
-		words: w, records: a.SlotRecords(o), name: a.Self(),
+		words: w, name: a.Self(),
 		size: size &^ semaphoreTransfer, moves: size&semaphoreTransfer != 0, closed: make(chan struct{}),
 	}
-	dev, ino := a.Segment().ID()
-	s.recordQueue = recordQueue{
-		a: a, object: o, commit: &w.commit, first: &w.first, last: &w.last, of: s, slot: a.Self().Slot(),
-		private: &recordPrivate[o.Offset/64%64], counts: counts, key: race.KeyOf(dev, ino, uint64(o.Offset)),
-		tuning: park.Tuning{Budget: &w.spin, Pays: &w.pays, LastCPU: &w.lastCPU, Slot: a.Self().Slot()},
+	s.init(a, o, recordQueueWords{&w.commit, &w.first, &w.last, &w.spin, &w.pays, &w.lastCPU, counts}, s)
+	s.slots = recordSlots[slotShare]{
+		a: a, object: o, size: semaphoreRecordBytes, slotOf: func(h slotShare) int { return h.slot },
+		view: func(off arenakernel.Offset, slot int) slotShare {
+			record := arenakernel.SlotRecordAt[semaphoreRecord](a, off)
+			return slotShare{&record.share, slot, record}
+		},
 	}
-	s.deaths.Store(a.Deaths() - 1) // one less than the count of deaths, so that the first check reaps
-	if !bare {
-		if _, err := a.SlotRecord(o, semaphoreRecordBytes); err != nil {
-			return nil, err
-		}
+	if err := s.slots.open(!bare); err != nil {
+		return nil, err
 	}
-	shares := readSemaphoreShares(a, o)
-	if shares.err != nil {
-		return nil, shares.err
-	}
-	s.known.Store(shares)
 	if bare {
 		return s, nil
 	}
@@ -84,36 +55,15 @@ func buildSemaphore(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Sem
 	return s, nil
 }
 
-// shares returns all shares of s. A share that is known stays known, whatever a peer makes of the list.
-//
-// A participant puts its record on the list when it opens s, before its first change. So a call that has
-// loaded the commit word finds each share that has, or may get, a permit while the word is the same.
-func (s *Semaphore) shares() *semaphoreShares {
-	for {
-		known := s.known.Load()
-		if known.head == s.records.Load() {
-			return known
-		}
-		r := readSemaphoreShares(s.a, s.object)
-		r.all = withKnown(known.all, r.all, func(h slotShare) int { return h.slot }, s.a.MaxParticipants())
-		// The loop ends: if the swap fails, another goroutine has read the list.
-		if s.known.CompareAndSwap(known, r) {
-			return r
-		}
-	}
-}
+// shares returns all shares of s.
+func (s *Semaphore) shares() *recordSlotList[slotShare] { return s.slots.load() }
 
 // shareOf is the share of a slot.
 func (s *Semaphore) shareOf(slot int) (h slotShare, ok bool) {
 	if s.own.semaphoreShare != nil && slot == s.own.slot {
 		return s.own, true
 	}
-	for _, h := range s.shares().all {
-		if h.slot == slot {
-			return h, true
-		}
-	}
-	return h, false
+	return s.slots.of(slot)
 }
 
 // recordAt is the record of a slot, for recordQueue.

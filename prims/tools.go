@@ -74,7 +74,9 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 		return all
 	case sequencerKind:
 		return []arenakernel.Offset{sequencerSpinOff}
-	case fairMutexKind, condKind, waitableKind:
+	case fairMutexKind:
+		return []arenakernel.Offset{fairMutexSpinOff}
+	case condKind, waitableKind:
 		return []arenakernel.Offset{monitorSpinOff}
 	}
 	return nil

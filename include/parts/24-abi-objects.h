@@ -32,7 +32,7 @@
 #define SHMI_KIND_ONCE UINT32_C(0x45434e4f) /* ONCE */
 #define SHMI_VERSION_ONCE 2
 #define SHMI_KIND_FAIR_MUTEX UINT32_C(0x52494146) /* FAIR */
-#define SHMI_VERSION_FAIR_MUTEX 2
+#define SHMI_VERSION_FAIR_MUTEX 3
 #define SHMI_KIND_MULTI_LOCK UINT32_C(0x544c554d) /* MULT */
 #define SHMI_VERSION_MULTI_LOCK 2
 #define SHMI_KIND_COND UINT32_C(0x444e4f43) /* COND */
@@ -564,19 +564,47 @@ SHMI_ASSERT(sizeof(shmi_once_words) == 128, "once_words");
 
 /* FairMutex */
 typedef struct shmi_fairmutex_words {
-    shmi_monitor_words mon;
+    uint64_t commit;
     uint64_t owner;
+    uint64_t accepted;
+    uint64_t first;
+    uint64_t last;
+    uint64_t died;
     uint32_t policy;
-    uint32_t died;
-    shmi_list_words queue;
-    uint8_t pad0_[96];
+    uint32_t lastCPU;
+    uint32_t spin;
+    uint32_t pays;
+    uint32_t wake;
+    uint8_t pad0_[4];
+    uint64_t poller;
+    uint8_t pad1_[48];
 } shmi_fairmutex_words;
-SHMI_ASSERT(offsetof(shmi_fairmutex_words, mon) == 0, "fairmutex_words.mon");
-SHMI_ASSERT(offsetof(shmi_fairmutex_words, owner) == 384, "fairmutex_words.owner");
-SHMI_ASSERT(offsetof(shmi_fairmutex_words, policy) == 392, "fairmutex_words.policy");
-SHMI_ASSERT(offsetof(shmi_fairmutex_words, died) == 396, "fairmutex_words.died");
-SHMI_ASSERT(offsetof(shmi_fairmutex_words, queue) == 400, "fairmutex_words.queue");
-SHMI_ASSERT(sizeof(shmi_fairmutex_words) == 512, "fairmutex_words");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, commit) == 0, "fairmutex_words.commit");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, owner) == 8, "fairmutex_words.owner");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, accepted) == 16, "fairmutex_words.accepted");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, first) == 24, "fairmutex_words.first");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, last) == 32, "fairmutex_words.last");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, died) == 40, "fairmutex_words.died");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, policy) == 48, "fairmutex_words.policy");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, lastCPU) == 52, "fairmutex_words.lastCPU");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, spin) == 56, "fairmutex_words.spin");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, pays) == 60, "fairmutex_words.pays");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, wake) == 64, "fairmutex_words.wake");
+SHMI_ASSERT(offsetof(shmi_fairmutex_words, poller) == 72, "fairmutex_words.poller");
+SHMI_ASSERT(sizeof(shmi_fairmutex_words) == 128, "fairmutex_words");
+
+/* Slot record of a FairMutex */
+typedef struct shmi_fairmutex_record {
+    uint8_t pad0_[32];
+    uint64_t head;
+    uint64_t kinds;
+    uint8_t pad1_[16];
+    uint64_t entries[16];
+} shmi_fairmutex_record;
+SHMI_ASSERT(offsetof(shmi_fairmutex_record, head) == 32, "fairmutex_record.head");
+SHMI_ASSERT(offsetof(shmi_fairmutex_record, kinds) == 40, "fairmutex_record.kinds");
+SHMI_ASSERT(offsetof(shmi_fairmutex_record, entries) == 64, "fairmutex_record.entries");
+SHMI_ASSERT(sizeof(shmi_fairmutex_record) == 192, "fairmutex_record");
 
 /* MultiLock */
 typedef struct shmi_multilock_head {

@@ -23,7 +23,7 @@ SHMI_FN int shmi_node_move(shmi_node *n, uint32_t from, uint32_t to)
  * 63-recordqueue.h. Its stamp has SHMI_RECORDED_STAMP, and the value of its word next, in the high half, is the state of
  * the wait: 0, one of these, or the next node. */
 #define SHMI_RECORDED_STAMP (UINT64_C(1) << 63)
-enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_FIRST = 64 /* the least offset */ };
+enum { SHMI_RECORDED_LAST = 1, SHMI_RECORDED_GRANTED, SHMI_RECORDED_LEFT, SHMI_RECORDED_REMOVED, SHMI_RECORDED_REFUSED, SHMI_RECORDED_FIRST = 64 /* the least offset */ };
 /* Whether a node whose word next has this value is on its queue. */
 SHMI_FN int shmi_recorded_queued(uint64_t v) { return v == SHMI_RECORDED_LAST || v >= SHMI_RECORDED_FIRST; }
 /* Whether the node is on a queue of its object, and must not be reused or freed. */
@@ -436,10 +436,11 @@ SHMI_FN int shmi_untold(shmsync_arena *a, const shmi_dead_nodes *d, shmi_node *n
     return shmi_node_state(shmi_node_load(n)) == SHMI_NodeResolved && !(d->told && shmi_all_told(a));
 }
 
-/* Whether a record has granted the wait of the node but has not resolved it yet. */
-SHMI_FN int shmi_node_granting(const shmi_node *n)
+/* Whether a record has granted or refused the wait of the node but has not resolved it yet. */
+SHMI_FN int shmi_node_ending(const shmi_node *n)
 {
-    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && shmi_ld64(&n->next) >> 32 == SHMI_RECORDED_GRANTED && shmi_node_queued(shmi_node_load(n));
+    uint64_t v = shmi_ld64(&n->next) >> 32;
+    return (shmi_ld64(&n->stamp) & SHMI_RECORDED_STAMP) != 0 && (v == SHMI_RECORDED_GRANTED || v == SHMI_RECORDED_REFUSED) && shmi_node_queued(shmi_node_load(n));
 }
 /* Whether the node of a dead participant is on no queue, and no change of its object will put it on one. A process
  * that does not know the kind of the object, or finds the object corrupt, cannot tell, and leaves the node to a
@@ -447,7 +448,7 @@ SHMI_FN int shmi_node_granting(const shmi_node *n)
  * object guarded. */
 SHMI_FN int shmi_off_queue(shmsync_arena *a, shmi_node *n)
 {
-    if (shmi_node_may_join(n) || shmi_node_granting(n)) {
+    if (shmi_node_may_join(n) || shmi_node_ending(n)) {
         shmi_off object = shmi_ld64(&n->object);
         int done;
         shmi_guard(a, object);

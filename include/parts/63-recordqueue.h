@@ -29,20 +29,39 @@ typedef struct shmi_rq_record {
     uint64_t *head, *kinds, *entries;
 } shmi_rq_record;
 
+struct shmi_rq;
+struct shmi_rq_change;
+
+/* What a kind of object with a recorded queue says of itself. */
+typedef struct shmi_rq_kind {
+    uint64_t record_bytes; /* of a slot record, at the offsets 32 and 40 of which are head and kinds */
+    uint32_t entries_at;   /* the offset of its entries */
+    int refuses;           /* waits may be refused */
+    void (*init)(struct shmi_rq *q);                                     /* sets the words of q, which are in the body of q->o */
+    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* a word other than the ends of the queue; NULL: there is none */
+    int (*corrupt)(struct shmi_rq *q, const char *how);
+    void (*remove)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome); /* adds to x that a wait is off the queue, and was not granted */
+    int (*serve)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b);                  /* ends the waits that can end, in order */
+    int (*reap)(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b);                   /* takes back what the dead have */
+    int (*dead)(struct shmi_rq *q); /* whether a participant that has something of the object is dead */
+} shmi_rq_kind;
+
 /* One handle's side of an object with a recorded queue. */
 struct shmi_rq {
     shmsync_arena *a;
     shmi_object o;
+    const shmi_rq_kind *kind;
     uint64_t *commit, *first, *last;
-    int (*record)(struct shmi_rq *q, uint32_t slot, shmi_rq_record *out);     /* 0: the slot has none */
-    uint64_t *(*word)(struct shmi_rq *q, uint32_t kind, uint32_t where); /* a word other than the ends of the queue; NULL: there is none */
-    int (*corrupt)(struct shmi_rq *q, const char *how);
-    void (*check)(void *q); /* looks after the object if that is due, which is ten times a second while a thread waits */
-    void (*check_now)(struct shmi_rq *q); /* looks after the object */
+    unsigned char *own;    /* the slot record of this process; NULL in the view of a reaper */
+    unsigned char **known; /* the slot records, from that of slot 1; NULL in the view of a reaper, which walks the list. Atomic. */
+    uint32_t known_head;   /* the latest slot record in known, as objRecords names it. Atomic. */
+    uint32_t bad;          /* the list of slot records was corrupt. Atomic. */
     pthread_mutex_t *private_; /* held by the thread that makes a change for this process */
     uint64_t completed;        /* the last commit word whose record this handle knows to be complete. Atomic. */
     uint32_t *spin, *pays, *last_cpu;
-    uint32_t waiting; /* threads of this process that wait. Atomic. */
+    uint32_t waiting;  /* threads of this process that wait. Atomic. */
+    uint32_t deaths;   /* the number of deaths at the last reap. Atomic. */
+    uint32_t unreaped; /* a dead participant was not gone at the last reap. Atomic. */
     int64_t looked;
     shmi_participant_id without; /* this participant while it leaves, or 0 */
 };
@@ -118,6 +137,139 @@ SHMI_FN void shmi_rq_set(struct shmi_rq_change *x, uint32_t kind, uint32_t where
 
 /* Whether a participant is alive, from the point of view of this call. */
 SHMI_FN int shmi_rq_current(struct shmi_rq *q, shmi_participant_id n) { return n != q->without && shmi_current(q->a, n); }
+/* Whether it is dead, or has left. */
+SHMI_FN int shmi_rq_absent(struct shmi_rq *q, shmi_participant_id n) { return n != 0 && !shmi_rq_current(q, n); }
+
+/* ---- The slot records of an object with a recorded queue ----
+ *
+ * A slot record stays until the object is deleted. So a handle remembers where the records are, in an array that it has
+ * from the start: a signal handler may get here. A participant has its record on the list before its first change. So
+ * a call that has loaded the commit word finds the record that the word names. */
+
+SHMI_FN unsigned char *shmi_rq_slot_in(struct shmi_rq *q, const shmi_record_walk *v)
+{
+    return (unsigned char *)shmi_ptr(q->a, v->b.off, q->kind->record_bytes, 8);
+}
+SHMI_FN void shmi_rq_learn(struct shmi_rq *q)
+{
+    uint32_t head = shmi_ld32(shmi_u32(q->a, q->o.off + SHMI_objRecords));
+    shmi_record_walk v;
+    if (SHMI_LIKELY(shmi_ld32(&q->known_head) == head))
+        return;
+    shmi_walk_records(q->a, &v, q->o.off, q->kind->record_bytes);
+    v.next = (shmi_off)head * SHMI_blockMin;
+    while (shmi_next_record(q->a, &v))
+        if (__atomic_load_n(&q->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a record that is known stays known, whatever a peer makes of the list */
+            __atomic_store_n(&q->known[v.slot - 1], shmi_rq_slot_in(q, &v), __ATOMIC_RELEASE);
+    shmi_st32(&q->bad, v.bad != 0);
+    shmi_st32(&q->known_head, head);
+}
+/* A walk over the slot records. */
+typedef struct shmi_rq_walk {
+    shmi_record_walk v;
+    uint32_t slot;
+} shmi_rq_walk;
+SHMI_FN void shmi_rq_walk_slots(struct shmi_rq *q, shmi_rq_walk *i)
+{
+    i->slot = 0;
+    if (q->known != NULL)
+        shmi_rq_learn(q);
+    else
+        shmi_walk_records(q->a, &i->v, q->o.off, q->kind->record_bytes);
+}
+SHMI_FN void *shmi_rq_next_slot(struct shmi_rq *q, shmi_rq_walk *i)
+{
+    unsigned char *r;
+    if (q->known == NULL) {
+        if (!shmi_next_record(q->a, &i->v))
+            return NULL;
+        i->slot = i->v.slot;
+        return shmi_rq_slot_in(q, &i->v);
+    }
+    while (i->slot < q->a->geo.slots)
+        if ((r = __atomic_load_n(&q->known[i->slot++], __ATOMIC_ACQUIRE)) != NULL)
+            return r;
+    return NULL;
+}
+/* The slot record of a slot, or NULL. */
+SHMI_FN void *shmi_rq_slot(struct shmi_rq *q, uint32_t slot)
+{
+    void *r;
+    shmi_rq_walk i;
+    if (slot < 1 || slot > q->a->geo.slots)
+        return NULL;
+    if (q->own != NULL && slot == q->a->my_slot)
+        return q->own;
+    if (q->known != NULL) {
+        shmi_rq_learn(q);
+        return __atomic_load_n(&q->known[slot - 1], __ATOMIC_ACQUIRE);
+    }
+    for (shmi_rq_walk_slots(q, &i); (r = shmi_rq_next_slot(q, &i)) != NULL;)
+        if (i.slot == slot)
+            return r;
+    return NULL;
+}
+/* The record of a slot; 0: the slot has none. */
+SHMI_FN int shmi_rq_record_of(struct shmi_rq *q, uint32_t slot, shmi_rq_record *out)
+{
+    uint64_t *r = (uint64_t *)shmi_rq_slot(q, slot);
+    if (r == NULL)
+        return 0;
+    out->head = &r[4];
+    out->kinds = &r[5];
+    out->entries = &r[q->kind->entries_at / 8];
+    return 1;
+}
+
+/* Makes the view of a reaper, or the common part of a handle; 0: the list of slot records is corrupt. */
+SHMI_FN int shmi_rq_init(struct shmi_rq *q, const shmi_rq_kind *kind, shmsync_arena *a, const shmi_object *o)
+{
+    shmi_record_walk v;
+    q->a = a;
+    q->o = *o;
+    q->kind = kind;
+    q->private_ = &a->record_locks[o->off / 64 % SHMI_recordLocks];
+    q->deaths = shmi_deaths(a) - 1; /* the first check reaps */
+    for (shmi_walk_records(a, &v, o->off, kind->record_bytes); shmi_next_record(a, &v);) {
+    }
+    kind->init(q);
+    return !v.bad;
+}
+SHMI_FN void shmi_rq_free(void *handle)
+{
+    shmi_free_thing(((struct shmi_rq *)handle)->known); /* a call that is under way may still read it */
+    shmi_free_thing(handle);
+}
+/* Makes a handle of that many bytes, which begins with q. */
+SHMI_FN void *shmi_rq_build(const shmi_rq_kind *kind, size_t bytes, shmsync_arena *a, const shmi_object *o, const char *op)
+{
+    struct shmi_rq *q;
+    shmi_off record;
+    size_t cap = 16;
+    if (shmi_slot_record(a, o, kind->record_bytes, &record) != 0)
+        return NULL;
+    q = (struct shmi_rq *)shmi_new_thing(bytes);
+    if (q == NULL)
+        return NULL;
+    if (!shmi_rq_init(q, kind, a, o)) {
+        shmi_free_thing(q);
+        shmi_fail(EPROTO, op, shmi_called(o), "its list of slot records");
+        return NULL;
+    }
+    q->own = (unsigned char *)shmi_ptr(a, record, kind->record_bytes, 8);
+    while (cap < a->geo.slots)
+        cap *= 2; /* few sizes, since each has its own spare ones */
+    q->known = (unsigned char **)shmi_new_thing(cap * sizeof *q->known);
+    if (q->known == NULL) {
+        shmi_free_thing(q);
+        shmi_fail(ENOMEM, op, shmi_called(o), "%s", "");
+        return NULL;
+    }
+    shmi_built_ends_with(a, o->off, shmi_rq_free);
+    return q;
+}
+
+/* ---- Changes ---- */
 
 SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
@@ -132,8 +284,11 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
         n = shmi_node_at(q->a, (shmi_off)where * SHMI_nodeSize);
         return n == NULL ? NULL : kind == SHMI_rqNext ? &n->next : &n->extra;
     }
-    return q->word(q, kind, where);
+    return q->kind->word(q, kind, where);
 }
+
+/* Whether the value of next says that a wait has ended, and that its owner is told. */
+SHMI_FN int shmi_rq_ended(const struct shmi_rq *q, uint64_t v) { return v == SHMI_RECORDED_GRANTED || (v == SHMI_RECORDED_REFUSED && q->kind->refuses); }
 
 /* Ends the wait of the node at off, which a record took off the queue. next is the value that its word next got. Every
  * process that completes the record does this, and the word of the node decides which of them resolves the wait:
@@ -146,15 +301,15 @@ SHMI_FN uint64_t *shmi_rq_word_at(struct shmi_rq *q, uint32_t kind, uint32_t whe
  * So a process that finds next in place has read the word of this wait, and its CAS fails after it. */
 SHMI_FN void shmi_rq_tell(struct shmi_rq *q, struct shmi_wakes *b, shmi_off off, uint64_t next)
 {
-    int granted = next >> 32 == SHMI_RECORDED_GRANTED, telling = 0;
+    int ended = shmi_rq_ended(q, next >> 32), telling = 0;
     struct shmi_wait of;
-    if (!granted && next >> 32 != SHMI_RECORDED_REMOVED)
+    if (!ended && next >> 32 != SHMI_RECORDED_REMOVED)
         return;
     of.off = off;
     of.n = shmi_node_at(q->a, off);
     if (of.n == NULL)
         return;
-    if (!granted) {
+    if (!ended) {
         shmi_participant_id owner = shmi_node_owner(of.n);
         if (!shmi_current(q->a, owner))
             shmi_reap_removed(q->a, off, owner, next);
@@ -196,8 +351,8 @@ SHMI_FN void shmi_rq_wake(struct shmi_rq *q, struct shmi_wakes *b)
     shmi_wake_all_of(q->a, b);
 }
 
-/* Carries out the record that c names, unless that was done. It resolves the waits that the record has granted; the
- * caller wakes their owners. */
+/* Carries out the record that c names, unless that was done. It resolves the waits that the record has granted or
+ * refused; the caller wakes their owners. */
 SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b)
 {
     uint64_t kinds, entries[2 * SHMI_rqMost];
@@ -205,8 +360,8 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
     uint32_t i;
     if ((c & ((1u << SHMI_RQ_SLOT_BITS) - 1)) == 0 || shmi_ld64(&q->completed) == c)
         return 0;
-    if (!q->record(q, (uint32_t)c & ((1u << SHMI_RQ_SLOT_BITS) - 1), &r))
-        return q->corrupt(q, "its record is that of a slot that has none");
+    if (!shmi_rq_record_of(q, (uint32_t)c & ((1u << SHMI_RQ_SLOT_BITS) - 1), &r))
+        return q->kind->corrupt(q, "its record is that of a slot that has none");
     kinds = shmi_ld64(r.kinds);
     for (i = 0; i < 2 * SHMI_rqMost; i++)
         entries[i] = shmi_ld64(&r.entries[i]);
@@ -218,7 +373,7 @@ SHMI_FN int shmi_rq_complete(struct shmi_rq *q, uint64_t c, struct shmi_wakes *b
     for (i = 0; i < SHMI_rqMost && (uint8_t)(kinds >> 8 * i) != 0; i++) {
         uint64_t was = entries[2 * i], *w = shmi_rq_word_at(q, (uint8_t)(kinds >> 8 * i), (uint32_t)(entries[2 * i + 1] >> 32));
         if (w == NULL)
-            return q->corrupt(q, "a record changes a word that there is not");
+            return q->kind->corrupt(q, "a record changes a word that there is not");
         if (shmi_ld64(w) == was && shmi_cas64(w, was, shmi_recorded_with(was, (uint32_t)entries[2 * i + 1])))
             SHMSYNC_CRASHPOINT("record.complete.begun");
     }
@@ -249,15 +404,15 @@ SHMI_FN int shmi_rq_end(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi
     if (shmi_ld64(q->commit) != x->c)
         return 0;
     if (x->torn)
-        return q->corrupt(q, "its queue of waits");
+        return q->kind->corrupt(q, "its queue of waits");
     if (x->n == 0) {
         *ok = 1;
         return 0;
     }
     if (x->too_many)
-        return q->corrupt(q, "a change of too many words");
-    if (!q->record(q, q->a->my_slot, &r))
-        return q->corrupt(q, "this participant has no record");
+        return q->kind->corrupt(q, "a change of too many words");
+    if (!shmi_rq_record_of(q, q->a->my_slot, &r))
+        return q->kind->corrupt(q, "this participant has no record");
     shmi_put64(r.head, to >> SHMI_RQ_SLOT_BITS);
     for (i = 0; i < x->n; i++) {
         kinds |= (uint64_t)x->kind[i] << 8 * i;
@@ -364,19 +519,26 @@ SHMI_FN void shmi_rq_note_tag(shmi_wait_node *s)
     if ((int32_t)(prev - s->tag) > 0)
         s->tag = prev;
 }
-/* Gives a wait node back whose wait was resolved. 0: the wait was not granted, so a peer has written to the node. The
- * private lock is not held. */
-SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s)
+/* How a wait ended. */
+typedef struct shmi_rq_outcome {
+    uint32_t how; /* SHMI_RECORDED_GRANTED or SHMI_RECORDED_REFUSED */
+    uint32_t why; /* the value of extra of its node: a record that refuses a wait may say there why */
+} shmi_rq_outcome;
+/* Gives a wait node back whose wait was resolved. 0: the wait was neither granted nor refused, so a peer has written to
+ * the node. The private lock is not held. */
+SHMI_FN int shmi_rq_collect(struct shmi_rq *q, shmi_wait_node *s, shmi_rq_outcome *out)
 {
     SHMSYNC_CRASHPOINT("record.await.resolved");
-    if (shmi_recorded_value(&s->node->next) != SHMI_RECORDED_GRANTED)
+    out->how = shmi_recorded_value(&s->node->next);
+    out->why = shmi_recorded_value(&s->node->extra);
+    if (!shmi_rq_ended(q, out->how))
         return 0;
     shmi_rq_note_tag(s);
     shmi_st64(&s->node->stamp, 0);
     shmi_wait_node_leave(q->a, s);
     return 1;
 }
-/* Gives a wait node back that is on no queue and whose wait was not granted: no granter resolves it any more. The
+/* Gives a wait node back that is on no queue and whose wait was not resolved: no process resolves it any more. The
  * private lock is not held. */
 SHMI_FN void shmi_rq_unused(struct shmi_rq *q, shmi_wait_node *s)
 {
@@ -387,41 +549,6 @@ SHMI_FN void shmi_rq_unused(struct shmi_rq *q, shmi_wait_node *s)
         w = shmi_node_load(s->node);
     while (!shmi_node_swap(s->node, w, shmi_node_kept(w)));
     shmi_wait_node_return(q->a, s);
-}
-
-/* Sleeps once on the node of a wait, in a call that counts. As shmi_wait_node_sleep. */
-SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
-{
-    return shmi_wait_node_sleep(q->a, s, q->o.off, abs, &q->looked, q->check, q);
-}
-/* Waits until the wait of a node that is queued is resolved, in a call that counts, and spins first if spin is not 0.
- * Otherwise withdraw has taken it off the queue, and given the wait node back: ETIMEDOUT, EBADF, EPROTO. */
-SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, int (*withdraw)(struct shmi_rq *q, shmi_wait_node *s))
-{
-    shmi_tuning t = shmi_rq_tuning(q);
-    int err = 0, over = shmi_add32(&q->waiting, 1) == 0 && spin && shmi_spin(&t, shmi_wait_node_resolved_arg, s);
-    while (!over && !shmi_wait_node_resolved(s)) {
-        int r = shmi_rq_sleep(q, s, abs);
-        if (r == SHMI_LOOK) {
-            q->check(q);
-        } else if (r == SHMI_AGAIN) {
-            uint32_t w = shmi_node_load(s->node);
-            if (shmi_node_queued(w))
-                q->check_now(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_wake_first */
-            else if (shmi_node_state(w) != SHMI_NodeResolved)
-                err = EPROTO; /* a peer wrote that */
-        } else {
-            err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
-        }
-        if (err != 0) {
-            if (withdraw(q, s))
-                break;
-            err = 0;
-            over = 1;
-        }
-    }
-    shmi_add32(&q->waiting, (uint32_t)-1);
-    return err;
 }
 
 /* Takes the waits of dead participants off the queue. Waits come at the end and leave anywhere. So a walk that goes on
@@ -456,7 +583,7 @@ SHMI_FN int shmi_rq_remove_dead(struct shmi_rq *q, struct shmi_rq_change *x, str
             return err;
         if (shmi_rq_wait_at(q, x, v, &w) && !shmi_rq_current(q, shmi_node_owner(w.n))) {
             next = shmi_rq_get(x, &w.n->next);
-            shmi_rq_detach(q, x, w, SHMI_RECORDED_REMOVED);
+            q->kind->remove(q, x, w, SHMI_RECORDED_REMOVED);
             err = shmi_rq_end(q, x, b, &ok);
             if (err != 0)
                 return err;

@@ -1,168 +1,412 @@
 
-/* ---- FairMutex: prims/fairmutex*.go in C ---- */
+/* ---- FairMutex: prims/fairmutex*.go in C, docs/design/0057-fairmutex-without-a-lock.md ---- */
 
-/* How a wait for a lock ends. */
-enum { SHMI_lockGranted, SHMI_lockOwnerDead, SHMI_lockNotRecoverable, SHMI_lockCorrupt };
+/* The owner word is a recorded word. Its value has a kind and a name:
+ *
+ *     kind       name  meaning
+ *     biased     0     free and open
+ *     biased     n     held by n and open
+ *     held       0     free and closed
+ *     held       n     held by n and closed
+ *     reserved   n     granted to n by a record; held once the word accepted has the tag of this word
+ *     the others       as in a mutex; closed
+ *
+ * While it is open no wait is queued, and lock and unlock change the name by a CAS that keeps the tag. Anybody may close
+ * it, by a CAS that changes the tag. Only a record opens it. */
+#define SHMI_FAIR_OPEN SHMI_OWNER_BIASED
+
+/* The words that records change, besides those of the queue. */
+enum { SHMI_fairOwner = SHMI_rqOwnKinds, SHMI_fairDied };
 
 struct shmi_fairmutex {
-    struct shmi_monitor m;
+    struct shmi_rq q; /* first: a queue is one of a fair mutex */
     shmi_fairmutex_words *w;
     int release; /* policy PolicyRelease */
     int (*repair)(void *);
     void *repair_arg;
 };
 
-#define SHMI_OWNER_CORRUPT UINT32_MAX
+/* Counters follow in an arena whose objects count. */
+SHMI_FN uint64_t shmi_fair_bytes(shmsync_arena *a) { return sizeof(shmi_fairmutex_words) + (a->geo.counted ? 64 : 0); }
 
-SHMI_FN uint32_t shmi_fair_owner(struct shmi_fairmutex *f)
-{
-    uint64_t v = shmi_get(&f->w->owner);
-    return v >> 32 != 0 ? SHMI_OWNER_CORRUPT : (uint32_t)v;
-}
-/* Whether o may be the owner word of a FairMutex. A word of kind reserved says that the
- * lock was granted to a waiter of that process, which has not accepted it. */
-SHMI_FN int shmi_fair_valid(uint32_t o)
-{
-    return shmi_owner_valid(o) && shmi_owner_kind(o) != SHMI_kindBiased;
-}
+SHMI_FN struct shmi_fairmutex *shmi_fair_of(struct shmi_rq *q) { return (struct shmi_fairmutex *)(void *)q; }
+SHMI_FN uint32_t shmi_fair_owner(const struct shmi_fairmutex *f) { return shmi_recorded_value(&f->w->owner); }
+SHMI_FN shmi_participant_id shmi_fair_died(const struct shmi_fairmutex *f) { return shmi_recorded_value(&f->w->died) & SHMI_NAME_MASK; }
+/* Whether o may be the value of an owner word. */
+SHMI_FN int shmi_fair_valid(uint32_t o) { return o == SHMI_FAIR_OPEN || shmi_owner_valid(o); }
+SHMI_FN int shmi_fair_is_open(uint32_t o) { return shmi_owner_kind(o) == SHMI_kindBiased; }
 SHMI_FN int shmi_fair_granted(uint32_t o) { return shmi_owner_kind(o) == SHMI_kindReserved && shmi_owner_name(o) != 0; }
-SHMI_FN shmi_participant_id shmi_fair_died(struct shmi_fairmutex *f) { return shmi_ld32(&f->w->died) & SHMI_NAME_MASK; }
-/* Whether a comer may have the lock now. The queue lock is held. */
-SHMI_FN int shmi_fair_free(struct shmi_fairmutex *f) { return shmi_get(&f->w->owner) == 0 && shmi_fifo_empty(&f->w->queue); }
-SHMI_FN void shmi_fair_take(struct shmi_fairmutex *f)
+/* Whether o names a participant that holds the lock, recovers it, or was granted it. */
+SHMI_FN int shmi_fair_taken(uint32_t o) { return shmi_owner_held(o) || shmi_fair_granted(o); }
+/* Whether nobody can get the lock before a recovery. */
+SHMI_FN int shmi_fair_refuses(uint32_t o)
 {
-    shmi_put(&f->w->owner, f->m.a->self);
-    SHMSYNC_CRASHPOINT("fairmutex.lock.taken");
+    return !shmi_fair_valid(o) || shmi_owner_kind(o) == SHMI_kindOwnerDead || o == SHMI_OWNER_NOT_RECOVERABLE;
+}
+/* Whether the grant that the owner word w tells of was accepted. A participant that dies before that has not held the
+ * lock. */
+SHMI_FN int shmi_fair_accepted(const struct shmi_fairmutex *f, uint64_t w)
+{
+    return shmi_ld64(&f->w->accepted) == SHMI_RECORDED(shmi_owner_name((uint32_t)(w >> 32)), (uint32_t)w);
+}
+SHMI_FN int shmi_fair_may_open(const struct shmi_fairmutex *f) { return !f->q.a->geo.counted; }
+/* Closes the owner word, so that from here on only records change it. */
+SHMI_FN void shmi_fair_shut(struct shmi_fairmutex *f)
+{
+    uint64_t w;
+    do
+        w = shmi_ld64(&f->w->owner);
+    while (shmi_fair_is_open((uint32_t)(w >> 32)) && !shmi_cas64(&f->w->owner, w, shmi_recorded_with(w, shmi_owner_name((uint32_t)(w >> 32)))));
 }
 
-/* Grants the lock to the process of a wait that was resolved so. The lock was free when the wait was resolved. If
- * the word is not free now, the grant was made already, and the waiter may even have accepted the lock since. */
-SHMI_FN void shmi_fair_account(struct shmi_monitor *m, struct shmi_wait w)
+/* Takes a lock that is free and open, or unlocks one that this process holds and that is open; 0 if that cannot be. */
+SHMI_FN int shmi_fair_lock_fast(struct shmi_fairmutex *f)
 {
-    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
-    if (shmi_outcome_result(shmi_get(&w.n->extra)) == SHMI_lockGranted && shmi_get(&f->w->owner) == 0) {
-        shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindReserved, shmi_owner_of(w) & SHMI_NAME_MASK));
-        SHMSYNC_CRASHPOINT("fairmutex.grant.granted");
-    }
-    shmi_mon_release_node(m, w);
-}
-
-/* How often a waiter looks for the grant that follows the end of its wait by a few instructions. */
-enum { SHMI_acceptTries = 100, SHMI_acceptPause = 2 };
-
-SHMI_FN int shmi_fair_accept_at_once(struct shmi_fairmutex *f)
-{
-    const uint64_t granted = shmi_make_owner(SHMI_kindReserved, f->m.a->self);
-    int i;
-    for (i = 0; i < SHMI_acceptTries; i++) {
-        if (shmi_cas64(&f->w->owner, granted, f->m.a->self)) {
-            SHMSYNC_CRASHPOINT("fairmutex.lock.accepted");
-            return 1;
-        }
-        shmi_pause(SHMI_acceptPause);
-    }
-    return 0;
-}
-/* Makes this process the holder of the lock that one of its waits was granted. A process
- * that dies before this step has not held the lock. */
-SHMI_FN int shmi_fair_accept(struct shmi_fairmutex *f)
-{
-    int err, ok;
-    if (shmi_fair_accept_at_once(f))
+    uint64_t w = shmi_ld64(&f->w->owner);
+    if (w >> 32 != SHMI_FAIR_OPEN || !shmi_cas64(&f->w->owner, w, w + ((uint64_t)f->q.a->self << 32)))
         return 0;
-    /* The granter has resolved the wait and is not through: it runs, or it is stopped or dead. */
-    err = shmi_mon_enter(&f->m, 0);
-    if (err != 0)
-        return err;
-    ok = shmi_fair_accept_at_once(f);
-    shmi_mon_leave(&f->m, NULL);
-    return ok ? 0 : shmi_fail(EPROTO, "fairmutex.lock", f->m.queueLock.called, "owner word %#x", shmi_fair_owner(f));
+    SHMSYNC_CRASHPOINT("fairmutex.lock.taken");
+    return 1;
+}
+SHMI_FN int shmi_fair_unlock_fast(struct shmi_fairmutex *f)
+{
+    uint64_t w = shmi_ld64(&f->w->owner);
+    if (w >> 32 != (SHMI_FAIR_OPEN | f->q.a->self) || !shmi_cas64(&f->w->owner, w, w - ((uint64_t)f->q.a->self << 32)))
+        return 0;
+    SHMSYNC_CRASHPOINT("fairmutex.unlock.freed");
+    return 1;
 }
 
-/* Hands a free lock to the first in the queue, and tells all when nobody can have it. */
-SHMI_FN void shmi_fair_resolve(struct shmi_monitor *m, struct shmi_wakes *b)
+SHMI_FN uint64_t *shmi_fair_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
-    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
+    (void)where;
+    switch (kind) {
+    case SHMI_fairOwner:
+        return &shmi_fair_of(q)->w->owner;
+    case SHMI_fairDied:
+        return &shmi_fair_of(q)->w->died;
+    }
+    return NULL;
+}
+SHMI_FN int shmi_fair_corrupt(struct shmi_rq *q, const char *how) { return shmi_fail(EPROTO, "fairmutex.change", shmi_called(&q->o), "%s", how); }
+
+/* ---- The rules. The private lock is held. ---- */
+
+/* Adds to x that the owner word becomes o, or o and open if x leaves no wait in the queue. o is free, or held by a name. */
+SHMI_FN void shmi_fair_set_owner(struct shmi_fairmutex *f, struct shmi_rq_change *x, uint32_t o)
+{
+    if (shmi_rq_empty(&f->q, x) && shmi_fair_may_open(f))
+        o |= SHMI_FAIR_OPEN;
+    shmi_rq_set(x, SHMI_fairOwner, 0, &f->w->owner, o);
+}
+/* Adds to x that a wait is off the queue and was not granted. The owner word is closed. */
+SHMI_FN void shmi_fair_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
+{
+    struct shmi_fairmutex *f = shmi_fair_of(q);
+    uint32_t o;
+    shmi_fair_shut(f); /* nothing, unless a peer has overwritten the word */
+    shmi_rq_detach(q, x, w, outcome);
+    o = shmi_rq_get(x, &f->w->owner);
+    if (shmi_owner_kind(o) == SHMI_kindHeld)
+        shmi_fair_set_owner(f, x, o);
+}
+/* Adds to x that the lock is free, or granted to the first wait whose owner lives; it takes those of the dead before it
+ * off the queue. What does not fit into the record is left to shmi_fair_serve. It returns the participant that x grants
+ * the lock to, or 0. The owner word is closed. */
+SHMI_FN shmi_participant_id shmi_fair_pass(struct shmi_fairmutex *f, struct shmi_rq_change *x)
+{
+    struct shmi_rq_change y;
     struct shmi_wait w;
-    while (!shmi_is_broken(m) && (w = shmi_fifo_head(m, &f->w->queue)).n != NULL) {
-        uint32_t o = shmi_fair_owner(f), result = SHMI_lockGranted, aux = 0;
-        if (!shmi_mon_waiting(m, w)) { /* which has looked whether it lives */
-            shmi_mon_discard(m, w);
+    /* The word is in the record from here on, so its tag changes even if the same participant gets the lock again:
+     * accepted has the tag of one grant. */
+    shmi_rq_set(x, SHMI_fairOwner, 0, &f->w->owner, 0);
+    for (;;) {
+        shmi_participant_id granted = 0;
+        y = *x;
+        if (!shmi_rq_head(&f->q, &y, &w)) {
+            x->torn = y.torn;
+            shmi_fair_set_owner(f, x, 0);
+            return 0;
+        }
+        if (shmi_rq_waiting(&f->q, w)) {
+            granted = shmi_node_owner(w.n) & SHMI_NAME_MASK;
+            shmi_rq_detach(&f->q, &y, w, SHMI_RECORDED_GRANTED);
+            shmi_rq_set(&y, SHMI_fairOwner, 0, &f->w->owner, shmi_make_owner(SHMI_kindReserved, granted));
+        } else {
+            shmi_rq_detach(&f->q, &y, w, SHMI_RECORDED_REMOVED);
+        }
+        x->torn = y.torn;
+        if (y.torn || y.too_many)
+            return 0;
+        *x = y;
+        if (granted != 0)
+            return granted;
+    }
+}
+/* Adds to x that the first wait ends because nobody can get a lock with the owner word o. The word extra of its node says
+ * why: it is o, with the name of the dead participant, or has all bits set. */
+SHMI_FN void shmi_fair_refuse(struct shmi_fairmutex *f, struct shmi_rq_change *x, struct shmi_wait w, uint32_t o)
+{
+    shmi_fair_remove(&f->q, x, w, SHMI_RECORDED_REFUSED);
+    if (!shmi_fair_valid(o))
+        o = UINT32_MAX;
+    else if (o == SHMI_OWNER_NOT_RECOVERABLE)
+        o |= shmi_fair_died(f);
+    shmi_rq_set(x, SHMI_rqPrev, (uint32_t)(w.off / SHMI_nodeSize), &w.n->extra, o);
+}
+/* Grants the lock to the first wait if it is free, ends all waits if nobody can get it, and takes waits of the dead off
+ * that are first. */
+SHMI_FN int shmi_fair_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_fairmutex *f = shmi_fair_of(q);
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or takes a wait off the queue. */
+        shmi_participant_id granted = 0;
+        struct shmi_wait w;
+        uint32_t o;
+        int ok, stays = 0, err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            return err;
+        if (shmi_rq_head(q, x, &w)) {
+            shmi_fair_shut(f); /* nothing, unless a peer has overwritten the word */
+            o = shmi_rq_get(x, &f->w->owner);
+            if (o == 0)
+                granted = shmi_fair_pass(f, x);
+            else if (shmi_rq_absent(q, shmi_node_owner(w.n)))
+                shmi_fair_remove(q, x, w, SHMI_RECORDED_REMOVED);
+            else if (shmi_fair_refuses(o))
+                shmi_fair_refuse(f, x, w, o);
+            else
+                stays = 1;
+        } else if (!x->torn) {
+            return 0;
+        }
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err != 0)
+            return err;
+        if (ok && stays)
+            return 0;
+        if (ok)
+            shmi_rq_reconsider(q, granted);
+    }
+}
+
+/* Takes back what a dead participant has, as the policy says: see shmi_owner_died. */
+SHMI_FN int shmi_fair_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    struct shmi_fairmutex *f = shmi_fair_of(q);
+    int err = shmi_rq_begin_reap(q, x, b);
+    while (err == 0) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id n, granted = 0;
+        uint32_t o, next = 0;
+        uint64_t w;
+        int ok;
+        err = shmi_rq_begin(q, x, b);
+        if (err != 0)
+            break;
+        w = shmi_ld64(&f->w->owner);
+        o = (uint32_t)(w >> 32);
+        n = shmi_owner_name(o);
+        if (!shmi_fair_taken(o) || !shmi_rq_absent(q, n))
+            break;
+        if (shmi_fair_is_open(o)) {
+            shmi_fair_shut(f);
             continue;
         }
-        if (o == 0) {
-        } else if (!shmi_fair_valid(o)) {
-            result = SHMI_lockCorrupt;
-        } else if (shmi_owner_kind(o) == SHMI_kindOwnerDead) {
-            result = SHMI_lockOwnerDead;
-            aux = shmi_owner_name(o);
-        } else if (o == SHMI_OWNER_NOT_RECOVERABLE) {
-            result = SHMI_lockNotRecoverable;
-            aux = shmi_fair_died(f);
-        } else {
-            return;
+        if (!shmi_fair_granted(o) || shmi_fair_accepted(f, w)) {
+            if (shmi_fair_granted(o))
+                o = shmi_make_owner(SHMI_kindHeld, n);
+            next = shmi_owner_died(o, f->release, f->release && shmi_gone(q->a, n));
+            if (next == o) {
+                shmi_rq_reap_again(q);
+                break;
+            }
+            shmi_rq_set(x, SHMI_fairDied, 0, &f->w->died, n);
         }
-        if (shmi_mon_end(m, b, w, result, aux))
-            shmi_fair_account(m, w);
+        if (next == 0)
+            granted = shmi_fair_pass(f, x);
+        else
+            shmi_rq_set(x, SHMI_fairOwner, 0, &f->w->owner, next);
+        err = shmi_rq_end(q, x, b, &ok);
+        if (err == 0 && ok) {
+            shmi_rq_reconsider(q, granted);
+            break;
+        }
+    }
+    return err;
+}
+/* Whether the holder, or the participant that was granted the lock, is dead. */
+SHMI_FN int shmi_fair_dead(struct shmi_rq *q)
+{
+    uint32_t o = shmi_fair_owner(shmi_fair_of(q));
+    return shmi_fair_taken(o) && shmi_dead(q->a, shmi_owner_name(o));
+}
+
+/* How an attempt to take the lock ended. */
+enum { SHMI_fairTaken, SHMI_fairQueued, SHMI_fairNotNow, SHMI_fairRefused };
+
+SHMI_FN int shmi_fair_take_locked(struct shmi_fairmutex *f, shmi_wait_node *wait_node, struct shmi_wakes *b, int *result, uint32_t *why)
+{
+    struct shmi_rq *q = &f->q;
+    struct shmi_rq_change x;
+    int tidied = 0;
+    *result = SHMI_fairNotNow;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call, or makes one that is made once. */
+        uint32_t o;
+        int takes, dead, ok, err = shmi_rq_begin(q, &x, b);
+        if (err != 0)
+            return err;
+        o = shmi_fair_owner(f);
+        if (o == SHMI_FAIR_OPEN) {
+            if (!shmi_fair_lock_fast(f))
+                continue;
+            *result = SHMI_fairTaken;
+            return 0;
+        }
+        dead = shmi_fair_dead(q);
+        if (!tidied && (dead || shmi_rq_reap_due(q) || !shmi_rq_empty(q, &x))) {
+            tidied = 1; /* the dead may have the lock, or it may be the turn of the first wait */
+            err = shmi_rq_tidy(q, &x, b, dead);
+            if (err != 0)
+                return err;
+            continue;
+        }
+        if (shmi_fair_is_open(o) && wait_node == NULL)
+            return 0; /* it stays open for its holder */
+        shmi_fair_shut(f);
+        o = shmi_rq_get(&x, &f->w->owner);
+        if (shmi_fair_refuses(o)) {
+            if (shmi_ld64(q->commit) != x.c)
+                continue;
+            *result = SHMI_fairRefused;
+            *why = o;
+            return 0;
+        }
+        takes = o == 0 && shmi_rq_empty(q, &x);
+        if (takes)
+            shmi_fair_set_owner(f, &x, q->a->self);
+        else if (wait_node != NULL)
+            shmi_rq_join(q, &x, wait_node);
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err == 0 && !ok)
+            continue;
+        if (takes && x.made) {
+            SHMSYNC_CRASHPOINT("fairmutex.lock.taken");
+            *result = SHMI_fairTaken;
+        } else if (wait_node != NULL && x.made) {
+            *result = SHMI_fairQueued;
+        }
+        return err;
     }
 }
-SHMI_FN void shmi_fair_clear(struct shmi_monitor *m) { shmi_fifo_clear(&((struct shmi_fairmutex *)m)->w->queue); }
-SHMI_FN void shmi_fair_requeue(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_requeue(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
-SHMI_FN void shmi_fair_detach(struct shmi_monitor *m, struct shmi_wait w) { shmi_fifo_detach(m, &((struct shmi_fairmutex *)m)->w->queue, w); }
-SHMI_FN void shmi_fair_discard_dead(struct shmi_monitor *m) { shmi_fifo_discard_dead(m, &((struct shmi_fairmutex *)m)->w->queue); }
-SHMI_FN void shmi_fair_reap(struct shmi_monitor *m)
+/* Takes the lock. If that is not possible now, it queues the wait of a prepared node, which may be NULL.
+ * SHMI_fairQueued with an error says that the wait may be queued. *why is the owner word of SHMI_fairRefused. */
+SHMI_FN int shmi_fair_take(struct shmi_fairmutex *f, shmi_wait_node *wait_node, int *result, uint32_t *why)
 {
-    struct shmi_fairmutex *f = (struct shmi_fairmutex *)m;
-    uint32_t o = shmi_fair_owner(f), next;
-    int granted = shmi_fair_granted(o); /* then nobody has entered, and there is no data of the dead */
-    if (!shmi_fair_valid(o) || !(shmi_owner_held(o) || granted) || !shmi_mon_died(m, shmi_owner_name(o)))
-        return;
-    next = shmi_owner_died(o, f->release, !granted && f->release && shmi_mon_gone(m, shmi_owner_name(o)));
-    if (next == o)
-        return;
-    if (!granted)
-        shmi_st32(&f->w->died, shmi_owner_name(o));
-    shmi_put(&f->w->owner, next);
+    struct shmi_wakes b;
+    int err;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(&f->q);
+    err = shmi_fair_take_locked(f, wait_node, &b, result, why);
+    shmi_rq_unlock(&f->q);
+    shmi_rq_wake(&f->q, &b);
+    return err;
 }
-SHMI_FN void shmi_fair_holders(struct shmi_monitor *m)
-{
-    uint32_t o = shmi_fair_owner((struct shmi_fairmutex *)m);
-    if (shmi_owner_held(o) || shmi_fair_granted(o))
-        shmi_mon_heed(m, shmi_owner_name(o));
-}
-SHMI_FN void shmi_fair_look(struct shmi_monitor *m) { shmi_mon_date_first(m, &((struct shmi_fairmutex *)m)->w->queue); }
 
-static const struct shmi_rules shmi_fair_rules = {
-    shmi_fair_resolve, shmi_fair_account, shmi_fair_clear, shmi_fair_requeue, shmi_fair_detach,
-    shmi_fair_discard_dead, shmi_fair_reap, shmi_fair_holders, shmi_fair_look,
+/* Unlocks it by a record, and grants it to the first wait. *held is 0 if this process does not hold it; then *o is the
+ * owner word. */
+SHMI_FN int shmi_fair_give_locked(struct shmi_fairmutex *f, struct shmi_wakes *b, int *held, uint32_t *o)
+{
+    struct shmi_rq *q = &f->q;
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id granted;
+        uint64_t w;
+        int ok, err = shmi_rq_begin(q, &x, b);
+        if (err != 0)
+            return err;
+        w = shmi_ld64(&f->w->owner);
+        *o = (uint32_t)(w >> 32);
+        if (*o == (SHMI_FAIR_OPEN | q->a->self)) {
+            if (shmi_fair_unlock_fast(f))
+                return 0;
+            continue;
+        }
+        *held = *o == q->a->self || (*o == shmi_make_owner(SHMI_kindReserved, q->a->self) && shmi_fair_accepted(f, w));
+        if (!*held) {
+            if (shmi_ld64(q->commit) == x.c)
+                return 0;
+            continue;
+        }
+        granted = shmi_fair_pass(f, &x);
+        x.torn = 0; /* an error in the queue is that of the waits */
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err != 0)
+            return err;
+        if (!ok)
+            continue;
+        shmi_rq_reconsider(q, granted);
+        SHMSYNC_CRASHPOINT("fairmutex.unlock.committed");
+        if (shmi_recorded_value(q->first) != 0)
+            shmi_fair_serve(q, &x, b);
+        return 0;
+    }
+}
+
+/* Makes this process the holder of the lock that one of its waits was granted. */
+SHMI_FN int shmi_fair_accept(struct shmi_fairmutex *f)
+{
+    uint64_t accepted = shmi_ld64(&f->w->accepted), w = shmi_ld64(&f->w->owner);
+    if (w >> 32 != shmi_make_owner(SHMI_kindReserved, f->q.a->self) ||
+        !shmi_cas64(&f->w->accepted, accepted, SHMI_RECORDED(f->q.a->self, (uint32_t)w)))
+        return shmi_fail(EPROTO, "fairmutex.lock", shmi_called(&f->q.o), "owner word %#x", (uint32_t)(w >> 32));
+    SHMSYNC_CRASHPOINT("fairmutex.lock.accepted");
+    return 0;
+}
+
+/* ---- The handle's side ---- */
+
+SHMI_FN void shmi_fair_init(struct shmi_rq *q)
+{
+    struct shmi_fairmutex *f = shmi_fair_of(q);
+    f->w = (shmi_fairmutex_words *)shmi_ptr(q->a, q->o.body, sizeof(shmi_fairmutex_words), 8);
+    q->commit = &f->w->commit;
+    q->first = &f->w->first;
+    q->last = &f->w->last;
+    q->spin = &f->w->spin;
+    q->pays = &f->w->pays;
+    q->last_cpu = &f->w->lastCPU;
+    f->release = (shmi_ld32(&f->w->policy) & 0xff) == SHMI_POLICY_RELEASE;
+}
+static const shmi_rq_kind shmi_fair_kind = {
+    sizeof(shmi_fairmutex_record), offsetof(shmi_fairmutex_record, entries), 1, shmi_fair_init, shmi_fair_word_at, shmi_fair_corrupt,
+    shmi_fair_remove, shmi_fair_serve, shmi_fair_reap, shmi_fair_dead,
 };
-
-SHMI_FN void shmi_fair_init(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o, const shmsync_fairmutex_options *opts)
-{
-    shmi_mon_init(&f->m, a, o, o->body, &shmi_fair_rules);
-    f->m.one_spins = 1;
-    f->w = (shmi_fairmutex_words *)shmi_ptr(a, o->body, sizeof(shmi_fairmutex_words), 8);
-    f->release = (shmi_ld32(&f->w->policy) & 0xff) == 1;
-    f->repair = opts != NULL ? opts->repair : NULL;
-    f->repair_arg = opts != NULL ? opts->repair_arg : NULL;
-}
 SHMI_FN void *shmi_fair_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_fairmutex *f = (struct shmi_fairmutex *)shmi_new_thing(sizeof *f);
-    if (f != NULL)
-        shmi_fair_init(f, a, o, (const shmsync_fairmutex_options *)arg);
+    const shmsync_fairmutex_options *opts = (const shmsync_fairmutex_options *)arg;
+    struct shmi_fairmutex *f = (struct shmi_fairmutex *)shmi_rq_build(&shmi_fair_kind, sizeof *f, a, o, "fairmutex.open");
+    if (f != NULL && opts != NULL) {
+        f->repair = opts->repair;
+        f->repair_arg = opts->repair_arg;
+    }
     return f;
 }
 
 typedef struct shmi_fair_spec {
     uint32_t policy, spin;
+    int open_; /* the owner word */
 } shmi_fair_spec;
 SHMI_FN void shmi_fair_fill(unsigned char *body, const void *arg)
 {
     shmi_fairmutex_words *w = (shmi_fairmutex_words *)(void *)body;
     const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    w->owner = SHMI_RECORDED(s->open_ ? SHMI_FAIR_OPEN : 0, 0);
     w->policy = s->policy;
-    w->mon.spin = s->spin;
+    w->spin = s->spin;
 }
 SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name, const shmsync_fairmutex_options *opts, shmsync_fairmutex *out)
 {
@@ -177,7 +421,8 @@ SHMI_FN int shmi_open_fairmutex(int existing, shmsync_arena *a, const char *name
         return err;
     init.policy = policy == SHMSYNC_POLICY_RELEASE;
     init.spin = opts != NULL ? shmi_spin_field(opts->spin_ns) : 0;
-    shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, sizeof(shmi_fairmutex_words));
+    init.open_ = !a->geo.counted;
+    shmi_mon_spec(&spec, SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, name, shmi_fair_bytes(a));
     spec.init = shmi_fair_fill;
     spec.arg = &init;
     spec.flags = flags;
@@ -204,7 +449,7 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
 {
     SHMI_BEGIN();
     void *impl;
-    int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, sizeof(shmi_fairmutex_words), shmi_fair_build, NULL, &impl);
+    int err = shmi_mon_at(a, off, "fairmutex.open", SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_fair_bytes(a), shmi_fair_build, NULL, &impl);
     out->impl = (struct shmi_fairmutex *)impl;
     out->serial = shmi_serial_of(impl);
     return SHMI_TELL(err);
@@ -212,7 +457,7 @@ int shmsync_fairmutex_at(shmsync_arena *a, shmsync_offset off, shmsync_fairmutex
 shmsync_offset shmsync_fairmutex_offset(const shmsync_fairmutex *f)
 {
     SHMI_OPENED_OR(f, 0);
-    return f->impl->m.o.off;
+    return f->impl->q.o.off;
 }
 int shmsync_fairmutex_close(shmsync_fairmutex *f)
 {
@@ -220,161 +465,201 @@ int shmsync_fairmutex_close(shmsync_fairmutex *f)
     int err;
     if (f->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_mon_close(&f->impl->m);
+    err = shmi_unshare(f->impl->q.a, f->impl->q.o.off, shmi_rq_free);
     if (err == 0)
         f->impl = NULL;
     return SHMI_TELL(err);
 }
 
-/* Why nobody can wait for owner word o, or 0. */
-SHMI_FN int shmi_lock_refusal(struct shmi_monitor *m, const char *op, uint32_t o, shmi_participant_id died)
+/* Why nobody can get the lock while its owner word is o, or 0. */
+SHMI_FN int shmi_fair_refusal(struct shmi_fairmutex *f, const char *op, uint32_t o)
 {
+    const char *called = shmi_called(&f->q.o);
     if (!shmi_fair_valid(o))
-        return shmi_fail(EPROTO, op, m->queueLock.called, "owner word %#x", o);
+        return shmi_fail(EPROTO, op, called, "owner word %#x", o);
     if (shmi_owner_kind(o) == SHMI_kindOwnerDead)
-        return shmi_fail_who(m->a, EOWNERDEAD, op, m->queueLock.called, shmi_owner_name(o));
+        return shmi_fail_who(f->q.a, EOWNERDEAD, op, called, shmi_owner_name(o));
     if (o == SHMI_OWNER_NOT_RECOVERABLE)
-        return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->queueLock.called, died);
+        return shmi_fail_who(f->q.a, ENOTRECOVERABLE, op, called, shmi_fair_died(f));
     return 0;
 }
-/* What the end of a wait for a lock means. */
-SHMI_FN int shmi_lock_judge(struct shmi_monitor *m, const char *op, uint64_t outcome)
+
+/* The error of a wait that was refused: see shmi_fair_refuse. */
+SHMI_FN int shmi_fair_refused_by(struct shmi_fairmutex *f, const char *op, uint32_t why)
 {
-    shmi_participant_id who = shmi_outcome_aux(outcome) & SHMI_NAME_MASK;
-    switch (shmi_outcome_result(outcome)) {
-    case SHMI_lockGranted: return 0;
-    case SHMI_lockOwnerDead: return shmi_fail_who(m->a, EOWNERDEAD, op, m->queueLock.called, who);
-    case SHMI_lockNotRecoverable: return shmi_fail_who(m->a, ENOTRECOVERABLE, op, m->queueLock.called, who);
+    int err;
+    if (shmi_owner_kind(why) == SHMI_kindNotRecoverable)
+        return shmi_fail_who(f->q.a, ENOTRECOVERABLE, op, shmi_called(&f->q.o), shmi_owner_name(why));
+    err = shmi_fair_refusal(f, op, why != 0 ? why : shmi_fair_owner(f));
+    /* Nobody said why, and another process has recovered the lock since. */
+    return err != 0 ? err : shmi_fail_who(f->q.a, EOWNERDEAD, op, shmi_called(&f->q.o), shmi_fair_died(f));
+}
+
+/* Takes the lock or waits in the queue for it, in a call that counts. */
+SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, const char *op, int64_t abs, int try_)
+{
+    shmi_wait_node *wait_node;
+    shmi_rq_outcome outcome;
+    uint32_t why = 0;
+    int result, err = shmi_fair_take(f, NULL, &result, &why);
+    if (err != 0 || result == SHMI_fairTaken)
+        return err;
+    if (result == SHMI_fairRefused)
+        return shmi_fair_refusal(f, op, why);
+    if (try_)
+        return EBUSY;
+    shmi_rq_learn(&f->q);
+    if (SHMI_UNLIKELY(shmi_ld32(&f->q.bad) != 0))
+        return shmi_fail(EPROTO, op, shmi_called(&f->q.o), "its list of slot records");
+    err = shmi_wait_node_take(f->q.a, &wait_node);
+    if (err != 0)
+        return err;
+    shmi_rq_prepare(&f->q, wait_node, 0);
+    err = shmi_fair_take(f, wait_node, &result, &why);
+    if (err != 0 && result == SHMI_fairQueued) {
+        shmi_wait_node_forget(wait_node);
+        return err;
     }
-    return shmi_fail(EPROTO, op, m->queueLock.called, "%s", "");
-}
-
-/* Takes back what the dead have, with the queue lock held. */
-SHMI_FN void shmi_fair_look_at_owner(struct shmi_fairmutex *f, struct shmi_wakes *b)
-{
-    uint32_t o = shmi_fair_owner(f);
-    if ((shmi_owner_held(o) || shmi_fair_granted(o)) && shmi_dead(f->m.a, shmi_owner_name(o))) {
-        shmi_mon_reap(&f->m, b);
-        return;
+    if (err != 0 || result != SHMI_fairQueued) {
+        shmi_rq_unused(&f->q, wait_node);
+        return err == 0 && result == SHMI_fairRefused ? shmi_fair_refusal(f, op, why) : err;
     }
-    shmi_mon_reap_if_due(&f->m, b);
-    if (o == 0 && !shmi_fifo_empty(&f->w->queue))
-        shmi_fair_resolve(&f->m, b);
+    err = shmi_rq_await(&f->q, wait_node, abs == 0 || shmi_now() < abs, abs, op, &outcome);
+    if (err != 0)
+        return err;
+    return outcome.how == SHMI_RECORDED_REFUSED ? shmi_fair_refused_by(f, op, outcome.why) : shmi_fair_accept(f);
 }
 
-/* Takes the lock or waits in the queue for it, with the queue lock held, which it leaves. The call counts. */
-SHMI_FN int shmi_fair_arrive(struct shmi_fairmutex *f, int64_t abs)
+/* Makes this process the recoverer, if the lock is owner-dead or, if ruined says so, not recoverable. *w is the owner
+ * word, and *waits the participant that has to be gone before. The private lock is held. */
+SHMI_FN int shmi_fair_begin_locked(struct shmi_fairmutex *f, int ruined, struct shmi_wakes *b, int *took, uint64_t *w, shmi_participant_id *waits)
 {
-    struct shmi_monitor *m = &f->m;
-    shmi_wait_node *wait_node = NULL;
-    struct shmi_wakes b;
-    uint64_t outcome = 0;
-    int err, again;
-    shmi_wakes_init(&b);
-    do {
-        int free_;
-        shmi_fair_look_at_owner(f, &b);
-        free_ = shmi_fair_free(f);
-        err = free_ ? 0 : shmi_lock_refusal(m, "fairmutex.lock", shmi_fair_owner(f), shmi_fair_died(f));
-        if (free_ || err != 0) {
-            if (free_)
-                shmi_fair_take(f);
-            shmi_mon_leave(m, &b);
-            shmi_mon_return_node(m, wait_node);
+    struct shmi_rq *q = &f->q;
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        uint32_t o;
+        int ok, err = shmi_rq_begin(q, &x, b);
+        if (err != 0)
             return err;
+        *w = shmi_ld64(&f->w->owner);
+        o = (uint32_t)(*w >> 32);
+        if (shmi_owner_kind(o) == SHMI_kindOwnerDead && shmi_owner_valid(o)) {
+            if (!shmi_gone(q->a, shmi_owner_name(o))) {
+                *waits = shmi_owner_name(o);
+                return 0;
+            }
+            /* A process that has no record may have marked it, which left died as it was. */
+            shmi_rq_set(&x, SHMI_fairDied, 0, &f->w->died, shmi_owner_name(o));
+        } else if (!ruined || o != SHMI_OWNER_NOT_RECOVERABLE) {
+            return 0;
         }
-        err = shmi_mon_wait_node(m, abs, &wait_node, &again);
-        if (err != 0) {
-            shmi_mon_wake(m, &b);
+        shmi_rq_set(&x, SHMI_fairOwner, 0, &f->w->owner, shmi_make_owner(SHMI_kindRecovering, q->a->self));
+        err = shmi_rq_end(q, &x, b, &ok);
+        if (err != 0)
             return err;
+        if (ok) {
+            SHMSYNC_CRASHPOINT("fairmutex.recover.taken");
+            *took = 1;
+            return 0;
         }
-    } while (again);
-    shmi_mon_join(m, wait_node, 0, 0);
-    shmi_mon_leave(m, &b);
-    err = shmi_mon_await(m, wait_node, abs, &outcome);
-    if (err == 0)
-        err = shmi_lock_judge(m, "fairmutex.lock", outcome);
-    return err != 0 ? err : shmi_fair_accept(f);
+    }
 }
-
-/* Makes this process the recoverer, if the lock is owner-dead or, if ruined says so, not recoverable. */
 SHMI_FN int shmi_fair_begin_recover(struct shmi_fairmutex *f, int64_t abs, int ruined, int *took)
 {
-    uint32_t o;
     int err;
     *took = 0;
-    for (;;) { /* it is taken from one that is gone */
-        err = shmi_mon_enter(&f->m, abs);
+    do { /* it is taken from a participant that is gone */
+        shmi_participant_id waits = 0;
+        struct shmi_wakes b;
+        uint64_t w = 0;
+        err = shmi_enter(f->q.a, "fairmutex.recover");
+        if (err != 0)
+            return err;
+        shmi_wakes_init(&b);
+        shmi_rq_lock(&f->q);
+        err = shmi_fair_begin_locked(f, ruined, &b, took, &w, &waits);
+        shmi_rq_unlock(&f->q);
+        shmi_rq_wake(&f->q, &b);
+        shmi_exit(f->q.a);
+        if (err != 0 || waits == 0)
+            return err;
+        err = shmi_await_gone64(f->q.a, waits, &f->w->owner, w, "fairmutex.recover", shmi_called(&f->q.o), abs);
+    } while (err == 0);
+    return err;
+}
+/* Ends the recovery by this process. The lock becomes not recoverable if the repair failed, and otherwise held by this
+ * process or free. */
+SHMI_FN int shmi_fair_end_recover(struct shmi_fairmutex *f, int failed, int hold, struct shmi_wakes *b)
+{
+    struct shmi_rq *q = &f->q;
+    struct shmi_rq_change x;
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. */
+        shmi_participant_id granted = 0;
+        uint32_t o;
+        int ok, err = shmi_rq_begin(q, &x, b);
         if (err != 0)
             return err;
         o = shmi_fair_owner(f);
-        if (shmi_owner_kind(o) != SHMI_kindOwnerDead || shmi_gone(f->m.a, shmi_owner_name(o)))
-            break;
-        shmi_mon_leave(&f->m, NULL);
-        err = shmi_await_gone64(f->m.a, shmi_owner_name(o), &f->w->owner, o, "fairmutex.recover", f->m.queueLock.called, abs);
+        if (o != shmi_make_owner(SHMI_kindRecovering, q->a->self)) {
+            if (shmi_ld64(q->commit) != x.c)
+                continue;
+            return shmi_fail(EPROTO, "fairmutex.recover", shmi_called(&q->o), "owner word %#x", o);
+        }
+        if (failed) {
+            shmi_rq_set(&x, SHMI_fairOwner, 0, &f->w->owner, SHMI_OWNER_NOT_RECOVERABLE);
+        } else {
+            shmi_rq_set(&x, SHMI_fairDied, 0, &f->w->died, 0);
+            if (hold)
+                shmi_fair_set_owner(f, &x, q->a->self);
+            else
+                granted = shmi_fair_pass(f, &x);
+        }
+        x.torn = 0; /* an error in the queue is that of the waits */
+        err = shmi_rq_end(q, &x, b, &ok);
         if (err != 0)
             return err;
+        if (!ok)
+            continue;
+        shmi_rq_reconsider(q, granted);
+        shmi_fair_serve(q, &x, b);
+        return 0;
     }
-    if ((shmi_owner_kind(o) == SHMI_kindOwnerDead && shmi_owner_valid(o)) || (ruined && o == SHMI_OWNER_NOT_RECOVERABLE)) {
-        shmi_put(&f->w->owner, shmi_make_owner(SHMI_kindRecovering, f->m.a->self));
-        SHMSYNC_CRASHPOINT("fairmutex.recover.taken");
-        *took = 1;
-    }
-    shmi_mon_leave(&f->m, NULL);
-    return 0;
 }
 /* Runs repair while this process recovers f, and holds it afterwards or not. */
 SHMI_FN int shmi_fair_run_repair(struct shmi_fairmutex *f, int (*repair)(void *), void *arg, int hold)
 {
-    uint32_t next = SHMI_OWNER_NOT_RECOVERABLE, o;
     struct shmi_wakes b;
     int failed = shmi_call_repair(repair, arg), err;
-    if (failed == 0) {
+    if (failed == 0)
         SHMSYNC_CRASHPOINT("fairmutex.recover.repaired");
-        next = hold ? f->m.a->self : 0;
-    }
-    err = shmi_mon_enter(&f->m, 0);
+    err = shmi_enter(f->q.a, "fairmutex.recover");
     if (err != 0)
         return err;
-    o = shmi_fair_owner(f);
-    if (o != shmi_make_owner(SHMI_kindRecovering, f->m.a->self)) {
-        shmi_mon_leave(&f->m, NULL);
-        return shmi_fail(EPROTO, "fairmutex.recover", f->m.queueLock.called, "owner word %#x", o);
-    }
-    if (failed == 0)
-        shmi_st32(&f->w->died, 0);
-    shmi_put(&f->w->owner, next);
     shmi_wakes_init(&b);
-    shmi_fair_resolve(&f->m, &b);
-    shmi_mon_leave(&f->m, &b);
-    return failed == 0 ? 0 : shmi_fail_who(f->m.a, ENOTRECOVERABLE, "fairmutex.recover", f->m.queueLock.called, shmi_fair_died(f));
+    shmi_rq_lock(&f->q);
+    err = shmi_fair_end_recover(f, failed, hold, &b);
+    shmi_rq_unlock(&f->q);
+    shmi_rq_wake(&f->q, &b);
+    if (err == 0 && failed)
+        err = shmi_fail_who(f->q.a, ENOTRECOVERABLE, "fairmutex.recover", shmi_called(&f->q.o), shmi_fair_died(f));
+    return shmi_exit_with(f->q.a, err);
 }
 
+/* Locks it. A call that has learned of a death and may repair, but finds that another process repairs, waits again. */
 SHMI_FN int shmi_fair_lock(struct shmi_fairmutex *f, int64_t abs, int may_repair)
 {
-    int err, took = 0;
-    /* A call that finds the lock free is not counted. Any other is, before it takes the queue lock: if it were
-     * refused afterwards, it could not give the queue lock back. */
-    if (shmi_get(&f->w->owner) == 0) {
-        int free_;
-        err = shmi_mon_enter(&f->m, abs);
-        if (err != 0)
-            return err;
-        free_ = shmi_fair_free(f);
-        if (free_)
-            shmi_fair_take(f);
-        shmi_mon_leave(&f->m, NULL);
-        if (free_)
-            return 0;
-    }
+    int took = 0, err = shmi_use(f->q.a, "fairmutex.lock");
+    if (err != 0)
+        return err;
+    if (SHMI_LIKELY(shmi_fair_lock_fast(f)))
+        return 0;
     do {
-        err = shmi_mon_begin(&f->m);
+        err = shmi_enter(f->q.a, "fairmutex.lock");
         if (err != 0)
             return err;
-        err = shmi_mon_enter(&f->m, abs);
-        if (err == 0)
-            err = shmi_fair_arrive(f, abs);
-        shmi_mon_finish(&f->m);
+        err = shmi_exit_with(f->q.a, shmi_fair_arrive(f, "fairmutex.lock", abs, 0));
         if (err != EOWNERDEAD || !may_repair || f->repair == NULL)
             return err;
         err = shmi_fair_begin_recover(f, abs, 0, &took);
@@ -399,54 +684,48 @@ int shmsync_fairmutex_trylock(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
     struct shmi_fairmutex *x = f->impl;
-    struct shmi_wakes b;
-    int err = shmi_use(x->m.a, "fairmutex.trylock");
+    int err = shmi_use(x->q.a, "fairmutex.trylock");
     if (err != 0)
         return SHMI_TELL(err);
-    if (!shmi_mon_try_enter(&x->m))
-        return SHMI_TELL(EBUSY);
+    if (SHMI_LIKELY(shmi_fair_lock_fast(x)))
+        return 0;
+    err = shmi_enter(x->q.a, "fairmutex.trylock");
+    if (err != 0)
+        return SHMI_TELL(err);
+    return SHMI_TELL(shmi_exit_with(x->q.a, shmi_fair_arrive(x, "fairmutex.trylock", 0, 1)));
+}
+SHMI_FN int shmi_fair_unlock(struct shmi_fairmutex *f)
+{
+    struct shmi_wakes b;
+    uint32_t o = 0;
+    int held = 1, err = shmi_use(f->q.a, "fairmutex.unlock");
+    if (err != 0)
+        return err;
+    if (SHMI_LIKELY(shmi_fair_unlock_fast(f)))
+        return 0;
+    err = shmi_enter(f->q.a, "fairmutex.unlock");
+    if (err != 0)
+        return err;
     shmi_wakes_init(&b);
-    if (!shmi_fair_free(x))
-        shmi_fair_look_at_owner(x, &b);
-    if (shmi_fair_free(x)) {
-        shmi_fair_take(x);
-    } else {
-        err = shmi_lock_refusal(&x->m, "fairmutex.trylock", shmi_fair_owner(x), shmi_fair_died(x));
-        if (err == 0)
-            err = EBUSY;
-    }
-    shmi_mon_leave(&x->m, &b);
-    return SHMI_TELL(err);
+    shmi_rq_lock(&f->q);
+    err = shmi_fair_give_locked(f, &b, &held, &o);
+    shmi_rq_unlock(&f->q);
+    shmi_rq_wake(&f->q, &b);
+    if (err == 0 && !held)
+        err = shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", shmi_called(&f->q.o), "owner word %#x", o);
+    return shmi_exit_with(f->q.a, err);
 }
 int shmsync_fairmutex_unlock(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    struct shmi_fairmutex *x = f->impl;
-    struct shmi_wakes b;
-    uint32_t o;
-    int err = shmi_mon_enter(&x->m, 0);
-    if (err != 0)
-        return SHMI_TELL(err);
-    o = shmi_fair_owner(x);
-    if (o != x->m.a->self) {
-        shmi_mon_leave(&x->m, NULL);
-        return shmi_fail(shmi_fair_valid(o) ? EPERM : EPROTO, "fairmutex.unlock", x->m.queueLock.called, "owner word %#x", o);
-    }
-    shmi_put(&x->w->owner, 0);
-    shmi_wakes_init(&b);
-    if (!shmi_fifo_empty(&x->w->queue)) {
-        SHMSYNC_CRASHPOINT("fairmutex.unlock.freed");
-        shmi_fair_resolve(&x->m, &b);
-    }
-    shmi_mon_leave(&x->m, &b);
-    return 0;
+    return SHMI_TELL(shmi_fair_unlock(f->impl));
 }
 int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void *arg)
 {
     SHMI_OPENED(f);
     struct shmi_fairmutex *x = f->impl;
     if (repair == NULL)
-        return shmi_fail(EINVAL, "fairmutex.recover", x->m.queueLock.called, "without a repair");
+        return shmi_fail(EINVAL, "fairmutex.recover", shmi_called(&x->q.o), "without a repair");
     for (;;) {
         int took, err = shmi_fair_begin_recover(x, 0, 1, &took);
         if (err != 0)
@@ -460,17 +739,56 @@ int shmsync_fairmutex_recover(shmsync_fairmutex *f, int (*repair)(void *), void 
             return SHMI_TELL(err);
     }
 }
+/* A death that no call has met, and a change that is committed and not carried out, count. */
+SHMI_FN int shmi_fair_state(struct shmi_fairmutex *f)
+{
+    shmsync_arena *a = f->q.a;
+    if (shmi_self(a) != 0 && !__atomic_load_n(&a->closing, __ATOMIC_SEQ_CST) && shmi_enter(a, "fairmutex.state") == 0) {
+        if (shmi_fair_dead(&f->q))
+            shmi_rq_check_now(&f->q);
+        else
+            shmi_rq_complete_last(&f->q);
+        shmi_exit(a);
+    }
+    return shmi_fair_refusal(f, "fairmutex.state", shmi_fair_owner(f));
+}
 int shmsync_fairmutex_state(shmsync_fairmutex *f)
 {
     SHMI_OPENED(f);
-    return SHMI_TELL(shmi_lock_refusal(&f->impl->m, "fairmutex.state", shmi_fair_owner(f->impl), shmi_fair_died(f->impl)));
+    return SHMI_TELL(shmi_fair_state(f->impl));
 }
 
+SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shmi_object *o)
+{
+    memset(f, 0, sizeof *f);
+    return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
+}
+/* Takes back the hold of dead. A process without a slot record cannot make a change, but an open word needs none: no wait
+ * is queued. It leaves died as it is. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
-    if (o->size < sizeof(shmi_fairmutex_words))
+    shmi_participant_id n;
+    uint32_t to;
+    uint64_t w;
+    if (!shmi_fair_view(&f, a, o) || shmi_rq_repair(&f.q, dead))
         return;
-    shmi_fair_init(&f, a, o, NULL);
-    shmi_mon_repair(&f.m, dead);
+    w = shmi_ld64(&f.w->owner);
+    n = shmi_owner_name((uint32_t)(w >> 32));
+    if (!shmi_fair_is_open((uint32_t)(w >> 32)) || !shmi_rq_absent(&f.q, n))
+        return;
+    to = f.release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n);
+    shmi_take_from64(a, n, &f.w->owner, w, shmi_recorded_with(w, to), f.release);
+}
+SHMI_FN void shmi_wake_first_of_fairmutex(shmsync_arena *a, const shmi_object *o, int owed)
+{
+    struct shmi_fairmutex f;
+    (void)owed;
+    if (shmi_fair_view(&f, a, o))
+        shmi_rq_wake_after(&f.q);
+}
+SHMI_FN int shmi_complete_fairmutex(shmsync_arena *a, const shmi_object *o)
+{
+    struct shmi_fairmutex f;
+    return shmi_fair_view(&f, a, o) && shmi_rq_complete_last(&f.q);
 }

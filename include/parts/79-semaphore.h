@@ -13,97 +13,18 @@ enum { SHMI_semFree = SHMI_rqOwnKinds, SHMI_semFreeHigh, SHMI_semOpened, SHMI_se
 struct shmi_semaphore {
     struct shmi_rq q; /* first: a queue is one of a semaphore */
     shmi_semaphore_words *w;
-    shmi_semaphore_record *own;    /* this process's; NULL in the view of a reaper */
-    shmi_semaphore_record **known; /* by slot, from slot 1; NULL in the view of a reaper, which walks the records. Atomic. */
-    uint32_t known_head;           /* the latest slot record in known, as objRecords names it. Atomic. */
-    uint32_t bad;                  /* the list of records was corrupt. Atomic. */
-    uint32_t slots;
+    shmi_semaphore_record *own; /* this process's; NULL in the view of a reaper */
     uint64_t size;
-    int moves;         /* transferable */
-    uint32_t fast;     /* this handle has opened our share. Atomic. */
-    uint32_t deaths;   /* the number of deaths at the last reap. Atomic. */
-    uint32_t unreaped; /* a dead participant was not gone at the last reap. Atomic. */
+    int moves;     /* transferable */
+    uint32_t fast; /* this handle has opened our share. Atomic. */
 };
 
 /* Counters follow in an arena whose objects count. */
 SHMI_FN uint64_t shmi_semaphore_bytes(shmsync_arena *a) { return sizeof(shmi_semaphore_words) + (a->geo.counted ? 64 : 0); }
 
-/* The shares lie in slot records, which stay until the object is deleted. So a handle remembers where they are, in an array that it has
- * from the start: a signal handler may get here. A participant has its record on the list before its first change. So a call that has
- * loaded the commit word finds each share that has, or may get, a permit while the word is the same. */
-SHMI_FN shmi_semaphore_record *shmi_sem_record_in(struct shmi_semaphore *s, const shmi_record_walk *v)
-{
-    return (shmi_semaphore_record *)shmi_ptr(s->q.a, v->b.off, sizeof(shmi_semaphore_record), 8);
-}
-SHMI_FN void shmi_sem_learn(struct shmi_semaphore *s)
-{
-    uint32_t head = shmi_ld32(shmi_u32(s->q.a, s->q.o.off + SHMI_objRecords));
-    shmi_record_walk v;
-    if (SHMI_LIKELY(shmi_ld32(&s->known_head) == head))
-        return;
-    shmi_walk_records(s->q.a, &v, s->q.o.off, sizeof(shmi_semaphore_record));
-    v.next = (shmi_off)head * SHMI_blockMin;
-    while (shmi_next_record(s->q.a, &v))
-        if (__atomic_load_n(&s->known[v.slot - 1], __ATOMIC_RELAXED) == NULL) /* a share that is known stays known, whatever a peer makes of the list */
-            __atomic_store_n(&s->known[v.slot - 1], shmi_sem_record_in(s, &v), __ATOMIC_RELEASE);
-    shmi_st32(&s->bad, v.bad != 0);
-    shmi_st32(&s->known_head, head);
-}
-/* A walk over the shares. */
-typedef struct shmi_sem_walk {
-    shmi_record_walk v;
-    uint32_t slot;
-} shmi_sem_walk;
-SHMI_FN void shmi_sem_begin(struct shmi_semaphore *s, shmi_sem_walk *i)
-{
-    i->slot = 0;
-    if (s->known != NULL)
-        shmi_sem_learn(s);
-    else
-        shmi_walk_records(s->q.a, &i->v, s->q.o.off, sizeof(shmi_semaphore_record));
-}
-SHMI_FN shmi_semaphore_record *shmi_sem_next(struct shmi_semaphore *s, shmi_sem_walk *i)
-{
-    shmi_semaphore_record *r;
-    if (s->known == NULL) {
-        if (!shmi_next_record(s->q.a, &i->v))
-            return NULL;
-        i->slot = i->v.slot;
-        return shmi_sem_record_in(s, &i->v);
-    }
-    while (i->slot < s->slots)
-        if ((r = __atomic_load_n(&s->known[i->slot++], __ATOMIC_ACQUIRE)) != NULL)
-            return r;
-    return NULL;
-}
-/* The record of a slot, or NULL. */
-SHMI_FN shmi_semaphore_record *shmi_sem_record_of(struct shmi_semaphore *s, uint32_t slot)
-{
-    shmi_semaphore_record *r;
-    shmi_sem_walk i;
-    if (slot < 1 || slot > s->slots)
-        return NULL;
-    if (s->own != NULL && slot == s->q.a->my_slot)
-        return s->own;
-    if (s->known != NULL) {
-        shmi_sem_learn(s);
-        return __atomic_load_n(&s->known[slot - 1], __ATOMIC_ACQUIRE);
-    }
-    for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;)
-        if (i.slot == slot)
-            return r;
-    return NULL;
-}
-SHMI_FN int shmi_sem_record_at(struct shmi_rq *q, uint32_t slot, shmi_rq_record *out)
-{
-    shmi_semaphore_record *r = shmi_sem_record_of((struct shmi_semaphore *)(void *)q, slot);
-    if (r == NULL)
-        return 0;
-    out->head = &r->head;
-    out->kinds = &r->kinds;
-    out->entries = r->entries;
-    return 1;
-}
+/* The shares lie in slot records. So a call that has loaded the commit word finds each share that has, or may get, a
+ * permit while the word is the same. */
+SHMI_FN shmi_semaphore_record *shmi_sem_next(struct shmi_semaphore *s, shmi_rq_walk *i) { return (shmi_semaphore_record *)shmi_rq_next_slot(&s->q, i); }
 SHMI_FN uint64_t *shmi_sem_word_at(struct shmi_rq *q, uint32_t kind, uint32_t where)
 {
     struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
@@ -116,7 +37,7 @@ SHMI_FN uint64_t *shmi_sem_word_at(struct shmi_rq *q, uint32_t kind, uint32_t wh
     case SHMI_semOpened:
         return &s->w->opened;
     }
-    r = shmi_sem_record_of(s, where);
+    r = (shmi_semaphore_record *)shmi_rq_slot(q, where);
     if (r == NULL)
         return NULL;
     switch (kind) {
@@ -263,13 +184,13 @@ SHMI_FN int shmi_sem_inherit(struct shmi_semaphore *s, struct shmi_rq_change *x,
 SHMI_FN int shmi_sem_enough(struct shmi_semaphore *s, struct shmi_rq_change *x, uint64_t n, struct shmi_wakes *b, int *enough, int *again)
 {
     shmi_semaphore_record *r;
-    shmi_sem_walk i;
+    shmi_rq_walk i;
     int ok;
     *again = 0;
     *enough = shmi_sem_free_in(s, x) >= n;
     if (*enough || s->moves || shmi_rq_get(x, &s->w->opened) == 0)
         return 0;
-    for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
+    for (shmi_rq_walk_slots(&s->q, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
         if (shmi_recorded_value(&r->share.fast) == 0)
             continue;
         shmi_sem_fold(s, x, i.slot, r);
@@ -286,7 +207,7 @@ SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, s
     uint64_t n = shmi_ld64(&w.n->wanted);
     shmi_participant_id owner = shmi_node_owner(w.n);
     uint32_t slot = shmi_id_slot(owner);
-    shmi_semaphore_record *r = shmi_sem_record_of(s, slot);
+    shmi_semaphore_record *r = (shmi_semaphore_record *)shmi_rq_slot(&s->q, slot);
     if (r == NULL || shmi_sem_owner(x, r) != owner)
         return 0; /* a participant whose wait is queued has inherited the share */
     shmi_rq_detach(&s->q, x, w, SHMI_RECORDED_GRANTED);
@@ -295,40 +216,28 @@ SHMI_FN int shmi_sem_grant(struct shmi_semaphore *s, struct shmi_rq_change *x, s
     return 1;
 }
 /* Adds to x that a wait is off the queue without permits. */
-SHMI_FN void shmi_sem_remove(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
+SHMI_FN void shmi_sem_remove(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wait w, uint32_t outcome)
 {
-    shmi_rq_detach(&s->q, x, w, outcome);
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
+    shmi_rq_detach(q, x, w, outcome);
     if (s->moves)
         shmi_sem_set_free(s, x, shmi_sem_free_in(s, x)); /* the pool is opened if the queue is empty */
-}
-/* Whether the owner of a queued wait is alive. It checks the marks of death itself: permits that a dead participant was granted come back only when
- * that participant is reaped. */
-SHMI_FN int shmi_sem_waiting(struct shmi_semaphore *s, struct shmi_wait w)
-{
-    shmi_participant_id owner = shmi_node_owner(w.n);
-    return shmi_rq_current(&s->q, owner) && !shmi_dead(s->q.a, owner);
-}
-SHMI_FN int shmi_sem_absent(struct shmi_semaphore *s, shmi_participant_id n) { return n != 0 && !shmi_rq_current(&s->q, n); }
-/* Makes the next call reap if a participant that was granted permits has died meanwhile: the last reap may have looked at its share before. */
-SHMI_FN void shmi_sem_reconsider(struct shmi_semaphore *s, shmi_participant_id granted)
-{
-    if (shmi_sem_absent(s, granted))
-        shmi_st32(&s->deaths, shmi_deaths(s->q.a) - 1);
 }
 /* Adds to the change x a grant to the first wait, if it is possible and fits into the record. Gives the owner of the wait, or 0. */
 SHMI_FN shmi_participant_id shmi_sem_grant_too(struct shmi_semaphore *s, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y = *x;
     struct shmi_wait w;
-    if (!shmi_rq_head(&s->q, &y, &w) || !shmi_sem_waiting(s, w) || shmi_sem_free_in(s, &y) < shmi_ld64(&w.n->wanted) ||
+    if (!shmi_rq_head(&s->q, &y, &w) || !shmi_rq_waiting(&s->q, w) || shmi_sem_free_in(s, &y) < shmi_ld64(&w.n->wanted) ||
         !shmi_sem_grant(s, &y, w) || y.too_many || y.torn)
         return 0;
     *x = y;
     return shmi_node_owner(w.n);
 }
 /* Grants the waits for which there are permits, in order, and takes waits of the dead off that are first. */
-SHMI_FN int shmi_sem_serve(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
+SHMI_FN int shmi_sem_serve(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     for (;;) {
         /* The loop ends: each turn follows a change by another call, or takes a wait off the queue, or closes a share. */
         shmi_participant_id granted = 0;
@@ -339,8 +248,8 @@ SHMI_FN int shmi_sem_serve(struct shmi_semaphore *s, struct shmi_rq_change *x, s
         if (!shmi_rq_head(&s->q, x, &w)) {
             if (!x->torn)
                 return 0;
-        } else if (!shmi_sem_waiting(s, w)) {
-            shmi_sem_remove(s, x, w, SHMI_RECORDED_REMOVED);
+        } else if (!shmi_rq_waiting(&s->q, w)) {
+            shmi_sem_remove(q, x, w, SHMI_RECORDED_REMOVED);
         } else {
             err = shmi_sem_enough(s, x, shmi_ld64(&w.n->wanted), b, &enough, &again);
             if (err != 0)
@@ -356,13 +265,13 @@ SHMI_FN int shmi_sem_serve(struct shmi_semaphore *s, struct shmi_rq_change *x, s
             if (shmi_sem_grant(s, x, w))
                 granted = shmi_node_owner(w.n);
             else
-                shmi_sem_remove(s, x, w, SHMI_RECORDED_REMOVED);
+                shmi_sem_remove(q, x, w, SHMI_RECORDED_REMOVED);
         }
         err = shmi_rq_end(&s->q, x, b, &ok);
         if (err != 0)
             return err;
         if (ok)
-            shmi_sem_reconsider(s, granted);
+            shmi_rq_reconsider(&s->q, granted);
     }
 }
 
@@ -382,13 +291,12 @@ SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change 
         if (err != 0)
             return err;
         n = shmi_sem_owner(x, r);
-        if (!shmi_sem_absent(s, n) || !shmi_sem_keeps(s, x, r))
+        if (!shmi_rq_absent(&s->q, n) || !shmi_sem_keeps(s, x, r))
             return 0;
         if (s->moves) {
             shmi_sem_take_back_grants(s, x, slot, r);
         } else if (!shmi_gone(s->q.a, n)) {
-            shmi_st32(&s->unreaped, 1); /* the next reap asks again */
-            shmi_follow(s->q.a);
+            shmi_rq_reap_again(&s->q);
             return 0;
         } else {
             shmi_sem_empties(s, x, slot, r);
@@ -398,26 +306,32 @@ SHMI_FN int shmi_sem_reap_share(struct shmi_semaphore *s, struct shmi_rq_change 
             return err;
     }
 }
-SHMI_FN int shmi_sem_reap_due(struct shmi_semaphore *s) { return shmi_ld32(&s->deaths) != shmi_deaths(s->q.a) || shmi_ld32(&s->unreaped) != 0; }
-/* Takes the waits of the dead off the queue, so that nothing is granted to them any more, and then takes back their
- * shares. A permit whose grant was not accepted guards nothing that the dead participant may have written to. */
-SHMI_FN int shmi_sem_reap(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
+/* Takes the waits of the dead off the queue, and then takes back their shares. A permit whose grant was not accepted
+ * guards nothing that the dead participant may have written to. */
+SHMI_FN int shmi_sem_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
 {
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     shmi_semaphore_record *r;
-    shmi_sem_walk i;
-    int err;
-    shmi_st32(&s->deaths, shmi_deaths(s->q.a));
-    shmi_st32(&s->unreaped, 0);
-    err = shmi_rq_remove_dead(&s->q, x, b);
-    for (shmi_sem_begin(s, &i); err == 0 && (r = shmi_sem_next(s, &i)) != NULL;)
+    shmi_rq_walk i;
+    int err = shmi_rq_begin_reap(q, x, b);
+    for (shmi_rq_walk_slots(q, &i); err == 0 && (r = shmi_sem_next(s, &i)) != NULL;)
         err = shmi_sem_reap_share(s, x, i.slot, r, b);
     return err;
 }
-/* Reaps if that is due, and serves the queue. */
-SHMI_FN int shmi_sem_tidy(struct shmi_semaphore *s, struct shmi_rq_change *x, struct shmi_wakes *b)
+/* Whether a participant that has permits is dead. */
+SHMI_FN int shmi_sem_dead(struct shmi_rq *q)
 {
-    int err = shmi_sem_reap_due(s) ? shmi_sem_reap(s, x, b) : 0;
-    return err != 0 ? err : shmi_sem_serve(s, x, b);
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
+    struct shmi_rq_change x;
+    shmi_semaphore_record *r;
+    shmi_rq_walk i;
+    int dead = 0;
+    memset(&x, 0, sizeof x);
+    for (shmi_rq_walk_slots(q, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
+        shmi_participant_id n = shmi_sem_owner(&x, r);
+        dead = dead || (n != 0 && shmi_sem_keeps(s, &x, r) && shmi_dead(q->a, n));
+    }
+    return dead;
 }
 
 /* How an attempt to acquire permits by a record ended. */
@@ -437,9 +351,9 @@ SHMI_FN int shmi_sem_take_locked(struct shmi_semaphore *s, uint64_t n, shmi_wait
             return err;
         if (again)
             continue;
-        if (!enough && !served && (shmi_sem_reap_due(s) || !shmi_rq_empty(&s->q, &x))) {
+        if (!enough && !served && (shmi_rq_reap_due(&s->q) || !shmi_rq_empty(&s->q, &x))) {
             served = 1; /* the dead may have the permits that this call, or the first wait, needs */
-            err = shmi_sem_tidy(s, &x, b);
+            err = shmi_rq_tidy(&s->q, &x, b, 0);
             if (err != 0)
                 return err;
             continue;
@@ -542,12 +456,12 @@ SHMI_FN int shmi_sem_give_locked(struct shmi_semaphore *s, uint64_t n, struct sh
             return err;
         if (!ok)
             continue;
-        shmi_sem_reconsider(s, granted);
+        shmi_rq_reconsider(&s->q, granted);
         if (opens)
             shmi_st32(&s->fast, 1);
         SHMSYNC_CRASHPOINT("semaphore.give.committed");
         if (shmi_recorded_value(s->q.first) != 0)
-            shmi_sem_serve(s, &x, b); /* an error is that of the waits */
+            shmi_sem_serve(&s->q, &x, b); /* an error is that of the waits */
         return 0;
     }
 }
@@ -565,148 +479,33 @@ SHMI_FN int shmi_sem_give(struct shmi_semaphore *s, uint64_t n, int *had)
     return err;
 }
 
-/* Takes a wait of this process off the queue, and gives its wait node back; 0 if the wait was granted. */
-SHMI_FN int shmi_sem_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node)
-{
-    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
-    struct shmi_rq_change x;
-    struct shmi_wakes b;
-    struct shmi_wait w;
-    int withdrawn = 1, err;
-    w.off = wait_node->off;
-    w.n = wait_node->node;
-    shmi_wakes_init(&b);
-    shmi_rq_lock(q);
-    for (;;) {
-        /* The loop ends: each turn follows a change by another call. After an error, a peer has overwritten the queue. */
-        uint32_t v;
-        int ok = 1;
-        err = shmi_rq_begin(q, &x, &b);
-        if (err != 0)
-            break;
-        v = shmi_rq_get(&x, &w.n->next);
-        if (v == SHMI_RECORDED_GRANTED && shmi_wait_node_resolved(wait_node)) {
-            withdrawn = 0;
-            break;
-        }
-        if (shmi_recorded_queued(v)) {
-            shmi_sem_remove(s, &x, w, SHMI_RECORDED_LEFT);
-            err = shmi_rq_end(q, &x, &b, &ok);
-        } else if (shmi_ld64(q->commit) != x.c) {
-            ok = 0; /* the record that grants it may be incomplete */
-        } else {
-            err = EPROTO; /* a peer has overwritten the node */
-        }
-        if (err != 0 || ok)
-            break;
-    }
-    if (withdrawn && err == 0)
-        shmi_sem_serve(s, &x, &b);
-    shmi_rq_unlock(q);
-    if (withdrawn && err == 0)
-        shmi_rq_unused(q, wait_node);
-    else if (withdrawn)
-        shmi_wait_node_forget(wait_node); /* a peer has overwritten the queue, which may name the node */
-    shmi_rq_wake(q, &b);
-    return withdrawn;
-}
-
-/* Makes up for the changes that a dead or a stopped process owes, and dates the wait that is first. */
-SHMI_FN void shmi_sem_check_now(struct shmi_rq *q)
-{
-    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
-    struct shmi_rq_change x;
-    struct shmi_wakes b;
-    shmi_semaphore_record *r;
-    shmi_sem_walk i;
-    int dead = 0; /* a holder is dead; the process that marked it may be stopped before it counts the death */
-    x.n = 0;
-    for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;) {
-        shmi_participant_id n = shmi_sem_owner(&x, r);
-        dead = dead || (n != 0 && shmi_sem_keeps(s, &x, r) && shmi_dead(s->q.a, n));
-    }
-    shmi_wakes_init(&b);
-    shmi_rq_lock(&s->q);
-    if (dead || shmi_sem_reap_due(s))
-        shmi_sem_reap(s, &x, &b);
-    shmi_sem_serve(s, &x, &b);
-    shmi_rq_date_first(&s->q);
-    shmi_rq_unlock(&s->q);
-    shmi_rq_wake(&s->q, &b);
-}
-/* The periodic check: ten times a second while a thread of this process waits, or less often if many do. */
-SHMI_FN void shmi_sem_check(void *arg)
-{
-    struct shmi_rq *q = (struct shmi_rq *)arg;
-    if (shmi_check_due(&q->looked))
-        shmi_sem_check_now(q);
-}
-
 /* ---- The handle's side ---- */
 
-/* Makes the view of a reaper, or the common part of a handle; 0: the list of records is corrupt. */
-SHMI_FN int shmi_sem_init(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
+SHMI_FN void shmi_sem_init(struct shmi_rq *q)
 {
-    shmi_record_walk v;
+    struct shmi_semaphore *s = (struct shmi_semaphore *)(void *)q;
     uint64_t size;
-    memset(s, 0, sizeof *s);
-    for (shmi_walk_records(a, &v, o->off, sizeof(shmi_semaphore_record)); shmi_next_record(a, &v);) {
-    }
-    if (v.bad)
-        return 0;
-    s->w = (shmi_semaphore_words *)shmi_ptr(a, o->body, sizeof(shmi_semaphore_words), 8);
-    s->q.a = a;
-    s->q.o = *o;
-    s->q.commit = &s->w->commit;
-    s->q.first = &s->w->first;
-    s->q.last = &s->w->last;
-    s->q.record = shmi_sem_record_at;
-    s->q.word = shmi_sem_word_at;
-    s->q.corrupt = shmi_sem_corrupt;
-    s->q.check = shmi_sem_check;
-    s->q.check_now = shmi_sem_check_now;
-    s->q.private_ = &a->record_locks[o->off / 64 % SHMI_recordLocks];
-    s->q.spin = &s->w->spin;
-    s->q.pays = &s->w->pays;
-    s->q.last_cpu = &s->w->lastCPU;
-    s->slots = a->geo.slots;
+    s->w = (shmi_semaphore_words *)shmi_ptr(q->a, q->o.body, sizeof(shmi_semaphore_words), 8);
+    q->commit = &s->w->commit;
+    q->first = &s->w->first;
+    q->last = &s->w->last;
+    q->spin = &s->w->spin;
+    q->pays = &s->w->pays;
+    q->last_cpu = &s->w->lastCPU;
     size = shmi_ld64(&s->w->size);
     s->size = size & ~SHMI_SEMAPHORE_TRANSFER;
     s->moves = (size & SHMI_SEMAPHORE_TRANSFER) != 0;
-    s->deaths = shmi_deaths(a) - 1; /* the first check reaps */
-    return 1;
 }
-SHMI_FN void shmi_sem_end(void *handle)
-{
-    shmi_free_thing(((struct shmi_semaphore *)handle)->known); /* a call that is under way may still read it */
-    shmi_free_thing(handle);
-}
+static const shmi_rq_kind shmi_sem_kind = {
+    sizeof(shmi_semaphore_record), offsetof(shmi_semaphore_record, entries), 0, shmi_sem_init, shmi_sem_word_at, shmi_sem_corrupt,
+    shmi_sem_remove, shmi_sem_serve, shmi_sem_reap, shmi_sem_dead,
+};
 SHMI_FN void *shmi_sem_build(shmsync_arena *a, const shmi_object *o, const void *arg)
 {
-    struct shmi_semaphore *s;
-    shmi_off record;
-    size_t cap = 16;
+    struct shmi_semaphore *s = (struct shmi_semaphore *)shmi_rq_build(&shmi_sem_kind, sizeof *s, a, o, "semaphore.open");
     (void)arg;
-    if (shmi_slot_record(a, o, sizeof(shmi_semaphore_record), &record) != 0)
-        return NULL;
-    s = (struct shmi_semaphore *)shmi_new_thing(sizeof *s);
-    if (s == NULL)
-        return NULL;
-    if (!shmi_sem_init(s, a, o)) {
-        shmi_free_thing(s);
-        shmi_fail(EPROTO, "semaphore.open", shmi_called(o), "its list of slot records");
-        return NULL;
-    }
-    s->own = (shmi_semaphore_record *)shmi_ptr(a, record, sizeof(shmi_semaphore_record), 8);
-    while (cap < s->slots)
-        cap *= 2; /* few sizes, since each has its own spare ones */
-    s->known = (shmi_semaphore_record **)shmi_new_thing(cap * sizeof *s->known);
-    if (s->known == NULL) {
-        shmi_free_thing(s);
-        shmi_fail(ENOMEM, "semaphore.open", shmi_called(o), "%s", "");
-        return NULL;
-    }
-    shmi_built_ends_with(a, o->off, shmi_sem_end);
+    if (s != NULL)
+        s->own = (shmi_semaphore_record *)(void *)s->q.own;
     return s;
 }
 
@@ -785,7 +584,7 @@ int shmsync_semaphore_close(shmsync_semaphore *s)
     int err;
     if (s->impl == NULL)
         return SHMI_TELL(EBADF);
-    err = shmi_unshare(s->impl->q.a, s->impl->q.o.off, shmi_sem_end);
+    err = shmi_unshare(s->impl->q.a, s->impl->q.o.off, shmi_rq_free);
     if (err == 0)
         s->impl = NULL;
     return SHMI_TELL(err);
@@ -823,6 +622,7 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
     shmi_wait_node *wait_node;
     shmi_tuning t = shmi_rq_tuning(&s->q);
     shmi_sem_wish u = {s, n, 0};
+    shmi_rq_outcome outcome;
     int result, err, spun;
     if (n > s->size)
         return try_ ? EBUSY : shmi_sem_await_end(s, abs);
@@ -839,8 +639,8 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
         if (err != 0 || result == SHMI_semTaken)
             return err;
     }
-    shmi_sem_learn(s);
-    if (SHMI_UNLIKELY(shmi_ld32(&s->bad) != 0))
+    shmi_rq_learn(&s->q);
+    if (SHMI_UNLIKELY(shmi_ld32(&s->q.bad) != 0))
         return shmi_fail(EPROTO, "semaphore.acquire", shmi_called(&s->q.o), "its list of slot records");
     err = shmi_wait_node_take(s->q.a, &wait_node);
     if (err != 0)
@@ -855,18 +655,9 @@ SHMI_FN int shmi_sem_acquire_slow(struct shmi_semaphore *s, uint64_t n, int64_t 
         shmi_rq_unused(&s->q, wait_node);
         return err;
     }
-    err = shmi_rq_await(&s->q, wait_node, !spun, abs, shmi_sem_withdraw);
-    if (err != 0) {
-        SHMSYNC_CRASHPOINT("record.await.withdrawn");
-        if (err == EBADF)
-            return shmi_fail(EBADF, "semaphore.acquire", shmi_called(&s->q.o), "this process closed the arena");
-        return err == EPROTO ? shmi_sem_corrupt(&s->q, "a wait node") : err;
-    }
-    if (!shmi_rq_collect(&s->q, wait_node)) {
-        if (shmi_sem_withdraw(&s->q, wait_node))
-            return shmi_sem_corrupt(&s->q, "a wait node, which ended a wait that was not granted");
-        shmi_rq_collect(&s->q, wait_node);
-    }
+    err = shmi_rq_await(&s->q, wait_node, !spun, abs, "semaphore.acquire", &outcome);
+    if (err != 0)
+        return err;
     if (s->moves) {
         shmi_add64(&s->own->share.accepted, n);
         SHMSYNC_CRASHPOINT("semaphore.acquire.accepted");
@@ -938,8 +729,8 @@ int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
         n = shmi_fast_spare(shmi_ld64(&s->w->free)) | (uint64_t)shmi_recorded_value(&s->w->freeHigh) << 31;
         if (shmi_recorded_value(&s->w->opened) != 0) {
             shmi_semaphore_record *r;
-            shmi_sem_walk i;
-            for (shmi_sem_begin(s, &i); (r = shmi_sem_next(s, &i)) != NULL;)
+            shmi_rq_walk i;
+            for (shmi_rq_walk_slots(&s->q, &i); (r = shmi_sem_next(s, &i)) != NULL;)
                 n += shmi_fast_spare(shmi_ld64(&r->share.fast));
         }
         if (shmi_ld64(s->q.commit) == c)
@@ -948,46 +739,27 @@ int64_t shmsync_semaphore_free(const shmsync_semaphore *sem)
     return (int64_t)shmi_min(shmi_min(n, s->size), INT64_MAX);
 }
 
-/* Takes back the permits of dead. A process whose slot has no record, because it has not opened the semaphore, cannot make a change. It completes
- * the last one. Those that wait, and the next call, do the rest. With a corrupt list of records, a process that knows them repairs it. */
+SHMI_FN int shmi_sem_view(struct shmi_semaphore *s, shmsync_arena *a, const shmi_object *o)
+{
+    memset(s, 0, sizeof *s);
+    return o->size >= shmi_semaphore_bytes(a) && shmi_rq_init(&s->q, &shmi_sem_kind, a, o);
+}
 SHMI_FN void shmi_repair_semaphore(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_semaphore s;
-    struct shmi_rq_change x;
-    struct shmi_wakes b;
-    if (o->size < shmi_semaphore_bytes(a) || !shmi_sem_init(&s, a, o))
-        return;
-    if (dead == a->self)
-        s.q.without = dead; /* others are not current, or another participant has the ID by now */
-    shmi_wakes_init(&b);
-    shmi_rq_lock(&s.q);
-    if (shmi_sem_record_of(&s, a->my_slot) == NULL) {
-        shmi_rq_complete(&s.q, shmi_ld64(s.q.commit), &b);
-    } else {
-        shmi_sem_reap(&s, &x, &b);
-        shmi_sem_serve(&s, &x, &b);
-    }
-    shmi_rq_unlock(&s.q);
-    shmi_rq_wake(&s.q, &b);
+    if (shmi_sem_view(&s, a, o))
+        shmi_rq_repair(&s.q, dead);
 }
-/* Wakes the owners of the first waits if this process has no record, so that one of them reaps. */
 SHMI_FN void shmi_wake_first_of_semaphore(shmsync_arena *a, const shmi_object *o, int owed)
 {
     struct shmi_semaphore s;
     (void)owed;
-    if (o->size >= shmi_semaphore_bytes(a) && shmi_sem_init(&s, a, o) && shmi_sem_record_of(&s, a->my_slot) == NULL)
-        shmi_rq_wake_first(&s.q);
+    if (shmi_sem_view(&s, a, o))
+        shmi_rq_wake_after(&s.q);
 }
 SHMI_FN int shmi_complete_semaphore(shmsync_arena *a, const shmi_object *o)
 {
     struct shmi_semaphore s;
-    struct shmi_wakes b;
-    int err;
-    if (o->size < shmi_semaphore_bytes(a) || !shmi_sem_init(&s, a, o))
-        return 0;
-    shmi_wakes_init(&b);
-    err = shmi_rq_complete(&s.q, shmi_ld64(s.q.commit), &b);
-    shmi_rq_wake(&s.q, &b);
-    return err == 0;
+    return shmi_sem_view(&s, a, o) && shmi_rq_complete_last(&s.q);
 }
 #endif

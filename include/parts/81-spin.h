@@ -635,10 +635,13 @@ SHMI_FN void *shmi_spin_build(shmsync_arena *a, const shmi_object *o, const void
     }
     return l;
 }
+typedef struct shmi_spin_spec {
+    uint32_t policy, spin;
+} shmi_spin_spec;
 SHMI_FN void shmi_spin_fill(unsigned char *body, const void *arg)
 {
     shmi_spin_words *w = (shmi_spin_words *)(void *)body;
-    const shmi_fair_spec *s = (const shmi_fair_spec *)arg;
+    const shmi_spin_spec *s = (const shmi_spin_spec *)arg;
     w->policy = s->policy;
     w->spin = s->spin;
 }
@@ -646,7 +649,7 @@ SHMI_FN int shmi_spin_open(int existing, shmsync_arena *a, const char *op, uint3
 {
     SHMI_OPTIONS(shmsync_spinlock_options, 40, op, *out);
     int policy = opts != NULL ? opts->policy : SHMSYNC_POLICY_DEFAULT;
-    shmi_fair_spec init;
+    shmi_spin_spec init;
     shmi_spec spec;
     void *impl;
     int created, err;

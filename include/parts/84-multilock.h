@@ -69,6 +69,12 @@ SHMI_FN shmi_participant_id shmi_hold_died(uint64_t h)
 {
     return shmi_hold_owner(h) == SHMI_OWNER_NOT_RECOVERABLE ? shmi_hold_stamp(h) & SHMI_NAME_MASK : shmi_hold_name(h);
 }
+/* How a wait for a lock ends. */
+enum { SHMI_lockGranted, SHMI_lockOwnerDead, SHMI_lockNotRecoverable, SHMI_lockCorrupt };
+
+/* How often a waiter looks for the grant that follows the end of its wait by a few instructions. */
+enum { SHMI_acceptTries = 100, SHMI_acceptPause = 2 };
+
 /* The result of a wait for a key with this hold, if the wait ends at once. SHMI_lockGranted: it does not. */
 SHMI_FN uint32_t shmi_hold_result(uint64_t h)
 {
@@ -936,7 +942,8 @@ SHMI_FN int shmi_key_lock(struct shmi_multilock *x, uint64_t key, int64_t abs, s
     int err = shmi_multi_bucket(x, key, &k);
     if (err == 0 && __atomic_load_n(&k->biased, __ATOMIC_RELAXED) != 0 && shmi_key_biased(k, key, out))
         return 0;
-    /* As in shmi_fair_lock: a call that has to wait is counted before it takes the queue lock. */
+    /* A call that has to wait is counted before it takes the queue lock: if it were refused afterwards, it could not give
+     * the queue lock back. */
     if (err == 0 && !shmi_key_seems_taken(k, key)) {
         err = shmi_mon_enter(&k->m, abs);
         if (err == 0) {

@@ -12,7 +12,7 @@ static const shmi_kind_ops shmi_kinds[] = {
     {SHMI_KIND_LATCH, SHMI_VERSION_LATCH, shmi_repair_counter, shmi_wake_counter, NULL, NULL},
     {SHMI_KIND_ONCE, SHMI_VERSION_ONCE, shmi_repair_once, shmi_wake_once, NULL, NULL},
     {SHMI_KIND_BARRIER, SHMI_VERSION_BARRIER, shmi_repair_barrier, shmi_wake_barrier, NULL, NULL},
-    {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_repair_fairmutex, shmi_mon_wake_object, NULL, NULL},
+    {SHMI_KIND_FAIR_MUTEX, SHMI_VERSION_FAIR_MUTEX, shmi_repair_fairmutex, shmi_wake_first_of_fairmutex, NULL, shmi_complete_fairmutex},
 #if SHMSYNC_LAYOUT_VERSION >= 3
     {SHMI_KIND_SEMAPHORE, SHMI_VERSION_SEMAPHORE, shmi_repair_semaphore, shmi_wake_first_of_semaphore, NULL, shmi_complete_semaphore},
 #endif

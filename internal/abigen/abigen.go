@@ -46,6 +46,7 @@ var Structs = []Struct{
 	{"Slot record of a Barrier", "barrier_slot"},
 	{"Once", "once_words"},
 	{"FairMutex", "fairmutex_words"},
+	{"Slot record of a FairMutex", "fairmutex_record"},
 	{"MultiLock", "multilock_head"},
 	{"Bucket of keys", "multilock_bucket"},
 	{"RWMutex", "rwmutex_words"},

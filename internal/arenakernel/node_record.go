@@ -6,8 +6,9 @@ package arenakernel
 //
 //	0             about to be queued
 //	RecordedLast  the last one of the queue
-//	RecordedGranted, RecordedLeft, RecordedRemoved
-//	              off the queue: its wait was granted, its owner gave up, or its owner is dead
+//	RecordedGranted, RecordedLeft, RecordedRemoved, RecordedRefused
+//	              off the queue: its wait was granted, its owner gave up, its owner is dead, or its wait
+//	              ended because nobody can have the object
 //	other         the next node of the queue, an offset divided by 64
 //
 // The words of a node that is on a recorded queue change by records only. So once the record that a
@@ -23,6 +24,7 @@ const (
 	RecordedGranted = 2
 	RecordedLeft    = 3
 	RecordedRemoved = 4
+	RecordedRefused = 5
 	RecordedFirst   = 64 // the least value that may name a node
 )
 
@@ -55,9 +57,12 @@ func (a *Arena) ReapRemoved(off Offset, dead ParticipantID, next uint64) {
 // mayJoin reports whether a record that is committed and not complete may put the node on a recorded queue.
 func (n *Node) mayJoin() bool { return n.recorded() && n.next.Load()>>32 == 0 }
 
-// granting reports whether a record has granted the wait of the node and has not resolved it.
-func (n *Node) granting() bool {
-	if !n.recorded() || n.next.Load()>>32 != RecordedGranted {
+// RecordedEnds reports whether a record that gives the value v to next ends the wait of a process that waits.
+func RecordedEnds(v uint32) bool { return v == RecordedGranted || v == RecordedRefused }
+
+// ending reports whether a record has granted or refused the wait of the node and has not resolved it.
+func (n *Node) ending() bool {
+	if !n.recorded() || !RecordedEnds(uint32(n.next.Load()>>32)) {
 		return false
 	}
 	switch n.State() {
@@ -74,7 +79,7 @@ func (n *Node) granting() bool {
 // Preconditions: the owner of the node is not current, so it makes no change any more. The caller holds
 // c.handles, and calls c.unguard later.
 func (a *Arena) offQueue(n *Node) bool {
-	if n.mayJoin() || n.granting() {
+	if n.mayJoin() || n.ending() {
 		object := n.Object()
 		a.guard(object)
 		h, err := a.headerAt(object)

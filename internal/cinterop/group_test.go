@@ -43,7 +43,7 @@ var groups = []groupKind{
 	}},
 	{"event", []any{1}, []string{"event."}, nil},
 	{"seq", nil, []string{"sequencer."}, func(t *testing.T, x *agent, _ int) { x.do(t, "seq.reset", "x", 0) }},
-	{"fair", nil, []string{"fairmutex.", "monitor.", "park.waitnode."}, nil},
+	{"fair", nil, []string{"fairmutex.", "record.", "park.waitnode."}, nil},
 	{"multi", []any{0, 1}, []string{"multilock.", "monitor.", "park.waitnode."}, func(t *testing.T, x *agent, _ int) { allKeysFree(t, x) }},
 	{"rw", nil, []string{"rwmutex."}, nil},
 	{"spin", nil, []string{"spinlock."}, nil},

@@ -77,14 +77,14 @@ var generalMutants = []mutant{
 		file: "prims/monitor.go",
 		old:  "\tm.queueLock.Unlock()\n\tm.wake(b)\n",
 		new:  "\tm.queueLock.Unlock()\n",
-		pkg:  "prims", run: "TestFairMutex", tags: withPoints, env: noLooks,
+		pkg:  "prims", run: "TestMultiLock", tags: withPoints, env: noLooks,
 	},
 	{
 		name: "a wait that is over stays in the queue",
 		file: "prims/monitor.go",
 		old:  "\tw.Stamp().Store(0)\n\tcrashpoint.Hit(\"monitor.released\")\n",
 		new:  "\tcrashpoint.Hit(\"monitor.released\")\n",
-		pkg:  "prims", run: "TestFairMutex",
+		pkg:  "prims", run: "TestMultiLock",
 	},
 	{
 		name: "account for nobody", // whose granter died
@@ -116,9 +116,9 @@ var generalMutants = []mutant{
 	},
 	{
 		name: "free instead of hand over",
-		file: "prims/fairmutex.go",
-		old:  "\tb := takeWakes()\n\tf.resolve(b)\n\tm.leave(b)\n\tf.turns.HoldEnded()\n}\n\nfunc (f *FairMutex) badUnlock",
-		new:  "\tm.leave(nil)\n}\n\nfunc (f *FairMutex) badUnlock",
+		file: "prims/fairmutex_rules.go",
+		old:  "\tif waits {\n\t\tif granted = f.grant(&y, w);",
+		new:  "\tif waits && false {\n\t\tif granted = f.grant(&y, w);",
 		pkg:  "prims", run: "TestFairMutexFIFO", tags: withPoints, env: noLooks,
 	},
 	{
@@ -220,9 +220,9 @@ var generalMutants = []mutant{
 	},
 	{
 		name: "a grant to a dead process counts as a hold",
-		file: "prims/fairmutex_queue.go",
-		old:  "\tcase o.granted():\n\t\tstoreWord(&f.words.owner, 0)\n\t\treturn\n",
-		new:  "\tcase o.granted():\n\t\to = makeOwner(kindHeld, o.participant())\n",
+		file: "prims/fairmutex_reap.go",
+		old:  "\t\tif o = f.stateOf(v); o.granted() {\n\t\t\treturn ownerFree, false, true\n\t\t}\n",
+		new:  "\t\to = makeOwner(kindHeld, o.participant())\n",
 		pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/fair",
 	},
 	{

@@ -61,8 +61,8 @@ var recordMutants = []mutant{
 	{
 		name: "a node is freed before its join is carried out",
 		file: "internal/arenakernel/node_record.go",
-		old:  "\tif n.mayJoin() || n.granting() {\n",
-		new:  "\tif n.granting() {\n",
+		old:  "\tif n.mayJoin() || n.ending() {\n",
+		new:  "\tif n.ending() {\n",
 		pkg:  "prims", run: "TestSemaphoreTwoDeaths", tags: withPoints,
 	},
 	{
@@ -71,5 +71,47 @@ var recordMutants = []mutant{
 		old:  "\t\tcase v == arenakernel.RecordedGranted && waitNode.Resolved():\n\t\t\treturn false\n",
 		new:  "",
 		pkg:  "prims", run: "TestSemaphore.*", tags: withPoints,
+	},
+	{
+		name: "an author reads an owner word that is open",
+		file: "prims/fairmutex_word.go",
+		old:  "\t\tif !fairOpen(v) {\n",
+		new:  "\t\tif true {\n",
+		pkg:  "prims", run: "TestFairMutexOpensAgain|TestFairMutexFIFO|TestFairMutexHammer", tags: withPoints, env: noLooks,
+	},
+	{
+		name: "a waiter does not store that it has accepted the lock",
+		file: "prims/fairmutex_wait.go",
+		old:  " || !f.words.accepted.CompareAndSwap(was, fairAccepted(v, f.name)) {",
+		new:  " || was == fairAccepted(v, f.name) {",
+		pkg:  "prims", run: "TestFairMutexDiesAccepting", tags: withPoints,
+	},
+	{
+		name: "a second grant to the same participant has the same tag",
+		file: "prims/record_queue.go",
+		old:  "\tx.add(kind, where, w, recordedWord(w.Load()), v)\n}\n\nfunc (x",
+		new:  "}\n\nfunc (x",
+		pkg:  "prims", run: "TestFairMutexSecondGrantToTheSameParticipant", tags: withPoints,
+	},
+	{
+		name: "a reaper that has not opened a FairMutex leaves it alone",
+		file: "prims/fairmutex_reap.go",
+		old:  "\tif !fairOpen(v) || !f.absent(n) {\n",
+		new:  "\tif true {\n",
+		pkg:  "prims", run: "TestFairMutexDeathOfAHolderBesideStrangers",
+	},
+	{
+		name: "a TryLock does not carry the last change out",
+		file: "prims/fairmutex_rules.go",
+		old:  "or makes one that is made once.\n\t\tif err := f.begin(x, b); err != nil {\n",
+		new:  "or makes one that is made once.\n\t\tif s == nil && ctx == nil && !f.state().free() {\n\t\t\treturn fairNotNow, nil\n\t\t}\n\t\tif err := f.begin(x, b); err != nil {\n",
+		pkg:  "prims", run: "TestFairMutexTryLockSeesACommittedUnlock", tags: withPoints,
+	},
+	{
+		name: "a wait that is refused does not say why",
+		file: "prims/fairmutex_rules.go",
+		old:  "\tx.set(recordPrev, w.index(), w.Extra(), uint32(o))\n}\n\n// fairWaits",
+		new:  "}\n\n// fairWaits",
+		pkg:  "prims", run: "TestFairMutexRefusedWaits",
 	},
 }

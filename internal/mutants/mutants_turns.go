@@ -4,10 +4,10 @@ func init() {
 	// Mistakes in the turns of waits inside a process.
 	mutants = append(mutants, []mutant{
 		{
-			name: "a wait is appended to its line too late", // after the queue lock was left
-			file: "prims/fairmutex_queue.go",
-			old:  "\tif turns != nil {\n\t\tturns.Append(waitNode)\n\t}\n\tm.leave(b)\n",
-			new:  "\tm.leave(b)\n\tshmsync.Yield()\n\tif turns != nil {\n\t\tturns.Append(waitNode)\n\t}\n",
+			name: "a wait is appended to its line too late", // after the private lock was released
+			file: "prims/fairmutex_rules.go",
+			old:  "\t\t\tif turns != nil {\n\t\t\t\tturns.Append(s)\n\t\t\t}\n",
+			new:  "\t\t\tif turns != nil {\n\t\t\t\tdefer f.private.Lock()\n\t\t\t\tf.private.Unlock()\n\t\t\t\tfor range 20_000 {\n\t\t\t\t}\n\t\t\t\tturns.Append(s)\n\t\t\t}\n",
 			pkg:  "prims", run: "TestFairMutexTurnsKeepTheOrderOfArrival", tags: withPoints, env: noLooks, count: 3,
 		},
 		{

@@ -45,7 +45,7 @@ const arenaLocked = "not a primitive: which locks of the arena these calls take 
 
 var workloads = append([]prim{
 	{"mutex", "", openMutex},
-	{"fairmutex", queueLocked, openFairMutex},
+	{"fairmutex", "", openFairMutex},
 	{"cohortmutex", "", openCohortMutex},
 	{"spinlock", "", openSpinLock},
 	{"rwmutex", "", openRWMutex},

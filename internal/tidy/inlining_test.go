@@ -23,6 +23,7 @@ var inlined = map[string]struct{ inlined, outOfLine, inside []string }{
 		inlined: []string{
 			"(*Mutex).Lock", "(*Mutex).LockContext", "(*Mutex).TryLock", "releaseBiased",
 			"(*CohortMutex).Lock", "(*CohortMutex).LockContext", "(*CohortMutex).TryLock", "(*CohortMutex).Unlock",
+			"(*FairMutex).Lock", "(*FairMutex).LockContext", "(*FairMutex).TryLock", "(*FairMutex).Unlock",
 			"(*SpinLock).Lock", "(*SpinLock).LockContext", "(*SpinLock).TryLock",
 			"(*RWMutex).RLock", "(*RWMutex).RLockContext", "(*RWMutex).RUnlock",
 			"(*RWMutex).Lock", "(*RWMutex).Unlock", "(*RWMutex).LockUpgradable",

@@ -1,0 +1,189 @@
+
+/* ---- What all objects with a recorded queue do alike: prims/record_deaths.go and others in C ---- */
+
+/* Whether the owner of a queued wait is alive. It checks the marks of death itself: what a dead participant was granted
+ * comes back only when that participant is reaped. */
+SHMI_FN int shmi_rq_waiting(struct shmi_rq *q, struct shmi_wait w)
+{
+    shmi_participant_id owner = shmi_node_owner(w.n);
+    return shmi_rq_current(q, owner) && !shmi_dead(q->a, owner);
+}
+SHMI_FN int shmi_rq_reap_due(struct shmi_rq *q) { return shmi_ld32(&q->deaths) != shmi_deaths(q->a) || shmi_ld32(&q->unreaped) != 0; }
+/* Begins a reap: takes the waits of the dead off the queue, so that nothing is granted to them any more. */
+SHMI_FN int shmi_rq_begin_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b)
+{
+    shmi_st32(&q->deaths, shmi_deaths(q->a));
+    shmi_st32(&q->unreaped, 0);
+    return shmi_rq_remove_dead(q, x, b);
+}
+/* Makes the next call reap because a dead participant is not gone. */
+SHMI_FN void shmi_rq_reap_again(struct shmi_rq *q)
+{
+    shmi_st32(&q->unreaped, 1);
+    shmi_follow(q->a);
+}
+/* Makes the next call reap if the participant that a wait was granted to has died meanwhile: the last reap may have
+ * looked before the grant. */
+SHMI_FN void shmi_rq_reconsider(struct shmi_rq *q, shmi_participant_id granted)
+{
+    if (shmi_rq_absent(q, granted))
+        shmi_st32(&q->deaths, shmi_deaths(q->a) - 1);
+}
+/* Reaps if that is due, or dead says so, and serves the queue. */
+SHMI_FN int shmi_rq_tidy(struct shmi_rq *q, struct shmi_rq_change *x, struct shmi_wakes *b, int dead)
+{
+    int err = dead || shmi_rq_reap_due(q) ? q->kind->reap(q, x, b) : 0;
+    return err != 0 ? err : q->kind->serve(q, x, b);
+}
+
+/* Makes up for the changes that a dead or a stopped process owes, and dates the wait that is first. */
+SHMI_FN void shmi_rq_check_now(struct shmi_rq *q)
+{
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    int dead = q->kind->dead(q); /* the process that marked the dead participant may be stopped before it counts the death */
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    if (dead || shmi_rq_reap_due(q))
+        q->kind->reap(q, &x, &b);
+    q->kind->serve(q, &x, &b);
+    shmi_rq_date_first(q);
+    shmi_rq_unlock(q);
+    shmi_rq_wake(q, &b);
+}
+/* The periodic check: ten times a second while a thread of this process waits, or less often if many do. */
+SHMI_FN void shmi_rq_check(void *arg)
+{
+    struct shmi_rq *q = (struct shmi_rq *)arg;
+    if (shmi_check_due(&q->looked))
+        shmi_rq_check_now(q);
+}
+
+/* Takes a wait of this process off the queue, and gives its wait node back; 0 if the wait was granted or refused. */
+SHMI_FN int shmi_rq_withdraw(struct shmi_rq *q, shmi_wait_node *wait_node)
+{
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    struct shmi_wait w;
+    int withdrawn = 1, err;
+    w.off = wait_node->off;
+    w.n = wait_node->node;
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    for (;;) {
+        /* The loop ends: each turn follows a change by another call. After an error, a peer has overwritten the queue. */
+        uint32_t v;
+        int ok = 1;
+        err = shmi_rq_begin(q, &x, &b);
+        if (err != 0)
+            break;
+        v = shmi_rq_get(&x, &w.n->next);
+        if (shmi_rq_ended(q, v) && shmi_wait_node_resolved(wait_node)) {
+            withdrawn = 0;
+            break;
+        }
+        if (shmi_recorded_queued(v)) {
+            q->kind->remove(q, &x, w, SHMI_RECORDED_LEFT);
+            err = shmi_rq_end(q, &x, &b, &ok);
+        } else if (shmi_ld64(q->commit) != x.c) {
+            ok = 0; /* the record that ends it may be incomplete */
+        } else {
+            err = EPROTO; /* a peer has overwritten the node */
+        }
+        if (err != 0 || ok)
+            break;
+    }
+    if (withdrawn && err == 0)
+        q->kind->serve(q, &x, &b);
+    shmi_rq_unlock(q);
+    if (withdrawn && err == 0)
+        shmi_rq_unused(q, wait_node);
+    else if (withdrawn)
+        shmi_wait_node_forget(wait_node); /* a peer has overwritten the queue, which may name the node */
+    shmi_rq_wake(q, &b);
+    return withdrawn;
+}
+
+/* Sleeps once on the node of a wait, in a call that counts. As shmi_wait_node_sleep. */
+SHMI_FN int shmi_rq_sleep(struct shmi_rq *q, shmi_wait_node *s, int64_t abs)
+{
+    return shmi_wait_node_sleep(q->a, s, q->o.off, abs, &q->looked, shmi_rq_check, q);
+}
+/* Waits until the wait of a node that is queued is resolved, in a call that counts, and spins first if spin is not 0.
+ * After an error the wait is off the queue, and the wait node was given back: ETIMEDOUT, EBADF, EPROTO. */
+SHMI_FN int shmi_rq_await(struct shmi_rq *q, shmi_wait_node *s, int spin, int64_t abs, const char *op, shmi_rq_outcome *out)
+{
+    shmi_tuning t = shmi_rq_tuning(q);
+    int err = 0, over = shmi_add32(&q->waiting, 1) == 0 && spin && shmi_spin(&t, shmi_wait_node_resolved_arg, s);
+    while (!over && !shmi_wait_node_resolved(s)) {
+        int r = shmi_rq_sleep(q, s, abs);
+        if (r == SHMI_LOOK) {
+            shmi_rq_check(q);
+        } else if (r == SHMI_AGAIN) {
+            uint32_t w = shmi_node_load(s->node);
+            if (shmi_node_queued(w))
+                shmi_rq_check_now(q); /* a reaper that cannot make a change has woken the thread: see shmi_rq_wake_first */
+            else if (shmi_node_state(w) != SHMI_NodeResolved)
+                err = EPROTO; /* a peer wrote that */
+        } else {
+            err = r == SHMI_LATE ? ETIMEDOUT : EBADF;
+        }
+        if (err != 0) {
+            if (shmi_rq_withdraw(q, s))
+                break;
+            err = 0;
+            over = 1;
+        }
+    }
+    shmi_add32(&q->waiting, (uint32_t)-1);
+    if (err != 0) {
+        SHMSYNC_CRASHPOINT("record.await.withdrawn");
+        if (err == EBADF)
+            return shmi_fail(EBADF, op, shmi_called(&q->o), "this process closed the arena");
+        return err == EPROTO ? q->kind->corrupt(q, "a wait node") : err;
+    }
+    if (shmi_rq_collect(q, s, out))
+        return 0;
+    if (!shmi_rq_withdraw(q, s) && shmi_rq_collect(q, s, out))
+        return 0;
+    return q->kind->corrupt(q, "a wait node, which ended a wait that was not granted");
+}
+
+/* Takes back what dead has. A process whose slot has no record, because it has not opened the object, cannot make a
+ * change. It completes the last one. Those that wait, and the next call, do the rest. With a corrupt list of slot
+ * records, a process that knows them repairs the object. 0: it could not make a change. */
+SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
+{
+    struct shmi_rq_change x;
+    struct shmi_wakes b;
+    int member = shmi_rq_slot(q, q->a->my_slot) != NULL;
+    if (dead == q->a->self)
+        q->without = dead; /* others are not current, or another participant has the ID by now */
+    shmi_wakes_init(&b);
+    shmi_rq_lock(q);
+    if (!member) {
+        shmi_rq_complete(q, shmi_ld64(q->commit), &b);
+    } else {
+        q->kind->reap(q, &x, &b);
+        q->kind->serve(q, &x, &b);
+    }
+    shmi_rq_unlock(q);
+    shmi_rq_wake(q, &b);
+    return member;
+}
+/* Wakes the owners of the first waits if this process has no slot record, so that one of them reaps. */
+SHMI_FN void shmi_rq_wake_after(struct shmi_rq *q)
+{
+    if (shmi_rq_slot(q, q->a->my_slot) == NULL)
+        shmi_rq_wake_first(q);
+}
+/* Completes the last change; 0: that was not possible. */
+SHMI_FN int shmi_rq_complete_last(struct shmi_rq *q)
+{
+    struct shmi_wakes b;
+    int err;
+    shmi_wakes_init(&b);
+    err = shmi_rq_complete(q, shmi_ld64(q->commit), &b);
+    shmi_rq_wake(q, &b);
+    return err == 0;
+}

@@ -1,0 +1,167 @@
+package prims
+
+import (
+	"fmt"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+)
+
+func init() {
+	arenakernel.RegisterKind(arenakernel.KindOps{
+		Kind: fairMutexKind, Version: fairMutexVersion, Repair: repairFairMutex, Complete: completeFairMutex, Wake: wakeFirstOfFairMutex,
+		Check: checkFairMutex, Inspect: inspectFairMutex,
+	})
+}
+
+// bareFairMutex makes the handle of a reaper or a tool. ok is false if the object is damaged, so that nobody can
+// open it.
+func bareFairMutex(a *arenakernel.Arena, o arenakernel.Object) (f *FairMutex, ok bool) {
+	if o.Size < fairMutexBytes(a) {
+		return nil, false
+	}
+	f, err := buildFairMutex(a, o, &FairMutexOptions{}, true)
+	return f, err == nil
+}
+
+// repairFairMutex takes back what dead has.
+func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
+	if f, ok := bareFairMutex(a, o); ok {
+		f.repairBare(dead, func(x *recordedChange, b *wakes) {
+			f.reap(x, b)
+			f.serve(x, b)
+		}, f.reapOpen)
+	}
+}
+
+// wakeFirstOfFairMutex makes up for a reaper that has not opened the FairMutex.
+func wakeFirstOfFairMutex(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
+	if f, ok := bareFairMutex(a, o); ok {
+		f.wakeBare()
+	}
+}
+
+// completeFairMutex completes the last change.
+func completeFairMutex(a *arenakernel.Arena, o arenakernel.Object) bool {
+	f, ok := bareFairMutex(a, o)
+	return ok && f.completeBare()
+}
+
+// reap takes the waits of the dead off the queue, and then the lock back from a dead holder, as the policy
+// says. private is held.
+func (f *FairMutex) reap(x *recordedChange, b *wakes) error {
+	if err := f.beginReap(x, b); err != nil {
+		return err
+	}
+	for {
+		// The loop ends: each turn follows a change by another call, or takes a wait off the queue.
+		if err := f.begin(x, b); err != nil {
+			return err
+		}
+		if !f.absent(fairState(fairWord(f.words.owner.Load())).holder()) {
+			return nil
+		}
+		v := closeFair(&f.words.owner)
+		n := fairState(v).holder()
+		if !f.absent(n) {
+			continue
+		}
+		next, held, ok := f.afterDeath(v)
+		if !ok {
+			f.unreaped.Store(true) // the next reap asks again
+			return nil
+		}
+		granted := arenakernel.ParticipantID(0)
+		if !next.free() {
+			f.setOwner(x, next)
+			f.setDied(x, n)
+		} else if granted, ok = f.passOn(x); !ok {
+			if err := f.dropFirst(x, b); err != nil {
+				return err
+			}
+			continue
+		}
+		ok, err := f.commitFair(x, b)
+		if x.made {
+			f.handedOn(granted)
+			if held {
+				f.tellDeath(n, next)
+			}
+		}
+		if ok || err != nil {
+			return err
+		}
+	}
+}
+
+// afterDeath is the state of the lock with the closed owner word v after its holder, which is dead, was reaped. held is
+// false if the holder was granted the lock and did not accept it. ok is false if it is too early to tell, because
+// the holder is not gone: its threads may still accept the lock, or write to the data that it guards.
+func (f *FairMutex) afterDeath(v fairWord) (next ownerWord, held, ok bool) {
+	o := f.stateOf(v)
+	if o.granted() {
+		if !f.a.Gone(o.participant()) {
+			return 0, false, false
+		}
+		// The holder may have accepted the lock after the first look. It cannot do so any more.
+		if o = f.stateOf(v); o.granted() {
+			return ownerFree, false, true
+		}
+	}
+	next = o.ownerDied(f.policy)
+	return next, true, !next.free() || f.a.Gone(o.participant())
+}
+
+// tellDeath tells of the death of a holder, by the process that has made the change.
+func (f *FairMutex) tellDeath(n arenakernel.ParticipantID, next ownerWord) {
+	f.counts.add(countRecovery)
+	tellDied(f.a, f.object, nil, n, next.free())
+}
+
+// reapOpen takes an open lock back from a dead holder, without a record. Nobody is queued then.
+func (f *FairMutex) reapOpen() {
+	v := fairWord(f.words.owner.Load())
+	n := fairState(v).holder()
+	if !fairOpen(v) || !f.absent(n) {
+		return
+	}
+	next, take := fairState(v).ownerDied(f.policy), arenakernel.TakeFromDead[uint64]
+	if next.free() {
+		take = arenakernel.TakeFromGone
+	}
+	if take(f.a, n, &f.words.owner, uint64(v), uint64(v.with(uint32(fairOpened(next))))) {
+		f.tellDeath(n, next)
+	}
+}
+
+// check is called ten times a second while a goroutine of this process waits. It makes up for the changes that
+// a dead or a stopped process owes, and dates the wait that is first.
+func (f *FairMutex) check() {
+	n := fairState(fairWord(f.words.owner.Load())).holder()
+	// The process that marked the holder dead may be stopped before it counts the death.
+	dead := n != 0 && f.a.Dead(n)
+	b := takeWakes()
+	defer f.wake(b)
+	f.private.Lock()
+	defer f.private.Unlock()
+	x := &f.scratch
+	if dead || f.reapDue() {
+		f.reap(x, b)
+	}
+	f.serve(x, b)
+	f.dateFirst()
+}
+
+func checkFairMutex(a *arenakernel.Arena, o arenakernel.Object) error {
+	if o.Size < fairMutexBytes(a) {
+		return wrongKind("fairmutex.check", o, fairMutexKind, fairMutexVersion)
+	}
+	f, err := buildFairMutex(a, o, &FairMutexOptions{}, true)
+	if err != nil {
+		return err
+	}
+	if w := fairState(fairWord(f.words.owner.Load())); !w.valid() || f.words.policy&policyMask > 1 {
+		return f.fail("fairmutex.check", shmsync.ErrCorrupt, nil, fmt.Sprintf("owner word %v, policy %d", w, f.words.policy))
+	}
+	return nil
+}

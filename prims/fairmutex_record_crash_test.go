@@ -1,0 +1,190 @@
+//go:build linux && crashpoint
+
+package prims_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
+	"github.com/shmsync/shmsync/internal/proctest"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// fairVictim is a process that stops, or dies, when it passes a point.
+func fairVictim(t *testing.T, a *arena.Arena, variable, point string) *actor {
+	t.Helper()
+	return actorOf(t, a, "lock-actor", "victim", proctest.Env(variable+"="+point))
+}
+
+// fairGranted makes x the holder by a grant: its hold began with a record, so the owner word is closed.
+func fairGranted(t *testing.T, f *prims.FairMutex, x *actor) {
+	t.Helper()
+	f.Lock()
+	id := fairQueued(t, f, x, order{Op: "flock"})
+	f.Unlock()
+	require.Empty(t, x.wait(t, id).Panic)
+}
+
+// An Unlock whose record is committed has happened, although the process was stopped before it carried the
+// record out: TryLock carries it out.
+func TestFairMutexTryLockSeesACommittedUnlock(t *testing.T) {
+	a := newArena(t, nil)
+	f := openFair(t, a, nil)
+	x := fairVictim(t, a, "SHMSYNC_CRASHPOINT_STOP", "record.commit.named:2") // its first record queues the wait
+	fairGranted(t, f, x)
+	require.False(t, f.TryLock())
+	id := x.start(order{Op: "funlock", Object: "f"})
+	x.proc.AwaitStop(t)
+	require.True(t, f.TryLock(), "%v", f)
+	x.proc.Cont(t)
+	require.Empty(t, x.wait(t, id).Panic)
+	require.False(t, f.TryLock(), "the process that goes on changes nothing")
+	f.Unlock()
+	require.True(t, f.TryLock())
+	f.Unlock()
+	sound(t, a)
+}
+
+// A waiter that dies before it has accepted the lock never held it. One that dies after that is a holder.
+func TestFairMutexDiesAccepting(t *testing.T) {
+	for point, held := range map[string]bool{"record.await.resolved": false, "fairmutex.lock.accepted": true} {
+		t.Run(point, func(t *testing.T) {
+			a := newArena(t, nil)
+			f := openFair(t, a, nil)
+			for range 2 { // the second time, the accepted word names a participant of the same slot
+				x := fairVictim(t, a, "SHMSYNC_CRASHPOINT", point)
+				f.Lock()
+				fairQueued(t, f, x, order{Op: "flock"})
+				p := f.LockAsync()
+				f.Unlock()
+				x.proc.WaitSignal(t, syscall.SIGKILL)
+				err := p.Wait()
+				if held {
+					require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+					require.NoError(t, f.Recover(func() error { return nil }))
+				} else {
+					require.NoError(t, err)
+					f.Unlock()
+				}
+				alone(t, a, 1)
+			}
+			require.True(t, f.TryLock())
+			f.Unlock()
+			sound(t, a)
+		})
+	}
+}
+
+// A participant is granted the lock twice in a row, and dies before it accepts the second grant. The first grant,
+// which it has accepted, does not count for the second one.
+func TestFairMutexSecondGrantToTheSameParticipant(t *testing.T) {
+	a := newArena(t, nil)
+	f := openFair(t, a, nil)
+	x := fairVictim(t, a, "SHMSYNC_CRASHPOINT", "record.await.resolved:2")
+	f.Lock()
+	first := fairQueued(t, f, x, order{Op: "flock"})
+	fairQueued(t, f, x, order{Op: "flock"})
+	f.Unlock()
+	require.Empty(t, x.wait(t, first).Panic)
+	x.start(order{Op: "funlock", Object: "f"})
+	x.proc.WaitSignal(t, syscall.SIGKILL)
+	require.NoError(t, f.LockContext(t.Context()))
+	f.Unlock()
+	sound(t, a)
+}
+
+// A process is stopped at a point of a call. Either it visibly has the lock then, or others get it. No other
+// call hangs, and what it had passes on when it is killed.
+func TestFairMutexStoppedAtEachPoint(t *testing.T) {
+	for point, times := range map[string]int{
+		"record.wait.prepared": 1, "record.commit.written": 2, "record.commit.named": 2, "record.complete.begun": 5, "record.commit.completed": 2,
+		"record.await.resolved": 1, "fairmutex.lock.accepted": 1, "fairmutex.unlock.committed": 1, "record.tell.resolved": 1,
+		"record.wake.before": 1,
+	} {
+		for n := 1; n <= times; n++ {
+			what := fmt.Sprintf("%s:%d", point, n)
+			t.Run(what, func(t *testing.T) { fairStoppedAt(t, what) })
+		}
+	}
+}
+
+func fairStoppedAt(t *testing.T, what string) {
+	a := newArena(t, nil)
+	f := openFair(t, a, nil)
+	y := lockActor(t, a, "other")
+	y.must(t, order{Op: "fopen", Object: "f"})
+	x := fairVictim(t, a, "SHMSYNC_CRASHPOINT_STOP", what)
+	f.Lock()
+	stopped := func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", x.proc.Pid()))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	}
+	x.start(order{Op: "fspin", Object: "f", N: 1})
+	eventually(t, "the victim waits or is stopped", x.dump, func() bool { return stopped() || f.Queued() == 1 })
+	p := f.LockAsync()
+	f.Unlock()
+	has := func() bool { s := f.State(); return s.Held && s.Owner != nil && s.Owner.Label == "victim" }
+	done := func() bool {
+		select {
+		case <-p.Done():
+			return true
+		default:
+			return false
+		}
+	}
+	x.proc.AwaitStop(t)
+	eventually(t, "the victim has the lock, or the wait ends", x.dump, func() bool { return has() || done() })
+	require.Contains(t, y.do(t, order{Op: "flockctx", Object: "f", Limit: 50 * time.Millisecond}).Is, "ctx-deadline")
+	require.False(t, f.TryLock())
+	x.proc.Kill(t)
+	switch err := p.Wait(); {
+	case err != nil:
+		require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+		require.NoError(t, f.Recover(func() error { return nil }))
+	default:
+		f.Unlock()
+	}
+	y.must(t, order{Op: "flock", Object: "f"})
+	y.must(t, order{Op: "funlock", Object: "f"})
+	require.True(t, f.TryLock())
+	f.Unlock()
+	require.NoError(t, f.Close())
+	y.proc.Kill(t)
+	alone(t, a, 1)
+	require.Zero(t, a.Stats().Claimed)
+	sound(t, a)
+}
+
+// A process is stopped or dies in a fast path. Stopped, it visibly has the lock, or has unlocked it.
+func TestFairMutexStoppedInAFastPath(t *testing.T) {
+	for point, held := range map[string]bool{"fairmutex.lock.taken": true, "fairmutex.unlock.freed": false} {
+		t.Run(point, func(t *testing.T) {
+			a := newArena(t, nil)
+			f := openFair(t, a, nil)
+			x := fairVictim(t, a, "SHMSYNC_CRASHPOINT_STOP", point)
+			x.start(order{Op: "fspin", Object: "f", N: 1})
+			x.proc.AwaitStop(t)
+			require.Equal(t, held, f.State().Held)
+			require.Equal(t, !held, f.TryLock())
+			if !held {
+				f.Unlock()
+			}
+			x.proc.Kill(t)
+			if held {
+				require.ErrorIs(t, f.LockContext(t.Context()), shmsync.ErrOwnerDead)
+				require.NoError(t, f.Recover(func() error { return nil }))
+			}
+			require.True(t, f.TryLock())
+			f.Unlock()
+			sound(t, a)
+		})
+	}
+}

@@ -1,0 +1,142 @@
+//go:build linux
+
+package prims_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/internal/arenakernel"
+	"github.com/shmsync/shmsync/internal/race"
+	"github.com/shmsync/shmsync/prims"
+)
+
+// The only process that reaps the holder of an open lock has not opened the lock. It takes the lock back without
+// a record.
+func TestFairMutexDeathOfAHolderBesideStrangers(t *testing.T) {
+	if race.Enabled {
+		t.Skip("with the race detector the owner word is never open")
+	}
+	for policy, state := range map[prims.Policy]string{prims.PolicyReport: "owner-dead", prims.PolicyRelease: "free"} {
+		t.Run(policy.String(), func(t *testing.T) {
+			a := newArena(t, nil) // a stranger
+			lockActor(t, a, "another stranger")
+			dies := lockActor(t, a, "dies")
+			dies.must(t, order{Op: "flock", Object: "f", Policy: policy})
+			dies.proc.Kill(t)
+			alone(t, a, 2)
+			f, err := prims.AttachFairMutex(a, "f", nil)
+			require.NoError(t, err)
+			eventually(t, "it is taken back", f.String, func() bool { return f.OwnerValue()>>29 != 1 || f.OwnerValue() == 1<<29 })
+			require.Contains(t, f.String(), state)
+			if policy == prims.PolicyReport {
+				err := f.LockContext(t.Context())
+				require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+				require.ErrorContains(t, err, "dies")
+				require.ErrorIs(t, f.Recover(func() error { return errRepair }), shmsync.ErrNotRecoverable)
+				require.Equal(t, "dies", f.State().Owner.Label, "the process that recovers has stored the name")
+				require.NoError(t, f.Recover(func() error { return nil }))
+			}
+			f.Lock()
+			f.Unlock()
+			sound(t, a)
+		})
+	}
+}
+
+// The owner word is open unless somebody waits.
+func TestFairMutexOpensAgain(t *testing.T) {
+	if race.Enabled {
+		t.Skip("with the race detector the owner word is never open")
+	}
+	f := newFairMutex(t, nil)
+	open := func() bool { return f.OwnerValue()>>29 == 1 }
+	require.True(t, open())
+	f.Lock()
+	require.True(t, open())
+	require.False(t, f.TryLock())
+	require.True(t, open(), "TryLock leaves a lock alone that is held")
+	p := f.LockAsync()
+	require.False(t, open())
+	require.True(t, p.Cancel())
+	require.True(t, open(), "the wait that was given up was the only one")
+	q := f.LockAsync()
+	f.Unlock()
+	require.NoError(t, q.Wait())
+	require.False(t, open(), "it was granted")
+	f.Unlock()
+	require.True(t, open())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	f.Lock()
+	require.ErrorIs(t, f.LockContext(ctx), context.DeadlineExceeded)
+	require.True(t, open(), "the context of the only wait has ended")
+	f.Unlock()
+}
+
+// A wait that is refused says why, although another process has recovered the lock before the waiter looks.
+func TestFairMutexRefusedWaits(t *testing.T) {
+	a := newArena(t, nil)
+	f := openFair(t, a, nil)
+	dies, other := lockActor(t, a, "dies"), lockActor(t, a, "other")
+	dies.must(t, order{Op: "flock", Object: "f"})
+	id := fairQueued(t, f, other, order{Op: "flockctx"})
+	other.proc.Stop(t)
+	dies.proc.Kill(t)
+	eventually(t, "the wait is refused", f.String, func() bool {
+		return f.State().Err != nil && f.LockContext(t.Context()) != nil && !f.State().Waiting
+	})
+	require.NoError(t, f.Recover(func() error { return nil }))
+	f.Lock()
+	other.proc.Cont(t)
+	got := other.wait(t, id)
+	require.Contains(t, got.Is, "owner-dead")
+	require.Equal(t, "dies", got.Who.Label)
+	f.Unlock()
+	sound(t, a)
+}
+
+// A peer has overwritten the owner word, or the links of the queue. Calls return, with ErrCorrupt where they can tell.
+func TestFairMutexOverwritten(t *testing.T) {
+	for what, v := range map[string]uint32{
+		"a kind that there is not": 7 << 29, "owner-dead without a name": 3 << 29, "not recoverable with a name": 5<<29 | 9,
+		"granted to nobody": 2 << 29,
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := newFairMutex(t, nil)
+			f.OverwriteOwner(v)
+			require.ErrorIs(t, f.LockContext(t.Context()), shmsync.ErrCorrupt)
+			require.ErrorIs(t, f.LockAsync().Wait(), shmsync.ErrCorrupt)
+			require.False(t, f.TryLock())
+			require.Panics(t, f.Unlock)
+			require.ErrorIs(t, f.State().Err, shmsync.ErrCorrupt)
+			require.ErrorIs(t, f.RecoverContext(t.Context(), func() error { return nil }), shmsync.ErrCorrupt)
+		})
+	}
+	for what, overwrite := range map[string]func(first, second *arenakernel.Node){
+		"the first wait has left":    func(first, _ *arenakernel.Node) { first.Next().Store(arenakernel.RecordedLeft << 32) },
+		"the first wait is refused":  func(first, _ *arenakernel.Node) { first.Next().Store(arenakernel.RecordedRefused << 32) },
+		"no node follows":            func(first, _ *arenakernel.Node) { first.Next().Store(1 << 63) },
+		"a node of nobody is before": func(_, second *arenakernel.Node) { second.Extra().Store(1 << 63) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := newFairMutex(t, nil)
+			f.Lock()
+			ctx, cancel := context.WithCancel(t.Context())
+			p, ended := f.LockAsync(), make(chan error, 1)
+			go func() { ended <- f.LockContext(ctx) }()
+			eventually(t, "two wait", f.String, func() bool { return f.Queued() == 2 })
+			nodes := f.QueuedNodes()
+			overwrite(nodes[0], nodes[1])
+			require.NoError(t, guarded("Unlock", f.String, f.Unlock))
+			require.NoError(t, guarded("Cancel", f.String, func() { p.Cancel() }))
+			cancel()
+			require.NoError(t, guarded("the end of the context", f.String, func() { <-ended }))
+			require.NoError(t, guarded("TryLock", f.String, func() { f.TryLock() }))
+		})
+	}
+}
