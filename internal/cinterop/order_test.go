@@ -35,7 +35,7 @@ func TestDeathRecordIsInvalidBeforeItChanges(t *testing.T) {
 	h := cut(t, "01-arena-api.h", "typedef struct shmsync_participant {", "\n\n")
 	h = append(h, cut(t, "22-sys.h", "SHMI_FN uint32_t shmi_ld32", "SHMI_FN void shmi_put64(")...)
 	h = append(h, cut(t, "22-sys.h", "#if defined(__has_feature)", "SHMI_FN void shmi_pause")...)
-	h = append(h, cut(t, "34-dead.h", "/* ---- DeathRecords ---- */", "/* Records that this participant leaves")...)
+	h = append(h, cut(t, "34-dead.h", "/* ---- Death records ---- */", "/* Records that this participant leaves")...)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "order.h"), h, 0o600))
 	out, err := exec.Command(clang, "--target=aarch64-none-elf", "-march=armv8-a", "-ffreestanding", "-O2", "-I"+dir,
 		"-S", "-o", "-", filepath.Join("testdata", "order.c")).CombinedOutput()

@@ -30,7 +30,7 @@ static void at_point(const char *name)
     if (s == NULL || strcmp(name, "semaphore.gather.shut") != 0)
         return;
     closing = NULL;
-    watched = (void *)s->impl->known;
+    watched = (void *)s->impl->q.known;
     CHECK(shmsync_semaphore_close(s), 0);
 }
 
@@ -80,12 +80,12 @@ int main(int argc, char **argv)
     list = shmi_u32(a, sem.impl->q.o.off + SHMI_objRecords);
     head = shmi_ld32(list);
     push(a, sem.impl->q.o.off, OTHER, sizeof(shmi_semaphore_record));
-    other = shmi_sem_record_of(sem.impl, OTHER);
+    other = shmi_rq_slot(&sem.impl->q, OTHER);
     CHECK(other != NULL, 1);
     shmi_st32(list, head);
-    CHECK((void *)shmi_sem_record_of(sem.impl, OTHER) == other, 1);
+    CHECK((void *)shmi_rq_slot(&sem.impl->q, OTHER) == other, 1);
     push(a, sem.impl->q.o.off, a->my_slot, sizeof(shmi_semaphore_record));
-    CHECK((void *)shmi_sem_record_of(sem.impl, a->my_slot) == (void *)sem.impl->own, 1);
+    CHECK((void *)shmi_rq_slot(&sem.impl->q, a->my_slot) == (void *)sem.impl->own, 1);
     shmi_st32(list, head);
 
     CHECK(shmsync_event_open(a, "event", &auto_reset, &event), 0);
