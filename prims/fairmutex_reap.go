@@ -94,19 +94,15 @@ func (f *FairMutex) reap(x *recordedChange, b *wakes) error {
 	}
 }
 
-// afterDeath is the state of the lock with the closed owner word v after its holder, which is dead, was reaped. held is
-// false if the holder was granted the lock and did not accept it. ok is false if it is too early to tell, because
-// the holder is not gone: its threads may still accept the lock, or write to the data that it guards.
+// afterDeath returns the state of the lock, whose closed owner word is v, after the reap of its dead holder. held is
+// false if the holder was granted the lock and did not accept it. ok is false if the lock would become free and the
+// holder is not gone: a system call of the holder may still write to the data that the lock guards.
+//
+// The holder is not current. So none of its threads accepts the lock any more: see [arenakernel.Arena.Current].
 func (f *FairMutex) afterDeath(v fairWord) (next ownerWord, held, ok bool) {
 	o := f.stateOf(v)
 	if o.granted() {
-		if !f.a.Gone(o.participant()) {
-			return 0, false, false
-		}
-		// The holder may have accepted the lock after the first look. It cannot do so any more.
-		if o = f.stateOf(v); o.granted() {
-			return ownerFree, false, true
-		}
+		return ownerFree, false, true
 	}
 	next = o.ownerDied(f.policy)
 	return next, true, !next.free() || f.a.Gone(o.participant())

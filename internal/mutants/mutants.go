@@ -221,8 +221,8 @@ var generalMutants = []mutant{
 	{
 		name: "a grant to a dead process counts as a hold",
 		file: "prims/fairmutex_reap.go",
-		old:  "\t\tif o = f.stateOf(v); o.granted() {\n\t\t\treturn ownerFree, false, true\n\t\t}\n",
-		new:  "\t\to = makeOwner(kindHeld, o.participant())\n",
+		old:  "\tif o.granted() {\n\t\treturn ownerFree, false, true\n\t}\n",
+		new:  "\tif o.granted() {\n\t\to = makeOwner(kindHeld, o.participant())\n\t}\n",
 		pkg:  "prims", run: "TestGrantThatNobodyAcceptedPassesOn/fair",
 	},
 	{
