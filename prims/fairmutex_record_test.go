@@ -78,6 +78,23 @@ func TestFairMutexOpensAgain(t *testing.T) {
 	f.Unlock()
 }
 
+// TestFairMutexOpensAfterADeath: the only waiter dies while the lock is held. The reap opens the owner word again, without
+// another call.
+func TestFairMutexOpensAfterADeath(t *testing.T) {
+	if race.Enabled {
+		t.Skip("needs a build without the race detector, with which the owner word is never open")
+	}
+	a := newArena(t, nil)
+	f := openFair(t, a, nil)
+	dies := lockActor(t, a, "dies")
+	f.Lock()
+	fairQueued(t, f, dies, order{Op: "flockctx"})
+	require.NotEqual(t, uint32(1), f.OwnerValue()>>29)
+	dies.proc.Kill(t)
+	eventually(t, "the owner word is open", f.String, func() bool { return f.OwnerValue()>>29 == 1 })
+	f.Unlock()
+}
+
 // A wait that is refused says why, although another process has recovered the lock before the waiter looks.
 func TestFairMutexRefusedWaits(t *testing.T) {
 	a := newArena(t, nil)

@@ -70,12 +70,19 @@ func (f *FairMutex) setDied(x *recordedChange, n arenakernel.ParticipantID) {
 // commitFair makes the change x take effect, as end. It opens the owner word if x leaves the queue empty, and
 // the lock free or held by name.
 func (f *FairMutex) commitFair(x *recordedChange, b *wakes) (ok bool, err error) {
-	if x.n > 0 && f.mayOpen() && f.empty(x) {
+	if x.n > 0 {
+		f.removed(x)
+	}
+	return f.end(x, b)
+}
+
+// removed adds to x that the owner word is open, if the queue is empty after x and the lock is free or held by name.
+func (f *FairMutex) removed(x *recordedChange) {
+	if f.mayOpen() && f.empty(x) {
 		if o := f.ownerIn(x); o.kind() == kindHeld {
 			x.set(fairOwnerWord, 0, &f.words.owner, uint32(fairOpened(o)))
 		}
 	}
-	return f.end(x, b)
 }
 
 // take locks f by a record, if it is free and nobody waits. Otherwise it queues the wait of a prepared node, which

@@ -65,16 +65,6 @@ func firstSince(date uint32, now int64) int64 {
 	return (ms - int64(age)) * int64(time.Millisecond)
 }
 
-// dateByFirst adds to the given holds a date at which they had begun: the date of the wait that is
-// first in the only queue of the object.
-func (i *inspection) dateByFirst(holds []int) {
-	for k := range i.Waits {
-		if inQueue(&i.Waits[k]) && i.dateBy(&i.Waits[k], holds) {
-			return
-		}
-	}
-}
-
 // dateBy adds the date of w to the given holds, and reports whether w has one. The holds were read before w.
 // Since w was first in its queue from its date until now, the holds are at least as old as that date.
 func (i *inspection) dateBy(w *arenakernel.Wait, holds []int) bool {

@@ -123,6 +123,8 @@ type recordedObject interface {
 	recordAt(slot int) (r recordPlaces, ok bool)
 	// wordAt is a word of the object other than the ends of the queue; nil if there is none.
 	wordAt(kind uint8, where uint32) *atomic.Uint64
+	// removed adds to x what follows from the removal of a wait, which x has already.
+	removed(x *recordedChange)
 	corrupt(detail string) error
 }
 

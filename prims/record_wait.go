@@ -278,6 +278,7 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 		if w, ok := q.waitAt(x, v); ok && !q.current(w.Owner()) {
 			next = x.get(w.Next())
 			q.detach(x, w, arenakernel.RecordedRemoved)
+			q.of.removed(x)
 			switch ok, err := q.end(x, b); {
 			case err != nil:
 				return err

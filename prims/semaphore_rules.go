@@ -303,8 +303,14 @@ func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 
 // remove adds to x that a wait is off the queue without permits.
 func (s *Semaphore) remove(x *recordedChange, w wait, outcome uint32) {
-	if s.detach(x, w, outcome); s.moves {
-		s.setFree(x, s.freeIn(x)) // the pool is opened if the queue is empty
+	s.detach(x, w, outcome)
+	s.removed(x)
+}
+
+// removed adds to x that the pool of a transferable Semaphore is open, if the queue is empty after x.
+func (s *Semaphore) removed(x *recordedChange) {
+	if s.moves {
+		s.setFree(x, s.freeIn(x))
 	}
 }
 

@@ -222,12 +222,13 @@ SHMI_FN int shmi_fair_reap(struct shmi_rq *q, struct shmi_rq_change *x, struct s
                 shmi_rq_reap_again(q);
                 break;
             }
+        }
+        if (next == 0) {
+            granted = shmi_fair_pass(f, x);
+        } else {
+            shmi_rq_set(x, SHMI_fairOwner, 0, &f->w->owner, next);
             shmi_rq_set(x, SHMI_fairDied, 0, &f->w->died, n);
         }
-        if (next == 0)
-            granted = shmi_fair_pass(f, x);
-        else
-            shmi_rq_set(x, SHMI_fairOwner, 0, &f->w->owner, next);
         err = shmi_rq_end(q, x, b, &ok);
         if (err == 0 && ok) {
             shmi_rq_reconsider(q, granted);

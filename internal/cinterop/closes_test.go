@@ -86,10 +86,11 @@ func TestRefusedCallTakesNoQueueLock(t *testing.T) {
 	a, err := arena.Attach(name, nil)
 	require.NoError(t, err)
 	defer a.Close()
-	f, err := prims.OpenFairMutex(a, "fair", nil)
+	m, err := prims.OpenMultiLock(a, "multi", nil)
 	require.NoError(t, err)
-	require.False(t, f.TryLock(), "the program left the arena with the lock held")
-	require.ErrorIs(t, f.State().Err, shmsync.ErrOwnerDead)
+	_, locked := m.TryLock(1)
+	require.False(t, locked, "the program left the arena with the key held")
+	require.ErrorIs(t, m.State(1).Err, shmsync.ErrOwnerDead)
 }
 
 // A process in C that frees the slot records of an object does not free a block that a peer has allocated

@@ -8,16 +8,18 @@
 int main(int argc, char **argv)
 {
     shmsync_arena *arena;
-    shmsync_fairmutex fair;
+    shmsync_multilock multi;
+    shmsync_multilock_options one = {sizeof one, 0, 0, 1, 0};
+    shmsync_hold hold, other;
     if (argc != 2)
         return 2;
     alarm(60);
     CHECK(shmsync_arena_open(argv[1], NULL, &arena), 0);
-    CHECK(shmsync_fairmutex_open(arena, "fair", NULL, &fair), 0);
-    CHECK(shmsync_fairmutex_lock(&fair), 0);
+    CHECK(shmsync_multilock_open(arena, "multi", &one, &multi), 0);
+    CHECK(shmsync_multilock_lock(&multi, 1, &hold), 0);
     __atomic_store_n(&arena->closing, 1, __ATOMIC_SEQ_CST);
-    CHECK(shmsync_fairmutex_lock(&fair), EBADF);
-    CHECK(shmi_ld32(&fair.impl->m.w->queueLock.owner), 0);
+    CHECK(shmsync_multilock_lock(&multi, 1, &other), EBADF);
+    CHECK(shmi_ld32(&multi.impl->all[0]->m.w->queueLock.owner), 0);
     CHECK(shmi_ld32(&arena->calls), 0);
     __atomic_store_n(&arena->closing, 0, __ATOMIC_SEQ_CST);
     CHECK(shmsync_arena_close(arena), 0);
