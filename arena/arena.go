@@ -115,8 +115,8 @@ func (a *Arena) Path() string { return a.kernel().Path() }
 // PathState says whether the path of an arena still leads to it.
 type PathState string
 
-// The states of an arena's path. A process that opens the path of an arena whose path was removed
-// or replaced joins another arena, or none: it does not meet the participants of the first one.
+// The states of the path of an arena. If the path was removed or replaced, a process that opens it
+// joins another arena or none, and does not meet the participants of this one.
 const (
 	PathThere    PathState = "there"    // the path leads to the arena
 	PathRemoved  PathState = "removed"  // no file is at the path

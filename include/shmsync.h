@@ -3951,9 +3951,10 @@ SHMI_FN int shmi_act_holds(shmsync_arena *a, const shmi_act *act, shmi_participa
     SHMSYNC_CRASHPOINT("arena.act.verified");
     return 1;
 }
-/* Replaces old, which names n, by to, unless n is current or, if gone is set, not gone yet. Every change of a
- * word that is made because the participant that it names died goes through this function, unless a lock that the
- * caller holds keeps the word as it is. */
+/* Replaces *word, which has to be old, by to, and returns whether it did. old names n. The word stays as it is while
+ * n is current and, if gone is set, also while n is dead but not gone. If n is this participant, which leaves, only
+ * the value of the word counts. Every change to a word because the participant in it died goes through this function.
+ * The exception is a word that cannot change meanwhile because the caller holds a lock. */
 SHMI_FN int shmi_take_from32(shmsync_arena *a, shmi_participant_id n, uint32_t *word, uint32_t old, uint32_t to, int gone)
 {
     shmi_act act;
@@ -7360,8 +7361,8 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     return handle;
 }
 
-/* Sets the function that gives back the handle of an object, and what the handle owns, if the arena is closed
- * before the handle is. The arena is unmapped by the time when end runs. The caller holds handles_of. */
+/* Sets end, which frees the handle of an object and all that the handle owns if the arena is closed before the
+ * handle. The arena's file is unmapped before end runs. The caller holds a->handles_of. */
 SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -7371,7 +7372,7 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
     if (r != NULL)
         r->end = end;
 }
-/* The same for a caller that does not hold handles_of. */
+/* The same for a caller that does not hold a->handles_of. */
 SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     pthread_mutex_lock(&a->handles_of);
@@ -29594,7 +29595,8 @@ SHMI_FN int shmi_recovery_repair(void *arg)
         r->recovered++;
     return err;
 }
-/* Notes err, the result of a call on an object, and returns whether the object is lost because of a death. */
+/* Notes err, the result of a call on an object. Returns whether a death has left the object owner-dead or not
+ * recoverable. */
 SHMI_FN int shmi_recovery_found(shmi_recovery *r, int err)
 {
     r->lost.err = err;

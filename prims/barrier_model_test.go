@@ -225,8 +225,8 @@ func (m *barModel) step(s *barState, i int, emit func(model.Step[barState])) {
 	}
 }
 
-// owed reports whether a stopped or dead process has left something undone that the periodic check of a sleeper
-// does. Without deaths and stops nothing may rely on the check.
+// owed reports whether the periodic check of a sleeper would find something that a stopped or dead process has left
+// undone. In a model without deaths and stops the result is false, because there nothing may rely on the check.
 func (m *barModel) owed(s *barState, t *barThread) bool {
 	if m.bug == barNoCheck || !m.stops && !m.kills {
 		return false

@@ -37,8 +37,8 @@ const (
 // constants. Tests change them.
 var cohortDefers, cohortIdles, cohortUnresponsiveFor, cohortStarves int64 = cohortDefer, cohortIdle, cohortUnresponsive, starveAfter
 
-// cohortLocalLock is where the waiters of a node wait. Its holder may compete for the lock, and
-// releases the local lock as soon as it has the lock.
+// cohortLocalLock is where the waiters of a NUMA node wait. Its holder may compete for the global
+// lock, and releases the local lock as soon as it has the global lock.
 type cohortLocalLock struct {
 	mutex *Mutex
 	shut  atomic.Int64 // until when this process bypasses the local lock, CLOCK_MONOTONIC ns

@@ -137,8 +137,8 @@ func (t *counter) add(n uint64) bool {
 	defer t.serve().end()
 	race.ReleaseMerge(t.key)
 	for {
-		// The loop ends: whenever a turn fails, another goroutine has changed the counter, or
-		// this turn has made a change that a later turn need not make.
+		// Another turn begins only if another goroutine has changed the counter, or if this turn
+		// has made a change that later turns do not have to make. Otherwise the loop ends.
 		c := t.load()
 		switch to, sole := c.added(n, t.me); {
 		case c.untold():
@@ -233,7 +233,8 @@ func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 // the events.
 func (t *counter) zeroTicket() uint32 {
 	for {
-		// The loop ends: two turns get different tickets.
+		// A turn refuses two tickets at most, 0 and that of the events, and each turn gets
+		// another ticket. So the loop ends.
 		n := uint32(t.words.tickets.Add(1) & counterTickets)
 		if n != 0 && n != counterEvents(t.words.events.Load()).ticket() {
 			return n
@@ -254,8 +255,8 @@ func (t *counter) zeroTicket() uint32 {
 // risen finds the new ticket.
 func (t *counter) tellZero(c counterWord) {
 	for {
-		// The loop ends: when the CAS fails, another process has told the waiters of this zero or
-		// of a death, and the number of deaths is bounded.
+		// The CAS fails only if another process has told the waiters of this zero, or of a death.
+		// In the first case the loop ends. The number of deaths is bounded.
 		e := counterEvents(t.words.events.Load())
 		if e.ticket() == c.ticket() {
 			break
@@ -278,7 +279,7 @@ func (t *counter) tellZero(c counterWord) {
 func (t *counter) tell() {
 	crashpoint.Hit("counter.reap.lost")
 	for {
-		// The loop ends for the same reason as the loop of tellZero.
+		// The CAS fails only if another process has told the waiters of a zero, or of a death.
 		e := counterEvents(t.words.events.Load())
 		if t.words.events.CompareAndSwap(uint64(e), uint64(e.next(e.ticket()))) {
 			break

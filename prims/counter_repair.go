@@ -41,8 +41,8 @@ func (t *counter) reapDead() {
 // reap turns the shares of dead participants into work that the dead owe, and tells waiters.
 func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 	for {
-		// The loop ends: it goes on only after a change by another goroutine. The next iteration then folds the
-		// share of the dead owner, or finds that the new owner is alive.
+		// The loop goes on only after a change by another goroutine. Then the next iteration folds the share of
+		// the dead owner, or finds that the new owner is alive, and the loop ends.
 		c := t.load()
 		if !c.logged() {
 			if c.owner() == 0 || c.lost() || !dead(c.owner()) {

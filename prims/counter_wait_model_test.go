@@ -167,7 +167,8 @@ func (m *cwModel) step(s *cwState, i int, emit func(model.Step[cwState])) {
 	}
 }
 
-// stepCheck is the periodic check of a waiter, if a process has left something undone.
+// stepCheck models the periodic check of a waiter. It has a step only where the check would find something that
+// another process has left undone.
 func (m *cwModel) stepCheck(s *cwState, do func(string, func(*cwState, *cwThread))) {
 	switch {
 	case s.commit.count == 0 && s.commit.ticket != 0:

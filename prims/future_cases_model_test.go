@@ -34,7 +34,8 @@ func TestModelFuture(t *testing.T) {
 	})
 }
 
-// stepCheck is a periodic check, if a process has left something undone. Without a stop nothing may rely on it.
+// stepCheck models a periodic check. It has a step only where the check would find something that another process has
+// left undone. In a model without stops it has none, because there nothing may rely on the check.
 func (m *fuModel) stepCheck(s *fuState, do func(string, func(*fuState, *fuThread))) {
 	t := &s.thread[fuWaiter]
 	if !m.stops || m.bug == fuNoCheck || t.pc != fuAsleep {

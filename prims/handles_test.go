@@ -630,8 +630,8 @@ func TestDeleteRefusesWhatIsHeld(t *testing.T) {
 	})
 }
 
-// The end of an opening of the arena ends the handles that were opened through it. Handles of
-// other components go on.
+// TestArenaOpeningsAreClosedSeparately: a process has opened an arena twice. Closing one opening ends
+// the handles that were opened through it. Handles from the other opening still work.
 func TestArenaOpeningsAreClosedSeparately(t *testing.T) {
 	for kind, open := range handleKinds {
 		t.Run(kind, func(t *testing.T) {

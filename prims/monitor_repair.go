@@ -122,9 +122,9 @@ func (m *monitor) cleanUpLater() {
 	}()
 }
 
-// check is called ten times a second while a goroutine of this process waits. It finds what a dead process, a
-// stopped reaper, or a waiter that gave up and was stopped has left undone. It also dates the waits that are
-// first in their queues.
+// check is called ten times a second while a goroutine of this process waits. It completes what a dead process, a
+// stopped reaper, or a stopped waiter that had given up left undone. It also records the present time in the
+// first wait of each queue, if that wait has no time yet; see dateFirsts.
 func (m *monitor) check() {
 	dead := false // a holder is dead; the process that marked it may be stopped before it counts the death
 	m.rules.holders(func(n arenakernel.ParticipantID) {

@@ -380,7 +380,8 @@ func (m *onModel) stepReaper(s *onState, i int, do func(string, func(*onState, *
 	}
 }
 
-// stepCheck is a periodic check, if a process has left something undone. Without a stop nothing may rely on it.
+// stepCheck models a periodic check. It has a step only where the check would find something that another process has
+// left undone. In a model without stops it has none, because there nothing may rely on the check.
 func (m *onModel) stepCheck(s *onState, do func(string, func(*onState, *onThread))) {
 	if !m.stops {
 		return

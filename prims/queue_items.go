@@ -24,7 +24,7 @@ type queueClaim struct {
 // claim claims a slot for an item. s is nil if there is no room. It fails only if a peer overwrote the ring.
 func (x *queueCore) claim() (c queueClaim, ok bool) {
 	for healed := false; ; {
-		// The loop ends: in each round another Put was done.
+		// Another round begins only if another Put has filled the position, or once, after heal.
 		p, was, ok := x.next()
 		full := false
 		if ok {
@@ -125,7 +125,7 @@ func (x *queueCore) publish(c queueClaim) queuePutResult {
 				return queuePutDone
 			}
 		}
-		// The loop ends: in each round another Put was done.
+		// Another round begins only if another Put has filled the position.
 		var full, ok bool
 		if p, was, ok = x.next(); ok {
 			full, ok = x.full(p)
@@ -166,7 +166,8 @@ type queueItemTaken struct {
 func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 	race.ReleaseMerge(x.key)
 	for {
-		// The loop ends: in each round another participant took or returned an item.
+		// Another round begins only if another participant has put, taken or returned an item, or if takeReturned
+		// has found no returned item and has cleared the bit that tells of them.
 		back := queueReturns(x.words.returned.Load())
 		if back.some() {
 			if t := x.takeReturned(back, k); t.s != nil {

@@ -51,7 +51,8 @@ func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
 		r.look(x, back)
 	}
 	for {
-		// The loop ends: in each round other participants took all slots that a search had found.
+		// Another round begins only if other participants have taken every slot that the last search found. So
+		// the loop is lock-free: each round means that others have made progress.
 		for ; r.from < r.to; r.from++ {
 			if t := r.slots[r.from]; queueState(t.s.state.Load()) == t.st {
 				return t
@@ -103,7 +104,7 @@ func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) queueItemTa
 // tellReturned tells Gets that items may have come back.
 func (x *queueCore) tellReturned() {
 	for {
-		// The loop ends: in each round another process has changed the word.
+		// Another round begins only if another call has changed the word.
 		w := x.words.returned.Load()
 		// lin: the item is in the queue again.
 		if x.words.returned.CompareAndSwap(w, uint64(queueReturns(w).told())) {

@@ -151,8 +151,8 @@ func (c *tokenCell) hitIfDue(v, jump uint64) {
 	}
 }
 
-// look does what a process has left undone that has counted, or ended all waits, and is stopped or dead. A
-// waiter that is just about to sleep misses this wake, but the next check wakes it.
+// look makes the wakes of a process that has counted, or has ended all waits, and was stopped or died before it woke
+// the waiters. A waiter that is just about to sleep misses this wake, but the next check wakes it.
 func (c *tokenCell) look() {
 	if c.anyOnWordOver() {
 		c.wakeAll()

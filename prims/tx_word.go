@@ -45,16 +45,16 @@ import (
 // function of an Update of D has unlocked the mutex.
 //
 //   - D itself, at the end of that Update, unless D has the lock again.
-//   - A reaper of H, before it takes the lock from H; see disown. H is a later holder that is gone. The
-//     reaper reads the word, and then finds the owner word as it was, with H not current, while the ID of
-//     H is in an act word. The act word keeps other participants from getting the ID of H meanwhile. So H
-//     has had the lock all the time, and only H or another reaper of H can have written the word. The
-//     transaction that the reaper has read is therefore not that of a living holder. If another reaper
-//     of H was faster, it made the word lost before it took the lock, so this compare-and-swap fails.
-//     There is one case in which the same value comes again: after a Recover, a living D begins a
-//     transaction that saves as many bytes. A reaper that was stopped all the while makes the log of that
-//     transaction lost. D does not notice, and commits or undoes the transaction as always. Only if D dies
-//     in it, the lock becomes not recoverable, which is reported.
+//   - A reaper of H, before it takes the lock from H; see disown. H is a later holder that is gone.
+//     (1) The reaper reads the owner word, which names H, and then the log state. (2) It puts the ID of H
+//     into an act word, so no participant gets this ID from now on. (3) It checks that the owner word is as
+//     it was, and that H is gone. So H had the lock all the time from (1) to (3), and only H or another
+//     reaper of H can have written the log state. Hence the log state that was read is not that of a living
+//     holder. If another reaper of H stored lost first, the compare-and-swap of this one fails.
+//     ABA: after a Recover, a living D may begin a transaction that saves as many bytes, which gives the
+//     same value. A reaper that was stopped since (3) then makes the log of D lost. D does not notice, and
+//     commits or undoes the transaction as always. Only if D dies in this transaction does the lock become
+//     not recoverable, and that is reported.
 //
 // lost comes before the lock becomes not recoverable, and before the repair of a Recover. So a
 // death in a repair is not followed by a rollback, which would overwrite what was repaired.

@@ -23,7 +23,7 @@ type waitableWords struct {
 	current atomic.Uint64
 	queue   listWords
 	stopped atomic.Uint64 // 1 after Stop; as current
-	// holds is the number of holds at the end of the body.
+	// holds is the length of the array of waitableHold at the end of the body.
 	//   writers: the creator
 	//   readers: periodic checks
 	//   order:   relaxed

@@ -1565,8 +1565,8 @@ SHMI_FN void *shmi_share(shmsync_arena *a, const shmi_object *o, void *(*build)(
     return handle;
 }
 
-/* Sets the function that gives back the handle of an object, and what the handle owns, if the arena is closed
- * before the handle is. The arena is unmapped by the time when end runs. The caller holds handles_of. */
+/* Sets end, which frees the handle of an object and all that the handle owns if the arena is closed before the
+ * handle. The arena's file is unmapped before end runs. The caller holds a->handles_of. */
 SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     shmi_ref *r;
@@ -1576,7 +1576,7 @@ SHMI_FN void shmi_built_ends_with(shmsync_arena *a, shmi_off off, void (*end)(vo
     if (r != NULL)
         r->end = end;
 }
-/* The same for a caller that does not hold handles_of. */
+/* The same for a caller that does not hold a->handles_of. */
 SHMI_FN void shmi_ends_with(shmsync_arena *a, shmi_off off, void (*end)(void *handle))
 {
     pthread_mutex_lock(&a->handles_of);

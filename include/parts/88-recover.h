@@ -18,7 +18,8 @@ SHMI_FN int shmi_recovery_repair(void *arg)
         r->recovered++;
     return err;
 }
-/* Notes err, the result of a call on an object, and returns whether the object is lost because of a death. */
+/* Notes err, the result of a call on an object. Returns whether a death has left the object owner-dead or not
+ * recoverable. */
 SHMI_FN int shmi_recovery_found(shmi_recovery *r, int err)
 {
     r->lost.err = err;

@@ -697,9 +697,9 @@ func successorsDie(t *testing.T, point string) {
 	ta.join(t, "another").must(t, order{Do: "use", Text: "x"})
 }
 
-// TestSuccessorOwesWhatTheDeadOwed: a participant that takes over the slot of a dead one dies
-// before it has made up for the wakes that may have been lost. Its reaper has to examine all
-// objects, and not only those that this participant has touched itself.
+// TestSuccessorOwesWhatTheDeadOwed: a participant takes over the slot of a dead participant. It dies
+// before it has sent the wakes that its predecessor may have owed. Its reaper has to examine all
+// objects, not only those that this participant has touched.
 func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
 	for _, point := range []string{"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired"} {
 		for owes, off := range map[string]Offset{"telling": slotTelling, "walking": slotWalking} {

@@ -300,9 +300,9 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	return next
 }
 
-// succeed cleans up after dead, whose slot we have. Wakes of dead may be lost. Until succeed has
-// made up for them, this participant records that it owes them: if it dies first, its reaper
-// examines every object. The result says whether dead may hold objects whose kind this process
+// succeed cleans up after dead, whose slot we have. The wakes that dead owed may be lost. Until succeed
+// has sent them, this participant records that it owes them: if it dies first, its reaper examines
+// every object. The result says whether dead may hold objects whose kind this process
 // cannot repair.
 func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	all := a.owesAnybody(dead)
@@ -316,7 +316,7 @@ func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	return unknown
 }
 
-// reclaimMemoryFor repairs the objects of dead, makes up for its wakes, and reclaims its memory.
+// reclaimMemoryFor repairs the objects of dead, sends the wakes that it owed, and reclaims its memory.
 // all is the argument of repairAll. unknown is the result of succeed.
 func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	concerned := a.repairAll(dead, all)

@@ -41,8 +41,8 @@ func SetHome(c *Cell, segment *os.File) error {
 	return s.Place(0, min(s.Size(), homeBytes), homePolicy(c.HomeNode)).Err
 }
 
-// HomeOf returns where the memory of a cell with a home is. It is called after the workers have ended. It returns nil
-// for a cell without a home.
+// HomeOf reports on which NUMA nodes the memory of c lies, if c asks for a home node. Otherwise it returns nil. Call
+// HomeOf after the workers have ended.
 func HomeOf(c *Cell, segment *os.File) *Placement {
 	if c.Home == "" {
 		return nil

@@ -230,7 +230,7 @@ func (t Tuning) NoteCPU() {
 // wrong value only costs time.
 //
 //	bits 0..9    CPU + 1 of the last releaser; 0 unknown
-//	CPU + 1 of the last releaser before it that was another participant
+//	bits 10..19  CPU + 1 of the last release by another participant; 0 unknown
 //	bits 20..30  slot of the last releaser
 type cpuNote uint32
 

@@ -66,7 +66,8 @@ func (s *storm) judge(victim int, still [][2]int, where func() string) {
 	}
 }
 
-// holdsOf returns the visible holds of a worker, and the objects whose queue lock it has.
+// holdsOf returns what a worker holds: the holds that the user of a primitive can see, and the objects whose queue
+// lock the worker has.
 func (s *storm) holdsOf(victim int) (holds, queueLocks []string) {
 	self := arenakernel.ParticipantID(s.page.proc[victim].self.Load())
 	if err := s.look.Refresh(); err != nil {

@@ -18,13 +18,13 @@ const (
 	resamples  = 2000
 )
 
-// Interval is an estimate of a value, with a range that contains the value. Kind says how certain that is.
+// Interval is an estimate of a value, with a range around it. Kind says how the range was found.
 type Interval struct {
 	Center float64 `json:"center"`
 	Lo     float64 `json:"lo"`
 	Hi     float64 `json:"hi"`
 	N      int     `json:"n"`
-	Kind   string  `json:"kind"` // how Lo and Hi were found
+	Kind   string  `json:"kind"` // one of the kinds below
 }
 
 // Kinds of interval.
