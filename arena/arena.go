@@ -7,33 +7,33 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Arena is one opening of a shared arena by this process. All openings of the
-// process share one membership. Each opening is closed separately: its Close ends
-// the handles that were opened through it, and no others.
+// Arena is one opening of a shared arena by this process. All openings of the process share one
+// membership. Each opening is closed separately: Close ends the handles that were opened through this
+// opening, and no other handles.
 //
-// Many goroutines may call the methods at once. After Close, a method that can return an
-// error returns one that Is [shmsync.ErrClosed]. Methods that cannot return an error panic,
-// or still work while this process has another opening.
+// Many goroutines may call the methods at the same time. After Close, a method that can return an error
+// returns an error that Is [shmsync.ErrClosed]. A method that cannot return an error panics, or still
+// works while this process has another opening.
 type Arena arenakernel.Arena
 
-// kernel converts the arena to the type of the kernel, which has the methods that package prims
-// needs. The two types have the same fields, so the conversion costs nothing.
+// kernel converts the arena to the type of package arenakernel, which has the methods that package
+// prims needs. The two types have the same fields, so the conversion costs nothing.
 func (a *Arena) kernel() *arenakernel.Arena { return (*arenakernel.Arena)(a) }
 
-// Open joins the arena of that name under /dev/shm, or at a path if name has a slash, and creates
-// it first if there is none. If several processes race to create it, one of them does, and all join
-// the same arena. A nil opts means the defaults. If the arena exists and opts sets another Size or
+// Open joins the arena of that name under /dev/shm, or at a path if name has a slash. If there is no
+// arena, Open creates it first. If several processes race to create it, one of them creates it and all
+// of them join it. A nil opts means the defaults. If the arena exists and opts sets another Size or
 // MaxParticipants than the arena has, the error Is [shmsync.ErrIncompatible].
 //
-// If the file is no arena, or has another layout, the error is ErrIncompatible or ErrCorrupt, and
-// the file stays as it was, unless opts.Recreate says otherwise. If no slot is free, Open waits for
-// at most a second: a process that dies, leaves, or is still joining may free its slot. If none
-// becomes free, the error is ErrNoSpace. Every call that joins an arena returns an error that Is
-// [shmsync.ErrNotSupported] in a program for a 32-bit or big-endian machine, and on systems other
-// than Linux.
+// If the file is no arena, or has another layout, the error is ErrIncompatible or ErrCorrupt. The file
+// stays as it was, unless opts.Recreate says otherwise. If no slot is free, Open waits for at most a
+// second, because a process that dies, leaves, or is still joining may free its slot. If no slot
+// becomes free, the error is ErrNoSpace. In a program for a 32-bit or big-endian machine, and on
+// systems other than Linux, every call that joins an arena returns an error that Is
+// [shmsync.ErrNotSupported].
 //
-// If this process has joined the arena already, by whatever name, Open returns another opening of
-// the same membership, which is closed separately.
+// If this process has joined the arena already, by this name or another, Open returns a further opening
+// of the same membership. Each opening is closed separately.
 //
 // Open waits while another process runs its OnFirst.
 func Open(name string, opts *Options) (*Arena, error) {
@@ -41,7 +41,7 @@ func Open(name string, opts *Options) (*Arena, error) {
 	return (*Arena)(a), err
 }
 
-// OpenContext is Open; ctx bounds the wait for another process's OnFirst.
+// OpenContext is Open with a context. ctx bounds the wait for the OnFirst of another process.
 func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.OpenContext(ctx, name, opts.kernel())
 	return (*Arena)(a), err
@@ -61,15 +61,15 @@ func Attach(name string, opts *Options) (*Arena, error) {
 	return (*Arena)(a), err
 }
 
-// AttachContext is Attach; ctx bounds the wait for another process's OnFirst.
+// AttachContext is Attach with a context. ctx bounds the wait for the OnFirst of another process.
 func AttachContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
 	a, err := arenakernel.AttachContext(ctx, name, opts.kernel())
 	return (*Arena)(a), err
 }
 
-// Remove removes the file of the arena of that name under /dev/shm, or at a path if name has a
-// slash. While participants are in, the file stays, and the error Is [syscall.EBUSY] and names
-// them. If there is no file the error Is [fs.ErrNotExist]. A file that is no arena is an error that
+// Remove removes the file of the arena of that name under /dev/shm, or at a path if name has a slash.
+// While participants are in the arena, the file stays, and the error Is [syscall.EBUSY] and names the
+// participants. If there is no file, the error Is [fs.ErrNotExist]. If the file is no arena, the error
 // Is [shmsync.ErrIncompatible]; [shm.Remove] removes any file.
 //
 // If byte locks do not work on the file, the error Is [shmsync.ErrNotSupported].
@@ -84,26 +84,26 @@ func Format(seg *shm.Segment, opts *Options) error {
 	return arenakernel.Format(seg, opts.kernel())
 }
 
-// FromSegment joins the arena in seg. The segment belongs to the arena from then on, even if
-// FromSegment returns an error, and is closed with the arena.
+// FromSegment joins the arena in seg. From then on the segment belongs to the arena, and is closed
+// together with it. This is so even if FromSegment returns an error.
 func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 	a, err := arenakernel.FromSegment(seg, opts.kernel())
 	return (*Arena)(a), err
 }
 
-// Close ends this opening of the arena. It closes the handles that were opened through it first:
-// their waits end with an error that Is [shmsync.ErrClosed]. A second Close of the same opening
-// returns such an error, too, and changes nothing.
+// Close ends this opening of the arena. It first closes the handles that were opened through it: their
+// waits end with an error that Is [shmsync.ErrClosed]. A second Close of the same opening also returns
+// such an error, and changes nothing.
 //
-// The Close of the last opening of this process leaves the arena. Locks that this process
-// still holds are then treated as after its death: other processes get ErrOwnerDead.
-// Pointers into the arena become invalid: using one during or after Close is a mistake of
-// the caller and may end in a fault.
+// When the last opening of this process is closed, the process leaves the arena. Locks that the process
+// still holds are then treated as if it had died: other processes get ErrOwnerDead. Pointers into the
+// arena become invalid. A program that uses such a pointer during or after Close is wrong, and may
+// crash.
 //
 // Close waits until these waits have ended. It also waits for functions of the program that a call
-// through this opening runs, such as a Repair or the function of an Update, so such a function must
-// not call Close. After Close has begun, such a function may still unlock what it has locked, but
-// its waits through this opening end, and it can open no more objects.
+// through this opening runs, such as a Repair or the function of an Update, so such a function must not
+// call Close. After Close has begun, such a function may still unlock what it has locked, but its waits
+// through this opening end, and it can open no more objects.
 func (a *Arena) Close() error { return a.kernel().Close() }
 
 // Segment returns the memory that the arena is in.
@@ -125,15 +125,16 @@ const (
 )
 
 // PathState reports whether the path of the arena still leads to it. If the file of an arena was
-// removed, its participants go on with it, as [shm.Remove] intends, but no other process can join
-// it by the path. systemd's RemoveIPC and clean-up jobs also remove files that are in use. The call
-// makes two system calls. [Arena.Metrics] reports the state.
+// removed, its participants can still use the arena, as [shm.Remove] intends, but no other process can
+// join the arena by its path. The file may be removed by mistake: systemd's RemoveIPC and clean-up jobs
+// also remove files that are in use. The call makes two system calls. [Arena.Metrics] reports the
+// state, too.
 func (a *Arena) PathState() PathState { return PathState(a.kernel().PathState()) }
 
 // Size returns the size of the arena in bytes.
 func (a *Arena) Size() int64 { return a.kernel().Size() }
 
-// MaxParticipants returns how many processes can be in the arena at once.
+// MaxParticipants returns how many processes can be in the arena at the same time.
 func (a *Arena) MaxParticipants() int { return a.kernel().MaxParticipants() }
 
 // Counted reports whether the arena's objects count their operations.

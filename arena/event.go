@@ -14,36 +14,38 @@ import (
 type EventKind = arenakernel.EventKind
 
 const (
-	// EventDeath means that a participant has died. Each process with an OnEvent gets one such
-	// event for each death after its Open. Deaths before the epoch are passed to OnFirst.
+	// EventDeath means that a participant has died. Each process with an OnEvent gets one such event
+	// for each death after its Open. Deaths before the epoch began are passed to OnFirst.
 	EventDeath = arenakernel.EventDeath
 	// EventOwnerDead means that this process has made a lock owner-dead, because its holder has
 	// died. Calls that take the lock fail with ErrOwnerDead until the lock is repaired.
 	EventOwnerDead = arenakernel.EventOwnerDead
-	// EventTakenBack means that this process has ended the exclusive hold of a dead participant by
-	// the policy of the lock: PolicyRelease, or PolicyRollback after it has undone what the dead
-	// participant left. Other holds that a death ends, such as those of readers and permits, cause
-	// no event.
+	// EventTakenBack means that this process has ended the exclusive hold of a dead participant,
+	// because the policy of the lock says so. The policy is PolicyRelease, or PolicyRollback after this
+	// process has undone what the dead participant left. Other holds that a death ends, such as those
+	// of readers and permits, cause no event.
 	EventTakenBack = arenakernel.EventTakenBack
-	// EventRepaired means that a repair by this process has succeeded. After Recover the lock is
-	// free; after the Repair of the options, the call that ran it holds the lock.
+	// EventRepaired means that a repair by this process has succeeded. After a Recover the lock is
+	// free. After a Repair from the options, the call that ran it holds the lock.
 	EventRepaired = arenakernel.EventRepaired
-	// EventNotRecoverable means that nobody can take a lock any more: a repair by this process has
-	// failed, this process could not undo what a dead participant left, or an Update of this
-	// process has found or left an undo log that is not usable. Calls that take the lock fail with
-	// ErrNotRecoverable.
+	// EventNotRecoverable means that no process can take a lock any more. There are three causes: a
+	// repair by this process has failed, this process could not undo what a dead participant left, or
+	// an Update of this process has found or left an undo log that is not usable. Calls that take the
+	// lock fail with ErrNotRecoverable.
 	EventNotRecoverable = arenakernel.EventNotRecoverable
-	// EventCorrupt means that a call on an open handle of this process has found bytes in the
-	// object that no correct process writes. Usually there is one such event for each object. A
-	// call that opens a damaged object, and Check, return an error and cause no event.
+	// EventCorrupt means that a call on an open handle of this process has found bytes in the object
+	// that no correct process writes. Usually there is one such event for each object. If a call that
+	// opens a damaged object fails, or Check does, there is an error and no event.
 	EventCorrupt = arenakernel.EventCorrupt
 )
 
 // Event describes something that went wrong in an arena, or was put right. The function
-// [Options].OnEvent gets it, for logs and alerts. The state of the object may have changed since.
-// Events of one object may arrive in another order than the changes were made, because a goroutine
-// first makes a change and then reports it; read the state from the object itself. Do not change
-// what the pointers refer to, because other functions get the same event.
+// [Options].OnEvent gets it, for logs and alerts.
+//
+// A goroutine first makes a change and then reports it. So the state of the object may have changed
+// since, and events of one object may arrive in another order than the changes were made: read the
+// state from the object itself. Do not change what the pointers refer to, because other functions get
+// the same event.
 type Event struct {
 	Kind EventKind
 	Time time.Time // when this process learned of it
@@ -51,14 +53,14 @@ type Event struct {
 	Object Object
 	// Key is the key of a MultiLock that the event concerns, and nil otherwise.
 	Key *uint64
-	// Who is the participant that died. It is nil for EventCorrupt, and if the participant is not
+	// Who is the participant that died. It is nil for EventCorrupt, and for a participant that is not
 	// known.
 	Who *shmsync.Identity
-	// Err is the error that EventCorrupt reports, or the error of the repair that failed. It may be
-	// nil for EventNotRecoverable: a repair that panics has no error.
+	// Err is the error that EventCorrupt reports, or the error of the repair that failed. It may be nil
+	// for EventNotRecoverable, because a repair that panics has no error.
 	Err error
-	// Missed is how many events were dropped since the last one that was delivered. Events are
-	// dropped if OnEvent is too slow, or if this process was stopped while the death records were
+	// Missed counts the events that were dropped since the last event that was delivered. Events are
+	// dropped if OnEvent is too slow, or if this process was stopped while death records were
 	// overwritten.
 	Missed uint64
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A program shows on a page of its own why processes in its arena do not make progress. Here a
-// goroutine waits for a mutex that its own process never unlocks.
+// A program serves a page which shows why processes in its arena do not make progress. In this example,
+// a goroutine waits for a mutex that its own process never unlocks.
 func ExampleInspector_Diagnose() {
 	a, err := arena.Open("example-diagnose", &arena.Options{Size: 1 << 20})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Every process that opens the arena of this name, and in it the value of that
-// name, has the same counter.
+// Every process that opens the arena of this name, and the value of this name in it, has the same
+// counter.
 func Example() {
 	a, err := arena.Open("example-jobs", &arena.Options{Size: 1 << 20, Label: "worker"})
 	if err != nil {
@@ -48,7 +48,7 @@ func ExampleArena_OnDeath() {
 	})
 }
 
-// An arena can also be in a file anywhere, or in a memfd, which has no name.
+// An arena can also be in a file at any path, or in a memfd, which has no name.
 func ExampleFormat() {
 	seg, err := shm.CreateMemfd("jobs", 1<<20, func(s *shm.Segment) error {
 		return arena.Format(s, &arena.Options{MaxParticipants: 4})
@@ -68,7 +68,7 @@ func ExampleFormat() {
 	// Output: first live true
 }
 
-// Any process finds a block by its offset.
+// An offset means the same block in every process.
 func ExampleArena_Alloc() {
 	a, err := arena.Open("example-blocks", &arena.Options{Size: 1 << 20})
 	if err != nil {

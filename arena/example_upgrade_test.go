@@ -16,7 +16,7 @@ type statsV1 struct{ Hits uint64 }
 
 type statsV2 struct{ Hits, Misses uint64 }
 
-// A new version of a program takes over the value of the old one.
+// A new version of a program converts the value that the old version has left.
 func ExampleUpgrade() {
 	name := fmt.Sprint("example-upgrade-", os.Getpid()) // a program has a fixed name
 	defer arena.Remove(name)
@@ -59,7 +59,7 @@ func ExampleUpgrade() {
 	// {7 0}
 }
 
-// A block of another size replaces a block that no process has open.
+// Replace replaces a block that no process has open with a block of another size.
 func ExampleReplace() {
 	name := fmt.Sprint("example-replace-", os.Getpid()) // a program has a fixed name
 	defer arena.Remove(name)

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// A variable of any type without pointers. Another type under the same name is
-// refused.
+// Value returns a variable of any type without pointers. If the variable exists with another type, the
+// result is an error.
 func ExampleValue() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
@@ -34,7 +34,8 @@ func ExampleValue() {
 	// Output: 7 true
 }
 
-// An array whose length is known at run time. Another length under the same name is refused.
+// Slice returns an array whose length is known at run time. If the array exists with another length,
+// the result is an error.
 func ExampleSlice() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
@@ -43,7 +44,7 @@ func ExampleSlice() {
 	}
 	defer arena.Remove(name)
 	defer a.Close()
-	size := 3 // of a configuration
+	size := 3 // for instance from a configuration
 	hits, err := arena.Slice[atomic.Int64](a, "hits", size)
 	if err != nil {
 		log.Fatal(err)
@@ -54,7 +55,7 @@ func ExampleSlice() {
 	// Output: 3 1 true
 }
 
-// Bytes whose number is known at run time.
+// Block returns bytes whose number is known at run time.
 func ExampleArena_Block() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
@@ -71,7 +72,7 @@ func ExampleArena_Block() {
 	// Output: 307200 0
 }
 
-// The participants.
+// Participants iterates over the processes in the arena.
 func ExampleArena_Participants() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})
@@ -86,7 +87,7 @@ func ExampleArena_Participants() {
 	// Output: example live true
 }
 
-// A value that a living process has open cannot be deleted.
+// Delete does not delete a value that a living process has open.
 func ExampleArena_Delete() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "example"})

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMethodsAreDeclaredHere finds methods that a type of this package has without declaring them.
-// A type that is defined from a struct of the kernel keeps the methods that the embedded fields of
-// that struct promote, and go doc does not show them.
+// TestMethodsAreDeclaredHere finds methods that a type of this package has although the package does
+// not declare them. A type that is defined from a struct of package arenakernel keeps the methods that
+// the embedded fields of that struct promote. go doc does not show such methods.
 func TestMethodsAreDeclaredHere(t *testing.T) {
 	declared := map[string][]string{}
 	for _, f := range parseFiles(t, ".") {
@@ -40,7 +40,8 @@ func TestMethodsAreDeclaredHere(t *testing.T) {
 	}
 }
 
-// TestConstantsAreTheKernels compares the constants that both packages declare.
+// TestConstantsAreTheKernels compares the constants that this package and package arenakernel both
+// declare.
 func TestConstantsAreTheKernels(t *testing.T) {
 	face, kernel := constants(t, "."), constants(t, filepath.Join("..", "internal", "arenakernel"))
 	require.NotEmpty(t, face)

@@ -2,8 +2,8 @@ package arena
 
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
-// Inspection is the state of an object, for people and tools. Its parts may have been read at
-// different moments.
+// Inspection is the state of an object, for people and tools. Its parts may have been read at different
+// moments.
 type Inspection struct {
 	State  string        // in a few words
 	Policy string        // "report", "release" or "rollback"; empty if the object has no policy
@@ -11,53 +11,53 @@ type Inspection struct {
 	Err    error         // why no participant can take it: ErrOwnerDead, ErrNotRecoverable, ErrCorrupt; nil otherwise
 	Died   ParticipantID // the participant whose death caused Err, or 0
 	Key    *uint64       // the key that Err is about, for an object that has several; nil otherwise
-	Holds  []Hold        // the holds that participants have on it
-	Waits  []Wait        // the waits for it
-	Counts *Counts       // its counters; nil if the arena is not counted
+	Holds  []Hold        // the holds that participants have on the object
+	Waits  []Wait        // the waits for the object
+	Counts *Counts       // the counters of the object; nil if the arena is not counted
 }
 
-// Hold is a hold of a participant on an object, or a part of one.
+// Hold is a hold that a participant has on an object, or on a part of it.
 type Hold struct {
-	Owner ParticipantID // whose it is
-	Mode  string        // one of the constants
-	Count uint64        // how many, such as permits, if that means anything
+	Owner ParticipantID // the participant that has the hold
+	Mode  string        // one of the Hold constants below
+	Count uint64        // how many units are held, such as permits, if the object has units
 	Key   *uint64       // the key, if the object has several
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if unknown
-	Note  string        // more, in words
+	Note  string        // further details, in words
 
-	AtLeast bool // Since is only when a waiter met the hold, which may have begun earlier
+	AtLeast bool // the hold may have begun before Since, which is when a waiter first saw the hold
 }
 
 // The values of Hold.Mode.
 const (
-	HoldExclusive  = "exclusive"  // one process has it exclusively
-	HoldShared     = "shared"     // for reading
-	HoldUpgradable = "upgradable" // a read hold that can become exclusive before any other
-	HoldClosing    = "closing"    // a writer that has shut new readers out, and waits for the others to leave
-	HoldRecovering = "recovering" // repairs what a dead holder left
-	HoldReserved   = "reserved"   // granted to a waiter of this participant that has not taken it yet
+	HoldExclusive  = "exclusive"  // one process holds the object, and no other process does
+	HoldShared     = "shared"     // a read hold
+	HoldUpgradable = "upgradable" // a read hold that can become exclusive before any other read hold
+	HoldClosing    = "closing"    // a writer that keeps new readers out, and waits for the present readers to unlock
+	HoldRecovering = "recovering" // a process repairs what a dead holder left
+	HoldReserved   = "reserved"   // granted to a waiter of this participant that has not accepted it yet
 	HoldQueueLock  = "queue lock" // the queue lock that guards the object's own state
-	HoldPermits    = "permits"    // of a semaphore
-	HoldOwes       = "owes"       // has claimed work that others wait for, and not done it yet
-	HoldParty      = "party"      // has yet to arrive
-	HoldRunner     = "runner"     // runs the function that others wait for
-	HoldProducer   = "producer"   // will set the result
-	HoldLease      = "lease"      // an item of a queue
+	HoldPermits    = "permits"    // permits of a semaphore
+	HoldOwes       = "owes"       // the participant has claimed work that others wait for, and has not done it yet
+	HoldParty      = "party"      // the participant has not arrived yet
+	HoldRunner     = "runner"     // the participant runs the function that others wait for
+	HoldProducer   = "producer"   // the participant will set the result
+	HoldLease      = "lease"      // the participant has taken an item of a queue, and has not finished with it
 	HoldClaim      = "claim"      // a claim on a Waitable, by its rules
-	HoldExecutor   = "executor"   // examines a queue of a SignalWaker
+	HoldExecutor   = "executor"   // the participant examines a queue of a SignalWaker
 )
 
-// Wait is a wait of a participant's goroutines for an object.
+// Wait is a wait of goroutines of one participant for an object.
 type Wait struct {
-	Owner ParticipantID // whose goroutines
+	Owner ParticipantID // the participant that the goroutines belong to
 	For   string        // what the wait is for: "lock", "read", "permits" and the like
-	Want  *uint64       // how many, which key or which token; nil if that does not apply
-	Stamp uint64        // waits with a lower stamp came before; 0 if the waits have no order
+	Want  *uint64       // how many units, which key or which token; nil if that does not apply
+	Stamp uint64        // a wait with a lower stamp came earlier; 0 if the waits have no order
 	Since int64         // CLOCK_MONOTONIC, ns; 0 if unknown
-	How   string        // asleep in the kernel, parked in its process, or awake
+	How   string        // one of the constants below
 	Count uint64        // how many goroutines, as far as known; 0 if unknown
-	// On are the holds that have to end before this wait can end, as indices of Inspection.Holds.
-	// All of them have to end or, if Any is set, enough of them.
+	// On lists the holds that have to end before this wait can end, as indices of Inspection.Holds. If
+	// Any is false, all of them have to end. If Any is true, enough of them.
 	On  []int
 	Any bool
 }
@@ -65,15 +65,15 @@ type Wait struct {
 // The values of Wait.How.
 const (
 	WaitAsleep = "asleep" // a thread sleeps in the kernel
-	WaitParked = "parked" // the goroutine is parked; a wake for it has reached its process
+	WaitParked = "parked" // the goroutine is parked; a wake for it goes to its process
 	WaitAwake  = "awake"  // the wait is queued; its goroutine is about to sleep, or about to leave
 )
 
-// Counts are the counters of an object in a counted arena, from its creation on.
+// Counts are the counters of an object in a counted arena. They start when the object is created.
 type Counts struct {
 	Acquired  uint64 // how often the object was taken, or a wait for it succeeded
 	Contended uint64 // how often the object was not free when a call wanted to take it
-	SpinsPaid uint64 // waits that spinning ended
+	SpinsPaid uint64 // how often spinning was enough to end a wait
 	Slept     uint64 // how often a waiter went to sleep
 	Woken     uint64 // waiters that were woken
 	Recovered uint64 // holds that were taken back from dead participants
@@ -85,8 +85,8 @@ func (a *Arena) Inspect(o Object) Inspection {
 	return inspectionOf(a.kernel().Inspect(arenakernel.Object(o)))
 }
 
-// inspectionOf converts an Inspection of package arenakernel. It leaves out the words of the
-// object, which only the tools of this module read.
+// inspectionOf converts an Inspection of package arenakernel. It leaves out the words of the object,
+// because only the tools of this module read them.
 func inspectionOf(k arenakernel.Inspection) Inspection {
 	i := Inspection{
 		State: k.State, Policy: k.Policy, Spin: k.Spin, Err: k.Err, Died: k.Died, Key: k.Key, Counts: (*Counts)(k.Counts),

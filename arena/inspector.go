@@ -8,12 +8,12 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Inspector examines an arena from outside. It is no participant, takes no slot, writes nothing and
-// wakes nobody, so it works while the participants of the arena are wedged, or when its bytes are
-// damaged. It copies the bytes that it reads, and works on this copy until Refresh; see
+// Inspector examines an arena from outside. It is no participant: it takes no slot, writes nothing and
+// wakes no process. So it works even if the participants of the arena hang, or if the bytes of the
+// arena are damaged. It copies the bytes that it reads, and works on this copy until Refresh; see
 // [shm.Image].
 //
-// An Inspector is used by one goroutine at a time.
+// Only one goroutine at a time may use an Inspector.
 type Inspector arenakernel.Inspector
 
 func (i *Inspector) kernel() *arenakernel.Inspector { return (*arenakernel.Inspector)(i) }
@@ -27,14 +27,14 @@ func Inspect(name string) (*Inspector, error) {
 	return (*Inspector)(i), err
 }
 
-// InspectFile is Inspect for an open file. The file belongs to the Inspector from then on, even if
+// InspectFile is Inspect for an open file. From then on the file belongs to the Inspector, even if
 // InspectFile returns an error.
 func InspectFile(f *os.File) (*Inspector, error) {
 	i, err := arenakernel.InspectFile(f)
 	return (*Inspector)(i), err
 }
 
-// Refresh reads the arena again. The error is that of Inspect, or of reading the file.
+// Refresh reads the arena again. The error is an error of Inspect, or of reading the file.
 func (i *Inspector) Refresh() error { return i.kernel().Refresh() }
 
 // Close frees the copy.
@@ -43,8 +43,8 @@ func (i *Inspector) Close() error { return i.kernel().Close() }
 // Witness describes a participant as an Inspector sees it.
 type Witness struct {
 	Participant
-	// Life is "alive", "dead" or "unknown". It is "dead" for a dead participant that has not been
-	// reaped yet, although the State of that participant is still live.
+	// Life is "alive", "dead" or "unknown". It is also "dead" for a dead participant that has not been
+	// reaped yet, whose State is still live.
 	Life string
 }
 
@@ -55,7 +55,7 @@ const (
 	LifeUnknown = "unknown"
 )
 
-// Participants returns the participants of the arena, including the dead that have not been
+// Participants returns the participants of the arena, including dead participants that have not been
 // reaped.
 func (i *Inspector) Participants() (all []Witness) {
 	for _, w := range i.kernel().Participants() {
@@ -78,7 +78,7 @@ func (i *Inspector) DeathRecords() (all []DeathRecord) {
 	return all
 }
 
-// ObjectInfo describes an object, with facts that only the arena knows.
+// ObjectInfo describes an object, together with facts that are not part of its header.
 type ObjectInfo struct {
 	Object
 	Created time.Time       // when it was made
@@ -87,7 +87,7 @@ type ObjectInfo struct {
 }
 
 // Objects returns the objects of the arena, ordered by their offsets. It leaves out objects with
-// impossible headers, which Check reports.
+// impossible headers; Check reports them.
 func (i *Inspector) Objects() (all []ObjectInfo) {
 	for _, o := range i.kernel().Objects() {
 		all = append(all, ObjectInfo{Object: Object(o.Object), Created: o.Created, OpenBy: o.OpenBy, Known: o.Known})

@@ -1,7 +1,7 @@
 package arena
 
-// Metrics is the state of an arena in numbers, for a monitoring system. Its JSON form has
-// one member for each field.
+// Metrics describes the state of an arena by numbers, for a monitoring system. Its JSON form has one
+// member for each field.
 type Metrics struct {
 	Participants int                      // how many participants are in the arena
 	Deaths       uint32                   // how many deaths and leaves were recorded since the arena was made
@@ -20,8 +20,8 @@ type ObjectMetrics struct {
 	Counts  *Counts // nil if the arena is not counted
 }
 
-// Metrics returns the numbers of the arena and of its objects, except values and blocks. The call
-// takes longer the more objects there are. To publish it in package expvar:
+// Metrics returns the numbers of the arena, and of its objects except values and blocks. The call takes
+// longer the more objects there are. To publish the numbers in package expvar:
 //
 //	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 func (a *Arena) Metrics() Metrics {
@@ -51,12 +51,12 @@ type AllocStats struct {
 	Bytes       uint64 // size of the heap
 }
 
-// Stats counts the blocks in the heap. If other processes use the arena meanwhile, the numbers may
-// be of different moments.
+// Stats counts the blocks in the heap. If other processes use the arena at the same time, the numbers
+// may belong to different moments.
 func (a *Arena) Stats() AllocStats { return AllocStats(a.kernel().Stats()) }
 
-// Check examines the whole arena and returns every state that no correct participant
-// writes, as joined errors; each error Is [shmsync.ErrCorrupt]. It also examines the
-// objects of each kind that this program knows. Changes that other processes make meanwhile
-// can cause a false report: call Check again before you act on one.
+// Check examines the whole arena, including the objects of each kind that this program knows. It
+// returns an error for every state that no correct participant writes. The errors are joined, and each
+// of them Is [shmsync.ErrCorrupt]. Changes that other processes make during the call can cause a false
+// report: call Check again before you act on one.
 func (a *Arena) Check() error { return a.kernel().Check() }

@@ -6,16 +6,16 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Kind says what an object is by four letters, such as "MUTX" for a Mutex. Its String method
-// returns them. A [Value] has the kind "VALU", and a block of [Arena.Block] has the kind "BLOK".
+// Kind says by four letters what an object is, such as "MUTX" for a Mutex. Its String method returns
+// the four letters. A [Value] has the kind "VALU", and a block of [Arena.Block] has the kind "BLOK".
 type Kind = arenakernel.Kind
 
-// Object is an object of the arena: an immutable header and a body that
-// belongs to the object's kind.
+// Object is an object of the arena. It consists of an immutable header, and of a body whose layout the
+// kind of the object defines.
 type Object struct {
 	Offset  Offset // offset of the header; the Offset methods of primitives return it
 	Body    Offset // offset of the body, a multiple of 64
-	Size    uint64 // of the body
+	Size    uint64 // size of the body
 	Kind    Kind
 	Version uint16 // layout version of the kind
 	Layout  uint64 // fingerprint of the type in the body; 0 if the kind needs none
@@ -25,9 +25,9 @@ type Object struct {
 // String returns the name of the object, or its offset if it has no name.
 func (o Object) String() string { return arenakernel.Object(o).String() }
 
-// Objects iterates over the objects of the arena, including those without a name. Each object is
-// open during its iteration of the loop, so it cannot be deleted then. Objects that are created or
-// deleted meanwhile may be seen or not. Objects with impossible headers are skipped.
+// Objects iterates over the objects of the arena, including objects without a name. Each object is open
+// during its iteration of the loop, so it cannot be deleted during that iteration. Objects that are
+// created or deleted during the loop may be seen or not. Objects with impossible headers are skipped.
 func (a *Arena) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for o := range a.kernel().Objects() {
@@ -38,10 +38,10 @@ func (a *Arena) Objects() iter.Seq[Object] {
 	}
 }
 
-// Object returns the object at off, an offset that the Offset method of a primitive returned. If
+// Object returns the object at off. off is an offset that the Offset method of a primitive returned. If
 // there is no object at off, the error Is [shmsync.ErrIncompatible]. If the header of the object is
-// impossible, the error Is [shmsync.ErrCorrupt]. The call does not keep the object open: unless a
-// handle has it open, it can be deleted.
+// impossible, the error Is [shmsync.ErrCorrupt]. The call does not keep the object open: the object can
+// be deleted, unless a handle has it open.
 func (a *Arena) Object(off Offset) (Object, error) {
 	k := a.kernel()
 	o, err := k.ObjectAt(off)
@@ -52,19 +52,19 @@ func (a *Arena) Object(off Offset) (Object, error) {
 	return Object(o), nil
 }
 
-// Delete removes the object of that name, and its name, for good. If there is no such object the
-// error Is [fs.ErrNotExist]. While living participants, including this one, have the object open,
-// or still hold something of it after they closed their handles, the object stays. Then the error
-// Is [syscall.EBUSY] and names those participants.
+// Delete removes the object of that name, and its name, for good. If there is no such object, the error
+// Is [fs.ErrNotExist]. The object stays while living participants, including this one, have it open, or
+// still hold something of it after they closed their handles. Then the error Is [syscall.EBUSY] and
+// names those participants.
 //
-// If a process died in an [Upgrade], it may have left the contents of the object in a successor,
-// which has another name. Delete removes the successor first, even if there is no object of the
-// name itself, so that the next Upgrade does not bring the contents back.
+// If a process died in an [Upgrade], it may have left the contents of the object in a successor, which
+// has another name. Delete removes the successor first, even if there is no object of the name itself.
+// So the next Upgrade does not bring the contents back.
 func (a *Arena) Delete(name string) error { return a.kernel().Delete(name) }
 
-// DeleteObject is Delete for an object that may have no name. If an interrupted [Upgrade] has left
-// the contents of an earlier object of the same name, DeleteObject leaves them for the next
-// Upgrade.
+// DeleteObject is Delete for an object that may have no name. If an interrupted [Upgrade] has left the
+// contents of an earlier object of the same name, DeleteObject does not remove them. The next Upgrade
+// finds them.
 func (a *Arena) DeleteObject(o Object) error {
 	return a.kernel().DeleteObject(arenakernel.Object(o))
 }

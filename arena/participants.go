@@ -8,15 +8,15 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// ParticipantID identifies a participant in shared memory. It consists of the number of a slot, and
-// a generation that tells the participants of the slot apart. The methods Slot and Generation
-// return these two numbers, and String renders them as slot.generation. The zero ParticipantID
-// stands for no participant.
+// ParticipantID identifies a participant in shared memory. It consists of the number of a slot, and of
+// a generation, which distinguishes the participants of the slot. The methods Slot and Generation
+// return these two numbers, and String renders them as slot.generation. The zero ParticipantID stands
+// for no participant.
 //
-// The process that a ParticipantID names may have died: call [Arena.Current] to find out.
+// The process of a ParticipantID may have died: call [Arena.Current] to find out.
 type ParticipantID = arenakernel.ParticipantID
 
-// Participant describes a process that is in the arena, or was.
+// Participant describes a process that is in the arena, or was in it.
 type Participant struct {
 	shmsync.Identity
 
@@ -26,15 +26,15 @@ type Participant struct {
 	TID       int       // the thread whose end shows the death, as numbered in its own pid namespace
 	StartTime uint64    // in clock ticks since boot; like PIDNS and BootID, 0 for the first millisecond after the join
 	PIDNS     uint64    // inode of its pid namespace
-	BootID    [16]byte  // of the boot it runs under
+	BootID    [16]byte  // the boot of the computer that the process runs under
 	Joined    time.Time // when it joined
 	// Notice says how other processes notice the death: "robust" if the kernel marks it at once,
 	// "ofd" if they have to ask for the byte lock.
 	Notice string
-	Fenced bool // it may release locks by a plain store
-	// Missed is set for OnDeath only. It is how many death records were overwritten before this
-	// process could read them, since the last death that OnDeath reported. If the process that
-	// records a death dies meanwhile, the death may have two records.
+	Fenced bool // the participant may release locks by a plain store
+	// Missed is set for OnDeath only. It counts death records that were overwritten before this process
+	// could read them, since the last death that OnDeath reported. The count may be too high: if a
+	// process dies while it records a death, another process may record the same death again.
 	Missed uint64
 }
 
@@ -44,9 +44,9 @@ func (p Participant) ID() ParticipantID { return arenakernel.Participant(p).Name
 // Self returns the ID of this process in the arena.
 func (a *Arena) Self() ParticipantID { return a.kernel().Self() }
 
-// Participants iterates over the participants of the arena, including the dead that have not been
-// reaped. For a process that has only just taken its slot, only the slot, the generation and the
-// state are known.
+// Participants iterates over the participants of the arena, including dead participants that have not
+// been reaped. If a participant has only just taken its slot, only its slot, generation and state are
+// known.
 func (a *Arena) Participants() iter.Seq[Participant] {
 	return func(yield func(Participant) bool) {
 		for p := range a.kernel().Participants() {
@@ -57,40 +57,39 @@ func (a *Arena) Participants() iter.Seq[Participant] {
 	}
 }
 
-// Current reports whether n is a participant that is neither dead nor gone. It
-// costs one load.
+// Current reports whether n is a participant that is not marked dead and has not left. It costs one
+// load.
 //
-// A false answer synchronizes with the reap of n: no thread of n executes another instruction that
-// stores to the arena. A system call that such a thread is in may write to the arena until
+// A false result synchronizes with the reap of n: no thread of n executes another instruction that
+// stores to the arena. But a system call of such a thread may still write to the arena until
 // [Arena.Gone] returns true, and a device may write even longer.
 func (a *Arena) Current(n ParticipantID) bool { return a.kernel().Current(n) }
 
-// Gone reports whether nothing can write into the arena for n any more, not even a system call of
-// n. n need not be current. Once the answer is true, it stays true. While the process of n is
-// ending, Gone makes system calls.
+// Gone reports whether nothing can write into the arena for n any more, not even a system call of n. n
+// need not be current. When the result is true, it stays true. While the process of n is ending, Gone
+// makes system calls.
 //
-// What Gone waits for depends on the [KernelIO] that n has declared. It does not
-// cover stores that a device makes by itself: RDMA, and a read through io_uring with
-// O_DIRECT, which the kernel does not wait for when a process ends.
-// docs/memory-model.md lists what is covered.
+// What Gone waits for depends on the [KernelIO] that n has declared. It does not cover stores that a
+// device makes by itself. These are RDMA, and a read through io_uring with O_DIRECT, because the kernel
+// does not wait for such a read when a process ends. docs/memory-model.md lists what is covered.
 //
-// A true answer synchronizes with the last store of n to the arena.
+// A true result synchronizes with the last store of n to the arena.
 func (a *Arena) Gone(n ParticipantID) bool { return a.kernel().Gone(n) }
 
-// Who returns the identity of the participant n, living or dead. It reads n's slot, or the
-// death records if the slot has been taken again. It returns nil if neither has it.
+// Who returns the identity of the participant n, living or dead. It reads the slot of n or, if another
+// participant has taken the slot, the death records. It returns nil if the identity is in neither.
 func (a *Arena) Who(n ParticipantID) *shmsync.Identity { return a.kernel().Who(n) }
 
-// Fenced reports whether [shmsync.Fence] reaches this process by now. A hold that this process
-// releases by a plain store needs that.
+// Fenced reports whether [shmsync.Fence] already reaches this process. Only then can this process
+// release a hold by a plain store.
 func (a *Arena) Fenced() bool { return a.kernel().Fenced() }
 
-// OnDeath registers f to be called once for every participant that dies from now on, on a goroutine
-// of its own. A participant that leaves by Close does not die.
+// OnDeath registers f to be called once for every participant that dies from now on, on a goroutine of
+// its own. A participant that leaves by Close does not count as dead.
 //
-// The arena keeps the last 192 deaths. If this process is stopped while more participants die, f is
-// not called for the earliest of them. The next call says how many records were lost, in
-// [Participant.Missed].
+// The arena keeps the records of the last 192 deaths. If more participants die while this process is
+// stopped, f is not called for the earliest of them. [Participant.Missed] of the next call says how
+// many records were lost.
 func (a *Arena) OnDeath(f func(Participant)) {
 	a.kernel().OnDeath(func(p arenakernel.Participant) { f(Participant(p)) })
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// abiStructs are the bodies of the objects, by the section of docs/abi.md.
+// abiStructs maps each section of docs/abi.md to the struct whose bytes the section describes.
 var abiStructs = map[string]reflect.Type{
 	"Mutex": reflect.TypeFor[mutexWords](),
 	"Futex": reflect.TypeFor[futexWords](),
@@ -70,12 +70,12 @@ var abiStructs = map[string]reflect.Type{
 	"Synchronized": reflect.TypeFor[synchronizedWords](),
 }
 
-// abiParts are the sections of abiStructs that are parts of objects.
+// abiParts are the sections of abiStructs that describe a part of an object, not a whole object.
 var abiParts = []string{
 	"Local lock", "Slot record of an RWMutex", "Side of a queue", "Monitor", "Redo entry", "List of waits", "Share of a semaphore", "Slot record of a Semaphore", "Slot record of a FairMutex", "Hold of a waitable", "Counters", "Undo log", "An eventcount", "Cell of a Sequencer", "Auto-reset Event", "Share of an auto-reset Event",
 }
 
-// abiKinds are the kinds of the objects.
+// abiKinds maps each section to the kind and the version of the object that it describes.
 var abiKinds = map[string]struct {
 	kind    arenakernel.Kind
 	version int
@@ -159,7 +159,7 @@ func abiNumber(t *testing.T, s string) int {
 	return n
 }
 
-// The document contains each kind of object that this package defines.
+// TestABIKinds: the document describes each kind of object that this package defines.
 func TestABIKinds(t *testing.T) {
 	for section := range abiStructs {
 		if !slices.Contains(abiParts, section) {

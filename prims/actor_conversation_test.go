@@ -16,34 +16,35 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// An actor carries out orders, in this process or in a separate one, so that one test covers
-// both. An order may block: the actor goes on in the meantime. This file has what all actors have
-// in common. A stage is what an actor understands: the objects of an arena, and what each order
-// does with them.
+// An actor carries out orders for a test. The actor is in the process of the test or in a separate
+// process, so the same test can check both cases. While an order blocks, the actor can carry out
+// other orders. A stage holds the objects of an arena that an actor uses, and knows what each order
+// does with them. This file has the parts that actors of all kinds share.
 
-// ordered is the type O of the orders of an actor.
+// ordered is the constraint for O, the type of the orders of an actor.
 type ordered[O any] interface {
 	number() int
 	numbered(n int) O
 	op() string
 }
 
-// stageOf carries out orders.
+// stageOf carries out orders of type O.
 type stageOf[O any] interface {
 	perform(o O, a *answer) error
 }
 
-// conversation is the test's side of an actor.
+// conversation is the test's side of an actor: it sends orders and receives answers.
 type conversation[O ordered[O]] struct {
-	local stageOf[O]     // one of local and proc is set
-	proc  *proctest.Proc // is set
+	local stageOf[O]     // the stage, if the actor is in this process; otherwise nil
+	proc  *proctest.Proc // the process of the actor, if the actor is in another process; otherwise nil
 	next  int
 	said  map[int]answer
 	inbox chan answer
 	dump  func() string
 }
 
-// registerActor makes a helper process whose actor acts on the stage that open builds.
+// registerActor registers a helper process that is an actor. The process calls open to make its
+// stage.
 func registerActor[O ordered[O]](process string, open func(a *arena.Arena) stageOf[O]) {
 	proctest.Register(process, func(c *proctest.Child) {
 		var p struct{ Arena, Label string }
@@ -58,14 +59,14 @@ func registerActor[O ordered[O]](process string, open func(a *arena.Arena) stage
 			var o O
 			c.Recv(&o)
 			if o.op() == "exit" {
-				os.Exit(0) // without Close, as in a death
+				os.Exit(0) // exit without Close, as if the process had died
 			}
 			go func() { c.Say(obey(s, o)) }()
 		}
 	})
 }
 
-// withLocal returns a conversation with an actor of this process.
+// withLocal returns a conversation with an actor in this process.
 func withLocal[O ordered[O]](a *arena.Arena, s stageOf[O]) conversation[O] {
 	return conversation[O]{local: s, said: map[int]answer{}, inbox: make(chan answer, 10_000), dump: func() string { return words(a) }}
 }
@@ -80,7 +81,8 @@ func withRemote[O ordered[O]](t testing.TB, a *arena.Arena, process, label strin
 	return x
 }
 
-// start makes the actor begin an order, and returns the number with which to wait for the answer.
+// start makes the actor begin an order. It returns the number to pass to wait, which waits for the
+// answer.
 func (x *conversation[O]) start(o O) int {
 	x.next++
 	o = o.numbered(x.next)
@@ -114,13 +116,14 @@ func (x *conversation[O]) wait(t testing.TB, id int) answer {
 	}
 }
 
-// do is start and wait.
+// do starts an order and waits for its answer.
 func (x *conversation[O]) do(t testing.TB, o O) answer {
 	t.Helper()
 	return x.wait(t, x.start(o))
 }
 
-// must is do for an order that has to succeed.
+// must is do for an order that has to succeed: it fails the test if the answer has an error or a
+// panic.
 func (x *conversation[O]) must(t testing.TB, o O) answer {
 	t.Helper()
 	a := x.do(t, o)
@@ -128,7 +131,8 @@ func (x *conversation[O]) must(t testing.TB, o O) answer {
 	return a
 }
 
-// unwaited is the operation whose panics no test would see.
+// unwaited is an operation for whose answer no test waits, so no test would see that it has
+// panicked.
 const unwaited = "barge"
 
 // obey carries out an order and returns the answer.
@@ -152,13 +156,14 @@ func obey[O ordered[O]](s stageOf[O], o O) (a answer) {
 	return a
 }
 
-// contexts are the contexts of the orders of a stage, by the order's number.
+// contexts are the contexts of the orders of a stage. The key is the number of the order.
 type contexts struct {
 	guard sync.Mutex
 	ends  map[int]context.CancelFunc // guarded by: guard
 }
 
-// begin makes the context of an order. The context may have a limit, or may have ended already.
+// begin makes the context of an order. If limit is not 0, the context has that deadline. If ended
+// is set, the context has ended already.
 func (c *contexts) begin(order int, limit time.Duration, ended bool) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	if limit != 0 {
@@ -176,7 +181,7 @@ func (c *contexts) begin(order int, limit time.Duration, ended bool) context.Con
 	return ctx
 }
 
-// end ends the context of an order.
+// end ends the context of an order, as a cancellation does.
 func (c *contexts) end(order int) {
 	c.guard.Lock()
 	cancel := c.ends[order]

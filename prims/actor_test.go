@@ -23,10 +23,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// An actor acts on Mutexes, Futexes and RWMutexes.
+// actor is an actor that uses Mutexes, Futexes and RWMutexes.
 type actor struct{ conversation[order] }
 
-// order is one task.
+// order is an order for an actor.
 type order struct {
 	ID     int
 	Op     string
@@ -35,7 +35,7 @@ type order struct {
 	Token  uint64
 	Policy prims.Policy
 	Limit  time.Duration // limit of a context with a deadline
-	Done   bool          // the context has ended before the order
+	Done   bool          // the context has ended before the order begins
 }
 
 func (o order) number() int { return o.ID }
@@ -50,21 +50,21 @@ func (o order) numbered(n int) order {
 type answer struct {
 	ID    int
 	Err   string
-	Is    []string // the sentinel errors that errors.Is finds, and the error of the context
+	Is    []string // the names of the errors for which errors.Is is true, and of the error of the context
 	Who   *shmsync.Identity
-	Panic string // the value of its panic, if that is no error
+	Panic string // the value of its panic, if that value is not an error
 	OK    bool
 	N     uint64
 	Text  string
 	Took  time.Duration
-	Sum   time.Duration // of all waits, if an order makes several
+	Sum   time.Duration // how long the order waited in all, if it makes several waits
 }
 
 func (a answer) String() string {
 	return fmt.Sprintf("{err %q %v, panic %q, ok %v, n %d, %q, %v}", a.Err, a.Is, a.Panic, a.OK, a.N, a.Text, a.Took)
 }
 
-// stage is what an actor acts on.
+// stage is the stage of an actor: the objects that the actor uses.
 type stage struct {
 	a *arena.Arena
 	contexts
@@ -72,7 +72,7 @@ type stage struct {
 	mu      sync.Mutex
 	mutexes map[string]actorMutex
 	futexes map[string]*prims.Futex
-	repairs int // number of repairs that have run
+	repairs int // how many repairs have run
 }
 
 func newStage(a *arena.Arena) *stage {
@@ -83,28 +83,28 @@ func init() {
 	registerActor("actor", func(a *arena.Arena) stageOf[order] { return newStage(a) })
 }
 
-// localActor acts in this process.
+// localActor returns an actor in this process.
 func localActor(a *arena.Arena) *actor { return &actor{withLocal[order](a, newStage(a))} }
 
-// remoteActor acts in a process of its own.
+// remoteActor returns an actor in a process of its own.
 func remoteActor(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *actor {
 	t.Helper()
 	return actorOf(t, a, "actor", label, append(opts, asCohortHere())...)
 }
 
-// actorOf returns an actor in a process of that name.
+// actorOf returns an actor in a helper process of the registered name process.
 func actorOf(t testing.TB, a *arena.Arena, process, label string, opts ...proctest.Option) *actor {
 	t.Helper()
 	return &actor{withRemote[order](t, a, process, label, opts...)}
 }
 
-// op is do of an operation without arguments.
+// op does an order that has no arguments.
 func (x *actor) op(t testing.TB, op, object string) answer {
 	t.Helper()
 	return x.do(t, order{Op: op, Object: object})
 }
 
-// blocked starts an order and returns when it waits.
+// blocked starts an order and returns when the order waits.
 func (x *actor) blocked(t testing.TB, o order) int {
 	t.Helper()
 	count := order{Op: "waiters", Object: o.Object, Policy: o.Policy}
@@ -114,13 +114,13 @@ func (x *actor) blocked(t testing.TB, o order) int {
 	if strings.HasPrefix(o.Op, "rw") {
 		count.Op = "rwwaiters"
 	}
-	n := x.must(t, count).N // a lower bound, if a waiter is awake for its periodic check
+	n := x.must(t, count).N // N is a lower bound, because a waiter may be awake for its periodic check
 	id := x.start(o)
 	eventually(t, fmt.Sprintf("%s of %s waits", o.Op, o.Object), x.dump, func() bool { return x.must(t, count).N > n })
 	return id
 }
 
-// sentinels are the errors that answers distinguish.
+// sentinels are the errors that answers distinguish, by name.
 var sentinels = map[string]error{
 	"owner-dead": shmsync.ErrOwnerDead, "not-recoverable": shmsync.ErrNotRecoverable, "corrupt": shmsync.ErrCorrupt,
 	"incompatible": shmsync.ErrIncompatible, "canceled": shmsync.ErrCanceled, "closed": shmsync.ErrClosed,
@@ -136,8 +136,8 @@ func (a *answer) fill(err error) {
 			a.Is = append(a.Is, name)
 		}
 	}
-	// After the end of a context, the error is the context's own error, and not one that wraps
-	// it.
+	// After the end of a context, the error must be the context's own error, not an error that
+	// wraps it.
 	switch err {
 	case context.Canceled:
 		a.Is = append(a.Is, "ctx-canceled")
@@ -163,9 +163,9 @@ func (s *stage) perform(o order, a *answer) error {
 		return nil
 	case "close-arena":
 		return s.a.Close()
-	case "pin": // to CPU N, with all threads
+	case "pin": // binds all threads to CPU N
 		return pin(o.N)
-	case "steps": // increments N times under the lock
+	case "steps": // increments a number N times under the lock
 		m, err := s.mutex(o)
 		if err != nil {
 			return err
@@ -211,7 +211,7 @@ func (s *stage) perform(o order, a *answer) error {
 		a.OK = m.TryLock()
 	case "unlock":
 		m.Unlock()
-	case "recover": // N: 0 succeeds, 1 fails, 2 panics, 3 fails when its context ends
+	case "recover": // N = 0: the repair succeeds; 1: it fails; 2: it panics; 3: it fails when its context ends
 		return m.RecoverContext(ctx, func() error {
 			s.mu.Lock()
 			s.repairs++
@@ -257,7 +257,7 @@ func (s *stage) perform(o order, a *answer) error {
 			return err
 		}
 		m.Unlock()
-	case "overtake": // locks N times while the barger is running; a.N is how often the barger got the lock meanwhile
+	case "overtake": // locks N times while another order barges; a.N is how often that order got the lock meanwhile
 		holds, err := arena.Value[atomic.Uint64](s.a, "holds of the barger")
 		if err != nil {
 			return err
@@ -280,7 +280,7 @@ func (s *stage) perform(o order, a *answer) error {
 	return nil
 }
 
-// pin binds all threads of this process, and their future threads, to one CPU.
+// pin binds all threads of this process, and the threads that it starts later, to one CPU.
 func pin(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)
@@ -305,11 +305,11 @@ func (s *stage) performFutex(ctx context.Context, o order, a *answer) error {
 		a.N = f.Get()
 	case "fwait":
 		return f.Wait(o.Token)
-	case "fnext": // the form without a token
+	case "fnext": // the form of Wait without a token
 		return f.Wait(f.Get() + 1)
 	case "fwaitctx":
 		return f.WaitContext(ctx, o.Token)
-	case "fwalk": // walks every token up to Token
+	case "fwalk": // waits for every token up to Token, one after another
 		for token := uint64(1); token <= o.Token; token++ {
 			if err := f.Wait(token); err != nil {
 				return err
@@ -359,8 +359,8 @@ func (s *stage) futex(o order) (*prims.Futex, error) {
 	return f, err
 }
 
-// everywhere runs a test with two actors in this process, with one of them in
-// another process, and with both in processes of their own.
+// everywhere runs a test three times: with both actors in this process, with one of them in another
+// process, and with each of them in a process of its own.
 func everywhere(t *testing.T, test func(t *testing.T, holder, other *actor, a *arena.Arena), opts ...proctest.Option) {
 	t.Run("one process", func(t *testing.T) {
 		a := newArena(t, nil)

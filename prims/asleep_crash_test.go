@@ -12,7 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// asleep returns when all waits in the queues of an object need a wake.
+// asleep returns when each wait in the queues of the object sleeps, so that only a wake lets it go
+// on.
 func asleep(t *testing.T, a *arena.Arena, name string) {
 	t.Helper()
 	o, err := objectNamed(a, name)

@@ -11,12 +11,12 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Each OpenX finds an object or creates it. Each AttachX only finds an object: if there is no object of that
-// name, the error Is [fs.ErrNotExist]. The options have the same meaning as in an OpenX of an existing object.
+// Each OpenX finds an object or creates it. Each AttachX only finds an object: if no object has that name,
+// the error Is [fs.ErrNotExist]. The options have the same meaning as in an OpenX of an existing object.
 
-// needs returns the error of an OpenX that lacks the number that a new object needs. OpenX
-// returns it even if the object exists: otherwise a race between processes would decide whether
-// the call succeeds.
+// needs returns an error if n is not positive. n is the number that an OpenX needs to create an
+// object, such as the number of parties of a Barrier. OpenX calls needs even if the object exists.
+// Otherwise a race between processes would decide whether the call succeeds.
 func needs(kind, name, what string, n int64) error {
 	if n > 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// openers are the two ways to open an object of each kind.
+// openers has the two ways to open an object of each kind.
 var openers = map[string]struct {
 	open, attach func(a *arena.Arena, name string) error
 }{}
@@ -105,8 +105,8 @@ func countObjects(a *arena.Arena) (n int) {
 	return n
 }
 
-// Each AttachX opens what another process has created, whatever options that process chose, and
-// creates nothing itself.
+// TestAttachOnlyFinds: each AttachX opens an object that another process has created, whatever
+// options that process chose. AttachX itself never creates an object.
 func TestAttachOnlyFinds(t *testing.T) {
 	a := newArena(t, nil)
 	before := countObjects(a)
@@ -127,7 +127,8 @@ func TestAttachOnlyFinds(t *testing.T) {
 	require.Equal(t, before+len(openers), countObjects(a))
 }
 
-// A number of 0 is refused before anything is created, so the number of the real creator holds.
+// TestOpenRefusesZero: a creation with a number of 0 or -1 is refused before the object exists. So
+// a later creator with a valid number can create the object.
 func TestOpenRefusesZero(t *testing.T) {
 	a := newArena(t, nil)
 	before := countObjects(a)
@@ -145,7 +146,7 @@ func TestOpenRefusesZero(t *testing.T) {
 	require.ErrorIs(t, second(a.Block("block", 0)), fs.ErrInvalid)
 	require.Equal(t, before, countObjects(a))
 
-	// The creator comes second. A process that attaches gets the creator's numbers.
+	// The creator comes second. A process that attaches gets the numbers of the creator.
 	proctest.Start(t, "attach", proctest.Params(nameOf(a))).Await(t)
 	l, err := prims.AttachLatch(a, "latch", nil)
 	require.NoError(t, err)

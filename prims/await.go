@@ -24,11 +24,11 @@ type Awaitable interface {
 	watch(notify func()) (watcher, error)
 }
 
-// watcher is a wait of an Awaitable. Its methods are called by one goroutine.
+// watcher is a wait of an Awaitable. Only one goroutine calls its methods.
 type watcher interface {
 	// reached is like Awaitable.reached, for a wait that began when the watcher was made. An event
-	// counts if it has come since then, even if a reset has followed. At an auto-reset Event only a
-	// token that is still there counts.
+	// counts if it has come since then, even if a reset has followed. An auto-reset Event is
+	// different: only a token that is still there counts.
 	reached() (done bool, err error)
 	// leave ends the wait. It is called once, even if the wait is over.
 	leave()
@@ -39,14 +39,14 @@ type watcher interface {
 // ErrOwnerDead from a Future whose producer died, for example. WaitAny takes nothing from the other elements.
 // The list may have the same element more than once.
 //
-// At an auto-reset Event, WaitAny counts as a waiter. So a Set makes a token for it, and IsSet does not report
-// that token. WaitAny takes the token only if it returns the index of the Event. Otherwise the token stays
-// there for others.
+// At an auto-reset Event, WaitAny counts as a waiter. So a Set makes a token for the WaitAny, and IsSet does
+// not report that token. WaitAny takes the token only if it returns the index of the Event. Otherwise the
+// token stays there for other waiters.
 //
-// An index of -1 comes with an error of the waiting itself: ErrCorrupt or ErrClosed.
-// WaitAny of an empty list returns -1 and nil at once.
+// WaitAny returns an index of -1 if the waiting itself fails. The error is then ErrCorrupt or
+// ErrClosed. WaitAny of an empty list returns -1 and nil at once.
 //
-// The return of WaitAny synchronizes with the same events as the wait for the element that it
+// The return of WaitAny synchronizes with the same events as a wait for the element whose index it
 // returns.
 func WaitAny(list ...Awaitable) (int, error) { return WaitAnyContext(context.Background(), list...) }
 
@@ -74,13 +74,14 @@ func WaitAnyContext(ctx context.Context, list ...Awaitable) (int, error) {
 	panic("unreachable: one has ended")
 }
 
-// WaitAll waits until each element of the list has come, at whatever time. If waits for some
-// elements end with an error, WaitAll still waits for the others, and then returns the error of
-// the first of them in the list. WaitAll of an empty list returns nil at once.
+// WaitAll waits until each element of the list has come. The elements need not be there at the same
+// time. If the waits for some elements end with an error, WaitAll still waits for the others. It
+// then returns the error of the first such element in the list. WaitAll of an empty list returns
+// nil at once.
 func WaitAll(list ...Awaitable) error { return WaitAllContext(context.Background(), list...) }
 
-// WaitAllContext is WaitAll that ends with ctx.Err() when ctx ends first. Tokens of auto-reset
-// Events that it has taken by then stay taken.
+// WaitAllContext is WaitAll that ends with ctx.Err() when ctx ends first. It does not give back the
+// tokens of auto-reset Events that it has taken by then.
 func WaitAllContext(ctx context.Context, list ...Awaitable) error {
 	t := newTogether(ctx, list, len(list))
 	defer t.leave()
@@ -99,12 +100,12 @@ func WaitAllContext(ctx context.Context, list ...Awaitable) error {
 type together struct {
 	ctx   context.Context
 	list  []Awaitable
-	want  int // how many elements have to come
-	ends  int // how many have come
+	want  int // how many elements have to come before the wait ends
+	ends  int // how many elements have come
 	ended []bool
 	errs  []error
 	at    []watcher
-	told  chan struct{} // capacity 1; has a value if an element may have come
+	told  chan struct{} // capacity 1; has a value after a watcher has called notify
 }
 
 func newTogether(ctx context.Context, list []Awaitable, want int) *together {
@@ -151,7 +152,7 @@ func (t *together) wait() error {
 	}
 }
 
-// watch makes a watcher for each element that has not come and has none.
+// watch makes a watcher for each element that has not come and has no watcher.
 func (t *together) watch() error {
 	for i, x := range t.list {
 		if t.ended[i] || t.at[i] != nil {
@@ -166,8 +167,8 @@ func (t *together) watch() error {
 	return nil
 }
 
-// scan records which elements have come, in order, and reports whether enough have. It stops
-// then, so that it takes no more than is wanted.
+// scan records which elements have come, in order, and reports whether enough have come. It stops
+// as soon as enough have come, so that it takes no token that the call does not need.
 func (t *together) scan() bool {
 	for i, x := range t.list {
 		if t.ends == t.want {

@@ -19,13 +19,13 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A hand is an actor for conditions, futures, and waits for several objects.
+// hand is an actor that uses Conds and Futures, and waits for several objects at once.
 type hand struct {
 	conversation[task]
 	a *arena.Arena
 }
 
-// task is one task of a hand.
+// task is an order for a hand.
 type task struct {
 	ID     int
 	Op     string
@@ -34,9 +34,9 @@ type task struct {
 	Policy prims.Policy
 	N      int
 	Errno  syscall.Errno
-	Names  []string // for waits for several objects: "future", "futex@token", and see mixAwaitable
+	Names  []string // the elements of a wait for several objects: "future", "futex@token", or a name for mixAwaitable
 	Limit  time.Duration
-	Ended  bool // the context has ended before the task
+	Ended  bool // the context has ended before the task begins
 }
 
 func (o task) number() int { return o.ID }
@@ -76,7 +76,8 @@ func remoteHand(t testing.TB, a *arena.Arena, label string, opts ...proctest.Opt
 	return &hand{withRemote[task](t, a, "hand", label, opts...), a}
 }
 
-// hands runs a test with two hands here, and with each in a process of its own.
+// hands runs a test with two hands: first with both in this process, and then with each in a
+// process of its own.
 func hands(t *testing.T, test func(t *testing.T, x, y *hand, a *arena.Arena)) {
 	t.Run("one process", func(t *testing.T) {
 		a := newArena(t, nil)
@@ -88,8 +89,8 @@ func hands(t *testing.T, test func(t *testing.T, x, y *hand, a *arena.Arena)) {
 	})
 }
 
-// blocked starts a task and returns when there is one more waiter for its object, as this process
-// sees it.
+// blocked starts a task and returns when this process sees one more waiter at the object of the
+// task.
 func (x *hand) blocked(t testing.TB, o task) int {
 	t.Helper()
 	n := mostWaits(func() int { return waitersOf(x.a, o.Name) })
@@ -101,9 +102,9 @@ func (x *hand) blocked(t testing.TB, o task) int {
 	return id
 }
 
-// mostWaits returns the largest of several counts of waiters. The first periodic check after a change wakes all
-// waiters, and count does not see a waiter that is awake. The result is a lower bound, because the waiters may
-// be awake for longer.
+// mostWaits calls count several times and returns the largest result. After a change, the next periodic check
+// wakes all waiters for a moment, and count does not see a waiter that is awake. The result is a lower bound,
+// because the waiters may be awake for longer than mostWaits tries.
 func mostWaits(count func() int) (n int) {
 	for range 10 {
 		n = max(n, count())
@@ -111,7 +112,7 @@ func mostWaits(count func() int) (n int) {
 	return n
 }
 
-// waitersOf is how many waits are in the queue of the object of that name, or sleep on its word.
+// waitersOf returns how many waits are in the queue of the named object, or sleep on its word.
 func waitersOf(a *arena.Arena, name string) (n int) {
 	for o := range a.Objects() {
 		if o.Name == name {
@@ -125,7 +126,7 @@ func waitersOf(a *arena.Arena, name string) (n int) {
 	return n
 }
 
-// lockOf is the lock that a task names.
+// lockOf returns the lock that a task names.
 func (s *handStage) lockOf(o task) (sync.Locker, error) {
 	if o.Lock == "local" {
 		return &s.plain, nil
@@ -200,7 +201,7 @@ func (s *handStage) perform(o task, a *answer) error {
 	return s.performFuture(ctx, o, a)
 }
 
-// turnsOf is the counter of returns from a Cond. The Cond's lock guards it.
+// turnsOf returns the counter of returns from a Cond. The lock of the Cond guards the counter.
 func (s *handStage) turnsOf(name string) (*int64, error) {
 	return arena.Value[int64](s.a, "turns of "+name)
 }
@@ -218,7 +219,7 @@ func (s *handStage) performCond(ctx context.Context, c *prims.Cond, o task, a *a
 		} else {
 			err = c.WaitContext(ctx)
 			if errors.Is(err, shmsync.ErrOwnerDead) {
-				return err // not held
+				return err // the lock is not held
 			}
 		}
 		if err == nil {
@@ -227,7 +228,7 @@ func (s *handStage) performCond(ctx context.Context, c *prims.Cond, o task, a *a
 		}
 		c.L.Unlock()
 		return err
-	case "cwaitlater": // the Cond has a lock of its own
+	case "cwaitlater": // waits for a Cond that has its own lock
 		var l sync.Mutex
 		c, err := prims.CondAt(s.a, c.Offset(), &l)
 		if err != nil {
@@ -322,11 +323,11 @@ func (s *handStage) performFuture(ctx context.Context, o task, a *answer) error 
 	}
 	switch o.Op {
 	case "open":
-	case "abandon": // acts as if the producer had died
+	case "abandon": // does what happens when the producer dies
 		f.ReapProducer()
-	case "look": // makes the periodic check of this process
+	case "look": // does the periodic check of this process now
 		f.CheckNow()
-	case "own": // claims it
+	case "own": // claims the Future
 		a.OK = f.Claim()
 	case "set":
 		a.OK = f.Set(o.Errno)
@@ -348,7 +349,7 @@ func (s *handStage) performFuture(ctx context.Context, o task, a *answer) error 
 		st := f.State()
 		a.OK, a.N, a.Who = st.Set, uint64(st.Errno), st.Producer
 		return st.Err
-	case "subscribe": // answers when the function is called
+	case "subscribe": // answers when the subscribed function is called
 		type result struct {
 			errno syscall.Errno
 			err   error

@@ -12,8 +12,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A process closes the arena while a goroutine waits for two Futexes: the first wait that ends does
-// not keep Close waiting until the second one ends.
+// TestWaitAllOfFutexesEndsWithTheArena: a process closes the arena while a goroutine waits for two
+// Futexes. Close makes both waits fail. The wait that ends first must not make Close wait until the
+// second wait has ended.
 func TestWaitAllOfFutexesEndsWithTheArena(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFutex(a, "f", nil)

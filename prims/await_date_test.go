@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The date of a WaitAny on a Futex stays the same, however many posts come that
-// do not reach its token.
+// TestWaitAnyOnAFutexKeepsItsDate: an inspection shows when a WaitAny on a Futex began. That time
+// stays the same, however many posts come that do not reach the token.
 func TestWaitAnyOnAFutexKeepsItsDate(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFutex(a, "f", nil)

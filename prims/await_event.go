@@ -24,7 +24,7 @@ func (e *Event) ResetAwaitable() Awaitable {
 	return eventReset{e}
 }
 
-// eventReset is the reset of an Event as an Awaitable.
+// eventReset is an Awaitable that waits for the reset of an Event.
 type eventReset struct{ e *Event }
 
 func (x eventReset) reached() (bool, error) {

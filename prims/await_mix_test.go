@@ -23,8 +23,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// mixAwaitable returns the Awaitable of a name in a wait for several objects: "seq:name@token",
-// "event:name", or "reset:name". It is nil for other names.
+// mixAwaitable returns the Awaitable that a string names: "seq:name@token", "event:name", or
+// "reset:name". It returns nil for other strings.
 func mixAwaitable(a *arena.Arena, name string) (prims.Awaitable, error) {
 	kind, rest, ok := strings.Cut(name, ":")
 	if !ok {
@@ -90,8 +90,8 @@ func (s *handStage) performMix(o task, a *answer) error {
 	return nil
 }
 
-// mixEvents makes the events "auto", "auto2", "manual" and "two". The last one is bidirectional
-// and set.
+// mixEvents makes four Events: "auto" and "auto2" are auto-reset, "manual" is reset by hand, and
+// "two" is bidirectional and set.
 func mixEvents(t *testing.T, a *arena.Arena) (auto *prims.Event) {
 	t.Helper()
 	for name, opts := range map[string]prims.EventOptions{
@@ -108,7 +108,8 @@ func mixEvents(t *testing.T, a *arena.Arena) (auto *prims.Event) {
 
 var mixNames = []string{"f", "futex@1", "seq:q@2", "event:auto", "event:manual", "reset:two", "event:auto2", "seq:q@1"}
 
-// Each element of a mixed list ends the wait, with its index.
+// TestWaitAnyEventAndSequencer: whichever element of a mixed list comes, WaitAny returns, with the
+// index of that element.
 func TestWaitAnyEventAndSequencer(t *testing.T) {
 	for want, tasks := range map[int][]task{
 		0: {{Op: "set", Name: "f"}},
@@ -125,7 +126,7 @@ func TestWaitAnyEventAndSequencer(t *testing.T) {
 				mixEvents(t, a)
 				names := mixNames
 				if want == 2 {
-					names = names[:7] // without the last name, so that the wait for the first one does not end first
+					names = names[:7] // without the last name, whose wait would end first
 				}
 				id := x.blocked(t, task{Op: "any", Name: "auto2", Names: names})
 				for _, o := range tasks {
@@ -137,7 +138,8 @@ func TestWaitAnyEventAndSequencer(t *testing.T) {
 				for _, n := range []string{"f", "q", "auto", "manual", "two", "auto2"} {
 					require.Zero(t, waitersOf(a, n), n)
 				}
-				// The next wait ends at once, and the token was taken.
+				// If the element was an auto-reset Event, WaitAny has taken its token, so the next
+				// wait finds none. Otherwise the next wait ends at once.
 				auto := strings.HasPrefix(names[want], "event:auto")
 				r = y.do(t, task{Op: "any", Names: []string{"g", "event:auto", names[want]}, Ended: true})
 				if auto {
@@ -151,8 +153,8 @@ func TestWaitAnyEventAndSequencer(t *testing.T) {
 	}
 }
 
-// If several have come, WaitAny returns the lowest index at once, and takes nothing from the
-// others.
+// TestWaitAnyEventLowest: if several elements have come, WaitAny returns the lowest index at once,
+// and takes no token of the other elements.
 func TestWaitAnyEventLowest(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		auto := mixEvents(t, a)
@@ -168,7 +170,7 @@ func TestWaitAnyEventLowest(t *testing.T) {
 		require.Equal(t, "2", x.must(t, task{Op: "any", Names: []string{"f", "seq:q@3", "event:auto", "event:auto2"}}).Text)
 		require.False(t, auto.IsSet())
 		require.True(t, y.must(t, task{Op: "event.try", Name: "auto2"}).OK)
-		// A wait whose context ends takes nothing, and leaves no waiter behind.
+		// A wait that its context ends takes no token and leaves no waiter behind.
 		r := x.do(t, task{Op: "any", Names: mixNames[3:7], Limit: 10 * time.Millisecond})
 		require.Equal(t, []string{"ctx-deadline"}, r.Is)
 		y.must(t, task{Op: "event.set", Name: "auto"})
@@ -177,7 +179,8 @@ func TestWaitAnyEventLowest(t *testing.T) {
 	})
 }
 
-// WaitAny waits beside other waiters, once for each place in its list.
+// TestWaitAnyEventInLine: a WaitAny waits for an auto-reset Event together with other waiters, and
+// counts as one waiter for each place that the Event has in its list.
 func TestWaitAnyEventInLine(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		auto := mixEvents(t, a)
@@ -196,11 +199,11 @@ func TestWaitAnyEventInLine(t *testing.T) {
 			require.Empty(t, x.wait(t, id).Err)
 		}
 		require.False(t, auto.IsSet())
-		// The list names the same Event twice: one set is still one token.
+		// The list of this WaitAny has the same Event twice. One Set still makes only one token.
 		id := x.blocked(t, task{Op: "any", Name: "f", Names: []string{"event:auto", "f", "event:auto"}})
 		y.must(t, task{Op: "event.set", Name: "auto"})
 		require.Empty(t, x.wait(t, id).Err)
-		// All three take their tokens.
+		// Each of the three elements of this WaitAll gets its token or its set.
 		id = x.blocked(t, task{Op: "all", Name: "f", Names: []string{"event:auto", "f", "event:auto"}})
 		y.must(t, task{Op: "set", Name: "f"})
 		y.must(t, task{Op: "event.set", Name: "auto"})
@@ -213,7 +216,8 @@ func TestWaitAnyEventInLine(t *testing.T) {
 	})
 }
 
-// A pulse also ends a wait for several objects, in both directions.
+// TestWaitAnyEventPulse: a set that is reset at once ends a wait for several objects, and so does a
+// reset that is set at once.
 func TestWaitAnyEventPulse(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		mixEvents(t, a)
@@ -228,8 +232,9 @@ func TestWaitAnyEventPulse(t *testing.T) {
 	})
 }
 
-// WaitAny may be woken for a token and then return another event. Or its process may be stopped, or die, before
-// it has checked for the token. In each case another waiter gets the token, or it is there for the next caller.
+// TestWaitAnyEventLeavesTheToken: a WaitAny is woken for a token and does not take it, because it returns
+// another element, or because its process is stopped or dies before it checks for the token. In each case
+// another waiter gets the token, or the token is there for the next caller.
 func TestWaitAnyEventLeavesTheToken(t *testing.T) {
 	for _, then := range []string{"returns another", "dies", "event.wait.ended"} {
 		if strings.Contains(then, ".") && !crashpoint.Enabled {
@@ -281,8 +286,8 @@ func TestWaitAnyEventLeavesTheToken(t *testing.T) {
 	}
 }
 
-// A process sets an Event and dies. The waiter gets what was set before, and goes on waiting for
-// the rest.
+// TestWaitAnyEventSetterDies: a process sets Events and dies. A WaitAny for another Event goes on
+// waiting, and a WaitAny gets each token that was made before the death.
 func TestWaitAnyEventSetterDies(t *testing.T) {
 	a := newArena(t, nil)
 	auto := mixEvents(t, a)
@@ -292,12 +297,12 @@ func TestWaitAnyEventSetterDies(t *testing.T) {
 	y.must(t, task{Op: "event.set", Name: "auto2"})
 	y.proc.Kill(t)
 	alone(t, a, 2)
-	// The death wakes the waiter for a moment; then it is not parked.
+	// The death wakes the waiter for a moment, in which the waiter is not parked.
 	eventually(t, "it goes on waiting", auto.String, func() bool { return prims.Queued(a, auto.Offset()) == 1 })
 	here.must(t, task{Op: "event.set", Name: "auto"})
 	require.Equal(t, "2", x.wait(t, id).Text)
 	require.False(t, auto.IsSet())
-	// A process dies while it sets Events in a loop.
+	// A second process dies while it sets Events in a loop.
 	y = remoteHand(t, a, "setter")
 	for range 100 {
 		y.start(task{Op: "event.set", Name: "auto"})
@@ -312,7 +317,8 @@ func TestWaitAnyEventSetterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that sets or counts dies or is stopped before it ends a wait.
+// TestWaitAnySequencerSetterDiesOnTheWay: a process changes an Event or a Sequencer, and dies or is
+// stopped before it has ended the wait of another process. The wait ends all the same.
 func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -344,8 +350,8 @@ func TestWaitAnySequencerSetterDiesOnTheWay(t *testing.T) {
 	}
 }
 
-// A stop and a cancellation of a Sequencer end the wait with its index; a token that is reached
-// takes precedence over a stop.
+// TestWaitAnySequencerStop: a Stop of a Sequencer and a cancellation of its waiters end a WaitAny
+// with the index of the Sequencer. If the token is reached, that takes precedence over a Stop.
 func TestWaitAnySequencerStop(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		mixEvents(t, a)
@@ -371,7 +377,8 @@ func TestWaitAnySequencerStop(t *testing.T) {
 	})
 }
 
-// A process leaves the arena while it waits for Sequencers.
+// TestWaitAnySequencerCloses: a process leaves the arena while a goroutine of it waits for
+// Sequencers.
 func TestWaitAnySequencerCloses(t *testing.T) {
 	a := newArena(t, nil)
 	auto := mixEvents(t, a)
@@ -385,8 +392,9 @@ func TestWaitAnySequencerCloses(t *testing.T) {
 	require.True(t, auto.TryWait())
 }
 
-// mixRace tests conservation: the setter makes a token only after the last one was taken. A lost
-// token makes the test hang; a duplicate token is counted.
+// mixRace tests that no token of an auto-reset Event is lost or duplicated. The setter makes a
+// token only after the last token was taken. A lost token makes the test hang; a duplicate token is
+// counted.
 type mixRace struct {
 	gate, token, over *prims.Event
 	taken             *prims.Sequencer
@@ -401,7 +409,8 @@ func openMixRace(a *arena.Arena) (r mixRace, err error) {
 	return r, errors.Join(errs[:]...)
 }
 
-// take takes tokens until the end, by waits of all sorts, some of which end without one.
+// take takes tokens until the end. It uses waits of all sorts, and some of them end without a
+// token.
 func (x mixRace) take(seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for {
@@ -429,7 +438,7 @@ func init() {
 	proctest.Register("await/race", func(c *proctest.Child) {
 		var p struct {
 			Arena string
-			Sets  uint64 // 0: it takes
+			Sets  uint64 // how many tokens the process sets; if 0, the process takes tokens
 		}
 		c.Params(&p)
 		a, err := arena.Attach(p.Arena, nil)

@@ -4,7 +4,7 @@ package prims
 // wait, as they end Wait.
 func (s *Sequencer) At(token uint64) Awaitable { return sequencerToken{s, token} }
 
-// sequencerToken is a token of a Sequencer as an Awaitable.
+// sequencerToken is an Awaitable that waits until a Sequencer reaches a token.
 type sequencerToken struct {
 	s     *Sequencer
 	token uint64
@@ -34,7 +34,7 @@ func (x sequencerToken) watch(notify func()) (watcher, error) {
 	return w, nil
 }
 
-// tokenWatch is a watcher on a token of a Sequencer.
+// tokenWatch is a watcher of a sequencerToken.
 type tokenWatch struct {
 	c    *tokenCell
 	wait tokenWait

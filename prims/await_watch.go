@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// endedWait is a watcher of a wait that was over when it began.
+// endedWait is a watcher whose wait was over when it began.
 type endedWait struct{ err error }
 
 func ended(err error, notify func()) endedWait {
@@ -65,7 +65,7 @@ func (f *Futex) At(token uint64) Awaitable {
 	return futexToken{f, token}
 }
 
-// futexToken is a token of a Futex as an Awaitable.
+// futexToken is an Awaitable that waits until a Futex reaches a token.
 type futexToken struct {
 	f     *Futex
 	token uint64
@@ -87,8 +87,8 @@ func (x futexToken) reached() (bool, error) {
 	return false, nil
 }
 
-// futexWatch is a watcher on a token of a Futex. A post that does not reach the token wakes it, and
-// its wait goes on.
+// futexWatch is a watcher of a futexToken. A post that does not reach the token calls notify, too,
+// and then the wait goes on.
 type futexWatch struct {
 	futexToken
 	notify func()
@@ -108,8 +108,8 @@ func (x futexToken) watch(notify func()) (watcher, error) {
 	return w, nil
 }
 
-// listen arranges that the next post calls notify. It reports false, and arranges nothing, if the wait has
-// ended.
+// listen arranges that the next post calls notify. If the wait has ended, it arranges nothing and reports
+// false.
 func (w *futexWatch) listen() bool {
 	f := w.f
 	for {
@@ -135,7 +135,8 @@ func (w *futexWatch) listen() bool {
 // that call as soon as the result is known, because the caller may go on to wait for other elements.
 func (w *futexWatch) reached() (bool, error) {
 	for !w.done {
-		// The loop ends: each iteration follows a change by another call, or begins a watch.
+		// Another iteration follows only if another call has posted, or if this iteration has
+		// called listen. So the loop is lock-free.
 		switch w.done, w.err = w.futexToken.reached(); {
 		case w.done:
 			w.end()

@@ -51,7 +51,7 @@ type Barrier struct {
 	completion func()
 	records    *atomic.Uint32 // names the latest slot record
 	known      atomic.Pointer[barrierSlots]
-	deaths     atomic.Uint32 // the number of deaths when this handle last looked for the dead
+	deaths     atomic.Uint32 // the value of a.Deaths when this handle last looked for dead participants
 	// scratch is the memory that change works in, so that it allocates nothing. Guarded by: recordLog.private
 	scratch struct {
 		is  barrierState
@@ -148,7 +148,7 @@ func buildBarrier(a *arenakernel.Arena, o arenakernel.Object, completion func(),
 	x := &Barrier{words: w, name: a.Self(), completion: completion, records: a.SlotRecords(o)}
 	x.recordLog.init(&w.commit, &w.tickets, o, x)
 	x.slot = a.Self().Slot()
-	x.deaths.Store(a.Deaths() - 1) // so that the first look looks for the dead
+	x.deaths.Store(a.Deaths() - 1) // so that the first call of look looks for dead participants
 	events := o
 	events.Body += barrierEventsOff
 	x.eventcount.init(a, events, barrierEvents(w), "barrier.wait", x.look, bare)
@@ -233,7 +233,8 @@ func (x *Barrier) ArriveAndDrop() {
 // wait waits for the end of phase p.
 func (x *Barrier) wait(ctx context.Context, p uint64) error {
 	for {
-		// The loop ends: the sequence changes only if the phase has ended or is broken.
+		// The sequence changes only if the phase has ended or is broken. So the next iteration
+		// returns.
 		s, err := x.read()
 		v := s.verdict(p, barrierBreak(x.words.breaks[p%barrierBreaks].Load()))
 		switch {
@@ -259,7 +260,7 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		panic(fmt.Sprintf("shmsync: %s of %d at barrier %s", verb, n, objectName(x.object)))
 	}
 	if x.deaths.Load() != x.a.Deaths() {
-		x.reap(x.absent) // a death that is known breaks the phase before the arrival
+		x.reap(x.absent) // if a participant has died, its death breaks the phase before this arrival counts
 	}
 	race.ReleaseMerge(x.key)
 	var completer arenakernel.ParticipantID
@@ -285,7 +286,7 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		case err != nil:
 			return 0, err
 		case was.completer != 0 && !was.isBroken():
-			// The loop ends: each iteration waits for the end of one completion.
+			// Each iteration waits until one completion of another process has ended.
 			if err := x.wait(ctx, was.phase); err != nil && !isOwnerDead(err) {
 				return 0, err
 			}
@@ -293,7 +294,8 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		case was.isBroken():
 			return was.phase, x.tell()
 		case is.isBroken() && is.phase == was.phase:
-			// A party that had this slot before is dead. Taking over the slot has broken the phase.
+			// A previous participant of this slot was a party and died. This participant has taken
+			// over its share, which has broken the phase.
 			return was.phase, x.tell()
 		case uint64(n) > was.pending:
 			panic(fmt.Sprintf("shmsync: %s of %d at barrier %s: more than are expected", verb, n, objectName(x.object)))
@@ -302,8 +304,8 @@ func (x *Barrier) arrive(ctx context.Context, verb string, n int64, drop uint64)
 		if is.completer != 0 {
 			return was.phase, x.runCompletion()
 		}
-		// A process that was stopped after it had ended the previous phase may not have told the waiters,
-		// either.
+		// The process that ended the previous phase may have been stopped before it woke the waiters.
+		// This call then wakes them.
 		return was.phase, x.tellOf(is.sequence())
 	}
 }
@@ -323,7 +325,7 @@ func (x *Barrier) runCompletion() error {
 	returned = true
 	crashpoint.Hit("barrier.complete.returned")
 	if _, _, err := x.change(x.slot, func(s *barrierState, _ *barrierShare) {
-		if s.completer == x.name { // otherwise a peer overwrote the phase
+		if s.completer == x.name { // otherwise a peer overwrote the words of the Barrier
 			s.end()
 		}
 	}); err != nil {
@@ -343,9 +345,9 @@ func (x *Barrier) giveUp() {
 	x.tell()
 }
 
-// Register gives this process n of the parties, from this phase on: if it dies before it arrives
-// n times, the phase is broken. A process that only arrives need not register. Register panics if
-// n is not positive.
+// Register gives this process n more of the parties, from this phase on: if the process dies before
+// it arrives n times, the phase is broken. A process that only arrives need not register. Register
+// panics if n is not positive.
 func (x *Barrier) Register(n int64) {
 	if n <= 0 {
 		panic(fmt.Sprintf("shmsync: Register of %d of barrier %s", n, objectName(x.object)))
@@ -354,7 +356,7 @@ func (x *Barrier) Register(n int64) {
 }
 
 // Deregister says that this process no longer has parties, and that other processes arrive in its
-// place: the Barrier expects as many arrivals as before. ArriveAndDrop reduces the number.
+// place. The Barrier still expects as many arrivals as before. ArriveAndDrop reduces that number.
 func (x *Barrier) Deregister() {
 	x.own(func(s *barrierState, h *barrierShare) { s.put(h, 0, 0) })
 }
@@ -368,18 +370,18 @@ func (x *Barrier) own(rule func(s *barrierState, h *barrierShare)) {
 		rule(s, h)
 	})
 	if err == nil {
-		err = x.tell() // taking over the slot may have broken the phase: a dead party may have had the slot before
+		err = x.tell() // the change breaks the phase if the previous participant of this slot died as a party
 	}
 	if err != nil {
 		panic(err)
 	}
 }
 
-// Reset begins another phase of a broken Barrier, and reports whether it did. The new number of
-// parties is the number that was expected before, less the parties that died. That number is
-// right however many died, even during Reset. Waits for the broken phase report that it broke,
-// before and after Reset. If the Barrier is not broken, Reset does nothing and returns false. So
-// every process that learns of a death may call it.
+// Reset begins another phase of a broken Barrier, and reports whether it did. The number of parties
+// becomes the number that was expected before, less the parties that died. That number is right
+// however many parties died, even if some of them died during Reset. Waits for the broken phase
+// end with ErrOwnerDead, before and after Reset. If the Barrier is not broken, Reset does nothing and
+// returns false. So every process that learns of a death may call Reset.
 func (x *Barrier) Reset() bool { return x.reset(0) }
 
 // ResetTo is Reset with a new number of parties, for a program that starts other processes in
@@ -396,7 +398,8 @@ func (x *Barrier) reset(parties int64) bool {
 	x.mustEnter()
 	defer x.leave()
 	for {
-		// The loop ends: each iteration waits until the dead are gone, or follows a change by another call.
+		// Each iteration waits until the dead participants are gone, or means that another call has changed
+		// the Barrier. So only other processes can keep the loop going.
 		x.reap(x.absent)
 		s, err := x.read()
 		switch {

@@ -7,10 +7,12 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// begin tries once to end this phase, if the phase is broken, and to begin the next one. parties is the number
-// of parties of the next phase; 0 means the parties that are alive. begin reports whether it has begun a phase.
-// While a dead participant is not gone, begin does nothing: the other processes write data in the next phase,
-// and the dead process may still write into that data. begin checks this after the load of the commit word, so
+// begin tries once to end this phase, if the phase is broken, and to begin the next phase. parties is the
+// number of parties of the next phase; 0 means the parties that are alive. begin reports whether it has begun
+// a phase.
+//
+// begin does nothing while a dead participant is not gone. Such a participant may still write to memory, and
+// it could overwrite the data of the next phase. begin checks this after it has loaded the commit word, so
 // that the check covers every death that c takes into account.
 //
 //	Reset                                      another Reset, of the same phase
@@ -19,10 +21,10 @@ import (
 //	CAS of the record                          CAS of the record
 //	CAS of the commit word from c              CAS of the commit word
 //
-// The record of the broken phase is written before that phase ends. The record agrees with the state at c,
-// because a later death changes the commit word. If a process is stopped before its CAS of the record, and
-// another process ends the phase meanwhile, that CAS fails: the phase ends only after the record has another
-// value.
+// begin writes the record of the broken phase before that phase ends. The record agrees with the state at c,
+// because a later death changes the commit word. A process may be stopped before its CAS of the record while
+// another process ends the phase. That CAS then fails, because the record has had another value since before
+// the phase ended.
 func (x *Barrier) begin(parties uint64) (done bool, err error) {
 	x.private.Lock()
 	defer x.private.Unlock()
@@ -45,7 +47,7 @@ func (x *Barrier) begin(parties uint64) (done bool, err error) {
 	return x.commit(c, &ch)
 }
 
-// ownerDead is the error of a wait for phase p, which broke.
+// ownerDead is the error of a wait for phase p, if the phase was broken.
 func (x *Barrier) ownerDead(op string, p uint64, v barrierVerdict) error {
 	var why string
 	switch {

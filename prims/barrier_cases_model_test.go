@@ -4,7 +4,7 @@ package prims
 
 import "testing"
 
-// Mistakes that a Barrier could have.
+// Mistakes that a Barrier could have. The model must find each of them.
 const (
 	barBlind        bug = "a change is published over another one"
 	barStateFirst   bug = "the state is read before the events"
@@ -16,9 +16,9 @@ const (
 	barBreakLast    bug = "Reset ends a phase before it has remembered it"
 )
 
-// Three processes arrive, wait, and reset what is broken. One of them dies or stops for ever at any step, and
-// its ID may come back. Each wait ends as its phase did, and every wait ends unless it is for a party that has
-// not come.
+// TestModelBarrier: three processes arrive, wait, and reset broken phases. One of them dies or stops for ever
+// at any step, and another participant may get the ID of a dead process. Each wait ends in the way in which
+// its phase ended. A wait may go on for ever only if a party of its phase has not come.
 func TestModelBarrier(t *testing.T) {
 	two := [barProcs]uint8{2, 2, 0}
 	requireModels(t, []exploration{

@@ -17,7 +17,7 @@ import (
 )
 
 func init() {
-	// A party that has closed its handle.
+	// This process is a party that has closed its handle.
 	proctest.Register("barrier/closed party", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -39,8 +39,9 @@ func init() {
 	})
 }
 
-// The participants that watch over a party have never opened the Barrier, so they cannot make its parties lost.
-// They wake the waiters. The waiters make the parties lost, without a periodic check.
+// TestBarrierDeathBesideStrangers: a party dies, and only participants that have never opened the Barrier
+// watch for its death. They have no slot record, so they cannot mark its parties as lost. They wake the
+// waiters. The waiters mark the parties as lost, without a periodic check.
 func TestBarrierDeathBesideStrangers(t *testing.T) {
 	a := newArena(t, nil)
 	x := gateActor(t, a, "x", proctest.Env("SHMSYNC_CHECK_EVERY=1h"))
@@ -56,8 +57,8 @@ func TestBarrierDeathBesideStrangers(t *testing.T) {
 	gateRefused(t, x.wait(t, id), "victim")
 }
 
-// A reaper dies, or is stopped, after it has made the parties of a dead participant lost and before it has told the
-// waiters. The waiters learn of it.
+// TestBarrierCrashOfReaper: a reaper marks the parties of a dead participant as lost. Then it dies, or is
+// stopped, before it wakes the waiters. The waiters learn of the death all the same.
 func TestBarrierCrashOfReaper(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		t.Run(how, func(t *testing.T) {
@@ -84,7 +85,7 @@ func allAsleep(t *testing.T, pid int) bool {
 	for _, path := range threads {
 		stat, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		if _, after, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(after, "S") {
 			return false

@@ -14,10 +14,10 @@ var (
 	_ = crashpoint.Register("barrier.reap.lost")
 )
 
-// barrierSlots is what a handle knows of the slot records of a Barrier.
+// barrierSlots is what a handle knows about the slot records of a Barrier.
 type barrierSlots struct {
 	head uint32         // the latest slot record when the list was read
-	of   []*barrierSlot // by slot, from slot 1; nil for a slot that has none
+	of   []*barrierSlot // indexed by slot; nil for a slot that has no record
 	err  error          // an error in the list
 }
 
@@ -40,7 +40,7 @@ func (x *Barrier) slots() *barrierSlots {
 			}
 			return true
 		})
-		// The loop ends: if the swap fails, another goroutine has read the list.
+		// If the swap fails, another goroutine has read the list. So the loop is lock-free.
 		if x.known.CompareAndSwap(known, r) {
 			return r
 		}
@@ -93,8 +93,7 @@ func (s *barrierSlot) share() barrierShare {
 // read returns the state.
 func (x *Barrier) read() (barrierState, error) {
 	for {
-		// The loop ends: each iteration follows a change by another call.
-		// sync(counter.commit): acquire
+		// Each iteration means that another call has changed the Barrier. So the loop is lock-free.
 		if s, ok, err := x.at(x.load()); ok || err != nil {
 			return s, err
 		}
@@ -102,12 +101,13 @@ func (x *Barrier) read() (barrierState, error) {
 }
 
 // change applies a rule to the state and to the share of a slot, and publishes what the rule has changed.
-// It returns the state before and after. The rule may be called several times. It must not wait.
+// It returns the state before and after the change. It may call the rule several times, so the rule must
+// have no other effect, and it must not wait.
 func (x *Barrier) change(slot int, rule func(s *barrierState, h *barrierShare)) (was, is barrierState, err error) {
 	x.private.Lock()
 	defer x.private.Unlock()
 	for {
-		// The loop ends: each iteration follows a change by another call.
+		// Each iteration means that another call has changed the Barrier. So the loop is lock-free.
 		c := x.load()
 		s, ok, err := x.at(c)
 		if err != nil {
@@ -166,9 +166,9 @@ func (ch *recordChange) differ(index uint32, from, to uint64) {
 	}
 }
 
-// tell sets the sequence of the events to that of the state, if they differ. If a waiter has announced itself,
-// tell also wakes the waiters. The process that changed the state calls tell. The waiters and the periodic
-// checks call it, too, because that process may be stopped or dead.
+// tell sets the sequence of the events to the sequence of the state, if they differ. If a waiter has
+// announced itself, tell also wakes the waiters. The process that has changed the state calls tell. That
+// process may be stopped or dead before it does, so the waiters and the periodic checks call tell, too.
 //
 //	a change               tell                        a waiter for phase p
 //	commit word            events: e                   events: announced, if the sequence is 2p
@@ -176,11 +176,12 @@ func (ch *recordChange) differ(index uint32, from, to uint64) {
 //	                       CAS of e: the sequence,
 //	                       no announcement; wake
 //
-// The state is read after e, so it is not older than e. If a process is stopped before its CAS, and the events
-// change meanwhile, the CAS fails, unless exactly 2^31 phases have passed.
+// tell reads the state after e, so the state is not older than e. If a process is stopped before its CAS, and
+// the events change meanwhile, the CAS fails. The exception is a stop of exactly 2^31 phases, after which e
+// has the same value again.
 func (x *Barrier) tell() error {
 	for {
-		// The loop ends: each failure of the CAS is a change of the events by another process.
+		// If the CAS fails, another process has changed the events. So the loop is lock-free.
 		e := x.eventcount.load()
 		s, err := x.read()
 		if err != nil || e.sequence() == s.sequence() {
@@ -197,8 +198,8 @@ func (x *Barrier) tell() error {
 	}
 }
 
-// tellOf calls tell, unless the events already have the given sequence. The caller has just read the state with
-// that sequence.
+// tellOf calls tell, unless the events already have the given sequence. The caller has just read a state that
+// has this sequence.
 func (x *Barrier) tellOf(sequence uint32) error {
 	if x.eventcount.load().sequence() == sequence {
 		return nil
@@ -206,8 +207,8 @@ func (x *Barrier) tellOf(sequence uint32) error {
 	return x.tell()
 }
 
-// look does what a stopped or dead process left undone. It reaps if deaths were counted since the last reap by
-// this handle.
+// look finishes what a stopped or dead process has left undone. If participants have died since this handle
+// last looked for them, look reaps them: it breaks the phases that they leave incomplete.
 func (x *Barrier) look() {
 	if x.deaths.Load() != x.a.Deaths() {
 		x.reap(x.absent)
@@ -215,11 +216,11 @@ func (x *Barrier) look() {
 	x.tell()
 }
 
-// absent reports whether a participant is dead, or has left.
+// absent reports whether a participant is dead or has left the arena.
 func (x *Barrier) absent(n arenakernel.ParticipantID) bool { return !x.a.Current(n) }
 
-// scan looks for deaths that nobody has counted yet: the process that marked a dead participant may be
-// stopped before it counts the death.
+// scan looks for deaths that a.Deaths does not count yet. A process marks a participant dead and then
+// counts the death, and it may be stopped in between.
 func (x *Barrier) scan() {
 	dead := false
 	x.holders(func(n arenakernel.ParticipantID) { dead = x.a.Dead(n) || dead })
@@ -228,7 +229,7 @@ func (x *Barrier) scan() {
 	}
 }
 
-// holders calls f for the participants that have parties or run the completion.
+// holders calls f for each participant that has parties or runs the completion.
 func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
 	s, err := x.read()
 	if err != nil {
@@ -249,12 +250,13 @@ func (x *Barrier) holders(f func(arenakernel.ParticipantID)) {
 
 // reap breaks the phases that dead participants leave incomplete.
 //
-// One pass over the slots is enough. The first read of the state completes a record that the commit word may
-// have named at the time of the death. From then on only living participants change the share of the dead one:
-// they make its parties lost, or take the slot, which does the same.
+// One pass over the slots is enough. When the participant died, the commit word may have named a record of
+// it; the first read of the state completes that record. From then on only living participants change the
+// share of the dead participant. They either mark its parties as lost, or take over the slot, which also
+// marks them as lost.
 //
-// A process that has no slot record cannot make a change, so reap does nothing there. A waiting process, or the
-// next call of another process, reaps instead.
+// A process that has no slot record cannot make a change, so reap does nothing in such a process. Another
+// process reaps instead: one that waits, or the next one that makes a call.
 func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 	deaths := x.a.Deaths()
 	if x.slotOf(x.slot) == nil {
@@ -296,11 +298,11 @@ func (x *Barrier) reap(absent func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// seen returns the state, and the shares by slot, as they will be when all known deaths have been reaped. State
-// and tools use it.
+// seen returns the state and the shares, indexed by slot, with all known deaths already taken into account.
+// It does not change the Barrier. State and the tools use it.
 func (x *Barrier) seen() (s barrierState, shares []barrierShare, err error) {
 	for {
-		// The loop ends: each iteration follows a change by another call.
+		// Each iteration means that another call has changed the Barrier. So the loop is lock-free.
 		c := x.load()
 		s, ok, err := x.at(c)
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 func init() {
-	// A party that is not gone for as long as its child lives.
+	// This process is a party. After its death it is not gone for as long as its child lives.
 	proctest.Register("barrier/lingering", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -32,7 +32,7 @@ func init() {
 			c.Fatal(err)
 		}
 		b.Register(1)
-		for !a.Fenced() { // so that its death is seen before it is gone
+		for !a.Fenced() { // from then on a death is seen before the process is gone
 			<-after(time.Millisecond)
 		}
 		heir := exec.Command("sleep", "1000")
@@ -47,7 +47,7 @@ func init() {
 	})
 }
 
-// breakBarrier makes a process join and die, so that the present phase breaks.
+// breakBarrier makes a process register and die, so that the present phase breaks.
 func breakBarrier(t *testing.T, a *arena.Arena, b *prims.Barrier, label string) prims.BarrierPhase {
 	t.Helper()
 	victim := gateActor(t, a, label)
@@ -58,7 +58,8 @@ func breakBarrier(t *testing.T, a *arena.Arena, b *prims.Barrier, label string) 
 	return phase
 }
 
-// A wait for a broken phase fails, however many later phases have broken or ended.
+// TestBarrierWaitReportsEveryBrokenPhase: a wait for a broken phase fails, however many later
+// phases have broken or ended.
 func TestBarrierWaitReportsEveryBrokenPhase(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 2, nil)
@@ -68,7 +69,7 @@ func TestBarrierWaitReportsEveryBrokenPhase(t *testing.T) {
 		label := fmt.Sprint("victim ", i)
 		broken[breakBarrier(t, a, b, label)] = label
 		require.True(t, b.ResetTo(2))
-		b.Arrive(2) // this phase ends well
+		b.Arrive(2) // this phase ends without an error
 	}
 	for phase := range b.State().Phase {
 		err := b.WaitContext(t.Context(), phase)
@@ -85,8 +86,8 @@ func TestBarrierWaitReportsEveryBrokenPhase(t *testing.T) {
 	}
 }
 
-// A wait fails for a phase so old that a later one has replaced its record: the phase may have
-// broken.
+// TestBarrierWaitForgottenPhase: the Barrier has replaced the record of an old phase by that of a
+// later phase. A wait for the old phase fails, because that phase may have broken.
 func TestBarrierWaitForgottenPhase(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 1, nil)
@@ -102,8 +103,8 @@ func TestBarrierWaitForgottenPhase(t *testing.T) {
 	require.NoError(t, b.WaitContext(t.Context(), 1), "its record is its own")
 }
 
-// After several deaths State says how many parties were lost and to which processes they
-// belonged, and Reset goes on with the others.
+// TestBarrierResetAfterSeveralDeaths: after several deaths, State reports how many parties were
+// lost and to which processes they belonged. Reset goes on with the other parties.
 func TestBarrierResetAfterSeveralDeaths(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 6, nil)
@@ -134,8 +135,8 @@ func TestBarrierResetAfterSeveralDeaths(t *testing.T) {
 	require.ErrorContains(t, b.WaitContext(t.Context(), 0), "4 parties were lost")
 }
 
-// A process is one party because it has arrived, and Register makes it one more. So the death of the process loses
-// both parties, and Reset goes on with the others.
+// TestBarrierLosesEveryPartyOfAProcess: a process is one party because it has arrived, and another party
+// because of Register. Its death loses both parties, and Reset goes on with the other parties.
 func TestBarrierLosesEveryPartyOfAProcess(t *testing.T) {
 	for what, steps := range map[string][]order{
 		"arrives, registers":            {{Op: "barrier.arrive", N: 1}, {Op: "barrier.join", N: 1}},
@@ -161,7 +162,8 @@ func TestBarrierLosesEveryPartyOfAProcess(t *testing.T) {
 	}
 }
 
-// A process that joins while another runs the completion is a party of the next phase.
+// TestBarrierJoinDuringCompletion: a process that registers while another process runs the
+// completion is a party of the next phase.
 func TestBarrierJoinDuringCompletion(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "b", 1, nil)
@@ -179,7 +181,8 @@ func TestBarrierJoinDuringCompletion(t *testing.T) {
 	require.Equal(t, "victim", identityOf(err).Label)
 }
 
-// completing makes x arrive n times at b, and returns when x runs the completion. unblock ends it.
+// completing makes x arrive n times at b, and returns when x runs the completion. The order
+// "unblock" ends the completion.
 func completing(t *testing.T, b *prims.Barrier, x *actor, n int) (id int) {
 	x.must(t, order{Op: "block"})
 	id = x.start(order{Op: "barrier.arrive", Object: "b", N: n})
@@ -187,8 +190,9 @@ func completing(t *testing.T, b *prims.Barrier, x *actor, n int) (id int) {
 	return id
 }
 
-// If other processes have arrived in place of a process, its parties are theirs, also while the completion
-// runs: the death of the process does not lose these parties.
+// TestBarrierDeathDuringCompletionLosesNoReplacedParty: other processes have arrived in place of a
+// process, so they have its parties now. The process dies while the completion runs. Its death does not
+// lose these parties.
 func TestBarrierDeathDuringCompletionLosesNoReplacedParty(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "b", 3, nil)
@@ -207,7 +211,8 @@ func TestBarrierDeathDuringCompletionLosesNoReplacedParty(t *testing.T) {
 	require.EqualValues(t, 3, b.State().Phase)
 }
 
-// The same holds if the process that runs the completion dies, because all parties had arrived.
+// TestBarrierDeathOfTheCompleterLosesNoReplacedParty: as in the previous test, but the process that
+// runs the completion dies, too. The parties are not lost either, because all of them had arrived.
 func TestBarrierDeathOfTheCompleterLosesNoReplacedParty(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		t.Run(fmt.Sprint("reset between the deaths ", reset), func(t *testing.T) {
@@ -238,8 +243,9 @@ func TestBarrierDeathOfTheCompleterLosesNoReplacedParty(t *testing.T) {
 	}
 }
 
-// Each attempt of Reset checks whether the dead are gone after it has read the commit word that it replaces: a
-// party may have died since Reset checked before.
+// TestBarrierBeginsWhenTheDeadAreGone: each attempt of Reset first reads the commit word that it is going to
+// replace, and then checks whether all dead participants are gone. A party may have died since an earlier
+// check.
 func TestBarrierBeginsWhenTheDeadAreGone(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "b", 2, nil)

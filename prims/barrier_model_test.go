@@ -12,34 +12,35 @@ import (
 
 const (
 	barProcs  = 3
-	barKept   = 2 // number of breaks that are remembered
+	barKept   = 2 // how many broken phases have a record
 	barPhases = 5
 )
 
-// barEvents is the word of the eventcount.
+// barEvents is the word of the eventcount, on which waiters sleep.
 type barEvents struct {
 	seq       uint32
 	announced bool
 }
 
-// barBreak is a record of a broken phase; at is the phase plus 1.
+// barBreak is a record of a broken phase. at is the number of the phase plus 1.
 type barBreak struct{ at, dead, lost uint8 }
 
 type barThread struct {
 	pc    uint8
-	then  uint8 // the step after a tell
-	left  uint8 // number of further turns
+	then  uint8 // the step that follows a tell
+	left  uint8 // how many more turns the thread has
 	phase uint64
 	c     uint8 // the commit word that was read
 	s     barrierState
 	e     barEvents
 	b     barBreak
-	seq   uint32 // the sequence at which it sleeps
-	slot  uint8  // of the share that it reaps
+	seq   uint32 // the sequence on which it sleeps
+	slot  uint8  // the slot whose share it reaps
 	op    uint8
 }
 
-// barState is a Barrier. A commit is one step here: TestModelCounter shows that records make it so.
+// barState is a Barrier. A commit is one step in this model. TestModelCounter shows that a record
+// makes a commit act like one step.
 type barState struct {
 	commit uint8
 	s      barrierState
@@ -47,17 +48,18 @@ type barState struct {
 	breaks [barKept]barBreak
 	events barEvents
 	killed [barProcs]bool
-	again  [barProcs]bool // the slot of the dead has another participant with the same ID
+	again  [barProcs]bool // another participant has the slot of the dead process, with the same ID
 	stop   bool           // process 0 is stopped for ever
 	thread [barProcs]barThread
 
-	// How the phases ended: 0 not yet, 1 well, 2 broken, and then how many parties were lost.
+	// How each phase ended: 0 not yet, 1 without a break, 2 broken; and for a broken phase, how
+	// many parties were lost.
 	ended, lost [barPhases]uint8
 	completions [barPhases]uint8
-	bad         string // what is wrong
+	bad         string // a violation that a step has found
 }
 
-// The steps.
+// The steps of a thread.
 const (
 	barIdle uint8 = iota
 	barRead
@@ -80,7 +82,7 @@ const (
 	barOver
 )
 
-// The changes.
+// The changes that a thread makes.
 const (
 	barArrive uint8 = iota
 	barComplete
@@ -107,7 +109,7 @@ func (m barModel) explore(b bug) model.Result {
 			first.thread[i].pc = barOver
 			continue
 		}
-		// Each process is registered.
+		// Each process is registered as one party.
 		first.share[i].name = barID(i)
 		first.s.register(&first.share[i], 1)
 	}
@@ -119,8 +121,8 @@ func (m *barModel) show(s *barState) string {
 	return fmt.Sprintf("%v, broken %x, completer %v, commit %d, shares %+v, breaks %v, events %+v", &s.s, s.s.broken, s.s.completer, s.commit, s.share, s.breaks, s.events)
 }
 
-// done reports whether nobody has to go on: all turns are over, or the others wait for a stopped process
-// that has a party, or that runs the completion.
+// done reports whether the model may end in this state. It may if all turns are over, or if the other
+// threads wait for a stopped process that has a party or runs the completion.
 func (m *barModel) done(s *barState) bool {
 	for i := range s.thread {
 		t := &s.thread[i]
@@ -138,7 +140,8 @@ func (m *barModel) done(s *barState) bool {
 	return true
 }
 
-// gone reports whether a process with a party has ended its turns, so that nobody may come.
+// gone reports whether a process that has a party has ended its turns, so that a phase may wait for
+// it for ever.
 func (m *barModel) gone(s *barState) bool {
 	for i := range s.thread {
 		if t := &s.thread[i]; t.pc == barOver && m.turns[i] > 0 && !s.killed[i] {
@@ -225,8 +228,8 @@ func (m *barModel) step(s *barState, i int, emit func(model.Step[barState])) {
 	}
 }
 
-// owed reports whether the periodic check of a sleeper would find something that a stopped or dead process has left
-// undone. In a model without deaths and stops the result is false, because there nothing may rely on the check.
+// owed reports whether a stopped or dead process has left something undone that the periodic check of a
+// sleeper finishes. In a model without deaths and stops, no wait may depend on that check.
 func (m *barModel) owed(s *barState, t *barThread) bool {
 	if m.bug == barNoCheck || !m.stops && !m.kills {
 		return false
@@ -234,7 +237,7 @@ func (m *barModel) owed(s *barState, t *barThread) bool {
 	return s.events.seq != t.seq || s.s.sequence() != t.seq || m.lost(s) != 0
 }
 
-// lost is 1 plus the slot of a dead party, or of a dead completer.
+// lost returns 1 plus the slot of a dead process that is a party or runs the completion, or 0.
 func (m *barModel) lost(s *barState) uint8 {
 	for i := range s.share {
 		parties, _ := s.s.in(&s.share[i])
@@ -245,7 +248,8 @@ func (m *barModel) lost(s *barState) uint8 {
 	return 0
 }
 
-// change is a change of the state: one step reads, and the next commits.
+// change is a change of the state in two steps: the first reads the state, and the second commits
+// the change.
 func (m *barModel) change(s *barState, t *barThread, i int) error {
 	switch t.pc {
 	case barRead:
@@ -266,7 +270,7 @@ func (m *barModel) change(s *barState, t *barThread, i int) error {
 func (m *barModel) commit(s *barState, t *barThread, i int) error {
 	was := t.s
 	is := was
-	share := s.share // of the commit word, by the CAS
+	share := s.share // the shares as of the commit word, because the CAS checks that
 	me := barID(i)
 	next := barJudge
 	switch t.op {
@@ -274,7 +278,8 @@ func (m *barModel) commit(s *barState, t *barThread, i int) error {
 		t.phase = was.phase
 		switch {
 		case was.completer != 0 && !was.isBroken():
-			// It waits for the end of this phase, and arrives then: here that is one more turn.
+			// The thread waits for the end of this phase and then arrives. The model counts that as
+			// one more turn.
 			t.left++
 		default:
 			is.take(&share[i], me)
@@ -327,7 +332,7 @@ func (m *barModel) publish(s *barState, was, is barrierState) {
 	s.commit++
 }
 
-// tell brings the events up to date.
+// tell sets the sequence of the events to the sequence of the state.
 func (m *barModel) tell(s *barState, t *barThread) {
 	switch t.pc {
 	case barTellEvents:
@@ -345,7 +350,7 @@ func (m *barModel) tell(s *barState, t *barThread) {
 		}
 	case barTellSwap:
 		if m.bug == barStateFirst {
-			t.e = s.events // the state is older than the events
+			t.e = s.events // the mistake: the events are read after the state
 		}
 		if s.events != t.e {
 			t.pc = barTellEvents

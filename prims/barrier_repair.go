@@ -9,15 +9,15 @@ import (
 )
 
 // repairBarrier breaks the phase that a dead participant leaves incomplete, and wakes the waiters. If this
-// participant has never opened the Barrier, it has no record for a change. It only wakes the waiters: they find
-// the death.
+// participant has never opened the Barrier, it has no slot record and cannot make a change. It then only
+// wakes the waiters, which find the death themselves.
 func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < barrierBytes(a) {
 		return
 	}
 	x := buildBarrier(a, o, nil, true)
 	x.reap(func(n arenakernel.ParticipantID) bool {
-		// If dead is this participant, which leaves, its ID is still current.
+		// If dead is this participant, it is leaving the arena, and its ID is still current.
 		return !a.Current(n) || n == dead && dead == a.Self()
 	})
 	x.tell()
@@ -30,7 +30,7 @@ func repairBarrier(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	}
 }
 
-// wakeBarrier makes a wake that a dead process did not make.
+// wakeBarrier wakes the waiters that a dead process was about to wake.
 func wakeBarrier(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size < barrierBytes(a) {
 		return

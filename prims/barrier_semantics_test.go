@@ -23,8 +23,8 @@ func newBarrier(t testing.TB, a *arena.Arena, name string, parties int64, comple
 	return b
 }
 
-// Workers in one process, some of which drop out: the last to arrive runs the completion once in
-// each phase, before any wait ends.
+// TestBarrierInOneProcess: workers of one process go through phases, and some of them drop out. In
+// each phase the last worker to arrive runs the completion once, before any wait ends.
 func TestBarrierInOneProcess(t *testing.T) {
 	a := newArena(t, nil)
 	var b *prims.Barrier
@@ -77,7 +77,7 @@ func TestBarrierBetweenProcesses(t *testing.T) {
 	require.Equal(t, prims.BarrierState{Phase: 3, Pending: 4, Expected: 4, Own: 1}, b.State())
 }
 
-// A party that arrives and drops is not expected in later phases.
+// TestBarrierArriveAndDrop: after ArriveAndDrop, later phases do not expect that party.
 func TestBarrierArriveAndDrop(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)
@@ -89,7 +89,7 @@ func TestBarrierArriveAndDrop(t *testing.T) {
 	require.Equal(t, []int64{1, 2}, []int64{st.Pending, st.Expected})
 	b.ArriveAndWait()
 	gateSmooth(t, y.wait(t, id))
-	x.proc.Kill(t) // it no longer has a party
+	x.proc.Kill(t) // x no longer has a party
 	alone(t, a, 2)
 	for range 3 {
 		id := gateBlocked(t, a, y, b.Offset(), order{Op: "barrier.meet", Object: "plain"})
@@ -102,8 +102,8 @@ func TestBarrierArriveAndDrop(t *testing.T) {
 	require.Panics(t, func() { b.Arrive(1) })
 }
 
-// The completion runs in the process of the last to arrive, while the others wait, and
-// an early arrival of the next phase waits for it, too.
+// TestBarrierCompletionElsewhere: the completion runs in the process that arrives last. The other
+// parties wait until it returns, and so does an early arrival of the next phase.
 func TestBarrierCompletionElsewhere(t *testing.T) {
 	a := newArena(t, nil)
 	tr, err := arena.Value[gateTraces](a, "traces")
@@ -130,7 +130,8 @@ func TestBarrierCompletionElsewhere(t *testing.T) {
 	require.Equal(t, int64(1), b.State().Pending)
 }
 
-// Two processes go through a hundred thousand phases, and neither is ever one phase ahead.
+// TestBarrierPhases: two processes go through a hundred thousand phases, and neither process is
+// ever in a phase before the other has arrived.
 func TestBarrierPhases(t *testing.T) {
 	phases := proctest.Rounds(5_000, 100_000)
 	a := newArena(t, nil)
@@ -161,8 +162,8 @@ func TestBarrierMisuse(t *testing.T) {
 	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 2})
 }
 
-// A party that dies before it arrives breaks the phase, if it was a party in the previous phase
-// or has joined. A party that dies after it has arrived breaks the next phase.
+// TestBarrierDeath: a party that dies before it arrives breaks the phase, if it was a party in the
+// previous phase or has registered. A party that dies after it has arrived breaks the next phase.
 func TestBarrierDeath(t *testing.T) {
 	for _, how := range []string{"before", "joined", "after", "some of its parties"} {
 		t.Run(how, func(t *testing.T) {
@@ -170,7 +171,7 @@ func TestBarrierDeath(t *testing.T) {
 			b := newBarrier(t, a, "plain", 4, nil)
 			victim, x := gateActor(t, a, "victim"), gateActor(t, a, "x")
 			phase := uint64(0)
-			if how == "before" || how == "some of its parties" { // they have been through a phase
+			if how == "before" || how == "some of its parties" { // the processes have been through a phase
 				victim.must(t, order{Op: "barrier.arrive", Object: "plain", N: 2})
 				b.Arrive(1)
 				x.must(t, order{Op: "barrier.meet", Object: "plain"})
@@ -190,13 +191,13 @@ func TestBarrierDeath(t *testing.T) {
 			if how == "after" {
 				alone(t, a, 2)
 				require.NoError(t, b.State().Err)
-				b.ArriveAndWait() // its arrivals are done
+				b.ArriveAndWait() // the arrivals of the victim are done
 				gateSmooth(t, x.wait(t, id))
 				phase++
 			} else {
 				gateRefused(t, x.wait(t, id), "victim")
 			}
-			// The phase is broken, now and later, for all waits; arrivals do not count.
+			// The phase is broken for every wait, now and later. Arrivals do not count.
 			st := b.State()
 			require.ErrorIs(t, st.Err, shmsync.ErrOwnerDead)
 			require.Equal(t, "victim", st.Who.Label)
@@ -212,13 +213,13 @@ func TestBarrierDeath(t *testing.T) {
 				}
 				return b.WaitContext(t.Context(), 0) // phase 0 was over
 			}())
-			// One of the processes that got the error begins anew, with fewer parties.
+			// One of the processes that got the error begins a new phase, with fewer parties.
 			require.True(t, b.ResetTo(2))
 			require.False(t, x.must(t, order{Op: "barrier.reset", Object: "plain", N: 7}).OK)
 			st = b.State()
 			require.Equal(t, []int64{2, 2}, []int64{st.Pending, st.Expected})
 			require.NoError(t, st.Err)
-			gateRefused(t, x.do(t, order{Op: "barrier.waitctx", Object: "plain", Token: phase}), "victim") // it never was one
+			gateRefused(t, x.do(t, order{Op: "barrier.waitctx", Object: "plain", Token: phase}), "victim") // as before the Reset
 			for range 3 {
 				id := gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "plain"})
 				b.ArriveAndWait()
@@ -229,8 +230,8 @@ func TestBarrierDeath(t *testing.T) {
 	}
 }
 
-// The death of a process breaks nothing if the process has left, if a whole phase has passed without
-// it, or if it never came.
+// TestBarrierDeathOfStrangers: the death of a process breaks no phase if the process has
+// deregistered, if a whole phase has passed without it, or if it has never arrived.
 func TestBarrierDeathOfStrangers(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 2, nil)
@@ -253,8 +254,9 @@ func TestBarrierDeathOfStrangers(t *testing.T) {
 	require.Equal(t, prims.BarrierPhase(4), b.State().Phase)
 }
 
-// A process has as many parties as it had arrivals in the last phase. Others have arrived in place of
-// its second party, so its death concerns the remaining party only.
+// TestBarrierFewerParties: a process has as many parties as it made arrivals in the last phase. Other
+// processes arrive in place of its second party. So its death loses only the one party that it still
+// has.
 func TestBarrierFewerParties(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)
@@ -263,20 +265,20 @@ func TestBarrierFewerParties(t *testing.T) {
 	b.Arrive(1)
 	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 1})
 	b.Arrive(2)
-	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 1}) // all that is expected of it
+	x.must(t, order{Op: "barrier.arrive", Object: "plain", N: 1}) // x is expected to arrive only once
 	x.proc.Kill(t)
 	alone(t, a, 1)
 	require.NoError(t, b.State().Err)
 	require.Equal(t, int64(2), b.State().Own)
 	b.Wait(b.Arrive(2))
 	require.ErrorIs(t, b.State().Err, shmsync.ErrOwnerDead)
-	// Parties that had not arrived in a broken phase are parties of the next.
+	// Parties that had not arrived in a broken phase are parties of the next phase.
 	require.True(t, b.ResetTo(2))
 	require.Equal(t, int64(2), b.State().Own)
 }
 
-// The last to arrive is killed while it runs the completion: the phase is broken, and the
-// completion does not run again.
+// TestBarrierCompleterDies: the party that arrives last is killed while it runs the completion. The
+// phase is broken, and the completion does not run again.
 func TestBarrierCompleterDies(t *testing.T) {
 	a := newArena(t, nil)
 	tr, err := arena.Value[gateTraces](a, "traces")
@@ -300,7 +302,8 @@ func TestBarrierCompleterDies(t *testing.T) {
 	require.EqualValues(t, 100, tr.Count[3])
 }
 
-// A completion that panics breaks the phase; its process lives on.
+// TestBarrierCompletionPanics: a completion that panics breaks the phase, although its process
+// lives on.
 func TestBarrierCompletionPanics(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "panics", 2, nil)
@@ -319,7 +322,8 @@ func TestBarrierCompletionPanics(t *testing.T) {
 	gateSmooth(t, x.wait(t, id))
 }
 
-// A stopped party is alive: no party goes on without it, and no wait reports its death.
+// TestBarrierStoppedParty: a stopped process is alive. No other party goes on without it, and no
+// wait reports a death.
 func TestBarrierStoppedParty(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 2, nil)
@@ -332,10 +336,10 @@ func TestBarrierStoppedParty(t *testing.T) {
 	require.Equal(t, context.DeadlineExceeded, b.WaitContext(ctx, p))
 	x.proc.Cont(t)
 	x.must(t, order{Op: "barrier.meet", Object: "plain"})
-	require.NoError(t, b.WaitContext(ctx, p)) // which has ended
+	require.NoError(t, b.WaitContext(ctx, p)) // the phase has ended
 }
 
-// A context ends at the same time as a phase.
+// TestBarrierCancelRace: the context of a wait ends at the same time as the phase.
 func TestBarrierCancelRace(t *testing.T) {
 	rounds := proctest.Rounds(2_000, 20_000)
 	a := newArena(t, nil)
@@ -344,7 +348,7 @@ func TestBarrierCancelRace(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%60)*time.Microsecond)
 		done := make(chan error, 1)
 		go func() { done <- b.ArriveAndWaitContext(ctx) }()
-		b.ArriveAndWait() // its arrival stays
+		b.ArriveAndWait() // the arrival of the canceled call still counts
 		if err := <-done; err != nil {
 			require.Equal(t, context.DeadlineExceeded, err)
 		}
@@ -354,7 +358,7 @@ func TestBarrierCancelRace(t *testing.T) {
 	require.Zero(t, queued(a, b.Offset()))
 }
 
-// A process that gets the slot of a dead party is no party.
+// TestBarrierSlotReused: a process that gets the slot of a dead party is not a party.
 func TestBarrierSlotReused(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 4 << 20, MaxParticipants: 2})
 	b := newBarrier(t, a, "plain", 2, nil)

@@ -10,16 +10,16 @@ import (
 type BarrierState struct {
 	Phase     BarrierPhase      // the number of this phase
 	Pending   int64             // arrivals that this phase still takes
-	Expected  int64             // arrivals that the next one takes
+	Expected  int64             // arrivals that the next phase takes
 	Own       int64             // how many of the parties belong to this process
 	Waiting   bool              // there are waiters
 	Completer *shmsync.Identity // the process that runs the completion, or nil
 	Err       error             // why waits fail: nil or ErrOwnerDead
-	Who       *shmsync.Identity // the process that died; nil if it is not known any more
-	// Lost is how many of the parties died since the Barrier was created or reset. It may
-	// be positive while Err is nil: then the next phase is broken.
+	Who       *shmsync.Identity // the process that died; nil if it is no longer known
+	// Lost is how many of the parties have died since the Barrier was created or reset. Lost may be
+	// positive while Err is nil: then the next phase will be broken.
 	Lost int64
-	Dead []shmsync.Identity // the processes that those parties were, as far as known
+	Dead []shmsync.Identity // the processes to which those parties belonged, as far as known
 }
 
 // State reads x without changing it. The answer may be out of date when it returns.

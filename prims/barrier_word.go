@@ -34,15 +34,15 @@ type barrierState struct {
 	broken    barrierBroken
 }
 
-// barrierBroken says which phase a death leaves incomplete: this one or the next.
+// barrierBroken says which phase a death leaves incomplete.
 //
 //	bits 0..28   dead    the participant whose death that is
 //	bit  29      broken
 //	bit  30      parity  the lowest bit of the number of the broken phase
 //	bit  31      0
 //
-// All bits are 0 if no phase is broken. The broken phase is this one or the next, so one bit of its
-// number is enough: a phase ends only if it is not broken.
+// All bits are 0 if no phase is broken. A phase ends only if it is not broken, so the broken phase
+// is either this phase or the next. One bit of its number is enough to tell which.
 type barrierBroken uint32
 
 const (
@@ -65,8 +65,8 @@ func (s *barrierState) isBroken() bool {
 	return s.broken.any() && uint64(s.broken>>barrierParityShift&1) == s.phase&1
 }
 
-// sequence is the number that waiters sleep on. If a wait ends in one of two states but not in the other, the
-// two states have different sequences.
+// sequence is the number that waiters sleep on. If a wait ends in one of two states and goes on in the other,
+// the two states have different sequences.
 func (s *barrierState) sequence() uint32 {
 	n := uint32(s.phase) << 1
 	if s.isBroken() {
@@ -84,8 +84,8 @@ func (s *barrierState) sequence() uint32 {
 //	                                      now, all to come
 //	earlier                      void     void: a whole phase passed without it
 //
-// gone is the last participant of the slot that died as a party. It counts only while goneIn is the low half of
-// barrierState.reset.
+// gone is the last participant of the slot that died as a party. It has a meaning only while goneIn is the
+// low half of barrierState.reset.
 type barrierShare struct {
 	name          arenakernel.ParticipantID
 	gone          arenakernel.ParticipantID
@@ -94,7 +94,8 @@ type barrierShare struct {
 	goneIn        uint64
 }
 
-// in returns how many parties the share h has in this phase, and how many of their arrivals are still to come.
+// in returns how many parties the share h has in this phase, and how many arrivals of those parties are still
+// to come.
 func (s *barrierState) in(h *barrierShare) (parties, left uint64) {
 	switch ago := s.phase - h.phase; {
 	case ago == 0:
@@ -108,13 +109,14 @@ func (s *barrierState) in(h *barrierShare) (parties, left uint64) {
 	return 0, 0
 }
 
-// put sets the share h to that many parties in this phase, of whose arrivals left are still to come.
+// put stores in the share h that it has this many parties in this phase, and that this many of their
+// arrivals, left, are still to come.
 func (s *barrierState) put(h *barrierShare, parties, left uint64) {
 	h.phase, h.parties, h.left = s.phase, min(parties, barrierMax), min(left, parties, barrierMax)
 }
 
-// take gives the share of a slot to its participant me. If a participant that had the slot before
-// died as a party, its parties are lost.
+// take gives the share of a slot to me, the participant of that slot. If a previous participant of
+// the slot died as a party, its parties are lost.
 func (s *barrierState) take(h *barrierShare, me arenakernel.ParticipantID) {
 	if h.name != me {
 		s.lose(h)
@@ -123,23 +125,23 @@ func (s *barrierState) take(h *barrierShare, me arenakernel.ParticipantID) {
 	}
 }
 
-// breakBy records that the death of a participant breaks a phase, which is this one or the next. It does
-// nothing if that phase is broken already.
+// breakBy records that the death of a participant breaks a phase, which is this phase or the next. It
+// does nothing if that phase is broken already.
 func (s *barrierState) breakBy(phase uint64, dead arenakernel.ParticipantID) {
 	if !s.broken.any() || phase == s.phase && !s.isBroken() {
 		s.broken = barrierBrokenBy(phase, dead)
 	}
 }
 
-// full reports whether all arrivals of this phase have come. If a share still has arrivals left, other
-// processes made these arrivals, and have the parties now. If a broken phase is full, its completion has
-// run or was running.
+// full reports whether all arrivals of this phase have come. If a share still has arrivals left in a
+// full phase, other processes made these arrivals, and they have the parties now. A broken phase that is
+// full broke after its completion had begun.
 func (s *barrierState) full() bool {
 	return s.completer != 0 || s.isBroken() && s.pending == 0 && s.expected > 0
 }
 
-// lose breaks the phase that the dead participant of a share leaves incomplete: this phase, or the
-// next. Its parties are lost.
+// lose breaks the phase that the dead participant of the share h leaves incomplete: this phase, or
+// the next. The parties of h are lost.
 func (s *barrierState) lose(h *barrierShare) {
 	parties, left := s.in(h)
 	if s.full() {
@@ -159,8 +161,8 @@ func (s *barrierState) lose(h *barrierShare) {
 	h.parties, h.left, h.gone, h.goneIn = 0, 0, h.name, uint64(uint32(s.reset))
 }
 
-// giveUp breaks this phase, because the process that ran the completion died, or the completion
-// panicked.
+// giveUp breaks this phase because its completion cannot end: the process that ran it has died, or
+// the completion has panicked.
 func (s *barrierState) giveUp() {
 	s.breakBy(s.phase, s.completer)
 	s.completer = 0
@@ -172,9 +174,9 @@ func (s *barrierState) end() {
 	s.pending, s.skipped, s.completer = s.expected, 0, 0
 }
 
-// count counts n arrivals of the share h, which are not more than this phase takes, and removes drop
-// parties. If the arrivals are the last, completer completes the phase; 0 means that the phase ends at
-// once.
+// count counts n arrivals of the share h and removes drop parties. n is at most the number of arrivals
+// that the phase still takes. If these arrivals are the last, completer has to run the completion; if
+// completer is 0, the phase ends at once.
 func (s *barrierState) count(h *barrierShare, n, drop uint64, completer arenakernel.ParticipantID) {
 	parties, left := s.in(h)
 	own := min(n, left)
@@ -200,8 +202,8 @@ func (s *barrierState) drop(h *barrierShare, n uint64) {
 	s.put(h, parties, min(parties, left))
 }
 
-// register gives a share n more parties. While a completion runs, the phase takes no more arrivals,
-// so these parties arrive in the next one.
+// register gives a share n more parties. While a completion runs, the phase takes no more arrivals.
+// So the new parties arrive in the next phase.
 func (s *barrierState) register(h *barrierShare, n uint64) {
 	parties, left := s.in(h)
 	if s.completer == 0 {
@@ -210,8 +212,8 @@ func (s *barrierState) register(h *barrierShare, n uint64) {
 	s.put(h, parties+n, left)
 }
 
-// begin ends a broken phase and begins another one, with that many parties. 0 means those that are
-// alive, and at least one, for the process that asks.
+// begin ends a broken phase and begins the next one with the given number of parties. 0 means the
+// number of parties that are alive, but at least 1, for the process that called Reset.
 func (s *barrierState) begin(parties uint64) {
 	if parties == 0 {
 		parties = max(s.expected-min(s.lost, s.expected), 1)
@@ -262,8 +264,8 @@ func (r barrierBreak) dead() arenakernel.ParticipantID {
 }
 func (r barrierBreak) lost() uint64 { return uint64(r >> barrierLostShift & barrierLostMost) }
 
-// laps returns how many laps the recorded phase is later than phase p, whose record has the same place. ok is
-// false if r is no record.
+// laps returns how many laps the phase in r is later than phase p. Both phases have their record in the same
+// place. ok is false if r is not a record.
 func (r barrierBreak) laps(p uint64) (after int32, ok bool) {
 	d := (uint32(r>>barrierLapShift) - uint32(p>>barrierLapOfPhase)) << 3 // 29 bits, with their sign
 	return int32(d) >> 3, r&barrierRecorded != 0
@@ -278,14 +280,15 @@ type barrierVerdict struct {
 	lost uint64
 }
 
-// verdict says how a wait for the end of phase p ends. r is the record at the place of p, read after
-// the state.
+// verdict says how a wait for the end of phase p ends. r is the record in the place for phase p. The
+// caller has read r after the state.
 func (s *barrierState) verdict(p uint64, r barrierBreak) barrierVerdict {
 	if s.phase <= p {
 		if !s.isBroken() {
 			return barrierVerdict{}
 		}
-		// A peer may have recorded a broken phase without an ID. The phase still counts as broken.
+		// A peer may have recorded a broken phase without the ID of a dead participant. The phase
+		// still counts as broken.
 		return barrierVerdict{true, true, max(s.broken.dead(), 1), s.lost}
 	}
 	after, ok := r.laps(p)

@@ -11,8 +11,9 @@ import (
 // barrierBreaks is the number of broken phases that a Barrier remembers.
 const barrierBreaks = 32
 
-// barrierWords is the body of a Barrier, 384 bytes. In an arena that counts, the counters follow.
-// The shares of the participants are in slot records; see barrierSlot. Tagged words have these tags:
+// barrierWords is the body of a Barrier, 384 bytes. In an arena whose objects count their
+// operations, a countWords follows. The shares of the participants are in slot records; see
+// barrierSlot. Tagged words have these tags:
 //
 //	writers: every process that completes the record that the commit word names, by CAS
 //	readers: every call, after it completed that record; tools
@@ -29,7 +30,7 @@ type barrierWords struct {
 	//   futex:   none; waiters sleep on events
 	//   crash:   the next process completes the record that it names
 	commit atomic.Uint64
-	// tickets hands out the versions of records; tags as counterWords.tickets.
+	// tickets counts the versions that records have got; tags as counterWords.tickets.
 	tickets   atomic.Uint64
 	phase     atomic.Uint64 // the low half of the number of this phase. Tagged
 	era       atomic.Uint64 // its high half. Tagged
@@ -37,11 +38,12 @@ type barrierWords struct {
 	expected  atomic.Uint64 // how many arrivals the next phase takes. Tagged
 	completer atomic.Uint64 // the participant that runs the completion of this phase, or 0. Tagged
 	broken    atomic.Uint64 // see barrierBroken. Tagged
-	// breaks are the broken phases that a Reset has ended; see barrierBreak.
+	// breaks are the records of broken phases that a Reset has ended; see barrierBreak.
 	breaks [barrierBreaks]atomic.Uint64
 
 	// The next line is an eventcountWords. Its sequence is 2 x phase, plus 1 while the phase is
-	// broken; its other bits are 0. Any process that finds it behind the state brings it up to date.
+	// broken; its other bits are 0. If its sequence is older than the state, any process brings it
+	// up to date.
 	events atomic.Uint64
 	// lastCPU and spin, pays are as in mutexWords.
 	lastCPU  atomic.Uint32
@@ -66,7 +68,7 @@ type barrierSlot struct {
 	parties atomic.Uint64
 	left    atomic.Uint64
 	gone    atomic.Uint64 // the last participant of this slot that died as a party, or 0
-	goneIn  atomic.Uint64 // gone counts while this is the low half of the first phase after the last Reset
+	goneIn  atomic.Uint64 // gone has a meaning only while this is the low half of the first phase after the last Reset
 	head    atomic.Uint64 // as counterSlot.head
 	entries [recordEntries]atomic.Uint64
 }
@@ -83,7 +85,7 @@ const (
 	barrierSkipped
 	barrierReset
 	barrierResetEra
-	barrierFirstShare = 16 // the name of slot 1; each slot has eight indices
+	barrierFirstShare = 16 // the index of the name in slot 1; each slot has eight indices
 )
 
 const (
@@ -102,7 +104,7 @@ func barrierShareAt(slot int, which uint32) uint32 {
 	return barrierFirstShare + uint32(slot-1)*barrierShareWords + which
 }
 
-// tagged finds a tagged word by its index; nil if there is none.
+// tagged returns the tagged word with that index, or nil if there is none.
 func (x *Barrier) tagged(index uint32) *atomic.Uint64 {
 	w := x.words
 	if index >= barrierFirstShare {
@@ -207,13 +209,15 @@ func barrierBytes(a *arenakernel.Arena) uint64 {
 	return n
 }
 
-// barrierBody views the private body of a Barrier that is being made.
+// barrierBody returns the words of a Barrier that is being made, whose body no other process can
+// reach yet.
 func barrierBody(b []byte) *barrierWords {
 	_ = b[unsafe.Sizeof(barrierWords{})-1]
 	return (*barrierWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// barrierEvents views the eventcount of a Barrier. Its counters are there only in an arena that counts.
+// barrierEvents returns the eventcount of a Barrier. Its counters are there only in an arena that
+// counts.
 func barrierEvents(w *barrierWords) *eventcountWords {
 	// SAFETY: the words of an eventcountWords up to its counters are at events, by the assertions
 	// above. The eventcount of an arena that does not count does not use the counters: see countsOf.

@@ -23,16 +23,16 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// fuzzedBody is an object of some kind, with all operations on it.
+// fuzzedBody is an object of some kind, with all operations on that object.
 type fuzzedBody struct {
 	offset arena.Offset
-	waits  map[string]func(ctx context.Context) // waits that end with ctx
+	waits  map[string]func(ctx context.Context) // waits that end when ctx ends
 	calls  map[string]func()
 	close  func() error
 }
 
-// fuzzedKinds make an object of each kind. The corpus contains their indices, so new kinds go to
-// the end.
+// fuzzedKinds has for each kind a function that makes an object. The corpus contains indices into
+// fuzzedKinds, so new kinds must be added at the end.
 var fuzzedKinds = []struct {
 	name string
 	open func(a *arena.Arena) (fuzzedBody, error)
@@ -265,7 +265,7 @@ var fuzzedKinds = []struct {
 	}},
 }
 
-// fuzzedLocker has the methods of locks of all kinds.
+// fuzzedLocker is the interface of the locks of all kinds.
 type fuzzedLocker interface {
 	LockContext(ctx context.Context) error
 	TryLock() bool
@@ -334,11 +334,11 @@ func fuzzedGate(x interface {
 	return fuzzedBody{x.Offset(), waits, calls, x.Close}
 }
 
-// fuzzedPatches is the most words that a script overwrites each time.
+// fuzzedPatches is the greatest number of words that a script overwrites at a time.
 const fuzzedPatches = 20
 
-// fuzzedPatch overwrites one word of an object, or of a wait node of the object, with a value
-// that may have a meaning.
+// fuzzedPatch overwrites one word of an object, or of a wait node of the object. The value may be
+// one that has a meaning in that word.
 func fuzzedPatch(a *arena.Arena, o arenakernel.Object, where uint16, value uint64) {
 	at := o.Body + arena.Offset(uint64(where>>4)*8%(o.Size&^7))
 	w := arena.At[atomic.Uint64](a, at)
@@ -353,7 +353,7 @@ func fuzzedPatch(a *arena.Arena, o arenakernel.Object, where uint16, value uint6
 		w.Store(w.Load() ^ 1<<(value&63))
 	case 7:
 		w.Store(uint64(a.Self()) | value&7<<29)
-	case 8: // a place of its own
+	case 8: // the offset of a word of the object itself
 		w.Store(uint64(o.Body) + value%o.Size&^7)
 	case 9:
 		w.Add(value&15 - 7)
@@ -363,7 +363,7 @@ func fuzzedPatch(a *arena.Arena, o arenakernel.Object, where uint16, value uint6
 			case 0:
 				n.Next().Store(value)
 			case 1:
-				n.Next().Store(uint64(off)/64<<32 | uint64(off)/64) // a link to itself
+				n.Next().Store(uint64(off)/64<<32 | uint64(off)/64) // a link from the node to itself
 			case 2:
 				n.Stamp().Store(value)
 			case 3:
@@ -381,9 +381,9 @@ func fuzzedPatch(a *arena.Arena, o arenakernel.Object, where uint16, value uint6
 	}
 }
 
-// A peer may write anything into an object of any kind and into the nodes of its waiters. There
-// is no crash and no access outside. Waits end with their contexts, and everything else ends at
-// the latest when the bytes are zero.
+// fuzzBody lets a peer write anything into an object of any kind and into the nodes of its waiters.
+// No call may crash or access memory outside the object. Waits end with their contexts. All other
+// calls end at the latest when the bytes are zero.
 func fuzzBody(t testing.TB, h *hostile, script []byte) {
 	if len(script) < 2 {
 		return
@@ -454,7 +454,7 @@ func fuzzBody(t testing.TB, h *hostile, script []byte) {
 	require.NoError(t, b.close())
 }
 
-// fuzzedStacks are the stacks of the goroutines that are inside the library.
+// fuzzedStacks returns the stacks of the goroutines that are inside the library.
 func fuzzedStacks() string {
 	buf := make([]byte, 4<<20)
 	var b strings.Builder
@@ -466,7 +466,7 @@ func fuzzedStacks() string {
 	return b.String()
 }
 
-// fuzzedSeeds contains all operations for each kind.
+// fuzzedSeeds returns scripts with all operations of each kind.
 func fuzzedSeeds() (seeds [][]byte) {
 	values := []uint64{0, 1, ^uint64(0), 1<<32 + 1, 1 << 63, 0x01000000_00000040, 0x06000000_00000000, 0x20000801}
 	for kind := range fuzzedKinds {
@@ -492,8 +492,8 @@ func FuzzBodies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) { fuzzBody(t, &h, script) })
 }
 
-// The same with random scripts, for a while: it tries what the fuzzer tries in its processes,
-// where a failure may stay unseen.
+// TestHostileBodies runs random scripts as FuzzBodies does, for a limited time. The fuzzer runs
+// scripts in processes of its own, in which a failure may go unnoticed.
 func TestHostileBodies(t *testing.T) {
 	d := proctest.Rounds(proctest.Scale(4*time.Second)/8, proctest.Scale(4*time.Second))
 	if s := os.Getenv("SHMSYNC_TEST_BODIES"); s != "" {

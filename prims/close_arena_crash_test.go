@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// makers make an object of each kind, and return why they could not.
+// makers has for each kind a function that makes an object and returns the error.
 var makers = map[string]func(a *arena.Arena, name string) error{
 	"barrier":      func(a *arena.Arena, name string) error { _, err := prims.OpenBarrier(a, name, 1, nil); return err },
 	"cohort mutex": func(a *arena.Arena, name string) error { _, err := prims.OpenCohortMutex(a, name, nil); return err },
@@ -49,8 +49,9 @@ var makers = map[string]func(a *arena.Arena, name string) error{
 	"waitgroup": func(a *arena.Arena, name string) error { _, err := prims.OpenWaitGroup(a, name, nil); return err },
 }
 
-// A Close of the arena that begins while a call creates an anonymous object waits for that call. The creator gets
-// no handle, so the object is deleted: nobody else can find it.
+// TestCloseLeavesNoAnonymousObject: a Close of the arena begins while a call creates an anonymous object.
+// Close waits for that call. The caller gets no handle, and nobody else could find the object, so the object
+// is deleted.
 func TestCloseLeavesNoAnonymousObject(t *testing.T) {
 	for kind, makes := range makers {
 		t.Run(kind, func(t *testing.T) {

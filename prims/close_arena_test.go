@@ -17,7 +17,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// twoOpenings opens a new arena twice. The test closes the first opening.
+// twoOpenings opens a new arena twice. The test closes the first opening, a.
 func twoOpenings(t *testing.T) (a, b *arena.Arena) {
 	t.Helper()
 	name := arenaName(t)
@@ -29,7 +29,8 @@ func twoOpenings(t *testing.T) (a, b *arena.Arena) {
 	return a, b
 }
 
-// closing starts the Close of an arena, and returns when the opening refuses calls or handles.
+// closing starts the Close of an arena. It returns when the opening refuses new calls or new
+// handles.
 func closing(t *testing.T, a *arena.Arena) <-chan error {
 	t.Helper()
 	closed := make(chan error, 1)
@@ -38,15 +39,17 @@ func closing(t *testing.T, a *arena.Arena) <-chan error {
 	return closed
 }
 
-// goesAsFarAsItCan lets another goroutine run until it has sent a result, or for long.
+// goesAsFarAsItCan lets another goroutine run until it has sent a result, or for a long time if it
+// sends none.
 func goesAsFarAsItCan(result <-chan error) {
 	for tries := 0; tries < 10000 && len(result) == 0; tries++ {
 		runtime.Gosched()
 	}
 }
 
-// Close of an arena waits for a function that runs within an Update. If this function waits through another
-// handle of the opening, its wait ends, whichever handle is closed first.
+// TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor: Close of an arena waits for a function that runs within
+// an Update. If this function waits through another handle of the same opening, its wait ends, whichever of
+// the two handles is closed first.
 func TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor(t *testing.T) {
 	for kind, open := range handleKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -54,7 +57,7 @@ func TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor(t *testing.T) {
 			blocks, err := open(b)
 			require.NoError(t, err)
 			blocks.Block()
-			const pairs = 8 // in one pair the Close meets the Update first, in whatever order it goes on
+			const pairs = 8 // in one pair the Close meets the Update first, whatever its order
 			ends := make(chan error, pairs)
 			for i := range pairs {
 				s, err := prims.OpenSynchronized(a, fmt.Sprint("s", i), 0, nil)
@@ -77,8 +80,8 @@ func TestCloseEndsTheWaitsOfAFunctionThatItWaitsFor(t *testing.T) {
 	}
 }
 
-// Close of an arena waits for a handle that another goroutine is closing: the function of an Update that this
-// goroutine waits for uses the arena until it returns.
+// TestCloseWaitsForAHandleThatIsBeingClosed: a goroutine is closing a handle, and waits for the function of
+// an Update, which uses the arena until it returns. A Close of the arena waits for that goroutine.
 func TestCloseWaitsForAHandleThatIsBeingClosed(t *testing.T) {
 	a := newArena(t, nil)
 	s, err := prims.OpenSynchronized(a, "s", 0, nil)
@@ -105,8 +108,8 @@ func TestCloseWaitsForAHandleThatIsBeingClosed(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
-// calledWhileClosing are calls that do not wait. For each call a waiter waits in another opening,
-// and the call ends that wait.
+// calledWhileClosing has calls that do not wait. For each call a waiter waits through another
+// opening, and the call ends that wait.
 var calledWhileClosing = map[string]func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error){
 	"event": func(t *testing.T, a, b *arena.Arena) (call func(), waits func() error) {
 		x, err := prims.OpenEvent(a, "x", nil)
@@ -161,7 +164,8 @@ var calledWhileClosing = map[string]func(t *testing.T, a, b *arena.Arena) (call 
 	},
 }
 
-// A function that Close waits for may end the waits of others. If such a call panicked, the Update would be lost.
+// TestCallsOfAFunctionThatCloseWaitsFor: a function within an Update, for which Close waits, can still make
+// calls that end the waits of other processes. If such a call panicked, the Update would be lost.
 func TestCallsOfAFunctionThatCloseWaitsFor(t *testing.T) {
 	for kind, open := range calledWhileClosing {
 		t.Run(kind, func(t *testing.T) {
@@ -193,8 +197,9 @@ func TestCallsOfAFunctionThatCloseWaitsFor(t *testing.T) {
 	}
 }
 
-// A function that Close waits for opens no handle any more: nobody would close it. It may still unlock what it
-// has locked through another handle of the opening.
+// TestHandlesOfAFunctionThatCloseWaitsFor: a function for which Close waits cannot open a handle any more,
+// because nobody would close that handle. The function can still unlock what it has locked through another
+// handle of the opening.
 func TestHandlesOfAFunctionThatCloseWaitsFor(t *testing.T) {
 	for kind, open := range handleKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -227,8 +232,8 @@ func TestHandlesOfAFunctionThatCloseWaitsFor(t *testing.T) {
 	}
 }
 
-// A Close of the arena ends a wait for a Cond. The Op of the error says whether the caller has the lock, which somebody
-// else may have by then.
+// TestClosedCondSaysWhetherItsLockIsHeld: a Close of the arena ends a wait for a Cond. The Op of the error
+// says whether the caller holds the lock. Another process may hold the lock by then.
 func TestClosedCondSaysWhetherItsLockIsHeld(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		t.Run(fmt.Sprint("taken ", taken), func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A call ends the wait of a goroutine, and the goroutine closes the handle while the call goes on. The call neither
-// panics nor fails, and does all that it has to do.
+// TestCloseDuringTheCall: a call ends the wait of a goroutine. That goroutine closes the handle while the
+// call still runs. The call neither panics nor fails, and does all that it has to do.
 func TestCloseDuringTheCall(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, a *arena.Arena){
 		"latch.arriveandwait": func(t *testing.T, a *arena.Arena) {
@@ -40,7 +40,7 @@ func TestCloseDuringTheCall(t *testing.T) {
 			m.RLock()
 			closed := make(chan error, 1)
 			go func() {
-				m.Lock() // waits for the reader
+				m.Lock() // waits until the reader has unlocked
 				m.Unlock()
 				closed <- m.Close()
 			}()
@@ -84,7 +84,7 @@ func TestCloseDuringTheCall(t *testing.T) {
 			crashpoint.ArmFunc("rwmutex.unlock.opened", 1, func() {
 				require.NoError(t, <-read)
 				select {
-				case x := <-again: // Close has not waited
+				case x := <-again: // Close has returned without waiting for the call
 					again <- x
 				case <-after(100 * time.Millisecond):
 				}

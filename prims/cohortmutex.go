@@ -17,24 +17,26 @@ import (
 	"github.com/shmsync/shmsync/internal/topology"
 )
 
-// CohortMutex is a [Mutex] for hosts with several NUMA nodes. While many goroutines compete for
-// it, holders on one node follow each other for a while, so that its cache line and the data that
-// it guards stay on that node. Use it for a lock that many CPUs of several nodes want at the same
-// time. Elsewhere a Mutex is as good, and on a host with one node a CohortMutex works as a Mutex.
+// CohortMutex is a [Mutex] for hosts with several NUMA nodes. While many goroutines compete for it,
+// goroutines on one node get it one after another for a while, so that its cache line and the data
+// that it guards stay on that node. Use it for a lock that many CPUs of several nodes want at the
+// same time. Elsewhere a Mutex is as good, and on a host with one node a CohortMutex works as a
+// Mutex.
 //
-// A goroutine that finds it held waits with the others of its own node for that node's local
-// lock. The holder of a local lock waits for the CohortMutex itself. While one node has the lock
-// and has waiters, waiters of other nodes let those go first, up to 64 times in a row and for a
-// bounded time each. As with a Mutex, a new caller may lock it before a goroutine that was woken.
-// A goroutine that has lost for some milliseconds (three, and one more for each node) is handed
-// the next release.
+// Each node has a local lock. A goroutine that finds the CohortMutex held first waits for the local
+// lock of its node, together with the other goroutines of that node. The holder of a local lock
+// waits for the CohortMutex itself. While one node has the CohortMutex and has waiters, waiters of
+// other nodes let those waiters go first. They do so up to 64 times in a row, and for a bounded
+// time each. As with a Mutex, a new caller may lock it before a goroutine that was woken. A
+// goroutine that has waited in vain for some milliseconds (three, and one more for each node) is
+// handed the next release.
 //
 // The CPU tells a caller, without a system call, on which node it runs. Where that is not
 // possible, as on arm64, a CohortMutex is a Mutex.
 //
-// A process holds it: a goroutine may lock it and another goroutine of the same process unlock
-// it. If a process dies while it waits, its place passes to the next waiter. The policy says what
-// happens to the hold of a dead holder, as with a Mutex.
+// A process holds a CohortMutex: one goroutine may lock it and another goroutine of the same
+// process may unlock it. If a process dies while it waits, its place passes to the next waiter. If
+// the holder dies, the policy says what happens to its hold, as with a Mutex.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call
 // of Unlock synchronizes before the m'th call of Lock returns. A release by the death of its
@@ -47,13 +49,13 @@ type CohortMutex struct {
 	// The compiler must inline the fast paths. See Mutex.
 
 	own  *uint32 // the owner word of global
-	self *uint32 // the word that Lock stores into own; it belongs to global
+	self *uint32 // the word that Lock stores in own; it belongs to global
 	turn *uint32 // a cohortTurn
 
 	global     *Mutex
-	localLocks []cohortLocalLock // one for each node; none if there is only one node
-	// prefers is false if this process always goes to the lock at once: there are no local locks,
-	// or its callers cannot learn their node.
+	localLocks []cohortLocalLock // one for each NUMA node; none if there is only one node
+	// prefers is false if no caller of this process uses a local lock: there are none, or callers
+	// cannot learn on which node they run.
 	prefers      bool
 	unresponsive atomic.Int64 // see isUnresponsive; CLOCK_MONOTONIC ns
 	words        *cohortWords
@@ -66,14 +68,13 @@ type CohortMutex struct {
 // CohortMutexOptions says how a CohortMutex is created, and what this process does
 // with it. A nil *CohortMutexOptions means the zero value.
 type CohortMutexOptions struct {
-	// Policy, Repair, Spin, Checked and Contention are as those of MutexOptions.
-	// Contention concerns the waiter of each node that holds the local lock, and waiters
-	// that have waited for long. If no waiter spins, by Spin or MaxSpinners, no node lets
-	// another go first.
+	// Policy, Repair, Spin, Checked and Contention are as in MutexOptions. Contention applies to
+	// the waiter of each node that holds the local lock, and to waiters that have waited for long.
+	// If no waiter spins, because of Spin or MaxSpinners, no node lets another node go first.
 	Policy Policy
 	Repair func() error
 	Spin   time.Duration
-	// Checked concerns this process only, as in MutexOptions.
+	// Checked applies to this process only, as in MutexOptions.
 	Checked    bool
 	Contention Contention
 	// Nodes is the number of nodes with a local lock of their own, 1 to 32, for a new object; 0
@@ -146,7 +147,7 @@ func newCohortMutex(opt *CohortMutexOptions) func(*arenakernel.Arena, arenakerne
 	}
 }
 
-// cohortAt views the body of a CohortMutex, and counts its local locks.
+// cohortAt returns the words of a CohortMutex and the number of its local locks.
 func cohortAt(a *arenakernel.Arena, o arenakernel.Object) (w *cohortWords, nodes int, err error) {
 	if o.Size < cohortHeadBytes {
 		return nil, 0, wrongKind("cohortmutex.open", o, cohortKind, cohortVersion)
@@ -154,7 +155,7 @@ func cohortAt(a *arenakernel.Arena, o arenakernel.Object) (w *cohortWords, nodes
 	if w, err = arenakernel.TryAt[cohortWords](a, o.Body); err != nil {
 		return nil, 0, err
 	}
-	n := atomic.LoadUint32(&w.nodes) // loaded once: a peer may write it
+	n := atomic.LoadUint32(&w.nodes) // load the number only once, because a peer may overwrite it
 	if n > cohortMostNodes || cohortBytes(int(n)) > o.Size {
 		return w, 0, &shmsync.Error{Op: "cohortmutex.open", Object: objectName(o), Err: shmsync.ErrCorrupt,
 			Detail: fmt.Sprintf("it is for %d nodes, in %d bytes", n, o.Size)}
@@ -185,14 +186,13 @@ func buildCohortMutex(a *arenakernel.Arena, o arenakernel.Object, opt *CohortMut
 	for k := range c.localLocks {
 		c.localLocks[k].mutex = buildLocalLock(a, o, k)
 		c.localLocks[k].mutex.opening = g.opening
-		c.localLocks[k].mutex.counts = g.counts // a sleep at a local lock counts as one at the CohortMutex
+		c.localLocks[k].mutex.counts = g.counts // a sleep at a local lock counts as a sleep at the CohortMutex
 	}
 	return c, nil
 }
 
-// Lock locks c, and waits until it can. It panics with an *[shmsync.Error] when the
-// lock is owner-dead or not recoverable, or when this process closes the arena
-// meanwhile.
+// Lock locks c, and waits until it can. It panics with an *[shmsync.Error] if the lock is
+// owner-dead or not recoverable, or if this process closes the arena while Lock waits.
 func (c *CohortMutex) Lock() {
 	if !race.Enabled && atomic.LoadUint32(c.turn) == 0 && atomic.CompareAndSwapUint32(c.own, 0, atomic.LoadUint32(c.self)) {
 		return
@@ -210,8 +210,8 @@ func (c *CohortMutex) LockContext(ctx context.Context) error {
 	return c.lockSlow(ctx)
 }
 
-// TryLock locks c if that is possible without waiting, and reports whether it did. It does not
-// let waiters of other nodes go first. State tells why it failed.
+// TryLock locks c if that is possible without waiting, and reports whether it did. It does not let
+// waiters of other nodes go first. State reports why it failed.
 func (c *CohortMutex) TryLock() bool {
 	if !race.Enabled && atomic.LoadUint32(c.turn) == 0 && atomic.CompareAndSwapUint32(c.own, 0, atomic.LoadUint32(c.self)) {
 		return true
@@ -257,7 +257,7 @@ func (c *CohortMutex) queues() []*park.Queue {
 	return all
 }
 
-// end takes the words away from the fast paths, as Mutex.end does.
+// end makes the fast paths of this handle fail, as Mutex.end does.
 func (c *CohortMutex) end() {
 	c.global.end()
 	for k := range c.localLocks {
@@ -287,8 +287,8 @@ func (c *CohortMutex) Spin() time.Duration { return c.global.Spin() }
 
 // CohortMutexState is the result of State.
 type CohortMutexState struct {
-	MutexState     // Waiting is true if goroutines wait at a local lock, too
-	Node       int // the node whose turn it is while many compete; -1: none
+	MutexState     // Waiting is also true if goroutines wait at a local lock
+	Node       int // the NUMA node whose turn it is while many compete; -1 if it is no node's turn
 	Passes     int // how often in a row that node has kept the lock
 }
 
@@ -314,8 +314,8 @@ func (c *CohortMutex) String() string {
 	return fmt.Sprintf("cohort mutex %s: %s", objectName(c.object), c.State().Word)
 }
 
-// cohortHostNodes is how many local locks a new object gets on this host: one for each node up to
-// the last node that has CPUs, so that no two nodes share one.
+// cohortHostNodes is how many local locks a new object gets on this host. The number is that of the
+// last NUMA node that has CPUs, plus 1, so that no two nodes share a local lock.
 var cohortHostNodes = sync.OnceValue(func() int {
 	text, err := os.ReadFile("/sys/devices/system/node/has_cpu")
 	if err != nil {

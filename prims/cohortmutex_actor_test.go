@@ -17,10 +17,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A CohortMutex has the properties of a Mutex: the tests of a Mutex also run with a CohortMutex
-// instead.
+// A CohortMutex has the properties of a Mutex. So the tests of a Mutex also run with a CohortMutex
+// in its place.
 
-// actorMutex is what actors lock: a Mutex or a CohortMutex.
+// actorMutex is the interface of a mutex that an actor locks: a Mutex or a CohortMutex.
 type actorMutex interface {
 	sync.Locker
 	TryLock() bool
@@ -36,20 +36,21 @@ type actorMutex interface {
 	HeldByUs() bool
 }
 
-// cohortActor is a CohortMutex for actors.
+// cohortActor makes a CohortMutex an actorMutex.
 type cohortActor struct{ *prims.CohortMutex }
 
 func (c cohortActor) State() prims.MutexState { return c.CohortMutex.State().MutexState }
 
-// cohortVar says that the mutexes of an actor are CohortMutexes. Unless a test chooses the node,
-// each call in the tests of this package runs on a random node.
+// cohortVar is an environment variable. If it is set, the mutexes of an actor are CohortMutexes.
+// Unless a test chooses the NUMA node, each call in the tests of this package runs on a random
+// node.
 const cohortVar = "SHMSYNC_TEST_COHORT"
 
-const cohortNodes = 4 // number of nodes of the host that tests pretend
+const cohortNodes = 4 // number of NUMA nodes of the host that the tests simulate
 
 var (
 	asCohort   atomic.Bool
-	cohortNode atomic.Int64 // the node on which calls of this process run; -1: any
+	cohortNode atomic.Int64 // the NUMA node on which calls of this process run; -1: a random one
 )
 
 func init() {
@@ -71,7 +72,7 @@ func init() {
 	}
 }
 
-// asCohortHere makes an actor use a CohortMutex if this process does.
+// asCohortHere makes an actor use CohortMutexes if this process uses them.
 func asCohortHere() proctest.Option {
 	if asCohort.Load() {
 		return proctest.Env(cohortVar + "=1")
@@ -100,7 +101,7 @@ func openActorMutex(a *arena.Arena, name string, opt *prims.MutexOptions) (actor
 	return cohortActor{c}, nil
 }
 
-// onCohort runs tests of Mutex with CohortMutexes.
+// onCohort runs tests of Mutex with CohortMutexes in place of Mutexes.
 func onCohort(t *testing.T, tests map[string]func(t *testing.T)) {
 	asCohort.Store(true)
 	defer asCohort.Store(false)
@@ -109,7 +110,7 @@ func onCohort(t *testing.T, tests map[string]func(t *testing.T)) {
 	}
 }
 
-// onCohortNode makes the calls of this process run on a node, until the test ends.
+// onCohortNode makes the calls of this process run on the given NUMA node until the test ends.
 func onCohortNode(t testing.TB, node int64) {
 	old := cohortNode.Swap(node)
 	t.Cleanup(func() { cohortNode.Store(old) })

@@ -19,41 +19,42 @@ var (
 )
 
 const (
-	// cohortShut is the number of timeouts during which a process bypasses a local lock, after one
-	// of its waiters has waited there and not got it.
+	// cohortShut is the number of timeouts for which a process bypasses a local lock whose holder
+	// seems to be stopped; see enter.
 	cohortShut = 10
-	// cohortUnresponsive is how long a process does not let waiters of other nodes go first, after it has let
-	// them go first in vain.
+	// cohortUnresponsive is how long a process does not let waiters of other nodes go first, after it has
+	// let them go first and they have not taken the lock.
 	cohortUnresponsive = starveAfter
-	// cohortDefer is how long a waiter lets other waiters go first, while the lock is held and
-	// then while it is free. It is about the cost of a sleep and a wake.
+	// cohortDefer is how long a waiter lets other waiters go first while the lock is held, and then
+	// again while the lock is free. It is about the cost of a sleep and a wake.
 	cohortDefer = 40_000 // ns
-	// cohortIdle is how long a lock stays free for a waiter near its last holder. It is much
-	// longer than a spinning waiter needs to take the lock.
+	// cohortIdle is how long a waiter leaves a free lock to the waiters on the node of the last
+	// holder. It is much longer than a spinning waiter needs to take the lock.
 	cohortIdle = 1_000 // ns
 )
 
-// cohortDefers, cohortIdles, cohortUnresponsiveFor and cohortStarves have the values of the
-// constants. Tests change them.
+// cohortDefers, cohortIdles, cohortUnresponsiveFor and cohortStarves are variables with the values
+// of the constants, so that tests can change them.
 var cohortDefers, cohortIdles, cohortUnresponsiveFor, cohortStarves int64 = cohortDefer, cohortIdle, cohortUnresponsive, starveAfter
 
-// cohortLocalLock is where the waiters of a NUMA node wait. Its holder may compete for the global
-// lock, and releases the local lock as soon as it has the global lock.
+// cohortLocalLock is where the waiters of one NUMA node wait. The holder of the local lock competes
+// for the global lock, and releases the local lock as soon as it has the global lock.
 type cohortLocalLock struct {
 	mutex *Mutex
-	shut  atomic.Int64 // until when this process bypasses the local lock, CLOCK_MONOTONIC ns
+	shut  atomic.Int64 // until this time this process bypasses the local lock, CLOCK_MONOTONIC ns; 0 if never
 }
 
-// buildLocalLock makes a handle on local lock k of o. Its holds are never biased, because many
-// threads compete for a local lock. Its Repair is needed only if a peer has overwritten the
-// policy, which should be PolicyRelease.
+// buildLocalLock makes a handle on local lock k of o. The holds of a local lock are never biased
+// towards the last holder, because many threads compete for it. The policy of a local lock is
+// PolicyRelease, so nobody has to repair it. Repair is set in case a peer has overwritten the
+// policy.
 func buildLocalLock(a *arenakernel.Arena, o arenakernel.Object, k int) *Mutex {
 	m := buildMutexAt(a, o, o.Body+cohortLocalLockOff(k), &MutexOptions{Checked: true, Repair: func() error { return nil }})
 	m.queueLock, m.internal = true, true
 	return m
 }
 
-// taken reports whether the local lock is held: its holder waits for the lock.
+// taken reports whether the local lock is held. Its holder then waits for the global lock.
 func (d *cohortLocalLock) taken() bool { return ownerWord(d.mutex.owner.Load()).held() }
 
 // lockOrPanic is the slow path of Lock. It is not inlined, like that of Mutex.
@@ -76,14 +77,15 @@ func (c *CohortMutex) lockSlow(ctx context.Context) error {
 	}
 	defer g.queue.Exit()
 	node := c.node()
-	// If the lock is free, it is taken even though ctx has ended, whichever node's turn it is.
+	// Take the global lock if it is free and this node need not yield. If ctx has ended, take a
+	// free lock even if it is the turn of another node.
 	if (!c.yields(node) || ctx != nil && ctx.Err() != nil) && g.tryLockSlow() {
 		c.took(node, false, false)
 		return nil
 	}
 	err := c.lockByLocalLock(ctx, node)
 	if err != nil && g.repair != nil && isOwnerDead(err) {
-		// Without a local lock, because a repair may take long.
+		// A repair may take long, so this process does not hold the local lock meanwhile.
 		if err = g.lockSlow(ctx); err == nil {
 			c.took(node, false, false)
 		}
@@ -102,7 +104,7 @@ func (c *CohortMutex) tryLockSlow() bool {
 	return true
 }
 
-// node is the index of the local lock at which the caller waits.
+// node returns the index of the local lock for the NUMA node on which the caller runs.
 func (c *CohortMutex) node() int {
 	node, ok := park.NodeNow()
 	if !ok {
@@ -111,8 +113,8 @@ func (c *CohortMutex) node() int {
 	return int(node % uint32(len(c.localLocks)))
 }
 
-// lockByLocalLock takes the lock as a waiter of its node. It goes on without the local lock if it
-// cannot get that.
+// lockByLocalLock takes the local lock of the node, and then the global lock. If it cannot get the
+// local lock, it goes on without it.
 func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	d := &c.localLocks[node]
 	has, met := d.enter(ctx, c)
@@ -126,7 +128,7 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	if c.global.queue.Closing() {
 		return c.global.closed() // a Mutex does not reach this point before its first check for a close
 	}
-	// A repair runs without a local lock held.
+	// false: acquire does not call repair, because this process may hold the local lock.
 	err := w.acquire(false)
 	w.cancel.Stop()
 	if err != nil {
@@ -138,8 +140,8 @@ func (c *CohortMutex) lockByLocalLock(ctx context.Context, node int) error {
 	return nil
 }
 
-// took is called after the caller got the lock. It decides which node's turn it is. met says that
-// the caller had to wait for its local lock. inVain is the result of giveWay.
+// took is called after the caller got the global lock. It decides which node's turn it is. met says
+// that the caller had to wait for its local lock. inVain is the result of giveWay.
 func (c *CohortMutex) took(node int, met, inVain bool) {
 	crashpoint.Hit("cohortmutex.lock.global")
 	t := cohortTurn(c.words.turn.Load())
@@ -154,7 +156,7 @@ func (c *CohortMutex) took(node int, met, inVain bool) {
 // crowdedAt reports whether a waiter sleeps at a local lock.
 func (c *CohortMutex) crowdedAt(node int) bool { return c.localLocks[node].mutex.wakeWord.Announced() }
 
-// others reports whether a waiter of another node waits for the lock itself.
+// others reports whether a waiter of another node waits for the global lock.
 func (c *CohortMutex) others(node int) bool {
 	for k := range c.localLocks {
 		if k != node && c.localLocks[k].taken() {
@@ -164,9 +166,9 @@ func (c *CohortMutex) others(node int) bool {
 	return false
 }
 
-// yields reports whether a waiter of this node has to let others take a free lock. During the
-// turn of another node it yields to waiters of that node, if there are any. After the turn of its
-// own node it yields to waiters of other nodes.
+// yields reports whether a waiter of this node has to leave a free lock to others. During the turn
+// of another node, it yields to waiters of that node, if there are any. After the turn of its own
+// node, it yields to waiters of other nodes.
 func (c *CohortMutex) yields(node int) bool {
 	switch t := cohortTurn(c.words.turn.Load()); {
 	case t.node() < 0 || t.node() >= len(c.localLocks):
@@ -178,15 +180,17 @@ func (c *CohortMutex) yields(node int) bool {
 	}
 }
 
-// favours reports whether a waiter of this node goes before waiters of other nodes.
+// favours reports whether it is the turn of this node, so that its waiters go before waiters of
+// other nodes.
 func (c *CohortMutex) favours(node int) bool {
 	t := cohortTurn(c.words.turn.Load())
 	return t.node() == node && !t.over()
 }
 
-// isUnresponsive reports whether waiters of other nodes were let go first lately and did not
-// come. The holder of their local lock may be stopped, or may sleep: a lock that just stays free
-// does not wake it. Such waiters get the lock by the handoff.
+// isUnresponsive reports whether this process has lately let waiters of other nodes go first, and
+// they have not taken the lock. The holder of their local lock may be stopped, or may sleep: a lock
+// that stays free does not wake it. Such waiters get the lock when they have waited so long that a
+// release hands it to them.
 func (c *CohortMutex) isUnresponsive() bool {
 	until := c.unresponsive.Load()
 	if until == 0 {
@@ -199,10 +203,11 @@ func (c *CohortMutex) isUnresponsive() bool {
 	return false
 }
 
-// giveWay lets waiters of other nodes go first, for a bounded time. inVain is true if the turn of the caller's
-// own node is over, but no waiter of another node has taken the lock although it was free. A waiter without a
-// local lock does not spin here while other waiters sleep at the lock: there may be many such waiters, so it
-// sleeps with them.
+// giveWay lets waiters of other nodes go first, for a bounded time. inVain is true if the turn of the
+// caller's own node is over, but no waiter of another node has taken the lock although it was free.
+//
+// A waiter without a local lock stops spinning here as soon as other waiters sleep at the global lock. There
+// may be many waiters without a local lock, so they sleep, too.
 func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	if !c.yields(node) {
 		return false
@@ -214,10 +219,10 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	} else {
 		spins = false
 	}
-	inVain = true // where nobody spins, waiters of other nodes are not let go first
+	inVain = true // if no waiter may spin, this loop is skipped, and waiters of other nodes do not go first
 	waited := false
 	if spins {
-		free := int64(-1) // since when the lock is free
+		free := int64(-1) // the time since which the lock is free; -1 if it is held
 		park.SpinFor(2*cohortDefers, func(spent int64) bool {
 			inVain, waited = false, true
 			o := ownerWord(g.owner.Load())
@@ -225,7 +230,7 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 			case !c.yields(node):
 				return true
 			case o == makeOwner(kindReserved, g.name):
-				return true // the lock is reserved for this process, which sleeps or waits here
+				return true // the lock is reserved for this process, in which a waiter sleeps or waits here
 			case !o.free():
 				free = -1
 				return spent >= cohortDefers || !localLock && g.wakeWord.Announced()
@@ -235,8 +240,8 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 			if cohortTurn(c.words.turn.Load()).node() != node {
 				return spent >= cohortDefers || spent-free >= cohortIdles
 			}
-			// The waiters of other nodes sleep, perhaps, and need time to wake up when the lock
-			// becomes free.
+			// It is not the turn of another node. The waiters of other nodes may sleep, and they
+			// need time to wake up when the lock becomes free.
 			inVain = spent-free >= cohortDefers
 			return inVain
 		})
@@ -248,9 +253,10 @@ func (c *CohortMutex) giveWay(node int, localLock bool) (inVain bool) {
 	return inVain
 }
 
-// enter takes the local lock. has says whether it got the local lock, met whether that was held
-// before. It fails if the timeout passes, if ctx ends, or if a peer has damaged the local lock.
-// The caller then goes on without the local lock.
+// enter tries to take the local lock. has reports whether it took the lock. met reports whether the
+// lock was held before, so that the caller had to wait or give up. enter fails if the timeout
+// passes, if ctx ends, if the handle is being closed, or if a peer has damaged the local lock. The
+// caller then goes on without the local lock.
 func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met bool) {
 	m := d.mutex
 	if m.owner.CompareAndSwap(0, uint32(m.name)) {
@@ -265,16 +271,17 @@ func (d *cohortLocalLock) enter(ctx context.Context, c *CohortMutex) (has, met b
 	err := w.lock()
 	w.cancel.Stop()
 	if err == errTimedOut && m.wakes() == before && c.hold() != hold {
-		// The lock has changed hands, and yet no holder of the local lock has left. The holder of the
-		// local lock may be stopped.
+		// The global lock has had another holder meanwhile, and yet nobody has released the local
+		// lock. So the holder of the local lock may be stopped.
 		d.shut.Store(shmsync.Monotonic() + cohortShut*w.variant.timeout)
 	}
 	return err == nil, true
 }
 
-// timeout is how long a waiter sleeps at its local lock before it goes to the lock itself,
-// because the holder of the local lock may be stopped. A holder that runs may lose for
-// starveAfter. After that it may lose to handoffs to other waiters, one in each starveAfter.
+// timeout is how long a waiter sleeps at its local lock before it goes on to the global lock
+// without it. The holder of the local lock may be stopped. If the holder runs, other waiters may be
+// faster than it for starveAfter. From then on it may have to let each waiter that was handed the
+// lock go first, one in each starveAfter.
 func (c *CohortMutex) timeout() int64 { return int64(2+len(c.localLocks)) * cohortStarves }
 
 // leave releases the local lock.
@@ -283,17 +290,17 @@ func (d *cohortLocalLock) leave() {
 	crashpoint.Hit("cohortmutex.lock.left")
 }
 
-// cohortHold identifies one hold of the lock by the values of its words.
+// cohortHold identifies one hold of the global lock by the values of three words.
 type cohortHold struct{ owner, wakes, turn uint32 }
 
-// hold is the present hold.
+// hold returns the present hold of the global lock.
 func (c *CohortMutex) hold() cohortHold {
 	turn := c.words.turn.Load()
 	if turn == uint32(cohortContended) {
-		turn = 0 // a waiter that goes to sleep changes the turn, and has no hold
+		turn = 0 // a waiter that goes to sleep stores cohortContended, but that is not another hold
 	}
 	return cohortHold{c.global.owner.Load(), c.global.wakes(), turn}
 }
 
-// wakes is the wake word of m, which counts the wakes of m's waiters.
+// wakes returns the value of the wake word of m, which counts the wakes of m's waiters.
 func (m *Mutex) wakes() uint32 { return m.words.wake.Load() >> 1 }

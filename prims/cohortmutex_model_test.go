@@ -10,51 +10,51 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// cohortModel is a CohortMutex and its callers, one thread in each process. Taking a mutex is one
-// step, and so is releasing it: the models of Mutex show that a Mutex works that way even when
-// processes die or sleep. Time is a step that may come at any moment; if the model is patient, it
-// never comes.
+// cohortModel is a CohortMutex and its callers, one thread in each process. To take a mutex is one
+// step, and to release it is one step: the models of Mutex show that this is right even when
+// processes die or sleep. A step of time may come at any moment. If the model is patient, no such
+// step ever comes.
 type cohortModel struct {
-	nodes   []int // node of each thread
+	nodes   []int // the NUMA node of each thread
 	cancels bool  // contexts may end
 	kills   uint8 // number of threads that may die
-	stops   uint8 // number of threads that may be stopped for ever, without the lock
-	wild    uint8 // how often a peer may overwrite turn
-	patient bool  // no timeout passes: only the preference is left
+	stops   uint8 // number of threads that may be stopped for ever, while they do not hold the global lock
+	wild    uint8 // how many times a peer may overwrite turn
+	patient bool  // no timeout passes, so only turn decides which node goes first
 	policy  Policy
 	bug     bug
 }
 
 const (
 	cohortThreads = 4
-	cohortLost    = 255 // global is owner-dead
+	cohortLost    = 255 // the value of global after its holder has died
 )
 
 type cohortState struct {
-	global    uint8 // 0, 1 plus its holder, or cohortLost
+	global    uint8 // the global lock: 0, 1 plus its holder, or cohortLost
 	localLock [2]uint8
 	turn      cohortTurn
 	thread    [cohortThreads]cohortThread
 	kills     uint8
 	stops     uint8
 	wild      uint8
-	run       uint8 // how often in a row the node of the last holder has got it while another node waited
+	run       uint8 // how many times in a row the node of the last holder has got the lock while another node waited
 }
 
 type cohortThread struct {
 	pc   uint8
 	life uint8
-	has  bool // it has its local lock
-	late bool // its context has ended
-	vain bool // the turn of its node was over, it let others go first, and they did not come
+	has  bool // the thread has its local lock
+	late bool // the context of the thread has ended
+	vain bool // the turn of its node was over, and it has let others go first, but they have not taken the lock
 }
 
 const (
 	cIdle      uint8 = iota
-	cTry             // it tries a free lock and need not yield
-	cLocalLock       // it wants its local lock
-	cWay             // it lets others go first
-	cLock            // it is a waiter of global
+	cTry             // tries a free lock, because its node need not yield
+	cLocalLock       // wants its local lock
+	cWay             // lets others go first
+	cLock            // waits for the global lock
 	cTook
 	cGive
 	cHold
@@ -91,7 +91,8 @@ func (m cohortModel) explore(b bug) model.Result {
 	return spec.Explore()
 }
 
-// few drops the numbers in the middle, at which nothing changes.
+// few replaces a quiet or passes of 1 by the greatest value below its bound. The word acts alike at all
+// values in between, so the model need not visit them.
 func (cohortModel) few(t cohortTurn) cohortTurn {
 	quiet, passes := t.quiet(), t.passes()
 	if quiet == 1 {
@@ -106,7 +107,7 @@ func (cohortModel) few(t cohortTurn) cohortTurn {
 	return makeCohortTurn(t.node(), quiet, passes)
 }
 
-// others reports whether a thread has the local lock of another node.
+// others reports whether another thread has the local lock of the other node.
 func (m *cohortModel) others(s *cohortState, node int) bool { return s.localLock[1-node] != 0 }
 
 func (m *cohortModel) yields(s *cohortState, node int) bool {
@@ -121,7 +122,7 @@ func (m *cohortModel) yields(s *cohortState, node int) bool {
 	}
 }
 
-// time reports whether time may pass.
+// time reports whether time may pass in this model.
 func (m *cohortModel) time(b ...bug) bool {
 	for _, b := range b {
 		if m.bug == b {
@@ -131,8 +132,8 @@ func (m *cohortModel) time(b ...bug) bool {
 	return !m.patient
 }
 
-// unresponsive reports whether waiters of another node may have been let go first lately, by a
-// call of node, and did not come.
+// unresponsive reports whether waiters of the other node may have been let go first lately, by a
+// call of node, and have not taken the lock.
 func (m *cohortModel) unresponsive(s *cohortState, node int) bool {
 	return m.time() && s.turn.node() == node && s.turn.over()
 }
@@ -270,7 +271,8 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 		if s.turn == 0 {
 			send(pc, "took it at once, or sees nobody", false, nil)
 		}
-		// A sleeping waiter is seen. A waiter that spins at its local lock may not be seen.
+		// The thread sees another thread that sleeps. It need not see a thread that spins at its
+		// local lock.
 		if m.crowded(s, i) {
 			send(pc, "sees others", false, said(true))
 		}
@@ -296,14 +298,14 @@ func (m *cohortModel) step(s *cohortState, i, node int, emit func(model.Step[coh
 	}
 }
 
-// turnWord is the change that a waiter makes before it sleeps.
+// turnWord emits the change of turn that a waiter makes before it sleeps.
 func (m *cohortModel) turnWord(s *cohortState, send func(uint8, string, bool, func(*cohortState, *cohortThread)), pc uint8) {
 	if s.turn == 0 && s.global != 0 {
 		send(pc, "stirs, and sleeps", true, func(s *cohortState, _ *cohortThread) { s.turn = cohortContended })
 	}
 }
 
-// crowded reports whether another thread wants the lock.
+// crowded reports whether another thread wants the global lock.
 func (m *cohortModel) crowded(s *cohortState, me int) bool {
 	for i := range m.nodes {
 		if pc := s.thread[i].pc; i != me && (pc == cLocalLock || pc == cWay || pc == cLock) {
@@ -313,8 +315,8 @@ func (m *cohortModel) crowded(s *cohortState, me int) bool {
 	return false
 }
 
-// count counts the run of a node, while the turn says that many compete and a thread of another
-// node waits for the lock.
+// count counts how many times in a row a node gets the lock, while turn says that many compete and
+// a thread of the other node waits for the lock.
 func (m *cohortModel) count(s *cohortState, node int) {
 	if !m.patient {
 		return
@@ -331,8 +333,9 @@ func (m *cohortModel) count(s *cohortState, node int) {
 	s.run++
 }
 
-// cohortRunMost bounds a run: 2 passes, which stand for 64 in the model, and one more for each
-// thread of the NUMA node, which may have decided before to take the lock.
+// cohortRunMost is how many times in a row a node may get the lock: 2 passes, which stand for 64 in
+// the model, and once more for each thread of that node, which may have decided before to take the
+// lock.
 const cohortRunMost = 2 + 2
 
 func (m *cohortModel) check(s *cohortState) error {
@@ -358,8 +361,8 @@ func (m *cohortModel) check(s *cohortState) error {
 	return nil
 }
 
-// done reports whether all calls of the threads that go on have ended, and the dead have left no
-// traces.
+// done reports whether the calls of all threads that are not dead or stopped have ended, and the
+// dead threads have left nothing behind.
 func (m *cohortModel) done(s *cohortState) bool {
 	for i, node := range m.nodes {
 		t, me := &s.thread[i], uint8(i+1)
@@ -376,8 +379,9 @@ func (m *cohortModel) show(s *cohortState) string {
 	return fmt.Sprintf("global %d, local locks %v, %v, threads %v, run %d", s.global, s.localLock, s.turn, s.thread[:len(m.nodes)], s.run)
 }
 
-// TestModelCohort: the composition of a CohortMutex is correct whatever its hints say, even when
-// threads die or are stopped, and its preference is bounded.
+// TestModelCohort: the parts of a CohortMutex work together correctly whatever its hints say, even
+// when threads die or are stopped. And the number of times for which it prefers one node is
+// bounded.
 func TestModelCohort(t *testing.T) {
 	plain := cohortModel{nodes: []int{0, 0, 1}, cancels: true, wild: 1, policy: PolicyRelease}
 	dying := cohortModel{nodes: []int{0, 0, 1}, kills: 1, policy: PolicyReport}

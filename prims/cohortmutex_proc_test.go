@@ -27,7 +27,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// cohortDeferVar is the number of nanoseconds for which an actor lets others go first.
+// cohortDeferVar is an environment variable. It has the number of nanoseconds for which an actor
+// lets others go first.
 const cohortDeferVar = "SHMSYNC_TEST_COHORT_DEFER"
 
 func init() {
@@ -43,7 +44,7 @@ func init() {
 	}
 }
 
-// cohortOn are the options of an actor on a node that uses CohortMutexes.
+// cohortOn returns the options of an actor that runs on the given NUMA node and uses CohortMutexes.
 func cohortOn(node int, env ...string) []proctest.Option {
 	return []proctest.Option{proctest.Env(append(env, cohortVar+"=1", fmt.Sprintf("%s=%d", nearVar, node))...)}
 }
@@ -54,7 +55,7 @@ func openCohort(t testing.TB, a *arena.Arena, name string, policy prims.Policy) 
 	return c
 }
 
-// localLocksFree checks that nobody holds a local lock any more.
+// localLocksFree checks that no local lock is held any more.
 func localLocksFree(t testing.TB, c *prims.CohortMutex) {
 	t.Helper()
 	eventually(t, "the local locks are free", c.String, func() bool {
@@ -67,7 +68,7 @@ func localLocksFree(t testing.TB, c *prims.CohortMutex) {
 	})
 }
 
-// Processes on different nodes exclude each other.
+// TestCohortMutexHammer: processes on different NUMA nodes exclude each other.
 func TestCohortMutexHammer(t *testing.T) {
 	a := newArena(t, nil)
 	var actors []*actor
@@ -95,7 +96,8 @@ func TestCohortMutexHammer(t *testing.T) {
 	sound(t, a)
 }
 
-// One waiter of each node has the local lock of its node; the holder of the lock has none.
+// TestCohortMutexLocalLocks: one waiter of each node has the local lock of its node. The holder of
+// the CohortMutex has no local lock.
 func TestCohortMutexLocalLocks(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -123,8 +125,8 @@ func TestCohortMutexLocalLocks(t *testing.T) {
 	sound(t, a)
 }
 
-// For a while waiters of one node go first, if there are any, and after that the waiters of
-// others.
+// TestCohortMutexYields: for a while the waiters of one node go first, if there are any. After that
+// the waiters of other nodes go first.
 func TestCohortMutexYields(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -156,8 +158,8 @@ func TestCohortMutexYields(t *testing.T) {
 	c.Unlock()
 }
 
-// A waiter that was woken lets waiters of the NUMA node that has the turn go first, as a newcomer
-// does. And a waiter of that NUMA node spins although others sleep.
+// TestCohortMutexWokenYields: a waiter that was woken lets waiters of the node that has the turn go
+// first, as a new caller does. A waiter of that node spins although other waiters sleep.
 func TestCohortMutexWokenYields(t *testing.T) {
 	forEver := int64(proctest.Scale(time.Hour))
 	deferred := fmt.Sprintf("%s=%d", cohortDeferVar, forEver)
@@ -166,7 +168,7 @@ func TestCohortMutexWokenYields(t *testing.T) {
 	c.Lock()
 	far := remoteActor(t, a, "far", cohortOn(1, deferred)...)
 	id := far.blocked(t, order{Op: "lock", Object: "m"})
-	// A waiter of node 0 waits all the time, while other waiters of that node get the lock.
+	// This waiter of node 0 waits all the time, while other waiters of node 0 get the lock.
 	c.TakeLocalLock(0)
 	near := remoteActor(t, a, "near", cohortOn(0)...)
 	c.SetTurn(prims.CohortTurnWord(0, 0, 3))
@@ -184,14 +186,15 @@ func TestCohortMutexWokenYields(t *testing.T) {
 	sound(t, a)
 }
 
-// A waiter goes to the lock itself after a while. Its process bypasses the local lock only if the
-// lock changed hands meanwhile.
+// TestCohortMutexShut: after a timeout a waiter at a local lock goes on to the global lock. Its
+// process bypasses the local lock from then on only if the global lock has changed hands during the
+// timeout.
 func TestCohortMutexShut(t *testing.T) {
 	onCohortNode(t, 0)
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
 	c.Lock()
-	c.TakeLocalLock(0) // a waiter that is stopped would also keep the local lock
+	c.TakeLocalLock(0) // keeps the local lock as a stopped waiter would
 	done := make(chan struct{})
 	go func() {
 		c.Lock()
@@ -221,8 +224,8 @@ func TestCohortMutexShut(t *testing.T) {
 	c.LeaveLocalLock(0)
 }
 
-// A node has the lock a bounded number of times in a row while a waiter of another node is ready
-// to take it.
+// TestCohortMutexBound: one node can get the lock only a bounded number of times in a row while a
+// waiter of another node is ready to take it.
 func TestCohortMutexBound(t *testing.T) {
 	old := prims.SetCohortDefer(int64(proctest.Scale(20 * time.Second)))
 	t.Cleanup(func() { prims.SetCohortDefer(old) })
@@ -255,14 +258,14 @@ func TestCohortMutexBound(t *testing.T) {
 	}
 	far.proc.Kill(t)
 	t.Logf("%d in a row at most; %d long runs", most, ends)
-	// The first hold of a run is no pass, nor is a hold that began while the far waiter was on
-	// its way.
+	// The first hold of a run does not count as a pass. A hold that began before the far waiter
+	// waited does not count either.
 	require.LessOrEqual(t, most, prims.CohortPasses+2)
 }
 
-// A waiter that is stopped with its local lock delays its own node only for a moment, and other
-// nodes not at all. It goes on when it is continued. A waiter that is killed leaves nothing
-// behind.
+// TestCohortMutexStoppedWaiter: a waiter that is stopped while it holds its local lock delays its
+// own node only for a moment, and other nodes not at all. When it is continued, it gets the lock. A
+// waiter that is killed leaves nothing behind.
 func TestCohortMutexStoppedWaiter(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -275,7 +278,7 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			eventually(t, "it has its local lock", c.String, func() bool { return c.LocalLock(1) != 0 })
 			x.proc.Stop(t)
 			// The node of x gets more waiters than can sleep in the kernel, and another node gets
-			// some, too.
+			// some waiters, too.
 			here := localActor(a)
 			here.local.(*stage).mutexes["m"] = cohortActor{c}
 			far := remoteActor(t, a, "far", cohortOn(2)...)
@@ -298,7 +301,7 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 			}
 			require.Less(t, time.Since(start), timeout())
 			require.NotZero(t, c.LocalLock(1), "it is stopped, and has its local lock")
-			// Waiters do not try a local lock in vain at every call.
+			// Later calls do not try the local lock of a stopped holder each time.
 			for range 200 {
 				c.Lock()
 				c.Unlock()
@@ -319,9 +322,9 @@ func TestCohortMutexStoppedWaiter(t *testing.T) {
 	}
 }
 
-// If the holder of another node's local lock is stopped, that node does not come when it is let
-// go first. After that, waiters do not wait for it each time. A lock that no other process wants
-// soon uses the fast path again.
+// TestCohortMutexUnresponsive: the holder of another node's local lock is stopped, so that node
+// does not take the lock when it may go first. After that, waiters do not let it go first each
+// time. When no other process wants the lock any more, the fast path works again.
 func TestCohortMutexUnresponsive(t *testing.T) {
 	onCohortNode(t, 0)
 	a := newArena(t, nil)
@@ -341,13 +344,13 @@ func TestCohortMutexUnresponsive(t *testing.T) {
 	for _, passes := range []int{prims.CohortPasses, 1 << 15, 3} {
 		c.SetTurn(prims.CohortTurnWord(0, 0, passes))
 		require.False(t, c.Yields(0), "it is waited for once more")
-		for range prims.CohortQuiet + 1 { // the first hold may find a sleeper
+		for range prims.CohortQuiet + 1 { // the first hold may find a waiter that sleeps
 			c.Lock()
 			c.Unlock()
 		}
 		require.Zero(t, c.Turn())
 	}
-	// After a while the node is let go first again.
+	// After a while waiters let the node go first again.
 	prims.SetCohortUnresponsive(1)
 	c.MakeResponsive()
 	c.SetTurn(prims.CohortTurnWord(0, 0, prims.CohortPasses))
@@ -359,7 +362,8 @@ func TestCohortMutexUnresponsive(t *testing.T) {
 	sound(t, a)
 }
 
-// A waiter without a local lock sleeps where others sleep, even if it has to let others go first.
+// TestCohortMutexWithoutLocalLock: a waiter without a local lock sleeps if other waiters sleep,
+// even if it has to let others go first.
 func TestCohortMutexWithoutLocalLock(t *testing.T) {
 	old := prims.SetCohortDefer(int64(2 * timeout()))
 	t.Cleanup(func() { prims.SetCohortDefer(old) })
@@ -368,7 +372,7 @@ func TestCohortMutexWithoutLocalLock(t *testing.T) {
 	c := openCohort(t, a, "m", 0)
 	c.Lock()
 	c.TakeLocalLock(0) // a waiter of the node whose turn it is
-	c.TakeLocalLock(1) // a waiter that is stopped would also keep the local lock
+	c.TakeLocalLock(1) // keeps the local lock as a stopped waiter would
 	c.SetTurn(prims.CohortTurnWord(0, 0, 3))
 	var all sync.WaitGroup
 	for range 3 {
@@ -394,9 +398,10 @@ func TestCohortMutexWithoutLocalLock(t *testing.T) {
 	sound(t, a)
 }
 
-// A waiter at a local lock does not take the lock when its process closes the arena.
+// TestCohortMutexClosedAtLocalLock: a goroutine waits at a local lock and its process closes the
+// arena. The goroutine does not take the CohortMutex.
 func TestCohortMutexClosedAtLocalLock(t *testing.T) {
-	old := prims.SetCohortStarves(int64(timeout())) // otherwise it goes to the lock after some milliseconds
+	old := prims.SetCohortStarves(int64(timeout())) // otherwise it soon goes to the global lock
 	t.Cleanup(func() { prims.SetCohortStarves(old) })
 	onCohortNode(t, 1)
 	a := newArena(t, nil)
@@ -413,8 +418,8 @@ func TestCohortMutexClosedAtLocalLock(t *testing.T) {
 	require.Empty(t, x.op(t, "lock", "m").Err, "nobody has died with it")
 }
 
-// If no caller can learn its node, or if there is only one node, a CohortMutex is a Mutex,
-// whatever a peer writes.
+// TestCohortMutexWithoutNodes: if no caller can learn its NUMA node, or if there is only one node,
+// a CohortMutex works as a Mutex, whatever a peer writes.
 func TestCohortMutexWithoutNodes(t *testing.T) {
 	old := prims.SetKnowsNodes(func() bool { return false })
 	t.Cleanup(func() { prims.SetKnowsNodes(old) })
@@ -430,7 +435,7 @@ func TestCohortMutexWithoutNodes(t *testing.T) {
 		require.Equal(t, turn, c.Turn(), "it is not its word")
 		require.Zero(t, c.SeenTurn(), "the fast path is still there")
 	}
-	c.SetSpin(20 * time.Microsecond) // sets the budgets that other processes use, too
+	c.SetSpin(20 * time.Microsecond) // stores the budgets in the arena, so other processes use them, too
 	require.Equal(t, 20*time.Microsecond, c.LocalLockSpin(1))
 	require.False(t, c.State().Waiting)
 	c.TakeLocalLock(1)
@@ -439,8 +444,8 @@ func TestCohortMutexWithoutNodes(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that dies at a local lock, or between any two steps to the lock, leaves the same
-// state as a waiter or holder of a Mutex.
+// TestCohortMutexCrash: a process dies at a local lock, or between any two steps on the way to the
+// global lock. It leaves the same state as a waiter or a holder of a Mutex that dies.
 func TestCohortMutexCrash(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -507,7 +512,8 @@ func TestCohortMutexCrash(t *testing.T) {
 	}
 }
 
-// Waiters that leave, at a local lock or at the lock, leave no local lock held.
+// TestCohortMutexCancelRaces: waiters that give up, at a local lock or at the global lock, leave no
+// local lock held.
 func TestCohortMutexCancelRaces(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -538,8 +544,8 @@ func TestCohortMutexCancelRaces(t *testing.T) {
 	sound(t, a)
 }
 
-// Hostile bytes in the turn, the number of local locks and everywhere else lead to errors at
-// worst.
+// TestHostileCohortMutex: whatever bytes a peer writes into turn, the number of local locks, and
+// all other words, the worst result is an error.
 func TestHostileCohortMutex(t *testing.T) {
 	hostileLock(t, hostileRounds(), func(a *arena.Arena, s *scribbler, try func(string, func(context.Context))) {
 		c, err := prims.OpenCohortMutex(a, "", &prims.CohortMutexOptions{Nodes: 3})
@@ -566,7 +572,7 @@ func TestHostileCohortMutex(t *testing.T) {
 		cancel()
 		require.NoError(t, guarded("the end of waits", c.String, wg.Wait))
 		c.Close()
-		// The words from which another process would build its handle.
+		// Another process would build its handle from these words.
 		try("built anew", func(ctx context.Context) {
 			d, err := prims.CohortMutexAt(a, c.Offset())
 			if err != nil {
@@ -579,7 +585,7 @@ func TestHostileCohortMutex(t *testing.T) {
 	})
 }
 
-// A wait at a local lock allocates nothing once the pools are warm.
+// TestCohortMutexAllocations: a wait at a local lock allocates nothing once the pools are filled.
 func TestCohortMutexAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
 		t.Skip("needs a build without the race detector and crash points: their hooks allocate")

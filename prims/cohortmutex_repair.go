@@ -13,8 +13,8 @@ func init() {
 	})
 }
 
-// cohortParts calls f for each mutex of the object whose words lie within the body: for the
-// global one first, as -1, and then for the local locks.
+// cohortParts calls f for each mutex of the object whose words lie within the body. First it calls
+// f for the global lock, with -1 as its number, and then for each local lock.
 func cohortParts(a *arenakernel.Arena, o arenakernel.Object, f func(localLock int, w *mutexWords)) error {
 	w, nodes, err := cohortAt(a, o)
 	if w == nil {
@@ -31,12 +31,14 @@ func cohortParts(a *arenakernel.Arena, o arenakernel.Object, f func(localLock in
 	return err
 }
 
-// repairCohort takes back what the participant dead holds of the object: the lock, and local locks.
+// repairCohort takes back the locks of the object that the dead participant holds: the global lock,
+// and local locks.
 func repairCohort(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	cohortParts(a, o, func(localLock int, w *mutexWords) { repairMutexWords(a, o, w, dead, localLock >= 0) })
 }
 
-// wakeCohort makes the wakes that a dead process did not make, at the lock and at local locks.
+// wakeCohort wakes the waiters that a dead process was about to wake, at the global lock and at the
+// local locks.
 func wakeCohort(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	cohortParts(a, o, func(_ int, w *mutexWords) { wakeMutexWords(a, w, owed) })
 }
@@ -76,8 +78,8 @@ func inspectCohort(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 	return i.Inspection
 }
 
-// cohortLocalLocks adds the local locks and their waiters. Each of these waiters waits for the holder of the
-// CohortMutex; on has the indices of its holds.
+// cohortLocalLocks adds the local locks and their waiters to the inspection. Each of these waiters waits for
+// the holder of the CohortMutex. on has the indices of the holds of the CohortMutex.
 func (i *inspection) cohortLocalLocks(nodes int, on []int) {
 	for k := range nodes {
 		off := cohortLocalLockOff(k)

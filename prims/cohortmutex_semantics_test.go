@@ -16,7 +16,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A CohortMutex whose callers run on several nodes, and move, has the properties of every Mutex.
+// TestCohortMutexSemantics: a CohortMutex has the properties of a Mutex, even if its callers run on
+// several NUMA nodes and move between them.
 func TestCohortMutexSemantics(t *testing.T) {
 	onCohort(t, map[string]func(t *testing.T){
 		"TryLock":         TestMutexTryLock,
@@ -35,7 +36,7 @@ func TestCohortMutexSemantics(t *testing.T) {
 	})
 }
 
-// A CohortMutex survives the same deaths and stops as a Mutex.
+// TestCohortMutexDeaths: a CohortMutex survives the deaths and stops that a Mutex survives.
 func TestCohortMutexDeaths(t *testing.T) {
 	onCohort(t, map[string]func(t *testing.T){
 		"holder dies":             TestMutexHolderDies,
@@ -51,7 +52,8 @@ func TestCohortMutexDeaths(t *testing.T) {
 	})
 }
 
-// A CohortMutex works without the same features of the kernel or of a sandbox as a Mutex.
+// TestCohortMutexFallbacks: a CohortMutex works without the features of the kernel, or of a
+// sandbox, without which a Mutex works.
 func TestCohortMutexFallbacks(t *testing.T) {
 	disabled := []string{"robust", "waitv", "membarrier", "robust,waitv,membarrier"}
 	onCohort(t, map[string]func(t *testing.T){
@@ -117,7 +119,8 @@ func TestCohortMutexOpen(t *testing.T) {
 	require.ErrorIs(t, c.Close(), shmsync.ErrClosed)
 	require.NoError(t, a.Delete("c"))
 
-	// It has as many nodes as this host, up to the last with CPUs; with one node it is a Mutex.
+	// It has as many local locks as this host has nodes, up to the last node with CPUs. With one
+	// node it works as a Mutex.
 	c, err = prims.OpenCohortMutex(a, "", nil)
 	require.NoError(t, err)
 	require.Positive(t, c.Nodes())
@@ -171,8 +174,9 @@ func TestCohortMutexState(t *testing.T) {
 	require.False(t, c.State().Held)
 }
 
-// An Inspector shows the holder, the holders of the local locks, and the waits at each. A tool
-// can recover the lock and set how long waiters spin.
+// TestCohortMutexInspected: an Inspector shows the holder of the CohortMutex, the holders of the
+// local locks, and the waits at each lock. A tool can recover the lock and set how long waiters
+// spin.
 func TestCohortMutexInspected(t *testing.T) {
 	a := newArena(t, nil)
 	c := openCohort(t, a, "m", 0)
@@ -198,7 +202,7 @@ func TestCohortMutexInspected(t *testing.T) {
 	require.Regexp(t, `^held by 3\.1`, told["local lock 1"])
 	require.Equal(t, "4 local locks", told["nodes"])
 	require.NotContains(t, told, "local lock 0")
-	// A waiter at a local lock waits for the holder of the lock, too.
+	// A waiter at a local lock also waits for the holder of the CohortMutex.
 	one.proc.Stop(t)
 	two := remoteActor(t, a, "two", cohortOn(1)...)
 	two.start(order{Op: "lock", Object: "m"})

@@ -8,53 +8,56 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// errTimedOut ends a wait whose timeout is over.
+// errTimedOut is the error of a wait whose timeout has passed.
 var errTimedOut = errors.New("timed out")
 
-// waitVariant is what a waiter for the global lock or a local lock of a CohortMutex does in
-// addition to a waiter for a Mutex. A waiter for a plain Mutex has the zero value, whose methods
+// waitVariant is what a waiter for the global lock or for a local lock of a CohortMutex does, and a
+// waiter for a plain Mutex does not. A waiter for a plain Mutex has the zero value, whose methods
 // do nothing.
 type waitVariant struct {
-	// timeout is how long the waiter waits from its first sleep, in nanoseconds; 0 means for
-	// ever.
+	// timeout is how long the waiter waits, counted from its first sleep, in nanoseconds. 0 means
+	// without a limit.
 	timeout int64
 	// turn is the cohortTurn in which the waiter records that it sleeps.
 	turn *atomic.Uint32
-	// cohort is the CohortMutex for whose global lock it waits; nil at a local lock.
+	// cohort is the CohortMutex for whose global lock the waiter waits. It is nil for a waiter at a
+	// local lock.
 	cohort    *CohortMutex
 	node      int
 	localLock bool // the waiter has the local lock of its node
 	inVain    bool // the result of giveWay
 }
 
-// timedOut reports whether a waiter has waited for its timeout since its first sleep.
+// timedOut reports whether the timeout has passed since the first sleep of the waiter, which began
+// at since. since is 0 before the first sleep.
 func (v *waitVariant) timedOut(since int64) bool {
 	return v.timeout != 0 && since != 0 && shmsync.Monotonic()-since >= v.timeout
 }
 
-// bound makes a sleep end with the timeout.
+// bound limits a sleep so that it ends when the timeout passes.
 func (v *waitVariant) bound(s *park.SleepSpec, since, now int64) {
 	if v.timeout != 0 {
 		s.Bounded = max(since+v.timeout-now, 1)
 	}
 }
 
-// overtakes reports whether a waiter has the local lock of the node whose turn it is. Such a
-// waiter spins although others sleep, and overtakes them.
+// overtakes reports whether a waiter has the local lock of the node whose turn it is. Such a waiter
+// spins although other waiters sleep, and so it can take the lock before them.
 func (v *waitVariant) overtakes() bool {
 	return v.localLock && v.cohort.favours(v.node)
 }
 
-// beforeSleep records that a waiter goes to sleep, so that a newcomer does not take the lock at
-// once.
+// beforeSleep records in turn that a waiter goes to sleep, so that a new caller does not take a
+// free lock at once.
 func (v *waitVariant) beforeSleep() {
 	if v.turn != nil && v.turn.Load() == 0 {
 		v.turn.CompareAndSwap(0, uint32(cohortContended))
 	}
 }
 
-// woken lets waiters of another node go first, if it is their turn. A waiter that asks for the
-// handoff has lost long enough and does not let others go first.
+// woken is called when the waiter was woken. It lets waiters of another node go first, if it is
+// their turn. A waiter that has waited so long that it asks for the handoff does not let others go
+// first.
 func (v *waitVariant) woken(w *waiter) {
 	if v.cohort != nil && w.slept {
 		v.inVain = !w.starving && v.cohort.giveWay(v.node, v.localLock)

@@ -14,44 +14,45 @@ import "fmt"
 //	255   0      0       a waiter sleeps; the next holder says whose    the waiter that went to sleep
 //	                     turn it is
 //
-// Only a faulty peer writes another value. Every value is safe: the word only decides which node lets which
-// other node go first, and only for a bounded time.
+// Only a faulty peer writes another value. No value can do harm: the word only decides which node lets
+// which other node go first, and only for a bounded time.
 type cohortTurn uint32
 
 const (
-	// cohortPasses is how often in a row a node keeps the lock while others wait. The literature
-	// uses 64; see docs/design/0017-cohort.md.
+	// cohortPasses is how many times in a row a node keeps the lock while other nodes wait. The
+	// literature uses 64; see docs/design/0017-cohort.md.
 	cohortPasses = 64
-	// cohortQuiet is the number of holders in a row without a competitor after which the lock is
-	// taken like a Mutex.
+	// cohortQuiet is a number of holders in a row. If none of them has seen a competitor, new
+	// callers take the lock like a Mutex again.
 	cohortQuiet = 8
 )
 
-// cohortContended says that many compete and that it is no node's turn.
+// cohortContended says that a waiter sleeps, and that it is no node's turn.
 const cohortContended cohortTurn = 255
 
 func makeCohortTurn(node, quiet, passes int) cohortTurn {
 	return cohortTurn(node+1) | cohortTurn(quiet)<<8 | cohortTurn(passes)<<16
 }
 
-// node is the node whose turn it is; -1: none.
+// node returns the NUMA node whose turn it is, or -1 if it is no node's turn.
 func (t cohortTurn) node() int   { return int(t&0xff) - 1 }
 func (t cohortTurn) quiet() int  { return int(t >> 8 & 0xff) }
 func (t cohortTurn) passes() int { return int(t >> 16) }
 
-// over reports whether waiters of other nodes come first now.
+// over reports whether the turn of the node is over, so that waiters of other nodes go first.
 func (t cohortTurn) over() bool { return t.passes() >= cohortPasses }
 
-// after is the word after a process of a node has got the lock. crowded says that the process has
-// seen others compete for the lock. anew says that the node may begin a new turn when one is
-// over: waiters of other nodes were let go first and did not come, or there are none.
+// after returns the word after a process of a node has got the lock. crowded says that the process
+// has seen others compete for the lock. anew says that the node may begin a new turn when its turn
+// is over, because no waiter of another node wants the lock: there is none, or none took the lock
+// when it could go first.
 func (t cohortTurn) after(node int, crowded, anew bool) cohortTurn {
 	passes := 0
 	switch {
 	case t.node() == node && !t.over():
 		passes = t.passes() + 1
 	case t.node() == node && !anew:
-		passes = cohortPasses // the process had decided to take the lock before it saw that the turn was over
+		passes = cohortPasses // the process had decided to take the lock before the turn was over
 	}
 	switch {
 	case crowded:

@@ -12,9 +12,9 @@ import (
 // multiple of 128, so each part from offset 192 on has two cache lines to itself.
 type cohortWords struct {
 	_ structs.HostLayout
-	// global is the lock. Only its owner word says who holds the CohortMutex.
+	// global is the lock itself. Its owner word names the holder of the CohortMutex.
 	global mutexWords
-	// turn says which node has had the lock lately; see cohortTurn. While it is 0, a newcomer
+	// turn says which node has had the lock lately; see cohortTurn. While turn is 0, a new caller
 	// takes a free lock at once.
 	//   writers: the holder of global; a waiter that goes to sleep, from 0 by CAS
 	//   readers: newcomers, and waiters for global
@@ -26,8 +26,8 @@ type cohortWords struct {
 	_     [120]byte
 }
 
-// cohortLocalLockWords is a local lock, 256 bytes: a mutex with the policy PolicyRelease. If its
-// holder dies, it becomes free like any such mutex, and its waiters get no error.
+// cohortLocalLockWords is a local lock, 256 bytes. It is a mutex with the policy PolicyRelease: if
+// its holder dies, it becomes free, and its waiters get no error.
 type cohortLocalLockWords struct {
 	_     structs.HostLayout
 	mutex mutexWords
@@ -50,10 +50,11 @@ const (
 
 func cohortBytes(nodes int) uint64 { return cohortHeadBytes + uint64(nodes)*cohortLocalLockBytes }
 
-// cohortLocalLockOff is the offset of local lock k in a body.
+// cohortLocalLockOff returns the offset of local lock k from the beginning of a body.
 func cohortLocalLockOff(k int) arenakernel.Offset { return arenakernel.Offset(cohortBytes(k)) }
 
-// cohortBody views the private body of a CohortMutex that is being made.
+// cohortBody returns the words of a CohortMutex that is being made, whose body no other process can
+// reach yet.
 func cohortBody(b []byte, nodes int) (head *cohortWords, localLocks []cohortLocalLockWords) {
 	_ = b[cohortBytes(nodes)-1]
 	head = (*cohortWords)(unsafe.Pointer(unsafe.SliceData(b)))

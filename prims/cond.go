@@ -70,10 +70,10 @@ var condKind = arenakernel.KindOf("COND")
 
 const (
 	condVersion = 1
-	condAll     = math.MaxUint32 // a batch without a bound
+	condAll     = math.MaxUint32 // the batch of a Cond whose Broadcast wakes all waiters at once
 )
 
-// condBatch is how many waiters of a Broadcast compete for the lock at a time.
+// condBatch is the default for CondOptions.Batch.
 const condBatch = 16
 
 // OpenCond finds the Cond of that name in the arena or creates it, for use with l in
@@ -171,8 +171,8 @@ func (c *Cond) wait(ctx context.Context) error {
 	}
 	c.mustNotTearUpdate()
 	k := c.core
-	// The wait is over only when L is locked again, but Close does not wait for that. stayIfOpen makes sure
-	// that a concurrent Close leaves the words in place until then.
+	// Close waits for sleep, but not for the rest of this call, in which L is locked again. stayIfOpen
+	// makes sure that a concurrent Close leaves the words in place until this call has returned.
 	if !k.mon.opening.stayIfOpen() {
 		return k.closed()
 	}
@@ -195,21 +195,22 @@ func (c *Cond) wait(ctx context.Context) error {
 	return err
 }
 
-// closed is the error of a wait that the end of the Cond's handle ended. Errors of c.L have other Ops.
+// closed is the error of a wait that ended because the handle of the Cond was closed. Errors of c.L
+// have other Ops.
 func (k *condCore) closed() error {
 	return k.mon.fail("cond.wait", shmsync.ErrClosed, nil, closedHandle)
 }
 
-// mustNotTearUpdate panics if an Update holds L. Unlocking L would let others see, and change, what
-// the Update has not finished.
+// mustNotTearUpdate panics if an Update holds L. Unlocking L would let other goroutines see and
+// change data that the Update has not finished.
 func (c *Cond) mustNotTearUpdate() {
 	if m, ok := c.L.(*Mutex); ok && m.tx != nil && m.tx.open {
 		panic("shmsync: Cond.Wait in an Update of " + m.named("mutex ") + ", which would unlock it")
 	}
 }
 
-// sleep unlocks L and waits for a wake. It returns the wait node if a Signal or a Broadcast has
-// woken it, and no node if the wait ended otherwise. Close waits for this part of a wait.
+// sleep unlocks L and waits for a wake. If a Signal or a Broadcast has ended the wait, sleep
+// returns the wait node; otherwise it returns no node. Close waits until sleep has returned.
 func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err error) {
 	k := c.core
 	if err := k.mon.begin(); err != nil {
@@ -224,7 +225,7 @@ func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err 
 	c.unlock(s)
 	crashpoint.Hit("cond.wait.unlocked")
 	if err = k.mon.sleep(ctx, s); err != nil {
-		s = nil // the node belongs to the queue now
+		s = nil // the node belongs to the queue now, not to this call
 		if ctx != nil && err == ctx.Err() && k.words.upTo.Load() >= stamp {
 			err = nil // a Broadcast came before the end of the context
 		}
@@ -232,7 +233,7 @@ func (c *Cond) sleep(ctx context.Context) (s *park.WaitNode, unlocked bool, err 
 	return s, true, err
 }
 
-// unlock unlocks L. If that panics, unlock takes the wait back.
+// unlock unlocks L. If that panics, unlock removes the wait from the queue.
 func (c *Cond) unlock(s *park.WaitNode) {
 	done := false
 	defer func() {
@@ -244,12 +245,13 @@ func (c *Cond) unlock(s *park.WaitNode) {
 	done = true
 }
 
-// contextLocker is a lock that returns an error if it cannot be locked.
+// contextLocker is a lock whose LockContext can fail with an error.
 type contextLocker interface {
 	LockContext(ctx context.Context) error
 }
 
-// relock locks L again. If it cannot, and s is not nil, the signal that has woken s passes on.
+// relock locks L again. If it cannot, and s is not nil, the signal that has woken s passes on to
+// the next waiter.
 func (c *Cond) relock(s *park.WaitNode) (err error) {
 	done := false
 	defer func() {
@@ -259,7 +261,7 @@ func (c *Cond) relock(s *park.WaitNode) (err error) {
 		if s != nil {
 			c.core.passOn(s)
 		}
-		if err == nil { // otherwise Lock has panicked or ended the goroutine
+		if err == nil { // LockContext has not failed: Lock has panicked or ended the goroutine
 			switch r := recover().(type) {
 			case nil:
 			case *shmsync.Error:
@@ -316,8 +318,8 @@ func (c *Cond) Close() error {
 
 // CondState is the result of State.
 type CondState struct {
-	Waiting int // goroutines that nobody has woken
-	Woken   int // goroutines that were woken and do not have the lock yet, and those that a Broadcast will wake
+	Waiting int // goroutines that wait and that no call has woken
+	Woken   int // goroutines that were woken and do not have the lock yet, or that a Broadcast will wake
 }
 
 // State reads c without locking it. The answer may be out of date when it returns.

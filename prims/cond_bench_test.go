@@ -16,10 +16,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// condCrowd is what the waiters of a benchmark share.
+// condCrowd is the shared data of the processes of a benchmark.
 type condCrowd struct {
 	Round, Waiting, Back int64 // guarded by the lock
-	Hold                 int64 // how long a waiter that is back holds the lock, ns
+	Hold                 int64 // how long a waiter that has come back holds the lock, ns
 	End                  atomic.Uint32
 }
 
@@ -80,7 +80,7 @@ func condCrowdWait(a *arena.Arena, p condCrowdParams) (*sync.WaitGroup, error) {
 				if v.Back++; v.Back == int64(p.All) {
 					done.Post()
 				}
-				for v.Back < int64(p.All) { // the next round begins when all are back
+				for v.Back < int64(p.All) { // the next round begins when all waiters are back
 					token := done.Get() + 1
 					m.Unlock()
 					done.Wait(token)
@@ -92,8 +92,8 @@ func condCrowdWait(a *arena.Arena, p condCrowdParams) (*sync.WaitGroup, error) {
 	return &wg, nil
 }
 
-// BenchmarkCondBroadcast measures the time from a Broadcast until the last waiter has had the
-// lock, by the number of waiters that compete at a time.
+// BenchmarkCondBroadcast measures the time from a Broadcast until the last waiter has locked and
+// unlocked the lock. It has one row for each number of waiters that compete at a time.
 func BenchmarkCondBroadcast(b *testing.B) {
 	for _, waiters := range []int{8, 64} {
 		for _, hold := range []time.Duration{0, 5 * time.Microsecond} {
@@ -106,8 +106,8 @@ func BenchmarkCondBroadcast(b *testing.B) {
 	}
 }
 
-// condBroadcasts makes two processes wait, and broadcasts to them for each round and once more at
-// the end. It returns the mean time of a broadcast, in µs.
+// condBroadcasts makes goroutines of two processes wait. It calls Broadcast once in each round, and
+// once more at the end. It returns the mean time of a round, in µs.
 func condBroadcasts(b testing.TB, waiters int, hold time.Duration, batch int, more func() bool) float64 {
 	a := newArena(b, nil)
 	m, err := prims.OpenMutex(a, "m", nil)
@@ -156,7 +156,8 @@ func condBroadcasts(b testing.TB, waiters int, hold time.Duration, batch int, mo
 	return mean
 }
 
-// Every Broadcast brings all waiters of two processes back, batch by batch.
+// TestCondBroadcastRounds: every Broadcast brings all waiters of two processes back, batch by
+// batch.
 func TestCondBroadcastRounds(t *testing.T) {
 	left := 20
 	condBroadcasts(t, 8, 0, 4, func() bool { left--; return left >= 0 })

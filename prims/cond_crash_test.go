@@ -13,7 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A process dies while it passes a signal on: the signal passes exactly once.
+// TestCondDiesPassingOn: a process dies while it passes a signal on to the next waiter. The signal
+// reaches exactly one waiter.
 func TestCondDiesPassingOn(t *testing.T) {
 	for _, point := range []string{"cond.grant.resolved", "cond.pass.resolved", "monitor.resolve.resolved", "monitor.released", "monitor.leave.before_wake"} {
 		t.Run(point, func(t *testing.T) {
@@ -37,9 +38,9 @@ func TestCondDiesPassingOn(t *testing.T) {
 	}
 }
 
-// A process ends waits of goroutines that wait behind their poller, and dies before it has told
-// them. Their wait nodes can be reused. Otherwise each such death would keep some nodes for as
-// long as the waiters' process lives.
+// TestCondNodesAfterDeathsOfTellers: a process ends waits of goroutines that wait behind the poller
+// of their process, and dies before it has woken them. The wait nodes of these waits can be used
+// again. Otherwise each such death would keep some nodes for as long as the waiters' process lives.
 func TestCondNodesAfterDeathsOfTellers(t *testing.T) {
 	const waiters, rounds = 16, 12
 	a := newArena(t, nil)
@@ -62,7 +63,7 @@ func TestCondNodesAfterDeathsOfTellers(t *testing.T) {
 		wg.Wait()
 		alone(t, a, 1)
 	}
-	// Some of the last nodes may not be back yet.
+	// A process may still be about to give back some of the last nodes.
 	st := a.Stats()
 	require.LessOrEqual(t, st.Nodes-st.PollerNodes, uint64(2*waiters))
 	sound(t, a)

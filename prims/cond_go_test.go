@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The scenarios of Go's tests for sync.Cond.
+// These tests have the scenarios of Go's tests for sync.Cond.
 
-// Signal wakes one goroutine at a time, and no goroutine runs that was not woken.
+// TestCondGoSignal: Signal wakes one goroutine at a time, and no other goroutine returns from Wait.
 func TestCondGoSignal(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
@@ -44,7 +44,7 @@ func TestCondGoSignal(t *testing.T) {
 	c.Signal()
 }
 
-// Goroutines that began to wait earlier are woken earlier.
+// TestCondGoGenerations: goroutines that began to wait earlier are woken earlier.
 func TestCondGoGenerations(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
@@ -71,7 +71,7 @@ func TestCondGoGenerations(t *testing.T) {
 	require.Equal(t, n-1, <-awake)
 }
 
-// All goroutines come back from a broadcast, again and again.
+// TestCondGoBroadcast: all goroutines return from Wait after a Broadcast, in each of many rounds.
 func TestCondGoBroadcast(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
@@ -109,8 +109,9 @@ func TestCondGoBroadcast(t *testing.T) {
 	c.Broadcast()
 }
 
-// A goroutine that begins to wait between a signal and the return of its receiver does not take
-// the signal, which is for a goroutine that waited before.
+// TestCondGoStealing: a goroutine begins to wait after a Signal and before the woken goroutine has
+// returned from Wait. It does not take the signal, which is for a goroutine that waited before the
+// Signal.
 func TestCondGoStealing(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)

@@ -22,8 +22,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// ownTrouble runs f. f may panic with an error of the library, and may panic where a peer has
-// taken the queue lock from it.
+// ownTrouble runs f and returns the error of the library with which f panics, if any. f may also
+// panic because a peer has overwritten the queue lock that f held.
 func ownTrouble(f func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -41,8 +41,8 @@ func ownTrouble(f func()) (err error) {
 	return nil
 }
 
-// condHostileRounds overwrites the words of an object, or of its nodes, while others use the
-// object: whatever they find, their calls end within their contexts.
+// condHostileRounds overwrites the words of an object, or of its nodes, while goroutines use the
+// object. Whatever the goroutines find, their calls end when their contexts end.
 func condHostileRounds(t *testing.T, a *arena.Arena, o arenakernel.Object, goroutines int, use func(ctx context.Context, r *rand.Rand)) {
 	seed := rand.Uint64()
 	t.Logf("seed %#x", seed)
@@ -72,8 +72,8 @@ func condHostileRounds(t *testing.T, a *arena.Arena, o arenakernel.Object, gorou
 			wg.Wait()
 			close(done)
 		}()
-		// If a peer's bytes give the queue lock to a living process, calls wait for it. The peer
-		// that wrote them can release it again.
+		// The peer may have written the ID of a living process into the queue lock. Calls then wait
+		// for that process. The peer can release the lock again.
 		select {
 		case <-done:
 		case <-after(50 * time.Millisecond):
@@ -108,7 +108,7 @@ func (noLock) Unlock() {}
 
 func TestHostileCond(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 8 << 20})
-	// After a panic the caller does not know whether it has the lock. This lock may be unlocked in
+	// After a panic the caller does not know whether it holds the lock. A noLock may be unlocked in
 	// both cases.
 	l := noLock{}
 	c, err := prims.OpenCond(a, "", l, nil)

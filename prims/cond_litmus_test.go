@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// condLitmus is what several processes count under one lock.
+// condLitmus has the counts of several processes, guarded by one lock.
 type condLitmus struct {
 	Wakeups int64 // waits that returned nil
 	Rounds  int64
@@ -33,7 +33,7 @@ type condLitmusParams struct {
 }
 
 func init() {
-	// Waits with deadlines around the moment of the signal.
+	// This process makes waits whose deadlines are near the moment of the signal.
 	proctest.Register("cond/litmus", func(c *proctest.Child) {
 		var p condLitmusParams
 		c.Params(&p)
@@ -46,7 +46,8 @@ func init() {
 			c.Fatal(err)
 		}
 	})
-	// A storm of broadcasts meets waits of a microsecond.
+	// This process makes waits of a microsecond, while another process calls Broadcast all the
+	// time.
 	proctest.Register("cond/storm", func(c *proctest.Child) {
 		var p condLitmusParams
 		c.Params(&p)
@@ -119,9 +120,9 @@ func condRounds(normal int64) int64 {
 	return proctest.Rounds(normal/20, normal)
 }
 
-// Timeouts race with signals, and each signal ends one wait. While the test has the lock no waiter
-// comes back, so a signal that has found a waiter shows in the state. Each such signal ends one
-// wait with nil.
+// TestCondTimeoutAgainstSignal: timeouts race with signals, and each signal ends one wait. While
+// the test holds the lock no waiter returns, so a signal that has found a waiter shows in the
+// state. Each such signal makes one wait return nil.
 func TestCondTimeoutAgainstSignal(t *testing.T) {
 	a := newArena(t, nil)
 	m, c, v, err := condLitmusOf(a)
@@ -207,8 +208,8 @@ func condStormWait(a *arena.Arena, p condLitmusParams, goroutines int) error {
 	}
 }
 
-// waitForCancellationRace: 8 waiters with 256 waits of a microsecond each meet a storm of
-// broadcasts. Each wait ends in exactly one way, with the lock held.
+// TestCondWaitForCancellationRace: 8 waiters make 256 waits of a microsecond each while the test
+// calls Broadcast all the time. Each wait returns exactly once, with the lock held.
 func TestCondWaitForCancellationRace(t *testing.T) {
 	a := newArena(t, nil)
 	_, c, v, err := condLitmusOf(a)
@@ -236,8 +237,9 @@ func TestCondWaitForCancellationRace(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that got a signal dies before it has the lock back. The signal passes once to the
-// next waiter, and never to a waiter that came after the signal.
+// TestCondSignalledThenDied: a process that was woken by a signal dies before it has locked the
+// lock again. The signal passes once to the next waiter, but not to a waiter that came after the
+// signal.
 func TestCondSignalledThenDied(t *testing.T) {
 	for _, kill := range []string{"killed", "stopped and killed"} {
 		for _, later := range []bool{false, true} {
@@ -279,8 +281,8 @@ func TestCondSignalledThenDied(t *testing.T) {
 	}
 }
 
-// The owner of the lock dies: the woken waiter gets the error, does not hold the lock, and its
-// signal passes on.
+// TestCondLockOwnerDies: the owner of the lock dies. The woken waiter gets the error and does not
+// hold the lock. Its signal passes on to the next waiter.
 func TestCondLockOwnerDies(t *testing.T) {
 	a := newArena(t, nil)
 	x, here := remoteHand(t, a, "owner"), localHand(a)
@@ -310,7 +312,8 @@ func TestCondLockOwnerDies(t *testing.T) {
 	sound(t, a)
 }
 
-// Waiters of a broadcast that die on their way to the lock hold nobody up.
+// TestCondBroadcastThenDied: some waiters that a Broadcast has woken die before they have locked
+// the lock. They do not delay the other waiters.
 func TestCondBroadcastThenDied(t *testing.T) {
 	a := newArena(t, nil)
 	x, here := remoteHand(t, a, "victim"), localHand(a)

@@ -26,8 +26,8 @@ func init() {
 	})
 }
 
-// condWorker: the first two goroutines of each process put items out and signal, or release all
-// waiters by a broadcast. The others take items, or wait for the broadcast.
+// condWorker: the first two goroutines of each process add items and call Signal, or end the round
+// by a Broadcast. The other goroutines take items, or wait for the Broadcast.
 type condWorker struct {
 	l     *prims.Mutex
 	items *prims.Cond // there are items
@@ -44,8 +44,8 @@ type condItems struct{ Items, Round int64 }
 func openCondWorker(a *arena.Arena) (worker, error) {
 	w := &condWorker{drain: make(chan struct{})}
 	var errs [5]error
-	// The guarded data is correct after each store, so a death with the lock held may free the
-	// lock.
+	// The guarded data is correct after each single store. So the lock may become free when its
+	// holder dies.
 	w.l, errs[0] = prims.OpenMutex(a, "l", &prims.MutexOptions{Policy: prims.PolicyRelease})
 	w.items, errs[1] = prims.OpenCond(a, "items", w.l, nil)
 	w.gone, errs[2] = prims.OpenCond(a, "gone", w.l, nil)
@@ -59,13 +59,13 @@ func openCondWorker(a *arena.Arena) (worker, error) {
 				defer w.mu.Unlock()
 			})
 			(*arenakernel.Arena)(a).OnClose(w, w.stop)
-			go w.letGo() // the test's own process
+			go w.letGo() // only in the test's own process
 		}
 	}
 	return w, errors.Join(errs[:]...)
 }
 
-// letGo wakes the remaining waiters when the work ends, until all have gone.
+// letGo wakes the remaining waiters when the work ends, until all of them have returned.
 func (w *condWorker) letGo() {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -16,23 +16,23 @@ var (
 	_ = crashpoint.Register("cond.broadcast.spliced")
 )
 
-// These results say how the wait of a Cond ended. After a signal, the node's wanted word is the last stamp that
-// was given before the call of Signal. If the signal was passed on, aux is the truncated stamp of the wait that
-// passed it on.
+// The results of the wait of a Cond, stored in its node. After a signal, the node's wanted word is the bound
+// of that signal: the last stamp (number of arrival) that a wait had got before the call of Signal. If the
+// signal was passed on from another wait, aux has the low bits of the stamp of that other wait.
 const (
 	condSignalled = iota + 1
 	condBroadcast
 )
 
-// condSuccessor is set in the aux of a wait that got a signal passed on to it.
+// condSuccessor is set in the aux of a wait to which a signal was passed on.
 const condSuccessor = 1 << 31
 
 // condCore is a process's side of a Cond.
 //
 // If a waiter dies after a Signal has woken it, the Signal passes on in two steps: first the next wait is
-// resolved, then the wait of the dead waiter ends. The next wait names the old one, so a replay between the two
-// steps does not pass the Signal on again. At the replay the next wait still exists, because a wait ends only
-// under the queue lock.
+// resolved, then the wait of the dead waiter ends. The next wait names the wait of the dead waiter. So if a
+// process dies between the two steps, the replay finds that the Signal was passed on, and does not pass it on
+// again. At the replay the next wait still exists, because a wait ends only under the queue lock.
 type condCore struct {
 	mon     *monitor
 	waiting fifo
@@ -41,14 +41,16 @@ type condCore struct {
 	words   *condWords
 	a       *arenakernel.Arena
 	object  arenakernel.Object
-	limit   uint64 // how many waiters of a Broadcast compete for the lock at a time
-	// reapWoken says that some of the woken waiters may be dead. The queue lock guards it. It is
-	// atomic because a peer that overwrites that lock lets in several processes.
+	limit   uint64 // how many waiters of a Broadcast compete for the lock at the same time
+	// reapWoken says that some of the woken waiters may be dead. The queue lock guards reapWoken.
+	// It is atomic all the same, because a peer that overwrites the queue lock can let in several
+	// processes.
 	reapWoken atomic.Bool
 	before    atomic.Uint64 // the value of landed at the last check; see condNoCheck
 }
 
-// condNoCheck says that the last check found no wait that a Broadcast still has to wake.
+// condNoCheck is the value of before if the last check found no wait that a Broadcast still has to
+// wake.
 const condNoCheck = 1<<64 - 1
 
 func buildCond(a *arenakernel.Arena, o arenakernel.Object, bare bool) *condCore {
@@ -66,7 +68,7 @@ func buildCond(a *arenakernel.Arena, o arenakernel.Object, bare bool) *condCore 
 	return k
 }
 
-// queue begins a wait. The call keeps the handle open already.
+// queue begins a wait: it puts a node on the waiting queue. The caller has entered the handle.
 func (k *condCore) queue(ctx context.Context) (*park.WaitNode, error) {
 	m := k.mon
 	s, err := m.queueLock.queue.TakeNode()
@@ -84,10 +86,11 @@ func (k *condCore) queue(ctx context.Context) (*park.WaitNode, error) {
 	return s, nil
 }
 
-// landed ends a wait whose owner has the lock again.
+// landed ends the wait of s. The waiter has locked L again.
 func (k *condCore) landed(s *park.WaitNode) error { return k.finish(s, false) }
 
-// passOn ends a wait whose owner could not get the lock.
+// passOn ends the wait of s. The waiter could not lock L again, so its signal passes on to the next
+// waiter.
 func (k *condCore) passOn(s *park.WaitNode) error { return k.finish(s, true) }
 
 func (k *condCore) finish(s *park.WaitNode, pass bool) error {
@@ -112,7 +115,8 @@ func (k *condCore) finish(s *park.WaitNode, pass bool) error {
 	return nil
 }
 
-// takeBack ends a wait whose owner will not sleep.
+// takeBack ends the wait of s before the waiter has slept. If a signal has already woken s, the
+// signal passes on.
 func (k *condCore) takeBack(s *park.WaitNode) {
 	if w := waitOf(s); s.Abandon() {
 		k.mon.cleanUp(w)
@@ -121,8 +125,8 @@ func (k *condCore) takeBack(s *park.WaitNode) {
 	k.passOn(s)
 }
 
-// signal wakes the first of the waits with stamps up to bound, and reports whether there was one.
-// from is the wait from which the signal passes on, or 0.
+// signal wakes the first wait whose stamp is not above bound, and reports whether there was such a
+// wait. from names the wait from which the signal passes on, or is 0.
 func (k *condCore) signal(b *wakes, bound uint64, from uint32) bool {
 	m := k.mon
 	for w, ok := k.waiting.head(); ok && w.Stamp().Load() <= bound; w, ok = k.waiting.head() {
@@ -141,7 +145,8 @@ func (k *condCore) signal(b *wakes, bound uint64, from uint32) bool {
 	return false
 }
 
-// broadcast moves all waits that are queued to covered, and wakes the first of them.
+// broadcast moves all waits from waiting to covered, the queue of waits that a Broadcast will wake,
+// and wakes the first of them.
 func (k *condCore) broadcast(b *wakes) {
 	if k.waiting.empty() {
 		return
@@ -169,8 +174,8 @@ func (q *fifo) take(from *fifo) {
 	from.clear()
 }
 
-// resolve passes on the signals of dead waiters, and wakes the waiters of a Broadcast whose turn
-// it is.
+// resolve passes on the signals of dead waiters. It then wakes waiters of a Broadcast until limit
+// of them compete for L.
 func (k *condCore) resolve(b *wakes) {
 	if k.reapWoken.CompareAndSwap(true, false) {
 		k.woken.each(func(w wait) bool {
@@ -184,7 +189,8 @@ func (k *condCore) resolve(b *wakes) {
 	k.wakeCovered(b, k.limit)
 }
 
-// wakeCovered wakes waiters of a Broadcast until limit of them are woken and do not have the lock yet.
+// wakeCovered wakes waiters of a Broadcast until limit of them have been woken and have not locked L
+// yet.
 func (k *condCore) wakeCovered(b *wakes, limit uint64) {
 	m := k.mon
 	for k.words.flying.Load() < limit {
@@ -204,8 +210,8 @@ func (k *condCore) wakeCovered(b *wakes, limit uint64) {
 	}
 }
 
-// pass gives the signal that has ended w to the next waiter, unless that has been done. A
-// Broadcast needs no pass: all its waiters have been woken, or will be.
+// pass gives the signal that has ended the wait w to the next waiter, unless that was done before.
+// A Broadcast needs no pass: all its waiters have been woken, or will be.
 func (k *condCore) pass(b *wakes, w wait) {
 	if outcome(w.Extra().Load()).result() != condSignalled {
 		return
@@ -220,7 +226,7 @@ func (k *condCore) pass(b *wakes, w wait) {
 	}
 }
 
-// land removes a wait that was woken from the woken ones, and frees its node.
+// land removes w from the woken queue, and frees its node.
 func (k *condCore) land(w wait) {
 	if outcome(w.Extra().Load()).result() == condBroadcast {
 		storeWord(&k.words.flying, max(k.words.flying.Load(), 1)-1)
@@ -230,7 +236,7 @@ func (k *condCore) land(w wait) {
 	k.mon.releaseNode(w)
 }
 
-// account moves a wait that was resolved to the woken ones. The wait keeps its stamp.
+// account moves a wait that was resolved to the woken queue. The wait keeps its stamp.
 func (k *condCore) account(w wait) {
 	if outcome(w.Extra().Load()).result() == condBroadcast {
 		storeWord(&k.words.flying, k.words.flying.Load()+1)
@@ -238,7 +244,7 @@ func (k *condCore) account(w wait) {
 	k.woken.requeue(w)
 }
 
-// queueOf is the queue of a wait that is not over.
+// queueOf returns the queue in which a wait belongs that is not over.
 func (k *condCore) queueOf(w wait) *fifo {
 	if w.Stamp().Load() <= k.words.upTo.Load() {
 		return &k.covered
@@ -254,7 +260,8 @@ func (k *condCore) each(f func(wait) bool) {
 	k.waiting.each(f)
 }
 
-// clear empties the queues. The rebuild after a death then passes on the signals of dead waiters.
+// clear empties the queues. They are rebuilt after a death, and the next resolve then passes on the
+// signals of dead waiters.
 func (k *condCore) clear() {
 	k.waiting.clear()
 	k.covered.clear()
@@ -263,14 +270,15 @@ func (k *condCore) clear() {
 	k.reapWoken.Store(true)
 }
 
-// reap makes the next resolve look for dead waiters.
+// reap makes the next resolve check the woken waits for dead waiters.
 func (k *condCore) reap(func(arenakernel.ParticipantID) bool) { k.reapWoken.Store(true) }
 
-// holders calls f for nobody, because the reap of a woken process that dies finds its waits in the queues.
+// holders calls f for no participant: a participant holds nothing of a Cond but its waits, and these are
+// found in the queues.
 func (k *condCore) holders(f func(arenakernel.ParticipantID)) {}
 
 // check is called ten times a second while a goroutine of this process waits. If no waiter of a
-// Broadcast has come back since the last check, the woken ones may be stopped, or another process
+// Broadcast has locked L since the last check, the woken waiters may be stopped, or another process
 // may hold their lock for long. Then check wakes all waiters of the Broadcast.
 func (k *condCore) check() {
 	k.mon.check()

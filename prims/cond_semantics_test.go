@@ -20,8 +20,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// These tests have the names that silk uses for its FiberCondVar. They run in one process and
-// between processes.
+// These tests have the names of the tests that ClickHouse's silk has for its FiberCondVar. They run
+// in one process and between processes.
 
 func newCond(t testing.TB, a *arena.Arena, l sync.Locker) *prims.Cond {
 	t.Helper()
@@ -31,13 +31,14 @@ func newCond(t testing.TB, a *arena.Arena, l sync.Locker) *prims.Cond {
 	return c
 }
 
-// condWaits waits until that many goroutines wait for c, and none is on its way back.
+// condWaits waits until n goroutines wait for c, and no woken goroutine still has to lock the lock.
 func condWaits(t testing.TB, c *prims.Cond, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", n), c.String, func() bool { return c.State() == prims.CondState{Waiting: n} })
 }
 
-// stays checks that a task does not end: every process that could end it has had its turn.
+// stays checks that a task does not end although each process that could end it has had time to do
+// so.
 func stays(t testing.TB, x *hand, id int) {
 	t.Helper()
 	if x.proc != nil {
@@ -65,8 +66,8 @@ func TestCondNotifyOneWakesWaiter(t *testing.T) {
 	})
 }
 
-// notifyAllWakesAll: 33 waiters, one more than the original's batch, and more than threads may
-// sleep, in both processes.
+// notifyAllWakesAll: a Broadcast wakes 33 waiters in each process. That is one more than the batch
+// of the original, and more than the number of threads that may sleep.
 func TestCondNotifyAllWakesAll(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		for _, each := range []int{33, 5, 1} {
@@ -88,8 +89,8 @@ func TestCondNotifyAllWakesAll(t *testing.T) {
 	})
 }
 
-// notifyOneWakesOneAtATime: each signal wakes one waiter, in the order in which they began to
-// wait.
+// notifyOneWakesOneAtATime: each signal wakes one waiter, in the order in which the waiters began
+// to wait.
 func TestCondNotifyOneWakesOneAtATime(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		const each = 10
@@ -108,7 +109,7 @@ func TestCondNotifyOneWakesOneAtATime(t *testing.T) {
 			require.EqualValues(t, i+1, r.N)
 			require.Equal(t, len(order)-i-1, waitersOf(a, "c"))
 		}
-		// The same with several signals before any waiter runs.
+		// Do the same with several signals before any waiter runs.
 		order = nil
 		for range each {
 			order = append(order, at{x, x.blocked(t, task{Op: "cwait", Name: "c"})}, at{y, y.blocked(t, task{Op: "cwait", Name: "c"})})
@@ -129,10 +130,10 @@ func TestCondWaitReacquiresMutex(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		id := x.start(task{Op: "cwaitkeep", Name: "c"})
 		eventually(t, "it waits", func() string { return words(a) }, func() bool { return waitersOf(a, "c") == 1 })
-		// During the wait the lock is free.
+		// The lock is free while x waits.
 		y.must(t, task{Op: "clock", Name: "c"})
 		y.must(t, task{Op: "csignal", Name: "c"})
-		stays(t, x, id) // the lock is held
+		stays(t, x, id) // y holds the lock
 		y.must(t, task{Op: "cunlock", Name: "c"})
 		require.Empty(t, x.wait(t, id).Err)
 		m, err := prims.OpenMutex(a, "lock of c", nil)
@@ -143,8 +144,8 @@ func TestCondWaitReacquiresMutex(t *testing.T) {
 	})
 }
 
-// notifyOneNoWaiterNoCrash, notifyAllNoWaiterNoCrash: a call that finds no waiter has no effect on
-// a later waiter.
+// notifyOneNoWaiterNoCrash, notifyAllNoWaiterNoCrash: a Signal or a Broadcast that finds no waiter
+// has no effect on a later waiter.
 func TestCondNotifyNobody(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		x.must(t, task{Op: "csignal", Name: "c", N: 3})
@@ -155,7 +156,7 @@ func TestCondNotifyNobody(t *testing.T) {
 	})
 }
 
-// syncWaitWithStdUniqueLock: any lock is accepted, and each process may use another one.
+// syncWaitWithStdUniqueLock: a Cond accepts any lock, and each process may use a different lock.
 func TestCondAnyLock(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var ids []int
@@ -171,7 +172,7 @@ func TestCondAnyLock(t *testing.T) {
 		}
 		require.Empty(t, y.wait(t, mine).Err)
 	})
-	// Readers that wait together hold the lock together again.
+	// Readers that wait together can hold the lock together again after a Broadcast.
 	var rw sync.RWMutex
 	a := newArena(t, nil)
 	c, err := prims.OpenCond(a, "", rw.RLocker(), &prims.CondOptions{Batch: -1})
@@ -201,7 +202,8 @@ func TestCondWaitForTimesOut(t *testing.T) {
 		require.Equal(t, []string{"ctx-deadline"}, r.Is)
 		require.GreaterOrEqual(t, r.Took, 20*time.Millisecond)
 		require.Equal(t, []string{"ctx-canceled"}, x.do(t, task{Op: "cwaitctx", Name: "c", Ended: true}).Is)
-		// Only the cancelled wait ends, on a thread of its own or behind the poller.
+		// Only the canceled wait ends, whether its goroutine sleeps on a thread of its own or waits
+		// behind the poller.
 		var ids []int
 		for range 20 {
 			ids = append(ids, x.blocked(t, task{Op: "cwaitctx", Name: "c"}))
@@ -216,8 +218,8 @@ func TestCondWaitForTimesOut(t *testing.T) {
 
 func TestCondWaitForNotifyBeforeTimeout(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
-		// The signal comes first, and the time is over before the lock is free: a signal takes
-		// precedence over the end of the time, and so does a broadcast.
+		// The signal comes first, and the time is over before the lock is free. The signal takes
+		// precedence over the end of the time. A broadcast does, too.
 		for _, op := range []string{"csignal", "cbroadcast"} {
 			var ids []int
 			for range 40 { // more than a broadcast wakes at a time
@@ -273,8 +275,9 @@ func TestCondPredicateLoop(t *testing.T) {
 	require.Equal(t, items, taken)
 }
 
-// A Broadcast is for the goroutines that wait at that moment: a goroutine that comes back and
-// waits again, or comes later, is not woken by it.
+// TestCondBroadcastGeneration: a Broadcast wakes the goroutines that wait at that moment. It does
+// not wake a goroutine that has come back and waits again, or a goroutine that begins to wait
+// later.
 func TestCondBroadcastGeneration(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var first []int
@@ -284,7 +287,7 @@ func TestCondBroadcastGeneration(t *testing.T) {
 		}
 		y.must(t, task{Op: "clock", Name: "c"})
 		y.must(t, task{Op: "cbroadcast", Name: "c"})
-		// Most of the waiters are not woken yet; these come after them.
+		// The Broadcast has not woken most of the waiters yet. These waits begin after it.
 		later := make([]int, 3)
 		for i := range later {
 			later[i] = y.start(task{Op: "cwaitlater", Name: "c"})
@@ -307,7 +310,7 @@ func TestCondBroadcastGeneration(t *testing.T) {
 	})
 }
 
-// condAt is a handle on the Cond of that name, of this process.
+// condAt opens the named Cond in this process.
 func condAt(t testing.TB, a *arena.Arena, name string) *prims.Cond {
 	c, err := prims.OpenCond(a, name, new(sync.Mutex), nil)
 	require.NoError(t, err)
@@ -315,8 +318,8 @@ func condAt(t testing.TB, a *arena.Arena, name string) *prims.Cond {
 	return c
 }
 
-// Waiters of a Broadcast that cannot get their lock for long do not delay waiters whose own lock
-// is free.
+// TestCondBroadcastBehindHolder: some waiters of a Broadcast cannot get their lock for long. They
+// do not delay waiters whose own lock is free.
 func TestCondBroadcastBehindHolder(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "x")
@@ -335,7 +338,7 @@ func TestCondBroadcastBehindHolder(t *testing.T) {
 	for _, id := range ids {
 		require.Empty(t, x.wait(t, id).Err)
 	}
-	// The same for a process that is stopped on its way.
+	// The same holds if a waiter is stopped before it has locked its lock.
 	ids = ids[:0]
 	for range 40 {
 		ids = append(ids, x.blocked(t, task{Op: "cwait", Name: "c"}))
@@ -395,7 +398,8 @@ func TestCondOpen(t *testing.T) {
 	require.NoError(t, a.Delete("c"))
 }
 
-// Closing the arena ends its waits, with the lock held where that is possible.
+// TestCondArenaClose: Close of the arena ends the waits of a Cond. If the lock can be locked, the
+// waits return with the lock held.
 func TestCondArenaClose(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "closer")
@@ -420,8 +424,8 @@ func TestCondArenaClose(t *testing.T) {
 	sound(t, a)
 }
 
-// In a full arena, a wait that finds no node does not begin: the lock stays held, and no other
-// waiter's wake is lost.
+// TestCondNoSpace: in a full arena, a wait that finds no node does not begin. The lock stays held,
+// and no other waiter misses its wake.
 func TestCondNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20})
 	m := newMutex(t, a, nil)
@@ -443,7 +447,7 @@ func TestCondNoSpace(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	const most = 5000 // a chunk of nodes has fewer
+	const most = 5000 // a chunk has fewer than this many nodes
 	full := make(chan error, most)
 	for range most {
 		wg.Go(func() {
@@ -472,7 +476,7 @@ func TestCondNoSpace(t *testing.T) {
 	require.Zero(t, c.State())
 }
 
-// A blocked wait without a context allocates nothing.
+// TestCondAllocations: a wait that blocks and has no context allocates nothing.
 func TestCondAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector, which allocates")

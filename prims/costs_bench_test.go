@@ -32,10 +32,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// BenchmarkDataCosts measures in one run what data that survives costs, in Go and in C: Updates, Loads, a rollback, the
-// next owner of a lock after the death of its owner, and a join. It does all rows in each of many rounds, and takes the
-// fastest slices of a round, so that other programs of the host disturb all rows alike. It prints the ratio to Lock, two
-// stores and Unlock of a Mutex with its interval over the rounds, the ratio of the prototype, and the target.
+// BenchmarkDataCosts measures what data that survives a death costs, in Go and in C: Updates, Loads, a
+// rollback, the time until the next owner has the lock of a dead owner, and a join. It measures all rows in
+// each of many rounds, and takes the fastest slices of a round, so that other programs of the host disturb
+// all rows alike. The unit is the cost of Lock, two stores and Unlock of a Mutex. For each row it prints the
+// ratio to that unit with its interval over the rounds, the ratio of the prototype, and the target.
 func BenchmarkDataCosts(b *testing.B) {
 	c := newCosts(b)
 	defer c.end()
@@ -46,23 +47,23 @@ func BenchmarkDataCosts(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// costRow is an operation that a slice does often.
+// costRow is an operation that each slice of its row repeats.
 type costRow struct {
 	name   string
-	turns  int // in a slice
+	turns  int // how many times a slice repeats the operation
 	run    func(n int)
-	slice  func() float64 // nil, or what measures the nanoseconds of an operation in place of turns and run
-	slices int            // in a round, of which the fastest counts; 0: costSlices
+	slice  func() float64 // measures the nanoseconds of one operation, in place of turns and run; may be nil
+	slices int            // how many slices a round has, of which the fastest counts; 0: costSlices
 
 	level  float64 // ratio of the prototype; 0: there is none
 	target func(ns func(row string) float64) float64
 	says   string // the target in words
 }
 
-// costSlices is how many slices of a row a round has.
+// costSlices is the number of slices of a row in a round.
 const costSlices = 8
 
-// costs are the rows, and what the rounds have shown.
+// costs has the rows, and the results of the rounds.
 type costs struct {
 	rows []costRow
 	ns   map[string][]float64 // the nanoseconds of each round
@@ -71,7 +72,7 @@ type costs struct {
 
 const costReference = "Lock, two stores, Unlock"
 
-// The rows that the targets of others name.
+// The names of rows to which the targets of other rows refer.
 const (
 	costNothing = "Mutex.Update, nothing"
 	costTwo     = "Mutex.Update, two words"
@@ -82,7 +83,7 @@ func memcpyOf(size string) string { return "memcpy of " + size }
 
 func newCosts(b testing.TB) *costs {
 	a := newArena(b, &arena.Options{Size: 8 << 20})
-	for !a.Fenced() { // handles that are opened from then on release by a plain store
+	for !a.Fenced() { // from then on, handles that are opened release by a plain store
 		<-after(time.Millisecond)
 	}
 	m, err := prims.OpenMutex(a, "reference", nil)
@@ -117,7 +118,7 @@ func newCosts(b testing.TB) *costs {
 	return c
 }
 
-// costUpdates are the Updates of a lock. Those of a Mutex have targets.
+// costUpdates returns rows for the Updates of a lock. The rows of a Mutex have targets.
 func costUpdates(b testing.TB, a *arena.Arena, rw bool, words *[1024]uint64) (rows []costRow) {
 	l, err := openTxLock(a, rw, 0)
 	require.NoError(b, err)
@@ -200,12 +201,13 @@ func costSynchronized[T any](b testing.TB, a *arena.Arena, size string, update, 
 		for i := range rows {
 			rows[i].turns = 20
 		}
-		rows[2].target = nil // none was set
+		rows[2].target = nil // this row has no target
 	}
 	return rows
 }
 
-// costRollback returns a call that locks what a process that is gone has left, with 16 KiB in its log.
+// costRollback returns a function that n times locks a lock whose holder is gone. The holder has left
+// 16 KiB in its undo log, so each time the function rolls that back.
 func costRollback(b testing.TB, a *arena.Arena, rw bool) func(n int) {
 	const saved, gone = 16 << 10, 1<<11 | 9
 	off, err := a.Alloc(saved, 8)
@@ -232,7 +234,7 @@ func costRollback(b testing.TB, a *arena.Arena, rw bool) func(n int) {
 	return run
 }
 
-// costInC are rows of a program in C. There are none without a C compiler.
+// costInC returns the rows that a program in C measures. Without a C compiler there are none.
 func costInC(b testing.TB) (rows []costRow, end func()) {
 	cc, err := exec.LookPath("cc")
 	if err != nil || os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
@@ -309,9 +311,9 @@ func init() {
 	})
 }
 
-// costNextOwner kills a process in an Update while this one waits for the lock. It measures the time from the last
-// moment at which the dead process was not gone until this one has the lock, with the change undone. The other row says
-// how long the same process took to be gone, which is up to the kernel.
+// costNextOwner kills a process in an Update while this process waits for the lock. The first row measures
+// the time from the last moment at which the dead process was not gone until this process has the lock and
+// has undone the change. The second row measures how long the kernel took until the process was gone.
 func costNextOwner(b testing.TB) []costRow {
 	a := newArena(b, nil)
 	m := must(openTxLock(a, false, 0)).(*prims.Mutex)
@@ -356,8 +358,8 @@ func costNextOwner(b testing.TB) []costRow {
 	}, says: "100 µs", target: func(func(string) float64) float64 { return 100e3 }}, gone}
 }
 
-// costJoin measures a join of an arena in which another process is, and the part that epochs added to it: a query of a
-// byte lock and a look at the name.
+// costJoin measures a join of an arena that another process has joined. A second row measures the part of a
+// join that epochs need: to query a byte lock and to check the name.
 func costJoin(b testing.TB) (rows []costRow, end func()) {
 	name := newVillage(b, 1)
 	joiner := proctest.Start(b, "costs/joiner", proctest.Params(name))
@@ -381,7 +383,7 @@ func costJoin(b testing.TB) (rows []costRow, end func()) {
 	}, func() { joiner.Kill(b); f.Close() }
 }
 
-// measure does a slice.
+// measure runs one slice and returns the nanoseconds of one operation.
 func (r *costRow) measure() float64 {
 	if r.slice != nil {
 		return r.slice()
@@ -391,7 +393,7 @@ func (r *costRow) measure() float64 {
 	return float64(time.Since(start)) / float64(r.turns)
 }
 
-// round measures each row once. The slices of all rows alternate.
+// round measures each row once. The slices of different rows alternate.
 func (c *costs) round() {
 	least := make([]float64, len(c.rows))
 	for s := range costSlices {
@@ -408,7 +410,7 @@ func (c *costs) round() {
 	}
 }
 
-// ratio is the ratio of a row to a number of each round.
+// ratio returns the ratio of a row to a number that to computes for each round.
 func (c *costs) ratio(t testing.TB, row string, to func(ns func(string) float64) float64) stats.Interval {
 	ratios := make([]float64, len(c.ns[row]))
 	for i, ns := range c.ns[row] {
@@ -424,7 +426,7 @@ func (c *costs) ratio(t testing.TB, row string, to func(ns func(string) float64)
 
 func toReference(ns func(string) float64) float64 { return ns(costReference) }
 
-// verdict says whether a ratio surely keeps within a limit.
+// verdict says whether a ratio is within a limit, as far as its interval shows that.
 func verdict(i stats.Interval, limit float64) string {
 	switch {
 	case i.Hi <= limit:
@@ -435,7 +437,7 @@ func verdict(i stats.Interval, limit float64) string {
 	return "open"
 }
 
-// table is a table of documents.
+// table returns the results as a table for the documents.
 func (c *costs) table(t testing.TB) string {
 	var s strings.Builder
 	s.WriteString("| operation | ns | ratio | interval | prototype | as good | target | part of it | reached |\n|---|---|---|---|---|---|---|---|---|\n")
@@ -457,7 +459,8 @@ func (c *costs) table(t testing.TB) string {
 	return s.String()
 }
 
-// One run measures every cost that has a target. Rows that run in this process do so in any build.
+// TestDataCostsMeasureEveryRow: one run of the benchmark measures every cost that has a target.
+// The rows in C need a C compiler.
 func TestDataCostsMeasureEveryRow(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
 		t.Skip("needs a build without the race detector and crash points: their hooks take time")
@@ -484,7 +487,8 @@ func TestDataCostsMeasureEveryRow(t *testing.T) {
 	}
 }
 
-// No operation on data that survives allocates, but a rollback does.
+// TestDataCostsNoAllocation: no operation on data that survives a death allocates, with the
+// exception of a rollback.
 func TestDataCostsNoAllocation(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
 		t.Skip("needs a build without the race detector and crash points: their hooks allocate")
@@ -501,8 +505,8 @@ func TestDataCostsNoAllocation(t *testing.T) {
 	require.Greater(t, measured, 20)
 }
 
-// An Update and a Load cost at most a certain multiple of Lock, two stores and Unlock in the same round. The limits
-// leave room for other processors; docs/performance.md has figures.
+// TestDataCosts: an Update and a Load cost at most a certain multiple of Lock, two stores and Unlock in the
+// same round. The limits leave room for other processors; docs/performance.md has figures.
 func TestDataCosts(t *testing.T) {
 	if !proctest.Long() {
 		t.Skip("needs SHMSYNC_TEST_LONG=1: it measures for seconds")
@@ -515,7 +519,7 @@ func TestDataCosts(t *testing.T) {
 		"Synchronized.Update of 16 B": 7.5, "Synchronized.Update of 1 KiB": 13, "Synchronized.Load of 16 B": 3, "Synchronized.Load of 1 KiB": 9,
 	}
 	tooMuch := []string{"no round"}
-	for range 5 { // the machine may be busy
+	for range 5 { // retry, because the machine may be busy
 		tooMuch = nil
 		c := newCosts(t)
 		c.rows = slices.DeleteFunc(c.rows, func(r costRow) bool { return limits[r.name] == 0 && r.name != costReference })

@@ -19,23 +19,25 @@ var (
 	_ = crashpoint.Register("counter.reap.lost")
 )
 
-// counter is what WaitGroup and Latch have in common: a counter of what is still to be done,
-// waiters for its 0, and a record of how much of it each participant has undertaken.
+// counter is what WaitGroup and Latch have in common: the count of the work that is still to be
+// done, the waiters for a count of 0, and the share of each participant. A share is how much of the
+// work its participant has undertaken to do.
 //
-// A decrement by a participant first counts for what the participant has undertaken itself, and then for
-// others. So its share is never negative, and if it dies, the share contains the work that it undertook last.
-// When the counter becomes 0, no participant has work left: all shares are void.
+// A decrement by a participant first counts for its own share, and then for the shares of others. So a share
+// is never negative, and if the participant dies, its share contains the work that it undertook last. When
+// the counter becomes 0, no participant has work left: all shares are void.
 //
-// The work of a dead participant is owed until others have done all of it, another process takes
-// it over, or Reset forgets it. While work is owed, all waits end with ErrOwnerDead.
+// After a death, the share of the dead participant is work that the dead owe. It stays so until
+// other participants have done all of the work, another process claims it, or Reset removes it from
+// the count. While the dead owe work, all waits end with ErrOwnerDead.
 //
-// No call holds a lock, so a stopped process blocks nobody. While all of the work is one
-// participant's, a call is a compare-and-swap of the commit word. Other changes go through a
-// record that any process can complete; see counter_log.go. Waiters sleep on a word that counts
-// events, as those of a Futex do.
+// No call holds a lock that another process needs, so a stopped process blocks no other process.
+// While all of the work is the share of one participant, a call changes the commit word by one
+// compare-and-swap. Other changes go through a record that any process can complete; see
+// counter_log.go. Waiters sleep on a word that counts events, as the waiters of a Futex do.
 type counter struct {
-	left    *atomic.Uint64 // the commit word, for fast paths; for a closed handle, a word in the logged form
-	me      uint64         // this participant, in the place of the owner in the commit word
+	left    *atomic.Uint64 // the commit word, for fast paths; a closed handle has a word here that makes them fail
+	me      uint64         // this participant, shifted to the bits of the owner in the commit word
 	words   *counterWords
 	slots   []counterSlot
 	list    park.WaitList
@@ -77,23 +79,23 @@ func counterList(a *arenakernel.Arena, w *counterWords) park.WaitList {
 	return park.WaitList{Arena: a, Word: low(&w.events), Raw: wordPtr(low(&w.events)), Poller: &w.poller}
 }
 
-// end takes the counter away from the fast paths.
+// end makes the fast paths of this handle fail.
 func (t *counter) end() {
 	t.queue.Close()
 	redirect(&t.left, &closedCount)
 }
 
-// addAtOnce adds n, which is positive, if one instruction is enough. The compiler inlines it.
+// addAtOnce adds n, which is positive, if one compare-and-swap is enough. The compiler inlines it.
 func (t *counter) addAtOnce(n int64) bool {
 	w := t.left
 	c := w.Load()
-	// A logged form is negative here, so its count seems too high for n.
+	// A commit word of the logged form is negative here, so its count seems too high to add n.
 	return (c == 0 || c>>32 != 0 && uint64(uint32(c)&^1) == t.me) && n <= counterMax-int64(int32(c>>32)) && int64(c) >= 0 &&
 		!race.Enabled && !crashpoint.Enabled && w.CompareAndSwap(c, c|t.me+uint64(n)<<32)
 }
 
-// doneAtOnce subtracts n, which is positive, if one instruction is enough and the waiters need
-// not be told. The compiler inlines it.
+// doneAtOnce subtracts n, which is positive, if one compare-and-swap is enough and no waiter has to
+// be woken. The compiler inlines it.
 func (t *counter) doneAtOnce(n uint64) bool {
 	w := t.left
 	c := w.Load()
@@ -110,14 +112,15 @@ func (t *counter) doneAtOnce(n uint64) bool {
 	return w.CompareAndSwap(c, to)
 }
 
-// countAtOnce is doneAtOnce for work that is nobody's share.
+// countAtOnce is doneAtOnce for work that is not in the share of any participant.
 func (t *counter) countAtOnce(n uint64) bool {
 	w := t.left
 	c := w.Load()
 	return uint32(c)&^1 == 0 && int64(c) >= 0 && n < c>>32 && !race.Enabled && !crashpoint.Enabled && w.CompareAndSwap(c, c-n<<32)
 }
 
-// serve begins a call that does not wait, and that the fast path could not do. It panics if the handle is closed.
+// serve begins a call that does not wait and that the fast path could not do. It panics if the handle is
+// closed.
 func (t *counter) serve() served { return t.opening.serve(t.queue) }
 
 func (t *counter) enter() error {
@@ -137,8 +140,9 @@ func (t *counter) add(n uint64) bool {
 	defer t.serve().end()
 	race.ReleaseMerge(t.key)
 	for {
-		// Another turn begins only if another goroutine has changed the counter, or if this turn
-		// has made a change that later turns do not have to make. Otherwise the loop ends.
+		// Another iteration follows only if another goroutine has changed the counter, or if this
+		// iteration has made a change that need not be made again, such as the conversion to the
+		// logged form. So the loop is lock-free.
 		c := t.load()
 		switch to, sole := c.added(n, t.me); {
 		case c.untold():
@@ -184,7 +188,7 @@ func (t *counter) tryFinish(n uint64) (ok bool, err error) {
 	}
 	race.ReleaseMerge(t.key)
 	for {
-		// The loop ends for the same reason as the loop of add.
+		// The loop is lock-free for the same reason as the loop of add.
 		c := t.load()
 		switch to, sole := c.done(n, t.me); {
 		case c.logged():
@@ -215,7 +219,7 @@ func (t *counter) tryFinish(n uint64) (ok bool, err error) {
 }
 
 // becomeZero sets the counter to 0 if the commit word is still c, and reports whether it did. The caller then
-// passes due to pay.
+// passes due to pay, which wakes the waiters.
 func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	if !c.watched() {
 		return t.swap(c, 0), 0
@@ -229,12 +233,12 @@ func (t *counter) becomeZero(c counterWord) (ok bool, due counterDue) {
 	return true, counterDue(to)
 }
 
-// zeroTicket returns a ticket for a zero that waiters have not been told of. The ticket differs from that of
-// the events.
+// zeroTicket returns a ticket for a zero of which waiters have not been told yet: they have to be woken
+// because of it. The ticket differs from the ticket in the events word.
 func (t *counter) zeroTicket() uint32 {
 	for {
-		// A turn refuses two tickets at most, 0 and that of the events, and each turn gets
-		// another ticket. So the loop ends.
+		// Each iteration gets another ticket. It refuses only 0 and the ticket in the events word, so the
+		// loop ends.
 		n := uint32(t.words.tickets.Add(1) & counterTickets)
 		if n != 0 && n != counterEvents(t.words.events.Load()).ticket() {
 			return n
@@ -242,8 +246,9 @@ func (t *counter) zeroTicket() uint32 {
 	}
 }
 
-// tellZero tells the waiters of the zero c, if no process has done so. The next process that
-// changes the counter tells them, too, so a process that stops here leaves no waiter behind.
+// tellZero tells the waiters of the zero c: it changes the events word, so that their waits end,
+// and wakes them. It does nothing if another process has done so. Until then, the next process that
+// changes the counter also calls tellZero. So a process that stops here leaves no waiter behind.
 //
 //	the zero                           a waiter
 //	commit: 0, ticket                  ticket of the events: has it changed?
@@ -251,18 +256,18 @@ func (t *counter) zeroTicket() uint32 {
 //	commit: 0                          commit: is it 0? If not, make it watched
 //	wake                               sleep while events has this sequence
 //
-// The counter does not rise before the events have the ticket. So a waiter that finds the counter
-// risen finds the new ticket.
+// The counter does not rise before the events word has the ticket. So a waiter that finds that the
+// counter has risen also finds the new ticket.
 func (t *counter) tellZero(c counterWord) {
 	for {
-		// The CAS fails only if another process has told the waiters of this zero, or of a death.
-		// In the first case the loop ends. The number of deaths is bounded.
+		// If the CAS fails, another process has changed the events because of this zero or because
+		// of a death. The number of deaths is bounded, so the loop ends.
 		e := counterEvents(t.words.events.Load())
 		if e.ticket() == c.ticket() {
 			break
 		}
 		if t.load() != c {
-			return // another process has told them
+			return // another process has told the waiters
 		}
 		if t.words.events.CompareAndSwap(uint64(e), uint64(e.next(c.ticket()))) {
 			break
@@ -275,11 +280,11 @@ func (t *counter) tellZero(c counterWord) {
 	}
 }
 
-// tell wakes the waiters, so that they check the counter again, because a death has changed something.
+// tell wakes the waiters because of a death, so that they check the counter again.
 func (t *counter) tell() {
 	crashpoint.Hit("counter.reap.lost")
 	for {
-		// The CAS fails only if another process has told the waiters of a zero, or of a death.
+		// If the CAS fails, another process has changed the events; see the loop of tellZero.
 		e := counterEvents(t.words.events.Load())
 		if t.words.events.CompareAndSwap(uint64(e), uint64(e.next(e.ticket()))) {
 			break
@@ -307,7 +312,7 @@ func (t *counter) zero() bool {
 	return true
 }
 
-// must panics with the error of a call that cannot return one.
+// must panics with err, for a call that cannot return an error.
 func (t *counter) must(err error) {
 	if err != nil {
 		panic(err)

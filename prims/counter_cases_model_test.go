@@ -4,7 +4,7 @@ package prims
 
 import "testing"
 
-// Mistakes that a counter could have.
+// Mistakes that a counter could have. The model must find each of them.
 const (
 	ctrNoHelp    bug = "a call commits over a record that is not complete"
 	ctrReapFirst bug = "a reaper folds a share before it completes the record"
@@ -16,8 +16,9 @@ const (
 	ctrNoLock    bug = "two goroutines write the record of their process at once"
 )
 
-// Two participants add, do, reset and die. The interleavings include a stop of unlimited length
-// at each step. After each step the state is compared with the calls that took effect.
+// TestModelCounter: two participants add, do, reset, claim and die. A participant may be stopped at
+// each step for any time. After each step the model compares the state with the effect of the calls
+// that have taken effect.
 func TestModelCounter(t *testing.T) {
 	two := ctrModel{goroutines: 1, calls: 2}
 	alone := ctrModel{goroutines: 1, calls: 3}
@@ -35,7 +36,7 @@ func TestModelCounter(t *testing.T) {
 	})
 }
 
-// Mistakes that the waits of a counter could have.
+// Mistakes that the waits of a counter could have. The model must find each of them.
 const (
 	cwNoTell    bug = "Add does not tell of a zero that is untold"
 	cwLateRead  bug = "a waiter reads the events after it made the word watched"
@@ -45,9 +46,10 @@ const (
 	cwPlain     bug = "a zero of a watched word is told without a ticket"
 )
 
-// Waiters of a counter that goes up and down: each wait ends if the counter becomes 0 after the
-// waiter made the commit word watched, and none ends without a zero. A process that stops for
-// ever, at any step, does not keep a wait from ending.
+// TestModelCounterWaits: waiters wait for a counter that rises and falls. A wait ends if the
+// counter becomes 0 after the waiter has made the commit word watched, and no wait ends if the
+// counter has not been 0. A process that stops for ever, at any step, does not keep a wait from
+// ending.
 func TestModelCounterWaits(t *testing.T) {
 	two := cwModel{calls: []uint8{3, 2}, waiters: 1}
 	both := cwModel{calls: []uint8{2, 2}, waiters: 2}

@@ -1,32 +1,35 @@
 package prims
 
-// claim makes this participant answer for n units of the outstanding work. It takes first the
-// units that dead participants owe, then units for which nobody answers, and then, if fromOthers
-// is set, units of other participants. It reports false if there are fewer than n. A claim may
-// take several changes. If others did some of the work between two of them, this participant
-// keeps the units that it has claimed so far, so that its death is reported.
+// claim adds n units of the outstanding work to the share of this participant, so that its death
+// counts for them. It takes first the units that dead participants owe, then units in no share, and
+// then, if fromOthers is set, units in the shares of other participants. It reports false if there
+// are fewer than n such units.
+//
+// A claim may take several changes of the counter. Others may do some of the work between two of
+// these changes. This participant then keeps the units that it has claimed so far, so that its
+// death is reported.
 func (t *counter) claim(n uint64, fromOthers bool) bool {
 	defer t.serve().end()
 	k := claiming{n: n, rest: n, fromOthers: fromOthers}
 	if fromOthers {
-		// The process that had the claim may be dead, and this process may replace it.
+		// The process whose units the caller wants to claim may be dead.
 		t.reapDead()
 		k.reaped = true
 	}
 	if t.tryClaim(&k) {
 		return true
 	}
-	// A caller that has waited for the end of a process expects that its units are free to claim. But for a
-	// moment other processes cannot know yet that all threads of the process have ended.
+	// A caller that has waited for the end of a process expects that it can claim the units of that
+	// process. But for a moment other processes cannot know yet that all threads of the process have ended.
 	t.must(t.awaitUntil(func() bool { return !t.a.AnyDying() }))
 	k.reaped = false
 	return t.tryClaim(&k)
 }
 
-// tryClaim is claim without the wait for processes that are dying.
+// tryClaim is claim, but it does not wait for processes that are dying.
 func (t *counter) tryClaim(k *claiming) bool {
 	for {
-		// The loop ends for the same reason as the loop of add.
+		// The loop is lock-free for the same reason as the loop of add.
 		c := t.load()
 		switch {
 		case c.untold():
@@ -53,7 +56,8 @@ func (t *counter) tryClaim(k *claiming) bool {
 			t.reapDead()
 			k.reaped = true
 		case next == claimAwait:
-			// The caller takes over work of the dead, and they may still write to its data.
+			// The caller takes over work of dead participants, and their last stores may still
+			// reach the data of that work.
 			t.must(t.awaitAllGone())
 		case next == claimFails:
 			return false
@@ -61,13 +65,13 @@ func (t *counter) tryClaim(k *claiming) bool {
 	}
 }
 
-// claiming is the state of a Claim.
+// claiming is the state of a call of Claim.
 type claiming struct {
 	n          uint64 // how much the caller wants to claim
 	rest       uint64 // how much of n is left to claim
-	period     uint64 // period of the shares when rest was computed
+	period     uint64 // the period of the shares when rest was computed; see counterWords.period
 	fromOthers bool
-	reaped     bool // dead participants were looked for
+	reaped     bool // this call has looked for dead participants
 }
 
 // claimStep says what a claim has to do next.
@@ -75,13 +79,13 @@ type claimStep int
 
 const (
 	claimAgain claimStep = iota
-	claimReap            // look for dead participants
-	claimAwait           // wait until the dead are gone
+	claimReap            // look for dead participants, then try again
+	claimAwait           // wait until the dead participants are gone, then try again
 	claimFails
 )
 
-// claimLogged makes one attempt to claim in a logged form. One change takes from the dead,
-// from nobody, and from one other participant.
+// claimLogged makes one attempt to claim in the logged form of the commit word. One change takes
+// units that the dead owe, units in no share, and units in the share of one other participant.
 func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due counterDue, err error) {
 	t.private.Lock()
 	defer t.private.Unlock()
@@ -89,7 +93,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 		return 0, 0, err
 	}
 	if p := valueOf(&t.words.period); p != k.period {
-		k.rest, k.period = k.n, p // the counter was 0 in between, so earlier claims are void
+		k.rest, k.period = k.n, p // the counter was 0 in between, so the units that this call has claimed are void
 	}
 	count, owed := valueOf(&t.words.count), valueOf(&t.words.owed)
 	h, ok := t.mine(count)
@@ -118,7 +122,7 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 	}
 	free += others + owed
 	if k.fromOthers {
-		free = min(free, count-h.own) // if free is negative, nothing is nobody's
+		free = min(free, count-h.own) // if free is negative, each unit is in a share
 	}
 	switch {
 	case t.load() != c:
@@ -157,12 +161,12 @@ func (t *counter) claimLogged(c counterWord, k *claiming) (next claimStep, due c
 	return claimAgain, 0, err
 }
 
-// reset forgets what the dead owe, and reports whether they owed anything.
+// reset takes the work that the dead owe out of the count, and reports whether they owed anything.
 func (t *counter) reset() bool {
 	defer t.serve().end()
 	t.reapDead()
 	for {
-		// The loop ends for the same reason as the loop of add.
+		// The loop is lock-free for the same reason as the loop of add.
 		c := t.load()
 		died, current, err := t.lostAt(c)
 		switch {
@@ -197,7 +201,7 @@ func (t *counter) resetLogged(c counterWord) (r attempt, err error) {
 		return r, err
 	}
 	count, owed := valueOf(&t.words.count), valueOf(&t.words.owed)
-	if owed >= count { // others have done some of the owed work
+	if owed >= count { // other participants have done some of the work that the dead owe
 		r.made, r.due = t.becomeZero(c)
 		return r, nil
 	}
@@ -208,7 +212,8 @@ func (t *counter) resetLogged(c counterWord) (r attempt, err error) {
 	return r, err
 }
 
-// awaitAllGone waits until all dead participants are gone.
+// awaitAllGone waits until all dead participants are gone: none of them can store to shared memory
+// any more.
 func (t *counter) awaitAllGone() error { return t.awaitUntil(t.a.AllGone) }
 
 func (t *counter) awaitUntil(done func() bool) error {

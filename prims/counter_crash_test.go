@@ -13,8 +13,9 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A reaper dies, or is stopped, after it has folded the share of a dead participant and before it
-// has told the waiters. The waiters learn of it.
+// TestWaitGroupCrashOfReaper: a reaper turns the share of a dead participant into work that the
+// dead owe. Then it dies, or is stopped, before it wakes the waiters. The waiters learn of the
+// death all the same.
 func TestWaitGroupCrashOfReaper(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		for _, logged := range []bool{false, true} {
@@ -41,8 +42,8 @@ func TestWaitGroupCrashOfReaper(t *testing.T) {
 	}
 }
 
-// No goroutine holds the private lock, which other objects of its process also need, while it
-// wakes waiters.
+// TestWaitGroupTellsUnlocked: a goroutine that wakes waiters does not hold the private lock of its
+// process meanwhile, because other objects of the process need that lock, too.
 func TestWaitGroupTellsUnlocked(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -68,8 +69,8 @@ func TestWaitGroupTellsUnlocked(t *testing.T) {
 	gateRefused(t, x.wait(t, id), "x")
 }
 
-// A Wait that finds another record at each check cannot find out which participant died. It ends with its
-// context.
+// TestWaitGroupWaitOfRestlessCounter: a Wait finds another record at each check, so it cannot find out
+// which participant died. It ends with its context.
 func TestWaitGroupWaitOfRestlessCounter(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -78,7 +79,8 @@ func TestWaitGroupWaitOfRestlessCounter(t *testing.T) {
 	looks := 0
 	var again func()
 	again = func() {
-		// The waiter's check calls this function, which completes the record.
+		// The check of the waiter calls this function, which completes the record and makes another
+		// one.
 		if looks++; looks < 10_000 {
 			crashpoint.ArmFunc("counter.commit.begun", 1, again)
 		}

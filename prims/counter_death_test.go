@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// A Wait that reads the words while another process carries out the record of a fold does not
-// report corruption.
+// TestWaitGroupWaitDuringFold: a Wait reads the words while another process carries out the record
+// that folds a share. The Wait does not report corruption.
 func TestWaitGroupWaitDuringFold(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -28,9 +28,9 @@ func TestWaitGroupWaitDuringFold(t *testing.T) {
 	require.ErrorIs(t, g.WaitContext(t.Context()), shmsync.ErrOwnerDead, "the fold was carried out")
 }
 
-// The share of a producer never exceeds the counter, although other processes do more than 2^32
-// of its work. So the share is exact again when the producer does the work itself, and its death
-// is reported.
+// TestWaitGroupShareIsBounded: the share of a producer never exceeds the counter, although other
+// processes do more than 2^32 units of its work. So the share is exact again when the producer does
+// the work itself, and its death is reported.
 func TestWaitGroupShareIsBounded(t *testing.T) {
 	const most = 1<<31 - 1
 	a := newArena(t, nil)
@@ -39,12 +39,12 @@ func TestWaitGroupShareIsBounded(t *testing.T) {
 	g.Add(1)
 	producer.must(t, order{Op: "wg.add", Object: "g", N: 1})
 	g.Done()
-	for _, n := range []int{most - 1, most - 1, 3} { // 2^32 in all
+	for _, n := range []int{most - 1, most - 1, 3} { // 2^32 units in all
 		producer.must(t, order{Op: "wg.add", Object: "g", N: n})
 		g.Add(-n)
 	}
 	require.EqualValues(t, 4, g.ShareOf(2))
-	for _, n := range []int{most - 1, most - 1, 2} { // the producer does 2^32 - 1 itself
+	for _, n := range []int{most - 1, most - 1, 2} { // the producer does 2^32 - 1 units itself
 		producer.must(t, order{Op: "wg.add", Object: "g", N: n})
 		producer.must(t, order{Op: "wg.add", Object: "g", N: -n})
 	}
@@ -55,8 +55,8 @@ func TestWaitGroupShareIsBounded(t *testing.T) {
 	require.ErrorIs(t, g.WaitContext(t.Context()), shmsync.ErrOwnerDead)
 }
 
-// A reaper folds the share of a dead participant although other processes change the counter all
-// the time.
+// TestWaitGroupReapBesideABusyPeer: a reaper folds the share of a dead participant although another
+// process changes the counter all the time.
 func TestWaitGroupReapBesideABusyPeer(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -76,8 +76,8 @@ func TestWaitGroupReapBesideABusyPeer(t *testing.T) {
 	require.ErrorIs(t, g.State().Err, shmsync.ErrOwnerDead)
 }
 
-// The share of a participant that died long ago stays void when its period comes back, 2^32
-// tickets later.
+// TestWaitGroupPeriodComesBack: a participant died long ago, and its share is void. The share stays
+// void when the counter gets the same period again, 2^32 tickets later.
 func TestWaitGroupPeriodComesBack(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -102,7 +102,8 @@ func TestWaitGroupPeriodComesBack(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// A commit word that claims a death and names no participant ends a wait with ErrCorrupt.
+// TestHostileWaitGroupDeadNobody: if the commit word says that a participant died, but names none,
+// a wait ends with ErrCorrupt.
 func TestHostileWaitGroupDeadNobody(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -126,7 +127,8 @@ func TestHostileWaitGroupDeadNobody(t *testing.T) {
 	}
 }
 
-// Claim finds the unclaimed work of a process while others add and do work.
+// TestWaitGroupClaimWhileOthersChange: Claim finds the work that is in no share, while other
+// processes add and do work.
 func TestWaitGroupClaimWhileOthersChange(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -151,8 +153,8 @@ func TestWaitGroupClaimWhileOthersChange(t *testing.T) {
 	}
 }
 
-// A Claim that fails because others did some of the work keeps what it took, so that the death of
-// this process is reported.
+// TestWaitGroupClaimFailsHalfway: a Claim fails because other processes did some of the work in the
+// meantime. This process keeps the units that the Claim took before, so that its death is reported.
 func TestWaitGroupClaimFailsHalfway(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -165,7 +167,8 @@ func TestWaitGroupClaimFailsHalfway(t *testing.T) {
 	require.EqualValues(t, 4, g.State().Own)
 }
 
-// A Claim forgets what it took before the counter was 0.
+// TestWaitGroupClaimAcrossZero: the counter becomes 0 during a Claim. The units that the Claim took
+// before no longer count.
 func TestWaitGroupClaimAcrossZero(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

@@ -7,17 +7,17 @@ import "github.com/shmsync/shmsync/internal/arenakernel"
 // SetTickets makes the next ticket n+1.
 func (g *WaitGroup) SetTickets(n uint64) { g.counter.words.tickets.Store(n) }
 
-// Period is the current period; shares of other periods do not count.
+// Period returns the current period; shares with another period are void.
 func (g *WaitGroup) Period() uint64 { return valueOf(&g.counter.words.period) }
 
-// ShareOf is the share of the participant in a slot.
+// ShareOf returns the share of the participant in a slot.
 func (g *WaitGroup) ShareOf(slot int) uint64 { return g.counter.has(&g.counter.slots[slot-1]) }
 
 // SetCommit overwrites the commit word, as a hostile peer does.
 func (g *WaitGroup) SetCommit(v uint64) { g.counter.words.commit.Store(v) }
 
-// LostWhileFolded returns the result of lostAt for a commit word, while another process folds the share of a
-// slot. That process is stopped after it changed the first word.
+// LostWhileFolded folds the share of a slot in part: it stops after the first word has changed, as a stopped
+// process would. It then returns the result of lostAt.
 func (g *WaitGroup) LostWhileFolded(slot int) (died, current bool, err error) {
 	t := g.counter
 	c := t.load()
@@ -45,8 +45,8 @@ func (g *WaitGroup) LostWhileFolded(slot int) (died, current bool, err error) {
 	return n != 0, current, err
 }
 
-// ClaimHalfway is Claim with a call of f after its first change. It reports whether it claimed
-// all of n.
+// ClaimHalfway is Claim, but it calls f after its first change. It reports whether it claimed all n
+// units.
 func (g *WaitGroup) ClaimHalfway(n uint64, f func()) bool {
 	t := g.counter
 	k := claiming{n: n, rest: n, fromOthers: true, reaped: true}
@@ -65,8 +65,7 @@ func (g *WaitGroup) ClaimHalfway(n uint64, f func()) bool {
 	return true
 }
 
-// Reap folds the shares of the participants in the slots for which dead returns true. It calls dead for each
-// share.
+// Reap folds the share of each slot for which dead returns true.
 func (g *WaitGroup) Reap(dead func(slot int) bool) {
 	g.counter.reap(func(n arenakernel.ParticipantID) bool { return dead(n.Slot()) })
 }
@@ -80,7 +79,8 @@ func (g *WaitGroup) PrivateHeld() bool {
 	return false
 }
 
-// Restless makes a logged form whose record is never complete. It says that the dead owe work.
+// Restless puts the commit word into the logged form, with a record that is never complete and says
+// that the dead owe work.
 func (g *WaitGroup) Restless() {
 	t := g.counter
 	var ch recordChange

@@ -11,11 +11,11 @@ import (
 // A change that the sole form of the commit word cannot express goes through a record: see
 // recordLog.
 //
-// The shares are in the slots. The work that is nobody's is the count minus what the dead owe and
-// minus the shares. It is negative if participants did more than their shares.
+// The shares are in the slots. Some work is in no share: the count minus the shares, and minus what
+// the dead owe. That difference is negative if participants did more than their shares.
 
-// convert changes c, which is of the sole form and not 0, to the logged form, unless c has
-// changed.
+// convert changes the commit word from c, which is of the sole form and not 0, to the logged form.
+// It does nothing if the commit word is no longer c.
 func (t *counter) convert(c counterWord) error {
 	t.private.Lock()
 	defer t.private.Unlock()
@@ -40,8 +40,9 @@ func (t *counter) convert(c counterWord) error {
 	return err
 }
 
-// newPeriod returns a period that no share has. It is the low half of a ticket. A later ticket
-// has the same low half only after 2^32 others.
+// newPeriod returns a period that no share has. The period is the low half of a ticket. A later
+// ticket has the same low half only after 2^32 tickets. So a ticket above 2^32 needs a check that
+// no share has that period.
 func (t *counter) newPeriod() uint64 {
 	var period uint64
 	for range len(t.slots) + 1 {
@@ -63,8 +64,8 @@ func (t *counter) hasPeriod(period uint64) bool {
 	return false
 }
 
-// has returns how much work the share of a slot stands for. The commit word must be in the logged form, and its
-// record must be complete.
+// has returns how much work the share in s stands for. The commit word must be in the logged form, and the
+// record that it names must be complete.
 func (t *counter) has(s *counterSlot) uint64 {
 	if valueOf(&s.period) != valueOf(&t.words.period) {
 		return 0
@@ -72,27 +73,28 @@ func (t *counter) has(s *counterSlot) uint64 {
 	return valueOf(&s.own)
 }
 
-// holder is the participant whose share the slot has.
+// holder returns the participant whose share is in the slot.
 func (s *counterSlot) holder() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(valueOf(&s.name) & arenakernel.ParticipantIDMask)
 }
 
-// claimable is how much of a share others may claim.
+// claimable returns how much of the share in s other participants may claim.
 func (t *counter) claimable(s *counterSlot) uint64 {
 	own := t.has(s)
 	return own - min(valueOf(&s.claimed), own)
 }
 
 // ownShare is the share of this participant, in the form that a change needs. Other participants also do work
-// of this share, so the word in the slot may exceed the count. own never exceeds the count, because the undone
-// work of the participant is part of the count. Without this limit the share of a producer would grow for ever.
+// of this share, and they do not change the word in the slot. So that word may exceed the count. own never
+// exceeds the count, because the work that the participant has not done is part of the count. Without this
+// limit the share of a producer would grow without a bound.
 type ownShare struct {
 	own, claimed uint64
 	void         bool // the slot has no share of this period
 }
 
-// mine reads the share of this participant while the counter is count. ok is false if the slot
-// has the share of a dead participant, which must be folded first.
+// mine reads the share of this participant. count is the count at that moment. ok is false if the
+// slot still has the share of a dead participant, which must be folded first.
 func (t *counter) mine(count uint64) (h ownShare, ok bool) {
 	s := &t.slots[t.name.Slot()-1]
 	own := min(t.has(s), count)
@@ -105,7 +107,8 @@ func (t *counter) mine(count uint64) (h ownShare, ok bool) {
 	return ownShare{}, false
 }
 
-// put adds to a change that the share h now has own units, of which claimed were claimed.
+// put adds the new share of this participant to a change: own units, of which the participant has
+// claimed the given number. h is the share before the change.
 func (t *counter) put(ch *recordChange, h ownShare, own, claimed uint64) {
 	slot := t.name.Slot()
 	if h.void {
@@ -123,13 +126,13 @@ func (t *counter) put(ch *recordChange, h ownShare, own, claimed uint64) {
 
 // attempt is the result of one attempt to make a change in a logged form.
 type attempt struct {
-	over bool       // there is nothing more to try
-	made bool       // the change is made
-	due  counterDue // what the caller does after it has unlocked the private lock
+	over bool       // no more attempt is needed
+	made bool       // the attempt made the change
+	due  counterDue // what the caller passes to pay after it has unlocked the private lock
 }
 
-// addLogged makes one attempt to add n in a logged form. If the result is over and not made, the
-// counter would overflow.
+// addLogged makes one attempt to add n in the logged form. If the result says over but not made,
+// the counter would overflow.
 func (t *counter) addLogged(c counterWord, n uint64) (r attempt, err error) {
 	t.private.Lock()
 	defer t.private.Unlock()
@@ -148,7 +151,7 @@ func (t *counter) addLogged(c counterWord, n uint64) (r attempt, err error) {
 	}
 	var ch recordChange
 	ch.set(counterCount, count+n)
-	t.put(&ch, h, h.own+n, h.claimed) // others may claim what is added now
+	t.put(&ch, h, h.own+n, h.claimed) // other participants may claim the units that are added now
 	if ok, err = t.commit(c, &ch); ok {
 		crashpoint.Hit("counter.add.counted")
 	}
@@ -156,7 +159,7 @@ func (t *counter) addLogged(c counterWord, n uint64) (r attempt, err error) {
 	return r, err
 }
 
-// doneLogged makes one attempt to subtract n in a logged form. If the result is over and not
+// doneLogged makes one attempt to subtract n in the logged form. If the result says over but not
 // made, the counter is less than n.
 func (t *counter) doneLogged(c counterWord, n uint64) (r attempt, err error) {
 	t.private.Lock()
@@ -192,8 +195,8 @@ func (t *counter) doneLogged(c counterWord, n uint64) (r attempt, err error) {
 	return r, err
 }
 
-// fold makes one attempt to turn the share of a slot into work that the dead owe. The caller has the private
-// lock, and has completed the record that c names. If due is not 0, the share is folded.
+// fold makes one attempt to turn the share in a slot into work that the dead owe. The caller holds the
+// private lock and has completed the record that c names. If due is not 0, fold has turned the share.
 func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
 	s := &t.slots[slot-1]
 	var ch recordChange
@@ -207,15 +210,15 @@ func (t *counter) fold(c counterWord, slot int) (due counterDue, err error) {
 	return due, err
 }
 
-// counterDue says what a process has to do for the waiters after a change. 0 means nothing; dueDeath means to
-// make them check the counter again; any other value is the commit word of a zero that they have not been told
-// of. The process calls pay for that after it has unlocked its private lock, because a wake is a system call
-// for each waiter.
+// counterDue says what a process has to do for the waiters after a change. 0 means nothing. dueDeath means
+// that the waiters have to check the counter again. Any other value is the commit word of a zero of which the
+// waiters have not been told. The process calls pay for that after it has unlocked its private lock, because
+// each wake of a waiter is a system call.
 type counterDue counterWord
 
 const dueDeath = counterDue(counterLogged)
 
-// pay tells the waiters what due says. The caller must not hold the private lock.
+// pay does for the waiters what due says. The caller must not hold the private lock.
 func (t *counter) pay(due counterDue) {
 	switch due {
 	case 0:
@@ -228,9 +231,9 @@ func (t *counter) pay(due counterDue) {
 
 const counterDeadNobody = "it does not say which dead participant owes work"
 
-// lostAt is the dead participant that leaves work undone, or 0. A 0 was right at some moment
-// after c was read. current is false if died may be another dead participant, because the commit
-// word has changed from c in more than the watched bit.
+// lostAt returns a dead participant that has left work undone, or 0 if there was none at some
+// moment after c was read. If current is false, the commit word may have changed from c in more
+// than the watched bit, and died may be another dead participant.
 func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current bool, err error) {
 	switch {
 	case c.lost() && c.owner() == 0:
@@ -244,12 +247,12 @@ func (t *counter) lostAt(c counterWord) (died arenakernel.ParticipantID, current
 		return 0, false, err
 	}
 	if valueOf(&t.words.owed) == 0 {
-		return 0, true, nil // a fold makes waiters check again after it has changed owed
+		return 0, true, nil // if a fold has changed owed meanwhile, it makes the waiters check again
 	}
 	died = arenakernel.ParticipantID(valueOf(&t.words.dead) & arenakernel.ParticipantIDMask)
 	switch {
 	case t.load().bare() != c.bare():
-		return died, false, nil // owed may belong to a later record that is only partly carried out
+		return died, false, nil // owed may belong to a later record, of which only some words are stored
 	case died == 0:
 		return 0, false, t.corrupt(counterDeadNobody)
 	}
@@ -264,8 +267,8 @@ type counterView struct {
 	dead       arenakernel.ParticipantID
 }
 
-// view reads the state. If the counter changes all the time, view gives up reading all parts at
-// one moment.
+// view reads all parts of the state at one moment. If the counter changes all the time, view gives
+// up after 1000 attempts and returns parts of several moments.
 func (t *counter) view() (v counterView) {
 	for range 1000 {
 		c := t.load()
@@ -295,7 +298,7 @@ func (t *counter) view() (v counterView) {
 	return v
 }
 
-// trouble is the participant whose death makes waits fail, and the error of those waits.
+// trouble returns the participant whose death makes waits fail, and the error of those waits.
 func (t *counter) trouble(v counterView) (*shmsync.Identity, error) {
 	if v.owed == 0 {
 		return nil, nil
@@ -303,7 +306,7 @@ func (t *counter) trouble(v counterView) (*shmsync.Identity, error) {
 	return t.a.Who(v.dead), shmsync.ErrOwnerDead
 }
 
-// waiting reports whether anybody waits, as far as the arena records it.
+// waiting reports whether any waiter is recorded in the arena.
 func (t *counter) waiting(v counterView) bool {
 	return v.word.watched() && len(t.a.WaitsOf(t.object)) > 0
 }

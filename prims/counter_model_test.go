@@ -21,7 +21,7 @@ const (
 	ctrEntries = 5
 )
 
-// ctrWord is a commit word.
+// ctrWord is a commit word of the model.
 type ctrWord struct {
 	logged, dead    bool
 	count, owner    uint8 // fields of the sole form; the owner is a process + 1
@@ -30,7 +30,7 @@ type ctrWord struct {
 
 type ctrTagged struct{ value, tag uint8 }
 
-type ctrEntry struct{ index, value uint8 } // the index is that of the word + 1
+type ctrEntry struct{ index, value uint8 } // the index is that of the word plus 1
 
 type ctrRecord struct {
 	head  uint8
@@ -39,18 +39,19 @@ type ctrRecord struct {
 
 type ctrThread struct {
 	pc, op uint8
-	left   uint8 // number of further calls
+	left   uint8 // number of calls that are still to come
 	c      ctrWord
-	own    bool // it completes its own record
-	// converts: that record changes the form, and the call goes on.
+	own    bool // the thread completes its own record
+	// converts says that the thread's record only changes the form of the commit word, so the call
+	// goes on after it.
 	converts bool
 	unlocks  bool // the step releases the private lock, if the thread holds it
 	at       uint8
 	entry    ctrEntry
 	was      ctrTagged
-	record   ctrRecord // the record that it writes
-	n        uint8     // entries of it
-	to       ctrWord   // the new commit word
+	record   ctrRecord // the record that the thread writes
+	n        uint8     // number of entries in that record
+	to       ctrWord   // the commit word that the thread is going to store
 }
 
 type ctrState struct {
@@ -58,16 +59,16 @@ type ctrState struct {
 	word   [ctrWords]ctrTagged
 	record [ctrProcs]ctrRecord
 	ticket uint8
-	lock   [ctrProcs]uint8 // 1 plus the thread
+	lock   [ctrProcs]uint8 // 0, or 1 plus the thread that holds the private lock of the process
 	killed [ctrProcs]bool
 	thread [ctrThreads]ctrThread
 
-	// The expected result of the calls that took effect.
+	// The state that the calls which have taken effect should have led to.
 	count, owed uint8
 	share       [ctrProcs]uint8
 }
 
-// The calls.
+// The calls that a thread makes.
 const (
 	ctrAdd = iota
 	ctrDone
@@ -92,7 +93,7 @@ const (
 	ctrSwap
 )
 
-// ctrModel is a counter with two processes.
+// ctrModel is the model of a counter that two processes use.
 type ctrModel struct {
 	goroutines int // number in each process
 	calls      uint8
@@ -127,7 +128,7 @@ func (m *ctrModel) show(s *ctrState) string {
 	return fmt.Sprintf("commit %+v, words %v, records %v; should be %d, owed %d, shares %v", s.commit, s.word, s.record, s.count, s.owed, s.share)
 }
 
-// check compares the state, as the next call sees it, with the calls that took effect.
+// check compares the state, as the next call sees it, with the expected state.
 func (m *ctrModel) check(s *ctrState) error {
 	c := s.commit
 	if !c.logged {
@@ -270,7 +271,7 @@ func (m *ctrModel) step(s *ctrState, i int, emit func(model.Step[ctrState])) {
 	}
 }
 
-// again ends an attempt: the thread unlocks and tries once more.
+// again ends an attempt: the thread releases the private lock and begins another attempt.
 func again(t *ctrThread) { *t = ctrThread{op: t.op, left: t.left, pc: ctrLoad, unlocks: true} }
 
 // over ends a call.
@@ -304,11 +305,11 @@ func (m *ctrModel) load(s *ctrState, t *ctrThread, p int) {
 		t.to = c
 		t.to.dead = true
 	default:
-		t.pc = ctrLock // it converts the form first
+		t.pc = ctrLock // the thread first converts the commit word to the logged form
 	}
 }
 
-// complete is one step of carrying out a record.
+// complete is one step in which a thread carries out a record.
 func (m *ctrModel) complete(s *ctrState, t *ctrThread) {
 	r := &s.record[t.c.author]
 	end := func() {
@@ -367,11 +368,11 @@ func (t *ctrThread) set(index int, value uint8) {
 	t.n++
 }
 
-// compose reads the words and makes a record of a change. If the words change afterwards, the
-// swap of the commit word fails.
+// compose reads the words and writes a record of a change. If the words change afterwards, the CAS
+// of the commit word fails.
 func (m *ctrModel) compose(s *ctrState, t *ctrThread, p int) {
 	if t.c.logged && s.commit != t.c {
-		again(t) // the words may be from several moments
+		again(t) // the words may belong to several moments
 		return
 	}
 	s.ticket++
@@ -430,15 +431,15 @@ func (m *ctrModel) compose(s *ctrState, t *ctrThread, p int) {
 	case t.op == ctrClaim:
 		m.composeClaim(t, w, p, own, share)
 	case m.has(w, 1-p) == 0:
-		over(t) // there is nothing to reap
+		over(t) // there is no share to reap
 	default:
 		t.set(ctrOwed, min(w[ctrOwed].value+m.has(w, 1-p), count))
 		t.set(ctrShare+2*(1-p)+1, 0)
 	}
 }
 
-// composeClaim makes a record of a Claim of 1: from what the dead owe, from nobody's work, or
-// from the share of the other process.
+// composeClaim writes a record of a Claim of 1 unit: of the work that the dead owe, of the work in
+// no share, or of the share of the other process.
 func (m *ctrModel) composeClaim(t *ctrThread, w *[ctrWords]ctrTagged, p int, own uint8, share func(q int, has uint8)) {
 	switch from := claimFrom(w[ctrCount].value, w[ctrOwed].value, own, m.has(w, 1-p)); from {
 	case ctrFails:
@@ -452,7 +453,7 @@ func (m *ctrModel) composeClaim(t *ctrThread, w *[ctrWords]ctrTagged, p int, own
 	share(p, own+1)
 }
 
-// The sources of a Claim.
+// The sources from which a Claim takes a unit.
 const (
 	ctrFails = iota
 	ctrFromDead
@@ -474,7 +475,7 @@ func claimFrom(count, owed, own, other uint8) int {
 	return ctrFails
 }
 
-// swap is the CAS of the commit word: a change takes effect.
+// swap is the CAS of the commit word, by which a change takes effect.
 func (m *ctrModel) swap(s *ctrState, t *ctrThread, p int) {
 	converts := t.converts
 	locked := t.to.logged || t.c.logged
@@ -500,7 +501,7 @@ func (m *ctrModel) swap(s *ctrState, t *ctrThread, p int) {
 	}
 }
 
-// happens records the effect of a call.
+// happens adds the effect of a call to the expected state.
 func (m *ctrModel) happens(s *ctrState, op uint8, p int) {
 	switch op {
 	case ctrAdd:

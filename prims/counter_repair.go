@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// holders calls f for the participants that have shares.
+// holders calls f for each participant that has a share.
 func (t *counter) holders(f func(arenakernel.ParticipantID)) {
 	c := t.load()
 	switch {
@@ -25,7 +25,7 @@ func (t *counter) holders(f func(arenakernel.ParticipantID)) {
 	}
 }
 
-// reapDead turns the shares of participants that died into work that the dead owe.
+// reapDead turns the shares of dead participants into work that the dead owe.
 func (t *counter) reapDead() {
 	dead := false
 	t.holders(func(n arenakernel.ParticipantID) {
@@ -38,11 +38,12 @@ func (t *counter) reapDead() {
 	}
 }
 
-// reap turns the shares of dead participants into work that the dead owe, and tells waiters.
+// reap turns the shares of dead participants into work that the dead owe, and makes the waiters
+// check the counter again.
 func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 	for {
-		// The loop goes on only after a change by another goroutine. Then the next iteration folds the share of
-		// the dead owner, or finds that the new owner is alive, and the loop ends.
+		// Another iteration follows only a change by another goroutine. That iteration folds the share of the
+		// dead owner, or finds that the counter has an owner that is alive. So the loop is lock-free.
 		c := t.load()
 		if !c.logged() {
 			if c.owner() == 0 || c.lost() || !dead(c.owner()) {
@@ -59,19 +60,19 @@ func (t *counter) reap(dead func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// reapShares folds the shares of dead participants, slot by slot. After those deaths the commit
-// word was in the logged form.
+// reapShares folds the shares of dead participants, slot by slot. After they died, the commit word
+// was in the logged form.
 //
-// One pass over the slots is enough, although the commit word may change all the time. The first attempt
-// completes a record that the commit word may have named at the death. From then on only a living participant
-// changes the share of the dead one: it claims from the share, folds it, makes it void by a zero, or takes the
-// slot when the share is void. So once a share is void, is 0, or belongs to another participant, it never
-// becomes the dead one's again.
+// One pass over the slots is enough, although the commit word may change all the time. When the participant
+// died, the commit word may have named a record of it; the first attempt completes that record. From then on
+// only a living participant changes the share of the dead participant: it claims units of the share, folds
+// the share, makes it void by a zero, or takes the slot when the share is void. So once the share is void, is
+// 0, or belongs to another participant, it never becomes a share of the dead participant again.
 func (t *counter) reapShares(dead func(arenakernel.ParticipantID) bool) {
 	for slot := 1; slot <= len(t.slots); {
 		c := t.load()
 		if !c.logged() {
-			return // a zero has made all shares void
+			return // the counter has become 0, so all shares are void
 		}
 		ok, due, err := t.reapShare(c, slot, dead)
 		t.pay(due)
@@ -84,8 +85,8 @@ func (t *counter) reapShares(dead func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// reapShare makes one attempt to fold the share of a slot, if the share is a dead participant's.
-// ok is true if the slot has no such share now.
+// reapShare makes one attempt to fold the share in a slot, if the share belongs to a dead
+// participant. If ok is true, the slot has no such share any more.
 func (t *counter) reapShare(c counterWord, slot int, dead func(arenakernel.ParticipantID) bool) (ok bool, due counterDue, err error) {
 	t.private.Lock()
 	defer t.private.Unlock()
@@ -105,12 +106,12 @@ func repairCounter(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	}
 	t := buildCounter(a, o, "", true)
 	t.reap(func(n arenakernel.ParticipantID) bool {
-		// If dead is this participant, which leaves, its ID is still current.
+		// If dead is this participant, it is leaving the arena, and its ID is still current.
 		return !a.Current(n) || n == dead && dead == a.Self()
 	})
 }
 
-// wakeCounter makes a wake that a dead process did not make.
+// wakeCounter wakes the waiters that a dead process was about to wake.
 func wakeCounter(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size < counterBytes(a.MaxParticipants()) {
 		return

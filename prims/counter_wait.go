@@ -22,11 +22,12 @@ func (t *counter) waitOrPanic() {
 	}
 }
 
-// counterLooks is how often a waiter tries to find out which participant died, if the counter changes all the
-// time. After that the waiter sleeps until the next periodic check.
+// counterLooks is how many times a waiter tries to find out which participant died while the counter changes
+// all the time. After that the waiter sleeps until the next periodic check.
 const counterLooks = 16
 
-// wait waits until the counter is 0, or has been 0 since the call began.
+// wait waits until the counter is 0. If the counter becomes 0 and rises again during the call, the
+// wait ends, too.
 func (t *counter) wait(ctx context.Context) error {
 	if err := t.opening.error(t.op); err != nil {
 		return err
@@ -41,14 +42,15 @@ func (t *counter) wait(ctx context.Context) error {
 	return t.waitEntered(ctx)
 }
 
-// waitEntered is the rest of wait. The call has entered.
+// waitEntered is the part of wait that uses the words. The caller has entered the handle.
 func (t *counter) waitEntered(ctx context.Context) error {
-	// Any zero from here on ends the wait.
+	// The counter may become 0 at any time from here on, and then the wait ends. A changed ticket
+	// shows that.
 	began := counterEvents(t.words.events.Load()).ticket()
 	cancel := park.CancelBy(ctx)
 	defer cancel.Stop()
 	t.counts.add(countContended)
-	// looks is how often this call has checked the counter since its last sleep. From the second time on, the
+	// looks counts the checks of the counter since the last sleep of this call. From the second check on, the
 	// call also checks its context, and does not spin.
 	looks := 0
 	for ; ; looks++ {
@@ -104,7 +106,8 @@ func (t *counter) waitEntered(ctx context.Context) error {
 	}
 }
 
-// spin spins while there is no reason to end a wait.
+// spin spins until there is a reason to end the wait, or until spinning no longer pays. It reports
+// whether there is a reason.
 func (t *counter) spin(began uint32) bool {
 	return t.tuning().Spin(func() bool {
 		c := t.load()
@@ -117,8 +120,8 @@ func (t *counter) tuning() park.Tuning {
 	return park.Tuning{Budget: &w.spin, Pays: &w.pays, LastCPU: &w.lastCPU, Slot: t.a.Self().Slot()}
 }
 
-// check is called ten times a second while a goroutine of this process waits. It does what a stopped or dead
-// process left undone, and finds participants that died.
+// check is called ten times a second while a goroutine of this process waits. It finishes what a stopped or
+// dead process has left undone, and looks for participants that died.
 func (t *counter) check() {
 	e := t.words.events.Load()
 	moved := t.looked.Swap(e) != e

@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// cwWord is the commit word, of the sole form.
+// cwWord is the commit word. This model has only the sole form.
 type cwWord struct {
-	count, ticket uint8 // a ticket while the count is 0
+	count, ticket uint8 // ticket is the ticket of a zero, while the count is 0
 	watched       bool
 }
 
@@ -20,13 +20,13 @@ type cwEvents struct{ ticket, seq uint8 }
 // cwThread is a process that changes the counter, a waiter, or the periodic check.
 type cwThread struct {
 	pc     uint8
-	left   uint8 // number of further calls
+	left   uint8 // number of calls that are still to come
 	add    bool
 	c      cwWord
 	e      cwEvents
-	to     uint8 // ticket of the zero that it makes
+	to     uint8 // ticket of the zero that the thread makes
 	began  uint8 // ticket of the events when the wait began
-	then   uint8 // the step after telling
+	then   uint8 // the step that follows after the thread has told the waiters
 	seen   bool  // the counter was 0 during the wait
 	missed bool  // the counter became 0 after the waiter had made the word watched
 }
@@ -42,7 +42,7 @@ type cwState struct {
 	thread  [cwThreads]cwThread
 }
 
-// The steps.
+// The steps of a thread.
 const (
 	cwIdle uint8 = iota
 	cwLoad
@@ -64,7 +64,7 @@ const (
 	cwEnded
 )
 
-// cwModel is a counter that processes change and waiters wait for.
+// cwModel is the model of a counter that processes change, and for which waiters wait.
 type cwModel struct {
 	calls   []uint8 // calls of each process that changes the counter
 	waiters int
@@ -81,7 +81,7 @@ func (m cwModel) explore(b bug) model.Result {
 			first.thread[i].left = m.calls[i]
 		case i < len(m.calls)+m.waiters:
 			first.thread[i].pc = cwBegin
-		case i > len(m.calls)+m.waiters || !m.stops: // a periodic check is needed only if a process may stop while it owes a wake
+		case i > len(m.calls)+m.waiters || !m.stops: // a check is needed only if a process may stop before a wake
 			first.thread[i].pc = cwEnded
 		}
 	}
@@ -104,8 +104,8 @@ func (m *cwModel) check(s *cwState) error {
 	return nil
 }
 
-// done reports whether no thread has to go on. A waiter may sleep for ever if the counter has not
-// become 0.
+// done reports whether the model may end in this state. A waiter may sleep for ever if the counter
+// has not become 0.
 func (m *cwModel) done(s *cwState) bool {
 	for i := range s.thread {
 		t := &s.thread[i]
@@ -167,8 +167,8 @@ func (m *cwModel) step(s *cwState, i int, emit func(model.Step[cwState])) {
 	}
 }
 
-// stepCheck models the periodic check of a waiter. It has a step only where the check would find something that
-// another process has left undone.
+// stepCheck is the periodic check of a waiter. It has a step only where a process has left something undone
+// that the check finishes.
 func (m *cwModel) stepCheck(s *cwState, do func(string, func(*cwState, *cwThread))) {
 	switch {
 	case s.commit.count == 0 && s.commit.ticket != 0:
@@ -235,7 +235,7 @@ func (m *cwModel) change(s *cwState, t *cwThread) {
 	}
 }
 
-// isZero records a zero.
+// isZero records that the counter has become 0.
 func (m *cwModel) isZero(s *cwState) {
 	for i := len(m.calls); i < m.checker(); i++ {
 		t := &s.thread[i]

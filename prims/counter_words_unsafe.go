@@ -8,15 +8,15 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// counterWords is the head of the body of a WaitGroup and of a Latch, 256 bytes; a
-// counterSlot for each slot of the arena follows, from slot 1.
+// counterWords is the head of the body of a WaitGroup and of a Latch, 256 bytes. A counterSlot for
+// each slot of the arena follows, beginning with slot 1.
 type counterWords struct {
 	_      structs.HostLayout
 	commit atomic.Uint64 // see counterWord
 	size   atomic.Uint64 // the initial count of a Latch. Immutable after init.
 	_      [48]byte
 
-	// tickets hands out numbers that are used once: versions of records and tickets of zeros.
+	// tickets hands out numbers, each only once: versions of records, and tickets of zeros.
 	//   writers: every process that needs a number, by atomic addition
 	//   readers: the same
 	//   order:   relaxed
@@ -33,9 +33,10 @@ type counterWords struct {
 	// period says which shares count: those with the same period. A conversion to the logged form
 	// takes a period that no share has. Tags as count.
 	period atomic.Uint64
-	// owed is the work that the dead had undertaken and not done. Tags as count.
+	// owed is the work that dead participants had undertaken and had not done. Tags as count.
 	owed atomic.Uint64
-	// dead is the last participant that left such work, while owed is not 0. Tags as count.
+	// dead is the participant that was the last to leave such work. It has a meaning only while
+	// owed is not 0. Tags as count.
 	dead atomic.Uint64
 	_    [24]byte
 
@@ -50,16 +51,15 @@ type counterWords struct {
 	counts  countWords
 }
 
-// counterSlot is the share of a participant, and the record of its last change, 96 bytes.
-// name, period, own and claimed are tagged words: their five tags are those of
-// counterWords.count.
+// counterSlot is the share of a participant, and the record of its last change, 96 bytes. name,
+// period, own and claimed are tagged words: their five tags are those of counterWords.count.
 type counterSlot struct {
 	_      structs.HostLayout
 	name   atomic.Uint64 // ID of the participant
 	period atomic.Uint64 // the share is void unless the object has the same period
 	own    atomic.Uint64 // work that the participant has undertaken and not done
-	// claimed is how much of own the participant got by Claim: other participants cannot claim
-	// that. A value greater than own counts as own.
+	// claimed is how much of own the participant got by Claim. Other participants cannot claim this
+	// part. A value greater than own counts as own.
 	claimed atomic.Uint64
 	// head is the version of the record.
 	//   writers: the participant of the slot, under its private lock, before the entries
@@ -68,8 +68,8 @@ type counterSlot struct {
 	//   futex:   none
 	//   crash:   a record that the commit word does not name means nothing
 	head atomic.Uint64
-	// entries are changes of tagged words: the index of the word in the upper half and the new
-	// value in the lower half. A 0 ends them. Tags as head.
+	// entries are the changes of tagged words. An entry has the index of the word in the upper half
+	// and the new value in the lower half. An entry of 0 ends the list. Tags as head.
 	entries [counterEntries]atomic.Uint64
 }
 
@@ -84,7 +84,7 @@ const (
 )
 
 const (
-	counterFirstShare = 8 // the name word of slot 1; each slot has four words
+	counterFirstShare = 8 // the index of the name word in slot 1; each slot has four words
 	shareName         = 0
 	sharePeriod       = 1
 	shareOwn          = 2
@@ -94,7 +94,7 @@ const (
 // shareAt is the index of a word of a slot, from slot 1.
 func shareAt(slot int, which uint32) uint32 { return counterFirstShare + uint32(slot-1)*4 + which }
 
-// recordOf is the record of a slot, for recordLog.
+// recordOf returns the record of a slot, for recordLog.
 func (t *counter) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint64) {
 	if slot < 1 || slot > len(t.slots) {
 		return nil, nil
@@ -103,7 +103,7 @@ func (t *counter) recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint
 	return &s.head, s.entries[:]
 }
 
-// tagged finds a tagged word by its index; nil if there is none.
+// tagged returns the tagged word with that index, or nil if there is none.
 func (t *counter) tagged(index uint32) *atomic.Uint64 {
 	switch index {
 	case counterCount:
@@ -161,18 +161,19 @@ const (
 	counterPollerOff = arenakernel.Offset(unsafe.Offsetof(counterWords{}.poller))
 )
 
-// counterBytes is the length of the body in an arena with that many slots.
+// counterBytes returns the length of the body in an arena with that many slots.
 func counterBytes(slots int) uint64 {
 	return uint64(unsafe.Sizeof(counterWords{})) + uint64(slots)*uint64(unsafe.Sizeof(counterSlot{}))
 }
 
-// counterBody views the private body of an object that is being made.
+// counterBody returns the words of an object that is being made, whose body no other process can
+// reach yet.
 func counterBody(b []byte) *counterWords {
 	_ = b[unsafe.Sizeof(counterWords{})-1]
 	return (*counterWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// counterSlots are the slots of an object, from slot 1.
+// counterSlots returns the slots of an object, beginning with slot 1.
 func counterSlots(a *arenakernel.Arena, body arenakernel.Offset) []counterSlot {
 	first := arenakernel.At[counterSlot](a, body+arenakernel.Offset(unsafe.Sizeof(counterWords{})))
 	// SAFETY: the body has counterBytes(a.MaxParticipants()) bytes: openings and tools check

@@ -7,12 +7,12 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// A counter of an object is reached through a pointer that is nil in an arena that does not
-// count. So counting costs one test of the pointer there. The fast paths of a Mutex do not even
-// make that test: in a counted arena they use a word that is never free, and so go to the slow
-// paths.
+// An object has its counters only in an arena that counts. In other arenas the pointer to them is
+// nil, so counting costs one test of the pointer there. The fast paths of a Mutex do not even make
+// that test. In an arena that counts they use a word that is never free, so they fail, and the slow
+// paths count.
 
-// countsOf returns the counters in w, or nil.
+// countsOf returns w if the arena counts, and nil otherwise.
 func countsOf(a *arenakernel.Arena, w *countWords) *countWords {
 	if a.Counted() {
 		return w
@@ -39,14 +39,14 @@ func (c *countWords) holds(contended bool) {
 	}
 }
 
-// dates records that a hold which was handed to a waiter begins now.
+// dates records that a hold begins now that another process has handed to a waiter.
 func (c *countWords) dates() {
 	if c != nil {
 		c.since.Store(uint64(shmsync.Monotonic()))
 	}
 }
 
-// add increments the counter that the function which selects.
+// add increments the counter that which selects.
 func (c *countWords) add(which func(c *countWords) *atomic.Uint64) {
 	if c != nil {
 		which(c).Add(1)
@@ -59,7 +59,7 @@ func countSleep(c *countWords) *atomic.Uint64     { return &c.slept }
 func countWake(c *countWords) *atomic.Uint64      { return &c.woken }
 func countRecovery(c *countWords) *atomic.Uint64  { return &c.recovered }
 
-// tell returns the counters for tools, or nil.
+// tell returns the counters in the form that the tools use, or nil.
 func (c *countWords) tell() *arenakernel.Counts {
 	if c == nil {
 		return nil
@@ -70,7 +70,7 @@ func (c *countWords) tell() *arenakernel.Counts {
 	}
 }
 
-// began is when the present hold began, as far as it is known.
+// began returns when the present hold began, or 0 if that is not known.
 func (c *countWords) began() int64 {
 	if c == nil {
 		return 0
@@ -78,8 +78,9 @@ func (c *countWords) began() int64 {
 	return int64(c.since.Load())
 }
 
-// counted makes a handle on a Mutex count, if the arena counts. The fast paths then work on a private word that
-// no participant can lock or unlock, so they fail. The slow paths use the owner word, and do all the work.
+// counted prepares a handle on a Mutex for counting, if the arena counts. The fast paths then work on a
+// private word that no participant can lock or unlock, so they fail. The slow paths use the owner word, and
+// count.
 func (m *Mutex) counted() {
 	if m.counts = countsOf(m.a, &m.words.counts); m.counts == nil {
 		return

@@ -19,7 +19,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// countsArena joins a new arena, which keeps counters or not, and removes it after the test.
+// countsArena joins a new arena and removes it after the test. If counted is set, the objects in
+// the arena count their operations.
 func countsArena(t *testing.T, counted bool) (a *arena.Arena, name string) {
 	t.Helper()
 	name = fmt.Sprintf("shmsync-counts.%d.%s", os.Getpid(), t.Name()[4:])
@@ -47,7 +48,7 @@ func countsLook(t *testing.T, name, object string) arenakernel.Inspection {
 }
 
 func init() {
-	// counts/contend locks and unlocks many times, at the same time as its parent.
+	// The process counts/contend locks and unlocks many times, at the same time as its parent.
 	proctest.Register("counts/contend", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -63,7 +64,7 @@ func init() {
 		for {
 			var n int
 			c.Recv(&n)
-			if n == 0 { // hold it and stay
+			if n == 0 { // hold the lock and stay
 				m.Lock()
 				c.Ready()
 				continue
@@ -77,8 +78,8 @@ func init() {
 	})
 }
 
-// The counters of a Mutex say how often all processes took it, and its holds are dated.
-// Recoveries after a death are counted, too.
+// TestCountsMutex: the counters of a Mutex have the number of acquisitions by all processes, and
+// the time at which the present hold began. A recovery after a death is counted, too.
 func TestCountsMutex(t *testing.T) {
 	a, name := countsArena(t, true)
 	m, err := prims.OpenMutex(a, "m", nil)
@@ -96,7 +97,7 @@ func TestCountsMutex(t *testing.T) {
 	require.LessOrEqual(t, i.Holds[0].Since, shmsync.Monotonic())
 	require.Empty(t, i.Holds[0].Note, "no hold is biased")
 
-	// A process arrives, waits, and is granted a permit.
+	// The process locks the Mutex again: it waits, and gets the lock.
 	child.Send(1)
 	eventually(t, "somebody waits", m.String, func() bool { return len(countsLook(t, name, "m").Waits) == 1 })
 	m.Unlock()
@@ -134,7 +135,8 @@ func TestCountsMutex(t *testing.T) {
 	require.Panics(t, m.Unlock, "what is not held cannot be unlocked")
 }
 
-// Objects with a queue count their waits, and a FairMutex dates its holds.
+// TestCountsQueues: objects with a queue count their waits, and a FairMutex records when a hold
+// began.
 func TestCountsQueues(t *testing.T) {
 	a, name := countsArena(t, true)
 	f, err := prims.OpenFairMutex(a, "fair", nil)
@@ -178,7 +180,8 @@ func TestCountsQueues(t *testing.T) {
 	require.EqualValues(t, 1, countsLook(t, name, "rw").Counts.Acquired)
 }
 
-// An arena without counters has none, and nothing in it changes because of them.
+// TestCountsOff: in an arena that does not count, an object has no counters, and operations do not
+// write any.
 func TestCountsOff(t *testing.T) {
 	a, name := countsArena(t, false)
 	require.False(t, a.Counted())

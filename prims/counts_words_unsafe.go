@@ -22,7 +22,7 @@ type countWords struct {
 	slept     atomic.Uint64
 	woken     atomic.Uint64
 	recovered atomic.Uint64
-	// since is when the present hold began, CLOCK_MONOTONIC ns, and 0 if it is not known. It has
+	// since is when the present hold began, CLOCK_MONOTONIC ns, or 0 if that is not known. It has
 	// no meaning while nobody holds the object.
 	since atomic.Uint64
 	_     [8]byte

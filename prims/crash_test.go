@@ -27,14 +27,15 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The kill matrix. A victim works together with two processes that survive: its partner and the
-// test itself. The victim dies at each crash point in turn. Each goroutine of the survivors goes
-// on with its work, and the victim leaves nothing behind.
+// The kill matrix. A victim works together with two processes that survive: the partner and the
+// test itself. In each round the victim dies at another crash point. The goroutines of the
+// survivors must go on with their work, and the victim must leave nothing behind.
 
-// ours are the prefixes of the points that the matrix answers for.
+// ours are the prefixes of the crash points that the matrix covers.
 var ours = []string{"mutex.", "futex.", "park.", "arena.poller.", "arena.ready.", "arena.node.", "arena.reap.", "arena.finish."}
 
-// notOurs are points with these prefixes that no waiting process passes.
+// notOurs are crash points with these prefixes that no process in the matrix passes. The comments
+// name the test that covers them.
 var notOurs = []string{
 	"arena.node.freeing", "arena.node.reset", // FreeNode; package arena
 	"arena.node.inherited", "arena.node.reclaimed", // queues; TestWorkerGroupCrash
@@ -42,17 +43,17 @@ var notOurs = []string{
 }
 
 const (
-	crowded = 16 // goroutines on the crowded lock: more than sleep in the kernel
-	walkers = 14 // waiters on the futex, likewise
+	crowded = 16 // goroutines that wait for the crowded lock: more than can sleep in the kernel
+	walkers = 14 // waiters on the futex: more than can sleep in the kernel
 )
 
-// site is what the processes of the matrix share.
+// site has the objects that the processes of the matrix share.
 type site struct {
 	a       *arena.Arena
 	plain   *prims.Mutex // PolicyReport
 	free    *prims.Mutex // PolicyRelease
-	crowd   *prims.Mutex // PolicyReport; many wait
-	steps   *prims.Futex // posted by victims; all processes walk along
+	crowd   *prims.Mutex // PolicyReport; many goroutines wait for it
+	steps   *prims.Futex // posted by victims; waiters of all processes wait for each step
 	clock   *prims.Futex // posted by the partner
 	board   *[3]canary   // one for each of the three locks
 	me      uint64
@@ -60,7 +61,7 @@ type site struct {
 	fail    func(error)
 	wg      sync.WaitGroup
 
-	turns [3]atomic.Int64 // turns of our lockers, by lock
+	turns [3]atomic.Int64 // how many times the lockers of this process have had each lock
 	at    [walkers]atomic.Uint64
 }
 
@@ -85,7 +86,8 @@ func openSite(a *arena.Arena, fail func(error)) (s *site, err error) {
 
 func (s *site) locks() []*prims.Mutex { return []*prims.Mutex{s.plain, s.free, s.crowd} }
 
-// inside is what an owner of lock k does: it checks that it is the only owner.
+// inside is what a goroutine does while it holds lock k: it checks that no other goroutine is
+// inside.
 func (s *site) inside(k int, pauses int) error {
 	c := &s.board[k]
 	c.Tag.Store(s.me)
@@ -97,8 +99,8 @@ func (s *site) inside(k int, pauses int) error {
 	return nil
 }
 
-// turn takes lock k once, whatever state the lock is in. It reports false if it gave up after
-// limit.
+// turn locks and unlocks lock k once, whatever state the lock is in. It reports false if it has not
+// got the lock within limit.
 func (s *site) turn(k int, limit time.Duration) bool {
 	m := s.locks()[k]
 	ctx, cancel := context.Background(), func() {}
@@ -127,7 +129,7 @@ func (s *site) turn(k int, limit time.Duration) bool {
 	}
 }
 
-// hold holds lock k for a while.
+// hold holds lock k for the duration d.
 func (s *site) hold(k int, d time.Duration) {
 	m := s.locks()[k]
 	switch err := m.LockContext(context.Background()); {
@@ -140,7 +142,7 @@ func (s *site) hold(k int, d time.Duration) {
 	}
 }
 
-// work starts the work of a survivor.
+// work starts the goroutines of a survivor.
 func (s *site) work(post bool) {
 	locker := func(k int, limit time.Duration) {
 		s.wg.Go(func() {
@@ -181,7 +183,7 @@ func (s *site) work(post bool) {
 	}
 }
 
-// behind lists our walkers that have not reached the end.
+// behind lists the walkers of this process that have not reached the last step.
 func (s *site) behind() (late []string) {
 	end := s.steps.Get()
 	for i := range s.at {
@@ -192,7 +194,7 @@ func (s *site) behind() (late []string) {
 	return late
 }
 
-// goesOn waits until each of our goroutines has made progress.
+// goesOn waits until each goroutine of this process has made progress.
 func (s *site) goesOn() error {
 	var from [3]int64
 	for k := range from {
@@ -213,7 +215,7 @@ func (s *site) goesOn() error {
 	return err
 }
 
-// stop ends the work; another process posts the last step.
+// stop ends the work. Another process posts the last step.
 func (s *site) stop() error {
 	s.stopped.Store(true)
 	done := make(chan struct{})
@@ -225,7 +227,7 @@ func (s *site) stop() error {
 		case <-done:
 			return nil
 		case <-tick.C:
-			s.steps.Post() // walkers wait for a next step
+			s.steps.Post() // walkers wait for another step
 		case <-limit:
 			return errors.New("goroutines do not stop")
 		}
@@ -257,10 +259,10 @@ func joinSite(c *proctest.Child, label string) (*site, crashParams) {
 	return joinAt(c, label, openSite)
 }
 
-// working is a site that works until it is stopped.
+// working is the site of a survivor, which works until it is stopped.
 type working interface {
 	arena() *arena.Arena
-	goesOn() error // after the death of another process
+	goesOn() error // called after the death of another process; fails if the work does not go on
 	stop() error
 }
 
@@ -294,11 +296,11 @@ func registerPartner[S working](process string, start func(c *proctest.Child) S,
 	})
 }
 
-// lastWords ends a victim that no point has killed: it reports the points that it has passed, and
-// leaves.
+// lastWords ends a victim that has not died at a crash point. The victim reports the points that it
+// has passed, and leaves the arena.
 func lastWords(c *proctest.Child, a *arena.Arena) {
 	c.Say(hits())
-	// A point that has not killed the victim by now will not do so.
+	// The victim has passed all its points, so no point has to kill it any more.
 	crashpoint.Disarm()
 	if err := a.Close(); err != nil {
 		c.Fatal(err)
@@ -313,7 +315,8 @@ func init() {
 		s.work(true)
 		return s
 	}, func(c *proctest.Child, s *site, round int) {
-		// A goroutine waits for a Stop, with a thread and behind the poller.
+		// One goroutine waits for a Stop on a thread of its own, and another waits behind the
+		// poller.
 		stop, err := prims.OpenFutex(s.a, fmt.Sprint("stop-", round), nil)
 		if err != nil {
 			c.Fatal(err)
@@ -330,7 +333,7 @@ func init() {
 			c.Fatal(err)
 		}
 		c.Ready()
-		c.Await() // the victim is gone, and the futex stopped
+		c.Await() // until the victim is gone and the futex has been stopped
 		wg.Wait()
 		stop.Close()
 	})
@@ -344,7 +347,7 @@ func init() {
 	})
 }
 
-// hits is how often this process has passed each point.
+// hits returns how many times this process has passed each point.
 func hits() map[string]int {
 	h := map[string]int{}
 	for _, name := range crashpoint.All() {
@@ -355,7 +358,7 @@ func hits() map[string]int {
 	return h
 }
 
-// until repeats f until this process has passed all the points.
+// until repeats f until this process has passed all the given points.
 func until(points []string, f func()) {
 	for range 400 {
 		f()
@@ -387,7 +390,7 @@ func victimLocks(s *site) {
 				}
 			})
 		}
-		// If holds are long and follow each other at once, the other goroutines starve, and the
+		// The holds are long and follow each other at once. So the other goroutines starve, and the
 		// lock is handed to one of them.
 		for range 10 {
 			s.hold(0, 300*time.Microsecond)
@@ -401,7 +404,7 @@ func victimPoller(s *site, round int) {
 		"arena.ready.marked", "arena.ready.pushed", "arena.node.claimed", "arena.node.owned",
 		"arena.poller.before_push", "arena.poller.pushed", "arena.poller.retired", "arena.poller.taken",
 	}, func() {
-		// No participant has left a node on this object that another could take.
+		// No participant has left a node on this object that another participant could take.
 		fresh, err := prims.OpenMutex(s.a, fmt.Sprint("fresh-", round), nil)
 		if err != nil {
 			s.fail(err)
@@ -422,7 +425,7 @@ func victimPoller(s *site, round int) {
 		}
 		fresh.Unlock()
 		wg.Wait()
-		// This process has no other handle on either object, so each Close gives the node back.
+		// This process has no other handle on these two objects, so each Close gives the node back.
 		if err := errors.Join(fresh.Close(), s.crowd.Close()); err != nil {
 			s.fail(err)
 		}
@@ -506,10 +509,10 @@ func killBesideOthers(t *testing.T, reached map[string]int) {
 	})
 
 	round := 0
-	// play lets a victim live, or die at a point, and checks the survivors.
+	// play starts a victim, which dies at a point or stays alive, and then checks the survivors.
 	play := func(t *testing.T, env ...string) map[string]int {
 		round++
-		// A fresh object, which can be deleted although its maker dies.
+		// Make an object that can be deleted although its maker may die.
 		fresh, err := prims.OpenMutex(a, fmt.Sprint("fresh-", round), nil)
 		require.NoError(t, err)
 		require.NoError(t, fresh.Close())
@@ -564,7 +567,7 @@ func killBesideOthers(t *testing.T, reached map[string]int) {
 	partner.WaitExit(t)
 	require.NoError(t, s.stop(), "%s", words(a))
 	alone(t, a, 1)
-	// Nothing is left: no blocks and no nodes.
+	// The victims have left no blocks and no nodes.
 	for i, name := range []string{"plain", "free", "crowd"} {
 		m := s.locks()[i]
 		require.True(t, m.TryLock(), "%v", m)
@@ -585,12 +588,12 @@ func killBesideOthers(t *testing.T, reached map[string]int) {
 	require.Zero(t, st.Raw, "%+v", st)
 }
 
-const orphans = 6 // locks that the sacrifice holds
+const orphans = 6 // locks that the sacrifice holds when it dies
 
 func orphanName(i int) string { return fmt.Sprint("orphan-", i) }
 
 func init() {
-	// sacrifice creates the arena and dies with some locks.
+	// sacrifice creates the arena and dies while it holds some locks.
 	proctest.Register("crash/sacrifice", func(c *proctest.Child) {
 		var p crashParams
 		c.Params(&p)
@@ -609,7 +612,7 @@ func init() {
 		c.Await()
 	})
 
-	// reaper is the only process left: it reaps, and recovers the locks.
+	// reaper is the only process that is left. It reaps the dead process and recovers the locks.
 	proctest.Register("crash/reaper", func(c *proctest.Child) {
 		var p crashParams
 		c.Params(&p)
@@ -637,7 +640,7 @@ func init() {
 					case err == nil:
 						m.Unlock()
 					case errors.Is(err, shmsync.ErrOwnerDead), errors.Is(err, shmsync.ErrNotRecoverable):
-						// Half of the repairs fail, and other calls repeat them.
+						// Half of the repairs fail, and are repeated by another call.
 						failed := errors.New("too bad")
 						for err = failed; err != nil; {
 							err = m.Recover(func() error {
@@ -673,8 +676,8 @@ func init() {
 	})
 }
 
-// killReaper kills a process and then its reaper, which is recovering its locks. The next process
-// finds everything usable.
+// killReaper kills a process, and then kills the reaper of that process while it recovers the
+// locks. The next process must find all objects usable.
 func killReaper(t *testing.T, reached map[string]int) {
 	play := func(t *testing.T, env ...string) map[string]int {
 		p := crashParams{Arena: arenaName(t)}

@@ -22,20 +22,21 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// mostThreads is how many threads a process may have for any number of waiting goroutines: those
-// that sleep in the kernel, the arena's, and the runtime's. Measured were 11 to 37; a busy
-// machine has more. A thread for each goroutine would be thousands.
+// mostThreads bounds the number of threads of a process, however many goroutines wait: threads that
+// sleep in the kernel, threads of the arena, and threads of the Go runtime. Measurements have shown
+// 11 to 37 threads, and a busy machine has more. With a thread for each goroutine there would be
+// thousands.
 const mostThreads = 200
 
 type crowdParams struct {
 	Arena  string
 	N      int  // goroutines
-	Locks  int  // 1, or N: the offsets are in the block "offsets"
+	Locks  int  // 1 or N; the offsets of the locks are in the block "offsets"
 	Cohort bool // the one lock is a CohortMutex
 	Fair   bool // the one lock is a FairMutex
 }
 
-// crowdLock is what a crowd waits for.
+// crowdLock is the interface of a lock for which many goroutines wait.
 type crowdLock interface {
 	LockContext(ctx context.Context) error
 	TryLock() bool
@@ -44,7 +45,7 @@ type crowdLock interface {
 	Object() arenakernel.Object
 }
 
-// crowdReport is the report of a crowd after each of its steps.
+// crowdReport is what the process reports after each of its steps.
 type crowdReport struct {
 	Threads  int
 	Waiting  int
@@ -55,8 +56,8 @@ type crowdReport struct {
 }
 
 func init() {
-	// crowd makes N goroutines wait, then cancels every second wait, then waits until the others
-	// have got their locks.
+	// crowd makes N goroutines wait, then cancels every second wait, and then waits until all other
+	// goroutines have got their locks.
 	proctest.Register("crowd", func(c *proctest.Child) {
 		var p crowdParams
 		c.Params(&p)
@@ -126,8 +127,7 @@ func init() {
 	})
 }
 
-// openCrowd opens the lock "crowd", or the locks whose offsets are in the block
-// "offsets".
+// openCrowd opens the lock "crowd", or opens the locks whose offsets are in the block "offsets".
 func openCrowd(a *arena.Arena, p crowdParams) (locks []crowdLock, err error) {
 	switch {
 	case p.Cohort:
@@ -154,7 +154,7 @@ func openCrowd(a *arena.Arena, p crowdParams) (locks []crowdLock, err error) {
 	return locks, nil
 }
 
-// threads is the number of threads of this process.
+// threads returns the number of threads of this process.
 func threads() int {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -170,7 +170,7 @@ func threads() int {
 }
 
 func crowdSize() int {
-	if race.Enabled { // the detector supports 8,128 goroutines
+	if race.Enabled { // the race detector supports 8,128 goroutines
 		return 5_000
 	}
 	return proctest.Rounds(5_000, 100_000)
@@ -187,8 +187,8 @@ func TestFairMutexCrowd(t *testing.T) {
 	testCrowd(t, crowdParams{N: crowdSize(), Locks: 1, Fair: true})
 }
 
-// A hundred thousand goroutines wait on few threads. Cancelling half of them does not affect the
-// others, and all others get the lock.
+// testCrowd makes a hundred thousand goroutines wait on few threads. Then it cancels half of them.
+// That must not affect the others, and all others must get the lock.
 func testCrowd(t *testing.T, p crowdParams) {
 	n, locks := p.N, p.Locks
 	a := newArena(t, &arena.Options{Size: 64<<20 + int64(locks)*2048, Label: "holder"})
@@ -238,7 +238,7 @@ func testCrowd(t *testing.T, p crowdParams) {
 	x.WaitExit(t)
 	alone(t, a, 1)
 	sound(t, a)
-	// The nodes stay on the lists of their objects, for others to use.
+	// The nodes stay on the lists of their objects, where later waits can use them.
 	s := a.Stats()
 	require.Equal(t, before.Objects, s.Objects)
 	queues := locks

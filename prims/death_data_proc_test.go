@@ -24,16 +24,17 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// dataGuard is an object that gives one process at a time access to the data.
+// dataGuard is an object that gives the data to one process at a time.
 type dataGuard struct {
-	// enter returns when this process may use the data. After an error that Is ErrOwnerDead,
-	// rescue calls f when this process has the data.
+	// enter returns when this process may use the data. If its error Is ErrOwnerDead, rescue takes
+	// over the data and calls f.
 	enter  func(context.Context) error
 	leave  func()
 	rescue func(ctx context.Context, f func() error) error
 }
 
-// dataGuards are the objects that hand data over, each with one policy.
+// dataGuards are the objects that can pass the data to another process after a death. Each has one
+// policy.
 var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error){
 	"mutex, report": func(a *arena.Arena, name string) (g dataGuard, err error) {
 		m, err := prims.OpenMutex(a, name, nil)
@@ -103,7 +104,7 @@ var dataGuards = map[string]func(a *arena.Arena, name string) (dataGuard, error)
 		if err != nil {
 			return g, err
 		}
-		q.TryPut(1) // the process that has the item may use the data
+		q.TryPut(1) // the process that takes this item may use the data
 		var l prims.Lease[uint64]
 		return dataGuard{func(ctx context.Context) (err error) {
 			l, err = q.LeaseContext(ctx)
@@ -167,8 +168,8 @@ func init() {
 					if first {
 						in.Done()
 					}
-					// The kernel copies into the arena, and finishes the copy even if the process
-					// is killed meanwhile.
+					// The kernel copies the file into the arena. It finishes the copy even if the
+					// process is killed meanwhile.
 					if _, err = f.ReadAt(data[name], 0); err != nil {
 						c.Fatal(err)
 					}
@@ -177,7 +178,8 @@ func init() {
 			}()
 		}
 		in.Wait()
-		// From now on its death is noticed before its threads have ended.
+		// From now on other processes notice the death of this process before its threads have
+		// ended.
 		for !a.Fenced() {
 			<-after(time.Millisecond)
 		}
@@ -186,8 +188,9 @@ func init() {
 	})
 }
 
-// If a process is killed while the kernel copies from a file into the arena for it, the kernel
-// writes no byte of the data any more once another process has the data.
+// TestDataIsHandedOverWhenTheDeadCannotWriteIt: a process is killed while the kernel copies from a
+// file into the arena on its behalf. Once another process has got the data, the kernel writes no
+// more of it.
 func TestDataIsHandedOverWhenTheDeadCannotWriteIt(t *testing.T) {
 	const kills, size = 6, 2 << 20
 	a := newArena(t, nil)
@@ -202,7 +205,7 @@ func TestDataIsHandedOverWhenTheDeadCannotWriteIt(t *testing.T) {
 		p := proctest.Start(t, "reader", proctest.Dump(func() string { return words(a) }),
 			proctest.Params(readerParams{nameOf(a), file, size, nil}))
 		p.Await(t)
-		<-after(rand.N(4 * time.Millisecond)) // kills the process somewhere in a read
+		<-after(rand.N(4 * time.Millisecond)) // then kill the process somewhere in a read
 		start := time.Now()
 		p.Signal(t, os.Kill)
 		var all sync.WaitGroup
@@ -219,8 +222,8 @@ func TestDataIsHandedOverWhenTheDeadCannotWriteIt(t *testing.T) {
 	sound(t, a)
 }
 
-// takeOver takes the data from a process that was killed, and reports when it got the data and
-// whether the data changed afterwards.
+// takeOver takes the data over from a process that was killed. It reports when it got the data and
+// whether the data changed after that.
 func takeOver(ctx context.Context, g dataGuard, data []byte, mark byte) (took time.Time, wrote bool, err error) {
 	use := func() error {
 		took = time.Now()

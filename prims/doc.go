@@ -1,9 +1,9 @@
-// Package prims has the synchronization primitives: handles of this process on words in an
-// arena that any number of processes share.
+// Package prims has the synchronization primitives. A handle is the object through which this
+// process uses a primitive in an arena that any number of processes share.
 //
 // OpenX finds or creates each primitive X by the name of an object. Two processes that open the
-// same name in the same arena share the object. AttachX only finds it, and returns an error that
-// Is [fs.ErrNotExist] if there is none. An empty name creates a fresh anonymous object, which
+// same name in the same arena share the object. AttachX only finds the object, and returns an error
+// that Is [fs.ErrNotExist] if there is none. An empty name creates a fresh anonymous object, which
 // another process reaches by its Offset and XAt. Any goroutine of the process may use a handle. A
 // hold belongs to the process: as with a sync.Mutex, another goroutine may release it.
 //
@@ -29,9 +29,9 @@
 //
 // # When a process dies
 //
-// The other processes of the arena notice a death in whatever way and at whatever instruction a process dies.
-// The policy of an object decides what happens to the holds of the dead process: see [Policy]. A [Synchronized]
-// needs no policy. What the dead process waited for goes to the next waiter.
+// The other processes of the arena notice when a process dies, in whatever way and at whatever instruction.
+// The policy of an object decides what happens to the holds of the dead process: see [Policy]. A
+// [Synchronized] needs no policy. What the dead process waited for goes to the next waiter.
 //
 // # Errors
 //

@@ -12,10 +12,10 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Event is a condition between processes that is set or not, and that goroutines wait for.
+// Event is a flag between processes that is set or not, and for which goroutines wait.
 //
 // An Event that is not auto-reset stays set until Reset. A Set ends every wait that began before
-// it, even if a Reset follows at once: no waiter misses a pulse. In a bidirectional Event
+// it, even if a Reset follows at once: no waiter misses a short pulse. In a bidirectional Event
 // goroutines can also wait for the reset, by the same rule.
 //
 // An auto-reset Event has tokens instead. A Set makes a token for one of the waiting goroutines. If each of
@@ -29,7 +29,7 @@ import (
 // because of it. In a bidirectional Event, a Reset does likewise.
 //
 // When a process dies, the Event stays as it was, and the waits of the process are gone. A token
-// that none of them has taken is there for others.
+// that none of these waits has taken is there for other waiters.
 type Event struct {
 	manual  *manualEvent // one of manual and auto is set
 	auto    *autoEvent
@@ -85,7 +85,7 @@ func openEvent(a *arenakernel.Arena, name string, opts *EventOptions, attach boo
 		if err != nil {
 			return nil, err
 		}
-		if how := differs(is); how != "" { // before this process gets a record
+		if how := differs(is); how != "" { // before this process gets a slot record
 			return nil, &shmsync.Error{Op: "event.open", Object: objectName(o), Err: shmsync.ErrIncompatible, Detail: how}
 		}
 		return buildEvent(a, o, is, false)
@@ -109,8 +109,8 @@ func newEvent(a *arenakernel.Arena, o arenakernel.Object) (*Event, error) {
 	return buildEvent(a, o, mode, false)
 }
 
-// eventModeOf returns the mode of an Event. In an auto-reset Event the word mode is not 0; in the others it is
-// 0.
+// eventModeOf returns the mode of an Event. The word mode of an auto-reset Event is not 0. The word mode of
+// another Event is 0.
 func eventModeOf(a *arenakernel.Arena, o arenakernel.Object) (eventMode, error) {
 	if o.Size == eventBytes {
 		switch arenakernel.At[autoEventWords](a, o.Body).mode.Load() {
@@ -141,8 +141,9 @@ func buildEvent(a *arenakernel.Arena, o arenakernel.Object, mode eventMode, bare
 	return e, nil
 }
 
-// Set sets e and ends the waits for the set: all of them, or one if e is auto-reset. If e is set already, Set
-// changes nothing. What the caller did before it is visible after the calls that find e set, all the same.
+// Set sets e and ends the waits for the set: all of them, or one of them if e is auto-reset. If e is set
+// already, Set changes nothing. In this case, too, what the caller did before is visible after the calls that
+// find e set.
 func (e *Event) Set() {
 	e.opening.use()
 	if e.auto != nil {
@@ -152,8 +153,8 @@ func (e *Event) Set() {
 	e.manual.turn(true)
 }
 
-// Reset makes e not set, and reports whether it was set. If e is auto-reset, Reset takes the token that is
-// there for the next caller, and leaves the tokens that were made for waiters.
+// Reset makes e not set, and reports whether e was set. If e is auto-reset, Reset takes the token
+// that is there for the next caller, and leaves the tokens that were made for waiters.
 func (e *Event) Reset() bool {
 	e.opening.use()
 	if e.auto != nil {
@@ -177,7 +178,7 @@ func (e *Event) IsSet() bool {
 	return set
 }
 
-// Wait waits until e is set. With EventAutoReset it takes the token. It panics with an
+// Wait waits until e is set. If e is auto-reset, Wait takes a token. It panics with an
 // *[shmsync.Error] where WaitContext returns one.
 func (e *Event) Wait() {
 	if err := e.WaitContext(nil); err != nil {
@@ -201,7 +202,8 @@ func (e *Event) WaitContext(ctx context.Context) error {
 	return e.manual.waitUntil(ctx, true)
 }
 
-// TryWait does what Wait does if e is set, and reports whether it was. It never waits.
+// TryWait does what Wait does if Wait need not block, and reports whether e was set. It never
+// blocks.
 func (e *Event) TryWait() bool {
 	e.opening.use()
 	if e.auto != nil {
@@ -253,9 +255,9 @@ func (e *Event) needBidirectional(verb string) {
 
 // EventState is the result of State.
 type EventState struct {
-	Set     bool      // a wait does not block
-	Mode    EventMode // as it was created
-	Waiting bool      // there are waiters; without auto-reset, a call that has given up may count
+	Set     bool      // a call of Wait does not block now
+	Mode    EventMode // the mode with which the Event was created
+	Waiting bool      // there are waiters; if the Event is not auto-reset, a call that has given up may still count
 }
 
 // State reads e without locking it. The answer may be out of date when it returns.

@@ -20,9 +20,9 @@ var (
 	_ = crashpoint.Register("event.wait.before_pass")
 )
 
-// autoEvent is an Event with automatic reset. A Set makes a token, and a wait takes one. It uses no lock of the
-// arena and hands no token to a particular wait, so a stopped process blocks nobody. docs/design/0055 has the
-// argument.
+// autoEvent is an Event with automatic reset. A Set makes a token, and a wait takes a token. No process holds
+// a lock of the arena, and no token belongs to a particular wait. So a stopped process blocks nobody.
+// docs/design/0055 has the argument.
 //
 //	a wait                                   Set
 //	share: waits + 1                         word: tokens, version
@@ -30,17 +30,19 @@ var (
 //	word: no token?                          word: tokens + 1, version + 1
 //	sleep while the version is the same      if announced, wake one
 //
-// Either the wait sees the token, or the version has changed when it goes to sleep, or Set wakes one that sleeps.
+// Either the wait sees the token, or the version has changed when the wait goes to sleep, or Set wakes a wait
+// that sleeps.
 type autoEvent struct {
 	eventcount
 	own     *eventRecord // the share of this process; nil in the handle of a reaper or a tool
 	slot    int
 	known   atomic.Pointer[eventShares]
 	records *atomic.Uint32 // names the latest slot record
-	turns   atomic.Uint32  // counts the wakes of this handle: they go to the kernel's queue and the pollers alternately
+	turns   atomic.Uint32  // counts wakes, which go alternately to the kernel's queue and to the pollers
 }
 
-// buildAutoEvent makes a handle. A bare handle is for a reaper or a tool: it has no share, and cannot wait.
+// buildAutoEvent makes a handle. A bare handle is for a reaper or a tool: it has no share, and no goroutine
+// can wait through it.
 func buildAutoEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*autoEvent, error) {
 	x := &autoEvent{slot: a.Self().Slot(), records: a.SlotRecords(o)}
 	x.place(a, o, arenakernel.At[autoEventWords](a, o.Body).places(), "event.wait", nil)
@@ -72,7 +74,8 @@ func (x *autoEvent) load() tokenState {
 	return tokenState(x.eventcount.load())
 }
 
-// swap changes the word. The caller has called countOff for it.
+// swap changes the word from one state to another by a CAS. The caller has called countOff for the
+// first state.
 func (x *autoEvent) swap(from, to tokenState) bool {
 	// sync(event.set): release
 	// lin: Set, Reset, TryWait and the end of a wait take effect here.
@@ -83,7 +86,7 @@ func (x *autoEvent) swap(from, to tokenState) bool {
 func (x *autoEvent) set() {
 	race.ReleaseMerge(x.key)
 	for {
-		// The loop ends: whenever the CAS fails, another call has changed the word.
+		// If the CAS fails, another call has changed the word. So the loop is lock-free.
 		s := x.load()
 		if s.announced() {
 			x.setAndWake()
@@ -102,12 +105,13 @@ func (x *autoEvent) set() {
 	}
 }
 
-// setAndWake is set while there may be waits. A Close must wait for it, because it uses the words after the
-// change.
+// setAndWake is set for an Event at which goroutines may wait. A Close must wait until it has returned,
+// because it uses the words after the change.
 func (x *autoEvent) setAndWake() {
 	defer x.serve().end()
 	for {
-		// The loop ends: whenever the CAS fails, or the word is no longer s, another call has changed it.
+		// If the CAS fails, or if the word is no longer s, another call has changed it. So the loop is
+		// lock-free.
 		s, waits := x.look()
 		if s.tokens() > waits || s.tokens() == tokensMost {
 			if fence(); x.load() == s {
@@ -126,11 +130,12 @@ func (x *autoEvent) setAndWake() {
 	}
 }
 
-// look returns the word, and the number of waits that the shares counted while the word had that value. It stops
-// counting when it has found more waits than tokens. If there are no tokens, it counts nothing: waits is 0.
+// look returns the word, and the number of waits that the shares counted while the word had that value. It
+// stops counting when it has found more waits than tokens. If there are no tokens, look does not count, and
+// waits is 0.
 func (x *autoEvent) look() (s tokenState, waits uint64) {
 	for {
-		// The loop ends: whenever the word is no longer s, another call has changed it.
+		// If the word is no longer s, another call has changed it. So the loop is lock-free.
 		s = x.load()
 		x.countOff(s)
 		if s.tokens() == 0 {
@@ -142,11 +147,12 @@ func (x *autoEvent) look() (s tokenState, waits uint64) {
 	}
 }
 
-// claim is Reset and TryWait: it takes all tokens that no wait will take, and reports whether there was one. Mostly
-// there is one. There are more if waiting participants have died, or if waits were given up.
+// claim is Reset and TryWait. It takes all tokens that no wait will take, and reports whether there was such
+// a token. Mostly there is at most one. There are more if waiting participants have died, or if waits were
+// given up.
 func (x *autoEvent) claim() bool {
 	for {
-		// The loop ends: whenever the CAS fails, another call has changed the word.
+		// If the CAS fails, another call has changed the word. So the loop is lock-free.
 		s, waits := x.look()
 		if s.tokens() <= waits {
 			return false
@@ -170,15 +176,15 @@ func (x *autoEvent) state() (set, waiting bool) {
 	return s.tokens() > waits, x.waits(s, 0) > 0
 }
 
-// eventWait is a wait that the share counts. It is over when its method take, end or giveUp has changed the
-// word to end it.
+// eventWait is a wait that the share of this process counts. The wait ends when one of its methods take,
+// end and giveUp has changed the word.
 type eventWait struct {
 	x         *autoEvent
 	announced bool
 	slept     bool
 }
 
-// begin counts a wait. The call has entered.
+// begin begins a wait and counts it in the share. The caller has entered the handle.
 func (x *autoEvent) begin() *eventWait {
 	// sync(event.announce): release
 	x.own.waits.Add(1)
@@ -186,13 +192,15 @@ func (x *autoEvent) begin() *eventWait {
 	return &eventWait{x: x}
 }
 
-// take takes a token if there is one for this wait. Otherwise it returns the word to sleep on.
+// take takes a token if there is a token for this wait. Otherwise it returns the word on which the
+// wait has to sleep.
 //
-// A wait that has not slept leaves the tokens to those that have announced themselves before it.
+// A wait that has not slept takes a token only if there are at least as many tokens as waits, or if no
+// wait is announced. So it leaves the tokens to the waits that have announced themselves before it.
 func (w *eventWait) take() (s tokenState, ok bool) {
 	x := w.x
 	for {
-		// The loop ends: whenever the CAS fails, another call has changed the word.
+		// If the CAS fails, another call has changed the word. So the loop is lock-free.
 		s = x.load()
 		x.countOff(s)
 		switch {
@@ -215,7 +223,7 @@ func (w *eventWait) take() (s tokenState, ok bool) {
 }
 
 // end ends the wait, if the word is still s, and reports whether it did. It leaves the given number of tokens
-// in the word, but at most one if nobody else waits.
+// in the word. If nobody else waits, it leaves at most one token.
 func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	x := w.x
 	others := x.waits(s|tokenAnnounced, 1) > 1
@@ -224,8 +232,9 @@ func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	}
 	to := s.ended(x.slot, tokens).alone(others)
 	if waitShare(x.own.waits.Load()).ended() == to.version() {
-		// The last wait of the participant ended exactly 2^32 changes ago. So others would think that this wait
-		// is counted off already. A change of the version avoids that.
+		// The last wait of this participant ended exactly 2^32 changes ago, with the same version. Other
+		// participants would take the wait that ends now for counted off. A change of the version avoids
+		// that.
 		x.swap(s, s.with(s.tokens()))
 		return false
 	}
@@ -241,10 +250,10 @@ func (w *eventWait) end(s tokenState, tokens uint64) bool {
 	return true
 }
 
-// giveUp ends the wait. If unless is set and there is a token, giveUp takes the token, and returns true.
+// giveUp ends the wait. If unless is set and there is a token, giveUp takes the token and returns true.
 func (w *eventWait) giveUp(unless bool) bool {
 	for {
-		// The loop ends: whenever the CAS fails, another call has changed the word.
+		// If the CAS fails, another call has changed the word. So the loop is lock-free.
 		s := w.x.load()
 		w.x.countOff(s)
 		tokens := s.tokens()
@@ -261,17 +270,17 @@ func (w *eventWait) giveUp(unless bool) bool {
 	}
 }
 
-// took is called when a wait has taken a token.
+// took is called after a wait has taken a token.
 func (x *autoEvent) took() {
 	race.Acquire(x.key)
 	x.counts.took()
 }
 
-// eventYield bounds how long a wait that has not slept leaves the tokens to those that began before it: the process of
-// one of those may be stopped.
+// eventYield is how long a wait that has not slept leaves the tokens to earlier waits. It is not longer,
+// because the process of an earlier wait may be stopped.
 const eventYield = time.Millisecond
 
-// wait is Wait after a failed claim.
+// wait is Wait after claim has found no token.
 func (x *autoEvent) wait(ctx context.Context) error {
 	if err := x.enter(); err != nil {
 		return err
@@ -293,7 +302,8 @@ func (x *autoEvent) wait(ctx context.Context) error {
 	defer cancel.Stop()
 	w := x.begin()
 	for {
-		// The loop ends: each iteration follows a wake, or a change by another call.
+		// Another iteration follows only after a wake, after eventYield, or after another call has
+		// changed the word.
 		s, ok := w.take()
 		if ok {
 			return nil
@@ -319,21 +329,22 @@ func (x *autoEvent) wait(ctx context.Context) error {
 	}
 }
 
-// wakeOne wakes one wait.
+// wakeOne wakes one wait of any process.
 func (x *autoEvent) wakeOne() {
 	x.counts.add(countWake)
 	x.queue.DeliverOneAsOne(x.turns.Add(1))
 }
 
-// pass wakes one more wait. A wake may have called the caller of pass, so pass does not wake goroutines of this
-// process itself, but leaves that to the poller.
+// pass wakes one more wait. A wake may have called the caller of pass. So pass does not itself wake
+// goroutines of this process, but leaves that to the poller.
 func (x *autoEvent) pass() {
 	x.counts.add(countWake)
 	x.list.DeliverOne(x.turns.Add(1))
 }
 
-// check is called ten times a second while a goroutine of this process waits. A wake may have gone to a process that is
-// stopped, or come from one that was stopped before it.
+// check is called ten times a second while a goroutine of this process waits. It makes a wake that is
+// missing: a Set may have woken a wait of a stopped process, or the process that called Set may have been
+// stopped before the wake.
 func (x *autoEvent) check() {
 	s := x.load()
 	now := uint64(s.version()) + 1
@@ -347,14 +358,14 @@ func (x *autoEvent) check() {
 	}
 }
 
-// rest returns the word and its value. If ok is set, the periodic checks find nothing to do as long as the word
+// rest returns the word and its value. If ok is true, the periodic checks need to do nothing while the word
 // keeps that value.
 func (x *autoEvent) rest() (word *atomic.Uint64, value uint64, ok bool) {
 	s := x.load()
 	return x.words.state, uint64(s), s.announced() && s.tokens() == 0
 }
 
-// wakeDead makes the wakes that a dead process did not make.
+// wakeDead wakes the waits that a dead process was about to wake.
 func (x *autoEvent) wakeDead() {
 	if x.load().tokens() > 0 {
 		x.list.DeliverAll()

@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// Mistakes that an Event with automatic reset could have.
+// Mistakes that an Event with automatic reset could have. The model must find each of them.
 const (
 	aeSetNoCountOff     bug = "Set does not count the wait off that has ended"
 	aeWaitNoCountOff    bug = "a wait does not count the wait off that has ended"
@@ -33,14 +33,15 @@ const (
 	aeWatchUnbounded    bug = "a watch that leaves the token to others sleeps for ever"
 )
 
-// Steps that no token depends on. Without them an Event is slower, or less fair.
+// Steps that the correctness does not depend on. Without them an Event is slower or less fair, but
+// it loses no token.
 const (
 	aeEndNoCountOff bug = "a wait that ends leaves its count to others"
 	aeMissSilent    bug = "a wake that finds nobody is not passed on"
 	aeBarges        bug = "a wait that has not slept takes a token"
 )
 
-// aeModel is a model with these threads.
+// aeModel returns the model that has these threads.
 func aeModel(threads ...string) autoEventModel { return autoEventModel{threads: threads} }
 
 func (m autoEventModel) withKills(n uint8) autoEventModel { m.kills = n; return m }
@@ -48,13 +49,13 @@ func (m autoEventModel) withStop() autoEventModel         { m.stops = true; retu
 func (m autoEventModel) withChecks() autoEventModel       { m.checks = true; return m }
 func (m autoEventModel) set() autoEventModel              { m.first = 1; return m }
 
-// but returns the exploration of the model without a step.
+// but returns a function that explores the model with one step left out.
 func (m autoEventModel) but(step bug) func(bug) model.Result {
 	return func(bug) model.Result { return m.explore(step) }
 }
 
-// Each Set makes a token, or there is one that no wait will take. Each token is taken once, or is there. No wait sleeps
-// while there is a token.
+// TestModelAutoEvent: each Set makes a token, unless there is already a token that no wait will take. Each
+// token is taken once, or is still there at the end. No wait sleeps while there is a token.
 func TestModelAutoEvent(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two waits of a process, two sets", small, aeModel("0kw", "0kw", "1kSS").explore, []bug{
@@ -84,7 +85,7 @@ func TestModelAutoEvent(t *testing.T) {
 	})
 }
 
-// A process dies at each step.
+// TestModelAutoEventDeath: a process may die at each step.
 func TestModelAutoEventDeath(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two waits", small, aeModel("0kw", "1kw", "2kS").withKills(1).explore, []bug{aeReapSilent, aeWaitNoCountOff, aeWakesFirst}},
@@ -98,7 +99,7 @@ func TestModelAutoEventDeath(t *testing.T) {
 	})
 }
 
-// A process stops for ever at each step.
+// TestModelAutoEventStop: a process may stop for ever at each step.
 func TestModelAutoEventStop(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two waits", small, aeModel("0kw", "1kw", "2kS").withStop().explore, []bug{aeNoCheck, aeWaitNoCountOff}},
@@ -110,7 +111,8 @@ func TestModelAutoEventStop(t *testing.T) {
 	})
 }
 
-// Even without these steps no token is lost.
+// TestModelAutoEventLess: if one of the steps is left out that the correctness does not depend on,
+// no token is lost.
 func TestModelAutoEventLess(t *testing.T) {
 	requireModels(t, []exploration{
 		{"counts are left to others", small, aeModel("0kw", "0kw", "1kSS").but(aeEndNoCountOff), nil},

@@ -13,10 +13,10 @@ import (
 
 const (
 	aeThreads = 5
-	aeSlots   = 4 // the slots of the participants; each has a share
+	aeSlots   = 4 // number of slots; each slot has a share
 )
 
-// aeWord is a tokenState. The slot is that of the participant plus 1, or 0.
+// aeWord is a tokenState. slot is the slot of the participant plus 1, or 0.
 type aeWord struct {
 	version, tokens, slot uint8
 	announced             bool
@@ -26,66 +26,66 @@ func (w aeWord) with(tokens uint8) aeWord {
 	return aeWord{version: w.version + 1, tokens: tokens, announced: w.announced}
 }
 
-// aeShare is a waitShare with the name of its participant, which is a generation.
+// aeShare is a waitShare with the name of its participant. The name is a generation of the slot.
 type aeShare struct{ waits, ended, name uint8 }
 
-// aeThread is a goroutine.
+// aeThread is a goroutine of the model.
 type aeThread struct {
 	pc    uint8
-	then  uint8 // the step after a subroutine
-	at    uint8 // how many operations it has done
+	then  uint8 // the step that follows a subroutine
+	at    uint8 // how many operations it has finished
 	s     aeWord
-	share aeShare // that it has read
+	share aeShare // the share that it has read
 	n     uint8   // how many waits it has counted
-	most  uint8   // it stops counting when it has found more
-	i     uint8   // the share that it reads
+	most  uint8   // it stops counting when it has found more than most waits
+	i     uint8   // index of the share that it reads
 
 	counted, announced, slept bool
-	others                    bool  // it has seen that others wait
+	others                    bool  // it has found that other waits are counted
 	took                      bool  // the change that it is about to make takes a token
-	gives                     uint8 // it gives up
-	saw                       bool  // at some moment of the call a no-op was right
+	gives                     uint8 // whether and why it gives up
+	saw                       bool  // at some moment of the call, doing nothing would have been correct
 }
 
 const (
-	aeGivesUp uint8 = 1 + iota // its context has ended, or it is canceled
+	aeGivesUp uint8 = 1 + iota // its context has ended, or the wait was canceled
 	aeLeaves                   // WaitAny has chosen another element
 )
 
-// aeSlot is what a process has beside its goroutines.
+// aeSlot is the state of a process without its goroutines.
 type aeSlot struct {
 	share     aeShare
 	life      uint8
 	gone      bool  // the participant is no longer current
 	ready     bool  // its poller node is ready
-	poller    uint8 // what its poller does
-	check     uint8 // what its periodic check does
+	poller    uint8 // the state of its poller
+	check     uint8 // the state of its periodic check
 	looked    uint8 // the version at the last check
 	rests     aeWord
-	deadWaits uint8 // waits of the dead goroutines that count until the participant is gone
+	deadWaits uint8 // waits of dead goroutines, which count until the participant is gone
 }
 
 const (
 	aeAlive   uint8 = iota
-	aeKilled        // nobody has reaped it yet
-	aeReaping       // the reaper has seen tokens
+	aeKilled        // dead, and no reaper has begun
+	aeReaping       // a reaper has seen tokens
 	aeReaped
 )
 
 type aeState struct {
 	word    aeWord
 	wrong   string
-	stopped uint8 // slot + 1
+	stopped uint8 // 0, or the slot of the stopped process plus 1
 	kills   uint8
-	excess  uint8 // tokens that waits of the dead, and those that gave up, may have left behind
-	account uint8 // tokens that returned calls have made, less those that they have taken or removed
+	excess  uint8 // how many tokens may be left that dead waits, or waits that gave up, would have taken
+	account uint8 // how many tokens the returned calls have made, minus the tokens that they have taken or removed
 	slot    [aeSlots]aeSlot
 	thread  [aeThreads]aeThread
 }
 
-// The steps.
+// The steps of a thread.
 const (
-	aeIdle uint8 = iota // waits for its slot
+	aeIdle uint8 = iota // waits until a participant has its slot
 	aeDead
 	aeCorpse // a dead goroutine that still gets a wake
 	aeEnded
@@ -98,24 +98,24 @@ const (
 	aeLookLoad    // reads the word
 	aeLookAgain   // reads the word again after the count
 	aeSwap        // changes the word
-	aeWakeFirst   // a mistake: wakes before the change
-	aeWake        // wakes one
+	aeWakeFirst   // a mistake: wakes before it changes the word
+	aeWake        // wakes one wait
 	aeOffRead     // reads the share of a wait that has ended
-	aeOffWord     // reads the word
+	aeOffWord     // reads the word again
 	aeOffSwap     // counts the wait off
 	aeCount       // reads how many waits a share has
-	aeCountName   // reads its name
-	aeCountAgain  // reads how many waits it has
+	aeCountName   // reads the name of that share
+	aeCountAgain  // reads again how many waits the share has
 	aeBegin       // counts its wait
 	aeTakeLoad    // reads the word
 	aeAnnounce    // announces itself
-	aeEnlist      // its process is about to park it
+	aeEnlist      // its process is about to park the goroutine
 	aeSleep       // goes to sleep
 	aeAsleep
 	aeGiveLoad // gives up: reads the word
 	aeEndSwap  // ends its wait
 
-	// What follows a subroutine.
+	// The steps that follow a subroutine.
 	aeThenSet
 	aeThenLooked
 	aeThenDecide
@@ -127,9 +127,9 @@ const (
 	aeThenPass
 )
 
-// autoEventModel is an Event with automatic reset. A thread is written as the number of its slot, a letter that is
-// k if it sleeps in the kernel and p if it parks, and its operations. A large letter K or P says that its first
-// operation is a wait that sleeps already.
+// autoEventModel is the model of an Event with automatic reset. A thread is written as a string: the number
+// of its slot, a letter, and its operations. The letter is k if the thread sleeps in the kernel and p if its
+// goroutine parks. A capital K or P also says that the first operation is a wait that sleeps already.
 //
 //	S  Set
 //	R  Reset
@@ -141,14 +141,14 @@ const (
 //	I  opens the Event in a slot whose participant has died
 type autoEventModel struct {
 	threads []string
-	first   uint8 // tokens at first
+	first   uint8 // number of tokens at the beginning
 	kills   uint8
 	stops   bool
-	checks  bool // the periodic checks run, as they do if stops is set
+	checks  bool // the periodic checks run; they also run if stops is set
 	bug     bug
 }
 
-// op is the operation that a thread does, or 0.
+// op returns the operation that a thread does now, or 0.
 func (m autoEventModel) op(t *aeThread, i int) byte {
 	if ops := m.threads[i][2:]; int(t.at) < len(ops) {
 		return ops[t.at]
@@ -220,7 +220,7 @@ func (m *autoEventModel) finish(s *aeState, i int) {
 	m.begin(s, i)
 }
 
-// waits is how many waits of processes that live have announced themselves, and how many waits have begun.
+// waits returns how many waits of living processes have announced themselves, and how many have begun.
 func (m *autoEventModel) waits(s *aeState) (announced, begun uint8) {
 	for i := range m.threads {
 		if t := &s.thread[i]; t.counted {
@@ -236,7 +236,8 @@ func (m *autoEventModel) waits(s *aeState) (announced, begun uint8) {
 	return announced, begun
 }
 
-// note records for each call whether doing nothing would be correct at this moment.
+// note records, for each call, whether it would be correct for the call to do nothing at this
+// moment.
 func (m *autoEventModel) note(s *aeState) {
 	announced, begun := m.waits(s)
 	for i := range m.threads {
@@ -253,7 +254,8 @@ func (m *autoEventModel) note(s *aeState) {
 	}
 }
 
-// canon gives states that differ only in the values of versions the same form: versions are only compared.
+// canon gives the same form to states that differ only in the numbers of versions. That is right because
+// versions are only compared with each other.
 func (m *autoEventModel) canon(s *aeState) {
 	used := uint64(1)
 	each := func(f func(*uint8)) {
@@ -272,7 +274,7 @@ func (m *autoEventModel) canon(s *aeState) {
 	each(func(v *uint8) { *v = uint8(bits.OnesCount64(used & (1<<*v - 1))) })
 }
 
-// right is the invariant.
+// right checks the invariant.
 func (m *autoEventModel) right(s *aeState) error {
 	if s.wrong != "" {
 		return errors.New(s.wrong)
@@ -314,8 +316,8 @@ func (m *autoEventModel) inherits(s *aeState, p int) bool {
 	return false
 }
 
-// done reports whether all threads have ended, except the dead, the stopped, and those that sleep without a
-// token.
+// done reports whether the model may end in this state. It may if all threads have ended. Dead threads,
+// stopped threads, and threads that sleep while there is no token need not have ended.
 func (m *autoEventModel) done(s *aeState) bool {
 	for i := range m.threads {
 		switch t := &s.thread[i]; t.pc {
@@ -363,7 +365,8 @@ func (m *autoEventModel) next(s *aeState, emit func(model.Step[aeState])) {
 
 type aeSend func(to aeState, by, what string, optional bool)
 
-// nextOfSlot emits what a process does beside its goroutines, and what befalls it.
+// nextOfSlot emits the steps of a process without its goroutines, and what can happen to the
+// process.
 func (m *autoEventModel) nextOfSlot(s *aeState, p int, send aeSend) {
 	q, by := &s.slot[p], fmt.Sprint("process ", p)
 	one := func(what string, optional bool, f func(to *aeState, q *aeSlot)) {
@@ -461,7 +464,7 @@ func (m *autoEventModel) nextOfSlot(s *aeState, p int, send aeSend) {
 	}
 }
 
-// nextOfCheck emits what the periodic check of a process does.
+// nextOfCheck emits the steps of the periodic check of a process.
 func (m *autoEventModel) nextOfCheck(s *aeState, p int, asleep bool, send aeSend, one func(string, bool, func(*aeState, *aeSlot))) {
 	rest := func(to *aeState, q *aeSlot) {
 		if q.rests = (aeWord{}); to.word.announced && (to.word.tokens == 0 || m.bug == aeRestsAnyway) {
@@ -504,7 +507,7 @@ func (m *autoEventModel) nextOfCheck(s *aeState, p int, asleep bool, send aeSend
 	}
 }
 
-// kill ends a process.
+// kill makes a process die.
 func (m *autoEventModel) kill(s *aeState, p int) {
 	s.kills++
 	q := &s.slot[p]
@@ -523,7 +526,7 @@ func (m *autoEventModel) kill(s *aeState, p int) {
 	}
 }
 
-// woken wakes a thread.
+// woken is called when a thread is woken.
 func (m *autoEventModel) woken(s *aeState, i int) {
 	switch t := &s.thread[i]; t.pc {
 	case aeAsleep:
@@ -533,7 +536,8 @@ func (m *autoEventModel) woken(s *aeState, i int) {
 	}
 }
 
-// wakeOne emits the states after a wake for one. own is the process that wakes if it has a queue, or -1.
+// wakeOne emits the states that can follow a wake of one wait. own is the process that makes the wake,
+// if that process has a queue; otherwise it is -1.
 func (m *autoEventModel) wakeOne(s *aeState, own int, emit func(to aeState, what string)) {
 	nobody := true
 	for i := range m.threads {
@@ -557,7 +561,7 @@ func (m *autoEventModel) wakeOne(s *aeState, own int, emit func(to aeState, what
 	}
 }
 
-// wakeAll wakes all threads in the kernel, and makes all nodes ready.
+// wakeAll wakes all threads that sleep in the kernel, and makes all poller nodes ready.
 func (m *autoEventModel) wakeAll(s *aeState) {
 	for i := range m.threads {
 		switch pc := s.thread[i].pc; {
@@ -581,7 +585,7 @@ func (m *autoEventModel) nextOfThread(s *aeState, i int, send aeSend) {
 		send(to, by, what, optional)
 	}
 	op := m.op(t, i)
-	// A wait may give up while it sleeps, or when it has been woken.
+	// A wait may give up while it sleeps, or after it was woken.
 	if t.counted && t.gives == 0 && (t.pc == aeAsleep || t.pc == aeTakeLoad && (t.slept || op == 'o')) {
 		switch op {
 		case 'c', 'a':
@@ -612,7 +616,7 @@ func (m *autoEventModel) nextOfThread(s *aeState, i int, send aeSend) {
 	}
 }
 
-// after goes on after a subroutine.
+// after begins the step that follows a subroutine.
 func (m *autoEventModel) after(s *aeState, i int, then uint8) {
 	t := &s.thread[i]
 	t.then, t.share = 0, aeShare{}
@@ -665,7 +669,8 @@ func (m *autoEventModel) after(s *aeState, i int, then uint8) {
 	}
 }
 
-// countOff begins to count off the wait that the word t.s names.
+// countOff begins to count off the wait that the word t.s names: it subtracts the wait from the
+// share.
 func (m *autoEventModel) countOff(s *aeState, i int, then uint8) {
 	t := &s.thread[i]
 	skip := false
@@ -688,7 +693,7 @@ func (m *autoEventModel) countOff(s *aeState, i int, then uint8) {
 	t.then, t.pc = then, aeOffRead
 }
 
-// count begins to count the waits.
+// count begins to count the waits of all shares.
 func (m *autoEventModel) count(s *aeState, i int, announced bool, most, then uint8) {
 	t := &s.thread[i]
 	t.n = 0
@@ -699,7 +704,7 @@ func (m *autoEventModel) count(s *aeState, i int, announced bool, most, then uin
 	t.then, t.most, t.i, t.pc = then, most, 0, aeCount
 }
 
-// countNext adds what a share has, and goes on with the next one.
+// countNext adds the waits of a share, and goes on with the next share.
 func (m *autoEventModel) countNext(s *aeState, i int, n uint8) {
 	t := &s.thread[i]
 	t.n += n
@@ -711,7 +716,7 @@ func (m *autoEventModel) countNext(s *aeState, i int, n uint8) {
 	}
 }
 
-// slots is how many slots have waits.
+// slots returns how many slots have waits.
 func (m *autoEventModel) slots() (n int) {
 	for i, ops := range m.threads {
 		if strings.ContainsAny(ops[2:], "wcao") {
@@ -721,7 +726,7 @@ func (m *autoEventModel) slots() (n int) {
 	return n
 }
 
-// decide goes on when the word and the number of waits are known.
+// decide begins the step that follows when the word and the number of waits are known.
 func (m *autoEventModel) decide(s *aeState, i int) {
 	t := &s.thread[i]
 	op := m.op(t, i)
@@ -871,7 +876,7 @@ func (m *autoEventModel) step(s *aeState, i int, t *aeThread) {
 			t.share.waits = read.waits
 		}
 	case aeCountName:
-		// The name is current if its participant is.
+		// The name in a share is current if its participant is current.
 		switch q := &s.slot[t.i]; {
 		case (q.gone || q.share.name != m.generation(s, int(t.i))) && m.bug != aeCountsDead:
 			t.share = aeShare{}
@@ -907,7 +912,7 @@ func (m *autoEventModel) step(s *aeState, i int, t *aeThread) {
 			t.s = aeWord{tokens: min(t.s.tokens, 1)}
 			return
 		}
-		t.slept = t.slept || !m.watch(m.op(t, i)) // a watch notes only that it was woken
+		t.slept = t.slept || !m.watch(m.op(t, i)) // the notify of a watch only records that there was a wake
 		t.pc, t.s = aeTakeLoad, aeWord{}
 	case aeGiveLoad:
 		t.s = s.word
@@ -948,7 +953,7 @@ func (m *autoEventModel) step(s *aeState, i int, t *aeThread) {
 	}
 }
 
-// generation is the name of the participant of a slot.
+// generation returns the name of the participant that has a slot.
 func (m *autoEventModel) generation(s *aeState, p int) uint8 {
 	for i := range m.threads {
 		if m.slotOf(i) == p && m.threads[i][2] == 'I' && s.thread[i].pc != aeIdle {

@@ -7,21 +7,21 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// eventWatch is a wait for a token in which no goroutine blocks.
+// eventWatch is a wait for a token during which no goroutine blocks.
 type eventWatch struct {
 	*eventWait
 	notify func()
 	watch  *park.Watch // nil before the first call of look
 }
 
-// beginWatch begins such a wait and counts it in the share. The caller has entered the handle. The wait leaves
-// it when it has ended.
+// beginWatch begins an eventWatch and counts it in the share. The caller has entered the handle, and leaves
+// it when the wait has ended.
 func (x *autoEvent) beginWatch(notify func()) *eventWatch {
 	return &eventWatch{eventWait: x.begin(), notify: notify}
 }
 
 // look takes a token if there is one, and reports whether it took one. Otherwise it arranges that notify is
-// called when there may be one. If the handle is being closed, look does neither, and ok is false.
+// called when there may be a token. If the handle is being closed, look does neither, and ok is false.
 func (w *eventWatch) look() (took, ok bool) {
 	if w.watch != nil && !w.watch.Over() {
 		if w.x.load().tokens() == 0 {
@@ -30,7 +30,7 @@ func (w *eventWatch) look() (took, ok bool) {
 		w.watch.Leave()
 	}
 	for {
-		// The loop ends: each iteration follows a change by another call.
+		// Each iteration means that another call has changed the word. So the loop is lock-free.
 		if w.watch != nil {
 			w.slept = true
 		}
@@ -51,7 +51,7 @@ func (w *eventWatch) look() (took, ok bool) {
 	}
 }
 
-// stop ends the wait as giveUp does.
+// stop ends the watch, and ends the wait as giveUp does.
 func (w *eventWatch) stop(unless bool) (took bool) {
 	if w.watch != nil {
 		w.watch.Leave()
@@ -80,7 +80,7 @@ func (x *autoEvent) async() *Pending {
 	return p
 }
 
-// eventPending is the wait of a Pending for a token.
+// eventPending is the wait for a token that ends a Pending.
 type eventPending struct{ *eventWatch }
 
 func (w eventPending) told(p *Pending) {
@@ -107,8 +107,8 @@ func (w eventPending) cancel(p *Pending) bool {
 	return true
 }
 
-// watch begins a wait for WaitAny and similar calls. The watcher takes a token only in its method reached, when
-// that reports that the wait is over.
+// watch begins a wait for WaitAny and similar calls. Only the method reached of the watcher takes a token,
+// when it reports that the wait is over.
 func (x *autoEvent) watch(notify func()) (watcher, error) {
 	if err := x.enter(); err != nil {
 		return nil, err
@@ -118,11 +118,11 @@ func (x *autoEvent) watch(notify func()) (watcher, error) {
 		return nil, x.corruptShares()
 	}
 	w := &eventWatcher{eventWatch: x.beginWatch(notify)}
-	notify() // makes the caller check for a token
+	notify() // makes the caller call reached
 	return w, nil
 }
 
-// eventWatcher is a watcher on the token of an auto-reset Event.
+// eventWatcher is a watcher of an auto-reset Event.
 type eventWatcher struct {
 	*eventWatch
 	done bool
@@ -147,7 +147,7 @@ func (w *eventWatcher) reached() (bool, error) {
 	return true, w.err
 }
 
-// leave ends a wait that takes nothing.
+// leave ends the wait without taking a token.
 func (w *eventWatcher) leave() {
 	if !w.done {
 		w.stop(false)

@@ -9,19 +9,20 @@ import "fmt"
 //	bits 33..52  tokens     how many waits may end
 //	bits 53..63  slot       the last change ended a wait of this slot, which its share may still count; 0: none
 //
-// Each wait is counted in the share of its participant; see waitShare. The Event has at most one token more
-// than counted waits:
+// The share of each participant counts its waits; see waitShare. The number
+// of tokens is at most the number of counted waits plus 1:
 //
 //	tokens               meaning                                             left by
 //	0                    it is not set                                       the wait that takes the last token; Reset
 //	up to the waits      it is not set; so many of the waits are about to end Set
 //	more than the waits  it is set; one token is there for the next caller   Set
 //
-// A participant that is dead or has left has no waits. So a token that it was about to take is there for others.
+// A participant that is dead or has left has no waits. So a token that it was about to take is there for
+// other waits.
 //
-// announced may be set with nobody waiting, which costs a wake. It is not cleared while another wait is
-// counted. A wait that begins is counted first and then changes the word. So a change by a call that has not
-// seen the wait fails.
+// announced may be set while nobody waits, which costs a wake. It is not cleared while the shares count
+// another wait. A wait that begins is first counted and then changes the word. So if a call has not seen the
+// wait, its change of the word fails.
 //
 //	writers: Set, Reset, TryWait; waits when they begin and end
 //	readers: the same, IsSet, periodic checks, tools
@@ -39,7 +40,7 @@ const (
 	tokenSlotShift             = 53
 	tokenCountMask  tokenState = 1<<tokenSlotShift - 1<<tokenCountShift
 
-	// tokensMost is the greatest number of tokens. A Set that would make more does nothing.
+	// tokensMost is the greatest number of tokens. A Set that would make more tokens does nothing.
 	tokensMost = uint64(tokenCountMask >> tokenCountShift)
 )
 
@@ -48,17 +49,18 @@ func (s tokenState) announced() bool { return s&tokenAnnounced != 0 }
 func (s tokenState) tokens() uint64  { return uint64(s & tokenCountMask >> tokenCountShift) }
 func (s tokenState) slot() int       { return int(s >> tokenSlotShift) }
 
-// with is the next word, with that many tokens, after a change that ends no wait.
+// with returns the word after a change that ends no wait and leaves the given number of tokens.
 func (s tokenState) with(tokens uint64) tokenState {
 	return tokenState(s.version()+1) | s&tokenAnnounced | tokenState(tokens)<<tokenCountShift
 }
 
-// ended is the next word, with that many tokens, after a change that ends a wait of a slot.
+// ended returns the word after a change that ends a wait of a slot and leaves the given number of
+// tokens.
 func (s tokenState) ended(slot int, tokens uint64) tokenState {
 	return s.with(tokens) | tokenState(slot)<<tokenSlotShift
 }
 
-// alone is the word with announced cleared unless others wait.
+// alone returns the word, with announced cleared if no other wait is counted.
 func (s tokenState) alone(others bool) tokenState {
 	if others {
 		return s
@@ -76,11 +78,12 @@ func (s tokenState) String() string {
 //	bits 0..31   waits  how many waits have begun and are not counted off
 //	bits 32..63  ended  version of the Event's word when the last wait ended that is counted off
 //
-// A wait ends when the word of the Event names its slot. Before another call changes that word, it counts the
-// wait off, unless ended has the version of the word: then the wait is counted off already. Only one call
-// counts it off, because it does so by a compare-and-swap of the whole share. If a process is stopped before
-// its compare-and-swap, that fails later, because ended has changed meanwhile. ended has an earlier value again
-// after 2^32 changes at the earliest.
+// A change that ends a wait stores the slot of that wait in the word of the Event. The call that changes that
+// word next must first subtract the wait from the share: it counts the wait off. If ended has the version of
+// the word, the wait is counted off already. Only one call counts it off, because it does so by a
+// compare-and-swap of the whole share. A process may be stopped before its compare-and-swap. That
+// compare-and-swap then fails, because ended has changed meanwhile. ended has an earlier value again after
+// 2^32 changes at the earliest.
 //
 //	writers: the participant; everybody who counts a wait off
 //	readers: Set, Reset, IsSet, TryWait, waits that end, tools
@@ -92,7 +95,7 @@ type waitShare uint64
 func (h waitShare) waits() uint64 { return uint64(uint32(h)) }
 func (h waitShare) ended() uint32 { return uint32(h >> 32) }
 
-// less is the share after a wait that ended with that version is counted off.
+// less returns the share after a wait that ended at that version was counted off.
 func (h waitShare) less(version uint32) waitShare {
 	return waitShare(version)<<32 | waitShare(h.waits()-min(h.waits(), 1))
 }

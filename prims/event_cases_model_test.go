@@ -4,7 +4,7 @@ package prims
 
 import "testing"
 
-// Mistakes that an Event that is reset by hand could have.
+// Mistakes that an Event that is reset by hand could have. The model must find each of them.
 const (
 	meSleepsAnyway    bug = "a waiter sleeps without a look at the word that it has announced"
 	meWakesFirst      bug = "a process wakes before it turns the Event"
@@ -17,8 +17,9 @@ const (
 	meChecksAnnounced bug = "a check trusts an announcement that came after the change"
 )
 
-// Processes set and reset an Event, and others wait for either. A process dies, or stops for ever, at
-// any step. Each wait ends if the Event was turned since it began, and only then.
+// TestModelEvent: processes set and reset an Event, and other processes wait for the set or for the
+// reset. A process dies, or stops for ever, at any step. A wait ends if the Event was set or reset
+// since the wait began, and only then.
 func TestModelEvent(t *testing.T) {
 	lives := []bug{meSleepsAnyway, meWakesFirst, meForgets, meSilent, meParity}
 	requireModels(t, []exploration{

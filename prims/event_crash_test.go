@@ -13,7 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// eventVictim starts an order in a process that dies, or stops, at a point of it, and returns when it has.
+// eventVictim starts an order in a process that dies, or stops, at a crash point. It returns when that has
+// happened.
 func eventVictim(t *testing.T, a *arena.Arena, how, point string, o order) *actor {
 	t.Helper()
 	victim := sequencerActor(t, a, "victim", proctest.Env(how+"="+point+":1"))
@@ -22,9 +23,9 @@ func eventVictim(t *testing.T, a *arena.Arena, how, point string, o order) *acto
 	return victim
 }
 
-// A process dies, or stops for ever, when it has turned an Event and has woken nobody. The goroutines that
-// waited for that go on, although the Event is turned back at once and others wait for it. They depend neither
-// on the process nor on each other.
+// TestEventCrashOfTheSetter: a process sets or resets an Event, and dies or stops for ever before it has
+// woken any waiter. The waiters for that change go on, although another process reverses the change at once
+// and others wait for it. The waiters depend neither on the first process nor on each other.
 func TestEventCrashOfTheSetter(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		for _, set := range []bool{true, false} {
@@ -57,8 +58,8 @@ func TestEventCrashOfTheSetter(t *testing.T) {
 	}
 }
 
-// The same while the periodic checks of the waiter's process leave the Event out, since nothing has happened to it for
-// a while.
+// TestEventCrashOfTheSetterWhileTheWaitRests: as in the previous test, but the periodic checks of the
+// waiter's process skip the Event, because it has not changed for a while.
 func TestEventCrashOfTheSetterWhileTheWaitRests(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		t.Run(how, func(t *testing.T) {
@@ -81,7 +82,8 @@ func TestEventCrashOfTheSetterWhileTheWaitRests(t *testing.T) {
 	}
 }
 
-// A waiter dies, or stops for ever, when it has announced itself: the others go on.
+// TestEventCrashOfAWaiter: a waiter dies, or stops for ever, after it has announced itself. The
+// other waiters go on.
 func TestEventCrashOfAWaiter(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		t.Run(how, func(t *testing.T) {

@@ -12,8 +12,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A peer changes the share of a participant that waits: its name, or the number of its waits. No call crashes or loops,
-// a Set ends a wait, and when the waits have ended the share is right again but for what the peer has added.
+// TestEventShareIsOverwritten: a peer overwrites the share of a participant that waits: its name, or the
+// number of its waits. No call crashes or loops, and a Set still ends a wait. When the waits have ended, the
+// share has only the waits that the peer has added.
 func TestEventShareIsOverwritten(t *testing.T) {
 	for what, change := range map[string]func(e *prims.Event){
 		"another name":   func(e *prims.Event) { e.Rename(2, 12345) },
@@ -42,7 +43,7 @@ func TestEventShareIsOverwritten(t *testing.T) {
 	}
 }
 
-// A peer writes any word. No call crashes or loops.
+// TestEventStateIsOverwritten: a peer writes any value into the word. No call crashes or loops.
 func TestEventStateIsOverwritten(t *testing.T) {
 	a := newArena(t, nil)
 	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
@@ -54,15 +55,16 @@ func TestEventStateIsOverwritten(t *testing.T) {
 		e.SetState(s)
 		e.Set()
 		_, _, _, _ = e.IsSet(), e.TryWait(), e.Reset(), e.State()
-		e.SetState(1 << 33) // a token
+		e.SetState(1 << 33) // one token
 		other.LookAgain()
 		require.NoError(t, p.Wait(), "word %d", i)
 		e.SetCounted(1, 0)
 	}
 }
 
-// A peer damages the list of records before this process has seen the record of a participant that waits. The wait
-// ends all the same. Later waits that cannot find all shares are refused.
+// TestEventListOfSharesIsDamaged: a peer damages the list of slot records before this process has read the
+// record of a participant that waits. The wait of that participant ends all the same. Later waits fail if
+// they cannot find all shares.
 func TestEventListOfSharesIsDamaged(t *testing.T) {
 	a := newArena(t, nil)
 	e, err := prims.OpenEvent(a, "e", &prims.EventOptions{Mode: prims.EventAutoReset})
@@ -85,8 +87,8 @@ func TestEventListOfSharesIsDamaged(t *testing.T) {
 	sound(t, a)
 }
 
-// If a peer has overwritten the word of the mode, the result is an error, unless the word is that of another
-// mode.
+// TestEventModeIsOverwritten: if a peer has overwritten the word mode, an open fails, unless the word has
+// the value of another mode.
 func TestEventModeIsOverwritten(t *testing.T) {
 	for what, c := range map[string]struct {
 		mode prims.EventMode
@@ -112,7 +114,8 @@ func TestEventModeIsOverwritten(t *testing.T) {
 	}
 }
 
-// An open that asks for another mode makes no record, so a full arena does not matter.
+// TestEventOfAnotherModeGetsNoRecord: an open that asks for another mode allocates no slot record,
+// so it returns the same error in a full arena.
 func TestEventOfAnotherModeGetsNoRecord(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
 	x := sequencerActor(t, a, "makes it")

@@ -12,12 +12,13 @@ var _ = crashpoint.Register("event.turn.before_wake")
 
 // manualEvent is an Event that is reset by hand. Its word is an eventcount, whose sequence is odd while the
 // Event is set. Set and Reset increment the sequence. A waiter, for the set or for the reset, waits until the
-// sequence that it has seen changes. So it misses no pulse, and needs no lock.
+// sequence is no longer the value that the waiter has seen. So it misses no pulse, and needs no lock.
 type manualEvent struct{ eventcount }
 
 func buildManualEvent(a *arenakernel.Arena, o arenakernel.Object, bare bool) *manualEvent {
 	m := &manualEvent{}
-	// The eventcount needs no look function: each value of the word is a whole state, whoever dies.
+	// The eventcount needs no look function: a process that dies or stops leaves nothing undone,
+	// because each value of the word is a whole state.
 	m.eventcount.init(a, o, &arenakernel.At[eventWords](a, o.Body).count, "event.wait", nil, bare)
 	return m
 }
@@ -27,7 +28,7 @@ func (m *manualEvent) load() eventState {
 	return eventState(m.eventcount.load())
 }
 
-// swap makes the Event set or not set.
+// swap sets an Event that is not set, or resets an Event that is set, if its word is still s.
 func (m *manualEvent) swap(s eventState) bool {
 	race.ReleaseMerge(m.key)
 	// sync(event.turn): release
@@ -35,10 +36,11 @@ func (m *manualEvent) swap(s eventState) bool {
 	return m.eventcount.swap(eventcountState(s), eventcountState(s).next())
 }
 
-// turn makes the Event set or not set, and reports whether that was a change.
+// turn sets the Event, or resets it if set is false, and reports whether that was a change.
 func (m *manualEvent) turn(set bool) bool {
 	for {
-		// The loop ends: a CAS fails when another process has turned the Event or announced a waiter.
+		// If the CAS fails, another process has set or reset the Event, or has announced a waiter. So
+		// the loop is lock-free.
 		switch s := m.load(); {
 		case s.set() == set:
 			if fence(); m.load() == s {
@@ -52,12 +54,13 @@ func (m *manualEvent) turn(set bool) bool {
 	}
 }
 
-// turnAndWake is turn while there may be waiters. A Close must wait for it, because it uses the words after the
-// change.
+// turnAndWake is turn while there may be waiters. A Close must wait until it has returned, because it uses
+// the words after the change.
 func (m *manualEvent) turnAndWake(set bool) bool {
 	defer m.serve().end()
 	for {
-		// The loop ends: a CAS fails when another process has turned the Event or announced a waiter.
+		// If the CAS fails, another process has set or reset the Event, or has announced a waiter. So
+		// the loop is lock-free.
 		s := m.load()
 		if s.set() == set {
 			if fence(); m.load() == s {
@@ -76,8 +79,8 @@ func (m *manualEvent) turnAndWake(set bool) bool {
 	}
 }
 
-// reached reports whether the Event is set, or not set if set is false. Otherwise it returns the sequence to
-// wait on.
+// reached reports whether the Event is set, or, if set is false, whether it is not set. Otherwise it returns
+// the sequence on which to wait.
 func (m *manualEvent) reached(set bool) (seq uint32, ok bool) {
 	s := m.load()
 	if s.set() != set {
@@ -87,13 +90,13 @@ func (m *manualEvent) reached(set bool) (seq uint32, ok bool) {
 	return 0, true
 }
 
-// judge is the result of a wait whose sequence has changed.
+// judge returns the result of a wait whose sequence has changed.
 func (m *manualEvent) judge() error {
 	race.Acquire(m.key)
 	return nil
 }
 
-// waitUntil waits until the Event is set, or not set if set is false.
+// waitUntil waits until the Event is set, or, if set is false, until it is not set.
 func (m *manualEvent) waitUntil(ctx context.Context, set bool) error {
 	seq, ok := m.reached(set)
 	if ok {

@@ -19,28 +19,28 @@ type meWord struct {
 
 func (w meWord) set() bool { return w.seq&1 != 0 }
 
-// meThread is a goroutine in a process of its own, with the periodic check of that process.
+// meThread is a goroutine in a process of its own. It also does the periodic check of that process.
 type meThread struct {
 	pc     uint8
 	w      meWord
-	at     uint8 // how many operations it has done
+	at     uint8 // how many operations it has finished
 	began  uint8 // the sequence at which its wait began
 	seq    uint8 // the sequence on which it sleeps
 	looked uint8 // the sequence at its last periodic check, plus 1
-	checks bool  // a check is about to wake
+	checks bool  // the periodic check is about to wake the waiters
 	dead   bool
 }
 
 type meState struct {
 	w       meWord
 	wrong   string
-	stopped uint8 // thread + 1
+	stopped uint8 // 0, or the number of the stopped thread plus 1
 	kills   uint8
-	owes    bool // a process has died and was not reaped
+	owes    bool // a process has died and no reaper has woken the waiters
 	thread  [meThreads]meThread
 }
 
-// The steps.
+// The steps of a thread.
 const (
 	meIdle uint8 = iota
 	meEnded
@@ -54,8 +54,8 @@ const (
 	meAsleep
 )
 
-// meModel is an Event that is reset by hand. Each thread has a string of operations: S sets, R
-// resets. A string of one small letter waits: s for the set, r for the reset.
+// meModel is the model of an Event that is reset by hand. Each thread has a string of operations: S
+// sets and R resets. A string of one small letter is a wait: s for the set, r for the reset.
 type meModel struct {
 	threads []string
 	kills   uint8
@@ -67,7 +67,7 @@ type meModel struct {
 func (m meModel) explore(b bug) model.Result {
 	m.bug = b
 	var first []meState
-	for _, looked := range []uint8{0, 1} { // a process may have waited before
+	for _, looked := range []uint8{0, 1} { // looked is not 0 if the process has waited before
 		for seq := range uint8(2) {
 			s := meState{w: meWord{seq: seq}}
 			for i, ops := range m.threads {
@@ -92,8 +92,9 @@ func (m *meModel) check(s *meState) error {
 	return nil
 }
 
-// done reports whether each thread has ended. A thread that is stopped or dead need not, nor a wait
-// during which nobody has turned the Event.
+// done reports whether the model may end in this state. It may if each thread has ended. A stopped
+// or dead thread need not have ended, and neither need a wait during which no thread has set or
+// reset the Event.
 func (m *meModel) done(s *meState) bool {
 	for i := range m.threads {
 		t := &s.thread[i]
@@ -146,7 +147,7 @@ func (m *meModel) next(s *meState, emit func(model.Step[meState])) {
 		if t.pc != meAsleep {
 			do("does", func(to *meState, t *meThread) {
 				if m.step(to, i, t); t.pc != meSwap && t.pc != meAnnounce {
-					t.w = meWord{} // it is not read again
+					t.w = meWord{} // no step reads it again
 				}
 			})
 		}
@@ -154,7 +155,8 @@ func (m *meModel) next(s *meState, emit func(model.Step[meState])) {
 	}
 }
 
-// stepCheck is a periodic check, where it wakes somebody. Without a stop nothing may rely on it.
+// stepCheck is a periodic check that wakes a waiter. In a model without stops, no wait may depend
+// on it, so it has no steps.
 func (m *meModel) stepCheck(s *meState, t *meThread, do func(string, func(*meState, *meThread))) {
 	switch {
 	case !m.stops || m.bug == meNoCheck:
@@ -178,7 +180,7 @@ func (m *meModel) wake(s *meState) {
 	}
 }
 
-// ends ends a wait.
+// ends makes a wait end.
 func (m *meModel) ends(s *meState, t *meThread) {
 	if t.pc = meEnded; s.w.seq == t.began {
 		s.wrong = "a wait has ended, and nobody has turned the Event"

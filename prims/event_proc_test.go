@@ -32,8 +32,9 @@ func init() {
 	})
 }
 
-// eventWorker passes a baton on: the goroutine that has waited for the baton sets the Event again. It also
-// waits for a gate that is set and reset in the meantime.
+// eventWorker passes a baton, which is an auto-reset Event, from goroutine to goroutine. A goroutine that
+// has waited for the baton sets the Event again. It also waits for a gate, an Event that is set and reset
+// in the meantime.
 type eventWorker struct{ gate, baton *prims.Event }
 
 func (w *eventWorker) turn(g int, r *rand.Rand) error {
@@ -46,8 +47,8 @@ func (w *eventWorker) turn(g int, r *rand.Rand) error {
 		return w.any(g, r)
 	}
 	if g == 0 {
-		// If a process dies with the baton, there is none left. So this goroutine sets the Event
-		// each time. One Set too many does no harm: the Event is still set once.
+		// If a process dies while it has the baton, the baton is lost. So this goroutine sets the
+		// Event each time. An additional Set does no harm: the Event is still set only once.
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Microsecond)
 		defer cancel()
 		err := w.baton.WaitContext(ctx)
@@ -68,7 +69,7 @@ func (w *eventWorker) turn(g int, r *rand.Rand) error {
 	}
 }
 
-// turnGate waits for the gate and changes it.
+// turnGate waits for the set or the reset of the gate, while another goroutine sets and resets it.
 func (w *eventWorker) turnGate(g int, r *rand.Rand) error {
 	var done atomic.Bool
 	var wg sync.WaitGroup
@@ -99,7 +100,7 @@ func (w *eventWorker) turnGate(g int, r *rand.Rand) error {
 	return nil
 }
 
-// any waits for the gate and the baton together, and makes sure that one comes.
+// any waits for the gate and the baton together, and makes sure that one of them is set.
 func (w *eventWorker) any(g int, r *rand.Rand) error {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -138,11 +139,11 @@ func (w *eventWorker) async(g int, r *rand.Rand) error {
 }
 
 func (w *eventWorker) rest() error {
-	// The word may say that a process waits although the last waiter gave up.
+	// The word may still say that a process waits after the last waiter has given up.
 	if w.baton.State().Waiting || w.baton.Counted() != 0 {
 		return fmt.Errorf("%w: %v", errLeft, w.baton)
 	}
-	// The token exists or is lost. One set makes exactly one wait possible.
+	// The token is there or was lost. After one more Set there is exactly one token.
 	w.baton.Set()
 	if !w.baton.TryWait() || w.baton.TryWait() {
 		return fmt.Errorf("%w: not one token: %v", errLeft, w.baton)

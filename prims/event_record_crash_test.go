@@ -14,8 +14,9 @@ import (
 
 var autoEvent = &prims.EventOptions{Mode: prims.EventAutoReset}
 
-// A process dies, or is stopped, while it makes its record of an auto-reset Event: the first record, or
-// a later one. Others open the Event, wait, and are served, and it can be deleted.
+// TestEventRecordAtEveryPoint: a process dies, or is stopped, while it makes its slot record of an
+// auto-reset Event. That record is the first of the Event or a later one. Other processes can open the
+// Event, wait, and get tokens, and the Event can be deleted.
 func TestEventRecordAtEveryPoint(t *testing.T) {
 	for _, point := range []string{"arena.slotrecord.claimed", "arena.slotrecord.before_push", "arena.slotrecord.pushed"} {
 		for name, stop := range map[string]bool{"dies": false, "is stopped": true} {
@@ -66,8 +67,8 @@ func eventRecordAt(t *testing.T, point string, stop, first bool) {
 	require.NoError(t, a.Check())
 }
 
-// A peer damages the list of slot records, or makes it shorter. A process that knows the records still counts the waits
-// in them.
+// TestEventRemembersItsShares: a peer damages the list of slot records, or makes it shorter. A process that
+// has already read the records still counts the waits in them.
 func TestEventRemembersItsShares(t *testing.T) {
 	for what, change := range map[string]func(t *testing.T, a *arena.Arena, o arenakernel.Object) (undo func()){
 		"damaged": damageRecords, "shorter": hideLatestRecord,

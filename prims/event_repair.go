@@ -8,7 +8,7 @@ func init() {
 	arenakernel.RegisterKind(arenakernel.KindOps{Kind: eventKind, Version: eventVersion, Wake: wakeEvent, Inspect: inspectEvent})
 }
 
-// wakeEvent makes a wake that a dead process did not make.
+// wakeEvent wakes the waiters that a dead process was about to wake.
 func wakeEvent(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	switch mode, err := eventModeOf(a, o); {
 	case err != nil:

@@ -24,8 +24,8 @@ var (
 	eventTryWait = order{Op: "e.try", Object: "e"}
 )
 
-// These are the tests of the system that was the model for the Event that is reset by hand, under their names.
-// Each runs between processes.
+// These tests have the names of the tests in the system that was the model for the Event that is reset by
+// hand. Each runs between processes.
 func TestEventCatalogue(t *testing.T) {
 	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerGroup){
 		"initiallyUnset": func(t *testing.T, x *sequencerGroup) {
@@ -106,7 +106,7 @@ func TestEventCatalogue(t *testing.T) {
 			x.waiter.ok(t, stays)
 		},
 		"pulse": func(t *testing.T, x *sequencerGroup) {
-			// A set followed at once by a reset ends all waits that had begun.
+			// A Set that is followed at once by a Reset ends all waits that have begun.
 			for range 50 {
 				var ids []int
 				for i := range 3 {
@@ -134,14 +134,14 @@ func TestEventCatalogue(t *testing.T) {
 	})
 }
 
-// Waits in either direction.
+// TestEventBidirectional: goroutines wait for the set and for the reset.
 func TestEventBidirectional(t *testing.T) {
 	sequencerTests(t, &prims.EventOptions{Mode: prims.EventBidirectional}, map[string]func(*testing.T, *sequencerGroup){
 		"both directions": func(t *testing.T, x *sequencerGroup) {
 			x.waiter.must(t, order{Op: "e.wait.reset", Object: "e"}) // it is not set, so this ends at once
 			for range 5 {
 				id := x.queued(t, "e.wait", 0)
-				x.counter.must(t, eventReset) // no change
+				x.counter.must(t, eventReset) // the Event is not changed
 				x.still(t, x.e.Offset(), 1)
 				x.counter.must(t, eventSet)
 				x.waiter.ok(t, id)
@@ -164,7 +164,8 @@ func TestEventBidirectional(t *testing.T) {
 	})
 }
 
-// Each set ends one wait. A set without a waiter is kept, once.
+// TestEventAutoReset: each Set ends one wait. If no goroutine waits, a Set leaves one token, and
+// further Sets add no token.
 func TestEventAutoReset(t *testing.T) {
 	sequencerTests(t, &prims.EventOptions{Mode: prims.EventAutoReset}, map[string]func(*testing.T, *sequencerGroup){
 		"setsCollapse": func(t *testing.T, x *sequencerGroup) {
@@ -250,8 +251,9 @@ func TestEventAutoReset(t *testing.T) {
 	})
 }
 
-// A process dies while it waits, when it is woken, or when it has ended its wait. In the first cases the token is there
-// for the next waiter, or for the next call. A token that it has taken is gone.
+// TestEventTokenOfTheDead: a process dies while it waits, when it is woken, or when it has ended its wait. In
+// the first two cases the token is there for the next waiter, or for the next call. In the third case the
+// process has taken the token, so the token is gone.
 func TestEventTokenOfTheDead(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -259,7 +261,7 @@ func TestEventTokenOfTheDead(t *testing.T) {
 	for _, point := range []string{"event.wait.counted", "event.wait.announced", "event.wait.woken", "event.wait.ended", "event.wait.before_pass"} {
 		for _, next := range []bool{true, false} {
 			if point == "event.wait.before_pass" && !next {
-				continue // a wait passes nothing on if nobody else waits
+				continue // a wait does not pass a wake on if nobody else waits
 			}
 			t.Run(fmt.Sprintf("%s, next %v", point, next), func(t *testing.T) {
 				a := newArena(t, nil)
@@ -269,7 +271,7 @@ func TestEventTokenOfTheDead(t *testing.T) {
 				id := 0
 				if next {
 					id = x.queues(t, a, e.Offset(), eventWait)
-					x.proc.Stop(t) // so that the victim gets the token
+					x.proc.Stop(t) // stop x, so that the victim gets the token
 				}
 				if point == "event.wait.counted" || point == "event.wait.announced" {
 					victim.start(eventWait)
@@ -278,7 +280,7 @@ func TestEventTokenOfTheDead(t *testing.T) {
 				} else {
 					victim.queues(t, a, e.Offset(), eventWait)
 					if point == "event.wait.before_pass" {
-						e.AddToken() // before the victim wakes, so that it leaves a token behind
+						e.AddToken() // add a token before the victim wakes, so that the victim leaves a token behind
 					}
 					e.Set()
 					victim.proc.WaitSignal(t, syscall.SIGKILL)
@@ -352,8 +354,9 @@ func TestEventOpen(t *testing.T) {
 	require.NoError(t, a.Delete("e"))
 }
 
-// A setter is stopped, or dies, before it wakes anybody: no new caller overtakes the waiter, a second set does not
-// collapse with the first, and IsSet does not report a token that a wait will take.
+// TestEventSetterStopped: a process sets the Event and is stopped, or dies, before it wakes a waiter. No new
+// caller takes the token before the waiter. A second Set makes another token. IsSet does not report a token
+// that a wait will take.
 func TestEventSetterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -402,8 +405,8 @@ func TestEventSetterStopped(t *testing.T) {
 	}
 }
 
-// A participant waits in a process that is stopped, and a Set was for it. A later wait takes the token, without a
-// periodic check.
+// TestEventWaitBehindOneThatIsStopped: a Set has made a token for a wait in a process that is stopped. A
+// later wait of another process takes that token, without a periodic check.
 func TestEventWaitBehindOneThatIsStopped(t *testing.T) {
 	for _, op := range []string{"e.wait", "e.wait.ctx", "e.async"} {
 		t.Run(op, func(t *testing.T) {
@@ -430,8 +433,8 @@ func TestEventWaitBehindOneThatIsStopped(t *testing.T) {
 	}
 }
 
-// A process is stopped after it has ended a wait and before it counts the wait off. Another process changes the word
-// meanwhile, and counts the wait off before that.
+// TestEventWaitEndsInAStoppedProcess: a process is stopped after it has ended a wait and before it has
+// subtracted the wait from its share. The next process that changes the word subtracts the wait first.
 func TestEventWaitEndsInAStoppedProcess(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -457,7 +460,8 @@ func TestEventWaitEndsInAStoppedProcess(t *testing.T) {
 	}
 }
 
-// A token that is there takes precedence over the end of a wait, even if nobody was woken for it.
+// TestEventTokenBeforeTheEndOfAWait: if there is a token when a wait is canceled, the wait takes
+// the token, even if no process has woken it for that token.
 func TestEventTokenBeforeTheEndOfAWait(t *testing.T) {
 	e := newEvent(t, &prims.EventOptions{Mode: prims.EventAutoReset})
 	p := e.WaitAsync()
@@ -468,7 +472,8 @@ func TestEventTokenBeforeTheEndOfAWait(t *testing.T) {
 	require.Zero(t, e.Counted())
 }
 
-// Two tokens are there, and one wake has come: the wait that takes a token passes the wake on.
+// TestEventWaitPassesTheWakeOn: there are two tokens, but only one wait was woken. The wait that
+// takes a token wakes the other wait.
 func TestEventWaitPassesTheWakeOn(t *testing.T) {
 	e := newEvent(t, &prims.EventOptions{Mode: prims.EventAutoReset})
 	first, second := e.WaitAsync(), e.WaitAsync()
@@ -479,8 +484,8 @@ func TestEventWaitPassesTheWakeOn(t *testing.T) {
 	require.Zero(t, e.Tokens())
 }
 
-// A wait ends with the version of the participant's last end, 2^32 changes later. It is counted off all the
-// same.
+// TestEventEndsWithTheVersionOfTheLastEnd: a wait of a participant ends 2^32 changes after its previous
+// wait, so the word has the same version again. The wait is still counted off.
 func TestEventEndsWithTheVersionOfTheLastEnd(t *testing.T) {
 	e := newEvent(t, &prims.EventOptions{Mode: prims.EventAutoReset})
 	p := e.WaitAsync()
@@ -493,7 +498,8 @@ func TestEventEndsWithTheVersionOfTheLastEnd(t *testing.T) {
 	require.Zero(t, e.Counted())
 }
 
-// The mode is in the word that Set and Reset change.
+// TestEventKeepsItsMode: the mode is stored in the word that Set and Reset change. They do not
+// change the mode.
 func TestEventKeepsItsMode(t *testing.T) {
 	a := newArena(t, nil)
 	for _, mode := range []prims.EventMode{prims.EventManualReset, prims.EventBidirectional} {

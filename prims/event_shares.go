@@ -7,13 +7,14 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// eventShares are the shares of an auto-reset Event, in the order in which they were added. A share lies in the
-// slot record of its slot, and stays there until the Event is deleted. So each handle remembers where the
-// shares are, and reads the list of records again only when that has changed.
+// eventShares are the shares of an auto-reset Event, in the order in which they were added. A share is the
+// number of waits of one participant. It lies in the slot record of the participant's slot, and stays there
+// until the Event is deleted. So each handle remembers where the shares are, and reads the list of records
+// again only when the list has changed.
 type eventShares struct {
 	head uint32 // the latest slot record when the list was read
 	all  []eventShare
-	err  error // an error in the list; all has the shares before it, and those that were known earlier
+	err  error // an error in the list; all has the shares before the error, and the shares that were known earlier
 }
 
 // eventShare is the share of a slot.
@@ -36,8 +37,9 @@ func readEventShares(a *arenakernel.Arena, o arenakernel.Object) *eventShares {
 // shares returns all shares of x. Once this handle has found a share, it keeps it, even if a peer overwrites
 // the list.
 //
-// A participant puts its record on the list when it opens x, before its first wait. A wait that begins changes the word
-// of x. So a change of the word that succeeds has seen the shares of all waits.
+// A participant puts its record on the list when it opens x, before its first wait. A wait that begins
+// changes the word of x. So a change of the word succeeds only if its process has seen the shares of all
+// waits.
 func (x *autoEvent) shares() *eventShares {
 	for {
 		known := x.known.Load()
@@ -46,14 +48,14 @@ func (x *autoEvent) shares() *eventShares {
 		}
 		r := readEventShares(x.a, x.object)
 		r.all = withKnown(known.all, r.all, func(h eventShare) int { return h.slot }, x.a.MaxParticipants())
-		// The loop ends: if the swap fails, another goroutine has read the list.
+		// If the CAS fails, another goroutine has read the list. So the loop is lock-free.
 		if x.known.CompareAndSwap(known, r) {
 			return r
 		}
 	}
 }
 
-// shareOf is the share of a slot, or nil.
+// shareOf returns the share of a slot, or nil if the slot has none.
 func (x *autoEvent) shareOf(slot int) *eventRecord {
 	if x.own != nil && slot == x.slot {
 		return x.own
@@ -66,8 +68,8 @@ func (x *autoEvent) shareOf(slot int) *eventRecord {
 	return nil
 }
 
-// inherit gives the share of its slot to this participant. The waits of the slot's previous participant do not
-// count.
+// inherit makes this participant the owner of the share in its slot. The waits of the slot's previous
+// participant no longer count.
 func (x *autoEvent) inherit() {
 	// All handles of this process on x have one share.
 	private := &recordPrivate[x.object.Offset/64%64]
@@ -76,9 +78,9 @@ func (x *autoEvent) inherit() {
 	if x.own.name.Load() == uint64(x.a.Self()) {
 		return
 	}
-	x.countOff(x.load()) // the last wait of the slot's previous participant
+	x.countOff(x.load()) // count off the last wait of the slot's previous participant
 	for {
-		// The loop ends: a CAS fails if another process has counted that wait off.
+		// If the CAS fails, another process has counted that wait off.
 		h := waitShare(x.own.waits.Load())
 		if x.own.waits.CompareAndSwap(uint64(h), uint64(h&^waitShare(1<<32-1))) {
 			break
@@ -88,7 +90,7 @@ func (x *autoEvent) inherit() {
 }
 
 // waits returns how many waits the shares count while the word is s. It stops counting when it has found more
-// than most.
+// than most waits.
 func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 	// sync(event.announce): acquire
 	if !s.announced() {
@@ -98,7 +100,8 @@ func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 		if waitShare(h.waits.Load()).waits() == 0 || !x.a.Current(arenakernel.ParticipantID(h.name.Load()&arenakernel.ParticipantIDMask)) {
 			continue
 		}
-		// The name is read before: a participant that inherits a share sets the name last.
+		// The name was read before this load. A participant that inherits a share stores the name
+		// last, so these waits belong to that name.
 		if n += waitShare(h.waits.Load()).waits(); n > most {
 			break
 		}
@@ -106,9 +109,9 @@ func (x *autoEvent) waits(s tokenState, most uint64) (n uint64) {
 	return n
 }
 
-// countOff counts off the wait that ended by the change of the word to s, unless that was done already. Every
-// call that changes the word calls countOff first. So if a change succeeds, all waits that ended before it are
-// counted off.
+// countOff subtracts from its share the wait that ended when the word became s: it counts the wait off. It
+// does nothing if that was done already. Every call that changes the word calls countOff first. So if a
+// change succeeds, all waits that ended before it are counted off.
 func (x *autoEvent) countOff(s tokenState) {
 	if s.slot() == 0 {
 		return
@@ -118,16 +121,18 @@ func (x *autoEvent) countOff(s tokenState) {
 		return // a peer overwrote the word or the list of records
 	}
 	for {
-		// The loop ends: a CAS fails if a wait has begun, or if another process has counted the wait off.
+		// If the CAS fails, a wait has begun, or another process has counted the wait off. So the loop is
+		// lock-free.
 		was := waitShare(h.waits.Load())
-		// While the word is s, the share has either not been changed for it, or the version of s.
+		// If ended has the version of s, the wait is counted off already. If the word is no longer
+		// s, another call has counted it off.
 		if was.ended() == s.version() || x.load() != s || h.waits.CompareAndSwap(uint64(was), uint64(was.less(s.version()))) {
 			return
 		}
 	}
 }
 
-// corruptShares is the error of an Event whose shares cannot be found.
+// corruptShares returns the error of an Event whose shares cannot be found.
 func (x *autoEvent) corruptShares() error {
 	return x.fail(shmsync.ErrCorrupt, nil, "its list of slot records")
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// An Event has the same size whatever number of participants its arena can have, except for the open bits of
-// the arena: a bit for each slot. Each participant that uses an auto-reset Event adds 128 bytes, once.
+// TestEventSize: the size of an Event does not depend on the number of participants that its arena can have.
+// The exception is the arena's open bits of the object, one for each slot. Each participant that uses an
+// auto-reset Event adds 128 bytes, once.
 func TestEventSize(t *testing.T) {
 	for slots, want := range map[int]uint64{1: 256, 8: 256, 128: 256, 256: 256, 511: 256, 512: 384, 2047: 512} {
 		for mode, record := range map[prims.EventMode]uint64{prims.EventManualReset: 0, prims.EventAutoReset: 128, prims.EventBidirectional: 0} {
@@ -44,8 +45,8 @@ func TestEventSize(t *testing.T) {
 	sound(t, a)
 }
 
-// The body of each mode has the same length in an arena that does not count. The word mode tells the modes
-// apart, whatever values the other words have.
+// TestEventModesOfOneLength: the body has the same length in each mode, in an arena that does not count.
+// The word mode distinguishes the modes, whatever values the other words have.
 func TestEventModesOfOneLength(t *testing.T) {
 	a := newArena(t, nil)
 	for _, mode := range []prims.EventMode{prims.EventManualReset, prims.EventAutoReset, prims.EventBidirectional} {
@@ -64,7 +65,8 @@ func TestEventModesOfOneLength(t *testing.T) {
 	}
 }
 
-// Without room for the share of this process the open fails, and leaves nothing.
+// TestEventRecordWithoutRoom: if there is no room for the share of this process, the open fails and
+// leaves nothing behind.
 func TestEventRecordWithoutRoom(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
 	auto := &prims.EventOptions{Mode: prims.EventAutoReset}
@@ -91,7 +93,8 @@ func TestEventRecordWithoutRoom(t *testing.T) {
 	require.True(t, named.TryWait())
 }
 
-// A participant dies while it waits with others, and its slot gets another participant. The others are served.
+// TestEventOutlivesItsFirstParticipant: a participant dies while it waits together with others, and another
+// participant gets its slot. The others still get their tokens.
 func TestEventOutlivesItsFirstParticipant(t *testing.T) {
 	a := newArena(t, nil)
 	first := sequencerActor(t, a, "first")

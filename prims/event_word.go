@@ -3,7 +3,7 @@ package prims
 import "fmt"
 
 // EventMode says which waiters a Set of an Event releases, and whether goroutines can wait for a
-// Reset. It is stored in the object when it is created.
+// Reset. The mode is stored in the object when the object is created.
 type EventMode uint32
 
 const (
@@ -12,11 +12,11 @@ const (
 	EventManualReset EventMode = iota + 1
 	// EventAutoReset: each Set releases one waiter.
 	EventAutoReset
-	// EventBidirectional is EventManualReset, and goroutines can wait for a Reset, too.
+	// EventBidirectional is like EventManualReset, and goroutines can also wait for a Reset.
 	EventBidirectional
 )
 
-// stored is the mode in the form that the bytes of an object have.
+// stored returns the mode in the form in which the object stores it.
 func (m EventMode) stored() eventMode {
 	if m == 0 {
 		return eventManual
@@ -39,7 +39,7 @@ func (m EventMode) String() string {
 	return "invalid"
 }
 
-// eventMode is the stored mode of an Event. All-zero bytes mean the default mode.
+// eventMode is the mode of an Event as the object stores it. All-zero bytes mean the default mode.
 type eventMode uint32
 
 const (
@@ -51,8 +51,7 @@ const (
 func (m eventMode) public() EventMode { return EventMode(m) + 1 }
 func (m eventMode) String() string    { return m.public().String() }
 
-// eventState is the word of an Event that is reset by hand, an eventcountState. The sequence is odd
-// while the Event is set.
+// eventState is the word of an Event that is reset by hand, an eventcountState.
 //
 //	bits 0..31   sequence   odd while the Event is set; waiters sleep on it
 //	bit  32      announced  a waiter may sleep, or be on the way to it
@@ -63,9 +62,9 @@ func (m eventMode) String() string    { return m.public().String() }
 //	even      it is not set (also all-zero memory); waits for the set   Reset
 //	odd       it is set; waits for the reset, if it is bidirectional    Set
 //
-// A wait ends when the sequence is no longer the one that it began with, however often the Event
-// was turned since. After 2^32 turns a sequence comes back: a waiter that did not run for exactly
-// so many turns goes on waiting.
+// A wait ends when the sequence is no longer the value with which the wait began, however often the
+// Event was set and reset since. After 2^32 changes the sequence has the same value again. If a
+// waiter does not run during exactly so many changes, it goes on waiting.
 //
 //	writers: Set, Reset, and waiters, by CAS
 //	readers: the same, IsSet, tools

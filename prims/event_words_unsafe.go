@@ -12,8 +12,8 @@ type eventWords struct {
 	count eventcountWords // its state is an eventState
 }
 
-// autoEventWords is the body of an Event with automatic reset, 128 bytes. It is an eventcountWords, except for
-// the mode.
+// autoEventWords is the body of an Event with automatic reset, 128 bytes. It has the layout of an
+// eventcountWords, except that mode takes the place of reserved bytes.
 type autoEventWords struct {
 	_       structs.HostLayout
 	state   atomic.Uint64 // a tokenState
@@ -26,8 +26,8 @@ type autoEventWords struct {
 	counts  countWords
 }
 
-// eventRecord is the slot record of an auto-reset Event, 128 bytes: the share of one participant, which has a cache line to
-// itself. The waits of a name that is not current do not count.
+// eventRecord is the slot record of an auto-reset Event, 128 bytes: the share of one participant, which has a
+// cache line to itself. If name is not the ID of a current participant, the waits do not count.
 //
 //	name
 //	writers: the participant, before its first wait

@@ -16,8 +16,9 @@ var (
 	_ = crashpoint.Register("eventcount.wait.woken")
 )
 
-// eventcount is one handle's side of an object whose waiters sleep on a sequence until it changes. The waiters
-// are in no order. No lock is involved, so a stopped process blocks nobody. docs/design/0042 has the argument.
+// eventcount is one handle's side of an object whose waiters sleep until a sequence changes. A change wakes
+// all waiters, in no particular order. No process holds a lock, so a stopped process blocks nobody.
+// docs/design/0042 has the argument.
 type eventcount struct {
 	words   eventcountPlaces
 	list    park.WaitList
@@ -27,11 +28,14 @@ type eventcount struct {
 	key     race.Key
 	counts  *countWords
 	opening *opening
-	op      string // the name of a wait in errors
-	// look does what a stopped or dead process left undone, and finds deaths. Waiters call it before they
-	// sleep, and so do the periodic checks. It does nothing if the word alone is the whole state.
-	look   func()
-	scan   func()        // looks for deaths that nobody has counted, at each periodic check and after a wake without a change; may be nil
+	op      string // the name of a wait, for errors
+	// look finishes what a stopped or dead process has left undone, and finds deaths. Waiters call it
+	// before they sleep, and so do the periodic checks. It does nothing if the word alone describes the
+	// whole state.
+	look func()
+	// scan looks for deaths that no process has counted yet. It is called at each periodic check, and after
+	// a wake without a change of the sequence. It may be nil.
+	scan   func()
 	looked atomic.Uint64 // the sequence at the last periodic check, plus 1
 }
 
@@ -55,7 +59,8 @@ func (e *eventcount) init(a *arenakernel.Arena, o arenakernel.Object, w *eventco
 	e.opening.end = func() { e.queue.Close() }
 }
 
-// place prepares an eventcount whose words are at w. It cannot wait yet.
+// place prepares an eventcount whose words are at w. The handle cannot wait yet, because it has no
+// queue.
 func (e *eventcount) place(a *arenakernel.Arena, o arenakernel.Object, w eventcountPlaces, op string, look func()) {
 	dev, ino := a.Segment().ID()
 	*e = eventcount{
@@ -70,7 +75,8 @@ func (e *eventcount) swap(from, to eventcountState) bool {
 	return e.words.state.CompareAndSwap(uint64(from), uint64(to))
 }
 
-// enter begins a call that uses the words, or that waits. Close waits for it until leave.
+// enter begins a call that uses the words, or that waits. Close waits until the call has ended with
+// leave.
 func (e *eventcount) enter() error {
 	if !e.queue.Enter() {
 		return e.closed()
@@ -89,22 +95,22 @@ func (e *eventcount) fail(err error, who *shmsync.Identity, detail string) error
 	return &shmsync.Error{Op: e.op, Object: objectName(e.object), Err: err, Who: who, Detail: detail}
 }
 
-// wait waits until the sequence is no longer seq. The call has entered. The change takes precedence
-// over the end of ctx and of the handle.
+// wait waits until the sequence is no longer seq. The caller has entered the handle. A change of
+// the sequence takes precedence over the end of ctx and over a Close.
 //
 //	a waiter                               a process that changes the object
 //	word: is the sequence seq?             word: sequence + 1; was it announced?
 //	word: announced, by CAS                if so, wake all
 //	sleep while the sequence is seq
 //
-// Both sides change the same word. So if the CAS of one side succeeds, the other side finds that change; if its
-// CAS fails, the process loads the word again.
+// Both sides change the same word by a CAS. If the CAS of one side succeeds, the other side finds that
+// change. If it fails, that side loads the word again.
 func (e *eventcount) wait(ctx context.Context, seq uint32) error {
 	cancel := park.CancelBy(ctx)
 	defer cancel.Stop()
 	waits := false
 	for {
-		// The loop ends: each failure of a CAS is a change by another call.
+		// Another iteration follows only after a wake, or after another call has changed the word.
 		if e.look(); e.load().sequence() != seq {
 			e.counts.took()
 			return nil
@@ -126,7 +132,7 @@ func (e *eventcount) wait(ctx context.Context, seq uint32) error {
 		case park.Again:
 			crashpoint.Hit("eventcount.wait.woken")
 			if e.scan != nil && e.load().sequence() == seq {
-				e.scan() // a reaper that can change nothing wakes before it counts the death
+				e.scan() // a reaper that cannot change the object wakes the waiters before it counts the death
 			}
 		case park.Canceled, park.Closed:
 			switch e.look(); {
@@ -140,11 +146,11 @@ func (e *eventcount) wait(ctx context.Context, seq uint32) error {
 	}
 }
 
-// announce makes sure that the process that changes the sequence wakes this waiter. It reports
-// whether the sequence is still seq.
+// announce sets announced in the word, so that the process that changes the sequence wakes this
+// waiter. It reports whether the sequence is still seq.
 func (e *eventcount) announce(seq uint32) bool {
 	for {
-		// The loop ends: each failure of the CAS is a change by another call.
+		// If the CAS fails, another call has changed the word. So the loop is lock-free.
 		s := e.load()
 		if s.sequence() != seq {
 			return false
@@ -155,7 +161,8 @@ func (e *eventcount) announce(seq uint32) bool {
 	}
 }
 
-// spin spins while the sequence is seq.
+// spin spins while the sequence is seq, at most as long as spinning pays. It reports whether the
+// sequence has changed.
 func (e *eventcount) spin(seq uint32) bool {
 	return e.tuning().Spin(func() bool { return e.load().sequence() != seq })
 }
@@ -165,8 +172,8 @@ func (e *eventcount) tuning() park.Tuning {
 	return park.Tuning{Budget: w.spin, Pays: w.pays, LastCPU: w.lastCPU, Slot: e.a.Self().Slot()}
 }
 
-// noteCPU records the CPU of this goroutine before a change that waiters may see soon. They look for the CPU of
-// the process that made the change.
+// noteCPU records the CPU of this goroutine before a change that waiters may see soon. These waiters use the
+// CPU of the process that made the change to decide how to spin.
 func (e *eventcount) noteCPU(s eventcountState) {
 	if s.announced() && e.queue != nil {
 		e.tuning().NoteCPU()
@@ -183,9 +190,10 @@ func (e *eventcount) wakeAll() {
 	e.queue.DeliverAllAsOne()
 }
 
-// check is called ten times a second while a goroutine of this process waits. It does what a stopped or dead
-// process left undone. A waiter that has slept since before the last check sleeps on the sequence that the last
-// check saw, unless the last check woke that waiter.
+// check is called ten times a second while a goroutine of this process waits. It finishes what a stopped or
+// dead process has left undone. If the sequence has changed since the last check, or if no waiter is
+// announced, a waiter may sleep on an old sequence, and check wakes all waiters. Otherwise no waiter sleeps
+// on an old sequence, because the last check has woken those waiters.
 func (e *eventcount) check() {
 	if e.scan != nil {
 		e.scan()
@@ -194,35 +202,36 @@ func (e *eventcount) check() {
 	s := e.load()
 	now := uint64(s.sequence()) + 1
 	if e.looked.Swap(now) != now || !s.announced() {
-		// A waker that stopped after it had made a poller node ready keeps the wakes of others from
-		// the goroutines of that node. So this wakes those of this process without the node.
+		// A process that was stopped after it had made a poller node ready keeps other processes
+		// from waking the goroutines of that node. So this call wakes the goroutines of this
+		// process without the node.
 		e.queue.DeliverAllAsOne()
 	}
 }
 
-// rest returns the word and its value. While the word keeps that value, periodic checks find nothing to do. ok
-// is true if two conditions hold: the last check saw the present sequence, and so has woken all waiters of
-// earlier ones; and a waiter is announced, so that the process that changes the sequence wakes it.
+// rest returns the word and its value. If ok is true, periodic checks find nothing to do while the word keeps
+// that value. ok is true if two conditions hold. The last check saw the present sequence, so it has woken all
+// waiters of earlier sequences. And a waiter is announced, so the process that changes the sequence wakes it.
 func (e *eventcount) rest() (word *atomic.Uint64, value uint64, ok bool) {
 	s := e.load()
 	return e.words.state, uint64(s), s.announced() && e.looked.Load() == uint64(s.sequence())+1
 }
 
-// wakeDead makes the wakes that a dead process did not make. After a change the word no longer says whether
-// there are waiters. But each thread that sleeps has a record, and each goroutine that sleeps has a poller
-// node.
+// wakeDead wakes the waiters that a dead process was about to wake. After a change the word no longer says
+// whether there are waiters. But each thread that sleeps has a record, and each goroutine that sleeps has a
+// poller node.
 func (e *eventcount) wakeDead(owed arenakernel.Owed) {
 	if owed != arenakernel.OwedAnnounced || e.load().announced() || e.words.poller.Load() != 0 {
 		e.list.DeliverAll()
 	}
 }
 
-// watch calls notify once, when the sequence may no longer be seq. The caller has entered. If watch returns nil
-// instead of a watch, the sequence has changed, or the handle is being closed. before is the previous watch of
-// the same wait, or nil.
+// watch arranges that notify is called once, when the sequence may no longer be seq. The caller has entered
+// the handle. before is the previous watch of the same wait, or nil. If watch returns nil, the sequence has
+// changed, or the handle is being closed.
 func (e *eventcount) watch(seq uint32, before *park.Watch, notify func()) *park.Watch {
 	for {
-		// The loop ends as that of wait does.
+		// Each iteration means that another call has changed the word, as in wait.
 		if e.look(); !e.announce(seq) || e.queue.Closing() {
 			return nil
 		}

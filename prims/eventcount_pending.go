@@ -9,12 +9,12 @@ import (
 type pendingChange struct {
 	e     *eventcount
 	seq   uint32
-	judge func() error // the result of the wait, when the sequence has changed
+	judge func() error // called when the sequence has changed; returns the result of the wait
 	watch *park.Watch  // nil before the wait has begun
 }
 
-// pend makes a Pending of a wait for a change of the sequence. When the sequence has changed, judge is called
-// once and returns the result. If the function then is not nil, it is called after the wait has ended.
+// pend makes a Pending that ends when the sequence changes. It then calls judge once, which returns the
+// result. If then is not nil, then is called after the wait has ended.
 func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pending {
 	p := &Pending{op: e.op, then: then, done: make(chan struct{})}
 	p.mu.Lock()
@@ -29,13 +29,14 @@ func (e *eventcount) pend(seq uint32, judge func() error, then func(error)) *Pen
 	return p
 }
 
-// told waits for the next wake, or ends the Pending and the call that it counts as.
+// told is called when a wake has come. It waits for the next wake, or ends the Pending. At the end
+// it leaves the handle, because a Pending counts as a call for which Close waits.
 func (c *pendingChange) told(p *Pending) {
 	if c.watch != nil && !c.watch.Over() {
-		return // too late: the wake was for a watch before this one
+		return // this wake was for an earlier watch
 	}
 	for {
-		// The loop ends: each iteration follows a change by another call.
+		// Each iteration means that another call has changed the word. So the loop is lock-free.
 		if c.watch = c.e.watch(c.seq, c.watch, p.told); c.watch != nil {
 			return
 		}
@@ -51,7 +52,7 @@ func (c *pendingChange) told(p *Pending) {
 	c.e.leave()
 }
 
-// cancel ends the wait. A change that has come takes precedence.
+// cancel ends the wait. If the sequence has changed, that takes precedence.
 func (c *pendingChange) cancel(p *Pending) bool {
 	defer c.e.leave()
 	if c.watch != nil {
@@ -65,7 +66,7 @@ func (c *pendingChange) cancel(p *Pending) bool {
 	return true
 }
 
-// changeWatch is a watcher on a change of the sequence of an eventcount.
+// changeWatch is a watcher that waits for a change of the sequence of an eventcount.
 type changeWatch struct {
 	e      *eventcount
 	seq    uint32
@@ -95,7 +96,8 @@ func (w *changeWatch) reached() (bool, error) {
 		return true, w.err
 	}
 	for !w.done {
-		// The loop ends: each iteration follows a change by another call, or begins a watch.
+		// Another iteration follows only if another call has changed the word, or if this iteration
+		// has begun a watch. So the loop is lock-free.
 		w.e.look()
 		switch {
 		case w.e.load().sequence() != w.seq:
@@ -104,7 +106,7 @@ func (w *changeWatch) reached() (bool, error) {
 			w.done, w.err = true, w.e.closed()
 		case w.watch != nil && !w.watch.Over():
 			return false, nil
-		default: // a wake without a change: the wait goes on with the same sequence
+		default: // the wake came without a change of the sequence, so the wait goes on
 			w.watch = w.e.watch(w.seq, w.watch, w.notify)
 		}
 	}

@@ -21,14 +21,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// eventLock is a lock whose holder dies.
+// eventLock is a lock whose holder a test kills.
 type eventLock struct {
 	lock    func()
 	recover func(repair func() error) error
 }
 
-// eventLocks opens locks of every kind that has a policy, by name. The names begin with the kind
-// and end with the policy.
+// eventLocks opens a lock of every kind and with every policy that the kind has. The key is a name
+// that begins with the kind and ends with the policy.
 func eventLocks(a *arena.Arena) (map[string]eventLock, error) {
 	all := map[string]eventLock{}
 	var failed error
@@ -53,7 +53,7 @@ func eventLocks(a *arena.Arena) (map[string]eventLock, error) {
 			return of(prims.OpenRWMutex(a, name, &prims.RWMutexOptions{Policy: p}))
 		})
 		if p == prims.PolicyRollback {
-			break // the others have no undo log
+			break // other kinds have no undo log
 		}
 		add("cohort", p, func(name string) (eventLock, error) {
 			return of(prims.OpenCohortMutex(a, name, &prims.CohortMutexOptions{Policy: p, Nodes: 1}))
@@ -83,7 +83,7 @@ func init() {
 			c.Fatal(err)
 		}
 		c.Ready()
-		c.Await() // until the kill
+		c.Await() // wait to be killed
 	})
 	proctest.Register("events/hold", func(c *proctest.Child) {
 		var name string
@@ -100,11 +100,11 @@ func init() {
 			l.lock()
 		}
 		c.Ready()
-		c.Await() // until the kill
+		c.Await() // wait to be killed
 	})
 }
 
-// eventLog is an OnEvent that keeps what it gets.
+// eventLog has an OnEvent that stores the events that it gets.
 type eventLog struct {
 	t  testing.TB
 	ch chan arena.Event
@@ -114,7 +114,8 @@ func newEventLog(t testing.TB) eventLog { return eventLog{t, make(chan arena.Eve
 
 func (l eventLog) hook(e arena.Event) { l.ch <- e }
 
-// next gives the next events in words, sorted: kind, object, and key if there is one.
+// next returns the next n events. all describes each event by its kind, its object, and its key if
+// there is one; it is sorted.
 func (l eventLog) next(n int) (all []string, events []arena.Event) {
 	l.t.Helper()
 	for len(all) < n {
@@ -133,7 +134,7 @@ func (l eventLog) next(n int) (all []string, events []arena.Event) {
 	return all, events
 }
 
-// want are the events of one kind for the locks whose names have a suffix.
+// wantEvents returns the events of one kind for the locks whose names have a suffix.
 func wantEvents(all map[string]eventLock, kind, suffix string) (want []string) {
 	for name := range all {
 		if strings.HasSuffix(name, suffix) {
@@ -147,8 +148,8 @@ func wantEvents(all map[string]eventLock, kind, suffix string) (want []string) {
 	return want
 }
 
-// A process with an OnEvent is told once of a death, of each lock that the death has left, of each
-// repair, and of damage.
+// TestEvents: the OnEvent of a process is called once for each death, for each lock that the dead
+// process has left, for each repair, and for damage.
 func TestEvents(t *testing.T) {
 	name := arenaName(t)
 	log := newEventLog(t)
@@ -201,7 +202,7 @@ func TestEvents(t *testing.T) {
 	o, err := a.Object(m.Offset())
 	require.NoError(t, err)
 	arenakernel.At[atomic.Uint32]((*arenakernel.Arena)(a), o.Body).Store(^uint32(0))
-	for range 2 { // damage is told once
+	for range 2 { // damage is reported only once
 		require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrCorrupt)
 	}
 	arenakernel.At[atomic.Uint32]((*arenakernel.Arena)(a), o.Body).Store(0)
@@ -212,8 +213,8 @@ func TestEvents(t *testing.T) {
 	require.Empty(t, log.ch)
 }
 
-// A hook that blocks delays no death, no repair and no other hook. Events beyond those that wait
-// are counted.
+// TestEventsOfASlowHook: a hook that blocks delays no death, no repair and no other hook. Only a
+// limited number of events wait for it; further events are dropped and counted.
 func TestEventsOfASlowHook(t *testing.T) {
 	name := arenaName(t)
 	log := newEventLog(t)
@@ -235,7 +236,7 @@ func TestEventsOfASlowHook(t *testing.T) {
 	p := proctest.Start(t, "events/hold", proctest.Params(name))
 	p.Await(t)
 	p.Kill(t)
-	<-entered // OnEvent stays in the call
+	<-entered // from here on OnEvent stays in the call
 	all, err := eventLocks(b)
 	require.NoError(t, err)
 	log.next(1 + len(all))
@@ -250,7 +251,7 @@ func TestEventsOfASlowHook(t *testing.T) {
 	_, events := told.next(1 + waiting)
 	for i, e := range events {
 		missed := 0
-		if i == 1 { // the one after the event at which the hook blocked
+		if i == 1 { // this event comes after the event at which the hook blocked
 			missed = 1 + len(all) + repairs - (1 + waiting)
 		}
 		require.EqualValues(t, missed, e.Missed, "event %d: %v", i, e)
@@ -261,7 +262,7 @@ func TestEventsOfASlowHook(t *testing.T) {
 	require.Zero(t, events[0].Missed)
 }
 
-// If a hook ends its goroutine, it still gets the next event.
+// TestEventsOfAHookThatEndsItsGoroutine: a hook that ends its goroutine still gets the next event.
 func TestEventsOfAHookThatEndsItsGoroutine(t *testing.T) {
 	name := arenaName(t)
 	log := newEventLog(t)
@@ -279,7 +280,8 @@ func TestEventsOfAHookThatEndsItsGoroutine(t *testing.T) {
 	log.next(1 + len(all))
 }
 
-// An object that replaces a damaged one causes an event of its own when it is damaged, too.
+// TestEventsOfDamageAreToldOfEachObject: an object was damaged and reported. Another object takes
+// its place. When that object is damaged, too, an event reports it.
 func TestEventsOfDamageAreToldOfEachObject(t *testing.T) {
 	log := newEventLog(t)
 	a, err := arena.Create(arenaName(t), &arena.Options{OnEvent: log.hook})
@@ -306,8 +308,9 @@ func TestEventsOfDamageAreToldOfEachObject(t *testing.T) {
 	}
 }
 
-// An Open that fails calls no hook, neither before nor after it returns, although it repairs what the
-// dead left. Openings that come at the same time get a hook each.
+// TestEventsOfAnOpenThatFails: an Open that fails does not call its hook, neither before nor after it
+// returns, although it repairs what the dead have left. Openings that are made at the same time have
+// one hook each.
 func TestEventsOfAnOpenThatFails(t *testing.T) {
 	name := arenaName(t)
 	keep, err := arena.Create(name, nil)
@@ -350,7 +353,8 @@ func TestEventsOfAnOpenThatFails(t *testing.T) {
 	require.Empty(t, early.ch)
 }
 
-// Names and labels may contain anything, and an event is one line.
+// TestEventIsOneLine: names and labels may contain any bytes, and the text of an event is still one
+// line.
 func TestEventIsOneLine(t *testing.T) {
 	e := arena.Event{Kind: arena.EventDeath, Who: &shmsync.Identity{PID: 7, Label: "x\n2026 repaired: ledger\x1b[2J"}}
 	require.NotContains(t, e.String(), "\n")
@@ -358,7 +362,7 @@ func TestEventIsOneLine(t *testing.T) {
 	require.Contains(t, e.String(), "2026 repaired")
 }
 
-// A hook may close its arena, and nothing is told after that.
+// TestEventsEndWithTheOpening: a hook may close its arena. After that the hook is not called again.
 func TestEventsEndWithTheOpening(t *testing.T) {
 	name := arenaName(t)
 	log, closed := newEventLog(t), make(chan error, 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A place in the queue is taken now and waited for later.
+// A goroutine takes its place in the queue now and waits for the lock later.
 func ExampleFairMutex_LockAsync() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -26,7 +26,7 @@ func ExampleFairMutex_LockAsync() {
 	}
 	f.Lock()
 	first, second := f.LockAsync(), f.LockAsync()
-	first.Cancel() // gives its place up, and holds nobody up
+	first.Cancel() // gives its place up, so the next waiter need not wait for it
 	f.Unlock()
 	fmt.Println(second.Wait())
 	f.Unlock()
@@ -36,7 +36,7 @@ func ExampleFairMutex_LockAsync() {
 	// fair mutex printer: free, waiting false
 }
 
-// Two accounts are locked together, in whichever order they are named.
+// Two accounts are locked together. The order in which a caller names them does not matter.
 func ExampleMultiLock_LockAll() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -59,7 +59,8 @@ func ExampleMultiLock_LockAll() {
 	// multilock accounts: 0 keys are not free, of 64 buckets
 }
 
-// Two accounts change together, whatever kills this process. A block holds the note of a transfer.
+// Two accounts change together, even if this process is killed in between. A block holds the note
+// of a transfer.
 func ExampleMutex_Update() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -87,10 +88,10 @@ func ExampleMutex_Update() {
 			b.Balance[from] -= amount // a kill -9 here: the next Lock, in any process, sees the old balances
 			b.Balance[to] += amount
 			if b.Note != 0 {
-				tx.Free(b.Note) // happens if the transaction commits
+				tx.Free(b.Note) // takes effect if the transaction commits
 			}
 			prims.Save(tx, &b.Note)
-			b.Note = tx.Alloc(64, 0) // goes back unless the transaction commits
+			b.Note = tx.Alloc(64, 0) // is freed unless the transaction commits
 			copy(arena.At[note](a, b.Note).Text[:], text)
 			if b.Balance[from] < -100 {
 				return fmt.Errorf("account %d has too little", from)
@@ -107,8 +108,8 @@ func ExampleMutex_Update() {
 	// rent
 }
 
-// The first process after a restart repairs what the last ones left half done. Until then a Lock of that object
-// panics.
+// The first process after a restart repairs the data that the previous processes left half changed. Until
+// then a Lock of that object panics.
 func ExampleRecoverAll() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	old, err := arena.Open(name, &arena.Options{Size: 1 << 20, Label: "worker"})

@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Data that a lock guards, and what to do when a holder died in the middle of a change. For a
-// record of up to 64 KiB a Synchronized needs none of this.
+// A lock guards data, and the program repairs the data when a holder has died in the middle of a
+// change. For a record of up to 64 KiB a Synchronized needs none of this.
 func ExampleMutex() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -33,7 +33,7 @@ func ExampleMutex() {
 	}
 	type ledger struct {
 		Entries [100]int64
-		Used    atomic.Int64 // written last: entries behind it are not there yet
+		Used    atomic.Int64 // written last: entries from this number on are not there yet
 	}
 	l, err := arena.Value[ledger](a, "ledger's data")
 	if err != nil {
@@ -45,9 +45,9 @@ func ExampleMutex() {
 			if !errors.Is(err, shmsync.ErrOwnerDead) {
 				return err // nil: this process holds the lock
 			}
-			log.Print(err) // it says which process died
+			log.Print(err) // the error names the process that died
 			err = m.RecoverContext(ctx, func() error {
-				clear(l.Entries[l.Used.Load():]) // removes what the dead holder began
+				clear(l.Entries[l.Used.Load():]) // removes the entries that the dead holder had begun
 				return nil
 			})
 			if err != nil {
@@ -67,7 +67,7 @@ func ExampleMutex() {
 	// Output: 3 mutex ledger: free
 }
 
-// A wait that ends with its context, or with the news that the holder died.
+// A wait ends when its context ends, or when the holder dies.
 func ExampleMutex_LockContext() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -87,9 +87,9 @@ func ExampleMutex_LockContext() {
 		for {
 			err := m.LockContext(ctx)
 			if !errors.Is(err, shmsync.ErrOwnerDead) {
-				return err // nil: it is ours
+				return err // nil: this process has the lock
 			}
-			// Its holder died in the middle of something: repair that, and try again.
+			// The holder died in the middle of a change: repair the data, and try again.
 			if err := m.RecoverContext(ctx, func() error { return nil }); err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func ExampleMutex_LockContext() {
 	// Output: context deadline exceeded
 }
 
-// Recover of a healthy lock has nothing to repair.
+// Recover of a lock that is not owner-dead has nothing to repair.
 func ExampleMutex_Recover() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -120,7 +120,7 @@ func ExampleMutex_Recover() {
 	// Output: <nil> free
 }
 
-// A condition that is tested without a lock, and waited for.
+// A goroutine tests a condition without a lock, and waits until it holds.
 func ExampleFutex() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -139,7 +139,7 @@ func ExampleFutex() {
 		}
 	}()
 	for {
-		// The token comes before the test, so that no post is missed.
+		// Read the token before the test, so that no post is missed.
 		token := f.Get() + 1
 		if f.Get() >= 3 {
 			break
@@ -152,7 +152,7 @@ func ExampleFutex() {
 	// Output: futex arrivals: counter 3
 }
 
-// Stop ends all waits whose token is not reached.
+// Stop ends all waits whose token has not been reached.
 func ExampleFutex_Stop() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})

@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A lock that many CPUs of several nodes want.
+// A CohortMutex is a lock for which many CPUs of several NUMA nodes compete.
 func ExampleCohortMutex() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -56,7 +56,7 @@ func ExampleFairMutex() {
 	// Output: false true
 }
 
-// Readers together, writers alone.
+// Several readers hold the lock together; a writer holds it alone.
 func ExampleRWMutex() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -75,7 +75,7 @@ func ExampleRWMutex() {
 	m.RUnlock()
 	m.RUnlock()
 	m.Lock()
-	m.Downgrade() // the writer goes on as a reader, and no other writer came between
+	m.Downgrade() // the writer goes on as a reader, and no other writer has held the lock in between
 	fmt.Println(m.State().Readers, "reader")
 	m.RUnlock()
 	// Output:
@@ -83,7 +83,7 @@ func ExampleRWMutex() {
 	// 1 reader
 }
 
-// A lock for a few instructions.
+// A SpinLock is a lock that is held for a few instructions.
 func ExampleSpinLock() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -108,7 +108,7 @@ func ExampleSpinLock() {
 	// Output: [1 64]
 }
 
-// A process that may have to write reads first, while others read, and decides then.
+// A process may have to write. It first reads, while others read, and then decides.
 func ExampleRWSpinLock() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -122,16 +122,15 @@ func ExampleRWSpinLock() {
 		log.Fatal(err)
 	}
 	l.RLock()
-	l.LockUpgradable() // the readers that are in stay; new ones wait
+	l.LockUpgradable() // the readers that hold the lock stay; new readers wait
 	l.RUnlock()
-	l.Upgrade() // alone
+	l.Upgrade() // now this process holds the lock alone
 	fmt.Println(l.TryRLock())
 	l.Unlock()
 	// Output: false
 }
 
-// Permits that belong to the process which acquired them: they come back with its
-// death.
+// Permits belong to the process that has acquired them. They come back when it dies.
 func ExampleSemaphore() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -150,7 +149,7 @@ func ExampleSemaphore() {
 	// Output: 7 false
 }
 
-// A condition that a lock guards.
+// Goroutines wait for a condition that a lock guards.
 func ExampleCond() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -205,7 +204,7 @@ func ExampleEvent() {
 	// Output: true
 }
 
-// A log that is followed: each follower waits for the entry that it lacks.
+// Several processes follow a log. Each follower waits for the entry that it lacks.
 func ExampleSequencer() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -235,7 +234,7 @@ func ExampleSequencer() {
 	// entry 2
 }
 
-// A result on which another process works. If that process dies, the waiters are told.
+// Another process works on a result. If that process dies, the waiters get an error.
 func ExampleFuture() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -254,17 +253,17 @@ func ExampleFuture() {
 	errno, err := f.WaitContext(context.Background())
 	switch {
 	case errors.Is(err, shmsync.ErrOwnerDead):
-		f.Reset() // and claim it oneself
+		f.Reset() // then this process can claim it
 	case err == nil && errno == 0:
 		fmt.Println("the index is there")
 	}
-	fmt.Println(f.Set(syscall.EIO)) // it is set once
+	fmt.Println(f.Set(syscall.EIO)) // false: the result is set already
 	// Output:
 	// the index is there
 	// false
 }
 
-// A start that waits until all parts are up.
+// A program waits until all its parts have started.
 func ExampleLatch() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -288,7 +287,7 @@ func ExampleLatch() {
 	// 0 of 3
 }
 
-// A lock for each user, without an object for each.
+// Each user has a lock, but no object of its own.
 func ExampleMultiLock() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -310,8 +309,8 @@ func ExampleMultiLock() {
 	// Output: false true
 }
 
-// A primitive that a program defines: a door that is open or not, with a number of places behind
-// it.
+// A program defines its own primitive: a door that is open or not, and a number of places behind
+// the door.
 func ExampleWaitable() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -346,7 +345,7 @@ func ExampleWaitable() {
 	// <nil> 0
 }
 
-// One wait for several events.
+// One wait ends when the first of several events has come.
 func ExampleWaitAny() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -369,7 +368,7 @@ func ExampleWaitAny() {
 	// Output: 1 <nil>
 }
 
-// One wait for all of several events.
+// One wait ends when all of several events have come.
 func ExampleWaitAll() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -392,7 +391,7 @@ func ExampleWaitAll() {
 	// Output: <nil>
 }
 
-// A wait that no goroutine blocks in.
+// A Pending is a wait in which no goroutine blocks.
 func ExamplePending() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -412,7 +411,7 @@ func ExamplePending() {
 	// Output: <nil> false
 }
 
-// An item on lease goes back to the front of its queue when its process dies, or
+// An item on lease goes back to the front of its queue when its process dies, or when the process
 // gives it back.
 func ExampleLease() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
@@ -439,7 +438,7 @@ func ExampleLease() {
 	// Output: 1 1
 }
 
-// Many small items at once.
+// Many small items are put into a queue at once.
 func ExampleQueue_PutBatch() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -461,7 +460,7 @@ func ExampleQueue_PutBatch() {
 	// Output: [1 2 3] <nil>
 }
 
-// A queue whose items a worker looks after, one worker at a time.
+// A Gate makes sure that only one worker at a time works on the items of a queue.
 func ExampleGate() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -476,8 +475,8 @@ func ExampleGate() {
 	}
 	g := w.Gate(3)
 	fmt.Println(g.Schedule(), g.Begin())
-	fmt.Println(g.Schedule()) // while a worker is at it
-	fmt.Println(g.Finish())   // the partition had more to do
+	fmt.Println(g.Schedule()) // while a worker is busy with the queue
+	fmt.Println(g.Finish())   // the queue had more to do
 	// Output:
 	// true true
 	// false

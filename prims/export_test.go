@@ -13,38 +13,38 @@ import (
 
 // Functions for the tests of package prims_test.
 
-// Waiters is how many goroutines of this process sleep or park, waiting for m.
+// Waiters returns how many goroutines of this process sleep or are parked while they wait for m.
 func (m *Mutex) Waiters() int { return m.queue.Waiting() }
 
-// Spinners is how many goroutines of this process count as spinning for m.
+// Spinners returns how many goroutines of this process count as spinning for m.
 func (m *Mutex) Spinners() int { return int(m.variant.spinners.Load()) }
 
-// Parked is how many goroutines of this process park, waiting for m. The lock is handed to them
-// without the kernel.
+// Parked returns how many goroutines of this process are parked while they wait for m. The lock is
+// handed to them without a call of the kernel.
 func (m *Mutex) Parked() int { return m.queue.Parked() }
 
-// Oldest is when the goroutine of this process that has been parked longest began to wait.
+// Oldest returns when the goroutine of this process that has been parked longest began to wait.
 func (m *Mutex) Oldest() int64 { return m.queue.Oldest() }
 
-// NextIsLocal makes the next release one for goroutines of this process.
+// NextIsLocal makes the next release prefer goroutines of this process.
 func (m *Mutex) NextIsLocal() { m.turns.Store(1) }
 
-// Granted is how many goroutines were granted a reservation and have not run since.
+// Granted returns how many goroutines were granted a reservation and have not run since.
 func (m *Mutex) Granted() int { return int(m.granted.Load()) }
 
-// NextIsForAll makes the next release one for waiters of any process.
+// NextIsForAll makes the next release wake waiters of any process.
 func (m *Mutex) NextIsForAll() { m.turns.Store(0) }
 
-// WakeWord is the value of the wake word.
+// WakeWord returns the value of the wake word.
 func (m *Mutex) WakeWord() uint32 { return m.words.wake.Load() }
 
 // AskFor asks for the next release on behalf of a participant that waits.
 func (m *Mutex) AskFor(n arena.ParticipantID) { m.words.starving.Store(uint32(n)) }
 
-// StarveAfter is how long a waiter loses before it is handed the lock, in nanoseconds.
+// StarveAfter is how long a waiter waits in vain before it is handed the lock, in nanoseconds.
 const StarveAfter = starveAfter
 
-// OwnerWord is the value of the owner word.
+// OwnerWord returns the value of the owner word.
 func (m *Mutex) OwnerWord() uint32 { return m.owner.Load() }
 
 // HeldByUs reports whether the owner word says that this process holds m, or
@@ -57,7 +57,7 @@ func (m *Mutex) HeldByUs() bool {
 // Biased reports whether holds of this process are biased now.
 func (m *Mutex) Biased() bool { return atomic.LoadUint32(&m.self)&ownerBiased != 0 }
 
-// Waiters is how many goroutines of this process sleep or park, waiting for f.
+// Waiters returns how many goroutines of this process sleep or are parked while they wait for f.
 func (f *Futex) Waiters() int { return f.queue.Waiting() }
 
 // Describe renders the words of an object of this package.
@@ -65,11 +65,11 @@ func Describe(a *arena.Arena, o arenakernel.Object) string {
 	return (*arenakernel.Arena)(a).Describe(o)
 }
 
-// Object is the object under m.
+// Object returns the object of m.
 func (m *Mutex) Object() arenakernel.Object { return m.object }
 
-// Rewrite overwrites the words of the Mutex at o with any bytes, even with those that no correct participant
-// writes. If b is short, the poller list stays.
+// Rewrite overwrites the words of the Mutex at o with the bytes of b, even with values that no correct
+// participant writes. If b is short, the list of poller nodes stays as it is.
 func Rewrite(a *arena.Arena, o arenakernel.Object, b []byte) {
 	switch o.Kind {
 	case mutexKind:
@@ -115,19 +115,19 @@ func next32(b *[]byte) (v uint32, ok bool) {
 	return v, true
 }
 
-// RollBackStale does what a reaper does that has read owner word o of m some time ago, was stopped, and resumes
-// now.
+// RollBackStale does what a late reaper does: the reaper has read the owner word o of m some time ago, was
+// stopped, and resumes now.
 func (m *Mutex) RollBackStale(o uint32) (changed bool) {
 	return rollBackMutex(m.a, m.object, m.words, m.log, ownerWord(o))
 }
 
-// LogState is the state of the undo log of m.
+// LogState returns the state of the undo log of m.
 func (m *Mutex) LogState() uint64 { return uint64(m.log.state()) }
 
-// Object is the object under f.
+// Object returns the object of f.
 func (f *Futex) Object() arenakernel.Object { return f.object }
 
-// Queued is how many waits are in the queue of s, or -1 if the queue is damaged.
+// Queued returns how many waits are in the queue of s, or -1 if the queue is damaged.
 func (s *Semaphore) Queued() (n int) {
 	b := takeWakes()
 	defer s.wake(b)
@@ -156,21 +156,21 @@ func (s *Semaphore) Queued() (n int) {
 	}
 }
 
-// HasRecordOf reports whether x knows the record of a slot.
+// HasRecordOf reports whether the handle x knows the record of a slot.
 func (x *Barrier) HasRecordOf(slot int) bool { return x.slotOf(slot) != nil }
 
-// Object is the object under x.
+// Object returns the object of x.
 func (x *Waitable[S, E]) Object() arenakernel.Object { return x.object }
 
-// ReadAtChange reads the state without the queue lock, as if the n'th change after the last one had begun
-// its copy.
+// ReadAtChange reads the state without the queue lock, while the words say that change n after the last
+// one is being copied.
 func (x *Waitable[S, E]) ReadAtChange(n uint64) (s S, ok bool) {
 	was := x.words.copying.Swap(x.words.current.Load() + n)
 	defer x.words.copying.Store(was)
 	return x.read()
 }
 
-// StateTries is State, and returns how often it had to read.
+// StateTries is State, and also returns how many times it had to read.
 func (x *Waitable[S, E]) StateTries() (s S, tries int) {
 	for ok := false; !ok && tries < stateTries; tries++ {
 		s, ok = x.read()
@@ -178,7 +178,7 @@ func (x *Waitable[S, E]) StateTries() (s S, tries int) {
 	return s, tries
 }
 
-// Queued is how many waits are in the queue of x.
+// Queued returns how many waits are in the queue of x.
 func (x *Waitable[S, E]) Queued() (n int) {
 	if x.mon.enter(nil) != nil {
 		return -1
@@ -188,7 +188,7 @@ func (x *Waitable[S, E]) Queued() (n int) {
 	return n
 }
 
-// QueuedAt is how many waits are in the queues of an object with a monitor.
+// QueuedAt returns how many waits are in the queues of an object with a monitor.
 func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
 	if Queueless(o) {
 		return waitsOf(a, o)
@@ -201,16 +201,17 @@ func QueuedAt(a *arena.Arena, o arenakernel.Object) (n int) {
 	return n
 }
 
-// Core is the same for all handles of one process on an object, and different for others.
+// Core returns a value that is the same for all handles of one process on an object, and different
+// for other objects.
 func (c *Cond) Core() any { return c.core }
 
-// Object is the object under c.
+// Object returns the object of c.
 func (c *Cond) Object() arenakernel.Object { return c.core.object }
 
-// Object is the object under f.
+// Object returns the object of f.
 func (f *Future) Object() arenakernel.Object { return f.object }
 
-// BodyOf copies the body of an object.
+// BodyOf returns a copy of the body of an object.
 func BodyOf(a *arena.Arena, o arenakernel.Object) []uint64 {
 	b := make([]uint64, o.Size/8)
 	for i := range b {
@@ -219,15 +220,14 @@ func BodyOf(a *arena.Arena, o arenakernel.Object) []uint64 {
 	return b
 }
 
-// Restore puts a copy back.
+// Restore writes a copy of a body back into the object.
 func Restore(a *arena.Arena, o arenakernel.Object, b []uint64) {
 	for i, v := range b {
 		arena.At[atomic.Uint64](a, o.Body+arena.Offset(8*i)).Store(v)
 	}
 }
 
-// ScribbleAny writes what a faulty peer might write into one word of an object or of one of its
-// nodes.
+// ScribbleAny writes one word of an object or of one of its nodes, as a faulty peer might.
 func ScribbleAny(a *arena.Arena, o arenakernel.Object, r *rand.Rand) {
 	var nodes []*arenakernel.Node
 	var offs []arena.Offset
@@ -256,10 +256,10 @@ func ScribbleAny(a *arena.Arena, o arenakernel.Object, r *rand.Rand) {
 	arena.At[atomic.Uint64](a, o.Body+arena.Offset(8*r.IntN(int(min(o.Size, 512)/8)))).Store(v)
 }
 
-// Object is the object under s.
+// Object returns the object of s.
 func (s *Semaphore) Object() arenakernel.Object { return s.object }
 
-// Head is the first wait in the queue of s.
+// Head returns the first wait in the queue of s.
 func (s *Semaphore) Head() (off arena.Offset, n *arenakernel.Node) {
 	v := valueIn(s.first)
 	if v == 0 {
@@ -270,7 +270,7 @@ func (s *Semaphore) Head() (off arena.Offset, n *arenakernel.Node) {
 	return off, n
 }
 
-// Ended reports whether Close has taken the words away from the handle.
+// Ended reports whether Close has made the calls of the handle fail.
 func (x *Waitable[S, E]) Ended() bool { return x.mon.opening.ended.Load() }
 
 // Closing reports whether a Close of the handle has begun.
@@ -282,7 +282,7 @@ func (x *Barrier) Closing() bool { return x.queue.Closing() }
 // Closing reports whether l is being closed.
 func (l *Latch) Closing() bool { return l.counter.opening.closing.Load() }
 
-// Calls is how many calls Close would wait for.
+// Calls returns the number of calls for which Close would wait.
 func (l *Latch) Calls() int { return l.counter.queue.Waiting() }
 
 // Closing reports whether m is being closed.
@@ -291,13 +291,13 @@ func (m *RWMutex) Closing() bool { return m.opening.closing.Load() }
 // Closing reports whether x is being closed.
 func (x *MultiLock) Closing() bool { return x.opening.closing.Load() }
 
-// Kept reports whether Close waits for a call.
+// Kept reports whether there is a call for which Close waits.
 func (x *MultiLock) Kept() bool { return !x.opening.left() }
 
 // Closing reports whether f is being closed.
 func (f *Future) Closing() bool { return f.opening.closing.Load() }
 
-// Kept reports whether Close waits for a call.
+// Kept reports whether there is a call for which Close waits.
 func (f *Future) Kept() bool { return !f.opening.left() }
 
 // AwaitsGone reports whether a call of this process may wait until a dead holder is gone.
@@ -312,10 +312,10 @@ func (m *RWMutex) Kept() bool {
 // WritersHeld reports whether a process has the writers' mutex.
 func (m *RWMutex) WritersHeld() bool { return ownerWord(m.writers.owner.Load()).held() }
 
-// Begin makes one attempt to end a broken phase.
+// Begin makes one attempt to end a broken phase and to begin the next one.
 func (x *Barrier) Begin() (done bool, err error) { return x.begin(0) }
 
-// Reap does what a reaper does after the deaths of the participants in the slots for which dead is true.
+// Reap does what a reaper does after a death in each slot for which dead returns true.
 func (x *Barrier) Reap(dead func(slot int) bool) {
 	x.reap(func(n arenakernel.ParticipantID) bool { return dead(n.Slot()) })
 	x.tell()
@@ -324,33 +324,35 @@ func (x *Barrier) Reap(dead func(slot int) bool) {
 // BarrierBreaks is how many broken phases a Barrier remembers.
 const BarrierBreaks = barrierBreaks
 
-// CountedDeath reports whether a death was counted since the last reap.
+// CountedDeath reports whether a death was counted since the last reap of s.
 func (s *Semaphore) CountedDeath() bool { return s.reapDue() }
 
-// Rollbacks is how many transactions of dead holders were undone.
+// Rollbacks returns how many transactions of dead holders were undone.
 func (m *Mutex) Rollbacks() uint64 { return m.log.head.rollbacks.Load() }
 
-// Rollbacks is how many transactions of dead writers were undone.
+// Rollbacks returns how many transactions of dead writers were undone.
 func (m *RWMutex) Rollbacks() uint64 { return m.log.head.rollbacks.Load() }
 
-// LeaveLog leaves m held for writing by a participant that is gone, with those contents in its log.
+// LeaveLog makes m look as if a participant that is gone held it for writing. The undo log has the
+// given state and records.
 func (m *RWMutex) LeaveLog(state uint64, records []byte) {
 	copy(m.log.records, records)
 	m.log.head.state.Store(state)
 	m.gate.Store(uint32(makeGate(gateHeld, arenakernel.ParticipantID(1<<11|9))))
 }
 
-// ReapUpdate does what a reaper of dead does with the gate of m. m may be closed.
+// ReapUpdate does what a reaper of dead does with the gate of m. The handle m may be closed.
 func (m *RWMutex) ReapUpdate(dead arenakernel.ParticipantID) {
 	reapUpdate(m.a, m.object, m.words, m.log, dead)
 }
 
-// LogRecords are the records of the transaction in the log of m.
+// LogRecords returns the records of the transaction in the undo log of m.
 func (m *RWMutex) LogRecords() []byte {
 	return append([]byte(nil), m.log.records[:uint64(m.log.state())&0xffffffff]...)
 }
 
-// FlipGate rewrites the gate, which names n, alternately: held, then recovering.
+// FlipGate changes the gate, which names n, from held to recovering, or back from recovering to
+// held.
 func (m *RWMutex) FlipGate(n arenakernel.ParticipantID) {
 	held, recovering := uint32(makeGate(gateHeld, n)), uint32(makeGate(gateRecovering, n))
 	if !m.gate.CompareAndSwap(held, recovering) {
@@ -358,24 +360,25 @@ func (m *RWMutex) FlipGate(n arenakernel.ParticipantID) {
 	}
 }
 
-// LeaveLog leaves m held by a participant that is gone, with those contents in its log.
+// LeaveLog makes m look as if a participant that is gone held it. The undo log has the given state
+// and records.
 func (m *Mutex) LeaveLog(state uint64, records []byte) {
 	copy(m.log.records, records)
 	m.log.head.state.Store(state)
 	m.owner.Store(uint32(makeOwner(kindHeld, arenakernel.ParticipantID(1<<11|9))))
 }
 
-// Queueless reports whether the waiters of an object of ours sleep on a word, in no order.
+// Queueless reports whether the waiters of an object of this package sleep on a word, in no order.
 func Queueless(o arenakernel.Object) bool {
 	return o.Kind == waitGroupKind || o.Kind == latchKind || o.Kind == onceKind || o.Kind == queueKind || o.Kind == futureKind ||
 		o.Kind == futexKind || o.Kind == barrierKind || o.Kind == sequencerKind || o.Kind == eventKind
 }
 
-// QueueLock is the queue lock of an open handle of this process.
+// QueueLock is the queue lock of the object of an open handle of this process.
 type QueueLock struct{ m *monitor }
 
 // QueueLockOf returns the queue lock of a handle on the object at off. It returns false if the kind has no
-// queue lock or several.
+// queue lock, or has several.
 func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
 	handles.Lock()
 	defer handles.Unlock()
@@ -390,26 +393,26 @@ func QueueLockOf(a *arena.Arena, off arena.Offset) (QueueLock, bool) {
 	return QueueLock{}, false
 }
 
-// Enter takes the queue lock, as a call does that finds it free.
+// Enter takes the queue lock, as a call that finds it free does.
 func (q QueueLock) Enter() bool { return q.m.enter(nil) == nil }
 
-// Leave releases it.
+// Leave releases the queue lock.
 func (q QueueLock) Leave() { q.m.leave(nil) }
 
 // Announce announces a waiter for the queue lock.
 func (q QueueLock) Announce() { q.m.words.queueLock.wake.Or(1) }
 
-// WakeAfter is the step of a release that wakes the waiter that has announced itself.
+// WakeAfter does the step of a release that wakes the waiter that has announced itself.
 func (q QueueLock) WakeAfter() { q.m.queueLock.wakeAfter() }
 
 // Counted reports whether there is a call for which Close waits.
 func (q QueueLock) Counted() bool { return !q.m.queueLock.queue.Empty() }
 
-// Ended reports whether the words have been taken away from the calls of the handle.
+// Ended reports whether the calls of the handle can no longer use its words.
 func (q QueueLock) Ended() bool { return q.m.opening.ended.Load() }
 
-// FirstDate is the date that is stored for a wait which became the first in its queue at ns.
+// FirstDate returns the date that is stored for a wait which became the first in its queue at ns.
 func FirstDate(ns int64) uint32 { return firstDate(ns) }
 
-// FirstSince converts a date of a first wait to CLOCK_MONOTONIC ns.
+// FirstSince converts the stored date of a first wait to CLOCK_MONOTONIC ns.
 func FirstSince(date uint32, now int64) int64 { return firstSince(date, now) }

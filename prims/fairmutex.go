@@ -23,13 +23,14 @@ var (
 
 // FairMutex is a mutual exclusion lock between processes that goroutines lock in the order of
 // arrival: no new caller overtakes a waiter, and Unlock hands the lock to the first waiter in the
-// queue. A wait that is given up, or whose process dies, leaves the queue and delays no other
+// queue. If a waiter gives up, or its process dies, its wait leaves the queue and delays no other
 // waiter.
 //
-// A process holds it: a goroutine may lock it and another goroutine of the same process unlock
-// it. A process that was handed the lock holds it as soon as its waiter runs again. If the
-// process dies before that, the next waiter gets the lock. Under contention each hand-over costs
-// a wake. A Mutex saves that by letting running goroutines overtake sleeping ones.
+// The holder of a FairMutex is a process: one goroutine may lock it, and another goroutine of the
+// same process may unlock it. A process to which Unlock has handed the lock holds it as soon as its
+// waiter runs again. If the process dies before that, the next waiter gets the lock. Under
+// contention each hand-over costs a wake. A Mutex saves that wake, because it lets running
+// goroutines overtake sleeping ones.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call
 // of Unlock synchronizes before the m'th call of Lock returns, or its Pending ends. A
@@ -42,13 +43,13 @@ type FairMutex struct {
 	// The fast paths fit the compiler's budget for inlining only with plain pointers to their words and the
 	// functions of package atomic.
 
-	own  *uint32 // the value of the owner word; closedFair if there is no fast path
-	held uint32  // its value if the word is open and this process holds the lock
+	own  *uint32 // the value half of the owner word; points to closedFair if this handle has no fast path
+	held uint32  // what *own is while the word is open and this process holds the lock
 
 	recordQueue
 	words   *fairMutexWords
 	slots   recordSlots[fairSlot]
-	record  recordPlaces // that of our slot; empty in the handle of a reaper or a tool
+	record  recordPlaces // the record of our slot; empty in the handle of a reaper or a tool
 	turns   *park.Turns  // nil in a reaper's handle
 	name    arenakernel.ParticipantID
 	policy  Policy
@@ -56,7 +57,7 @@ type FairMutex struct {
 	opening *opening
 }
 
-// fairSlot is the record of a slot.
+// fairSlot is the record that a FairMutex has for a slot.
 type fairSlot struct {
 	slot  int
 	words *fairMutexRecord
@@ -65,17 +66,17 @@ type fairSlot struct {
 // FairMutexOptions says how a FairMutex is created, and what this process does
 // with it. A nil *FairMutexOptions means the zero value.
 type FairMutexOptions struct {
-	// Policy says what happens to the lock when its holder dies; 0 means PolicyReport for a new
-	// object, and any policy for an existing one. If it is set and the object has another policy,
-	// opening fails.
+	// Policy says what happens to the lock when its holder dies. 0 means PolicyReport for a new
+	// object, and any policy for an existing object. If Policy is set and an existing object has
+	// another policy, opening fails.
 	Policy Policy
-	// Repair, if set, is called by this process's Lock and LockContext when they find that a
-	// holder died. They hold the lock while it runs. If it returns nil, they return with the
-	// lock; otherwise they fail with ErrNotRecoverable, as Recover does. It belongs to this
-	// handle and is not stored. LockAsync does not call it.
+	// Repair, if set, is called by this process's Lock and LockContext when they find that a holder
+	// died. The process holds the lock while Repair runs. If Repair returns nil, the call returns
+	// with the lock. Otherwise the call fails with ErrNotRecoverable, as Recover does. Repair
+	// belongs to this handle and is not stored in the arena. LockAsync does not call it.
 	Repair func() error
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If Spin is 0, waiters
+	// learn the bound from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -83,10 +84,11 @@ var fairMutexKind = arenakernel.KindOf("FAIR")
 
 const fairMutexVersion = 3
 
-// OpenFairMutex finds the FairMutex of that name in the arena or creates it. An
-// empty name makes a fresh anonymous one. It takes 128 bytes, and 192 bytes more for each slot whose
-// participants have opened it. These are allocated when a participant of the slot opens it for the
-// first time: without enough room the error Is [shmsync.ErrNoSpace].
+// OpenFairMutex finds the FairMutex of that name in the arena or creates it. An empty name makes a
+// fresh anonymous one. A FairMutex takes 128 bytes, and 192 bytes more for each slot whose
+// participants have opened it. The 192 bytes are allocated when a participant of the slot opens the
+// FairMutex for the first time. If there is not enough room for them, the error Is
+// [shmsync.ErrNoSpace].
 func OpenFairMutex(a *arena.Arena, name string, opts *FairMutexOptions) (*FairMutex, error) {
 	return openFairMutex((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -124,7 +126,7 @@ func newFairMutex(opt *FairMutexOptions) func(*arenakernel.Arena, arenakernel.Ob
 	}
 }
 
-// buildFairMutex makes a handle. That of a reaper or a tool is bare: it cannot wait.
+// buildFairMutex makes a handle. A bare handle, for a reaper or a tool, cannot wait.
 func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOptions, bare bool) (*FairMutex, error) {
 	w, counts := fairMutexAt(a, o)
 	f := &FairMutex{own: &closedFair, words: w, name: a.Self(), policy: policyOf(w.policy), repair: opt.Repair}
@@ -161,7 +163,7 @@ func buildFairMutex(a *arenakernel.Arena, o arenakernel.Object, opt *FairMutexOp
 	return f, nil
 }
 
-// recordAt is the record of a slot, for recordQueue.
+// recordAt returns the record of a slot. The recordQueue calls it.
 func (f *FairMutex) recordAt(slot int) (r recordPlaces, ok bool) {
 	if f.record.head != nil && slot == f.recordQueue.slot {
 		return f.record, true
@@ -173,7 +175,7 @@ func (f *FairMutex) recordAt(slot int) (r recordPlaces, ok bool) {
 	return recordPlaces{&at.words.head, &at.words.kinds, &at.words.entries}, true
 }
 
-// wordAt is a word of f, for recordQueue.
+// wordAt returns the word of f that has this kind. The recordQueue calls it.
 func (f *FairMutex) wordAt(kind uint8, _ uint32) *atomic.Uint64 {
 	switch kind {
 	case fairOwnerWord:
@@ -188,9 +190,9 @@ func (f *FairMutex) corrupt(detail string) error {
 	return f.fail("fairmutex.change", shmsync.ErrCorrupt, nil, detail)
 }
 
-// Lock locks f, and waits until it can. It panics with an *[shmsync.Error] when
-// the lock is owner-dead or not recoverable, when there is no room to wait, or
-// when this process closes the arena meanwhile.
+// Lock locks f, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is
+// owner-dead or not recoverable, if there is no room to wait, or if this process closes the arena
+// meanwhile.
 func (f *FairMutex) Lock() {
 	// sync(fairmutex.owner): acquire
 	// lin: the lock is taken here.
@@ -205,10 +207,10 @@ func (f *FairMutex) lockOrPanic() {
 	}
 }
 
-// LockContext locks f, and waits until it can or ctx ends. An error means that f is not held:
-// ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of f,
-// ErrNoSpace, ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx
-// has ended.
+// LockContext locks f, and waits until that is possible or ctx ends. An error means that f is not
+// held. The error is ctx.Err(), or it Is ErrOwnerDead or ErrNotRecoverable by the policy of f,
+// ErrNoSpace, ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has
+// ended.
 func (f *FairMutex) LockContext(ctx context.Context) error {
 	// sync(fairmutex.owner): acquire
 	// lin: the lock is taken here.
@@ -229,8 +231,8 @@ func (f *FairMutex) TryLock() bool {
 	return true
 }
 
-// tryLockSlow is the rest of TryLock. It carries the last change out first: an Unlock that was stopped in the
-// middle counts.
+// tryLockSlow is the rest of TryLock. Its record first completes the last change of any other
+// process. So if a process was stopped in the middle of an Unlock, that Unlock still takes effect.
 func (f *FairMutex) tryLockSlow() bool {
 	defer f.opening.serve(f.queue).end()
 	if f.lockFast() {
@@ -251,7 +253,7 @@ func (f *FairMutex) Unlock() {
 	}
 }
 
-// unlockSlow is the rest of Unlock.
+// unlockSlow is the rest of Unlock, after its first compare-and-swap has failed.
 func (f *FairMutex) unlockSlow() {
 	defer f.opening.serve(f.queue).end()
 	if f.unlockFast() {
@@ -273,8 +275,8 @@ func (f *FairMutex) badUnlock(o ownerWord) {
 	panic("shmsync: Unlock of fair mutex " + objectName(f.object) + ", which this process does not hold: it is " + o.String())
 }
 
-// LockAsync takes a place in the queue now. The Pending ends with nil when this process holds f
-// and has to Unlock it, and otherwise with an error of LockContext.
+// LockAsync takes a place in the queue before it returns. The Pending ends with nil when this
+// process holds f and has to Unlock it, and otherwise with an error of LockContext.
 func (f *FairMutex) LockAsync() *Pending {
 	if !f.queue.EnterNode() {
 		return resolved(f.lockClosing())
@@ -287,7 +289,7 @@ func (f *FairMutex) LockAsync() *Pending {
 		f.queue.Exit()
 		return resolved(err)
 	}
-	f.queue.StartPoller() // it looks after the queue after each death
+	f.queue.StartPoller() // it checks the queue after each death
 	p := &Pending{done: make(chan struct{}), source: fairPending{f, s}}
 	s.Watch(f.queue, p.told)
 	return p
@@ -296,9 +298,10 @@ func (f *FairMutex) LockAsync() *Pending {
 // Offset is the place of the FairMutex in its arena, for FairMutexAt in another process.
 func (f *FairMutex) Offset() arena.Offset { return f.object.Offset }
 
-// Close closes this handle on the FairMutex, and no other. Calls that wait through it end with an
-// error that Is ErrClosed. A hold of this process stays; release it through another handle. A
-// second Close is an error that Is ErrClosed.
+// Close closes this handle on the FairMutex, and no other handle. Calls that wait through this
+// handle end with an error that Is ErrClosed. If this process holds the lock, it still holds it
+// after Close, and can release it through another handle. A second Close is an error that Is
+// ErrClosed.
 func (f *FairMutex) Close() error {
 	return f.opening.close("fairmutex.close")
 }
@@ -308,10 +311,10 @@ func (f *FairMutex) Policy() Policy { return f.policy }
 
 // FairMutexState is the result of State.
 type FairMutexState struct {
-	Held    bool              // it is held, perhaps by a process that recovers it or by a waiter that it was handed to
-	Owner   *shmsync.Identity // its holder, or the process whose death left it behind; nil if it is free or the holder is not known
+	Held    bool              // a process has it: a holder, a process that recovers it, or a waiter that was granted it
+	Owner   *shmsync.Identity // that process, or a dead one that left it locked; nil if there is none or it is not known
 	Waiting bool              // there are waiters
-	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Err     error             // why no call can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the owner word, rendered for people
 }
 
@@ -320,7 +323,7 @@ func (f *FairMutex) State() FairMutexState {
 	f.opening.use()
 	o := f.state()
 	if n := o.holder(); n != 0 && o.held() && f.policy == PolicyReport && f.a.Dead(n) {
-		o = o.ownerDied(f.policy) // the reap is due
+		o = o.ownerDied(f.policy) // no process has reaped the holder yet
 	}
 	s := FairMutexState{Held: o.holder() != 0, Waiting: valueIn(f.first) != 0, Word: o.String()}
 	if n := o.participant(); n != 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// eachQueued calls g for the waits in the queue, of all processes, at one moment.
+// eachQueued calls g for the waits that are in the queue at one moment, of all processes.
 func (f *FairMutex) eachQueued(g func(w wait)) {
 	f.private.Lock()
 	defer f.private.Unlock()
@@ -39,7 +39,7 @@ func (f *FairMutex) eachQueued(g func(w wait)) {
 	}
 }
 
-// Queued is how many waits are in the queue, of all processes.
+// Queued returns how many waits are in the queue, of all processes.
 func (f *FairMutex) Queued() (n int) {
 	f.eachQueued(func(w wait) {
 		if f.waiting(w) {
@@ -49,7 +49,7 @@ func (f *FairMutex) Queued() (n int) {
 	return n
 }
 
-// Asleep is how many waits in the queue sleep in the kernel or park, of all processes.
+// Asleep returns how many waits in the queue sleep in the kernel or are parked, of all processes.
 func (f *FairMutex) Asleep() (n int) {
 	f.eachQueued(func(w wait) {
 		if w.State() != arenakernel.NodeQueued {
@@ -59,7 +59,7 @@ func (f *FairMutex) Asleep() (n int) {
 	return n
 }
 
-// Waiters is how many goroutines of this process wait.
+// Waiters returns how many goroutines of this process wait.
 func (f *FairMutex) Waiters() int { return f.turns.Waits() }
 
 // SharesTurns reports whether two handles have the same Turns.
@@ -68,13 +68,13 @@ func (f *FairMutex) SharesTurns(g *FairMutex) bool { return f.turns == g.turns }
 // Ended reports whether the handle has ended.
 func (f *FairMutex) Ended() bool { return f.opening.ended.Load() }
 
-// StopHandles keeps handles from coming and going until the returned function is called.
+// StopHandles keeps handles from being opened and closed until the returned function is called.
 func StopHandles() (resume func()) {
 	handles.Lock()
 	return handles.Unlock
 }
 
-// Commons is how many parts the handles of this process share, for objects of the arena.
+// Commons returns how many parts the handles of this process share, for objects of the arena.
 func Commons(a *arena.Arena) (n int) {
 	handles.Lock()
 	defer handles.Unlock()
@@ -86,10 +86,10 @@ func Commons(a *arena.Arena) (n int) {
 	return n
 }
 
-// Object is the object that f is a handle on.
+// Object returns the object on which f is a handle.
 func (f *FairMutex) Object() arenakernel.Object { return f.object }
 
-// LockStamped is LockContext, and returns the place of the call in the order of arrival. The
+// LockStamped is LockContext, and also returns the place of the call in the order of arrival. The
 // place is 0 if the call did not wait, or was granted the lock before the place could be read.
 func (f *FairMutex) LockStamped(ctx context.Context) (stamp uint64, err error) {
 	if !f.queue.EnterNode() {
@@ -107,10 +107,10 @@ func (f *FairMutex) LockStamped(ctx context.Context) (stamp uint64, err error) {
 	return stamp, f.await(ctx, s)
 }
 
-// Body is the offset and the length of the words of f.
+// Body returns the offset and the length of the words of f.
 func (f *FairMutex) Body() (off, size uint64) { return uint64(f.object.Body), f.object.Size }
 
-// Queued is how many waits are in the queue for a key, of all processes.
+// Queued returns how many waits are in the queue for a key, of all processes.
 func (x *MultiLock) Queued(key uint64) (n int) {
 	k := x.bucket(key)
 	k.mon.enter(nil)
@@ -124,14 +124,14 @@ func (x *MultiLock) Queued(key uint64) (n int) {
 	return n
 }
 
-// Body is the offset and the length of the words of x.
+// Body returns the offset and the length of the words of x.
 func (x *MultiLock) Body() (off, size uint64) { return uint64(x.object.Body), x.object.Size }
 
 // SameBucket reports whether two keys share a queue lock.
 func (x *MultiLock) SameBucket(a, b uint64) bool { return x.index(a) == x.index(b) }
 
-// EachNode calls f with the words of the nodes on queues of the object at body: next, wanted, stamp and
-// extra.
+// EachNode calls f with four words of each node that is on a queue of the object at body: next,
+// wanted, stamp and extra.
 func EachNode(a *arena.Arena, body uint64, f func(words [4]*atomic.Uint64)) {
 	for o := range a.Objects() {
 		if uint64(o.Body) == body {
@@ -142,8 +142,8 @@ func EachNode(a *arena.Arena, body uint64, f func(words [4]*atomic.Uint64)) {
 	}
 }
 
-// BiteTail links the last of the spilled keys of a MultiLock with one bucket to the first, and
-// returns their number.
+// BiteTail makes the list of spilled keys a cycle: it links the last key to the first. x must have
+// one bucket. It returns the number of spilled keys.
 func (x *MultiLock) BiteTail() (n int) {
 	k := x.openBucket(0)
 	k.mon.enter(nil)
@@ -154,7 +154,8 @@ func (x *MultiLock) BiteTail() (n int) {
 	return n
 }
 
-// ParkedNodes is how many waits for the object at o belong to goroutines that park.
+// ParkedNodes returns how many goroutines, of all processes, are parked while they wait for the
+// object at o.
 func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 	(*arenakernel.Arena)(a).EachNode(o, func(_ arena.Offset, node *arenakernel.Node) {
 		if node.State() == arenakernel.NodeParked {
@@ -169,13 +170,13 @@ func ParkedNodes(a *arena.Arena, o arena.Offset) (n int) {
 	return n
 }
 
-// OwnerValue is the value of the owner word.
+// OwnerValue returns the value of the owner word.
 func (f *FairMutex) OwnerValue() uint32 { return valueIn(&f.words.owner) }
 
 // OverwriteOwner stores a value into the owner word, as a peer may do.
 func (f *FairMutex) OverwriteOwner(v uint32) { f.words.owner.Store(uint64(makeRecorded(v, 0))) }
 
-// QueuedNodes are the nodes of the waits in the queue.
+// QueuedNodes returns the nodes of the waits in the queue.
 func (f *FairMutex) QueuedNodes() (nodes []*arenakernel.Node) {
 	f.eachQueued(func(w wait) { nodes = append(nodes, w.Node) })
 	return nodes

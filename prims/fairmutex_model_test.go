@@ -9,16 +9,17 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The model of a FairMutex: the owner word, which is open or closed, the accepted word, and the queue. The queue is one
-// recorded word here: recordQueueModel has its links. A death is reported, as with PolicyReport. Reading the words and
-// the change that follows from them are one step, and so are writing a record and naming it.
+// This is a model of a FairMutex: the owner word, which is open or closed, the accepted word, and
+// the queue. The queue is one recorded word here; recordQueueModel has its links. A death of the
+// holder is reported, as with PolicyReport. A thread reads the words and decides on a change in one
+// step. It also writes its record and names the record in the commit word in one step.
 
 const (
 	fmThreads = 3
 	fmProcs   = 3
 )
 
-// Kinds of the owner word. The name is that of a process + 1.
+// The kinds of the owner word. The name in an owner word is the number of a process, plus 1.
 const (
 	fmClosed uint8 = iota
 	fmOpen
@@ -26,7 +27,7 @@ const (
 	fmDead
 )
 
-// Values of the word next of a node.
+// The values of the word next of a node.
 const (
 	fmNone uint8 = iota
 	fmQueued
@@ -39,18 +40,18 @@ const (
 type fmOwner struct{ kind, name, tag uint8 }
 
 type fmQueue struct {
-	node [fmThreads]uint8 // + 1, in order
+	node [fmThreads]uint8 // in order; each is the number of a thread, plus 1
 	tag  uint8
 }
 
 type fmNode struct{ next, tag uint8 }
 
-// fmRecord changes the owner word, the queue, and the word next of one node.
+// fmRecord is a record that changes the owner word, the queue, and the word next of one node.
 type fmRecord struct {
 	owner, queue      bool
 	ownerWas, ownerTo fmOwner
 	queueWas, queueTo fmQueue
-	node              uint8 // + 1
+	node              uint8 // the number of the node, plus 1
 	nodeWas           fmNode
 	nodeTo            uint8
 }
@@ -60,7 +61,7 @@ type fmThread struct {
 	c                    rqCommit
 	rec                  fmRecord
 	own                  bool
-	saw                  uint8 // the dead that it knew of when it made its change
+	saw                  uint8 // the dead processes that the thread knew of when it made its change
 }
 
 type fmState struct {
@@ -68,18 +69,18 @@ type fmState struct {
 	head     [fmProcs]uint8
 	rec      [fmProcs]fmRecord
 	owner    fmOwner
-	accepted fmOwner // name and tag
+	accepted fmOwner // the name and the tag of the grant that was accepted
 	queue    fmQueue
 	node     [fmThreads]fmNode
 	resolved uint8
 	private  [fmProcs]uint8
 	thread   [fmThreads]fmThread
 	dead     uint8
-	stopped  uint8 // process + 1
+	stopped  uint8 // the number of the stopped process, plus 1
 	kills    uint8
 
 	inside uint8 // threads that have the lock
-	died   uint8 // processes that died inside
+	died   uint8 // processes that died while they had the lock
 	wrong  string
 }
 
@@ -99,7 +100,7 @@ const (
 	fmAccept
 )
 
-// The kinds of work of a thread. See rqAcquires.
+// The kinds of a thread's call. See rqAcquires.
 const (
 	fmLocks uint8 = iota
 	fmTries
@@ -108,15 +109,15 @@ const (
 	fmChecks
 )
 
-// The purposes of a change.
+// The purposes of a change: what its author does after it.
 const (
-	fmOver  uint8 = iota // the call is over
-	fmAgain              // another change first
+	fmOver  uint8 = iota // the call has ended
+	fmAgain              // the author makes another change first
 	fmTook
 	fmJoined
 	fmGave
 	fmWithdrew
-	fmEnds // the wait has ended
+	fmEnds // the author's wait has ended
 )
 
 const (
@@ -132,9 +133,9 @@ const (
 	fmNoTags    bug = "a process that carries a record out compares no tags"
 )
 
-// fairMutexModel has threads that are written as the number of the process and the operations: L locks, C locks with a
-// context that may end, T tries, U unlocks if the last call has locked, X takes an open lock from the dead without a
-// record.
+// fairMutexModel has threads. Each is written as the number of its process and its operations: L
+// locks, C locks with a context that may end, T tries to lock, U unlocks if the operation before
+// has locked, X takes an open lock from a dead holder without a record.
 type fairMutexModel struct {
 	threads []string
 	kills   uint8
@@ -179,7 +180,7 @@ func (m *fairMutexModel) start(s *fmState, i int) {
 		t.mode = fmTries
 	case 'U':
 		if t.mode = fmUnlocks; s.inside&(1<<i) == 0 {
-			t.at++ // the call before has not locked
+			t.at++ // the operation before has not locked
 			m.start(s, i)
 		}
 	}
@@ -191,7 +192,7 @@ func (m *fairMutexModel) halted(s *fmState, p int) bool {
 	return s.dead&(1<<p) != 0 || int(s.stopped) == p+1
 }
 
-// enter notes that thread i has the lock.
+// enter records that thread i has the lock.
 func (m *fairMutexModel) enter(s *fmState, i int) {
 	if s.inside != 0 {
 		s.wrong = "two have the lock"
@@ -217,8 +218,8 @@ func (m *fairMutexModel) right(s *fmState) error {
 	return nil
 }
 
-// done: each thread has ended, but for those that are dead or stopped, and those that wait for one that is stopped
-// and has the lock or was granted it.
+// done reports whether every thread has ended. It ignores a thread that is dead or stopped, and a
+// thread that waits because a stopped process has the lock or was granted it.
 func (m *fairMutexModel) done(s *fmState) bool {
 	o := s.after().owner
 	for i := range m.threads {
@@ -231,7 +232,7 @@ func (m *fairMutexModel) done(s *fmState) bool {
 	return true
 }
 
-// after is the state when the record of the commit word is complete.
+// after returns the state as it is when the record in the commit word is complete.
 func (s *fmState) after() fmState {
 	x := *s
 	if s.commit.slot != 0 && s.head[s.commit.slot-1] == s.commit.version {
@@ -243,13 +244,13 @@ func (s *fmState) after() fmState {
 	return x
 }
 
-// apply carries an entry of a record out.
+// apply carries out entry e of a record.
 func (s *fmState) apply(r *fmRecord, e uint8, noTags bool) {
 	switch was := s.owner; {
 	case e == 0 && r.owner && (was == r.ownerWas || noTags && was.kind == r.ownerWas.kind && was.name == r.ownerWas.name):
 		tag := was.tag + 1
 		if r.ownerTo.tag != 0 {
-			tag = was.tag // the mistake fmSameTag
+			tag = was.tag // the mistake fmSameTag: the tag stays
 		}
 		s.owner = fmOwner{r.ownerTo.kind, r.ownerTo.name, tag}
 	case e == 1 && r.queue && s.queue == r.queueWas:
@@ -263,7 +264,7 @@ func (m *fairMutexModel) next(s *fmState, to func(model.Step[fmState])) {
 	emit := func(step model.Step[fmState]) {
 		for i := range m.threads {
 			if t := &step.To.thread[i]; m.halted(&step.To, m.proc(i)) {
-				*t = fmThread{at: t.at} // it makes no more steps
+				*t = fmThread{at: t.at} // a halted thread makes no more steps
 			}
 		}
 		to(step)

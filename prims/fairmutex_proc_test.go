@@ -17,7 +17,7 @@ func init() {
 	addWorkload(workload{
 		name:   "fairmutex",
 		points: []string{"record.*", "fairmutex.*", "park.waitnode.*"},
-		// A wait that is given up is withdrawn, and not left in the queue.
+		// A wait that is given up is taken off the queue at once, so no node is left there.
 		without: []string{"park.waitnode.given_up"},
 		open: func(a *arena.Arena) (worker, error) {
 			told, err := prims.OpenFairMutex(a, "told", nil)
@@ -34,8 +34,8 @@ func init() {
 	})
 }
 
-// fairBoard is the data that the locks guard: two counts that are equal between holds. A death
-// may leave them different, by one.
+// fairBoard is the data that the locks guard: for each lock two counts that are equal while nobody
+// holds the lock. A death of the holder may leave a difference of one.
 type fairBoard struct{ Told, Freed [2]uint64 }
 
 type fairWorker struct {
@@ -92,10 +92,10 @@ func (w *fairWorker) got(err error, f *prims.FairMutex, v *[2]uint64, r *rand.Ra
 	return err
 }
 
-// inside is what a holder of the lock does.
+// inside does what a worker does while it holds the lock.
 func (w *fairWorker) inside(f *prims.FairMutex, v *[2]uint64, r *rand.Rand) error {
 	if f == w.freed {
-		v[1] = v[0] // a death may have left them different
+		v[1] = v[0] // the death of a holder may have left a difference
 	}
 	if v[0] != v[1] {
 		return fmt.Errorf("%v: %d, %d inside", f, v[0], v[1])

@@ -14,8 +14,8 @@ func init() {
 	})
 }
 
-// bareFairMutex makes the handle of a reaper or a tool. ok is false if the object is damaged, so that nobody can
-// open it.
+// bareFairMutex makes the handle of a reaper or a tool. ok is false if the object is so damaged
+// that no process can open it.
 func bareFairMutex(a *arenakernel.Arena, o arenakernel.Object) (f *FairMutex, ok bool) {
 	if o.Size < fairMutexBytes(a) {
 		return nil, false
@@ -24,7 +24,7 @@ func bareFairMutex(a *arenakernel.Arena, o arenakernel.Object) (f *FairMutex, ok
 	return f, err == nil
 }
 
-// repairFairMutex takes back what dead has.
+// repairFairMutex takes everything back that the participant dead has of the FairMutex.
 func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if f, ok := bareFairMutex(a, o); ok {
 		f.repairBare(dead, func(x *recordedChange, b *wakes) {
@@ -34,27 +34,29 @@ func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	}
 }
 
-// wakeFirstOfFairMutex makes up for a reaper that has not opened the FairMutex.
+// wakeFirstOfFairMutex makes the wakes that a reaper could not make, because it has not opened the
+// FairMutex.
 func wakeFirstOfFairMutex(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if f, ok := bareFairMutex(a, o); ok {
 		f.wakeBare()
 	}
 }
 
-// completeFairMutex completes the last change.
+// completeFairMutex completes the last change, if its author has not.
 func completeFairMutex(a *arenakernel.Arena, o arenakernel.Object) bool {
 	f, ok := bareFairMutex(a, o)
 	return ok && f.completeBare()
 }
 
-// reap takes the waits of the dead off the queue, and then the lock back from a dead holder, as the policy
-// says. private is held.
+// reap first takes the waits of dead participants off the queue. Then it takes the lock back from a
+// dead holder, as the policy says. The caller holds f.private.
 func (f *FairMutex) reap(x *recordedChange, b *wakes) error {
 	if err := f.beginReap(x, b); err != nil {
 		return err
 	}
 	for {
-		// The loop ends: each turn follows a change by another call, or takes a wait off the queue.
+		// Each iteration takes a wait off the queue, or means that another call has changed the
+		// FairMutex.
 		if err := f.begin(x, b); err != nil {
 			return err
 		}
@@ -68,7 +70,7 @@ func (f *FairMutex) reap(x *recordedChange, b *wakes) error {
 		}
 		next, held, ok := f.afterDeath(v)
 		if !ok {
-			f.unreaped.Store(true) // the next reap asks again
+			f.unreaped.Store(true) // so the next reap tries again
 			return nil
 		}
 		granted := arenakernel.ParticipantID(0)
@@ -94,11 +96,13 @@ func (f *FairMutex) reap(x *recordedChange, b *wakes) error {
 	}
 }
 
-// afterDeath returns the state of the lock, whose closed owner word is v, after the reap of its dead holder. held is
-// false if the holder was granted the lock and did not accept it. ok is false if the lock would become free and the
-// holder is not gone: a system call of the holder may still write to the data that the lock guards.
+// afterDeath returns the state that the lock has after its dead holder is reaped. v is the closed
+// owner word. held is false if the holder was granted the lock and did not accept the grant. ok is
+// false if the lock would become free although the holder is not gone: a system call of the holder
+// may still write to the data that the lock guards.
 //
-// The holder is not current. So none of its threads accepts the lock any more: see [arenakernel.Arena.Current].
+// Since the holder is not current, none of its threads can accept the lock any more: see
+// [arenakernel.Arena.Current].
 func (f *FairMutex) afterDeath(v fairWord) (next ownerWord, held, ok bool) {
 	o := f.stateOf(v)
 	if o.granted() {
@@ -108,13 +112,15 @@ func (f *FairMutex) afterDeath(v fairWord) (next ownerWord, held, ok bool) {
 	return next, true, !next.free() || f.a.Gone(o.participant())
 }
 
-// tellDeath tells of the death of a holder, by the process that has made the change.
+// tellDeath counts and reports the death of a holder. The process that has taken the lock from the
+// holder calls it.
 func (f *FairMutex) tellDeath(n arenakernel.ParticipantID, next ownerWord) {
 	f.counts.add(countRecovery)
 	tellDied(f.a, f.object, nil, n, next.free())
 }
 
-// reapOpen takes an open lock back from a dead holder, without a record. Nobody is queued then.
+// reapOpen takes an open lock back from a dead holder, by one compare-and-swap and without a
+// record. While the lock is open, no wait is queued.
 func (f *FairMutex) reapOpen() {
 	v := fairWord(f.words.owner.Load())
 	n := fairState(v).holder()
@@ -130,11 +136,13 @@ func (f *FairMutex) reapOpen() {
 	}
 }
 
-// check is called ten times a second while a goroutine of this process waits. It makes up for the changes that
-// a dead or a stopped process owes, and dates the wait that is first.
+// check is called ten times a second while a goroutine of this process waits. It completes the
+// changes that a dead or a stopped process has left undone, and stores the time in the first wait
+// of the queue, see dateFirst.
 func (f *FairMutex) check() {
 	n := fairState(fairWord(f.words.owner.Load())).holder()
-	// The process that marked the holder dead may be stopped before it counts the death.
+	// The process that marked the holder dead may have been stopped before it counted the death. So
+	// the count of deaths alone does not show that a reap is due.
 	dead := n != 0 && f.a.Dead(n)
 	b := takeWakes()
 	defer f.wake(b)

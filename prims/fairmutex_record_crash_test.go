@@ -18,13 +18,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// fairVictim is a process that stops, or dies, when it passes a point.
+// fairVictim starts a process that stops, or dies, when it passes a crash point.
 func fairVictim(t *testing.T, a *arena.Arena, variable, point string) *actor {
 	t.Helper()
 	return actorOf(t, a, "lock-actor", "victim", proctest.Env(variable+"="+point))
 }
 
-// fairGranted makes x the holder by a grant: its hold began with a record, so the owner word is closed.
+// fairGranted makes x the holder by a grant. Such a hold begins with a record, so the owner word is
+// closed.
 func fairGranted(t *testing.T, f *prims.FairMutex, x *actor) {
 	t.Helper()
 	f.Lock()
@@ -33,12 +34,13 @@ func fairGranted(t *testing.T, f *prims.FairMutex, x *actor) {
 	require.Empty(t, x.wait(t, id).Panic)
 }
 
-// An Unlock whose record is committed has happened, although the process was stopped before it carried the
-// record out: TryLock carries it out.
+// TestFairMutexTryLockSeesACommittedUnlock: a process commits the record of an Unlock and is
+// stopped before it carries the record out. The Unlock has still taken effect: TryLock of another
+// process carries the record out and gets the lock.
 func TestFairMutexTryLockSeesACommittedUnlock(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
-	x := fairVictim(t, a, "SHMSYNC_CRASHPOINT_STOP", "record.commit.named:2") // its first record queues the wait
+	x := fairVictim(t, a, "SHMSYNC_CRASHPOINT_STOP", "record.commit.named:2") // the first record of x queues its wait
 	fairGranted(t, f, x)
 	require.False(t, f.TryLock())
 	id := x.start(order{Op: "funlock", Object: "f"})
@@ -53,13 +55,14 @@ func TestFairMutexTryLockSeesACommittedUnlock(t *testing.T) {
 	sound(t, a)
 }
 
-// A waiter that dies before it has accepted the lock never held it. One that dies after that is a holder.
+// TestFairMutexDiesAccepting: a waiter that dies before it accepts the lock has never held it. A
+// waiter that dies after that counts as a holder that died.
 func TestFairMutexDiesAccepting(t *testing.T) {
 	for point, held := range map[string]bool{"record.await.resolved": false, "fairmutex.lock.accepted": true} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
 			f := openFair(t, a, nil)
-			for range 2 { // the second time, the accepted word names a participant of the same slot
+			for range 2 { // in the second round the accepted word names an earlier participant of the same slot
 				x := fairVictim(t, a, "SHMSYNC_CRASHPOINT", point)
 				f.Lock()
 				fairQueued(t, f, x, order{Op: "flock"})
@@ -83,8 +86,9 @@ func TestFairMutexDiesAccepting(t *testing.T) {
 	}
 }
 
-// A participant is granted the lock twice in a row, and dies before it accepts the second grant. The first grant,
-// which it has accepted, does not count for the second one.
+// TestFairMutexSecondGrantToTheSameParticipant: a participant is granted the lock twice in a row,
+// accepts the first grant, and dies before it accepts the second. The accepted word of the first
+// grant must not count for the second.
 func TestFairMutexSecondGrantToTheSameParticipant(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -101,8 +105,9 @@ func TestFairMutexSecondGrantToTheSameParticipant(t *testing.T) {
 	sound(t, a)
 }
 
-// A process is stopped at a point of a call. Either it visibly has the lock then, or others get it. No other
-// call hangs, and what it had passes on when it is killed.
+// TestFairMutexStoppedAtEachPoint stops a process at each crash point of a call. While the process
+// is stopped, it either visibly has the lock, or others get it, and no other call hangs. When the
+// process is killed, whatever it had goes to others.
 func TestFairMutexStoppedAtEachPoint(t *testing.T) {
 	for point, times := range map[string]int{
 		"record.wait.prepared": 1, "record.commit.written": 2, "record.commit.named": 2, "record.complete.begun": 5, "record.commit.completed": 2,
@@ -163,7 +168,8 @@ func fairStoppedAt(t *testing.T, what string) {
 	sound(t, a)
 }
 
-// A process is stopped or dies in a fast path. Stopped, it visibly has the lock, or has unlocked it.
+// TestFairMutexStoppedInAFastPath: a process is stopped or dies in a fast path. While it is
+// stopped, either it visibly has the lock, or it has unlocked the lock.
 func TestFairMutexStoppedInAFastPath(t *testing.T) {
 	for point, held := range map[string]bool{"fairmutex.lock.taken": true, "fairmutex.unlock.freed": false} {
 		t.Run(point, func(t *testing.T) {

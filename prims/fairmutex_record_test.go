@@ -15,15 +15,15 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The only process that reaps the holder of an open lock has not opened the lock. It takes the lock back without
-// a record.
+// TestFairMutexDeathOfAHolderBesideStrangers: the holder of an open lock dies, and the only process
+// that reaps it has not opened the lock. That process takes the lock back without a record.
 func TestFairMutexDeathOfAHolderBesideStrangers(t *testing.T) {
 	if race.Enabled {
 		t.Skip("with the race detector the owner word is never open")
 	}
 	for policy, state := range map[prims.Policy]string{prims.PolicyReport: "owner-dead", prims.PolicyRelease: "free"} {
 		t.Run(policy.String(), func(t *testing.T) {
-			a := newArena(t, nil) // a stranger
+			a := newArena(t, nil) // a process that does not open the lock
 			lockActor(t, a, "another stranger")
 			dies := lockActor(t, a, "dies")
 			dies.must(t, order{Op: "flock", Object: "f", Policy: policy})
@@ -48,7 +48,7 @@ func TestFairMutexDeathOfAHolderBesideStrangers(t *testing.T) {
 	}
 }
 
-// The owner word is open unless somebody waits.
+// TestFairMutexOpensAgain: the owner word is open whenever no process waits.
 func TestFairMutexOpensAgain(t *testing.T) {
 	if race.Enabled {
 		t.Skip("with the race detector the owner word is never open")
@@ -78,8 +78,8 @@ func TestFairMutexOpensAgain(t *testing.T) {
 	f.Unlock()
 }
 
-// TestFairMutexOpensAfterADeath: the only waiter dies while the lock is held. The reap opens the owner word again, without
-// another call.
+// TestFairMutexOpensAfterADeath: the only waiter dies while the lock is held. The reap opens the owner word
+// again, without another call.
 func TestFairMutexOpensAfterADeath(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector, with which the owner word is never open")
@@ -95,7 +95,8 @@ func TestFairMutexOpensAfterADeath(t *testing.T) {
 	f.Unlock()
 }
 
-// A wait that is refused says why, although another process has recovered the lock before the waiter looks.
+// TestFairMutexRefusedWaits: a wait that is refused returns the reason, even if another process has
+// recovered the lock before the waiter runs again.
 func TestFairMutexRefusedWaits(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -117,7 +118,8 @@ func TestFairMutexRefusedWaits(t *testing.T) {
 	sound(t, a)
 }
 
-// A peer has overwritten the owner word, or the links of the queue. Calls return, with ErrCorrupt where they can tell.
+// TestFairMutexOverwritten: a peer has overwritten the owner word, or the links of the queue. Calls
+// return, with ErrCorrupt if they can detect the damage.
 func TestFairMutexOverwritten(t *testing.T) {
 	for what, v := range map[string]uint32{
 		"a kind that there is not": 7 << 29, "owner-dead without a name": 3 << 29, "not recoverable with a name": 5<<29 | 9,

@@ -15,15 +15,15 @@ var (
 	_ = crashpoint.Register("fairmutex.recover.repaired")
 )
 
-// Recover makes an owner-dead or not recoverable f usable again: it takes the lock, runs repair,
-// and releases the lock. If repair returns an error or panics, f becomes not recoverable until a
-// later Recover succeeds, and Recover returns the error. Other callers wait while repair runs. If
-// this process dies before repair returns, f is owner-dead again. When repair is called, no
-// system call of the dead process can still write to its data.
+// Recover makes f usable again after it became owner-dead or not recoverable: it takes the lock,
+// runs repair, and releases the lock. If repair returns an error or panics, f becomes not
+// recoverable until a later Recover succeeds, and Recover returns the error. Other callers wait
+// while repair runs. If this process dies before repair returns, f is owner-dead again. When repair
+// is called, no system call of the dead process can write to its data any more.
 //
-// If the lock is healthy, Recover waits for it, releases it and does not run repair. Its own
-// errors are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the
-// lock as it is.
+// If the lock is healthy, Recover waits for it, releases it and does not run repair. Recover
+// returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and
+// leaves the lock as it is.
 func (f *FairMutex) Recover(repair func() error) error {
 	return f.RecoverContext(context.Background(), repair)
 }
@@ -31,8 +31,8 @@ func (f *FairMutex) Recover(repair func() error) error {
 // RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
 func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, "fair mutex "+objectName(f.object))
-	// The words stay in place until the end of the repair is recorded there. Close does not wait
-	// for that.
+	// The stay keeps the words in place until the end of the repair is recorded in them. Close does
+	// not wait for a stay.
 	if !f.opening.stayIfOpen() {
 		return f.closedError()
 	}
@@ -53,7 +53,7 @@ func (f *FairMutex) RecoverContext(ctx context.Context, repair func() error) err
 	}
 }
 
-// leaveStay ends a stay, for which neither Close nor the end of the arena waits.
+// leaveStay ends a stay. Neither Close nor the end of the arena waits for a stay.
 func (f *FairMutex) leaveStay() {
 	if f.queue.EnterStay() {
 		defer f.queue.ExitLasting()
@@ -69,11 +69,12 @@ func (f *FairMutex) inherit(ctx context.Context) (took bool, err error) {
 	return took && err == nil, err
 }
 
-// beginRecover marks the lock as being recovered by this process, if it is owner-dead or, with
-// ruined set, not recoverable. It waits until the dead owner is gone.
+// beginRecover marks the lock as being recovered by this process. It does so if the lock is
+// owner-dead or, with ruined set, not recoverable. It waits until the dead owner is gone.
 func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, err error) {
 	for {
-		// The loop ends: each turn follows a change by another call, or the end of the dead process.
+		// Each iteration waits for the end of the dead process, or means that another call has
+		// changed the lock.
 		died, took, err := f.takeToRecover(ruined)
 		if died == 0 || err != nil {
 			return took, err
@@ -87,7 +88,8 @@ func (f *FairMutex) beginRecover(ctx context.Context, ruined bool) (took bool, e
 	}
 }
 
-// takeToRecover is beginRecover, but it does not wait: died is a dead owner that is not gone.
+// takeToRecover is beginRecover without the wait. If the dead owner is not gone, it returns that
+// owner as died.
 func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, took bool, err error) {
 	if !f.queue.EnterStay() {
 		return 0, false, f.closedError()
@@ -99,7 +101,8 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 	defer f.private.Unlock()
 	x := &f.scratch
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// Each iteration means that another call has changed the FairMutex, so the loop is
+		// lock-free.
 		if err := f.begin(x, b); err != nil {
 			return 0, false, err
 		}
@@ -109,7 +112,7 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 			if n = o.participant(); !f.a.Gone(n) {
 				return n, false, nil
 			}
-			f.setDied(x, n) // a reaper without a record has not done so
+			f.setDied(x, n) // a reaper that changed the word without a record has not stored died
 			fallthrough
 		case ruined && o == ownerNotRecoverable:
 			f.setOwner(x, makeOwner(kindRecovering, f.name))
@@ -129,8 +132,8 @@ func (f *FairMutex) takeToRecover(ruined bool) (died arenakernel.ParticipantID, 
 	}
 }
 
-// runRepair runs repair while this process recovers f. Afterwards this process holds f if hold is
-// set, and otherwise f is free. If repair fails, f becomes not recoverable.
+// runRepair runs repair while this process recovers f. After a successful repair this process holds
+// f if hold is set, and f is free otherwise. If repair fails, f becomes not recoverable.
 func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
 	next, kind, died := ownerNotRecoverable, arenakernel.EventNotRecoverable, f.diedName()
 	defer func() {
@@ -153,7 +156,7 @@ func (f *FairMutex) runRepair(repair func() error, hold bool) (err error) {
 	return nil
 }
 
-// endRecover gives a lock that this process recovers the state next.
+// endRecover ends the recovery by this process: the lock gets the state next.
 func (f *FairMutex) endRecover(next ownerWord) error {
 	if !f.queue.EnterStay() {
 		return f.closedError()
@@ -174,7 +177,8 @@ func (f *FairMutex) commitRecover(next ownerWord) error {
 	defer f.private.Unlock()
 	x := &f.scratch
 	for {
-		// The loop ends: each turn follows a change by another call, or takes a wait off the queue.
+		// Each iteration takes a wait off the queue, or means that another call has changed the
+		// FairMutex.
 		if err := f.begin(x, b); err != nil {
 			return err
 		}
@@ -204,7 +208,7 @@ func (f *FairMutex) commitRecover(next ownerWord) error {
 			return err
 		case ok:
 			f.handedOn(granted)
-			f.serve(x, b) // an error is that of the waits
+			f.serve(x, b) // an error of serve concerns the waits, not this call
 			return nil
 		}
 	}

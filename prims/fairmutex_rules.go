@@ -10,26 +10,27 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// fairResult says how an attempt to lock by a record ended.
+// fairResult says how an attempt to lock through a record ended.
 type fairResult uint8
 
 const (
 	fairTaken  fairResult = iota // the lock is held
 	fairQueued                   // the wait is queued
-	fairNotNow                   // the lock is held by another call, or others wait
+	fairNotNow                   // another call holds the lock, or waits for it
 )
 
-// The words of a FairMutex that records change.
+// The kinds of the words of a FairMutex that a record can change.
 const (
 	fairOwnerWord = recordOwnKinds + iota
 	fairDiedWord
 )
 
-// mayOpen reports whether the owner word of f may be open. With the race detector all calls make records, for its
-// edges, and in an arena that counts, for the counts.
+// mayOpen reports whether the owner word of f may be open. With the race detector every call makes
+// a record, so that the detector sees its edges. In an arena that counts, every call makes a record
+// for the counts.
 func (f *FairMutex) mayOpen() bool { return !race.Enabled && f.counts == nil }
 
-// lockFast locks a lock that is open and free.
+// lockFast locks f if its owner word is open and free. It reports whether it did.
 func (f *FairMutex) lockFast() bool {
 	// sync(fairmutex.owner): acquire
 	// lin: the lock is taken here.
@@ -40,7 +41,7 @@ func (f *FairMutex) lockFast() bool {
 	return true
 }
 
-// unlockFast unlocks a lock that is open and that this process holds.
+// unlockFast unlocks f if its owner word is open and this process holds f. It reports whether it did.
 func (f *FairMutex) unlockFast() bool {
 	// sync(fairmutex.owner): release
 	// lin: the lock is released here.
@@ -51,13 +52,13 @@ func (f *FairMutex) unlockFast() bool {
 	return true
 }
 
-// ownerIn is the state of the lock after the change x. It closes the owner word.
+// ownerIn returns the state that the lock has after the change x. It closes the owner word.
 func (f *FairMutex) ownerIn(x *recordedChange) ownerWord {
 	closeFair(&f.words.owner)
 	return fairState(makeRecorded(x.get(&f.words.owner), 0))
 }
 
-// setOwner adds to x that the lock has the state o. Each grant has a tag of its own, even if the same
+// setOwner adds to x that the lock gets the state o. Each grant gets a new tag, even if the same
 // participant is granted the lock twice in a row.
 func (f *FairMutex) setOwner(x *recordedChange, o ownerWord) {
 	x.renew(fairOwnerWord, 0, &f.words.owner, uint32(o))
@@ -67,8 +68,8 @@ func (f *FairMutex) setDied(x *recordedChange, n arenakernel.ParticipantID) {
 	x.set(fairDiedWord, 0, &f.words.died, uint32(n))
 }
 
-// commitFair makes the change x take effect, as end. It opens the owner word if x leaves the queue empty, and
-// the lock free or held by name.
+// commitFair makes the change x take effect, as end does. It opens the owner word if x leaves the
+// queue empty, and the lock free or held by a living holder.
 func (f *FairMutex) commitFair(x *recordedChange, b *wakes) (ok bool, err error) {
 	if x.n > 0 {
 		f.removed(x)
@@ -85,17 +86,19 @@ func (f *FairMutex) removed(x *recordedChange) {
 	}
 }
 
-// take locks f by a record, if it is free and nobody waits. Otherwise it queues the wait of a prepared node, which
-// may be nil, as the last of its line in turns, if turns is not nil. fairQueued with an error says that the wait may be
-// queued. Without a node it leaves a lock alone that a living process holds.
+// take locks f through a record if the lock is free and nobody waits. Otherwise, if s is not nil,
+// it queues the wait of the prepared node s, and appends s to its line in turns if turns is not
+// nil. The result fairQueued with an error means that the wait may be queued. If s is nil, take
+// changes nothing while a living process holds the lock.
 func (f *FairMutex) take(ctx context.Context, s *park.WaitNode, turns *park.Turns) (fairResult, error) {
 	b := takeWakes()
-	defer f.wake(b) // runs after the lock is released
+	defer f.wake(b) // runs after f.private is released
 	f.private.Lock()
 	defer f.private.Unlock()
 	x, served := &f.scratch, false
 	for {
-		// The loop ends: each turn follows a change by another call, or makes one that is made once.
+		// The loop is lock-free: each iteration follows a change by another call to the FairMutex,
+		// or makes one that is made once.
 		if err := f.begin(x, b); err != nil {
 			return fairNotNow, err
 		}
@@ -150,7 +153,7 @@ func (f *FairMutex) take(ctx context.Context, s *park.WaitNode, turns *park.Turn
 	}
 }
 
-// tidy reaps if that is due or holder is dead, and serves the queue.
+// tidy reaps if a reap is due or holder is dead, and then serves the queue.
 func (f *FairMutex) tidy(x *recordedChange, b *wakes, holder arenakernel.ParticipantID) error {
 	if f.reapDue() || f.absent(holder) {
 		if err := f.reap(x, b); err != nil {
@@ -160,8 +163,8 @@ func (f *FairMutex) tidy(x *recordedChange, b *wakes, holder arenakernel.Partici
 	return f.serve(x, b)
 }
 
-// give unlocks f by a record, which grants it to the first wait. The result is the state of the lock if this process
-// does not hold it, and 0 otherwise.
+// give unlocks f through a record, which grants the lock to the first wait. If this process does
+// not hold the lock, held is false and not is the state of the lock.
 func (f *FairMutex) give() (not ownerWord, held bool, err error) {
 	race.ReleaseMerge(f.key)
 	b := takeWakes()
@@ -170,7 +173,8 @@ func (f *FairMutex) give() (not ownerWord, held bool, err error) {
 	defer f.private.Unlock()
 	x := &f.scratch
 	for {
-		// The loop ends: each turn follows a change by another call, or takes a wait off the queue.
+		// Each iteration takes a wait off the queue, or means that another call has changed the
+		// FairMutex.
 		if err := f.begin(x, b); err != nil {
 			return 0, true, err
 		}
@@ -199,8 +203,9 @@ func (f *FairMutex) give() (not ownerWord, held bool, err error) {
 	}
 }
 
-// passOn adds to x that the lock is free, or granted to the first wait. It reports false if the owner of that
-// wait is dead; then it has added nothing. If a peer has overwritten the queue, the lock is free.
+// passOn adds to x that the lock becomes free or is granted to the first wait. If the owner of the
+// first wait is dead, it reports false and adds nothing to x. If a peer has overwritten the queue,
+// the lock becomes free.
 func (f *FairMutex) passOn(x *recordedChange) (granted arenakernel.ParticipantID, ok bool) {
 	y := *x
 	w, waits := f.head(&y)
@@ -217,7 +222,7 @@ func (f *FairMutex) passOn(x *recordedChange) (granted arenakernel.ParticipantID
 	return 0, true
 }
 
-// grant adds to x that the lock is granted to the first wait, and returns the participant of that wait.
+// grant adds to x that the first wait is granted the lock, and returns the participant of that wait.
 func (f *FairMutex) grant(x *recordedChange, w wait) arenakernel.ParticipantID {
 	n := w.Owner() & arenakernel.ParticipantIDMask
 	f.setOwner(x, makeOwner(kindReserved, n))
@@ -225,7 +230,7 @@ func (f *FairMutex) grant(x *recordedChange, w wait) arenakernel.ParticipantID {
 	return n
 }
 
-// handedOn follows a change that has granted the lock to a participant, or to nobody.
+// handedOn is called after a change that has granted the lock to a participant, or to nobody (0).
 func (f *FairMutex) handedOn(granted arenakernel.ParticipantID) {
 	if granted != 0 {
 		f.counts.dates()
@@ -249,11 +254,13 @@ func (f *FairMutex) dropFirst(x *recordedChange, b *wakes) error {
 	return err
 }
 
-// serve grants a free lock to the first wait, ends all waits of a lock that nobody can get, and takes waits of the dead
-// off that are first. private is held.
+// serve grants a free lock to the first wait. If nobody can get the lock, it ends all waits. It
+// takes the first wait off the queue as long as the owner of that wait is dead. The caller holds
+// f.private.
 func (f *FairMutex) serve(x *recordedChange, b *wakes) error {
 	for {
-		// The loop ends: each turn follows a change by another call, or takes a wait off the queue.
+		// Each iteration takes a wait off the queue, or means that another call has changed the
+		// FairMutex.
 		if err := f.begin(x, b); err != nil {
 			return err
 		}
@@ -285,8 +292,8 @@ func (f *FairMutex) serve(x *recordedChange, b *wakes) error {
 	}
 }
 
-// refuse adds to x that the first wait ends because nobody can get a lock with the state o. The word extra of its
-// node says why.
+// refuse adds to x that the first wait ends without the lock, because nobody can get a lock with
+// the state o. The word extra of the wait's node gets the reason.
 func (f *FairMutex) refuse(x *recordedChange, w wait, o ownerWord) {
 	f.detach(x, w, arenakernel.RecordedRefused)
 	switch {
@@ -298,14 +305,14 @@ func (f *FairMutex) refuse(x *recordedChange, w wait, o ownerWord) {
 	x.set(recordPrev, w.index(), w.Extra(), uint32(o))
 }
 
-// fairWaits is a FairMutex for [park.WaitNode].
+// fairWaits is the type of a FairMutex as the Withdrawer of a [park.WaitNode].
 type fairWaits FairMutex
 
 // Withdraw is withdraw.
 func (f *fairWaits) Withdraw(s *park.WaitNode) bool { return (*FairMutex)(f).withdraw(s) }
 
-// withdraw takes a wait of this process off the queue and off its line, and gives its wait node back. It reports false
-// if the wait was granted or refused.
+// withdraw takes a wait of this process off the queue and off its line, and gives its wait node
+// back. It reports false if the wait was already granted or refused.
 func (f *FairMutex) withdraw(s *park.WaitNode) bool {
 	b := takeWakes()
 	defer f.wake(b)
@@ -313,7 +320,8 @@ func (f *FairMutex) withdraw(s *park.WaitNode) bool {
 	defer f.private.Unlock()
 	x, w := &f.scratch, wait{s.Off, s.Node}
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// Each iteration means that another call has changed the FairMutex, so the loop is
+		// lock-free.
 		err := f.begin(x, b)
 		v := x.get(w.Next())
 		switch {
@@ -327,7 +335,7 @@ func (f *FairMutex) withdraw(s *park.WaitNode) bool {
 				continue
 			}
 		case f.load() != x.c:
-			continue // the record that ends it may be incomplete
+			continue // the record that ends the wait may be incomplete
 		default: // a peer has overwritten the node
 			f.drop(s)
 			return true
@@ -345,7 +353,8 @@ func (f *FairMutex) withdraw(s *park.WaitNode) bool {
 	}
 }
 
-// drop gives up a wait node that the queue may name, because a peer has overwritten words.
+// drop gives up a wait node without giving it back: a peer has overwritten words, so the queue may
+// still name the node.
 func (f *FairMutex) drop(s *park.WaitNode) {
 	if s.OnLine() {
 		s.LeaveLine(false)

@@ -32,7 +32,8 @@ func openFair(t testing.TB, a *arena.Arena, opts *prims.FairMutexOptions) *prims
 	return f
 }
 
-// fairQueued makes an actor begin to wait, and returns when it is in the queue.
+// fairQueued makes an actor begin to wait, and returns when its wait is in the queue. An actor is a
+// process, or this process, that carries out the orders of a test.
 func fairQueued(t *testing.T, f *prims.FairMutex, x *actor, o order) int {
 	t.Helper()
 	n := f.Queued()
@@ -63,7 +64,7 @@ func TestFairMutexLock(t *testing.T) {
 	require.Contains(t, f.String(), "free")
 }
 
-// First come, first served, in all processes.
+// TestFairMutexFIFO: waiters of all processes get the lock in the order of arrival.
 func TestFairMutexFIFO(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -89,7 +90,7 @@ func TestFairMutexFIFO(t *testing.T) {
 	f.Unlock()
 }
 
-// Waiters that gave up, timed out or died delay no other waiter.
+// TestFairMutexSkips: waiters that gave up, timed out or died delay no other waiter.
 func TestFairMutexSkips(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -113,7 +114,8 @@ func TestFairMutexSkips(t *testing.T) {
 	eventually(t, "nodes go back", f.String, func() bool { return a.Stats().Nodes <= 2*12 })
 }
 
-// A Pending that was granted the lock cannot be cancelled any more: the lock is held.
+// TestFairMutexAsync: a Pending that was granted the lock cannot be cancelled any more, because
+// this process holds the lock.
 func TestFairMutexAsync(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -152,7 +154,7 @@ func TestFairMutexOwnerDeathReport(t *testing.T) {
 	require.ErrorIs(t, f.State().Err, shmsync.ErrOwnerDead)
 	require.ErrorIs(t, f.LockAsync().Wait(), shmsync.ErrOwnerDead)
 
-	// A repair that fails leaves the lock not recoverable, except by Recover.
+	// If a repair fails, the lock is not recoverable for all calls except Recover.
 	got := other.do(t, order{Op: "frecover", Object: "f", N: 1})
 	require.Contains(t, got.Is, "not-recoverable")
 	require.ErrorIs(t, f.LockContext(context.Background()), shmsync.ErrNotRecoverable)
@@ -160,7 +162,7 @@ func TestFairMutexOwnerDeathReport(t *testing.T) {
 	require.Equal(t, "dies", f.State().Owner.Label)
 	require.Contains(t, other.do(t, order{Op: "frecover", Object: "f", N: 2}).Panic, "the repair panics")
 
-	// The process that recovers holds the lock, and others wait. If it dies, the lock is
+	// A process recovers the lock, so it holds the lock, and others wait. If it dies, the lock is
 	// owner-dead again.
 	other.start(order{Op: "frecover", Object: "f", N: 3})
 	eventually(t, "it is being recovered", f.String, func() bool { return f.State().Held })
@@ -177,7 +179,8 @@ func TestFairMutexOwnerDeathReport(t *testing.T) {
 	require.NoError(t, f.Recover(func() error { panic("of a healthy lock") }))
 }
 
-// Under PolicyRelease the lock passes to the next in the queue.
+// TestFairMutexOwnerDeathRelease: under PolicyRelease the first waiter in the queue gets the lock
+// of a dead holder.
 func TestFairMutexOwnerDeathRelease(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, &prims.FairMutexOptions{Policy: prims.PolicyRelease})
@@ -196,7 +199,8 @@ func TestFairMutexOwnerDeathRelease(t *testing.T) {
 	f.Unlock()
 }
 
-// The Repair of the options runs in Lock, in one of the callers that learned of the death.
+// TestFairMutexRepair: the Repair of the options runs within Lock, in one of the callers that
+// learned of the death.
 func TestFairMutexRepair(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -230,7 +234,8 @@ func TestFairMutexRepair(t *testing.T) {
 	require.NotEmpty(t, got.Panic)
 }
 
-// A stopped holder is alive. A stopped process that was handed the lock is alive, too.
+// TestFairMutexStopped: a stopped holder is alive, and so is a stopped process that was granted the
+// lock. No other process gets the lock.
 func TestFairMutexStopped(t *testing.T) {
 	a := newArena(t, nil)
 	f := openFair(t, a, nil)
@@ -307,8 +312,8 @@ func TestFairMutexAllocates(t *testing.T) {
 	}))
 }
 
-// The end of a context, or Cancel, races with the grant: one of the two wins, and a granted lock
-// has a holder.
+// TestFairMutexCancelVersusGrant: the end of a context, or Cancel, races with the grant. Exactly
+// one of the two takes effect: if the lock was granted, it has a holder.
 func TestFairMutexCancelVersusGrant(t *testing.T) {
 	rounds := proctest.Rounds(5_000, 50_000)
 	a := newArena(t, nil)
@@ -343,12 +348,13 @@ func TestFairMutexCancelVersusGrant(t *testing.T) {
 	f.Unlock()
 }
 
-// duelBoard is where two processes meet, round after round.
+// duelBoard has the words through which the two processes of a duel wait for each other in each
+// round.
 type duelBoard struct{ Held, Go, Free, Past atomic.Uint64 }
 
-// duel makes another process hold a lock and release it in each round, while a wait in the queue is
-// given up. It counts how the waits ended. On one CPU the kernel decides which of the two comes
-// first, so in a few rounds one waits for the other.
+// duel makes another process hold a lock and release it in each round, while this process gives up
+// a wait in the queue. It counts how the waits ended. On a single CPU the kernel decides which of
+// the two processes acts first. So in a few rounds one process waits until the other has acted.
 func duel(t *testing.T, a *arena.Arena, o order, begin func(i int, queued func()) func(r *rand.Rand) error, unlock func()) (held, gave int) {
 	t.Helper()
 	board, err := arena.Value[duelBoard](a, "duel")
@@ -388,7 +394,7 @@ func duel(t *testing.T, a *arena.Arena, o order, begin func(i int, queued func()
 	return held, gave
 }
 
-// duelPartner is the other side of duel.
+// duelPartner is what the other process of a duel does.
 func duelPartner(a *arena.Arena, rounds int, lock func() (unlock func())) error {
 	board, err := arena.Value[duelBoard](a, "duel")
 	if err != nil {
@@ -413,13 +419,14 @@ func meet(w *atomic.Uint64, i int) {
 	}
 }
 
-// dawdle takes some nanoseconds, or one or two microseconds.
+// dawdle takes some nanoseconds, or up to two microseconds.
 func dawdle(r *rand.Rand) {
 	for range r.IntN(1 << r.IntN(12)) {
 	}
 }
 
-// If the arena has no room for a wait, the call returns an error, and nothing is lost.
+// TestFairMutexNoSpace: if the arena has no room for a wait, the call returns an error, and the
+// lock still works.
 func TestFairMutexNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 2 << 20})
 	f := openFair(t, a, nil)
@@ -433,7 +440,7 @@ func TestFairMutexNoSpace(t *testing.T) {
 	f.Unlock()
 }
 
-// fill takes all memory of an arena, wait nodes included.
+// fill allocates all memory of an arena, including all wait nodes.
 func fill(t testing.TB, a *arena.Arena) {
 	t.Helper()
 	for size := uint64(64 << 10); size >= 64; {

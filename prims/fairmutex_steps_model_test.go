@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// step is the next step of thread i. It returns "" if there is none.
+// step makes the next step of thread i and returns what it does. It returns "" if there is no next
+// step.
 func (m *fairMutexModel) step(s *fmState, i int) string {
 	t, p := &s.thread[i], uint8(m.proc(i))
 	switch t.pc {
@@ -119,12 +120,12 @@ func (m *fairMutexModel) step(s *fmState, i int) string {
 	panic(t.pc)
 }
 
-// fast is the fast path of a call.
+// fast makes the step in which a call tries its fast path.
 func (m *fairMutexModel) fast(s *fmState, i int) string {
 	t, name := &s.thread[i], uint8(m.proc(i)+1)
 	switch open := s.owner.kind == fmOpen; {
 	case m.op(s, i) == 'X':
-		// A reaper without a record has nothing else to do.
+		// A reaper without a record makes only this step.
 		if n := s.owner.name; open && n != 0 && m.isDead(s, n-1) {
 			s.owner = fmOwner{fmDead, n, s.owner.tag + 1}
 		} else if s.kills == 0 {
@@ -153,7 +154,7 @@ func (m *fairMutexModel) fast(s *fmState, i int) string {
 	return "has no fast path"
 }
 
-// made is the next act of thread i when its change is complete, or was none.
+// made sets what thread i does next. Its change is complete, or it had nothing to change.
 func (m *fairMutexModel) made(s *fmState, i int) {
 	t := &s.thread[i]
 	switch t.did {
@@ -172,7 +173,7 @@ func (r *fmRecord) setQueue(s *fmState, node [fmThreads]uint8) {
 	r.queue, r.queueWas, r.queueTo = true, s.queue, fmQueue{node: node}
 }
 
-// end adds to r that the wait of a node is off the queue.
+// end adds to r that the wait of node k leaves the queue, with the value next.
 func (r *fmRecord) end(s *fmState, k, next uint8) {
 	var left [fmThreads]uint8
 	at := 0
@@ -186,7 +187,8 @@ func (r *fmRecord) end(s *fmState, k, next uint8) {
 	r.node, r.nodeWas, r.nodeTo = k+1, s.node[k], next
 }
 
-// opens sets the owner word open if r leaves the queue empty, and the lock free or held by name.
+// opens opens the owner word if r leaves the queue empty, and the lock free or held by a living
+// holder.
 func (m *fairMutexModel) opens(s *fmState, r *fmRecord) {
 	queue, owner := s.queue.node, s.owner
 	if r.queue {
@@ -200,7 +202,7 @@ func (m *fairMutexModel) opens(s *fmState, r *fmRecord) {
 	}
 }
 
-// passOn adds to r that the lock is free, or granted to the first wait.
+// passOn adds to r that the lock becomes free or is granted to the first wait.
 func (m *fairMutexModel) passOn(s *fmState, r *fmRecord) {
 	if first := s.queue.node[0]; first != 0 && m.bug != fmDrops {
 		n := uint8(m.proc(int(first-1)) + 1)
@@ -218,7 +220,7 @@ func (m *fairMutexModel) isAccepted(s *fmState) bool {
 	return s.accepted == fmOwner{name: s.owner.name, tag: s.owner.tag}
 }
 
-// tidy is a turn of a reap, and of FairMutex.serve.
+// tidy is one iteration of the loops of FairMutex.reap and FairMutex.serve.
 func (m *fairMutexModel) tidy(s *fmState) (r fmRecord, did uint8) {
 	o := s.owner
 	if first := s.queue.node[0]; first != 0 && m.ownerDead(s, first-1) {
@@ -249,7 +251,7 @@ func (m *fairMutexModel) tidy(s *fmState) (r fmRecord, did uint8) {
 	return r, fmOver
 }
 
-// rule is the next act of thread i at a commit word whose record is complete.
+// rule decides what thread i does when the record in the commit word is complete.
 func (m *fairMutexModel) rule(s *fmState, i int) (r fmRecord, did uint8) {
 	t, k, name := &s.thread[i], uint8(i), uint8(m.proc(i)+1)
 	if t.mode != fmUnlocks && t.mode != fmWithdraws {
@@ -299,7 +301,7 @@ func (m *fairMutexModel) rule(s *fmState, i int) (r fmRecord, did uint8) {
 	return r, fmOver
 }
 
-// One at a time has the lock, each wait ends, and no change is lost.
+// TestModelFairMutex: one thread at a time has the lock, each wait ends, and no change is lost.
 func TestModelFairMutex(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, fmModel("0LU", "1LU").explore, []bug{fmNoClose, fmNoAccept, fmDrops}},
@@ -309,8 +311,8 @@ func TestModelFairMutex(t *testing.T) {
 	})
 }
 
-// A process dies at each step. A holder that dies is reported, and one that was granted the lock and did not accept it
-// is not.
+// TestModelFairMutexDeath: a process dies at each step. If it was the holder, the death is
+// reported. If it was granted the lock and did not accept it, the death is not reported.
 func TestModelFairMutexDeath(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, fmModel("0LULU", "1LU").withKills(1).explore, []bug{fmNoClose, fmSilent, fmReports}},
@@ -320,7 +322,8 @@ func TestModelFairMutexDeath(t *testing.T) {
 	})
 }
 
-// A process stops for ever at each step. The others wait for it only if it has the lock, or was granted it.
+// TestModelFairMutexStop: a process stops for ever at each step. Other processes wait for it only
+// if it has the lock or was granted the lock.
 func TestModelFairMutexStop(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, fmModel("0LU", "1LU").withStop().explore, []bug{fmDrops}},

@@ -12,10 +12,10 @@ import (
 
 func isOwnerDead(err error) bool { return errors.Is(err, shmsync.ErrOwnerDead) }
 
-// lockSlow is the rest of Lock. ctx may be nil. If a caller has learned of a death and may repair, but finds
-// that others are repairing, it gets in the queue again.
+// lockSlow is the rest of Lock. ctx may be nil. If the caller may repair and learns of a death, but
+// another process is already repairing, the caller gets in the queue again.
 func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
-	// Close waits for the call, which may be granted the lock, until the call has accepted it.
+	// This call may be granted the lock. Close waits for it until it has accepted the grant.
 	if !f.queue.EnterNode() {
 		return f.lockClosing()
 	}
@@ -31,7 +31,7 @@ func (f *FairMutex) lockSlow(ctx context.Context, mayRepair bool) error {
 	}
 }
 
-// lockClosing locks f if that needs no wait, while the handle is being closed.
+// lockClosing locks f while the handle is being closed, if that needs no wait.
 func (f *FairMutex) lockClosing() error {
 	s, ok := f.opening.tryServe(f.queue)
 	if !ok {
@@ -61,8 +61,9 @@ func (f *FairMutex) lockOnce(ctx context.Context) error {
 	return f.await(ctx, s)
 }
 
-// arrive takes the lock or a place in the queue. It returns the wait node to wait in, or nil and the
-// result if there is no need to wait. turns is nil for a wait in which no goroutine blocks.
+// arrive takes the lock or a place in the queue. If the call has to wait, it returns the wait node;
+// otherwise it returns nil and the result of the call. turns is nil for a wait in which no
+// goroutine blocks.
 func (f *FairMutex) arrive(ctx context.Context, turns *park.Turns) (s *park.WaitNode, err error) {
 	r, err := f.take(ctx, nil, nil)
 	if r != fairNotNow || err != nil {
@@ -84,10 +85,10 @@ func (f *FairMutex) arrive(ctx context.Context, turns *park.Turns) (s *park.Wait
 	return nil, err
 }
 
-// await waits until the wait of a node that is queued and on a line has ended. If the wait is granted, the end of the hold
-// passes the turn on.
+// await waits until a wait has ended whose node s is queued and on a line. If the wait was granted
+// the lock, the next wait on the line gets its turn when the hold ends.
 func (f *FairMutex) await(ctx context.Context, s *park.WaitNode) error {
-	f.queue.StartPoller() // it looks after the queue after each death
+	f.queue.StartPoller() // it checks the queue after each death
 	c := park.CancelBy(ctx)
 	r, awake := s.SleepInTurn(f.queue, f.tuning, &c)
 	c.Stop()
@@ -112,8 +113,9 @@ func (f *FairMutex) await(ctx context.Context, s *park.WaitNode) error {
 	return err
 }
 
-// ended gives a wait node back whose wait is over and off its line, and accepts the lock that was granted. The error is
-// that of a wait that was refused.
+// ended is called when a wait is over and its node is off its line. It gives the node back. If the
+// wait was granted the lock, it accepts the lock; if the wait was refused, it returns the reason as
+// an error.
 func (f *FairMutex) ended(s *park.WaitNode) error {
 	for tries := 0; ; tries++ {
 		switch next, why := valueIn(s.Node.Next()), ownerWord(valueIn(s.Node.Extra())); {
@@ -129,24 +131,25 @@ func (f *FairMutex) ended(s *park.WaitNode) error {
 	}
 }
 
-// refusedBy is the error of a wait that was refused. why is the state of the lock then, in which a name of kind not
-// recoverable is that of the participant that died.
+// refusedBy returns the error of a wait that was refused. why is the state that the lock had when
+// the wait was refused. If its kind is not recoverable, the participant in it is the one that died.
 func (f *FairMutex) refusedBy(why ownerWord) error {
 	died := why.participant()
 	if why.kind() == kindNotRecoverable {
 		return f.refusal("fairmutex.lock", ownerNotRecoverable, died)
 	}
-	if why == 0 { // the process that refused the wait did not say why
+	if why == 0 { // the process that refused the wait has not stored the reason
 		why, died = fairState(fairWord(f.words.owner.Load())), f.diedName()
 	}
 	if err := f.refusal("fairmutex.lock", why, died); err != nil {
 		return err
 	}
-	return f.fail("fairmutex.lock", shmsync.ErrOwnerDead, f.a.Who(died), "") // another process recovers it by now, or has done so
+	// Another process is recovering the lock, or has recovered it.
+	return f.fail("fairmutex.lock", shmsync.ErrOwnerDead, f.a.Who(died), "")
 }
 
-// accept makes this process the holder of the lock that one of its waits was granted. A process
-// that dies before this step has never held the lock.
+// accept makes this process the holder of the lock that was granted to one of its waits. A process
+// that dies before it accepts has never held the lock.
 func (f *FairMutex) accept() error {
 	was, v := f.words.accepted.Load(), fairWord(f.words.owner.Load())
 	// lin: the lock is taken here.
@@ -157,7 +160,8 @@ func (f *FairMutex) accept() error {
 	return nil
 }
 
-// stateOf is the state of the lock with the owner word v: a grant that was accepted is a hold.
+// stateOf returns the state of the lock for the owner word v. A grant that was accepted counts as a
+// hold.
 func (f *FairMutex) stateOf(v fairWord) ownerWord {
 	o := fairState(v)
 	if o.granted() && f.words.accepted.Load() == fairAccepted(v, o.participant()) {
@@ -166,14 +170,15 @@ func (f *FairMutex) stateOf(v fairWord) ownerWord {
 	return o
 }
 
-// state is the state of the lock now. It may be out of date.
+// state returns the state of the lock. It may be out of date when state returns.
 func (f *FairMutex) state() ownerWord { return f.stateOf(fairWord(f.words.owner.Load())) }
 
 func (f *FairMutex) diedName() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(valueIn(&f.words.died) & arenakernel.ParticipantIDMask)
 }
 
-// refusal is the reason why nobody can wait while the lock has the state o, or nil.
+// refusal returns the reason why nobody can wait for a lock with the state o, or nil if waiting is
+// possible.
 func (f *FairMutex) refusal(op string, o ownerWord, died arenakernel.ParticipantID) error {
 	switch {
 	case !o.valid():
@@ -198,8 +203,8 @@ func (f *FairMutex) closedError() error {
 	return f.fail("fairmutex.lock", shmsync.ErrClosed, nil, closedHandle)
 }
 
-// fairPending is the wait of a Pending for a FairMutex. The call that began it has entered, and leaves when the wait has
-// ended.
+// fairPending is the wait of a Pending for a FairMutex. The call that began the wait has entered
+// f.queue, and the end of the wait leaves f.queue.
 type fairPending struct {
 	f *FairMutex
 	s *park.WaitNode

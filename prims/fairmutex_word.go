@@ -6,7 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// fairWord is the owner word of a FairMutex: a recordedWord whose value is an ownerWord.
+// fairWord is the owner word of a FairMutex. It is a recordedWord, that is 32 bits of value with a
+// tag that counts the changes; its value is an ownerWord.
 //
 //	bits 0..31   tag    as in a recordedWord; it stays the same while the word is open
 //	bits 32..63  value
@@ -22,10 +23,12 @@ import (
 //	4     n     being recovered by n                                 a record
 //	5     0     not recoverable: a repair failed                     a record
 //
-// Every other value is corrupt. While the word is open nobody is queued, and Lock and Unlock change it by one
-// CAS of the value. Anybody may close it, by a CAS that changes the tag. An author of a record closes
-// it before it reads it. So the word belongs to the state that the CAS of the commit word proves. A record
-// opens it again if it leaves the queue empty, and the lock free or held by name.
+// Every other value is corrupt. While the word is open, no wait is queued, and Lock and Unlock
+// change the word by one CAS of its value. Any process may close the word, by a CAS that changes
+// the tag; from then on only records change it. A call that makes a record closes the word before
+// it reads the word. So the value that it reads belongs to the state that the later CAS of the
+// commit word proves unchanged. A record opens the word again if it leaves the queue empty, and the
+// lock free or held by a living holder.
 //
 //	writers: everybody while it is open (CAS: Lock, Unlock, close, reapers); everybody who carries a record
 //	         out (CAS)
@@ -36,16 +39,16 @@ import (
 //	         until the next record
 type fairWord = recordedWord
 
-// fairFree is the value of an owner word that is free and open.
+// fairFree is the value of an owner word that is open while the lock is free.
 const fairFree = ownerBiased
 
 // fairOpen reports whether an owner word is open.
 func fairOpen(v fairWord) bool { return ownerWord(v.value()).kind() == kindBiased }
 
-// fairClosed is an owner word after it was closed.
+// fairClosed returns the owner word v as it is after it is closed.
 func fairClosed(v fairWord) fairWord { return v.with(uint32(fairState(v))) }
 
-// fairState is the state that an owner word has, open or not.
+// fairState returns the state of the lock in an owner word, whether the word is open or closed.
 func fairState(v fairWord) ownerWord {
 	o := ownerWord(v.value())
 	if o.kind() == kindBiased {
@@ -54,7 +57,8 @@ func fairState(v fairWord) ownerWord {
 	return o
 }
 
-// fairOpened is the value of an owner word with the state o that is open, if that state can be open.
+// fairOpened returns the value of an open owner word with the state o. If no open word can have
+// that state, it returns o.
 func fairOpened(o ownerWord) ownerWord {
 	if o.kind() != kindHeld {
 		return o
@@ -62,7 +66,7 @@ func fairOpened(o ownerWord) ownerWord {
 	return makeOwner(kindBiased, o.participant())
 }
 
-// closeFair closes an owner word, so that from here on only records change it, and returns it.
+// closeFair closes an owner word and returns it. From then on only records change the word.
 func closeFair(w *atomic.Uint64) fairWord {
 	for {
 		v := fairWord(w.Load())
@@ -79,7 +83,8 @@ func closeFair(w *atomic.Uint64) fairWord {
 // granted reports whether o is a grant, accepted or not.
 func (w ownerWord) granted() bool { return w.kind() == kindReserved && w.participant() != 0 }
 
-// holder is the participant that holds a lock with the owner word w, or was granted it; 0: none.
+// holder returns the participant that holds a lock with the owner word w, or that was granted the
+// lock. It returns 0 if there is none.
 func (w ownerWord) holder() arenakernel.ParticipantID {
 	if w.held() || w.granted() {
 		return w.participant()
@@ -92,7 +97,7 @@ func (w ownerWord) lost() bool {
 	return !w.valid() || w.kind() == kindOwnerDead || w.kind() == kindNotRecoverable
 }
 
-// fairAccepted is the value of the field accepted after n has accepted the grant of the owner word v.
+// fairAccepted returns the value of the field accepted after n has accepted the grant in the owner word v.
 func fairAccepted(v fairWord, n arenakernel.ParticipantID) uint64 {
 	return uint64(makeRecorded(uint32(n), v.tag()))
 }

@@ -14,26 +14,28 @@ type fairMutexWords struct {
 	_      structs.HostLayout
 	commit atomic.Uint64 // see recordCommit
 	owner  atomic.Uint64 // see fairWord
-	// accepted says which grant was accepted last.
+	// accepted names the last grant that was accepted. A grant is an owner word that hands the lock
+	// to a participant.
 	//
-	//	bits 0..31   the tag of the owner word that grants the lock
-	//	bits 32..63  the participant that was granted it
+	//	bits 0..31   the tag that the owner word had in that grant
+	//	bits 32..63  the participant that got the lock
 	//
 	//	writers: a participant that was granted the lock, by CAS
 	//	readers: Unlock, Recover, reapers, tools
 	//	order:   seq-cst
 	//	futex:   none
-	//	crash:   a grant that was not accepted is taken back, and the dead participant has never held the lock
+	//	crash:   a reaper takes back a grant that was not accepted; the dead participant has never held the lock
 	accepted atomic.Uint64
 	first    atomic.Uint64 // the ends of the queue; see recordQueue
 	last     atomic.Uint64
-	died     atomic.Uint64 // a recordedWord: the participant whose death left the state inconsistent; 0: none
+	died     atomic.Uint64 // a recordedWord: the participant whose death left the data inconsistent; 0: none
 	policy   uint32        // the result of Policy.stored. Immutable after init.
 	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
-	// wake and poller belong to a [park.Queue] in which nobody waits: waits have wait nodes.
+	// wake and poller belong to a [park.Queue]. No goroutine sleeps on wake: each wait sleeps on
+	// its wait node.
 	wake   atomic.Uint32
 	_      [4]byte
 	poller atomic.Uint64
@@ -47,8 +49,8 @@ type fairMutexCounted struct {
 	counts countWords
 }
 
-// fairMutexRecord is the slot record of a FairMutex: the record of the last change of one participant. Tags
-// as in semaphoreRecord.
+// fairMutexRecord is the slot record of a FairMutex. It has the record of the last change that a
+// participant of the slot made. Its tags are those of a semaphoreRecord.
 type fairMutexRecord struct {
 	_       structs.HostLayout
 	_       [32]byte // the header of a slot record
@@ -58,7 +60,7 @@ type fairMutexRecord struct {
 	entries [recordMost]recordEntry
 }
 
-// The layout is ABI: an offset that moves does not compile.
+// The offsets are ABI. If one of them changes, the package does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.owner)-8]
 	_ = [1]struct{}{}[unsafe.Offsetof(fairMutexWords{}.accepted)-16]
@@ -85,7 +87,7 @@ const (
 	fairMutexWakeOff     = arenakernel.Offset(unsafe.Offsetof(fairMutexWords{}.wake))
 )
 
-// fairMutexBytes is the size of the body of a FairMutex.
+// fairMutexBytes returns the size of the body of a FairMutex.
 func fairMutexBytes(a *arenakernel.Arena) uint64 {
 	if a.Counted() {
 		return uint64(unsafe.Sizeof(fairMutexCounted{}))
@@ -102,16 +104,19 @@ func fairMutexAt(a *arenakernel.Arena, o arenakernel.Object) (w *fairMutexWords,
 	return arenakernel.At[fairMutexWords](a, o.Body), nil
 }
 
-// fairMutexBody views the private body of a FairMutex that is being made.
+// fairMutexBody views the body of a FairMutex that is being created and that no other process sees
+// yet.
 func fairMutexBody(b []byte) *fairMutexWords {
 	_ = b[unsafe.Sizeof(fairMutexWords{})-1]
 	return (*fairMutexWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// closedFair is the value of the owner word for the fast paths of a handle that may not use them: never open.
+// closedFair takes the place of the value of the owner word in a handle without fast paths. It is
+// never free and never held, so every fast path fails.
 var closedFair uint32
 
-// value is the half of the owner word that is its value. While the word is open, a CAS of this half keeps the tag.
+// value returns the half of the owner word that is its value. A CAS of this half leaves the tag as
+// it is.
 func (w *fairMutexWords) value() *uint32 {
 	return (*uint32)(unsafe.Add(unsafe.Pointer(&w.owner), 4))
 }

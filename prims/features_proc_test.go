@@ -21,16 +21,16 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// featureBoard is what the two processes of a feature share.
+// featureBoard is the data that the two processes of a feature share.
 type featureBoard struct {
 	Made, Taken atomic.Int64
 	Ready       int64     // guarded by the mutex, as are the following fields
 	Woken       int64     // how many waits have ended
-	Order       [64]int64 // the waiters, in this order
+	Order       [64]int64 // the numbers of the waiters, in the order in which their waits ended
 }
 
-// feature is an operation of docs/testing/features.md between two processes: peer runs in another
-// process, and test waits for its reports.
+// feature is an operation of docs/testing/features.md between two processes. peer runs in the other
+// process. test runs in this process, and waits for the reports of peer.
 type feature struct {
 	peer func(c *proctest.Child, a *arena.Arena, b *featureBoard)
 	test func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc)
@@ -38,7 +38,7 @@ type feature struct {
 
 const featureItems = 1000
 
-// must returns the value of an opening that cannot fail.
+// must returns v. The opening that returned v and err cannot fail in these tests.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -46,7 +46,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// eventcount makes half of the items. Two goroutines take items, whoever made them.
+// eventcount makes half of the items. Two goroutines take items, no matter which process made them.
 func eventcount(a *arena.Arena, b *featureBoard) {
 	f := must(prims.OpenFutex(a, "f", nil))
 	var wg sync.WaitGroup
@@ -75,7 +75,7 @@ func eventcount(a *arena.Arena, b *featureBoard) {
 	wg.Wait()
 }
 
-// predicateLoop is eventcount with a lock and a Cond.
+// predicateLoop does what eventcount does, with a lock and a Cond in place of the Futex.
 func predicateLoop(a *arena.Arena, b *featureBoard) {
 	m := must(prims.OpenMutex(a, "m", nil))
 	c := must(prims.OpenCond(a, "c", m, nil))
@@ -106,7 +106,7 @@ func predicateLoop(a *arena.Arena, b *featureBoard) {
 	wg.Wait()
 }
 
-// condWait waits once at the Cond and records its number.
+// condWait waits once at the Cond and then records its number.
 func condWait(m *prims.Mutex, c *prims.Cond, b *featureBoard, who int) {
 	m.Lock()
 	defer m.Unlock()
@@ -127,8 +127,8 @@ func condPeer(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 	}
 }
 
-// condTest passes f the Cond, and a function that makes waiter i wait: odd ones in the other
-// process.
+// condTest calls f with the Cond, and with a function that makes waiter i wait. Waiters with odd
+// numbers are in the other process.
 func condTest(f func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(i int))) func(*testing.T, *arena.Arena, *featureBoard, *proctest.Proc) {
 	return func(t *testing.T, a *arena.Arena, b *featureBoard, p *proctest.Proc) {
 		p.Await(t)
@@ -171,7 +171,7 @@ func locked(m *prims.Mutex, f func()) {
 }
 
 var features = map[string]feature{
-	// silk: a condition that is tested between Get and Wait loses no post.
+	// As in silk: a waiter that tests its condition between Get and Wait misses no post.
 	"futex eventcount": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			c.Ready()
@@ -185,7 +185,7 @@ var features = map[string]feature{
 			require.EqualValues(t, featureItems, b.Taken.Load())
 		},
 	},
-	// silk, flare: wait in a loop that tests the predicate.
+	// As in silk and flare: a waiter waits in a loop that tests the predicate.
 	"cond predicate": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			c.Ready()
@@ -200,7 +200,8 @@ var features = map[string]feature{
 			require.Zero(t, b.Ready)
 		},
 	},
-	// flare: a predicate that comes true without a signal is seen at the deadline.
+	// As in flare: if the predicate becomes true without a signal, the waiter sees that at its
+	// deadline.
 	"cond deadline": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			m := must(prims.OpenMutex(a, "m", nil))
@@ -223,7 +224,7 @@ var features = map[string]feature{
 			}
 		},
 	},
-	// Go: Signal wakes one at a time, the one that has waited longest.
+	// As in Go: each Signal wakes one waiter, the one that has waited longest.
 	"cond signal": {condPeer, condTest(func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(int)) {
 		const n = 6
 		var want []int
@@ -237,7 +238,7 @@ var features = map[string]feature{
 			condWaits(t, c, n-1-i)
 		}
 	})},
-	// Go: the waiters of one generation are woken before the next generation begins to wait.
+	// As in Go: the waiters of one generation are woken before the next generation begins to wait.
 	"cond generations": {condPeer, condTest(func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(int)) {
 		var want []int
 		for i := range 30 {
@@ -247,7 +248,7 @@ var features = map[string]feature{
 			require.Equal(t, want, woken(t, m, b, i+1))
 		}
 	})},
-	// Go: Broadcast wakes all that wait, again and again.
+	// As in Go: each Broadcast wakes all waiters of the moment, round after round.
 	"cond broadcast": {condPeer, condTest(func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(int)) {
 		var want []int
 		for round := range 3 {
@@ -261,7 +262,8 @@ var features = map[string]feature{
 			condWaits(t, c, 0)
 		}
 	})},
-	// Go: a waiter that comes after the Signal does not take it from one that waited before.
+	// As in Go: a waiter that comes after the Signal does not take the Signal from a waiter that
+	// came before it.
 	"cond stealing": {condPeer, condTest(func(t *testing.T, m *prims.Mutex, c *prims.Cond, b *featureBoard, wait func(int)) {
 		for round := range 15 {
 			wait(1)
@@ -276,7 +278,8 @@ var features = map[string]feature{
 			came.Wait()
 		}
 	})},
-	// silk: waits of several processes end in the order of tokens, and none before its token is reached.
+	// As in silk: waits of several processes end in the order of their tokens, and no wait ends
+	// before its token is reached.
 	"sequencer order": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			s := must(prims.OpenSequencer(a, "s", nil))
@@ -300,9 +303,9 @@ var features = map[string]feature{
 			var here []*prims.Pending
 			for i, token := range []uint64{3, 1, 2, 3, 1, 2, 2, 1, 3} {
 				if i%2 == 0 {
-					here = append(here, s.WaitAsync(token)) // 3, 2, 1, 2, 3
+					here = append(here, s.WaitAsync(token)) // the tokens of this process: 3, 2, 1, 2, 3
 				} else {
-					p.Send(token) // 1, 3, 2, 1
+					p.Send(token) // the tokens of the peer: 1, 3, 2, 1
 					p.Await(t)
 				}
 			}
@@ -323,7 +326,8 @@ var features = map[string]feature{
 			}
 		},
 	},
-	// Chen: an event that is set from the start, for every process, until it is reset.
+	// After Chen: an event that is set when it is created is set for every process, until it is
+	// reset.
 	"event initial state": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			must(prims.OpenEvent(a, "manual", &prims.EventOptions{InitiallySet: true}))
@@ -342,7 +346,7 @@ var features = map[string]feature{
 			require.False(t, unset.IsSet(), "it is another process's, and was not new")
 		},
 	},
-	// flare: an event that is set at a deadline, if it has not been before.
+	// As in flare: an event is set at a deadline, unless it has been set before.
 	"event timed": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			e := must(prims.OpenEvent(a, "e", nil))
@@ -358,7 +362,7 @@ var features = map[string]feature{
 			require.True(t, e.IsSet())
 		},
 	},
-	// flare Then: what follows a result, in the process that asked for it.
+	// As in flare's Then: a process that has asked for it runs a function when the result is there.
 	"future then": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			then := must(prims.OpenFuture(a, "then", nil))
@@ -379,7 +383,8 @@ var features = map[string]feature{
 			require.EqualValues(t, 1, b.Made.Load())
 		},
 	},
-	// silk: memory is only used for the keys that are held, whichever process had the others.
+	// As in silk: memory is used only for the keys that are held now, no matter which process held
+	// other keys before.
 	"multilock memory": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			x := must(prims.OpenMultiLock(a, "m", nil))
@@ -397,22 +402,23 @@ var features = map[string]feature{
 			x := must(prims.OpenMultiLock(a, "m", nil))
 			before, nodes := a.Stats(), uint64(0)
 			for _, keys := range []uint64{2000, 20_000} {
-				before, nodes = a.Stats(), ownNodes(a) // the first round allocates what each process keeps
+				before, nodes = a.Stats(), ownNodes(a) // only the second counts: the first allocates what stays
 				p.Send(keys)
 				for key := range keys {
 					x.Lock(key * 0x9e3779b97f4a7c15).Unlock()
 				}
 				p.Await(t)
 			}
-			// Each process keeps a few wait nodes for keys that both want, and a poller node of each queue
-			// lock for which it has waited. 18,000 more keys would be 400 KB.
+			// Each process keeps a few wait nodes, for keys that both processes want, and a poller
+			// node for each queue lock for which it has waited. If the 18,000 further keys took
+			// memory, that would be 400 KB.
 			after := a.Stats()
 			require.LessOrEqual(t, ownNodes(a), nodes+8)
 			require.LessOrEqual(t, after.BytesUsed, before.BytesUsed+4096+64*after.PollerNodes)
 			require.LessOrEqual(t, after.PollerNodes, uint64(2*64), "one of each process in each bucket")
 		},
 	},
-	// Go: the queue behaves like a channel, whichever process sends and receives.
+	// As in Go: the queue behaves like a channel, no matter which process sends and which receives.
 	"queue and channel": {
 		peer: func(c *proctest.Child, a *arena.Arena, b *featureBoard) {
 			q := must(prims.AttachQueue[int](a, "q", nil))
@@ -443,7 +449,7 @@ var features = map[string]feature{
 				require.Equal(t, channelStep(ch, op), got)
 				require.Equal(t, []int{len(ch), cap(ch)}, []int{q.Len(), q.Cap()})
 			}
-			for channelStep(ch, 1) == 1 { // full, so that the next Put waits for the other side's Get
+			for channelStep(ch, 1) == 1 { // fills both, so that the next Put waits for a Get of the other process
 				queueStep(q, 1)
 			}
 			put := make(chan error, 1)
@@ -468,8 +474,8 @@ var features = map[string]feature{
 	},
 }
 
-// queueStep puts op if it is not 0, and gets otherwise, without waiting. It returns the item, or
-// 0 for none.
+// queueStep puts op if op is not 0; otherwise it gets an item. It does not wait. It returns the
+// item, or 0 if there is none.
 func queueStep(q *prims.Queue[int], op int) int {
 	if op != 0 && q.TryPut(op) {
 		return op
@@ -508,8 +514,8 @@ func init() {
 	})
 }
 
-// Operations of docs/testing/features.md whose other tests run in one process, here with a peer
-// in another process.
+// TestFeaturesElsewhere runs operations of docs/testing/features.md with a peer in another process.
+// The other tests of these operations run in one process.
 func TestFeaturesElsewhere(t *testing.T) {
 	for name, f := range features {
 		t.Run(name, func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A call that finds the previous call not answered yet changes nothing. The call that answers then has to see
-// what was written before the call that changed nothing; otherwise that call must change something. Without a
-// fence this fails within a few hundred rounds.
+// TestCallThatChangesNothing: a call finds that the previous call has not been answered yet, so it
+// changes nothing. The call that answers next must then see what was written before the call that
+// changed nothing. Without a fence this fails within a few hundred rounds.
 func TestCallThatChangesNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: the test has a data race, which a fence orders")
@@ -27,7 +27,7 @@ func TestCallThatChangesNothing(t *testing.T) {
 	for name, x := range map[string]struct {
 		call    func()
 		answers func() bool
-		owed    func() bool // an answer has to come
+		owed    func() bool // reports whether an answer still has to come
 	}{
 		"auto-reset Event": {auto.Set, auto.TryWait, auto.IsSet},
 		"Event":            {manual.Set, manual.Reset, manual.IsSet},

@@ -22,8 +22,8 @@ var (
 )
 
 // Futex is an eventcount between processes: a counter that goes up, and waiters that sleep until
-// it has reached a value. With it goroutines can wait for a condition that is tested without a
-// lock:
+// the counter has reached a value. Goroutines use it to wait for a condition that they test without
+// a lock:
 //
 //	for {
 //		token := f.Get() + 1
@@ -33,14 +33,14 @@ var (
 //		f.Wait(token)
 //	}
 //
-// The other side makes the condition true and calls Post. The waiter takes its token before it
-// tests the condition, so it does not miss a post in between.
+// The goroutine that makes the condition true then calls Post. The waiter takes its token before it
+// tests the condition, so it does not miss a Post that comes after the test.
 //
 // In the terminology of the Go memory model, and across processes: the Post that takes the
 // counter to n, and every Post before it, synchronize before every Get that returns n or more and
 // every Wait for n or less that returns nil.
 //
-// No process holds a Futex, so a death leaves nothing to recover: a post has happened or it has
+// No process holds a Futex, so a death leaves nothing to recover: a Post has either happened or
 // not.
 type Futex struct {
 	state  *atomic.Uint64
@@ -108,7 +108,7 @@ func futexWaitList(a *arenakernel.Arena, w *futexWords) park.WaitList {
 	return park.WaitList{Arena: a, Word: low(&w.state), Raw: wordPtr(low(&w.state)), Poller: &w.poller}
 }
 
-// Get is the number of posts so far.
+// Get returns the number of posts so far.
 func (f *Futex) Get() uint64 {
 	// sync(futex.post): acquire
 	s := futexState(f.state.Load())
@@ -119,16 +119,18 @@ func (f *Futex) Get() uint64 {
 	return s.counter()
 }
 
-// Post counts up and wakes all waiters. After Stop it does nothing. It never blocks, and
-// makes no system call when there are no waiters.
+// Post adds 1 to the counter and wakes all waiters. After Stop it does nothing. It never blocks,
+// and makes no system call when there are no waiters.
 func (f *Futex) Post() {
 	f.opening.use()
 	race.ReleaseMerge(f.key)
-	// The number of the CPU is stored first: a waiter that sees the post may use it.
+	// The number of the CPU is stored before the post, because a waiter that sees the post may use
+	// it.
 	f.tuning().NoteCPU()
 	for {
-		// The loop ends: whenever the CAS fails, another process has posted, stopped or
-		// announced, and the number of stops and announcements is bounded.
+		// A CAS fails only if another process has posted, stopped or announced. The number of stops
+		// and announcements is bounded, so many failures mean that other processes have posted: the
+		// loop is lock-free.
 		s := futexState(f.state.Load())
 		if s.stopped() {
 			return
@@ -210,8 +212,8 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 			if f.spin(token) {
 				continue
 			}
-			// The waiter announces itself anew for each value of the counter: a post clears the
-			// announcement, even for waiters that wait for a later value.
+			// The waiter has to announce itself again after each Post. A Post clears the
+			// announcement, even if the waiter waits for a later value of the counter.
 			s = futexState(f.state.Load())
 			if s.reached(token) || s.stopped() || !f.state.CompareAndSwap(uint64(s), uint64(s|futexAnnounced)) {
 				continue
@@ -219,8 +221,8 @@ func (f *Futex) waitSlow(ctx context.Context, token uint64) error {
 			s |= futexAnnounced
 		}
 		crashpoint.Hit("futex.wait.announced")
-		// The kernel, or the poller's node, compares the word once more: a post
-		// in between changes it.
+		// The kernel compares the word once more before the thread sleeps; for a poller, its node
+		// does. A Post in between has changed the word, so the waiter does not sleep.
 		switch f.queue.Sleep(uint32(s), park.SleepSpec{}, &c) {
 		case park.Again:
 			crashpoint.Hit("futex.wait.woken")
@@ -240,7 +242,7 @@ func (f *Futex) closed() error {
 	return f.fail("futex.wait", shmsync.ErrClosed, closedHandle)
 }
 
-// spin spins while the token is not reached.
+// spin spins until the token is reached or the Futex is stopped, or the spin has used up its bound.
 func (f *Futex) spin(token uint64) bool {
 	return f.tuning().Spin(func() bool {
 		s := futexState(f.state.Load())
@@ -252,9 +254,10 @@ func (f *Futex) tuning() park.Tuning {
 	return park.Tuning{Budget: &f.words.spin, Pays: &f.words.pays, LastCPU: &f.words.lastCPU, Slot: f.a.Self().Slot()}
 }
 
-// check is called ten times a second while a goroutine of this process waits. It makes the wakes that a stopped
-// or dead process did not make. After a post, an announcement does not prove that the wake was made: a waiter
-// may have made the announcement since then, for a later token.
+// check is called ten times a second while a goroutine of this process waits. It makes the wakes
+// that a stopped or dead process did not make. If there was a Post since the last check, check
+// wakes the waiters even if the word is announced. The announcement does not prove that the Post
+// has woken them: a waiter for a later token may have made the announcement after the Post.
 func (f *Futex) check() {
 	s := futexState(f.state.Load())
 	posted := f.looked.Swap(s.counter()) != s.counter()
@@ -263,8 +266,9 @@ func (f *Futex) check() {
 	}
 }
 
-// wakeFutex makes the wakes that a dead process did not make. It need not change the word: either a post has
-// changed it, or there was no post, and so no waiter has to be woken.
+// wakeFutex makes the wakes that a dead process did not make. It leaves the word as it is. If the
+// dead process posted, the Post has changed the word; if it did not post, no waiter has to be
+// woken.
 func wakeFutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[futexWords](a, obj.Body)
 	if err == nil && (owed != arenakernel.OwedAnnounced || futexState(w.state.Load()).announced()) {
@@ -276,25 +280,24 @@ func wakeFutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Ow
 // Offset is the place of the Futex in its arena, for FutexAt in another process.
 func (f *Futex) Offset() arena.Offset { return f.object.Offset }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
-// learn the bound from experience; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters learn
+// the bound from earlier spins; if d is negative, they never spin.
 func (f *Futex) SetSpin(d time.Duration) {
 	f.opening.use()
 	f.words.spin.Store(spinField(d))
 }
 
-// Spin is the value of the last SetSpin.
+// Spin returns the value of the last SetSpin.
 func (f *Futex) Spin() time.Duration {
 	f.opening.use()
 	return spinOf(f.words.spin.Load())
 }
 
-// Close closes this handle on the Futex, and no other. Calls that wait through it end with an
-// error that Is ErrClosed. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Futex, and no other handle. Calls that wait through this handle
+// end with an error that Is ErrClosed. A second Close is an error that Is ErrClosed.
 func (f *Futex) Close() error { return f.opening.close("futex.close") }
 
-// end takes the counter away from Get and Wait: it gives them a counter that never reaches a
-// token.
+// end replaces the counter that Get and Wait read by a counter that never reaches a token.
 func (f *Futex) end() {
 	f.queue.Close()
 	redirect(&f.state, &closedFutex)

@@ -16,7 +16,7 @@ const (
 	futexReapByRecord  bug = "a reap wakes one of those that have a record"
 )
 
-// Posts, stops, and waiters for different tokens.
+// TestModelFutex explores posts, stops, and waiters for different tokens.
 func TestModelFutex(t *testing.T) {
 	bugs := []bug{announceOnce, sleepUnannounced, postWakesFirst, postWakesOne, postClearsLate}
 	two := futexModel{waiters: 2, posters: 1, tokens: 2}
@@ -29,7 +29,7 @@ func TestModelFutex(t *testing.T) {
 	})
 }
 
-// Deaths of posters and of waiters.
+// TestModelFutexDeath explores deaths of posters and of waiters.
 func TestModelFutexDeath(t *testing.T) {
 	bugs := []bug{futexReapSilent}
 	two := futexModel{waiters: 2, posters: 1, tokens: 2, stop: true, kills: 1}

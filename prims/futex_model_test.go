@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The one word of the model of a Futex: its state, which fits into a byte.
+// The model of a Futex has one word, the state, which fits into a byte.
 const wState = 0
 
 // The registers of a thread.
@@ -20,9 +20,9 @@ const (
 
 // The notes of a thread.
 const (
-	nRecord    = 1 << iota // it has an announce record
-	nAnnounced             // it has announced itself in this call
-	nStop                  // it stops, and does not post
+	nRecord    = 1 << iota // the thread has an announce record
+	nAnnounced             // the thread has announced itself in this call
+	nStop                  // the thread calls Stop instead of Post
 )
 
 // The steps of a thread.
@@ -76,15 +76,15 @@ func (m futexModel) explore(b bug) model.Result {
 
 func (m *futexModel) check(*model.Sys) error { return nil }
 
-// maySleep reports whether a thread may sleep: its token is not reached, and the next poster will see the
-// sleeper.
+// maySleep reports whether a thread may sleep: its token is not reached, the Futex is not stopped,
+// and the next poster will see that a thread sleeps.
 func (m *futexModel) maySleep(s *model.Sys, i int) bool {
 	state := futexState(s.Mem[wState])
 	return !state.reached(uint64(s.Thread[i].R[rToken])) && !state.stopped() && state.announced()
 }
 
-// canon forgets the state that a thread has seen if it is not the present one: that state does
-// not come back.
+// canon replaces the state that a thread has seen by one value if it is no longer the present
+// state, because that state does not come back.
 func (m *futexModel) canon(s *model.Sys) {
 	const old = 0xff
 	for i := range s.Thread {
@@ -100,7 +100,7 @@ func (m *futexModel) canon(s *model.Sys) {
 	}
 }
 
-// rename permutes the waiters.
+// rename exchanges the numbers of the waiters.
 func (m *futexModel) rename(s *model.Sys, to *[model.Threads]uint8) {
 	old := s.Ghost[gReaped]
 	s.Ghost[gReaped] = 0
@@ -120,7 +120,7 @@ func (m *futexModel) unreaped(s *model.Sys) bool {
 	return false
 }
 
-// wait is Wait, for any token.
+// wait is a step of Wait, for any token.
 func (m *futexModel) wait(x *model.Exec) {
 	notes := x.R(rNotes)
 	state := futexState(x.Load(wState))
@@ -176,7 +176,7 @@ func (m *futexModel) toSleep(x *model.Exec) {
 	}
 }
 
-// post is Post, or Stop.
+// post is a step of Post or Stop.
 func (m *futexModel) post(x *model.Exec) {
 	stop := *x.R(rNotes)&nStop != 0
 	state := futexState(x.Load(wState))
@@ -191,7 +191,7 @@ func (m *futexModel) post(x *model.Exec) {
 			x.Say("calls Stop")
 			*x.R(rNotes) = nStop
 		} else if int(state.counter()) == m.tokens {
-			x.Disable() // no more posts: every token has been reached
+			x.Disable() // every token has been reached, so there are no more posts
 		}
 		x.Goto(tPost)
 		if m.bug == postWakesFirst {
@@ -228,7 +228,7 @@ func (m *futexModel) post(x *model.Exec) {
 	}
 }
 
-// swap is the CAS of a post or a stop.
+// swap is the CAS of Post or Stop.
 func (m *futexModel) swap(x *model.Exec, s futexState, stop bool) {
 	x.Say("posts")
 	next := s.posted()
@@ -249,7 +249,8 @@ func (m *futexModel) swap(x *model.Exec, s futexState, stop bool) {
 	}
 }
 
-// reap reaps the dead, and wakes if the Futex has a record or an announcement.
+// reap is a step of a reaper, which wakes the waiters if the Futex has an announce record or an
+// announcement.
 func (m *futexModel) reap(x *model.Exec) {
 	switch x.PC() {
 	case tIdle:

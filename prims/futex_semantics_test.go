@@ -36,7 +36,7 @@ func TestFutexGet(t *testing.T) {
 	})
 }
 
-// waitNoArg: a wait without a token waits for the next post.
+// As waitNoArg in silk: a wait without a token waits for the next post.
 func TestFutexWaitNoArg(t *testing.T) {
 	everywhere(t, func(t *testing.T, poster, waiter *actor, a *arena.Arena) {
 		for range 10 {
@@ -64,7 +64,7 @@ func TestFutexWaitSuspended(t *testing.T) {
 		id := waiter.blocked(t, order{Op: "fwait", Object: "f", Token: 1})
 		poster.must(t, order{Op: "fpost", Object: "f"})
 		require.Empty(t, waiter.wait(t, id).Err)
-		// A wait that needs several posts.
+		// This wait needs several posts.
 		id = waiter.blocked(t, order{Op: "fwait", Object: "f", Token: 4})
 		for range 2 {
 			poster.must(t, order{Op: "fpost", Object: "f"})
@@ -103,8 +103,8 @@ func TestFutexMultiplePost(t *testing.T) {
 	})
 }
 
-// concurrentPostStress: 8 posters with 200 posts each, and waiters that wait for every token. If
-// a post is lost, they hang at the last token.
+// As concurrentPostStress in silk: 8 posters make 200 posts each, and waiters wait for every token.
+// If a post were lost, the waiters would hang at the last token.
 func TestFutexConcurrentPostStress(t *testing.T) {
 	everywhere(t, func(t *testing.T, poster, waiter *actor, a *arena.Arena) {
 		var walks, posts []int
@@ -128,7 +128,7 @@ func TestFutexConcurrentPostStress(t *testing.T) {
 func TestFutexStop(t *testing.T) {
 	everywhere(t, func(t *testing.T, poster, waiter *actor, a *arena.Arena) {
 		poster.must(t, order{Op: "fpost", Object: "f", N: 2})
-		// stopWakesSuspendedWaiter
+		// As stopWakesSuspendedWaiter in silk.
 		var ids []int
 		for range 14 {
 			ids = append(ids, waiter.blocked(t, order{Op: "fwait", Object: "f", Token: 3}))
@@ -141,12 +141,13 @@ func TestFutexStop(t *testing.T) {
 			require.Contains(t, r.Err, `"f"`)
 		}
 		require.True(t, waiter.op(t, "fstopped", "f").OK)
-		// stopBeforeWaitReturnsImmediately; a token that is reached takes precedence.
+		// As stopBeforeWaitReturnsImmediately in silk. A token that is reached takes precedence
+		// over Stop.
 		for _, x := range []*actor{poster, waiter} {
 			require.Equal(t, []string{"canceled"}, x.do(t, order{Op: "fwait", Object: "f", Token: 3}).Is)
 			require.Equal(t, []string{"canceled"}, x.do(t, order{Op: "fwaitctx", Object: "f", Token: math.MaxUint64 >> 2}).Is)
 			x.must(t, order{Op: "fwait", Object: "f", Token: 2})
-			// stopIdempotent; posts do not count any more.
+			// As stopIdempotent in silk. After Stop, posts do not count any more.
 			x.must(t, order{Op: "fstop", Object: "f"})
 			x.must(t, order{Op: "fpost", Object: "f"})
 			require.EqualValues(t, 2, x.op(t, "fget", "f").N)
@@ -174,14 +175,15 @@ func TestFutexContext(t *testing.T) {
 	})
 }
 
-// The mistake of the original: a waiter for the next token announces itself anew between a post
-// and the moment when a waiter for that post goes to sleep. The latter must not stay asleep.
+// TestFutexDifferentTokens: silk's FiberFutex had this fault. A waiter for a post is about to
+// sleep. After the post, and before this waiter sleeps, another waiter announces itself again for
+// the next token. The first waiter must not stay asleep.
 func TestFutexDifferentTokens(t *testing.T) {
 	f, err := prims.OpenFutex(newArena(t, nil), "f", nil)
 	require.NoError(t, err)
 	rounds := proctest.Rounds(300, uint64(3000))
-	// Each waiter is at its own distance ahead of the counter. At the end of each round, those waiters have
-	// returned whose tokens are reached, and no others.
+	// Each waiter is a fixed distance ahead of the counter. At the end of each round, exactly those
+	// waiters have returned whose tokens are reached.
 	const waiters = 20
 	var at [waiters]atomic.Uint64
 	var wg sync.WaitGroup
@@ -199,7 +201,7 @@ func TestFutexDifferentTokens(t *testing.T) {
 	}
 	for n := uint64(1); n <= rounds; n++ {
 		f.Post()
-		// The processes make no other call that would wake a waiter which was not woken here.
+		// No other call of these processes would wake a waiter that was not woken by the Post.
 		eventually(t, fmt.Sprintf("all for %d", n), func() string { return f.String() }, func() bool {
 			for i := range waiters {
 				step := uint64(i%5 + 1)
@@ -216,9 +218,9 @@ func TestFutexDifferentTokens(t *testing.T) {
 	wg.Wait()
 }
 
-// A poster that is stopped before it wakes leaves waiters asleep whose token is reached. Waiters for a later
-// token have announced themselves since, so no wake seems to be missing. The periodic check finds the waiters
-// all the same.
+// TestFutexPosterStopped: a poster is stopped before it wakes the waiters whose token is reached,
+// so they stay asleep. Then waiters for a later token announce themselves, so the word looks as if
+// no wake were missing. The periodic check still wakes the first waiters.
 func TestFutexPosterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -251,8 +253,8 @@ func TestFutexPosterStopped(t *testing.T) {
 	}
 }
 
-// A poster that is killed has posted or has not: waiters for what it posted return, and waiters
-// for more go on waiting.
+// TestFutexPosterDies: a poster that is killed has either posted or not. Waiters for a token that
+// it reached return, and waiters for later tokens go on waiting.
 func TestFutexPosterDies(t *testing.T) {
 	rounds := proctest.Rounds(4, 20)
 	a := newArena(t, nil)
@@ -338,7 +340,8 @@ func TestFutexAt(t *testing.T) {
 	require.ErrorIs(t, f.Close(), shmsync.ErrClosed)
 }
 
-// The Futex counts for a condition that is tested without a lock: no post is missed.
+// TestFutexEventcount: with a Futex as the counter, goroutines wait for a condition that they test
+// without a lock, and miss no post.
 func TestFutexEventcount(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFutex(a, "f", nil)

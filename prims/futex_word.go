@@ -15,18 +15,19 @@ import "fmt"
 //	1          1        a waiter announced itself beside     Wait; harmless, the waiter sees
 //	                    Stop                                 stopped when it looks again
 //
-// Waiters sleep on the low half, which every post changes: it has 30 bits of the counter and the
-// announcement. A value cannot come back between a waiter's look and its sleep before 2^30 posts.
+// Waiters sleep on the low half of the word. Every Post changes the low half, which has 30 bits of
+// the counter and the announcement. So between the moment when a waiter reads the low half and the
+// moment when it sleeps, the same value can come back only after 2^30 posts.
 //
-// announced may be 1 when no waiter sleeps (costs one wake), and must not be 0 while a
-// waiter sleeps for a token that is not reached yet, except between a post and its wake.
+// announced may be 1 when no waiter sleeps; that costs one wake. It must not be 0 while a waiter
+// sleeps for a token that is not reached yet, except between a Post and its wake.
 //
 //	writers: Post, Stop, Wait (any process), each by CAS
 //	readers: Get, Wait
 //	order:   release by Post and Stop, acquire by Get and Wait
 //	futex:   WAIT on the low half by Wait, WAKE all by Post and Stop
-//	crash:   a poster that dies after its CAS has posted; it may owe the wake, which
-//	         a reaper makes up for, or the waiters' own look after 100 ms
+//	crash:   a poster that dies after its CAS has posted. If it has not made the wake, a reaper
+//	         makes it, or the periodic check of a waiter within 100 ms
 type futexState uint64
 
 const (

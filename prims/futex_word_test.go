@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every state of the two bits, with counters at the limits, and every transition.
+// TestFutexStateTable tests every state of the two bits, with counters at the limits, and every
+// transition.
 func TestFutexStateTable(t *testing.T) {
 	for _, counter := range []uint64{0, 1, 2, 1<<30 - 1, 1 << 30, 1<<32 - 1, maxToken - 1, maxToken} {
 		for bits := range futexState(4) {
@@ -28,7 +29,7 @@ func TestFutexStateTable(t *testing.T) {
 				require.Equal(t, counter+1, posted.counter())
 				require.Equal(t, s.stopped(), posted.stopped())
 				require.False(t, posted.announced())
-				// The half that waiters sleep on changes with every post.
+				// Every post changes the low half, on which waiters sleep.
 				require.NotEqual(t, uint32(s), uint32(posted))
 			}
 			require.NotEqual(t, uint32(s|futexAnnounced), uint32(stopped), "a stop wakes those who are about to sleep")

@@ -23,11 +23,11 @@ var (
 )
 
 // Future is the result of an operation of some process: an errno, 0 for success. It is set once,
-// and any number of goroutines of any process wait for it. A result that is more than a number
-// lies in the arena, for example in an [arena.Value]: the producer writes the value first and
-// then calls Set, and a process that has seen the Future set may read the value. The producer
-// calls Claim before it begins. If it dies without a Claim, waits go on, for ever if they have no
-// context.
+// and any number of goroutines of any process wait for it. A result that is more than a number lies
+// in the arena, for example in an [arena.Value]. In that case the producer writes the value first
+// and then calls Set, and a process that has seen the Future set may read the value. The producer
+// calls Claim before it begins the operation. If it dies without a Claim, the waits go on; a wait
+// without a context never ends.
 //
 // If a producer that has called Claim dies before Set, every wait, now and later, ends with an
 // error that Is ErrOwnerDead and names the producer, until a process calls Reset.
@@ -95,8 +95,8 @@ func (f *Future) swap(from, to futureState) bool {
 	return f.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// now ends the round if its result is decided or its producer has died, wakes the waiters, and returns the
-// state after that.
+// now ends the round if its result is decided or its producer has died. It then wakes the waiters.
+// It returns the state of the Future after that.
 func (f *Future) now() futureState {
 	s, wake := f.end(f.dead)
 	if wake {
@@ -105,15 +105,15 @@ func (f *Future) now() futureState {
 	return s
 }
 
-// dead reports whether another process, which is the producer, has died.
+// dead reports whether n, the producer, has died. It returns false if n is this process.
 func (f *Future) dead(n arenakernel.ParticipantID) bool { return n != f.name && f.a.Dead(n) }
 
-// end is like now, but wakes nobody: wake reports whether the caller has to wake the waiters. The function dead
-// reports whether a producer has died.
+// end is now without the wakes: wake reports whether the caller has to wake the waiters. The
+// function dead reports whether a producer has died.
 func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, wake bool) {
 	for {
-		// The loop ends: a CAS fails when another process has decided or ended the round, has
-		// claimed it, or has announced a waiter.
+		// Each iteration means that another process has decided or ended the round, has claimed it,
+		// or has announced a waiter. So the loop is lock-free.
 		s := f.load()
 		if s.over() {
 			return s, false
@@ -147,11 +147,12 @@ func (f *Future) end(dead func(arenakernel.ParticipantID) bool) (s futureState, 
 
 func (f *Future) slot(r futureRound) *atomic.Uint64 { return &f.words.results[r.slot()] }
 
-// resultOf returns how round r, which is over, ended. If more than 31 rounds have ended since, it may return
-// how the latest of those ended instead. It reports false if a peer has overwritten the words.
+// resultOf returns how round r ended. The round must be over. If more than 31 rounds have ended
+// since then, the result of a later round may have replaced that of r. In that case resultOf may
+// return how the latest round ended. It reports false if a peer has overwritten the words.
 func (f *Future) resultOf(r futureRound) (futureResult, bool) {
 	for {
-		// The loop ends: each iteration follows the end of 32 rounds.
+		// Each iteration means that 32 more rounds have ended, so the loop is lock-free.
 		v := futureResult(f.slot(r).Load())
 		if v.of(r) {
 			race.Acquire(f.key)
@@ -169,7 +170,7 @@ func (f *Future) resultOf(r futureRound) (futureResult, bool) {
 	}
 }
 
-// judge is the result of a wait in round r, which is over.
+// judge returns the result of a wait in round r, which is over.
 func (f *Future) judge(r futureRound) (shmsync.Errno, error) {
 	v, ok := f.resultOf(r)
 	switch {
@@ -186,8 +187,8 @@ func (f *Future) judge(r futureRound) (shmsync.Errno, error) {
 func (f *Future) Claim() bool {
 	defer f.serve().end()
 	for {
-		// The loop ends: a CAS fails when another process has claimed or ended the round, or has
-		// announced a waiter.
+		// Each iteration means that another process has claimed or ended the round, or has
+		// announced a waiter. So the loop is lock-free.
 		s := f.now()
 		switch {
 		case s.over():
@@ -213,10 +214,11 @@ func (f *Future) Set(errno shmsync.Errno) bool {
 	return done
 }
 
-// set is Set without the last wake: wake reports whether the caller has to wake the waiters.
+// set is Set without the wakes at its end: wake reports whether the caller has to wake the waiters.
 func (f *Future) set(errno shmsync.Errno) (done, wake bool) {
 	for {
-		// The loop ends: a CAS fails when another process has decided the round.
+		// Each iteration means that another process has decided the round, so the loop is
+		// lock-free.
 		s := f.now()
 		if s.over() {
 			return false, false
@@ -224,7 +226,7 @@ func (f *Future) set(errno shmsync.Errno) (done, wake bool) {
 		slot := f.slot(s.round())
 		r := futureResult(slot.Load())
 		if r.of(s.round()) || f.load().round() != s.round() {
-			continue // decided, or r may be the result of a later round
+			continue // the round is decided, or r may be the result of a later round
 		}
 		race.ReleaseMerge(f.key)
 		if slot.CompareAndSwap(uint64(r), uint64(resultOf(s.round(), errno))) {
@@ -239,7 +241,7 @@ func (f *Future) set(errno shmsync.Errno) (done, wake bool) {
 // set.
 func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 	calls, owes := make([]served, 0, len(futures)), make([]bool, len(futures))
-	defer func() { // deferred, so that it also runs if one of them panics
+	defer func() { // deferred, so that it also runs if the call panics for one of the futures
 		crashpoint.Hit("future.setall.before_wake")
 		for i, call := range calls {
 			if owes[i] {
@@ -249,7 +251,7 @@ func SetAll(errno shmsync.Errno, futures ...*Future) (set int) {
 		}
 	}()
 	for _, f := range futures {
-		calls = append(calls, f.serve()) // of all before the first Set: a waiter of that one may close the others
+		calls = append(calls, f.serve()) // before the first Set: its waiter may close the other futures
 	}
 	for i, f := range futures {
 		var done bool
@@ -283,10 +285,10 @@ func (f *Future) WaitContext(ctx context.Context) (shmsync.Errno, error) {
 	return f.judge(s.round())
 }
 
-// Subscribe calls fn once with the results of Wait, on a goroutine of its own: when the Future is
-// set, or at once if it is set already. The Pending ends just before the call. If the Pending is
-// cancelled, or this process closes the arena, fn gets an error that Is ErrCanceled or ErrClosed.
-// So fn is called in any case, unless the process ends first.
+// Subscribe calls fn once with the results of Wait, on a new goroutine: when the Future is set, or
+// at once if it is set already. The Pending ends just before the call. If the Pending is cancelled,
+// or this process closes the arena, fn gets an error that Is ErrCanceled or ErrClosed. So fn is
+// called in any case, unless the process ends first.
 func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 	var errno shmsync.Errno
 	if err := f.enter(); err != nil {
@@ -308,27 +310,27 @@ func (f *Future) Subscribe(fn func(shmsync.Errno, error)) *Pending {
 }
 
 // Reset makes a Future unset and unclaimed if it is set or if its producer died, and reports
-// whether it did. It returns false for a Future that is not set, since waiters may still wait for
-// that result. A waiter that began before gets the old result. If the Future has 32 results more
-// before that waiter runs again, it gets the last of them. After the death of a producer, Reset
-// waits until no system call of the dead process can write any more. Reset panics with an error that
-// Is ErrCorrupt if the words name a dead producer that lives.
+// whether it did. It returns false if the Future is neither, since waiters may still wait for its
+// result. A waiter that began before the Reset gets the old result; if 32 more results come before
+// it runs again, it gets the last of those. After the death of a producer, Reset waits until no
+// system call of the dead process can write any more. If the words name a living process as a dead
+// producer, Reset panics with an error that Is ErrCorrupt.
 func (f *Future) Reset() bool { return f.reset(false) }
 
-// reset is Reset. With abandonedOnly it resets the Future only if its producer died. RecoverAll needs that: another
-// process may have reset the Future meanwhile, and its new result must stay.
+// reset is Reset. With abandonedOnly it resets the Future only if the producer died. RecoverAll
+// needs that: if another process has reset the Future meanwhile, the new result must stay.
 func (f *Future) reset(abandonedOnly bool) bool {
 	defer f.serve().end()
 	for {
-		// The loop ends: a CAS fails when another process has reset it, and the wait ends with the
-		// threads of the dead process.
+		// A CAS fails only if another process has reset the Future. The wait below ends when the
+		// dead process is gone.
 		s := f.now()
 		switch {
 		case !s.over(), abandonedOnly && !s.abandoned():
 			return false
 		case s.abandoned() && !f.a.Gone(s.producer()):
-			// Live, not Current: a process that leaves is current until it has left, and has abandoned what it
-			// claimed.
+			// This checks Live, not Current. A process that leaves the arena is current until it
+			// has left, but it has already abandoned what it claimed.
 			if f.a.Live(s.producer()) && f.load() == s {
 				panic(f.fail(shmsync.ErrCorrupt, nil, fmt.Sprintf("%v, which lives", s)))
 			}
@@ -342,8 +344,9 @@ func (f *Future) reset(abandonedOnly bool) bool {
 	}
 }
 
-// awaitGone waits until the producer that s names, which is dead, is gone, or until the state is no longer
-// s. After that another participant may get the ID. Its error is errClosing.
+// awaitGone waits until the dead producer in s is gone, or until the state is no longer s. Once the
+// state has changed, another participant may have got the producer's ID. The only error is
+// errClosing.
 func (f *Future) awaitGone(s futureState) error {
 	n := s.producer()
 	return awaitUntil(nil, f.queue, func() bool { return f.load() != s || f.a.Gone(n) || f.a.Live(n) })
@@ -384,7 +387,7 @@ func (f *Future) watch(notify func()) (watcher, error) {
 // Offset is the place of the Future in its arena, for FutureAt in another process.
 func (f *Future) Offset() arena.Offset { return f.object.Offset }
 
-// Close closes this handle on the Future, and no other. Calls that wait through it end with an
-// error that Is ErrClosed. A claim of this process stays. A second Close is an error that Is
-// ErrClosed.
+// Close closes this handle on the Future, and no other handle. Calls that wait through this handle
+// end with an error that Is ErrClosed. If this process has claimed the Future, the claim stays. A
+// second Close is an error that Is ErrClosed.
 func (f *Future) Close() error { return f.opening.close("future.close") }

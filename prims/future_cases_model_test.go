@@ -19,10 +19,10 @@ const (
 	fuReapedAnyways bug = "a process takes a living producer for dead"
 )
 
-// One process claims and sets, another sets, one waits, and one resets and sets again. A process dies
-// or stops for ever at any step; the dead one is reaped, and one with the same ID may come. Two
-// results are kept. Each round has one result, each wait ends with that of its round, or with a later
-// one if two have come since.
+// TestModelFuture: one process claims and sets, another sets, one waits, and one resets and sets
+// again. A process dies or stops for ever at any step. A dead process is reaped, and a participant
+// with the same ID may join. The model keeps two results. Each round has one result. Each wait ends
+// with the result of its round, or with a later result if two more rounds have ended since.
 func TestModelFuture(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two set, one waits", small, fuModel{claim: true, set: true, waits: true}.explore, []bug{fuSleepsAnyway, fuWakesFirst, fuStores, fuForgets}},
@@ -34,8 +34,9 @@ func TestModelFuture(t *testing.T) {
 	})
 }
 
-// stepCheck models a periodic check. It has a step only where the check would find something that another process has
-// left undone. In a model without stops it has none, because there nothing may rely on the check.
+// stepCheck models the periodic check of the waiter. It has a step only where a process has left
+// something undone. In a model without stops it has none, because there nothing may rely on the
+// check.
 func (m *fuModel) stepCheck(s *fuState, do func(string, func(*fuState, *fuThread))) {
 	t := &s.thread[fuWaiter]
 	if !m.stops || m.bug == fuNoCheck || t.pc != fuAsleep {

@@ -11,15 +11,16 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// comesToHand starts a task during which a process dies, or stops, and returns when that has happened.
+// comesToHand starts a task during which the process dies or stops, and returns when that has
+// happened.
 func comesToHand(t *testing.T, how string, x *hand, o task) {
 	t.Helper()
 	x.start(o)
 	x.proc.AwaitPoint(t, how)
 }
 
-// A process dies, or stops for ever, at each step of Set. The Future is still set, and all waiters
-// go on.
+// TestFutureCrashOfTheSetter: a process dies, or stops for ever, at each step of Set. The Future is
+// still set, and all waits end.
 func TestFutureCrashOfTheSetter(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		for _, point := range []string{"future.set.decided", "future.end.before_wake"} {
@@ -47,8 +48,8 @@ func TestFutureCrashOfTheSetter(t *testing.T) {
 	}
 }
 
-// A reaper dies, or stops for ever, when it has recorded the death of the producer, and has told
-// nobody.
+// TestFutureCrashOfTheReaper: a reaper records the death of the producer, and then dies or stops
+// for ever before it wakes the waiters. All waits still end.
 func TestFutureCrashOfTheReaper(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		for _, point := range []string{"future.reap.decided", "future.end.before_wake"} {
@@ -68,7 +69,8 @@ func TestFutureCrashOfTheReaper(t *testing.T) {
 	}
 }
 
-// A waiter dies, or stops for ever, at each step of its wait: the others go on.
+// TestFutureCrashOfAWaiter: a waiter dies, or stops for ever, at each step of its wait. The waits
+// of other processes still end.
 func TestFutureCrashOfAWaiter(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		a := newArena(t, nil)
@@ -82,8 +84,9 @@ func TestFutureCrashOfAWaiter(t *testing.T) {
 	}
 }
 
-// The waker stops when it has marked the poller node of a process, and has not pushed it. One check of
-// that process wakes its goroutines.
+// TestFutureStoppedBeforeItPushes: a waker stops after it has marked the poller node of a process
+// as ready, and before it pushes the node on the ready stack. One periodic check of that process
+// wakes its goroutines.
 func TestFutureStoppedBeforeItPushes(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "x", proctest.Env("SHMSYNC_CHECK_EVERY=1h"))

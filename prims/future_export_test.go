@@ -16,7 +16,8 @@ func (f *Future) ReapProducer() {
 	}
 }
 
-// Overwrite stores each of these words, and then 0, into the state and the results, as a peer can.
+// Overwrite stores the first word into the state and the others into the results, as a peer can.
+// The remaining results become 0.
 func (f *Future) Overwrite(words ...uint64) {
 	for i := range f.words.results {
 		v := uint64(0)
@@ -29,7 +30,7 @@ func (f *Future) Overwrite(words ...uint64) {
 	f.wakeAll()
 }
 
-// Word is the value of the state.
+// Word returns the value of the state.
 func (f *Future) Word() uint64 { return f.words.count.state.Load() }
 
 // DecideOnly decides the round but does not end it, like a Set that is stopped in between.
@@ -38,8 +39,8 @@ func (f *Future) DecideOnly(e shmsync.Errno) {
 	f.slot(s.round()).Store(uint64(resultOf(s.round(), e)))
 }
 
-// BeginClose begins a Close, up to the point at which no call is under way. The function that it returns goes
-// on with the Close.
+// BeginClose begins a Close, up to the point at which no call uses the handle any more. The
+// returned function does the rest of the Close.
 func (f *Future) BeginClose() func() {
 	f.opening.refuse()
 	for !f.opening.left() {
@@ -48,5 +49,5 @@ func (f *Future) BeginClose() func() {
 	return func() { f.Close() }
 }
 
-// CheckNow is one periodic check of this handle.
+// CheckNow makes one periodic check of this handle.
 func (f *Future) CheckNow() { f.check() }

@@ -12,7 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A peer makes all words of a Future 0 while goroutines wait: that is no result.
+// TestFutureZeroedUnderWaiters: a peer makes all words of a Future 0 while goroutines wait. The
+// waits must not take 0 for a result.
 func TestFutureZeroedUnderWaiters(t *testing.T) {
 	for _, rounds := range []int{0, 1, 31, 32, 40} {
 		a := newArena(t, nil)
@@ -41,8 +42,8 @@ func TestFutureZeroedUnderWaiters(t *testing.T) {
 	}
 }
 
-// The word of the Future is corrupt if it says that the producer died although the producer lives.
-// Reset does not wait until that process ends.
+// TestFutureAbandonedByTheLiving: the word says that the producer died although the producer lives,
+// so the word is corrupt. Reset does not wait for the end of that process.
 func TestFutureAbandonedByTheLiving(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteHand(t, a, "x")
@@ -59,14 +60,15 @@ func TestFutureAbandonedByTheLiving(t *testing.T) {
 		f.Reset()
 		t.Error("Reset returns")
 	}()
-	// When the process has ended, nothing contradicts the word.
+	// After the end of the process, the word is no longer wrong.
 	x.proc.Kill(t)
 	alone(t, a, 1)
 	require.True(t, f.Reset())
 	require.True(t, f.Set(3))
 }
 
-// The state and the result contradict each other: the Future is neither set nor is its producer dead.
+// TestFutureContradictions: the state and the result contradict each other. The Future then counts
+// neither as set nor as abandoned by a dead producer.
 func TestFutureContradictions(t *testing.T) {
 	const over, decided, abandoned = 1, 1 << 33, 1 << 32
 	for _, c := range []struct{ state, result uint64 }{
@@ -82,7 +84,7 @@ func TestFutureContradictions(t *testing.T) {
 		require.False(t, f.State().Set)
 		require.Equal(t, "future f: overwritten", f.String())
 		require.ErrorIs(t, a.Check(), shmsync.ErrCorrupt, "%#x", c)
-		// A wait takes the result of its round, whatever the state says by now.
+		// A wait returns the result of its round, even if the state has changed.
 		want := error(shmsync.ErrCorrupt)
 		switch c.result {
 		case decided | abandoned:
@@ -96,8 +98,8 @@ func TestFutureContradictions(t *testing.T) {
 	}
 }
 
-// State reads one round: each state that is set has the errno of its own round, though the Future is reset all
-// the time.
+// TestFutureStateOfOneRound: State reads the words of one round. While the Future is set and reset
+// all the time, every result that State returns has the errno of its own round.
 func TestFutureStateOfOneRound(t *testing.T) {
 	a := newArena(t, nil)
 	f := newFuture(t, a)
@@ -126,12 +128,13 @@ func TestFutureStateOfOneRound(t *testing.T) {
 	}
 }
 
-// WaitAny and WaitAll of a handle that is closed store nothing: the words may be another object's.
+// TestFutureReachedAfterClose: WaitAny and WaitAll on a closed handle store nothing, because the
+// words may belong to another object.
 func TestFutureReachedAfterClose(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFuture(a, "f", nil)
 	require.NoError(t, err)
-	defer f.BeginClose()() // a Close that waits for nothing, and has not ended
+	defer f.BeginClose()() // a Close that has no call to wait for, and has not ended
 	f.DecideOnly(5)
 	before := f.Word()
 	_, err = prims.WaitAny(f)
@@ -140,7 +143,7 @@ func TestFutureReachedAfterClose(t *testing.T) {
 	require.Equal(t, before, f.Word())
 }
 
-// The ID of a dead producer is no errno.
+// TestFutureIsSetOfTheAbandoned: IsSet does not return the ID of a dead producer as an errno.
 func TestFutureIsSetOfTheAbandoned(t *testing.T) {
 	f := newFuture(t, newArena(t, nil))
 	require.True(t, f.Claim())
@@ -150,8 +153,8 @@ func TestFutureIsSetOfTheAbandoned(t *testing.T) {
 	require.Zero(t, e)
 }
 
-// A producer that is dead has decided the round, and no process has ended it yet: State does not say that
-// the producer died before.
+// TestFutureStateOfADecidedRound: a producer has decided the round and died, and no process has
+// ended the round yet. State must not report that the producer died without a result.
 func TestFutureStateOfADecidedRound(t *testing.T) {
 	const dead, decided = 1<<11 | 5, 1 << 33
 	f := newFuture(t, newArena(t, nil))

@@ -15,7 +15,7 @@ const (
 	fuThreads = 6
 )
 
-// The threads, of which each is a process.
+// The threads. Each thread is a process.
 const (
 	fuProducer = iota // claims and sets
 	fuSetter
@@ -25,7 +25,7 @@ const (
 	fuCheck // the periodic check of the waiter
 )
 
-// fuWord is a futureState. The producer is a thread + 1.
+// fuWord is a futureState. The producer in it is the number of a thread, plus 1.
 type fuWord struct {
 	seq                  uint8
 	announced, abandoned bool
@@ -35,7 +35,8 @@ type fuWord struct {
 func (w fuWord) over() bool   { return w.seq&1 != 0 }
 func (w fuWord) round() uint8 { return w.seq / 2 }
 
-// fuResult is a futureResult: the tag is the round + 1, and the value the setter + 1, or fuDied.
+// fuResult is a futureResult. The tag is the number of the round, plus 1. The value is the number
+// of the thread that has set the Future, plus 1, or fuDied.
 type fuResult struct{ tag, value uint8 }
 
 const fuDied = 99
@@ -46,7 +47,7 @@ type fuThread struct {
 	pc, ret uint8 // ret is where the thread goes on after the end of a round
 	w       fuWord
 	r       fuResult
-	round   uint8 // in which it waits
+	round   uint8 // the round in which it waits
 	last    uint8 // the round whose result it reads
 	left    uint8 // how many rounds it resets
 	sets    bool  // it decided a round
@@ -55,12 +56,12 @@ type fuThread struct {
 type fuState struct {
 	w       fuWord
 	results [fuKept]fuResult
-	outcome [fuRounds]uint8 // the outcome of each round, for the check
-	life    uint8           // of the producer
+	outcome [fuRounds]uint8 // the outcome of each round, for the invariant
+	life    uint8           // how far the death of the producer has got
 	again   bool
-	beside  bool // a round began while the stores of a dead process could still come
+	beside  bool // a round has begun although a dead process could still store
 	wrong   string
-	stopped uint8 // thread + 1
+	stopped uint8 // the number of the stopped thread, plus 1
 	kills   uint8
 	thread  [fuThreads]fuThread
 }
@@ -69,7 +70,7 @@ type fuState struct {
 const (
 	fuIdle uint8 = iota
 	fuDone
-	fuEndLoad // end: the round ends if it is decided, or its producer is dead
+	fuEndLoad // the first step of end, which ends the round if it is decided or its producer is dead
 	fuEndSlot
 	fuEndAgain
 	fuEndDecide
@@ -96,7 +97,7 @@ type fuModel struct {
 	claim, set, waits bool
 	rounds            uint8 // how often the resetter resets
 	kills             uint8
-	again             bool // a participant with the ID of the dead one may come
+	again             bool // a participant with the ID of the dead process may join
 	stops             bool
 	bug               bug
 }
@@ -139,8 +140,8 @@ func (m *fuModel) check(s *fuState) error {
 	return nil
 }
 
-// done reports whether each thread has ended. A thread that is stopped need not, nor one that waits
-// for a result that nobody sets.
+// done reports whether every thread has ended. It ignores a thread that is stopped, and a thread
+// that waits for a result that no thread will set.
 func (m *fuModel) done(s *fuState) bool {
 	decided := s.results[s.w.round()%fuKept].of(s.w.round()) || s.w.over()
 	for i := range s.thread {
@@ -157,7 +158,7 @@ func (m *fuModel) done(s *fuState) bool {
 	return s.life == onAlive || s.life == onReaped || s.stopped == fuReaper+1
 }
 
-// nobodySets reports whether no thread is left that sets this round, and no death ends it.
+// nobodySets reports whether no thread is left that can set this round, and no death can end it.
 func (m *fuModel) nobodySets(s *fuState) bool {
 	for _, i := range []int{fuProducer, fuSetter} {
 		t := &s.thread[i]
@@ -186,7 +187,7 @@ func (m *fuModel) next(s *fuState, emit func(model.Step[fuState])) {
 	case s.life == onDead:
 		env("ends the producer", false, func(to *fuState) { to.life = onGone })
 	case s.life == onGone:
-		// No wait may depend on this step, unless the reaper is stopped.
+		// This step is required only if the reaper is stopped. Otherwise no wait may depend on it.
 		env("another process reaps the producer", s.stopped != fuReaper+1, func(to *fuState) {
 			t := fuThread{pc: fuEndLoad, ret: fuDone}
 			for t.pc != fuDone {
@@ -231,7 +232,7 @@ func (m *fuModel) next(s *fuState, emit func(model.Step[fuState])) {
 	}
 }
 
-// dead reports whether a process that finds n as the producer takes it for dead.
+// dead reports whether thread i, which finds n as the producer, takes n for dead.
 func (m *fuModel) dead(s *fuState, i int, n uint8) bool {
 	if n == 0 || int(n-1) == i {
 		return false
@@ -242,7 +243,7 @@ func (m *fuModel) dead(s *fuState, i int, n uint8) bool {
 	return true
 }
 
-// decide writes the result of a round, as one CAS.
+// decide stores the result of a round by one CAS.
 func (m *fuModel) decide(s *fuState, t *fuThread, value uint8) bool {
 	round := t.w.round()
 	slot := &s.results[round%fuKept]
@@ -266,7 +267,7 @@ func (m *fuModel) wake(s *fuState) {
 	}
 }
 
-// call makes a thread end the round if it has to, and then go on.
+// call makes a thread first end the round if that is due, and then go on at ret.
 func call(t *fuThread, ret uint8) { t.pc, t.ret, t.r = fuEndLoad, ret, fuResult{} }
 
 func (m *fuModel) step(s *fuState, i int, t *fuThread) {
@@ -359,7 +360,7 @@ func (m *fuModel) step(s *fuState, i int, t *fuThread) {
 	case fuReset:
 		to := fuWord{seq: t.w.seq + 1}
 		switch {
-		case !t.w.over(): // the next step looks again
+		case !t.w.over(): // the next step loads the word again
 			call(t, fuReset)
 		case t.w.abandoned && (s.life == onAlive || s.life == onDead) && !s.again && m.bug != fuResetsBeside:
 			call(t, fuReset)
@@ -376,7 +377,7 @@ func (m *fuModel) step(s *fuState, i int, t *fuThread) {
 		m.stepWaiter(s, t)
 	case fuReapEnd:
 		if m.bug != fuReapSilent {
-			m.wake(s) // the wake that the dead process did not make
+			m.wake(s) // in place of the wake that the dead process did not make
 		}
 		if s.life == onGone && !(s.w.producer == fuProducer+1 && !s.w.over()) {
 			s.life = onReaped
@@ -385,7 +386,7 @@ func (m *fuModel) step(s *fuState, i int, t *fuThread) {
 	}
 }
 
-// setDone ends a Set.
+// setDone ends a call of Set. If the thread still has rounds to reset, it goes on with a reset.
 func (m *fuModel) setDone(t *fuThread) {
 	t.pc = fuDone
 	if t.left > 0 {

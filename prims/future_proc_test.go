@@ -25,15 +25,16 @@ func init() {
 	})
 }
 
-// futureWorker has goroutines that produce results, the first ones of each process, or die before they have.
-// The others wait for one Future, for any, or for all, and reset the Futures of dead producers.
+// futureWorker has two kinds of goroutines. The first goroutines of each process produce results;
+// the process may die before they have set them. The other goroutines wait for one Future, for any
+// of several, or for all, and reset the Futures of dead producers.
 type futureWorker struct {
 	futures [4]*prims.Future
 	list    []prims.Awaitable
 	board   *workerGroupBoard
-	drain   chan struct{} // closed when the work is over
+	drain   chan struct{} // closed when the work has ended
 	stop    func()
-	mu      sync.Mutex // held while the remaining waiters are let go
+	mu      sync.Mutex // held while the remaining waits are ended
 }
 
 func openFutureWorker(a *arena.Arena) (worker, error) {
@@ -62,7 +63,7 @@ func openFutureWorker(a *arena.Arena) (worker, error) {
 	return w, err
 }
 
-// letGo ends the last waits when the work has ended.
+// letGo ends the last waits after the work has ended.
 func (w *futureWorker) letGo() {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

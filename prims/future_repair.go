@@ -13,14 +13,14 @@ func init() {
 	})
 }
 
-// repairFuture records the death of a producer.
+// repairFuture ends the round of a dead producer, so that waits get ErrOwnerDead.
 func repairFuture(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < futureBytes {
 		return
 	}
 	f := buildFuture(a, o, true)
 	_, wake := f.end(func(n arenakernel.ParticipantID) bool {
-		// If dead is this participant, which leaves, it is current still.
+		// If dead is this participant, it is leaving the arena, and its ID still counts as current.
 		return !a.Current(n) || n == dead && dead == a.Self()
 	})
 	if wake {
@@ -28,7 +28,7 @@ func repairFuture(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.P
 	}
 }
 
-// wakeFuture makes a wake that a dead process did not make.
+// wakeFuture makes the wakes that a dead process did not make.
 func wakeFuture(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size >= futureBytes {
 		buildFuture(a, o, true).wakeDead(owed)

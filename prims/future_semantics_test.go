@@ -40,7 +40,7 @@ func TestFutureWaitSignaled(t *testing.T) {
 		require.False(t, x.must(t, task{Op: "set", Name: "f", Errno: 8}).OK)
 		for _, h := range []*hand{x, y} {
 			require.EqualValues(t, 7, h.must(t, task{Op: "wait", Name: "f"}).N)
-			// It takes precedence over a context that has ended.
+			// A set Future takes precedence over a context that has ended.
 			require.EqualValues(t, 7, h.must(t, task{Op: "waitctx", Name: "f", Ended: true}).N)
 			r := h.must(t, task{Op: "isset", Name: "f"})
 			require.True(t, r.OK)
@@ -50,8 +50,8 @@ func TestFutureWaitSignaled(t *testing.T) {
 	})
 }
 
-// waitFromFiber, waitFromThread: any number wait, on threads of their own and behind
-// the poller.
+// As waitFromFiber and waitFromThread in silk: any number of goroutines wait, some on threads and
+// some parked behind the poller.
 func TestFutureWait(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var xs, ys []int
@@ -69,7 +69,7 @@ func TestFutureWait(t *testing.T) {
 	})
 }
 
-// waitWithTimeout: zero, completes, expires.
+// As waitWithTimeout in silk: the timeout is zero, the wait ends before it, or the timeout expires.
 func TestFutureWaitWithTimeout(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		require.Equal(t, []string{"ctx-canceled"}, x.do(t, task{Op: "waitctx", Name: "f", Ended: true}).Is)
@@ -92,7 +92,8 @@ func TestFutureWaitWithTimeout(t *testing.T) {
 	})
 }
 
-// subscribe: beforeSet, alreadySet, and all other ends: the function runs exactly once.
+// As subscribe in silk, beforeSet and alreadySet, and with all other ends of a subscription. The
+// function runs exactly once.
 func TestFutureSubscribe(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var ids []int
@@ -133,7 +134,7 @@ func TestFutureResetAndReuse(t *testing.T) {
 			// A waiter that began before the Reset still gets the result of its round.
 			require.EqualValues(t, n, x.wait(t, id).N)
 			require.False(t, x.must(t, task{Op: "isset", Name: "f"}).OK)
-			// Nobody has claimed it.
+			// After the Reset no process has claimed the Future.
 			require.True(t, x.must(t, task{Op: "own", Name: "f"}).OK)
 			require.True(t, x.must(t, task{Op: "set", Name: "f"}).OK)
 			require.True(t, x.must(t, task{Op: "reset", Name: "f"}).OK)
@@ -141,7 +142,7 @@ func TestFutureResetAndReuse(t *testing.T) {
 	})
 }
 
-// setAll: one batch, in which some futures are set already.
+// As setAll in silk: one call sets many futures, of which some are set already.
 func TestFutureSetAll(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		var names []string
@@ -151,7 +152,7 @@ func TestFutureSetAll(t *testing.T) {
 			ids = append(ids, x.blocked(t, task{Op: "wait", Name: names[i]}))
 		}
 		y.must(t, task{Op: "set", Name: "f7", Errno: 1})
-		names = append(names, "f3") // twice
+		names = append(names, "f3") // f3 is in the list twice
 		require.EqualValues(t, 39, y.must(t, task{Op: "setall", Names: names, Errno: 2}).N)
 		for i, id := range ids {
 			r := x.wait(t, id)
@@ -166,8 +167,8 @@ func TestFutureSetAll(t *testing.T) {
 	})
 }
 
-// The producer dies: all present and later waits report that until Reset, and the Future cannot
-// be set.
+// TestFutureProducerDies: the producer dies. All present and later waits report the death until
+// Reset, and the Future cannot be set.
 func TestFutureProducerDies(t *testing.T) {
 	a := newArena(t, nil)
 	x, y, here := remoteHand(t, a, "producer"), remoteHand(t, a, "y"), localHand(a)
@@ -210,7 +211,7 @@ func TestFutureProducerDies(t *testing.T) {
 	id := y.blocked(t, task{Op: "wait", Name: "f"})
 	require.True(t, here.must(t, task{Op: "set", Name: "f", Errno: 4}).OK)
 	require.EqualValues(t, 4, y.wait(t, id).N)
-	// A Future that is set before its producer dies stays set.
+	// A Future that was set before its producer died stays set.
 	z := remoteHand(t, a, "z")
 	z.must(t, task{Op: "own", Name: "h"})
 	z.must(t, task{Op: "set", Name: "h", Errno: 5})
@@ -281,7 +282,7 @@ func TestFutureAllocations(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// Waits for several objects.
+// These tests are about waits for several objects.
 
 func TestWaitAnyOfNone(t *testing.T) {
 	i, err := prims.WaitAny()
@@ -290,8 +291,8 @@ func TestWaitAnyOfNone(t *testing.T) {
 	require.NoError(t, prims.WaitAll())
 }
 
-// waitForMultiple: single, firstAlreadySet, middleAlreadySet, returnIndex, from
-// processes, with duplicates, of mixed kinds.
+// As waitForMultiple in silk: single, firstAlreadySet, middleAlreadySet, returnIndex. In addition,
+// several processes wait, and the list has duplicates and objects of several kinds.
 func TestWaitAny(t *testing.T) {
 	hands(t, func(t *testing.T, x, y *hand, a *arena.Arena) {
 		names := []string{"f0", "f1", "e@1", "f2", "f1", "e@2"}
@@ -316,7 +317,7 @@ func TestWaitAny(t *testing.T) {
 			names[2] = "e@2"
 			names[5] = "e@3"
 		}
-		// One of many, set by both processes; the others do not change.
+		// Both processes set one of many objects. The other objects do not change.
 		r := x.do(t, task{Op: "any", Names: names, Limit: 20 * time.Millisecond})
 		require.Equal(t, []string{"ctx-deadline"}, r.Is)
 		require.Equal(t, "-1", r.Text)
@@ -337,7 +338,7 @@ func TestWaitAll(t *testing.T) {
 		names := []string{"f0", "e@2", "f1", "f0", "f2"}
 		id := x.blocked(t, task{Op: "all", Name: "f2", Names: names})
 		y.must(t, task{Op: "set", Name: "f2"})
-		// A result counts even if it was reset in the meantime.
+		// A result counts even if the Future has been reset since.
 		y.must(t, task{Op: "reset", Name: "f2"})
 		y.must(t, task{Op: "post", Name: "e"})
 		y.must(t, task{Op: "set", Name: "f0"})
@@ -351,7 +352,7 @@ func TestWaitAll(t *testing.T) {
 	})
 }
 
-// waitForMultipleConcurrent: 16 futures, set by several at once, 1000 times.
+// As waitForMultipleConcurrent in silk: several goroutines set 16 futures at once, 1000 times.
 func TestWaitAnyConcurrent(t *testing.T) {
 	a := newArena(t, nil)
 	rounds := proctest.Rounds(100, 1000)
@@ -389,7 +390,8 @@ func TestWaitAnyConcurrent(t *testing.T) {
 	sound(t, a)
 }
 
-// A Pending, and a stopped Futex, in a list; then a process that leaves the arena.
+// TestWaitAnyEnds: a list has a Pending and a stopped Futex. Then a process leaves the arena while
+// it waits.
 func TestWaitAnyEnds(t *testing.T) {
 	a := newArena(t, nil)
 	f, g := newFuture(t, a), newFuture(t, a)
@@ -433,7 +435,8 @@ func TestWaitAnyEnds(t *testing.T) {
 	require.Equal(t, []string{"closed"}, x.wait(t, id).Is)
 }
 
-// A process closes the arena while it waits for several objects: the wait for each of them ends.
+// TestWaitAllEndsWithTheArena: a process closes the arena while it waits for several objects. The
+// whole wait ends.
 func TestWaitAllEndsWithTheArena(t *testing.T) {
 	for _, names := range [][]string{{"f", "g"}, {"e@1", "h@1"}, {"f", "e@1", "g", "h@1"}} {
 		a := newArena(t, nil)
@@ -445,7 +448,8 @@ func TestWaitAllEndsWithTheArena(t *testing.T) {
 	}
 }
 
-// A value that is written before Set is visible to a process that has seen the Future set.
+// TestFutureValue: a process that has seen the Future set sees the value that was written before
+// Set.
 func TestFutureValue(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFuture(a, "f", nil)
@@ -495,8 +499,8 @@ func init() {
 	})
 }
 
-// A waiter that does not run for a while gets the result of its round. If the Future no longer has
-// that result, it gets a later one.
+// TestFutureStoppedWaiter: a waiter that does not run for a while gets the result of its round. If
+// the Future no longer keeps that result, the waiter gets a later one.
 func TestFutureStoppedWaiter(t *testing.T) {
 	for _, c := range []struct{ results, want int }{{1, 0}, {31, 0}, {40, 39}} {
 		a := newArena(t, nil)

@@ -12,19 +12,19 @@ import (
 func (f *Future) IsSet() (shmsync.Errno, bool) {
 	f.opening.use()
 	s, v, _ := f.read()
-	f.opening.use() // another object may have been there if a Close has ended meanwhile
+	f.opening.use() // if a Close has ended meanwhile, the words may be those of another object
 	if !s.set() {
-		return 0, false // v may be the ID of a producer that died
+		return 0, false // v may have the ID of a producer that died, not a result
 	}
 	return v.errno(), true
 }
 
-// read returns the state, and the result of its round if that is over. It changes nothing. It reports
-// false if the two contradict each other: a peer has overwritten the words. Then the state is one of
-// a round that is not over.
+// read returns the state, and the result of the round if the round is over. It changes nothing. If
+// state and result contradict each other, a peer has overwritten the words. In that case read
+// reports false, and returns the state of a round that is not over.
 func (f *Future) read() (futureState, futureResult, bool) {
 	for {
-		// The loop ends: each iteration follows a change by another call.
+		// Each iteration means that another call has changed the Future, so the loop is lock-free.
 		s := f.load()
 		if !s.over() {
 			return s, 0, true
@@ -40,17 +40,19 @@ func (f *Future) read() (futureState, futureResult, bool) {
 	}
 }
 
-// errUnset says that there is no result, or that loads alone do not show whether there is one.
+// errUnset means that the Future has no result, or that it may have one but the word does not show
+// it yet. A call that can change the word then finds out.
 var errUnset = errors.New("not set")
 
-// result is the result of a Future that is set, errUnset, or the error of a closed handle.
+// result returns the result of a Future that is set. Otherwise the error is errUnset, or that of a
+// closed handle.
 func (f *Future) result() (shmsync.Errno, error) {
 	if err := f.opening.error("future.wait"); err != nil {
 		return 0, err
 	}
 	s, v, _ := f.read()
 	if err := f.opening.error("future.wait"); err != nil {
-		return 0, err // another object may have been there
+		return 0, err // the words may be those of another object by now
 	}
 	if !s.set() {
 		return 0, errUnset
@@ -60,9 +62,9 @@ func (f *Future) result() (shmsync.Errno, error) {
 
 // FutureState is the result of State.
 type FutureState struct {
-	Set      bool              // the result is there
+	Set      bool              // there is a result
 	Errno    shmsync.Errno     // the result: 0, or an error
-	Producer *shmsync.Identity // the process that has claimed it, or nil
+	Producer *shmsync.Identity // the process that has claimed the Future, or nil
 	Waiting  bool              // it is not set, and a call has waited for it; that call may have given up
 	Err      error             // ErrOwnerDead if the producer died before it set the Future; ErrCorrupt
 }
@@ -70,7 +72,7 @@ type FutureState struct {
 // State reads f without changing it. The answer may be out of date when it returns.
 func (f *Future) State() FutureState {
 	for {
-		// The loop ends: each iteration follows a change by another call.
+		// Each iteration means that another call has changed the Future, so the loop is lock-free.
 		f.opening.use()
 		s, v, ok := f.read()
 		lost := s.claimed() && !f.a.Current(s.producer())

@@ -7,8 +7,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// futureState is the word of a Future, an eventcountState. An even sequence belongs to a round whose
-// result is awaited. The end of the round makes it odd, and Reset begins the next round.
+// futureState is the word of a Future, an eventcountState. A Future goes through rounds; each round
+// has one result. While the result of a round is awaited, the sequence is even. The end of the
+// round makes it odd, and Reset begins the next round.
 //
 //	bits 0..31   sequence   2 x round, plus 1 when the round is over; waiters sleep on it
 //	bit  32      announced  a waiter may sleep, or be on the way to it
@@ -22,16 +23,17 @@ import (
 //	odd       0          any       it is set                           the first process that finds the result
 //	odd       1          n         n died: it cannot be set            the same
 //
-// The word follows the result of the round: see futureResult. Any process that finds the result makes the
-// sequence odd. So a process that stops between the two steps blocks nobody.
+// The result of the round is decided before the word changes: see futureResult. Any process that
+// finds the result makes the sequence odd. So a process that stops between the two steps blocks no
+// other process.
 //
 //	writers: all participants, by CAS
 //	readers: the same, tools
 //	order:   release by the change that makes the sequence odd, acquire by a reader of an odd one
 //	futex:   WAIT on the low half; WAKE all by the process that made the sequence odd
-//	crash:   each value is a whole state; a producer that is not current is dead, and reaping or
-//	         the next call records that. A process that dies or stops when it has made the
-//	         sequence odd may owe a wake: reaping and periodic checks make up for it
+//	crash:   each value is a whole state. A producer that is not current is dead; a reaper or
+//	         the next call records that. If a process dies or stops after it has made the
+//	         sequence odd and before the wake, a reaper or a periodic check makes the wake
 type futureState eventcountState
 
 const (
@@ -53,14 +55,14 @@ func (s futureState) over() bool      { return s&1 != 0 }
 func (s futureState) abandoned() bool { return s.over() && s&futureAbandoned != 0 }
 func (s futureState) set() bool       { return s.over() && s&futureAbandoned == 0 }
 
-// claimed reports whether a participant has claimed it and has not set it.
+// claimed reports whether a participant has claimed the round, and the round is not over.
 func (s futureState) claimed() bool { return !s.over() && s.producer() != 0 }
 
 func (s futureState) claimedBy(n arenakernel.ParticipantID) futureState {
 	return s | futureState(n)<<futureIDShift
 }
 
-// ended is the word when its round is over with that result.
+// ended returns the word after its round has ended with the result r.
 func (s futureState) ended(r futureResult) futureState {
 	to := futureState(eventcountState(s).next()) &^ futureAbandoned
 	if r.abandoned() {
@@ -69,7 +71,7 @@ func (s futureState) ended(r futureResult) futureState {
 	return to
 }
 
-// reset is the word of the next round. Every other bit is 0 afterwards, bit 34 as well.
+// reset returns the word of the next round. All bits beside the sequence are 0, including bit 34.
 func (s futureState) reset() futureState {
 	return futureState(eventcountState(s).next().sequence())
 }
@@ -87,21 +89,21 @@ func (s futureState) String() string {
 	return "unset"
 }
 
-// futureRound is the number of a round, of 31 bits.
+// futureRound is the number of a round. It has 31 bits.
 type futureRound uint32
 
-// futureRounds is how many results a Future keeps. It divides 2^31.
+// futureRounds is how many results a Future keeps. It must divide 2^31.
 const futureRounds = 32
 
-// slot is where the result of the round is.
+// slot returns the index of the slot that has the result of round r.
 func (r futureRound) slot() int { return int(r % futureRounds) }
 
-// before is the round before r.
+// before returns the round before r.
 func (r futureRound) before() futureRound { return (r - 1) & (1<<31 - 1) }
 
-// futureResult is how a round ended. The result of round r is in slot r mod 32. It takes the place
-// of the result of round r-32 by one CAS, which decides the round: Set and the death of the producer
-// contend for it.
+// futureResult is the result of a round. The result of round r is in slot r mod 32. One CAS puts it
+// in the place of the result of round r-32. This CAS decides the round: Set, and a process that
+// finds the producer dead, compete for it.
 //
 //	bits 0..31   value      the errno, or the ID of the producer that died
 //	bit  32      abandoned  the producer died before it was set
@@ -114,8 +116,8 @@ func (r futureRound) before() futureRound { return (r - 1) & (1<<31 - 1) }
 //	1        r / 32 - 1  how round r-32 ended; round r has not ended    the same, 32 rounds before
 //	0        0           round r of the first lap has not ended         (all-zero memory)
 //
-// A process that was stopped before its CAS cannot change a later round: the value that it expects
-// was replaced when its own round was decided, and comes back after 2^31 rounds.
+// A process that was stopped before its CAS cannot change a later round. The value that its CAS
+// expects was replaced when its own round was decided, and comes back only after 2^31 rounds.
 //
 //	writers: Set, and processes that find the producer dead, by CAS
 //	readers: all participants
@@ -131,7 +133,7 @@ const (
 	futureLapShift                     = 38
 )
 
-// decidedAs is the result of round r with that value.
+// decidedAs returns the result of round r with the given value.
 func (r futureRound) decidedAs(value futureResult) futureResult {
 	return value | futureResultDecided | futureResult(r/futureRounds)<<futureLapShift
 }
@@ -144,7 +146,7 @@ func abandonedBy(r futureRound, n arenakernel.ParticipantID) futureResult {
 	return r.decidedAs(futureResult(n) | futureResultAbandoned)
 }
 
-// of reports whether v is the result of round r. The caller has read v from the slot of r.
+// of reports whether v is the result of round r. v must have been read from the slot of r.
 func (v futureResult) of(r futureRound) bool {
 	return v&futureResultDecided != 0 && futureRound(v>>futureLapShift) == r/futureRounds
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Each transition changes the fields that it is for, and no others.
+// TestFutureWord: each transition changes the fields that it should change, and no others.
 func TestFutureWord(t *testing.T) {
 	type parts struct {
 		round                      futureRound
@@ -42,8 +42,7 @@ func TestFutureWord(t *testing.T) {
 			}
 		}
 		v, w := resultOf(round, shmsync.Errno(0xffff_ffff)), abandonedBy(round, arenakernel.ParticipantIDMask)
-		// The results of rounds one lap earlier and one lap later use the same
-		// slot.
+		// The results of rounds that are one lap earlier or later use the same slot.
 		for _, other := range []futureRound{round + futureRounds, round - futureRounds} {
 			require.False(t, v.of(other&(1<<31-1)) || w.of(other&(1<<31-1)))
 		}

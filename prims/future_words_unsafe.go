@@ -10,7 +10,7 @@ import (
 type futureWords struct {
 	_     structs.HostLayout
 	count eventcountWords // its state is a futureState
-	// results are the results of the last rounds; see futureResult.
+	// results has the results of the last rounds; see futureResult.
 	results [futureRounds]atomic.Uint64
 }
 
@@ -22,7 +22,7 @@ var (
 
 const futureBytes = uint64(unsafe.Sizeof(futureWords{}))
 
-// futureBody views the private body of a Future that is being made.
+// futureBody views the body of a Future that is being created and that no other process sees yet.
 func futureBody(b []byte) *futureWords {
 	_ = b[futureBytes-1]
 	return (*futureWords)(unsafe.Pointer(unsafe.SliceData(b)))

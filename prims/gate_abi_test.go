@@ -26,7 +26,7 @@ func init() {
 	add("Once", onceKind, onceVersion)
 }
 
-// The document describes the shares as the code has them.
+// TestABIShares: docs/abi.md describes the shares as the code has them.
 func TestABIShares(t *testing.T) {
 	for section, share := range map[string]reflect.Type{
 		"Slot of a WaitGroup or a Latch": reflect.TypeFor[counterSlot](), "Slot record of a Barrier": reflect.TypeFor[barrierSlot](),

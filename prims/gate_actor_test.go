@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A gate actor carries out orders in a separate process, with WaitGroups, Latches, Barriers and
-// Onces.
+// gateActor starts an actor: a process that carries out the orders of a test. A gate actor uses
+// WaitGroups, Latches, Barriers and Onces.
 func gateActor(t testing.TB, a *arena.Arena, label string, opts ...proctest.Option) *actor {
 	t.Helper()
 	return actorOf(t, a, "gate", label, opts...)
@@ -29,10 +29,10 @@ func init() {
 
 type gateStage struct {
 	*stage
-	block sync.Mutex // held by a function that was ordered to wait
+	block sync.Mutex // locked by order "block"; a function of an order waits for it
 }
 
-// gateTraces counts what was done.
+// gateTraces has counts of what the functions of the orders have done.
 type gateTraces struct {
 	Count [4]uint64
 }
@@ -50,7 +50,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 	case "unblock":
 		s.block.Unlock()
 		return nil
-	case "block": // later functions wait for unblock
+	case "block": // functions that run from now on wait for the order "unblock"
 		s.block.Lock()
 		return nil
 	case "wg":
@@ -65,7 +65,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			g.Claim(o.N)
 		case "done":
 			g.Done()
-		case "go": // counts N up, and panics if Token is not 0
+		case "go": // a function that adds N to Count[0], and panics if Token is not 0
 			g.Go(func() {
 				s.block.Lock()
 				s.block.Unlock()
@@ -88,7 +88,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			}
 		case "reset":
 			g.Reset()
-		case "reap": // does what a reaper does after the death of the participant in slot N
+		case "reap": // does what a reaper does after the participant in slot N has died
 			g.Reap(func(slot int) bool { return slot == o.N })
 		case "pingpong": // waits for the first group, adds to it, and calls Done of the second
 			p, err := prims.OpenWaitGroup(s.a, "pong", nil)
@@ -106,7 +106,7 @@ func (s *gateStage) perform(o order, a *answer) error {
 			}
 		}
 	case "latch":
-		if verb == "race" { // makes N latches of 2, one after the other
+		if verb == "race" { // uses N latches of size 2, one after the other
 			for i := range o.N {
 				l, err := prims.OpenLatch(s.a, fmt.Sprintf("%s-%d", o.Object, i), 2, nil)
 				if err != nil {
@@ -168,13 +168,13 @@ func (s *gateStage) perform(o order, a *answer) error {
 			if a.OK = o.N == 0 && b.Reset(); o.N != 0 {
 				a.OK = b.ResetTo(int64(o.N))
 			}
-		case "reap": // does what a reaper does after the death of the participant in slot N
+		case "reap": // does what a reaper does after the participant in slot N has died
 			b.Reap(func(slot int) bool { return slot == o.N })
-		case "spin": // N phases
+		case "spin": // takes part in N phases
 			for range o.N {
 				b.ArriveAndWait()
 			}
-		case "walk": // takes part in N phases; Token is the index of our count
+		case "walk": // takes part in N phases; Token is the index of this actor's count
 			return walk(b, tr, int(o.Token), o.N)
 		}
 	case "once":
@@ -198,9 +198,9 @@ func (s *gateStage) perform(o order, a *answer) error {
 			return x.DoContext(ctx, f)
 		case "done":
 			a.OK = x.Done()
-		case "reap": // does what a reaper does after the death of the runner
+		case "reap": // does what a reaper does after the runner has died
 			x.ReapRunner()
-		case "race": // one Once after the other
+		case "race": // uses N Onces, one after the other
 			for i := range o.N {
 				x, err := prims.OpenOnce(s.a, fmt.Sprintf("%s-%d", o.Object, i), nil)
 				if err != nil {
@@ -218,7 +218,8 @@ func (s *gateStage) perform(o order, a *answer) error {
 	return nil
 }
 
-// completion is the completion of the Barriers of a process: it counts in Count[3].
+// completion returns the completion function of the Barriers of this process. It adds 1 to
+// Count[3].
 func (s *gateStage) completion(o order, tr *gateTraces) func() {
 	switch {
 	case strings.HasPrefix(o.Object, "plain"):
@@ -233,7 +234,8 @@ func (s *gateStage) completion(o order, tr *gateTraces) func() {
 	}
 }
 
-// walk goes through phases with one other party: neither is ever a phase ahead.
+// walk goes through phases with one other party. It returns an error if one party is a phase ahead
+// of the other.
 func walk(b *prims.Barrier, tr *gateTraces, who, phases int) error {
 	for i := range uint64(phases) {
 		tr.Count[who] = i + 1
@@ -246,8 +248,8 @@ func walk(b *prims.Barrier, tr *gateTraces, who, phases int) error {
 	return nil
 }
 
-// queued is how many waits are in the queues of an object, or sleep on the word of an object
-// without queues.
+// queued returns how many waits are in the queues of the object at off. For an object without
+// queues it returns how many waits sleep on its word.
 func queued(a *arena.Arena, off arena.Offset) (n int) {
 	k := (*arenakernel.Arena)(a)
 	for o := range k.Objects() {
@@ -263,7 +265,7 @@ func queued(a *arena.Arena, off arena.Offset) (n int) {
 	return n
 }
 
-// gateBlocked starts an order and returns when it waits at the object at off.
+// gateBlocked starts an order and returns when its call waits at the object at off.
 func gateBlocked(t testing.TB, a *arena.Arena, x *actor, off arena.Offset, o order) int {
 	t.Helper()
 	n := mostWaits(func() int { return queued(a, off) })
@@ -272,13 +274,14 @@ func gateBlocked(t testing.TB, a *arena.Arena, x *actor, off arena.Offset, o ord
 	return id
 }
 
-// stillQueued requires that n waits are left at the object at off. A waiter that is awake for its periodic check comes back.
+// stillQueued requires that n waits are left at the object at off. It tries again, because a waiter
+// may be awake for a moment for its periodic check.
 func stillQueued(t testing.TB, a *arena.Arena, off arena.Offset, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", n), func() string { return words(a) }, func() bool { return queued(a, off) == n })
 }
 
-// gateRefused checks that an answer reports the death of an owner.
+// gateRefused requires that an answer reports the death of the owner with that label.
 func gateRefused(t testing.TB, ans answer, label string) {
 	t.Helper()
 	require.Contains(t, ans.Is, "owner-dead", "%v", ans)

@@ -15,13 +15,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The last party of a phase dies while it completes the phase. A death before the completion or
-// during it breaks the phase; after the completion has ended, the phase has ended.
+// TestBarrierCrashOfTheLast: the last party of a phase dies while it completes the phase. A death
+// before or during the completion function breaks the phase. If the completion function has
+// returned before the death, the phase has ended.
 func TestBarrierCrashOfTheLast(t *testing.T) {
 	for point, ends := range map[string]bool{
 		"barrier.arrive.counted": false, "barrier.complete.taken": false, "barrier.complete.returned": false,
 		"counter.commit.recorded": false, // in the second commit, which ends the phase
-		"counter.commit.named":    true,  // any process carries the commit out
+		"counter.commit.named":    true,  // from here on any process carries the commit out
 		"counter.commit.begun":    true,
 		"barrier.complete.opened": true, "barrier.tell.before_wake": true,
 	} {
@@ -33,9 +34,9 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 			at := point + ":1"
 			switch point {
 			case "counter.commit.recorded", "counter.commit.named":
-				at = point + ":2" // the arrival is the first commit
+				at = point + ":2" // the first commit is the arrival
 			case "counter.commit.begun":
-				at = point + ":5" // the arrival has four words
+				at = point + ":5" // the arrival changes four words
 			}
 			victim, x := gateActor(t, a, "victim", proctest.Env("SHMSYNC_CRASHPOINT="+at)), gateActor(t, a, "x")
 			one := gateBlocked(t, a, x, b.Offset(), order{Op: "barrier.meet", Object: "b"})
@@ -51,7 +52,7 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 				gateSmooth(t, ans)
 				require.NoError(t, b.WaitContext(t.Context(), 0))
 				require.EqualValues(t, 1, tr.Count[3])
-				// Its death breaks the next phase, of which it was a party.
+				// The dead process was a party of the next phase, so that phase is broken.
 			} else {
 				gateRefused(t, ans, "victim")
 			}
@@ -63,8 +64,8 @@ func TestBarrierCrashOfTheLast(t *testing.T) {
 	}
 }
 
-// A process dies while it resets a Barrier: the phase stays broken and remembered, and the next
-// Reset does the rest.
+// TestBarrierCrashOfReset: a process dies while it resets a Barrier. The phase stays broken and its
+// error remembered, and the next Reset does the rest.
 func TestBarrierCrashOfReset(t *testing.T) {
 	a := newArena(t, nil)
 	b := newBarrier(t, a, "plain", 3, nil)
@@ -83,7 +84,8 @@ func TestBarrierCrashOfReset(t *testing.T) {
 	sound(t, a)
 }
 
-// A party dies during an arrival that is not the last: it has arrived, or it has not.
+// TestBarrierCrashOfOne: a party dies during an arrival that is not the last. The arrival has
+// either happened or not.
 func TestBarrierCrashOfOne(t *testing.T) {
 	for point, arrived := range map[string]bool{
 		"counter.commit.recorded": false, "counter.commit.named": true, "counter.commit.begun": true, "counter.commit.completed": true,
@@ -96,8 +98,8 @@ func TestBarrierCrashOfOne(t *testing.T) {
 			victim.start(order{Op: "barrier.meet", Object: "plain"})
 			victim.proc.WaitSignal(t, syscall.SIGKILL)
 			alone(t, a, 1)
-			require.NoError(t, b.State().Err) // it had never been a party before
-			b.Register(1)                     // which carries out what the dead one has recorded
+			require.NoError(t, b.State().Err) // the dead process had not been a party before
+			b.Register(1)                     // carries out the record of the dead process
 			want := int64(2)
 			if arrived {
 				want = 1
@@ -110,8 +112,8 @@ func TestBarrierCrashOfOne(t *testing.T) {
 	}
 }
 
-// The runner of a Once dies at each step. The next call runs its own function, unless the Once
-// was done.
+// TestOnceCrashOfTheRunner: the runner of a Once dies at each step. The next call runs its own
+// function, unless the Once was done before the death.
 func TestOnceCrashOfTheRunner(t *testing.T) {
 	for point, done := range map[string]bool{
 		"once.run.taken": false, "once.run.returned": false, "once.run.done": true,
@@ -123,7 +125,7 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 			o := newOnce(t, a, "o")
 			x := gateActor(t, a, "x")
 			dying := gateActor(t, a, "dying", proctest.Env("SHMSYNC_CRASHPOINT="+point+":1"))
-			// x waits before it dies, if that is possible.
+			// x waits before the runner dies, if that is possible.
 			var id int
 			if point == "once.run.taken" {
 				dying.start(order{Op: "once.do", Object: "o"})
@@ -134,7 +136,7 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 				dying.start(order{Op: "once.do", Object: "o"})
 				eventually(t, "it runs", o.String, func() bool { return tr.Count[0] == 1 })
 				id = gateBlocked(t, a, x, o.Offset(), order{Op: "once.do", Object: "o"})
-				// A process that is still awake would need no wake.
+				// A waiter that is still awake needs no wake, and the test has to see a lost wake.
 				asleep(t, a, "o")
 				dying.start(order{Op: "unblock"})
 				dying.proc.WaitSignal(t, syscall.SIGKILL)
@@ -148,8 +150,8 @@ func TestOnceCrashOfTheRunner(t *testing.T) {
 	}
 }
 
-// A process dies at each step of Add and Done: the counter has what the process had done by then,
-// and its own work is owed.
+// TestWaitGroupCrash: a process dies at each step of Add and Done. The counter has what the process
+// had done before it died, and the process owes its own work.
 func TestWaitGroupCrash(t *testing.T) {
 	for _, c := range []struct {
 		op, point string
@@ -157,7 +159,8 @@ func TestWaitGroupCrash(t *testing.T) {
 		count     int64
 		owed      bool
 	}{
-		// All of the work belongs to the parent, so the victim converts the form first.
+		// All work belongs to the test's process, so the counter is in its sole form. The victim
+		// first converts it to the logged form.
 		{"wg.add", "counter.commit.recorded:1", 0, 10, false},
 		{"wg.add", "counter.commit.named:1", 0, 10, false},
 		{"wg.add", "counter.commit.begun:3", 0, 10, false},
@@ -204,7 +207,8 @@ func TestWaitGroupCrash(t *testing.T) {
 	}
 }
 
-// A process stops at each step, for ever: the others go on at once, and the count is exact.
+// TestWaitGroupStops: a process stops for ever at each step. Other processes go on at once, and the
+// count is exact.
 func TestWaitGroupStops(t *testing.T) {
 	for _, point := range []string{"counter.commit.recorded:1", "counter.commit.named:1", "counter.commit.begun:1", "counter.commit.begun:4",
 		"counter.commit.completed:1", "counter.commit.recorded:2", "counter.commit.named:2", "counter.commit.begun:8", "counter.commit.completed:2"} {
@@ -226,7 +230,7 @@ func TestWaitGroupStops(t *testing.T) {
 			require.Equal(t, before.Count, g.State().Count)
 			waits := gateBlocked(t, a, x, g.Offset(), order{Op: "wg.waitctx", Object: "g"})
 			g.Add(-int(before.Count) + 1)
-			if before.Count == 10 { // the victim's step is still to come
+			if before.Count == 10 { // the victim has not made its change yet
 				victim.proc.Cont(t)
 				gateSmooth(t, victim.wait(t, id))
 			} else {
@@ -240,9 +244,9 @@ func TestWaitGroupStops(t *testing.T) {
 	}
 }
 
-// The process that makes the counter 0 stops before it tells. An Add of another process tells
-// first, so that no wait misses the zero. After a death at that point, the next process tells,
-// too.
+// TestWaitGroupZeroUntold: a process makes the counter 0, and stops before it has notified the
+// waiters of the zero. An Add of another process notifies them first, so that no wait misses the
+// zero. If the first process dies at that point, the next process does the same.
 func TestWaitGroupZeroUntold(t *testing.T) {
 	for _, point := range []string{"counter.zero.untold", "counter.zero.told", "counter.zero.before_wake"} {
 		for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
@@ -271,7 +275,7 @@ func TestWaitGroupZeroUntold(t *testing.T) {
 	}
 }
 
-// A process dies in the middle of a claim: the claim is made, or it is not.
+// TestLatchCrash: a process dies in the middle of a claim. The claim has either happened or not.
 func TestLatchCrash(t *testing.T) {
 	for point, owed := range map[string]bool{
 		"counter.commit.recorded:1": false, "counter.commit.named:1": false, "counter.commit.recorded:2": false, "counter.commit.named:2": true,

@@ -35,8 +35,8 @@ func ExampleWaitGroup() {
 	// Output: waitgroup batch: 0, 0 of this process, waiting false
 }
 
-// Steps that all workers make together. A worker that is told that another one died begins
-// the next step without it.
+// Workers make steps together. If a worker learns that another worker died, it begins the next step
+// without that worker.
 func ExampleBarrier() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})

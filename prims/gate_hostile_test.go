@@ -21,7 +21,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// gateBody is an object whose bytes a peer overwrites.
+// gateBody is an object whose bytes the test overwrites as a peer could.
 type gateBody struct {
 	a *arena.Arena
 	o arenakernel.Object
@@ -29,11 +29,11 @@ type gateBody struct {
 
 func (g *gateBody) words() string { return prims.Describe(g.a, g.o) }
 
-// latchBytes is how many bytes at the beginning of the body stay as they are while calls without a context run.
-// These calls would wait for ever for an invented holder that is alive.
+// latchBytes is how many bytes at the beginning of the body stay as they are while calls without a
+// context run. If these bytes named a holder that is alive, such calls would wait for ever.
 const latchBytes = 192
 
-// scribble overwrites n words of the body, from byte from on.
+// scribble overwrites n words of the body at random, none of them before byte from.
 func (g *gateBody) scribble(r *rand.Rand, from, n int) {
 	from %= int(g.o.Size) // a Once is shorter
 	for range n {
@@ -42,7 +42,7 @@ func (g *gateBody) scribble(r *rand.Rand, from, n int) {
 	}
 }
 
-// hostileValue is a number that may have a meaning.
+// hostileValue returns a number that may have a meaning for the object.
 func hostileValue(g *gateBody, r *rand.Rand) uint64 {
 	switch r.IntN(6) {
 	case 0:
@@ -59,14 +59,15 @@ func hostileValue(g *gateBody, r *rand.Rand) uint64 {
 	return r.Uint64()
 }
 
-// clean restores the object.
+// clean makes all bytes of the object 0.
 func (g *gateBody) clean() {
 	for off := uint64(0); off+8 <= g.o.Size; off += 8 {
 		arena.At[atomic.Uint64](g.a, g.o.Body+arena.Offset(off)).Store(0)
 	}
 }
 
-// guardedGate is guarded, and also accepts the panics of these four kinds.
+// guardedGate is guarded, but it also accepts the panics of a WaitGroup, a Latch, a Barrier and a
+// Once.
 func guardedGate(what string, words func() string, f func()) error {
 	return guardedBy(func(r any) bool {
 		switch r := r.(type) {
@@ -80,7 +81,7 @@ func guardedGate(what string, words func() string, f func()) error {
 	}, what, words, f)
 }
 
-// hostileDo calls all methods of one object, with and without a context.
+// hostileDo returns calls of all methods of an object, with and without a context.
 func hostileDo(g gate) (withContext map[string]func(context.Context), without map[string]func()) {
 	switch x := g.(type) {
 	case *prims.WaitGroup:
@@ -111,8 +112,8 @@ func hostileDo(g gate) (withContext map[string]func(context.Context), without ma
 	return nil, nil
 }
 
-// A peer may write anything into the body: an operation ends within its context, with success or
-// an error, and when the bytes are correct again the object can be used.
+// TestHostileGates: a peer writes anything into the body. Each operation ends with success or an
+// error, no later than its context. When the bytes are correct again, the object can be used.
 func TestHostileGates(t *testing.T) {
 	d := proctest.Rounds(proctest.Scale(4*time.Second)/8, proctest.Scale(4*time.Second))
 	a := newArena(t, &arena.Options{Size: 8 << 20, MaxParticipants: 8})
@@ -130,7 +131,7 @@ func TestHostileGates(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), hostileTimeout)
 				body.scribble(r, []int{0, latchBytes}[r.IntN(2)], 1+r.IntN(20))
 				require.NoError(t, guardedGate(kind+" "+what, body.words, func() { f(ctx) }))
-				// The same during waits.
+				// Now the bytes change while the call waits.
 				var wg sync.WaitGroup
 				wg.Go(func() { err = guardedGate(kind+" "+what, body.words, func() { f(ctx) }) })
 				for range 5 {
@@ -164,7 +165,8 @@ func TestHostileGates(t *testing.T) {
 	require.True(t, ran)
 }
 
-// The nodes of waits are overwritten while others wait in the same queue.
+// TestHostileGateNodes: the nodes of waits are overwritten while other goroutines wait in the same
+// queue.
 func TestHostileGateNodes(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 8 << 20, MaxParticipants: 8})
 	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
@@ -186,12 +188,12 @@ func TestHostileGateNodes(t *testing.T) {
 			case 0:
 				n.Next().Store(hostileValue(body, r))
 			case 1:
-				n.Next().Store(uint64(off)/64<<32 | uint64(off)/64) // itself
+				n.Next().Store(uint64(off)/64<<32 | uint64(off)/64) // links the node to itself
 			}
 		})
 		require.NoError(t, guardedGate("Done", body.words, func() { g.Done() }))
-		// Done may have lost some of them. Their time begins here, because on a busy machine they
-		// may come late.
+		// Done may have lost some of the waits. Their contexts end some time after this line,
+		// because on a busy machine the waits may come late.
 		giveUp := time.AfterFunc(10*hostileTimeout, cancel)
 		for range cap(errs) {
 			require.NoError(t, <-errs)

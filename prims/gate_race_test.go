@@ -15,7 +15,7 @@ import (
 )
 
 func init() {
-	// gaterace lets goroutines use plain variables that a gate orders, or does not order.
+	// gaterace lets goroutines use plain variables; a gate orders the accesses, or it does not.
 	proctest.Register("gaterace", func(c *proctest.Child) {
 		var p struct{ Arena, How string }
 		c.Params(&p)
@@ -96,7 +96,8 @@ func init() {
 	})
 }
 
-// Go's race detector reports exactly the accesses that the four kinds do not order.
+// TestRaceDetectorOfGates: a WaitGroup, a Latch, a Barrier or a Once orders accesses of plain
+// variables. Go's race detector reports exactly those accesses that the object does not order.
 func TestRaceDetectorOfGates(t *testing.T) {
 	if !race.Enabled {
 		proctest.Skip(t, "needs -race", "gaterace")

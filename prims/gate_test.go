@@ -20,14 +20,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// gate has the methods that the four kinds have in common.
+// gate has the methods that WaitGroup, Latch, Barrier and Once have in common.
 type gate interface {
 	Offset() arena.Offset
 	Close() error
 	String() string
 }
 
-// gates opens one object of each kind.
+// gates opens one object of each of these kinds.
 func gates(t testing.TB, a *arena.Arena) map[string]gate {
 	return map[string]gate{
 		"waitgroup": newWaitGroup(t, a, "w"), "latch": newLatch(t, a, "l", 3),
@@ -93,7 +93,7 @@ func TestGateHandles(t *testing.T) {
 	spun.ArriveAndWait(1)
 }
 
-// A process that closes the arena ends the waits of its goroutines.
+// TestGateArenaClosed: if a process closes the arena, the waits of its goroutines end.
 func TestGateArenaClosed(t *testing.T) {
 	name := arenaName(t)
 	a, err := arena.Create(name, nil)
@@ -113,7 +113,8 @@ func TestGateArenaClosed(t *testing.T) {
 	}
 }
 
-// In an arena without room the four still work: their waits need no memory of the arena.
+// TestGateNoSpace: in an arena without room, WaitGroup, Latch, Barrier and Once still work, because
+// their waits need no memory of the arena.
 func TestGateNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
 	g, l, b, o := newWaitGroup(t, a, "w"), newLatch(t, a, "l", 1), newBarrier(t, a, "plain", 2, nil), newOnce(t, a, "o")
@@ -148,7 +149,8 @@ func TestGateNoSpace(t *testing.T) {
 	require.NoError(t, o.DoContext(ctx, nil))
 }
 
-// Thousands of goroutines wait at each of the four, and are released together.
+// TestGateHerd: thousands of goroutines wait at a WaitGroup, a Latch, a Barrier and a Once, and are
+// released together.
 func TestGateHerd(t *testing.T) {
 	herd := proctest.Rounds(200, 1000)
 	a := newArena(t, nil)
@@ -183,7 +185,7 @@ func TestGateHerd(t *testing.T) {
 	}
 }
 
-// Calls that do not block allocate nothing.
+// TestGateAllocations: calls that do not block allocate nothing.
 func TestGateAllocations(t *testing.T) {
 	a := newArena(t, nil)
 	g, l, b, o := newWaitGroup(t, a, ""), newLatch(t, a, "", 1<<30), newBarrier(t, a, "", 1, nil), newOnce(t, a, "")
@@ -208,7 +210,7 @@ func TestGateAllocations(t *testing.T) {
 	if race.Enabled {
 		return
 	}
-	// A wait that blocks allocates nothing either, once there is a wait node.
+	// A wait that blocks allocates nothing either, once the process has a wait node.
 	two := newBarrier(t, a, "", 2, nil)
 	stop, end := make(chan bool), make(chan bool)
 	go func() {
@@ -281,7 +283,7 @@ func BenchmarkBarrierAlone(b *testing.B) {
 	}
 }
 
-// A phase with two processes.
+// BenchmarkBarrierPhase measures a phase with two processes.
 func BenchmarkBarrierPhase(b *testing.B) {
 	a := newArena(b, nil)
 	x := newBarrier(b, a, "plain", 2, nil)
@@ -296,7 +298,8 @@ func BenchmarkBarrierPhase(b *testing.B) {
 	gateSmooth(b, p.wait(b, id))
 }
 
-// The same with a barrier of the C library, for comparison, if there is a compiler.
+// BenchmarkBarrierPhaseC measures the same with a barrier of the C library, for comparison. It
+// needs a C compiler.
 func BenchmarkBarrierPhaseC(b *testing.B) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {

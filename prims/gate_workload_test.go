@@ -45,13 +45,13 @@ func init() {
 		points: []string{"barrier.*", "counter.commit.*", "eventcount.*"},
 		without: []string{
 			"barrier.reap.lost",        // another process may notice the death first; see TestBarrierCrashOfReaper
-			"barrier.reset.remembered", // mostly another resets first; see TestBarrierCrashOfReset
+			"barrier.reset.remembered", // mostly another process resets first; see TestBarrierCrashOfReset
 		},
 		open: openBarrierWorker,
 	})
 	addWorkload(workload{
 		name:   "once",
-		points: []string{"once.*"}, without: []string{"once.reap.left"}, // TestOnceCrashOfReaper
+		points: []string{"once.*"}, without: []string{"once.reap.left"}, // see TestOnceCrashOfReaper
 		open: func(a *arena.Arena) (worker, error) {
 			b, err := arena.Value[onceBoard](a, "onces")
 			return &onceWorker{a, b}, err
@@ -59,8 +59,8 @@ func init() {
 	})
 }
 
-// waitGroupWorker has a few groups, each used by some goroutines of every process. When all of
-// them wait, the counter is 0, so each wait ends.
+// waitGroupWorker has a few groups. Some goroutines of every process use the same group. When all
+// of them wait, the counter is 0, so each wait ends.
 type waitGroupWorker struct{ groups [4]*prims.WaitGroup }
 
 func (w *waitGroupWorker) turn(g int, r *rand.Rand) error {
@@ -105,8 +105,8 @@ func (w *waitGroupWorker) rest() error {
 	return nil
 }
 
-// latchWorker has a latch that never opens and reports deaths, and makes latches of its own that
-// open.
+// latchWorker has a latch that never opens, so that it reports deaths. It also makes its own
+// latches, which open.
 type latchWorker struct {
 	a    *arena.Arena
 	deep *prims.Latch
@@ -164,16 +164,16 @@ func (w *latchWorker) rest() error {
 }
 
 type barrierBoard struct {
-	Begun, Ended atomic.Uint64 // completions
-	Inside       atomic.Uint32 // the participant that runs one
+	Begun, Ended atomic.Uint64 // how many completion functions have begun and ended
+	Inside       atomic.Uint32 // the participant that runs a completion function
 	Overlaps     atomic.Uint32
 }
 
-// barrierWorker has two barriers of four parties: any four arrivals end a phase.
+// barrierWorker has two barriers of four parties. Any four arrivals end a phase, from any processes.
 type barrierWorker struct {
 	plain, complete *prims.Barrier
 	board           *barrierBoard
-	halted          context.Context // ends with the work: the last to come have no partners
+	halted          context.Context // ends with the work, because the last arrivals have no partners
 }
 
 func openBarrierWorker(a *arena.Arena) (worker, error) {
@@ -217,7 +217,7 @@ func (w *barrierWorker) turn(g int, r *rand.Rand) error {
 	}
 	switch {
 	case errors.Is(err, shmsync.ErrOwnerDead):
-		b.ResetTo(4) // others take the place of the dead
+		b.ResetTo(4) // other parties take the place of the dead ones
 	case err != nil && !gaveUp(err):
 		return err
 	}
@@ -226,7 +226,7 @@ func (w *barrierWorker) turn(g int, r *rand.Rand) error {
 
 func (w *barrierWorker) rest() error {
 	for _, b := range []*prims.Barrier{w.plain, w.complete} {
-		b.ResetTo(4) // others take the place of the dead
+		b.ResetTo(4) // other parties take the place of the dead ones
 		st := b.State()
 		if st.Waiting || st.Completer != nil || st.Err != nil || st.Expected != 4 || st.Pending < 1 || st.Pending > 4 {
 			return fmt.Errorf("%w: %v %+v", errLeft, b, st)
@@ -247,12 +247,12 @@ const onceRounds = 1 << 16
 type onceBoard struct {
 	Round   atomic.Uint64
 	Entries [onceRounds]struct {
-		Inside atomic.Uint32 // the participant that runs it
+		Inside atomic.Uint32 // the participant that runs the function
 		Ended  atomic.Uint32
 	}
 }
 
-// onceWorker uses one Once after the other, each with a name of its own.
+// onceWorker uses many Onces, one after the other, each with its own name.
 type onceWorker struct {
 	a     *arena.Arena
 	board *onceBoard
@@ -290,7 +290,8 @@ func (w *onceWorker) turn(g int, r *rand.Rand) error {
 	if err := o.Close(); err != nil {
 		return err
 	}
-	// A later user makes another object of the same name, which does as well.
+	// If the Once is deleted while others still use the name, a later user makes another object of
+	// the same name. The test works with that object just as well.
 	if n > 100 && r.IntN(4) == 0 {
 		w.a.Delete(fmt.Sprintf("once-%d", n-uint64(20+r.IntN(80))))
 	}

@@ -9,36 +9,38 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// A dead process leaves words and data. Other processes repair the words, such as an owner word
-// or the state of a queue, as soon as they know of the death. They get the data that the object
-// guards only when the process is gone: until then its system calls may still write the data. See
-// docs/design/0018.
+// A dead process leaves words and data. Other processes repair the words, such as an owner word or
+// the state of a queue, as soon as they know of the death. But they get the data that the object
+// guards only when the dead process is gone: until then a system call of that process may still
+// write to the data. See docs/design/0018.
 
 const (
-	// goneFirst and goneMost bound the time between two checks whether a dead process is gone.
+	// goneFirst and goneMost bound the pause between two checks whether a process that is marked
+	// dead is gone, that is, can store nothing any more.
 	goneFirst = 50e3 // ns
 	goneMost  = 5e6  // ns
 )
 
-// errClosing says that this process leaves the arena.
+// errClosing means that this process is leaving the arena.
 var errClosing = errors.New("this process closes the arena")
 
-// goneWait computes the times between the checks of one caller.
+// goneWait computes the pauses between the checks of one caller.
 type goneWait struct{ last int64 }
 
-// next returns how many nanoseconds to wait before the next check.
+// next returns the next pause in nanoseconds. Each pause is a quarter longer than the last.
 func (g *goneWait) next() int64 {
 	g.last = min(max(g.last*5/4, goneFirst), goneMost)
 	return g.last
 }
 
-// awaitGone waits until the dead participant n is gone, or until names returns false because the word that
-// named n has another value. After that, n may be the ID of another participant, whose end the caller must not
-// wait for. So the caller reads the word again in both cases. q is a queue of the object. The errors are
-// ctx.Err() and errClosing.
+// awaitGone waits until the dead participant n is gone, or until names returns false. names reports
+// whether the word still names n. When the word has another value, n may be the ID of another
+// participant, and the caller must not wait for the end of that participant. So the caller reads
+// the word again in both cases. q is a queue of the object. The errors are ctx.Err() and
+// errClosing.
 func awaitGone(ctx context.Context, a *arenakernel.Arena, q *park.Queue, n arenakernel.ParticipantID, names func() bool) error {
-	was := a.Current(n) // n may be current if a peer has written its ID
-	// If the ID becomes current, another participant has got it.
+	was := a.Current(n) // n may be current: a peer may have written its ID into the word
+	// If an ID that was not current becomes current, another participant has got it.
 	return awaitUntil(ctx, q, func() bool { return !names() || a.Gone(n) || !was && a.Current(n) })
 }
 

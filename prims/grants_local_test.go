@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// localKinds are objects with which one goroutine waits for something that another goroutine of
-// its process gives. Each function returns the object, the wait, and the call that ends it.
+// localKinds are objects with which one goroutine waits until another goroutine of the same process
+// gives it something. Each function returns the object, the wait, and the call that ends the wait.
 var localKinds = map[string]func(a *arena.Arena) (o offsetter, wait func() error, give func(), err error){
 	"fair mutex": func(a *arena.Arena) (offsetter, func() error, func(), error) {
 		f, err := prims.OpenFairMutex(a, "x", nil)
@@ -60,8 +60,8 @@ var localKinds = map[string]func(a *arena.Arena) (o offsetter, wait func() error
 
 type offsetter interface{ Offset() arena.Offset }
 
-// A goroutine that parks is woken by a goroutine of its own process without the doorbell, and so
-// without the poller, which runs last on a busy P.
+// TestGrantToTheOwnProcessRingsNoDoorbell: a goroutine wakes a parked goroutine of the same process
+// without the doorbell of the process. So it does not need the poller, which runs last on a busy P.
 func TestGrantToTheOwnProcessRingsNoDoorbell(t *testing.T) {
 	for name, open := range localKinds {
 		t.Run(name, func(t *testing.T) {
@@ -81,15 +81,16 @@ func TestGrantToTheOwnProcessRingsNoDoorbell(t *testing.T) {
 	}
 }
 
-// parks returns when n goroutines of all processes park, waiting for an object.
+// parks returns when n goroutines, of all processes, are parked while they wait for an object.
 func parks(t *testing.T, a *arena.Arena, o arena.Offset, n int) {
 	t.Helper()
 	eventually(t, "goroutines park", func() string { return words(a) }, func() bool { return prims.ParkedNodes(a, o) == n })
 }
 
-// TestFairMutexPassesThroughProcessesInOrder has waits of two processes in the queue. They get
-// the lock in the order in which they came. The lock comes to this process through the doorbell,
-// and then goes from goroutine to goroutine of this process without it.
+// TestFairMutexPassesThroughProcessesInOrder has waits of two processes in the queue. They get the
+// lock in the order of arrival. When the lock comes to this process from the other process, the
+// doorbell rings. When it goes from one goroutine of this process to the next, the doorbell does
+// not ring.
 func TestFairMutexPassesThroughProcessesInOrder(t *testing.T) {
 	a := newArena(t, nil)
 	fillThreads(t, a)
@@ -127,7 +128,7 @@ func TestFairMutexPassesThroughProcessesInOrder(t *testing.T) {
 	for i, before := range []int{2, 4} {
 		require.Empty(t, x.wait(t, theirs[i]).Panic)
 		require.Len(t, got, before, "the other process has the lock")
-		parks(t, a, f.Offset(), 1) // the next waiter of this process has the turn
+		parks(t, a, f.Offset(), 1) // the next waiter of this process, which is now the first of its line
 		x.must(t, orderFor("funlock", "f"))
 	}
 	wg.Wait()

@@ -15,16 +15,17 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// granted is an object that gives something to a waiter.
+// granted is an object that gives a waiter something, such as a permit.
 type granted struct {
 	offset arena.Offset
-	begin  func(t *testing.T) error    // makes the next wait wait; runs in the process of the test
+	begin  func(t *testing.T) error    // makes the next wait block; runs in the process of the test
 	wait   func(context.Context) error // waits until it is given something
 	grant  func(t *testing.T) error
-	take   func(context.Context) error // takes what the wait was given; nil means wait
+	take   func(context.Context) error // takes what the wait was given; if it is nil, wait is called again
 }
 
-// grantedKinds are the kinds of objects that give what they have to a wait before its process runs.
+// grantedKinds are the kinds of objects that can give something to a waiter before the waiter's
+// process runs again.
 var grantedKinds = map[string]func(a *arena.Arena) (granted, error){
 	"semaphore": func(a *arena.Arena) (granted, error) { return grantedSemaphore(a, nil) },
 	"transferable semaphore": func(a *arena.Arena) (granted, error) {
@@ -85,7 +86,8 @@ func init() {
 	})
 }
 
-// A grant to a process that is stopped, and killed before its wait returned, goes to the next waiter.
+// TestGrantsToTheStoppedAndKilledPassOn: a stopped process is granted something, and is killed
+// before its wait returns. The next waiter gets what was granted.
 func TestGrantsToTheStoppedAndKilledPassOn(t *testing.T) {
 	for kind, open := range grantedKinds {
 		t.Run(kind, func(t *testing.T) {

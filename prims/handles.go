@@ -10,39 +10,38 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// opening is one opening of an object. Each handle has an opening of its own. The Close of the handle ends this
-// opening, and no other opening of the process.
+// opening is one opening of an object. Each handle has its own opening. The Close of the handle
+// ends this opening, and no other opening of the process.
 //
-// Close first ends the waits of the handle, whose calls clean up while the words are still in place. Then it
-// takes the words away from the fast paths, and gives them words that are never free. A fast path has no room
-// for a test whether the handle is closed. With such a word it fails, and goes on in its slow path, which
-// checks ended. The steps are at closeAll.
-// steps are at closeAll.
+// Close first ends the waits of the handle. Their calls clean up while the words are still in
+// place. Then Close replaces the pointers of the fast paths by pointers to private words that are
+// never free. A fast path has no room for a test whether the handle is closed. With such a word the
+// fast path fails, and the slow path checks ended. closeAll lists the steps.
 type opening struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
-	what   string // the kind as people call it, such as "semaphore"
+	what   string // the name of the kind in messages, such as "semaphore"
 
 	refusal *shmsync.Error // the error with which use panics
 
-	refuse func()      // makes the handle refuse waits from now on; it waits for nothing
-	left   func() bool // wakes the waits of a handle that refuses, and reports whether its calls have left
+	refuse func()      // makes the handle refuse new waits; it does not block
+	left   func() bool // wakes the waits of a handle that refuses, and reports whether all calls have left
 	drain  func()      // waits for calls that do not wait, for a bounded time
-	end    func()      // takes the words away
+	end    func()      // replaces the words of the fast paths
 
 	closing atomic.Bool
 	ended   atomic.Bool
-	closed  chan struct{} // closed when the Close of the handle is over
+	closed  chan struct{} // closed when the Close of the handle has ended
 
 	mu     sync.Mutex
-	needed int  // guarded by: mu; how many users need the words, the handle included
-	polls  int  // guarded by: mu; how often the end of the opening has looked for calls
-	lost   bool // guarded by: mu; the arena may be unmapped by now
-	shares bool // guarded by: handles; it uses a part that common returned
+	needed int  // guarded by: mu; how many users need the words, including the handle
+	polls  int  // guarded by: mu; how often the end of the opening has checked for calls
+	lost   bool // guarded by: mu; the arena may have been unmapped
+	shares bool // guarded by: handles; the opening uses a part that common returned
 }
 
-// newOpening makes the opening of a handle. Until its maker sets refuse, left and end, its Close
-// has nothing to end.
+// newOpening makes the opening of a handle. As long as its maker has not set refuse, left and end,
+// the Close of the opening ends nothing.
 func newOpening(a *arenakernel.Arena, o arenakernel.Object) *opening {
 	what := kindNames[o.Kind]
 	refusal := &shmsync.Error{Op: what + ".use", Object: objectName(o), Err: shmsync.ErrClosed, Detail: closedHandle}
@@ -52,12 +51,13 @@ func newOpening(a *arenakernel.Arena, o arenakernel.Object) *opening {
 	}
 }
 
-// waitsIn says in which queues the calls of the handle wait. The queues do not change.
+// waitsIn sets the queues in which the calls of the handle wait. The set of queues does not change
+// later.
 func (p *opening) waitsIn(queues ...*park.Queue) {
 	p.refuse, p.left = func() { park.Refuse(queues...) }, func() bool { return park.Left(queues...) }
 }
 
-// kindNames are the names of the kinds for people.
+// kindNames has the names of the kinds in messages.
 var kindNames = map[arenakernel.Kind]string{
 	mutexKind: "mutex", cohortKind: "cohort mutex", rwmutexKind: "rwmutex", spinKindID: "spin lock",
 	rwSpinKindID: "reader/writer spin lock", multiLockKind: "multilock", fairMutexKind: "fair mutex",
@@ -105,18 +105,18 @@ type objectHandles struct {
 	open map[*opening]handle // guarded by: handles
 }
 
-// commonKey identifies an object while it is open. It includes the kind, so that a peer that
-// overwrites the arena cannot make one kind's part pass for another's.
+// commonKey identifies an object while it is open. It includes the kind: a peer that overwrites the
+// arena cannot make this process use the part of one kind for an object of another kind.
 type commonKey struct {
 	segment any
 	at      arenakernel.Offset
 	kind    arenakernel.Kind
 }
 
-// commonPart is what the handles of this process on an object share.
+// commonPart is a part that all handles of this process on an object share.
 type commonPart struct {
 	part any
-	uses int // guarded by: handles; how many openings use it
+	uses int // guarded by: handles; how many openings use the part
 }
 
 func (p *opening) commonKey() commonKey {
@@ -124,8 +124,8 @@ func (p *opening) commonKey() commonKey {
 }
 
 // share makes a handle of an object that the caller has opened, and registers the handle. The
-// handle is closed together with the opening of the arena through which it was opened. After an
-// error the object is closed.
+// handle is closed together with the opening of the arena through which it was opened. If share
+// returns an error, it has closed the object.
 //
 // Preconditions: the caller is within a call that BeginCall has begun.
 func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func(*arenakernel.Arena, arenakernel.Object) (H, error)) (H, error) {
@@ -135,19 +135,20 @@ func share[H handle](a *arenakernel.Arena, o arenakernel.Object, build func(*are
 		return h, err
 	}
 	if !register(a, o, h) {
-		h.opened().close("") // no other goroutine has the handle, so this does not wait
+		h.opened().close("") // no other goroutine has the handle, so this does not block
 		var none H
 		return none, a.ClosedError("arena.open_object")
 	}
 	return h, nil
 }
 
-// register records a handle. It reports false if the Close of the arena has begun: Close has taken
-// its list of the handles that it closes, or is about to.
+// register adds a handle to the open ones. It reports false if the Close of the arena has begun:
+// Close has taken its list of handles, or is about to take it, so it may miss this handle.
 func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 	handles.Lock()
 	defer handles.Unlock()
-	// Close sets its mark before it takes the list, which it does under this mutex.
+	// Close of the arena marks the arena as closing before it takes the list, and takes the list
+	// under this mutex. So either this check sees the mark, or Close finds the handle in the list.
 	if a.Closing() {
 		return false
 	}
@@ -157,8 +158,8 @@ func register(a *arenakernel.Arena, o arenakernel.Object, h handle) bool {
 	return true
 }
 
-// openAs finds the object of spec or creates it, and returns a handle that build makes. If the
-// object existed before, differs says how it differs from what the caller asked for.
+// openAs finds the object of spec or creates it, and returns the handle that build makes. If the
+// object existed before, differs returns how it differs from what the caller asked for.
 func openAs[H handle](
 	a *arenakernel.Arena, spec arenakernel.ObjectSpec, op string,
 	build func(*arenakernel.Arena, arenakernel.Object) (H, error), differs func(H) string,
@@ -167,7 +168,7 @@ func openAs[H handle](
 	if err := a.BeginCall("arena.open_object"); err != nil {
 		return none, err
 	}
-	defer a.EndCall() // after the handle is registered, or nothing is left of it
+	defer a.EndCall() // ends the call after the handle is registered, or everything is cleaned up
 	within := a.Within()
 	o, created, err := within.OpenObject(spec)
 	if err != nil {
@@ -209,7 +210,7 @@ func handleAt[H handle](
 	return share(k, o, build)
 }
 
-// handlesOn returns the record of the handles on an object, and makes one if there is none.
+// handlesOn returns the record of the handles on an object, and makes the record if there is none.
 func handlesOn(a *arenakernel.Arena, o arenakernel.Object) *objectHandles { // guarded by: handles
 	if handles.of == nil {
 		handles.of = map[any]map[arenakernel.Offset]*objectHandles{}
@@ -227,9 +228,10 @@ func handlesOn(a *arenakernel.Arena, o arenakernel.Object) *objectHandles { // g
 	return on
 }
 
-// common returns the part that all handles of this process on an object share, and makes it if there is none.
-// The opening uses the part until it ends. A build function calls common once, and must not fail after that:
-// only an opening that share has registered ever ends, and so gives up its use of the part.
+// common returns the part that all handles of this process on an object share, and makes the part
+// if there is none. The opening uses the part until the opening ends. A build function calls common
+// at most once, and must not fail after that. The reason is that only an opening that share has
+// registered ends and gives up its use of the part.
 func common[C any](p *opening) *C {
 	handles.Lock()
 	defer handles.Unlock()
@@ -281,9 +283,9 @@ func (p *opening) forget() {
 	}
 }
 
-// stayIfOpen keeps the object open, and the words in place, until leave. It is for a call that
-// has to clean up and for which Close does not wait. It reports false if the opening has ended.
-// Then the caller must not call leave, which would end the opening twice.
+// stayIfOpen keeps the object open and the words in place until the caller calls leave. It is for a
+// call that has to clean up and for which Close does not wait. It reports false if the opening has
+// ended. In that case the caller must not call leave, which would end the opening twice.
 func (p *opening) stayIfOpen() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -294,20 +296,20 @@ func (p *opening) stayIfOpen() bool {
 	return true
 }
 
-// leave ends what stayIfOpen has begun, or ends the handle itself.
+// leave ends the stay that stayIfOpen has begun. The Close of the handle calls it, too. The last call ends the opening.
 func (p *opening) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.needed--; p.needed == 0 && !p.lost {
 		p.ended.Store(true)
 		p.end()
-		p.leaveCommon() // before the object is closed: after that a peer may delete it
+		p.leaveCommon() // must come before CloseObject: after that a peer may delete the object
 		p.a.CloseObject(p.object)
-		p.forget() // the last step: until then the arena stays mapped
+		p.forget() // must be last: until then the arena stays mapped
 	}
 }
 
-// lose records that the arena is about to be unmapped, even if calls are still in it.
+// lose records that the arena is about to be unmapped, even though calls may still use it.
 func (p *opening) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -317,7 +319,7 @@ func (p *opening) lose() {
 
 const closedHandle = "this handle is closed"
 
-// error is the error that a call of a closed handle returns. It is nil while the handle is open.
+// error returns the error for a call of a closed handle, or nil if the handle is open.
 func (p *opening) error(op string) error {
 	if !p.ended.Load() {
 		return nil
@@ -328,7 +330,7 @@ func (p *opening) error(op string) error {
 // use panics if the handle is closed.
 func (p *opening) use() {
 	if p.ended.Load() {
-		panic(p.refusal) // a value and no call, which would cost more of the budget for inlining
+		panic(p.refusal) // a plain value, because a call would cost more of the budget for inlining
 	}
 }
 
@@ -336,8 +338,8 @@ func (p *opening) misused(verb string) {
 	panic("shmsync: " + verb + " of " + p.what + " " + objectName(p.object) + ", whose handle is closed")
 }
 
-// objectAt opens the object at off, which may have come from a peer, if the object is of that
-// kind.
+// objectAt opens the object at off if the object is of the given kind. off may be wrong, because a
+// peer may have supplied it.
 //
 // Preconditions: as for share.
 func objectAt(a *arenakernel.Arena, off arenakernel.Offset, op string, kind arenakernel.Kind, version uint16, size uint64) (arenakernel.Object, error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// closeHandles closes the handles that were opened through an opening of an arena, which is being
-// closed. It also waits for the handles that another goroutine is closing.
+// closeHandles closes the handles that were opened through a, an opening of an arena that is being
+// closed. It also waits for handles that another goroutine is closing.
 func closeHandles(a *arenakernel.Arena) {
 	handles.Lock()
 	var mine, others []*opening
@@ -27,25 +27,25 @@ func closeHandles(a *arenakernel.Arena) {
 			}
 		}
 	}
-	handles.Unlock() // from here on register refuses handles of a
+	handles.Unlock() // from here on register refuses handles of a, since a is closing
 	closeAll(mine)
 	for _, p := range others {
-		// The Close of a killed participant's goroutine may never end.
+		// If a test has killed the participant, the goroutine that closes the handle may never end.
 		if !a.Killed() {
 			<-p.closed
 		}
 	}
 }
 
-// closeAll closes handles whose field closing the caller has set. The steps, each for all handles
-// before the next:
+// closeAll closes handles. The caller has set the field closing of each. Every step is done for all
+// handles before the next step begins:
 //
 //  1. refuse: a wait that begins from now on ends with ErrClosed.
-//  2. left: the present waits are woken until their calls have left. A function of the caller that
-//     such a call runs, such as one of an Update or a Repair, may wait through another of the
-//     handles, or use it in other ways: its waits end, and it may still unlock what it has locked.
+//  2. left: the present waits are woken until their calls have left. Such a call may run a function of the
+//     caller, such as one of an Update or a Repair, and that function may use another of the handles. Its
+//     waits then end, but it may still unlock what it has locked.
 //  3. drain: calls that do not wait come to an end, or a bounded time passes.
-//  4. leave: the words are taken away, and the object is closed.
+//  4. leave: the words of the fast paths are replaced, and the object is closed.
 func closeAll(all []*opening) {
 	for _, p := range all {
 		p.refuse()
@@ -69,15 +69,15 @@ func closeAll(all []*opening) {
 	}
 }
 
-// served is a call that does not wait, and that uses the words of a handle.
+// served is a call that does not wait but uses the words of a handle.
 type served struct {
 	queue *park.Queue
-	stays *opening // nil if Close of the handle waits for the call
+	stays *opening // nil if the Close of the handle waits for the call
 }
 
-// serve begins a call that does not wait. Such calls are served until the handle has ended; then serve panics.
-// They are served even while Close waits for a function of the caller. That function may be in the middle of an
-// Update and make such calls itself, and other goroutines may depend on them.
+// serve begins a call that does not wait. It panics if the handle has ended, but it succeeds while
+// Close waits for a function of the caller. That function may be in the middle of an Update and may
+// make such calls itself, and other goroutines may depend on these calls.
 func (p *opening) serve(q *park.Queue) served {
 	s, ok := p.tryServe(q)
 	if !ok {
@@ -111,7 +111,7 @@ func (s served) end() {
 	s.queue.ExitLasting()
 }
 
-// loseHandles is called before an arena is unmapped. It is for handles whose Close did not wait
+// loseHandles is called before an arena is unmapped. It marks the handles whose Close did not wait
 // for a call that still needs the words.
 func loseHandles(a *arenakernel.Arena) {
 	handles.Lock()

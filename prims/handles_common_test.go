@@ -19,8 +19,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Objects of several kinds come and go at the same offset, and each handle has the common part of
-// its own object.
+// TestHandlesOfObjectsThatComeAndGo: objects of several kinds are created and deleted at the same
+// offset. Each handle has the common part of its own object.
 func TestHandlesOfObjectsThatComeAndGo(t *testing.T) {
 	a := newArena(t, nil)
 	rounds := proctest.Rounds(10_000, 300_000)
@@ -82,8 +82,8 @@ func TestHandlesOfObjectsThatComeAndGo(t *testing.T) {
 	require.Zero(t, prims.Commons(a), "common parts without a handle")
 }
 
-// An object can be deleted only after the process has forgotten the common part of its handles:
-// the next object at this offset gets its own.
+// TestCommonPartEndsBeforeTheObject: an object can be deleted only after the process has dropped
+// the common part of its handles. So the next object at this offset gets its own common part.
 func TestCommonPartEndsBeforeTheObject(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFairMutex(a, "f", nil)
@@ -131,7 +131,8 @@ func TestHandlesShareTheirTurns(t *testing.T) {
 	require.Zero(t, prims.Commons(a), "common parts without a handle")
 }
 
-// A closed MultiLock refuses Recover, and leaves nothing for the next object at its offset.
+// TestMultiLockRecoverAfterClose: Recover on a closed MultiLock fails. It leaves the bytes at the
+// offset of the MultiLock as they are, because the next object may have them.
 func TestMultiLockRecoverAfterClose(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Buckets: 1})
@@ -150,8 +151,8 @@ func TestMultiLockRecoverAfterClose(t *testing.T) {
 	require.ErrorIs(t, y.Recover(5, func() error { return nil }), shmsync.ErrClosed, "after the end of the arena")
 }
 
-// A call that comes to a bucket of a MultiLock after the handle has ended leaves its bytes alone:
-// they may belong to another object.
+// TestMultiLockOpensNoBucketAfterClose: a call reaches a bucket of a MultiLock after the handle has
+// ended. It does not touch the bytes of the bucket, which may belong to another object.
 func TestMultiLockOpensNoBucketAfterClose(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Buckets: 1})
@@ -165,8 +166,8 @@ func TestMultiLockOpensNoBucketAfterClose(t *testing.T) {
 	require.True(t, x.Opens(5, func() {}))
 }
 
-// A handle may be closed while a Recover through it runs its repair: the end of the repair is
-// recorded, so that others get the lock.
+// TestCloseDuringRecover: a handle is closed while a Recover through it runs its repair. The end of
+// the repair is still recorded, so that other processes get the lock.
 func TestCloseDuringRecover(t *testing.T) {
 	type lock struct {
 		close   func() error

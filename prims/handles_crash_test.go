@@ -19,8 +19,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A Close that comes while an Upgrade gives up waits until the gate is open again, so that the
-// next handle of the process finds the upgradable hold.
+// TestCloseWhileAnUpgradeGivesUp: an Upgrade gives up while the handle is being closed. Close waits
+// until the gate is open again, so that the next handle of the process finds the upgradable hold.
 func TestCloseWhileAnUpgradeGivesUp(t *testing.T) {
 	a := newArena(t, nil)
 	open := func() *prims.RWMutex {
@@ -39,7 +39,8 @@ func TestCloseWhileAnUpgradeGivesUp(t *testing.T) {
 	crashpoint.ArmFunc("rwmutex.lock.announced", 1, cancel)
 	crashpoint.ArmFunc("rwmutex.lock.leaving", 1, func() {
 		go func() { closed <- m.Close() }()
-		// The Close goes as far as it can. If it does not wait for the Upgrade, it returns.
+		// The other goroutine runs Close as far as it can get. If Close does not wait for the
+		// Upgrade, it returns.
 		for tries := 0; tries < 10000 && len(closed) == 0; tries++ {
 			runtime.Gosched()
 		}
@@ -63,7 +64,7 @@ func TestCloseWhileAnUpgradeGivesUp(t *testing.T) {
 	sound(t, a)
 }
 
-// waitlessKinds are the kinds of handles whose waits queue no wait node in a monitor.
+// waitlessKinds are the kinds of handles whose waits put no wait node into the queue of a monitor.
 var waitlessKinds = map[string]bool{
 	"mutex": true, "checked mutex": true, "cohort mutex": true, "spin lock": true, "signal waker": true,
 	"rwmutex, written": true, "rwmutex, read": true, "reader/writer spin lock, written": true, "reader/writer spin lock, read": true,
@@ -71,8 +72,8 @@ var waitlessKinds = map[string]bool{
 	"queue, empty": true, "queue, full": true, "queue, leased": true,
 }
 
-// A Close that comes while a call queues its wait returns only when the call has left: until then
-// the call needs the words.
+// TestCloseWaitsForACallThatQueuesItsWait: a handle is closed while a call queues its wait. Close
+// returns only when the call has left, because until then the call needs the words.
 func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 	for kind, open := range handleKinds {
 		point := "monitor.queue.linked"
@@ -100,14 +101,15 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 			before := crashpoint.HitCount(point)
 			crashpoint.ArmFunc(point, 1, func() {
 				go func() { closed <- mine.Close() }()
-				// The Close goes as far as it can. If it does not wait for the call, it returns.
+				// The other goroutine runs Close as far as it can get. If Close does not wait for
+				// the call, it returns.
 				for tries := 0; tries < 2000 && len(closed) == 0; tries++ {
 					runtime.Gosched()
 				}
 				early = len(closed) != 0
 			})
 			defer crashpoint.Disarm()
-			ctx, cancel := context.WithTimeout(t.Context(), timeout()) // if the call does not reach the crash point
+			ctx, cancel := context.WithTimeout(t.Context(), timeout()) // for a call that does not reach the crash point
 			defer cancel()
 			require.ErrorIs(t, mine.Wait(ctx), shmsync.ErrClosed, words(a))
 			require.NoError(t, <-closed)
@@ -119,8 +121,8 @@ func TestCloseWaitsForACallThatQueuesItsWait(t *testing.T) {
 	}
 }
 
-// A Close that comes while a call has the queue lock, or still has to wake waiters, returns only
-// when the call no longer needs the words.
+// TestCloseWaitsForACallThatEndsWaits: a handle is closed while a call has the queue lock, or still
+// has to wake waiters. Close returns only when the call no longer needs the words.
 func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 	for kind, open := range handleKinds {
 		if waitlessKinds[kind] || kind == "once" { // the function of a Once outlives the handle
@@ -143,8 +145,8 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 		}
 		for _, point := range points {
 			t.Run(kind+"/"+point, func(t *testing.T) {
-				// A waiter that has returned because of its own periodic check needs no wake: try
-				// again.
+				// A waiter may have returned because of its own periodic check. It then needs no
+				// wake, and the test tries again.
 				for tries := 0; !closesDuringCall(t, open, point); tries++ {
 					require.Less(t, tries, 1000, "the call never comes to the point")
 				}
@@ -153,8 +155,8 @@ func TestCloseWaitsForACallThatEndsWaits(t *testing.T) {
 	}
 }
 
-// A Close that comes after a call has released the queue lock waits until the call has woken the waiters for
-// the queue lock.
+// TestCloseWaitsForTheWakeAfterTheQueueLock: a handle is closed after a call has released the queue
+// lock. Close waits until the call has woken the waiters for the queue lock.
 func TestCloseWaitsForTheWakeAfterTheQueueLock(t *testing.T) {
 	for kind, open := range handleKinds {
 		for _, closing := range []bool{false, true} {
@@ -193,8 +195,8 @@ func TestCloseWaitsForTheWakeAfterTheQueueLock(t *testing.T) {
 	}
 }
 
-// closesDuringCall closes a handle while a call through it, which ends a wait, is at a point. It
-// reports whether the call reached the point.
+// closesDuringCall closes a handle while a call through it, which ends a wait, is at a crash point.
+// It reports whether the call reached that point.
 func closesDuringCall(t *testing.T, open func(*arena.Arena) (*opened, error), point string) (came bool) {
 	a := newArena(t, nil)
 	mine, err := open(a)
@@ -221,8 +223,8 @@ func closesDuringCall(t *testing.T, open func(*arena.Arena) (*opened, error), po
 	return came
 }
 
-// armClose makes the next call that reaches a point wait there while another goroutine closes a
-// handle. It reports whether the Close returned before the call went on.
+// armClose makes the next call that reaches a crash point wait there while another goroutine closes
+// a handle. *early becomes true if Close returned before the call went on.
 func armClose(point string, closeHandle func() error, closed chan<- error) (early *bool) {
 	early = new(bool)
 	crashpoint.ArmFunc(point, 1, func() {
@@ -231,7 +233,8 @@ func armClose(point string, closeHandle func() error, closed chan<- error) (earl
 			closed <- closeHandle()
 			close(done)
 		}()
-		// The Close goes as far as it can. If it does not wait for the call, it returns.
+		// The other goroutine runs Close as far as it can get. If Close does not wait for the call,
+		// it returns.
 		for range 2000 {
 			select {
 			case <-done:
@@ -245,8 +248,8 @@ func armClose(point string, closeHandle func() error, closed chan<- error) (earl
 	return early
 }
 
-// A waiter whose wait a Post ends may close the arena while the Post is still running: the rest
-// of the call finds no waiter, and does not fault.
+// TestCloseOfTheArenaByTheWaiterThatAPostLetsGo: a Post ends a wait, and the waiter closes the
+// arena while the Post is still running. The rest of the Post finds no waiter, and does not fault.
 func TestCloseOfTheArenaByTheWaiterThatAPostLetsGo(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFutex(a, "x", &prims.FutexOptions{Spin: -1})

@@ -18,16 +18,16 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// opened is one handle of each kind, for the tests below.
+// opened is a handle of some kind, for the tests below.
 type opened struct {
 	Close func() error
-	// Use has the calls that a closed handle must refuse, with an error or by a panic.
+	// Use has the calls that a closed handle must refuse, by an error or by a panic.
 	Use map[string]func() error
-	// Block makes a Wait wait; Free ends that.
+	// Block makes a call of Wait block. Free lets it go on.
 	Block, Free func()
 	Wait        func(context.Context) error
-	// Hold says that Block leaves a hold that outlives the handle and that Delete respects.
-	// A Once has none: the function that it runs ends by itself.
+	// Hold is set if Block leaves a hold that outlives the handle, so that Delete fails. A Once has
+	// no such hold: its function ends by itself.
 	Hold bool
 }
 
@@ -143,7 +143,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 			"Acquire": func() error { return s.AcquireContext(context.Background(), 1) }, "TryAcquire": plain(func() { s.TryAcquire(1) }),
 			"Release": plain(func() { s.Release(1) }), "State": plain(func() { s.State() }),
 		}, func() {
-			for range 3 { // the permits are kept for this process from the second release on
+			for range 3 { // the Semaphore caches the permits for this process from the second release on
 				s.AcquireContext(context.Background(), 2)
 				s.Release(2)
 			}
@@ -338,7 +338,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 			"Update": func() error { return s.Update(nothing) }, "View": func() error { return s.View(nothing) },
 			"Store": plain(func() { s.Store(1) }), "Load": plain(func() { s.Load() }), "State": plain(func() { s.State() }),
 		}, func() {
-			h, err := prims.OpenSynchronized(a, "x", 0, nil) // Close waits for the Updates of its own handle
+			h, err := prims.OpenSynchronized(a, "x", 0, nil) // another handle: Close waits for the Updates of its own
 			if err != nil {
 				panic(err)
 			}
@@ -383,7 +383,7 @@ var handleKinds = map[string]func(a *arena.Arena) (*opened, error){
 	},
 }
 
-// lockWait is a wait that releases what it has waited for.
+// lockWait returns a wait that locks, and unlocks at once if it got the lock.
 func lockWait(lock func(context.Context) error, unlock func()) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := lock(ctx)
@@ -407,7 +407,7 @@ func eachHandleKind(t *testing.T, f func(t *testing.T, a *arena.Arena, open func
 	}
 }
 
-// waiting returns when that many goroutines wait for an object, in any way.
+// waiting returns when n goroutines wait for an object, in any way.
 func waiting(t *testing.T, a *arena.Arena, name string, n int) {
 	t.Helper()
 	o, err := objectNamed(a, name)
@@ -431,7 +431,8 @@ func objectNamed(a *arena.Arena, name string) (found arenakernel.Object, err err
 	return found, err
 }
 
-// The Close of a handle, however often it is called, ends that opening and no other.
+// TestCloseEndsItsOwnOpeningOnly: Close ends the opening of its handle and no other opening, even
+// if it is called several times.
 func TestCloseEndsItsOwnOpeningOnly(t *testing.T) {
 	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
 		mine, theirs := open(), open()
@@ -448,8 +449,9 @@ func TestCloseEndsItsOwnOpeningOnly(t *testing.T) {
 	})
 }
 
-// A closed handle refuses calls: by ErrClosed if there is an error to return, and by a panic that
-// names the object otherwise. It touches nothing, not even the next object at that offset.
+// TestUseOfAClosedHandle: a closed handle refuses calls. A call that can return an error returns
+// ErrClosed; any other call panics with the name of the object. The call changes no words, not even
+// those of the next object at that offset.
 func TestUseOfAClosedHandle(t *testing.T) {
 	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
 		mine := open()
@@ -475,8 +477,9 @@ func refused(t *testing.T, verb string, use func() error) {
 	require.ErrorIs(t, use(), shmsync.ErrClosed, verb)
 }
 
-// A call was stopped after it had released the queue lock, and the handle was closed. When the call goes on, it
-// wakes nobody through words that may belong to another object.
+// TestWakeAfterTheCloseTouchesNothing: a call is stopped after it has released the queue lock, and
+// the handle is closed. When the call goes on, it makes no wake through the words, because they may
+// belong to another object.
 func TestWakeAfterTheCloseTouchesNothing(t *testing.T) {
 	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
 		mine := open()
@@ -484,7 +487,7 @@ func TestWakeAfterTheCloseTouchesNothing(t *testing.T) {
 		require.NoError(t, err)
 		q, ok := prims.QueueLockOf(a, o.Offset)
 		if !ok {
-			return // it has no queue lock
+			return // the object has no queue lock
 		}
 		require.NoError(t, mine.Close())
 		require.NoError(t, a.Delete("x"))
@@ -500,7 +503,8 @@ func TestWakeAfterTheCloseTouchesNothing(t *testing.T) {
 	})
 }
 
-// Close ends the waits of its handle with ErrClosed, and the waits of others go on.
+// TestCloseEndsTheWaitsOfItsHandle: Close ends the waits of its handle with ErrClosed. The waits of
+// other handles go on.
 func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
 		holder, mine, theirs := open(), open(), open()
@@ -519,8 +523,9 @@ func TestCloseEndsTheWaitsOfItsHandle(t *testing.T) {
 	})
 }
 
-// A MultiLock is locked without a count as long as that needs no wait. A Close that comes
-// when such a call has the queue lock waits until the call has given it back, and the call gets ErrClosed.
+// TestCloseWaitsForACallThatHasTheQueueLock: a call of a MultiLock does not count itself as long as
+// it need not wait. If the handle is closed while such a call has the queue lock, Close waits until
+// the call has released it, and the call gets ErrClosed.
 func TestCloseWaitsForACallThatHasTheQueueLock(t *testing.T) {
 	a := newArena(t, nil)
 	openKeys := func() *prims.MultiLock {
@@ -540,7 +545,8 @@ func TestCloseWaitsForACallThatHasTheQueueLock(t *testing.T) {
 		closed, early := make(chan error, 1), false
 		require.ErrorIs(t, c.lock(func() {
 			go func() { closed <- c.close() }()
-			// The Close goes as far as it can: one that does not wait for the call returns.
+			// The other goroutine runs Close as far as it can get. If Close does not wait for the
+			// call, it returns.
 			for tries := 0; tries < 2000 && len(closed) == 0; tries++ {
 				runtime.Gosched()
 			}
@@ -555,7 +561,8 @@ func TestCloseWaitsForACallThatHasTheQueueLock(t *testing.T) {
 	sound(t, a)
 }
 
-// The function of a Once that runs when its handle is closed counts, and Do returns as always.
+// TestCloseWhileTheFunctionOfAOnceRuns: a handle of a Once is closed while its function runs. The
+// return of the function still counts, and Do returns as always.
 func TestCloseWhileTheFunctionOfAOnceRuns(t *testing.T) {
 	a := newArena(t, nil)
 	open := func() *prims.Once {
@@ -585,8 +592,9 @@ func TestCloseWhileTheFunctionOfAOnceRuns(t *testing.T) {
 	sound(t, a)
 }
 
-// Close waits for the completion of a Barrier that a call through its handle runs: otherwise the
-// phase would last until this process dies.
+// TestCloseWhileTheCompletionOfABarrierRuns: a handle is closed while a call through it runs the
+// completion function of a Barrier. Close waits for that function. Otherwise the phase would not
+// end before this process dies.
 func TestCloseWhileTheCompletionOfABarrierRuns(t *testing.T) {
 	a := newArena(t, nil)
 	running, goOn := make(chan struct{}), make(chan struct{})
@@ -611,8 +619,8 @@ func TestCloseWhileTheCompletionOfABarrierRuns(t *testing.T) {
 	sound(t, a)
 }
 
-// Delete refuses an object that a process holds even if no handle is open, and names the holder.
-// It deletes an object that nobody holds.
+// TestDeleteRefusesWhatIsHeld: if a process holds an object, Delete fails and names the holder,
+// even if no handle is open. If no process holds the object, Delete deletes it.
 func TestDeleteRefusesWhatIsHeld(t *testing.T) {
 	eachHandleKind(t, func(t *testing.T, a *arena.Arena, open func() *opened) {
 		h := open()
@@ -666,7 +674,7 @@ func TestArenaOpeningsAreClosedSeparately(t *testing.T) {
 	}
 }
 
-// Options for the calls of a handle belong to that handle.
+// TestRepairIsTheHandlesOwn: options for the calls of a handle belong to that handle only.
 func TestRepairIsTheHandlesOwn(t *testing.T) {
 	a := newArena(t, nil)
 	dies := remoteActor(t, a, "dies")
@@ -681,17 +689,18 @@ func TestRepairIsTheHandlesOwn(t *testing.T) {
 	require.ErrorIs(t, first.LockContext(t.Context()), shmsync.ErrOwnerDead)
 	require.NoError(t, second.LockContext(t.Context()))
 	require.Equal(t, 1, repaired)
-	first.Unlock() // the hold is the process's
+	first.Unlock() // the process has the hold, so any handle can release it
 }
 
-// A hold that one handle took may be released through another, whatever their options.
+// TestHoldsBelongToTheProcess: a hold that one handle took can be released through another handle,
+// even if the handles have different options.
 func TestHoldsBelongToTheProcess(t *testing.T) {
 	a := newArena(t, nil)
 	fast, err := prims.OpenMutex(a, "m", nil)
 	require.NoError(t, err)
 	checked, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Checked: true})
 	require.NoError(t, err)
-	for range 10000 { // the first handle's holds are biased in the end
+	for range 10000 { // so that the holds of the first handle become biased
 		fast.Lock()
 		fast.Unlock()
 	}
@@ -705,8 +714,8 @@ func TestHoldsBelongToTheProcess(t *testing.T) {
 	require.Panics(t, checked.Unlock)
 }
 
-// A Repair that runs when the arena is closed may open an arena: Close waits for the Repair, and
-// holds nothing that the Repair needs.
+// TestRepairOpensAnArenaDuringClose: an arena is closed while a Repair runs. Close waits for the
+// Repair and holds no lock that the Repair needs, so the Repair can open an arena.
 func TestRepairOpensAnArenaDuringClose(t *testing.T) {
 	name, other := arenaName(t), arenaName(t)
 	a, err := arena.Create(name, nil)
@@ -732,7 +741,7 @@ func TestRepairOpensAnArenaDuringClose(t *testing.T) {
 	go func() { waits <- m.LockContext(context.Background()) }()
 	waiting(t, a, "m", 1)
 	go func() { closes <- a.Close() }()
-	require.ErrorIs(t, <-waits, shmsync.ErrClosed) // Close is running
+	require.ErrorIs(t, <-waits, shmsync.ErrClosed) // so Close has begun
 	close(goOn)
 	require.NoError(t, <-repairs)
 	require.NoError(t, <-closes)

@@ -16,12 +16,13 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// An Inspector reads a file while it changes. A wait that it has read, and that has ended before it
-// reads the body of the object, does not date the hold that came after it.
+// TestInspectorDatesNoHoldByAWaitThatIsOver: an Inspector reads a file while the file changes. It
+// has read a wait, and the wait ends before the Inspector reads the body of the object. It must not
+// use the date of this wait for the hold that came after it.
 func TestInspectorDatesNoHoldByAWaitThatIsOver(t *testing.T) {
 	// look opens an Inspector that has read the waits, but not the body of the lock.
 	look := func(t *testing.T, w *arenatest.World, a *arena.Arena) *arenakernel.Inspector {
-		_, err := arena.Value[[200 << 10]byte](a, "large") // in chunks of its own
+		_, err := arena.Value[[200 << 10]byte](a, "large") // the value is in other chunks of the file than the lock
 		require.NoError(t, err)
 		ins, err := arenakernel.Inspect(w.Name())
 		require.NoError(t, err)
@@ -112,8 +113,8 @@ func TestInspectorDatesNoHoldByAWaitThatIsOver(t *testing.T) {
 	})
 }
 
-// The word that holds the date of a wait holds the participant that died instead, once the wait is
-// about to end. It must not be read as a date.
+// TestWaitThatEndsDatesNothing: once a wait is about to end, the word that had its date has the
+// participant that died. That value must not be read as a date.
 func TestWaitThatEndsDatesNothing(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")
@@ -140,7 +141,8 @@ func TestWaitThatEndsDatesNothing(t *testing.T) {
 	<-done
 }
 
-// A date is converted to its time, to a later time, or to no time at all.
+// TestFirstSince: a date is converted to its time, to a later time, or to 0, but never to an
+// earlier time.
 func TestFirstSince(t *testing.T) {
 	const ms, wrap = int64(time.Millisecond), int64(1) << 32
 	for _, now := range []int64{1, 5 * ms, 3600e3 * ms, (wrap - 1) * ms, wrap * ms, (wrap + 1) * ms, (3*wrap + 17) * ms} {

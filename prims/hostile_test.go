@@ -22,11 +22,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A peer's bytes are never trusted: whatever is in the words of an object, an operation ends with
-// success or with an error, within its context.
+// These tests show that no operation trusts the bytes of a peer: with any values in the words of an
+// object, an operation ends with success or an error, no later than its context.
 
-// guardedBy runs f, which may panic with a value that mayPanic accepts. It reports an error for
-// every other panic, and if f does not end.
+// guardedBy runs f and returns an error if f does not end, or if it panics with a value that
+// mayPanic does not accept.
 func guardedBy(mayPanic func(r any) bool, what string, words func() string, f func()) error {
 	done := make(chan error, 1)
 	go func() {
@@ -47,8 +47,8 @@ func guardedBy(mayPanic func(r any) bool, what string, words func() string, f fu
 	}
 }
 
-// guarded runs f. f may panic as an Unlock does that finds an impossible word, and as a Lock does
-// that cannot return an error.
+// guarded runs f. It accepts the panics of an Unlock that finds an impossible word, and those of a
+// Lock, which cannot return an error.
 func guarded(what string, words func() string, f func()) error {
 	return guardedBy(func(r any) bool {
 		switch r := r.(type) {
@@ -61,14 +61,14 @@ func guarded(what string, words func() string, f func()) error {
 	}, what, words, f)
 }
 
-// underScribbles lets goroutines use an object, with a context that ends soon, while scribble
-// writes into its words all the time.
+// underScribbles lets goroutines use an object, with contexts that end soon, while scribble
+// overwrites the words of the object all the time.
 func underScribbles(t *testing.T, words func() string, use func(i int, ctx context.Context), scribble func()) {
 	t.Helper()
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	errs := make(chan error, 100)
-	for i := range 18 { // more waiters than threads that may sleep in the kernel
+	for i := range 18 { // more waiters than may sleep in the kernel
 		wg.Go(func() {
 			for !stop.Load() {
 				err := guarded("a lock", words, func() {
@@ -95,8 +95,8 @@ func underScribbles(t *testing.T, words func() string, use func(i int, ctx conte
 	}
 }
 
-// hostile has the arenas in which hostile bytes are tried: one in which threads are free, and one
-// in which a waiter parks behind the poller.
+// hostile has the two arenas in which the tests try hostile bytes. In one of them threads are free
+// for waiters; in the other a waiter parks behind the poller.
 type hostile struct {
 	arenas [2]*arena.Arena
 	round  int
@@ -141,7 +141,7 @@ func (h *hostile) end() {
 	h.close = nil
 }
 
-// next returns the arena for the next bytes.
+// next returns the arena in which the next bytes are tried.
 func (h *hostile) next(t testing.TB) *arena.Arena {
 	if h.round%200 == 0 {
 		h.renew(t)
@@ -160,7 +160,7 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 	prims.Rewrite(a, o, bytes)
 	require.NoError(t, m.Close())
 	m, err = prims.MutexAt(a, off)
-	if errors.Is(err, shmsync.ErrCorrupt) { // PolicyRollback, without room for a log
+	if errors.Is(err, shmsync.ErrCorrupt) { // the bytes say PolicyRollback, and there is no room for a log
 		return
 	}
 	require.NoError(t, err)
@@ -181,7 +181,7 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 		for range 2 {
 			wg.Go(func() {
 				if m.LockContext(ctx) == nil {
-					defer func() { recover() }() // two processes may believe that they hold it
+					defer func() { recover() }() // two processes may believe that they hold the lock, so Unlock may panic
 					m.Unlock()
 				}
 			})
@@ -194,8 +194,8 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 		}
 	})
 	try("Unlock", func(context.Context) {
-		// A word that does not name this process does not change. (All ones stand for an
-		// impossible word; a peer that writes them might as well have written 0.)
+		// Unlock must not change a word that does not name this process. (All ones stand for an
+		// impossible word: a peer that writes them could as well have written 0.)
 		if was := m.OwnerWord(); !m.HeldByUs() && was != ^uint32(0) {
 			defer func() {
 				if is := m.OwnerWord(); is != was {
@@ -214,7 +214,7 @@ func hostileMutex(t testing.TB, h *hostile, bytes []byte) {
 		_ = words()
 		_ = a.Check()
 	})
-	// It can be repaired.
+	// With correct bytes the lock can be used again.
 	prims.Rewrite(a, o, make([]byte, 48))
 	ctx, cancel := context.WithTimeout(context.Background(), timeout())
 	defer cancel()
@@ -250,7 +250,7 @@ func hostileFutex(t testing.TB, h *hostile, bytes []byte) {
 	f.Close()
 }
 
-// hostileSeeds are owner words, and so on, of each kind.
+// hostileSeeds returns the first words of a Mutex with owner words of every kind.
 func hostileSeeds() (seeds [][]byte) {
 	names := []uint32{0, 1, 1 | 1<<11, 2 | 1<<11, 1 | 2<<11, 2047 | 1<<11, 1<<29 - 1, 129 | 1<<11}
 	for kind := range uint32(8) {
@@ -285,14 +285,14 @@ func TestHostileFutex(t *testing.T) {
 	}
 }
 
-// A peer that clears a Mutex, including the list by which releasers find parked waiters, frees
-// it, and all waiters find out.
+// TestHostileWipe: a peer clears the bytes of a Mutex, including the list through which releasers
+// find parked waiters. So the Mutex is free, and all waiters find out.
 func TestHostileWipe(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
 	m.Lock()
 	var wg sync.WaitGroup
-	for range 20 { // more than sleep in the kernel
+	for range 20 { // more goroutines than may sleep in the kernel
 		wg.Go(func() {
 			m.Lock()
 			m.Unlock()
@@ -327,8 +327,8 @@ func FuzzFutexWord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { hostileFutex(t, &h, b) })
 }
 
-// The bytes change all the time while processes lock, and then become correct: the lock can be
-// used as before.
+// TestScribbledMutex: the bytes change all the time while processes lock, and then become correct.
+// After that the lock works as before.
 func TestScribbledMutex(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)

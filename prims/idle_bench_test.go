@@ -18,8 +18,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// BenchmarkIdleWaits measures the CPU time that a process takes while its goroutines wait, each for an Event of its
-// own, and nothing happens. SHMSYNC_TEST_CROWD is their number; the default is 1,000. It prints percents of a CPU.
+// BenchmarkIdleWaits measures the CPU time that a process uses while its goroutines wait and
+// nothing happens. Each goroutine waits for its own Event. SHMSYNC_TEST_CROWD is the number of
+// goroutines; the default is 1,000. The result is in percent of one CPU.
 func BenchmarkIdleWaits(b *testing.B) {
 	n := 1000
 	if v, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_CROWD")); err == nil {
@@ -50,7 +51,7 @@ func idleWaits(b *testing.B, n int, mode prims.EventMode) {
 	}
 	const window = time.Second
 	runtime.GC()
-	for range 3 { // until the checks have seen each Event twice
+	for range 3 { // so long that a periodic check has run twice for each Event
 		<-after(window)
 	}
 	cpu, start := cpuTime(), time.Now()

@@ -19,8 +19,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Nothing is allocated by calls that find no waiter, nor, once the pools are filled, by a wait
-// that cannot be cancelled.
+// TestAllocations: a call that finds no waiter allocates nothing. Once the pools are filled, a wait
+// that cannot be cancelled allocates nothing either.
 func TestAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
 		t.Skip("needs a build without the race detector and crash points: their hooks allocate")
@@ -86,7 +86,7 @@ func TestAllocationsContended(t *testing.T) {
 				})
 				wg.Wait()
 			}
-			hammer(200) // fills the pools
+			hammer(200) // fills the pools of wait nodes
 			const turns = 3000
 			waitsAllocateNothing(t, 6*turns, 0.01, m.String, func() (waited int) {
 				slept = 0
@@ -97,12 +97,12 @@ func TestAllocationsContended(t *testing.T) {
 	}
 }
 
-// waitsAllocateNothing repeats hammer, which makes a number of turns and returns how many of them had a waiter.
-// It ends when at least one turn in six had a waiter, and a turn cost fewer than most allocations. That bound
-// allows for the goroutines themselves, and for what the collector does to pools. In addition, the periodic
-// checks may allocate while goroutines wait. The scheduler decides which goroutines meet, and whether the pool
-// of a P is empty: on a busy machine the goroutines may run one after the other, so that none waits, or on Ps
-// whose pools were never used. A wait that allocates does so in each round.
+// waitsAllocateNothing repeats hammer, which makes a number of turns and returns how many of them
+// had a waiter. It ends when at least one turn in six had a waiter, and a turn cost fewer than most
+// allocations. That bound allows for the goroutines themselves, for what the collector does to
+// pools, and for the periodic checks, which may allocate. On a busy machine the goroutines may run
+// one after the other, so that none waits, or they may run on Ps whose pools were never used. So
+// one round is not enough. A wait that allocates does so in each round.
 func waitsAllocateNothing(t *testing.T, turns int, most float64, words func() string, hammer func() (waited int)) {
 	t.Helper()
 	begun := time.Now()
@@ -111,7 +111,7 @@ func waitsAllocateNothing(t *testing.T, turns int, most float64, words func() st
 		runtime.ReadMemStats(&before)
 		start := time.Now()
 		waited := hammer()
-		checks := min(500*time.Since(start).Seconds(), float64(turns)/8) // ten a second for each of a few waiters
+		checks := min(500*time.Since(start).Seconds(), float64(turns)/8) // ten checks a second for each of a few waiters
 		runtime.ReadMemStats(&after)
 		perTurn := max(0, float64(after.Mallocs-before.Mallocs)-checks) / float64(turns)
 		t.Logf("%d of %d turns had a waiter, %.4f allocations a turn", waited, turns, perTurn)
@@ -122,16 +122,17 @@ func waitsAllocateNothing(t *testing.T, turns int, most float64, words func() st
 	}
 }
 
-// fillThreads makes as many goroutines wait as may sleep on threads, so that the next waiter
-// parks behind the poller.
+// fillThreads makes goroutines wait until no more waiters may sleep on threads. The next waiter
+// then parks behind the poller.
 func fillThreads(t *testing.T, a *arena.Arena) {
 	t.Helper()
-	// One lock of each, since no more goroutines sleep in the kernel for one object than
-	// can run at a time.
+	// Each goroutine waits for its own lock, since the number of goroutines that sleep in the
+	// kernel for one object is limited to the number that can run at a time.
 	var wg sync.WaitGroup
 	var locks []*prims.FairMutex
-	// A goroutine that waits for a queue lock sleeps on a thread for a moment, and another one
-	// that comes just then parks. So the loop starts as many as necessary.
+	// A goroutine that waits for a queue lock sleeps on a thread for a moment. Another goroutine
+	// that comes at that moment parks instead. So the loop starts goroutines until enough of them
+	// sleep on threads.
 	for asleep := 0; asleep < park.DirectMax; {
 		require.Less(t, len(locks), 10*park.DirectMax, "they park, though threads are free")
 		f, err := prims.OpenFairMutex(a, "", &prims.FairMutexOptions{Spin: -1})

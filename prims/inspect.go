@@ -15,14 +15,14 @@ type inspection struct {
 	o arenakernel.Object
 }
 
-// inspect begins an Inspect with the waits that the arena knows.
+// inspect begins an inspection with the waits that the arena knows.
 func inspect(a *arenakernel.Arena, o arenakernel.Object) *inspection {
 	i := &inspection{a: a, o: o}
 	i.Waits = slices.Clone(a.WaitsOf(o))
 	return i
 }
 
-// unreadable is the inspection of an object whose body cannot belong to its kind.
+// unreadable returns the inspection of an object whose body is too small or damaged for its kind.
 func unreadable(a *arenakernel.Arena, o arenakernel.Object, err error) arenakernel.Inspection {
 	i := inspect(a, o)
 	i.State, i.Err = "unreadable", err
@@ -37,7 +37,7 @@ func (i *inspection) word(name string, bits uint64, format string, args ...any) 
 	i.Words = append(i.Words, arenakernel.Word{Name: name, Bits: bits, Text: fmt.Sprintf(format, args...)})
 }
 
-// hold adds a hold and returns its index, unless the hold is nobody's.
+// hold adds a hold and returns its index. A hold without an owner is not added.
 func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	if h.Owner == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (i *inspection) hold(h arenakernel.Hold) (index []int) {
 	return []int{len(i.Holds) - 1}
 }
 
-// waits adds to the chosen waits what they wait for, and for which holds.
+// waits adds to the chosen waits what they wait for, and which holds they wait for.
 func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && chosen(w) {
@@ -55,8 +55,9 @@ func (i *inspection) waits(chosen func(w *arenakernel.Wait) bool, what string, o
 	}
 }
 
-// waitsFor records what the waits in the queues of a monitor wait for, if nothing is recorded yet: the wanted
-// value is an amount or a number of what, and on has the holds that have to end.
+// waitsFor records what the waits in the queues of a monitor wait for, if nothing is recorded yet.
+// The wanted value of such a wait is an amount or a number of what. on has the holds that have to
+// end.
 func (i *inspection) waitsFor(what string, on []int) {
 	for k := range i.Waits {
 		if w := &i.Waits[k]; w.For == "" && inQueue(w) {
@@ -65,20 +66,20 @@ func (i *inspection) waitsFor(what string, on []int) {
 	}
 }
 
-// waitsOn chooses the waits at a futex word or behind a list of poller nodes.
+// waitsOn chooses the waits that sleep on a futex word, or that are parked behind its poller nodes.
 func waitsOn(word, poller arenakernel.Offset) func(w *arenakernel.Wait) bool {
 	return func(w *arenakernel.Wait) bool {
 		return w.Node == 0 && w.At == word || w.Node != 0 && w.Want == nil && w.At == poller
 	}
 }
 
-// inQueue chooses the waits in the queues of a monitor.
+// inQueue chooses the waits that are in the queues of a monitor.
 func inQueue(w *arenakernel.Wait) bool { return w.Want != nil }
 
-// lost records that nobody can have the object.
+// lost records that no process can lock or use the object, and why.
 func (i *inspection) lost(err error, died arenakernel.ParticipantID) { i.Err, i.Died = err, died }
 
-// owner adds an owner word, and returns the index of its hold.
+// owner adds an owner word, and returns the index of its hold if there is one.
 func (i *inspection) owner(w ownerWord, died arenakernel.ParticipantID) (on []int) {
 	i.word("owner", uint64(w), "%v", w)
 	switch {
@@ -94,14 +95,15 @@ func (i *inspection) owner(w ownerWord, died arenakernel.ParticipantID) (on []in
 	return nil
 }
 
-// date adds to the given holds when they began, if that is known.
+// date adds to the given holds when they began, if c has that time.
 func (i *inspection) date(holds []int, c *countWords) {
 	for _, h := range holds {
 		i.Holds[h].Since = c.began()
 	}
 }
 
-// ownerHold is the hold of an owner word, and a hold of nobody if the lock is not held.
+// ownerHold returns the hold that an owner word describes. If the lock is not held, the owner of
+// the hold is 0.
 func ownerHold(w ownerWord) arenakernel.Hold {
 	h := arenakernel.Hold{Owner: w.participant(), Mode: arenakernel.HoldExclusive}
 	switch w.kind() {
@@ -171,7 +173,8 @@ func spinText(field uint32) string {
 	}
 }
 
-// enough records that each wait for what needs only some of its holds to end, not all of them.
+// enough marks each wait for what: it can end when some of the holds end, so it does not need all
+// of them to end.
 func (i *inspection) enough(what string) {
 	for k := range i.Waits {
 		if i.Waits[k].For == what {
@@ -180,7 +183,7 @@ func (i *inspection) enough(what string) {
 	}
 }
 
-// sum adds the counters of a part of the object.
+// sum adds c, the counters of a part of the object, to the counters of the object.
 func (i *inspection) sum(c *arenakernel.Counts) {
 	if i.Counts == nil {
 		i.Counts = &arenakernel.Counts{}

@@ -12,15 +12,15 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Latch is a counter that goes down to 0 once. Goroutines of any number of processes wait for the
-// 0. Its methods are those of C++'s std::latch, and Claim. A Latch does not know which processes
-// have to count down. If a process dies before it has counted down, and has not called Claim,
-// waits go on, for ever if they have no context.
+// Latch is a counter that goes down to 0 once. Goroutines of any number of processes wait until it
+// is 0. Its methods are those of C++'s std::latch, and Claim. A Latch does not know which processes
+// have to count down. If a process dies before it has counted down, and has not called Claim, the
+// waits go on; a wait without a context never ends.
 //
 // If a process that has called Claim dies before it has counted down what it claimed, waits end
-// with an error that Is ErrOwnerDead and names that process. That lasts until another process
-// claims or counts down what is left, or Reset forgets it. What a process counted down before it
-// died stays counted.
+// with an error that Is ErrOwnerDead and names that process. This lasts until another process
+// claims or counts down what is left, or until Reset forgets it. What a process counted down before
+// it died stays counted.
 //
 // In the terminology of the Go memory model, and across processes: every CountDown
 // synchronizes before the return of every Wait, and every TryWait that is true.
@@ -81,15 +81,16 @@ func newLatch(a *arenakernel.Arena, o arenakernel.Object) (*Latch, error) {
 	return &Latch{t, t.words.size.Load()}, nil
 }
 
-// Claim says that this process will count down n: if it dies first, waits fail. CountDown of this process then
-// reduces its own claim first. Claim takes over the claims of dead processes before others. It panics if n is
-// negative or more than the part of the counter that no living process has claimed. If a process is just dying,
-// Claim first waits until what it had claimed is free. So a parent that has waited for the end of its child may
-// at once claim what the child had claimed.
+// Claim says that this process will count down n. If the process dies before that, waits fail. From
+// now on CountDown of this process reduces its own claim first. Claim takes over the claims of dead
+// processes before it claims from the rest. It panics if n is negative, or more than the part of
+// the counter that no living process has claimed. If a process is just dying, Claim first waits
+// until its claim can be taken over. So a parent that has waited for the end of its child can at
+// once claim what the child had claimed.
 //
-// A Claim that takes over the claims of dead processes may take effect in several steps. If
-// others count down between the steps, so that less than n is left, Claim panics, and this
-// process keeps what it has claimed by then; Own of State tells how much that is.
+// A Claim that takes over the claims of dead processes may take effect in several steps. If others
+// count down between the steps, so that less than n is left, Claim panics. This process then keeps
+// what it has claimed so far; the field Own of State has that number.
 func (l *Latch) Claim(n int64) {
 	l.positive("Claim", n)
 	if !l.counter.claim(uint64(n), false) {
@@ -98,7 +99,7 @@ func (l *Latch) Claim(n int64) {
 }
 
 // CountDown subtracts n from the counter, and ends all waits when the counter is 0. It does not
-// block. It panics and changes nothing if n is negative or more than the counter, and it panics
+// block. If n is negative or more than the counter, it panics and changes nothing. It also panics
 // with an error that Is ErrCorrupt or ErrClosed.
 func (l *Latch) CountDown(n int64) {
 	if err := l.countDown(n); err != nil {
@@ -169,16 +170,16 @@ func (l *Latch) ArriveAndWaitContext(ctx context.Context, n int64) error {
 	return t.waitEntered(ctx)
 }
 
-// Reset forgets what the dead had claimed and not counted down, and reports whether there was
-// anything. It does not start a Latch again: a Latch is used once.
+// Reset forgets what dead processes had claimed and not counted down, and reports whether there was
+// anything to forget. It does not start the Latch again: a Latch is used once.
 func (l *Latch) Reset() bool { return l.counter.reset() }
 
 // Offset is the place of the Latch in its arena, for LatchAt in another process.
 func (l *Latch) Offset() arena.Offset { return l.counter.object.Offset }
 
-// Close closes this handle on the Latch, and no other. Calls that wait through it end with an
-// error that Is ErrClosed. Claims of this process stay. A second Close is an error that Is
-// ErrClosed.
+// Close closes this handle on the Latch, and no other handle. Calls that wait through this handle
+// end with an error that Is ErrClosed. What this process has claimed stays claimed. A second Close
+// is an error that Is ErrClosed.
 func (l *Latch) Close() error {
 	t := l.counter
 	return t.opening.close("latch.close")
@@ -186,12 +187,12 @@ func (l *Latch) Close() error {
 
 // LatchState is the result of State.
 type LatchState struct {
-	Size    int64             // the number that it began with
+	Size    int64             // the number at which the counter began
 	Count   int64             // the counter
 	Own     int64             // what this process has claimed and not counted down
 	Waiting bool              // there are waiters
 	Err     error             // why waits fail: nil or ErrOwnerDead
-	Who     *shmsync.Identity // the process that died; nil if it is not known any more
+	Who     *shmsync.Identity // the process that died; nil if its name is not known any more
 }
 
 // State reads l without locking it. The answer may be out of date when it returns.

@@ -43,7 +43,7 @@ func TestLatchBetweenProcesses(t *testing.T) {
 	l.ArriveAndWait(1)
 	gateSmooth(t, x.wait(t, id))
 	gateSmooth(t, y.wait(t, arriving))
-	// It stays open.
+	// The latch stays at 0.
 	l.Wait()
 	require.NoError(t, l.WaitContext(ctx))
 	require.True(t, l.TryWait())
@@ -51,7 +51,7 @@ func TestLatchBetweenProcesses(t *testing.T) {
 	require.Equal(t, prims.LatchState{Size: 5}, l.State())
 }
 
-// Two processes use one latch after another: each latch releases both.
+// TestLatchTorture: two processes use one latch after another, and each latch releases both.
 func TestLatchTorture(t *testing.T) {
 	n := proctest.Rounds(300, 3000)
 	a := newArena(t, nil)
@@ -79,8 +79,9 @@ func TestLatchMisuse(t *testing.T) {
 	require.Contains(t, x.do(t, order{Op: "latch.down", Object: "l", N: 1}).Panic, "more than are left")
 }
 
-// A death breaks a latch only if the dead process had claimed and not counted down. A replacement
-// claims what is left, or others count it down, or Reset forgets it.
+// TestLatchDeath: a death breaks a latch only if the dead process had claimed something and not
+// counted it down. After that a replacement claims what is left, or other processes count it down,
+// or Reset forgets it.
 func TestLatchDeath(t *testing.T) {
 	for _, how := range []string{"claimed by another", "counted down by another", "reset"} {
 		t.Run(how, func(t *testing.T) {
@@ -88,7 +89,7 @@ func TestLatchDeath(t *testing.T) {
 			l := newLatch(t, a, "l", 4)
 			silent, victim, waiter := gateActor(t, a, "silent"), gateActor(t, a, "victim"), gateActor(t, a, "waiter")
 			silent.must(t, order{Op: "latch.down", Object: "l", N: 1})
-			silent.proc.Kill(t) // its decrement stays counted
+			silent.proc.Kill(t) // what it counted down stays counted
 			alone(t, a, 3)
 			victim.must(t, order{Op: "latch.claim", Object: "l", N: 2})
 			victim.must(t, order{Op: "latch.down", Object: "l", N: 1})
@@ -126,8 +127,8 @@ func TestLatchDeath(t *testing.T) {
 	}
 }
 
-// A process that takes the place of a dead one at once claims the dead one's part, although no
-// process has reaped it.
+// TestLatchClaimAfterDeath: a process that takes the place of a dead one can at once claim what the
+// dead process had claimed, even before a reaper has run.
 func TestLatchClaimAfterDeath(t *testing.T) {
 	a := newArena(t, nil)
 	for i := range 20 {
@@ -153,7 +154,7 @@ func TestLatchCancelRace(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		l.ArriveAndWait(1) // whatever happened to the other's wait
+		l.ArriveAndWait(1) // the other goroutine's wait ends, if it has not been cancelled
 		wg.Wait()
 		cancel()
 		require.Zero(t, queued(a, l.Offset()))

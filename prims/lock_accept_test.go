@@ -11,13 +11,13 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// handed is a lock that this process holds and that others queue for.
+// handed is a lock that this process holds, and for which others wait in the queue.
 type handed struct {
 	actor  func(t testing.TB, a *arena.Arena, label string) *actor
-	queue  func(x *actor) int // makes x wait, and returns the number with which to wait for the answer
-	give   order              // makes a waiter unlock it
+	queue  func(x *actor) int // makes x wait for the lock, and returns the number of the order, to wait for the answer
+	give   order              // makes a waiter that got the lock unlock it
 	unlock func()
-	lock   func() (func(), error) // locks it again, and returns the function that unlocks it
+	lock   func() (func(), error) // locks the lock again, and returns the function that unlocks it
 }
 
 func remoteLocker(t testing.TB, a *arena.Arena, label string) *actor { return remoteActor(t, a, label) }
@@ -37,7 +37,8 @@ func handedFair(t *testing.T, a *arena.Arena, pending bool) handed {
 	return h
 }
 
-// handedMulti holds that many keys of one bucket. Others queue for the last one.
+// handedMulti holds several keys of one bucket, so that the last key may have no room in the
+// bucket. Others queue for the last key.
 func handedMulti(t *testing.T, a *arena.Arena, keys int) handed {
 	m := openMulti(t, a, nil)
 	var key uint64
@@ -64,9 +65,9 @@ func handedMutex(t *testing.T, a *arena.Arena) handed {
 	return h
 }
 
-// TestGrantThatNobodyAcceptedPassesOn kills a stopped waiter that was handed the lock and did not
-// run again. It never entered the critical section, so its death is not that of an owner: the
-// next waiter gets the lock without an error.
+// TestGrantThatNobodyAcceptedPassesOn kills a stopped waiter that was granted the lock and has not
+// run since then. The waiter never entered the critical section, so its death is not that of a
+// holder: the next waiter gets the lock without an error.
 func TestGrantThatNobodyAcceptedPassesOn(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, a *arena.Arena) handed{
 		"fair mutex":         func(t *testing.T, a *arena.Arena) handed { return handedFair(t, a, false) },

@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// policyLock is what every lock with a Policy has in common.
+// policyLock has the calls that all locks with a Policy have in common.
 type policyLock struct {
 	lock    func() error
 	recover func(context.Context, func() error) error
@@ -80,8 +80,8 @@ func init() {
 	})
 }
 
-// A Recover without a repair panics before it takes anything: the lock stays owner-dead, and a later Recover
-// with a repair makes it usable.
+// TestLocksRecoverWithoutRepairChangesNothing: a Recover without a repair panics before it takes
+// the lock. The lock stays owner-dead, and a later Recover with a repair makes it usable.
 func TestLocksRecoverWithoutRepairChangesNothing(t *testing.T) {
 	a := newArena(t, nil)
 	p := proctest.Start(t, "policylocks/hold", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
@@ -107,7 +107,8 @@ func TestLocksRecoverWithoutRepairChangesNothing(t *testing.T) {
 	}
 }
 
-// An Open with an invalid Policy panics, whether the object exists or not, and creates nothing.
+// TestLocksRefuseInvalidPolicies: an Open with an invalid Policy panics and creates nothing,
+// whether the object exists or not.
 func TestLocksRefuseInvalidPolicies(t *testing.T) {
 	a := newArena(t, nil)
 	for kind, open := range policyLocks {

@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// scribbler writes what no correct participant would into the words of an object
-// whose waiters queue, and into their nodes.
+// scribbler overwrites the words of an object whose waiters queue, and the words of their nodes,
+// with values that no correct participant would write.
 type scribbler struct {
 	a          *arena.Arena
 	body, size uint64
@@ -28,7 +28,7 @@ func (s *scribbler) word(off uint64) *atomic.Uint64 {
 	return arena.At[atomic.Uint64](s.a, arena.Offset(s.body+off))
 }
 
-// value is a number that may have a meaning.
+// value returns a number that may have a meaning for the object.
 func (s *scribbler) value() uint64 {
 	switch s.r.IntN(6) {
 	case 0:
@@ -37,7 +37,7 @@ func (s *scribbler) value() uint64 {
 		return ^uint64(0)
 	case 2:
 		return s.r.Uint64N(20)
-	case 3: // an offset, or two
+	case 3: // an offset in the object, a multiple of 64
 		return (s.body + s.r.Uint64N(s.size)) &^ 63
 	case 4:
 		return s.r.Uint64N(1<<16) | s.r.Uint64N(1<<16)<<32
@@ -45,11 +45,11 @@ func (s *scribbler) value() uint64 {
 	return s.r.Uint64()
 }
 
-// scribble overwrites some words: one, a few or all.
+// scribble overwrites some words of the object: none, all or a few.
 func (s *scribbler) scribble() {
 	n := s.size / 8
 	switch s.r.IntN(4) {
-	case 0: // the nodes alone
+	case 0: // no word of the object, only those of the nodes
 	case 1:
 		for off := range n {
 			s.put(off * 8)
@@ -69,14 +69,14 @@ func (s *scribbler) scribble() {
 func (s *scribbler) put(off uint64) {
 	v := s.value()
 	if off == 0 {
-		// The queue lock must not get the ID of this process: this process would hold the lock,
+		// The queue lock must not get the ID of this process: the process would hold the queue lock
 		// and wait for itself for ever.
 		v = s.r.Uint64() | 1<<31
 	}
 	s.word(off).Store(v)
 }
 
-// hostileLock scribbles over an object again and again while something is held and waited for.
+// hostileLock overwrites words of an object again and again while something is held and waited for.
 func hostileLock(t *testing.T, rounds int, f func(a *arena.Arena, s *scribbler, try func(what string, f func(ctx context.Context)))) {
 	var h hostile
 	defer h.end()
@@ -131,7 +131,7 @@ func TestHostileMultiLock(t *testing.T) {
 		var holds prims.Holds
 		for key := range uint64(9) {
 			if key%2 == 0 {
-				x.Lock(key).Unlock() // the next is locked by CAS
+				x.Lock(key).Unlock() // so that the next Lock of the key is by CAS
 			}
 			holds = append(holds, x.Lock(key))
 		}
@@ -151,7 +151,7 @@ func TestHostileMultiLock(t *testing.T) {
 		try("Unlock of another", func(context.Context) { holds[(key+1)%9].Unlock() })
 		cancel()
 		require.NoError(t, guarded("the end of waits", x.String, wg.Wait))
-		at, err := prims.MultiLockAt(a, x.Offset()) // the head may claim another number of buckets
+		at, err := prims.MultiLockAt(a, x.Offset()) // the head of the body may have another number of buckets
 		if err == nil {
 			at.Close()
 		}

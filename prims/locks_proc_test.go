@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// workerGroupLock is a lock with which a worker group works. The fields for readers are nil for a
-// lock without readers.
+// workerGroupLock is a lock that the processes of a worker group use. rlock and runlock are nil for
+// a lock without readers.
 type workerGroupLock struct {
 	lock   func(context.Context) error
 	try    func() bool
@@ -100,7 +100,7 @@ func openWorkerGroupRWSpinLock(a *arena.Arena) (workerGroupLock, error) {
 		func() (bool, error) { st := l.State(); return st.Held || len(st.Readers) > 0, st.Err }, l.Close, l}, nil
 }
 
-// lockedPair is two numbers that are equal while nobody writes.
+// lockedPair is two numbers that are equal while no worker writes.
 type lockedPair struct{ First, Second atomic.Uint64 }
 
 func (p *lockedPair) check() error {
@@ -110,8 +110,8 @@ func (p *lockedPair) check() error {
 	return nil
 }
 
-// lockWorker writes the pair under the lock, or reads it. A worker that finds a death repairs the
-// pair.
+// lockWorker writes the pair under the lock, or reads it. If it finds that a holder died, it
+// repairs the pair.
 type lockWorker struct {
 	l    workerGroupLock
 	pair *lockedPair

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// lockStage is what a lock actor acts on: FairMutexes and MultiLocks.
+// lockStage is what a lock actor uses: FairMutexes and MultiLocks.
 type lockStage struct {
 	a *arena.Arena
 	contexts
@@ -33,7 +33,7 @@ func init() {
 	})
 }
 
-// lockActor acts in a process of its own.
+// lockActor starts an actor in a separate process. It carries out the test's orders.
 func lockActor(t testing.TB, a *arena.Arena, label string) *actor {
 	t.Helper()
 	return actorOf(t, a, "lock-actor", label)
@@ -97,7 +97,7 @@ func (s *lockStage) performFair(ctx context.Context, o order, a *answer) error {
 		return f.RecoverContext(ctx, func() error { return s.repair(o, a) })
 	case "fduel":
 		return duelPartner(s.a, o.N, func() func() { f.Lock(); return f.Unlock })
-	case "fspin": // locks and unlocks N times
+	case "fspin": // locks and unlocks the FairMutex N times
 		for range o.N {
 			f.Lock()
 			f.Unlock()
@@ -155,7 +155,7 @@ func (s *lockStage) performMulti(ctx context.Context, o order, a *answer) error 
 		if a.OK = ok; ok {
 			return keep(prims.Holds{h}, nil)
 		}
-	case "mall": // locks N keys from Token on, the last one first
+	case "mall": // locks N keys, from Token on; the list has the last key first
 		keys := make([]uint64, o.N)
 		for i := range keys {
 			keys[i] = o.Token + uint64(o.N-1-i)
@@ -171,7 +171,7 @@ func (s *lockStage) performMulti(ctx context.Context, o order, a *answer) error 
 		return lockSets(x, o.Token, o.N)
 	case "mleave": // closes the arena
 		return s.a.Close()
-	case "mspin": // locks and unlocks N times
+	case "mspin": // locks and unlocks the key N times
 		for range o.N {
 			x.Lock(o.Token).Unlock()
 		}

@@ -22,11 +22,11 @@ func TestMain(m *testing.M) { proctest.Main(m) }
 // timeout is how long a test waits for something that must happen.
 func timeout() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 
-// after is a timer channel that does not fire during a test that passes.
+// after returns a timer channel, for a limit that a passing test does not reach.
 func after(d time.Duration) <-chan time.Time { return time.NewTimer(d).C }
 
-// eventually waits until done returns true. It checks often at first and then every millisecond.
-// If that takes too long, words describes the state.
+// eventually waits until done returns true. It checks often at first and then every millisecond. If
+// that takes too long, the test fails with the text of words.
 func eventually(t testing.TB, what string, words func() string, done func() bool) {
 	t.Helper()
 	if err := waitUntil(timeout(), done); err != nil {
@@ -59,7 +59,8 @@ func words(a *arena.Arena) string {
 	return s
 }
 
-// alone waits until only n participants are left, all alive: the dead are reaped.
+// alone waits until n participants are left and all of them are alive, so that all dead
+// participants are reaped.
 func alone(t testing.TB, a *arena.Arena, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d participants", n), func() string { return words(a) }, func() bool {
@@ -75,15 +76,15 @@ func alone(t testing.TB, a *arena.Arena, n int) {
 	})
 }
 
-// ownNodes is how many used wait nodes belong to waits. In addition, each process that has waited
-// for the queue lock of an object leaves a poller node there.
+// ownNodes returns how many of the used wait nodes belong to waits. The other used nodes are poller
+// nodes: each process that has waited for the queue lock of an object leaves one there.
 func ownNodes(a *arena.Arena) uint64 {
 	s := a.Stats()
 	return s.Nodes - s.PollerNodes
 }
 
-// sound checks the whole arena. A check may see what another process or goroutine is about to
-// change, so a fault counts only if it stays.
+// sound checks the whole arena. A check may find a state that another process or goroutine is about
+// to change, so only a fault that stays counts.
 func sound(t testing.TB, a *arena.Arena) {
 	t.Helper()
 	var err error
@@ -93,7 +94,7 @@ func sound(t testing.TB, a *arena.Arena) {
 	})
 }
 
-// nameOf is the name by which another process joins the arena.
+// nameOf returns the name by which another process joins the arena.
 func nameOf(a *arena.Arena) string { return filepath.Base(a.Path()) }
 
 func offsetAt(b []byte, i int) arena.Offset {
@@ -104,7 +105,7 @@ func putOffset(b []byte, i int, off arena.Offset) {
 	binary.LittleEndian.PutUint64(b[8*i:], uint64(off))
 }
 
-// arenaName is a name under /dev/shm for an arena that only this test uses.
+// arenaName returns a name under /dev/shm for an arena that only this test uses.
 func arenaName(t testing.TB) string {
 	name := fmt.Sprintf("shmsync-test-%d-%s", os.Getpid(), randomName())
 	t.Cleanup(func() { shm.Remove(name) })

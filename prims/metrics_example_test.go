@@ -11,8 +11,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A program publishes the numbers of an arena in package expvar, which net/http
-// serves.
+// A program publishes the metrics of an arena in package expvar, which net/http serves.
 func ExampleOpenMutex_metrics() {
 	a, err := arena.Open("example-metrics", &arena.Options{Size: 1 << 20, Counted: true})
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 // bug is a mistake in a protocol that its model must find: a mutant.
 type bug string
 
-// size says when a model is explored.
+// size says when the tests explore a model.
 type size int
 
 const (
 	small size = iota // always
-	large             // with SHMSYNC_TEST_LONG=1: it takes longer than a second and a half
+	large             // only with SHMSYNC_TEST_LONG=1, because it takes longer than 1.5 s
 )
 
-// exploration is a model at a size.
+// exploration is a model of some size, with the bugs that it has to find.
 type exploration struct {
 	name    string
 	size    size
@@ -31,8 +31,8 @@ type exploration struct {
 	bugs    []bug
 }
 
-// requireModels shows that the protocol of each exploration is correct, and that it is wrong with
-// each of the bugs.
+// requireModels requires that each exploration finds no fault in the protocol, and a fault in the
+// protocol with each of the bugs.
 func requireModels(t *testing.T, all []exploration) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine explores the model, ten times as slowly with it")

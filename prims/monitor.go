@@ -23,19 +23,20 @@ var (
 	_ = crashpoint.Register("monitor.await.given_up")
 )
 
-// monitor is what primitives with a queue of waiters share: a queue lock that guards their state,
-// a redo log that makes a change of several words one step, queues of wait nodes, and the way to
-// wait in them.
+// monitor is what all primitives with a queue of waiters have in common: a queue lock that guards
+// their state, a redo log that makes a change of several words one step, queues of wait nodes, and
+// the way to wait in them.
 //
-// The queue lock is a Mutex, so it survives the death of its holder: the next holder carries out
-// the redo log, rebuilds the queues from the nodes, and goes on. The state and the nodes are the
-// truth; the queues are an index of the nodes.
+// The queue lock is a Mutex, so it survives the death of its holder. The next holder carries out
+// the redo log, rebuilds the queues from the nodes, and goes on. That is possible because the state
+// and the nodes are the truth; the queues are only an index of the nodes.
 //
-// A wait ends by a compare-and-swap on its node. Either the holder of the queue lock makes the node resolved,
-// or the owner of the wait gives up and makes it left; the owner need not have the queue lock. A grant takes
-// these steps: take the wait off the queue, resolve it, commit the change of state, clear the node's stamp. A
-// death in between leaves a resolved node with a stamp. The next holder of the queue lock commits the change of
-// state for that node, exactly once.
+// A wait ends by a compare-and-swap on its node. Either the holder of the queue lock makes the node
+// resolved, or the owner of the wait gives up and makes the node left; the owner does not need the
+// queue lock for that. A grant takes these steps: take the wait off the queue, resolve it, commit
+// the change of state, clear the node's stamp. If the granter dies between these steps, a resolved
+// node with a stamp remains. The next holder of the queue lock then commits the change of state for
+// that node, exactly once.
 //
 // The scheme is that of a monitor after Hoare and Brinch Hansen, with the redo log of a database.
 type monitor struct {
@@ -47,17 +48,18 @@ type monitor struct {
 	rules     rules
 	key       race.Key
 	counts    *countWords // the counters of the object; nil if the arena does not count
-	// mine tells whether a wait belongs to this monitor, if the object has several monitors; nil
-	// if this monitor is the only one.
+	// mine reports whether a wait belongs to this monitor, if the object has several monitors. It
+	// is nil if this monitor is the only one.
 	mine    func(wait) bool
 	opening *opening
-	// without is the ID of this participant while it leaves, and 0 before. See current.
+	// without is the ID of this participant while the participant leaves, and 0 before. See
+	// current.
 	without arenakernel.ParticipantID
 
-	broken atomic.Bool   // a link was wrong: the queues must be rebuilt before the queue lock is released
+	broken atomic.Bool   // a link was wrong, so the queues must be rebuilt before the queue lock is released
 	deaths atomic.Uint32 // the number of deaths at the last reap
-	// unreaped says that a dead participant was not gone at the last reap, which has left what
-	// that participant had.
+	// unreaped is set if a dead participant was not gone at the last reap. That reap has left what
+	// the participant had.
 	unreaped   atomic.Bool
 	cleaningUp atomic.Bool   // a goroutine is waiting to reap
 	checks     atomic.Uint32 // how often check was called
@@ -69,10 +71,10 @@ type rules interface {
 	// resolve ends the waits that the state allows to end.
 	resolve(b *wakes)
 	// account makes the change of state for a resolved wait, through monitor.account. The monitor
-	// also calls it for waits whose granter died before it had done so.
+	// also calls it for a resolved wait whose granter died before the change.
 	account(w wait)
-	// clear empties the queues. requeue puts a wait at the end of the queue where it belongs.
-	// Together they rebuild the queues, in the order of arrival.
+	// clear empties the queues. requeue puts a wait at the end of its queue. To rebuild the queues,
+	// the monitor calls clear, and then requeue for each wait in the order of arrival.
 	clear()
 	requeue(w wait)
 	// detach takes a wait off its queue.
@@ -80,11 +82,11 @@ type rules interface {
 	// each calls f for the waits in the queues until f returns false. f may take the wait off its
 	// queue.
 	each(f func(w wait) bool)
-	// reap takes back the parts of the state that dead participants have. If a part gives access to data, reap
-	// takes it back only when its participant is gone.
+	// reap takes back the parts of the state that dead participants have. A part that gives access
+	// to data is taken back only when its participant is gone.
 	reap(dead func(arenakernel.ParticipantID) bool)
-	// holders calls f for the participants for which others wait. It is called without the queue
-	// lock.
+	// holders calls f for each participant that has something for which others wait. The caller
+	// does not hold the queue lock.
 	holders(f func(arenakernel.ParticipantID))
 }
 
@@ -93,7 +95,7 @@ func (m *monitor) enterAtOnce() bool {
 	return !race.Enabled && atomic.CompareAndSwapUint32(m.queueLock.own, 0, atomic.LoadUint32(&m.queueLock.self))
 }
 
-// leaveQuiet is leave for a caller that has ended no wait.
+// leaveQuiet is leave for a caller that has ended no wait, so there is no owner to wake.
 func (m *monitor) leaveQuiet() {
 	if m.broken.Load() {
 		m.leave(nil)
@@ -103,7 +105,7 @@ func (m *monitor) leaveQuiet() {
 	m.queueLock.yield()
 }
 
-// enter takes the queue lock. ctx may be nil. Its errors are those of a call that cannot begin:
+// enter takes the queue lock. ctx may be nil. The errors are those of a call that cannot begin:
 // ctx.Err(), ErrCorrupt, ErrClosed.
 func (m *monitor) enter(ctx context.Context) error {
 	if m.enterAtOnce() {
@@ -120,7 +122,8 @@ func (m *monitor) enterSlow(ctx context.Context) error {
 		return m.closed()
 	}
 	if ctx != nil && ctx.Err() != nil {
-		// The queue lock may be free by now, and then the caller goes on although ctx has ended.
+		// ctx has ended. But if the queue lock is free by now, the call goes on: what is possible
+		// at once takes precedence.
 		if m.tryEnter() {
 			return nil
 		}
@@ -148,9 +151,9 @@ func (m *monitor) fail(op string, err error, who *shmsync.Identity, detail strin
 	return failed(m.a, m.object, op, err, who, detail)
 }
 
-// begin makes Close wait for this call until finish. So the words stay in place for the call
-// before, during and after its wait. Every waiter in the monitor is in such a call. A [Pending]
-// and a watch have no call: their wait nodes keep the handle open.
+// begin makes Close wait for this call until the call has called finish. So the words stay in place
+// for the call before, during and after its wait. Every waiter in the monitor is in such a call,
+// except a [Pending] and a watch: their wait nodes keep the handle open.
 func (m *monitor) begin() error {
 	if !m.queueLock.queue.EnterNode() {
 		return m.closed()
@@ -160,7 +163,8 @@ func (m *monitor) begin() error {
 
 func (m *monitor) finish() { m.queueLock.queue.Exit() }
 
-// leaveStay ends what opening.stayIfOpen has begun. A Close of the handle does not wait for that.
+// leaveStay ends the stay that opening.stayIfOpen has begun. The Close of the handle does not wait
+// for a stay.
 func (m *monitor) leaveStay() {
 	q := m.queueLock.queue
 	if q.EnterLasting() {
@@ -169,9 +173,10 @@ func (m *monitor) leaveStay() {
 	}
 }
 
-// waitNode returns a wait node: has, if that is not nil. The caller holds the queue lock. If again is true,
-// waitNode has released the queue lock for a moment. Then the caller checks the state once more, and passes the
-// wait node as has to the next call. If waitNode returns an error, it has released the queue lock.
+// waitNode returns a wait node for a wait of this process. If has is not nil, waitNode returns has.
+// The caller holds the queue lock. If again is true, waitNode has released the queue lock for a
+// moment. The caller then has to check the state once more, and passes the wait node as has in its
+// next call. If waitNode returns an error, it has released the queue lock.
 func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.WaitNode, again bool, err error) {
 	if has != nil {
 		return has, false, nil
@@ -190,8 +195,9 @@ func (m *monitor) waitNode(ctx context.Context, has *park.WaitNode) (s *park.Wai
 	return s, true, nil
 }
 
-// join queues the wait node s, with the wanted word and class of the primitive. The caller has called begin and
-// holds the queue lock. It then releases the queue lock and calls await.
+// join queues the wait node s, with the wanted word and the class that the primitive has chosen.
+// The caller has called begin and holds the queue lock. After join, it releases the queue lock and
+// calls await.
 func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	n := s.Node
 	n.SetObject(m.object.Offset)
@@ -209,8 +215,8 @@ func (m *monitor) join(s *park.WaitNode, class uint16, wanted uint64) {
 	m.counts.add(countContended)
 }
 
-// await waits until the wait of a wait node that has joined is resolved. An error means that the
-// wait is not resolved and never will be.
+// await waits until the wait in s is resolved. The caller has queued it by join. An error means that
+// the wait has not been resolved and never will be.
 func (m *monitor) await(ctx context.Context, s *park.WaitNode) (outcome, error) {
 	if err := m.sleep(ctx, s); err != nil {
 		return 0, err
@@ -218,7 +224,7 @@ func (m *monitor) await(ctx context.Context, s *park.WaitNode) (outcome, error) 
 	return m.collect(s), nil
 }
 
-// refuse ends a wait in which nobody sleeps and which was queued while the handle is being
+// refuse ends a wait in which no goroutine sleeps, and which was queued while the handle was being
 // closed. It returns the error of the wait, or nil if the wait has been resolved.
 func (m *monitor) refuse(s *park.WaitNode) error {
 	if s.Resolved() {
@@ -232,15 +238,16 @@ func (m *monitor) refuse(s *park.WaitNode) error {
 	return m.closed()
 }
 
-// sleep is await, but the caller collects the wait node. After an error there is no wait node.
+// sleep is await, except that the caller collects the wait node. After an error the caller must not
+// use the wait node any more.
 func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	w := waitOf(s)
 	q := m.queueLock.queue
 	if s.OnLine() {
 		return m.sleepOnLine(ctx, s, w)
 	}
-	// If other goroutines of this process sleep already, spinning would only keep them from
-	// running.
+	// If other goroutines of this process sleep already, a spinning goroutine would only keep them
+	// from running.
 	if q.Seated() == 0 && m.tuning().Spin(s.Resolved) {
 		m.counts.add(countSpin)
 		return nil
@@ -252,7 +259,8 @@ func (m *monitor) sleep(ctx context.Context, s *park.WaitNode) error {
 	return m.slept(r, w, &c)
 }
 
-// sleepOnLine is sleep for a wait that is on a line of waits of this process; see park.Turns. If the wait is
+// sleepOnLine is sleep for a wait that is on a line of waits of this process; see park.Turns. The
+// first wait of the line has the turn: its goroutine polls the node and then sleeps. If this wait is
 // granted, the next wait of the line gets the turn when the hold ends.
 func (m *monitor) sleepOnLine(ctx context.Context, s *park.WaitNode, w abandoned) error {
 	granted := false
@@ -270,7 +278,7 @@ func (m *monitor) sleepOnLine(ctx context.Context, s *park.WaitNode, w abandoned
 	return err
 }
 
-// slept returns the error of a sleep that ended with r, and cleans up after an abandoned wait.
+// slept returns the error of a sleep that ended with r. It cleans up if the wait was abandoned.
 func (m *monitor) slept(r park.Result, w abandoned, c *park.Cancel) error {
 	switch r {
 	case park.Canceled:
@@ -303,15 +311,16 @@ func (m *monitor) tuning() park.Tuning {
 	return park.Tuning{Budget: w.spin, Pays: w.pays, LastCPU: w.lastCPU, Slot: m.a.Self().Slot()}
 }
 
-// end takes a wait off its queue and resolves it, and reports whether it did, because the owner
-// may have given up. After true the caller calls account with the change of state.
+// end takes a wait off its queue and resolves it, and reports whether it did: the owner may have
+// given up instead. If it did, the caller calls account with the change of state.
 func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 	m.rules.detach(w)
 	w.Extra().Store(makeOutcome(w.class(), result, aux))
 	race.ReleaseMerge(m.key)
 	telling, owner := false, w.Owner()
 	for {
-		// The loop ends: the owner moves the word three times at most.
+		// Each iteration means that the owner has changed the node's state. It can do so three
+		// times at most.
 		n := w.Load()
 		if !queued(n) {
 			if telling {
@@ -321,18 +330,18 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 			return false
 		}
 		if !telling && n.State() == arenakernel.NodeParked {
-			m.a.BeginTell() // the wake ends this section, by EndTell
+			m.a.BeginTell() // the wake of the owner ends this section, by EndTell
 			telling = true
 		}
 		// sync(waitnode.resolve): release
 		// lin: the wait ends here.
 		if w.Swap(n, n.With(arenakernel.NodeResolved)) {
 			if telling && n.State() != arenakernel.NodeParked {
-				m.a.EndTell() // a peer overwrote the state: there is nobody to tell
+				m.a.EndTell() // a peer has overwritten the state, so there will be no wake to end the section
 			}
 			crashpoint.Hit("monitor.resolve.resolved")
 			if n.State() == arenakernel.NodeQueued && owner != m.a.Self() {
-				m.tuning().NoteCPU() // the owner spins; a sleeping owner's wake records the CPU
+				m.tuning().NoteCPU() // the owner may still spin and use it; for a sleeping owner, the wake stores it
 			}
 			b.add(w, n.State(), owner)
 			return true
@@ -340,7 +349,7 @@ func (m *monitor) end(b *wakes, w wait, result, aux uint32) bool {
 	}
 }
 
-// account commits the change of state for a resolved wait, and frees its node. c may be nil.
+// account commits the change of state for a resolved wait, and frees the wait's node. c may be nil.
 func (m *monitor) account(w wait, c *change) {
 	if c != nil && c.n > 0 {
 		c.set(m.words.accounted, w.Stamp().Load())
@@ -350,12 +359,12 @@ func (m *monitor) account(w wait, c *change) {
 	m.releaseNode(w)
 }
 
-// releaseNode clears the stamp of a wait that is over, or that has no owner any more, after it
-// was taken off its queue. It frees the node unless the owner does.
+// releaseNode clears the stamp of a node after its wait was taken off the queue. The wait is over
+// or has no owner any more. releaseNode frees the node unless the owner of the node does that.
 func (m *monitor) releaseNode(w wait) {
 	n, owner := w.Load(), w.Owner()
-	// The node becomes ours before it is off the queue: if this process dies in between, its
-	// reaper frees the node.
+	// The node gets this process as its owner before it is off the queue. If this process dies in
+	// between, its reaper frees the node.
 	// sync(waitnode.abandon): acquire
 	ours := n.State() == arenakernel.NodeLeft && m.a.TakeNode(w.off, owner)
 	// sync(waitnode.unqueue): release
@@ -370,13 +379,13 @@ func (m *monitor) releaseNode(w wait) {
 	case w.Load().Generation() == n.Generation():
 		m.a.ReapNode(w.off, owner, n)
 	default:
-		// The owner has kept the node, used it in another queue and died. The kind of that queue
-		// frees the node.
+		// The owner kept the node, used it in another queue, and died. The kind of the object with
+		// that queue frees the node.
 	}
 }
 
-// ended reports whether a participant that is not current is gone, so that its data may be given
-// to others. If it is not gone, the next reap asks again.
+// ended reports whether a participant that is not current is gone, so that others may get its data.
+// If it is not gone, the next reap checks again.
 func (m *monitor) ended(n arenakernel.ParticipantID) bool {
 	if !m.a.Gone(n) {
 		m.unreaped.Store(true)
@@ -385,8 +394,8 @@ func (m *monitor) ended(n arenakernel.ParticipantID) bool {
 	return true
 }
 
-// awaitGone waits until the dead participant n is gone, or until names returns false. The caller must not hold
-// the queue lock.
+// awaitGone waits until the dead participant n is gone, or until names returns false. names reports
+// whether the word still names n. The caller must not hold the queue lock.
 func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID, names func() bool) error {
 	if err := awaitGone(ctx, m.a, m.queueLock.queue, n, names); err != errClosing {
 		return err
@@ -394,8 +403,8 @@ func (m *monitor) awaitGone(ctx context.Context, n arenakernel.ParticipantID, na
 	return m.closed()
 }
 
-// current reports whether a participant is alive. While this participant leaves, it does not count as alive
-// here.
+// current reports whether a participant is alive. While this participant leaves the arena, it does
+// not count as alive here.
 func (m *monitor) current(n arenakernel.ParticipantID) bool { return n != m.without && m.a.Current(n) }
 
 // queued reports whether the owner of a node on a queue still waits.
@@ -407,8 +416,9 @@ func queued(n arenakernel.NodeWord) bool {
 	return false
 }
 
-// waiting reports whether the owner of a wait is alive and still waits. It checks for the death of the owner,
-// because a grant to a dead participant would come back only when that participant is reaped.
+// waiting reports whether the owner of a wait is alive and still waits. It checks for a death that
+// has not been noticed yet. If a dead participant were granted something, the grant would come back
+// only when that participant is reaped.
 func (m *monitor) waiting(w wait) bool {
 	owner := w.Owner()
 	return queued(w.Load()) && m.current(owner) && !m.a.Dead(owner)

@@ -2,16 +2,17 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
-// buildMonitor makes this process's handle on the monitor at off in the body of o. A reaper's
-// handle is bare: it cannot wait.
+// buildMonitor makes a handle of this process on the monitor at off in the body of o. A bare
+// handle, for a reaper, cannot wait.
 func buildMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, r rules, bare bool) *monitor {
 	return buildMonitorAt(a, o, off, arenakernel.At[monitorWords](a, off).places(), r, bare)
 }
 
-// buildMonitorAt is buildMonitor for an object whose words are not together. Its queue lock is at off.
+// buildMonitorAt is buildMonitor for an object whose monitor words are not next to each other. The
+// queue lock is at off.
 func buildMonitorAt(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, w monitorPlaces, r rules, bare bool) *monitor {
 	m := &monitor{a: a, object: o, words: w, at: off, rules: r}
-	m.deaths.Store(a.Deaths() - 1) // one less than the count of deaths, so that the first check reaps
+	m.deaths.Store(a.Deaths() - 1) // any other value than the present count of deaths, so that the first check reaps
 	opt := &MutexOptions{Repair: m.replay}
 	if bare {
 		m.queueLock = buildBareMutex(a, o, off, opt)
@@ -27,8 +28,8 @@ func buildMonitorAt(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.
 	return m
 }
 
-// setOpening says to which opening the monitor belongs. If the object has more parts, its maker
-// also says how those end.
+// setOpening sets the opening to which the monitor belongs. If the object has more parts, its maker
+// also sets how those end.
 func (m *monitor) setOpening(p *opening) {
 	m.opening, m.queueLock.opening = p, p
 	p.waitsIn(m.queueLock.queue)

@@ -4,7 +4,7 @@ package prims
 
 import "testing"
 
-// Waits in a queue, with deaths at every step of waiters and of granters.
+// TestModelMonitor explores waits in a queue, with deaths at every step of waiters and of granters.
 func TestModelMonitor(t *testing.T) {
 	bugs := []bug{
 		monAccountsTwice, monLeftAsSpent, monKeepsStamped, monHasNoLog, monGrantsLeft, monWakesNobody, monDoesNotReap, monDropsFirst, monDoesNotCleanUp,

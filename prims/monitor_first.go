@@ -7,25 +7,27 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// This file dates the holds of locks whose waits are served strictly in order: FairMutex and MultiLock. (A
-// Semaphore has recordQueue.dateFirst for that.) No process gets such a lock while a wait is first in its
-// queue. So each hold is at least as old as the time for which the present first wait has been first. Design
-// note 47 has the argument.
+// This file tells tools how old the hold of a key of a MultiLock is at least. (recordQueue.dateFirst
+// does that for a FairMutex and a Semaphore.) A MultiLock serves its waits strictly in order: no
+// process gets the key while another wait is first in the queue. So the hold is at least as old as
+// the time for which the present first wait has been the first. Design note 47 has the argument.
 //
-// The periodic check of a waiter's process writes that time into the node of the first wait, as
-// the aux part of its outcome. Neither a lock nor a grant reads the clock.
+// The periodic check of a waiter's process stores the time at which it found a wait to be first.
+// The time, called the date of the wait, is the aux part of the outcome in the wait's node. So
+// neither a lock nor a grant has to read the clock.
 
-// inOrder is implemented by the rules of a monitor whose waits are served strictly in order.
+// inOrder is implemented by the rules of a monitor that serves its waits strictly in order.
 type inOrder interface {
-	// undated reports whether the first wait of a queue seems to have no date. It is called
-	// without the queue lock.
+	// undated reports whether the first wait of a queue seems to have no date. The caller does not
+	// hold the queue lock.
 	undated() bool
-	// firsts calls f for the place of the first wait of each queue. The queue lock is held.
+	// firsts calls f for the offset of the first wait of each queue. The caller holds the queue
+	// lock.
 	firsts(f func(off arenakernel.Offset))
 }
 
-// dateFirsts dates the waits that are first in their queues, if the rules serve them in order. It
-// does not wait for the queue lock.
+// dateFirsts stores the present time as the date of each wait that is first in its queue, if the
+// rules serve waits in order. It does not wait for the queue lock.
 func (m *monitor) dateFirsts() {
 	r, ok := m.rules.(inOrder)
 	if !ok || !r.undated() || !m.queueLock.TryLock() {
@@ -40,7 +42,8 @@ func (m *monitor) dateFirsts() {
 	m.leave(nil)
 }
 
-// undated reports whether the wait at off seems to have no date. It works without the queue lock.
+// undated reports whether the wait at off seems to have no date. The caller need not hold the queue
+// lock.
 func (m *monitor) undated(off arenakernel.Offset) bool {
 	if off == 0 {
 		return false
@@ -49,24 +52,26 @@ func (m *monitor) undated(off arenakernel.Offset) bool {
 	return err == nil && n.Object() == m.object.Offset && queued(n.Load()) && outcome(n.Extra().Load()).aux() == 0
 }
 
-// firstDate is the date of a first wait: milliseconds of CLOCK_MONOTONIC modulo 2^32, rounded up,
-// and never 0.
+// firstDate converts CLOCK_MONOTONIC ns to a date: milliseconds modulo 2^32, rounded up, and never
+// 0.
 func firstDate(ns int64) uint32 { return max(uint32(ns/int64(time.Millisecond)+1), 1) }
 
-// firstSince converts a date of a first wait to CLOCK_MONOTONIC ns. now was read after the date. A date that is
-// more than 2^31 ms old looks like a date in the future. A date that is more than 2^32 ms old looks like one
-// that is 2^32 ms later. So the result is either 0, which means unknown, or no earlier than the date.
+// firstSince converts the date of a first wait to CLOCK_MONOTONIC ns, or to 0 if that time is
+// unknown. now was read after the date was stored. A date more than 2^31 ms old looks like a date
+// in the future, so the result is 0. A date more than 2^32 ms old looks like a date that is 2^32 ms
+// later. So the result is never earlier than the date.
 func firstSince(date uint32, now int64) int64 {
 	ms := now/int64(time.Millisecond) + 1
 	age := int32(uint32(ms) - date)
-	if date == 0 || age < -1 { // -1: the date was rounded up twice, because 0 is no date
+	if date == 0 || age < -1 { // -1: firstDate rounds up, and skips 0
 		return 0
 	}
 	return (ms - int64(age)) * int64(time.Millisecond)
 }
 
-// dateBy adds the date of w to the given holds, and reports whether w has one. The holds were read before w.
-// Since w was first in its queue from its date until now, the holds are at least as old as that date.
+// dateBy adds the date of w to the given holds, and reports whether w has a date. The caller read
+// the holds before w. Since w has been first in its queue from its date until now, the holds are at
+// least as old as the date.
 func (i *inspection) dateBy(w *arenakernel.Wait, holds []int) bool {
 	n, err := i.a.NodeAt(w.Node)
 	if err != nil {
@@ -75,7 +80,7 @@ func (i *inspection) dateBy(w *arenakernel.Wait, holds []int) bool {
 	s, end := n.Load(), outcome(n.Extra().Load())
 	same := n.Object() == i.o.Offset && n.Stamp().Load() == w.Stamp && n.Owner() == w.Owner && n.Wanted().Load() == *w.Want
 	if end.result() != 0 || !queued(s) || !same || n.Load() != s {
-		return false // the wait has ended, or is about to: then this may be no date
+		return false // the wait has ended or is about to end, so aux may have another meaning
 	}
 	since := firstSince(end.aux(), i.a.Now())
 	for _, h := range holds {

@@ -20,8 +20,8 @@ func makeLinks(next, prev arenakernel.Offset) links {
 func (l links) next() arenakernel.Offset { return arenakernel.Offset(l&(1<<32-1)) * linkUnit }
 func (l links) prev() arenakernel.Offset { return arenakernel.Offset(l>>32) * linkUnit }
 
-// fifo is a queue in the order of arrival. It implements the part of the rules that concerns the
-// queue, for primitives that have one queue.
+// fifo is a queue in the order of arrival. For primitives with one queue, it implements those
+// methods of rules that concern the queue.
 type fifo struct {
 	m     *monitor
 	words *listWords
@@ -29,14 +29,14 @@ type fifo struct {
 
 func (q *fifo) empty() bool { return q.words.first.Load() == 0 }
 
-// head is the first wait. ok is false if the queue is empty.
+// head returns the first wait. ok is false if the queue is empty.
 func (q *fifo) head() (w wait, ok bool) { return q.m.node(arenakernel.Offset(q.words.first.Load())) }
 
-// after is the wait behind w.
+// after returns the wait behind w.
 func (q *fifo) after(w wait) (wait, bool) { return q.m.node(links(w.Next().Load()).next()) }
 
-// node returns the wait at off, which was read from a link. If there is no wait at off, or one
-// that is on no queue of this object, the queues have to be rebuilt.
+// node returns the wait at off. off was read from a link. If there is no wait at off, or one that
+// is on no queue of this object, node marks the queues as broken, so that they are rebuilt.
 func (m *monitor) node(off arenakernel.Offset) (w wait, ok bool) {
 	if off == 0 {
 		return wait{}, false
@@ -83,7 +83,8 @@ func (q *fifo) clear() {
 	storeWord(&q.words.last, 0)
 }
 
-// each calls f for the waits in order. If the list has a cycle, the queues are rebuilt.
+// each calls f for the waits in order. Stamps must increase; if they do not, the list may have a
+// cycle, and the queues are rebuilt.
 func (q *fifo) each(f func(w wait) bool) {
 	before := uint64(0)
 	for w, ok := q.head(); ok; {
@@ -101,10 +102,10 @@ func (q *fifo) each(f func(w wait) bool) {
 	}
 }
 
-// endAll ends every wait of a queue with one result.
+// endAll ends every wait of a queue with the same result.
 func (m *monitor) endAll(b *wakes, q *fifo, result, aux uint32) {
 	for w, ok := q.head(); ok; w, ok = q.head() {
-		// The loop ends: each iteration takes one wait off the queue.
+		// Each iteration takes a wait off the queue.
 		if !m.waiting(w) {
 			q.detach(w)
 			m.releaseNode(w)

@@ -11,15 +11,15 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// monModel is a semaphore on a monitor: waiters, each a process with a node that it keeps
-// from wait to wait, and a reaper that lives for ever. The queue lock is taken when it is
-// free; the wait for it is in the model of the Mutex.
+// monModel is a semaphore on a monitor. It has waiters, each of which is a process with a node that
+// it keeps from wait to wait, and a reaper that lives for ever. A thread takes the queue lock only
+// when the lock is free; the wait for it is in the model of the Mutex.
 type monModel struct {
 	wants     []uint8 // how many permits each waiter wants
 	permits   uint8
 	kills     uint8
 	elsewhere bool // waiters also wait in another object, with the same node
-	tries     bool // the reaper may find the queue lock taken and leave the reap to periodic checks
+	tries     bool // the reaper may find the queue lock held, and leave the reap to periodic checks
 
 	bug bug
 }
@@ -28,11 +28,11 @@ const (
 	monMost      = 3 // waiters; the reaper is the thread after them
 	monNodes     = 4
 	monDead      = 255 // the queue lock is owner-dead
-	monElsewhere = 128 // a stamp given elsewhere
+	monElsewhere = 128 // a stamp from another object
 )
 
-// monState is a state of the model. Threads, processes and nodes are numbered from 1
-// where they are named, 0 being none.
+// monState is a state of the model. In the fields, threads, processes and nodes are numbered from
+// 1; 0 means none.
 type monState struct {
 	queueLock uint8
 	free      uint8
@@ -42,16 +42,16 @@ type monState struct {
 	node      [monNodes]monNode
 	queue     [monNodes]uint8
 	thread    [monMost + 1]monThread
-	dead      uint8 // bits of processes: killed,
-	marked    uint8 // found dead, so not current,
-	reaped    uint8 // and reaped
+	dead      uint8 // bits of the processes that were killed
+	marked    uint8 // bits of those that were found dead, and so are not current
+	reaped    uint8 // bits of those that were reaped
 	kills     uint8
 	reaping   uint8
-	due       bool // a reap is due by the next waiter that checks
+	due       bool // the next waiter that checks has to reap
 	wrong     monWrong
 }
 
-// monLog is the redo log: the values that the words become.
+// monLog is the redo log: the values that the words get.
 type monLog struct {
 	valid                       bool
 	who, share, free, acc, node uint8
@@ -61,24 +61,24 @@ type monNode struct {
 	word      arenakernel.NodeState
 	owner     uint8
 	stamp     uint8
-	used      bool // the block is
-	sleeping  bool // its owner sleeps on it
-	elsewhere bool // it is on a queue of another object
+	used      bool // the block of the node is in use
+	sleeping  bool // the owner of the node sleeps on it
+	elsewhere bool // the node is on a queue of another object
 }
 
 type monThread struct {
 	pc          uint8
 	job         uint8
-	back        uint8 // where it goes on when a node has been dropped
-	waitNode    uint8 // the node that it has
-	at          uint8 // the node that it is about to drop or give back,
-	owner       uint8 // its owner,
+	back        uint8 // where the thread goes on after it has dropped a node
+	waitNode    uint8 // the node that the thread owns
+	at          uint8 // the node that it is about to drop or give back
+	owner       uint8 // the owner of the node at
 	same        bool  // whether the node at is still in the same use
-	cleanUp     uint8 // the node that it has left,
+	cleanUp     uint8 // the node whose wait it has given up
 	cleanUpSame bool  // whether the node cleanUp is still in the same use
-	wakes       uint8 // bits of nodes
+	wakes       uint8 // the nodes whose owners it has to wake, a bit each
 	replaying   bool
-	has         bool // permits
+	has         bool // it has permits
 }
 
 type monWrong uint8
@@ -185,7 +185,7 @@ func (m monModel) explore(b bug) model.Result {
 	return spec.Explore()
 }
 
-// reaper is the thread that reaps.
+// reaper returns the number of the thread that reaps.
 func (m *monModel) reaper() int { return len(m.wants) }
 
 func (m *monModel) next(s *monState, emit func(model.Step[monState])) {
@@ -228,8 +228,8 @@ func (m *monModel) name(i int) string {
 	return fmt.Sprintf("W%d", i+1)
 }
 
-// canon renumbers the stamps: only their order counts, and one that was accounted for
-// counts only if a node has it.
+// canon renumbers the stamps, because only their order counts. The stamp in accounted counts only
+// if a node has the same stamp.
 func (s *monState) canon() {
 	var present [256]bool
 	for i := range s.node {
@@ -278,7 +278,7 @@ func (m *monModel) check(s *monState) error {
 	return m.checkRest(s)
 }
 
-// checkRest checks what must hold when nobody does anything.
+// checkRest checks what must hold when no thread is doing anything.
 func (m *monModel) checkRest(s *monState) error {
 	if s.thread[m.reaper()].pc != mIdle || s.dead != s.reaped || s.queueLock != 0 {
 		return nil
@@ -303,8 +303,8 @@ func (m *monModel) checkRest(s *monState) error {
 		switch {
 		case !n.used, s.due && n.stamp != 0:
 		case lives && (n.word == arenakernel.NodeSpent || n.word == arenakernel.NodeFree):
-			// The node goes away with its owner. Its owner died while another process marked the
-			// node spent, and that process died, too.
+			// Such a node is freed together with its owner. It is left if the owner before died
+			// while another process marked the node spent, and that process died, too.
 		case !lives || s.thread[n.owner-1].waitNode != uint8(i+1):
 			return errMonLeak
 		}
@@ -315,7 +315,7 @@ func (m *monModel) checkRest(s *monState) error {
 	if sum != m.permits || !right {
 		return errMonPermits
 	}
-	if q := s.queue[0]; q != 0 { // the first of the queue
+	if q := s.queue[0]; q != 0 { // the first wait of the queue must not be grantable
 		n := &s.node[q-1]
 		if !queuedState(n.word) {
 			return errMonLeftOver
@@ -331,7 +331,8 @@ func queuedState(w arenakernel.NodeState) bool {
 	return w == arenakernel.NodeQueued || w == arenakernel.NodeAsleep
 }
 
-// done reports whether nothing has to happen any more.
+// done reports whether nothing has to happen any more: every thread is idle, and every dead process
+// is reaped.
 func (m *monModel) done(s *monState) bool {
 	for i := range m.wants {
 		if s.thread[i].pc != mIdle {
@@ -356,7 +357,7 @@ func (m *monModel) show(s *monState) string {
 	return str
 }
 
-// monExec is a thread that does a step.
+// monExec is the execution of one step by a thread.
 type monExec struct {
 	*monModel
 	s        monState
@@ -374,10 +375,11 @@ func (x *monExec) to(pc uint8, said string) { x.t.pc, x.said = pc, said }
 
 func (x *monExec) current(name uint8) bool { return x.s.marked>>(name-1)&1 == 0 }
 
-// waiting is monitor.waiting.
+// waiting stands for monitor.waiting.
 func (x *monExec) waiting(n *monNode) bool { return queuedState(n.word) && x.current(n.owner) }
 
-// bump begins a node's next generation: threads that remember this one see that the node is in another use.
+// bump begins the next generation of a node. Threads that remember the node see that it is in
+// another use.
 func (x *monExec) bump(node uint8) {
 	for i := range x.s.thread {
 		t := &x.s.thread[i]
@@ -414,7 +416,7 @@ func (x *monExec) append(node uint8) {
 	}
 }
 
-// drop goes on to drop a node that is off the queue.
+// drop makes the thread drop a node that is off the queue, and then go on at back.
 func (x *monExec) drop(node, back uint8, said string) {
 	x.t.at, x.t.back = node, back
 	x.to(mTakeOver, said)

@@ -17,21 +17,22 @@ var (
 	_ = crashpoint.Register("monitor.replay.rebuilt")
 )
 
-// change is a change of several words of a monitor's state that takes effect as a whole.
+// change is a change of several words of a monitor's state. It takes effect as a whole.
 type change struct {
 	n int
 	w [redoMost]*atomic.Uint64
 	v [redoMost]uint64
 }
 
-// set adds to the change that the word w, one of the object's own, becomes v.
+// set adds to the change that the word w of the object becomes v.
 func (c *change) set(w *atomic.Uint64, v uint64) {
 	c.w[c.n], c.v[c.n] = w, v
 	c.n++
 }
 
-// commit makes a change. The queue lock is held. If this process dies, either all of the change
-// happens, as soon as a process takes the queue lock, or nothing.
+// commit makes a change. The caller holds the queue lock. If this process dies during the commit,
+// either nothing of the change happens, or the next holder of the queue lock makes all of it
+// happen.
 func (m *monitor) commit(c *change) {
 	if c.n > 1 {
 		r := m.words
@@ -51,7 +52,7 @@ func (m *monitor) commit(c *change) {
 	}
 }
 
-// replay repairs the monitor. The next holder of the queue lock runs it after a holder's death.
+// replay repairs the monitor after a holder of the queue lock has died. The next holder runs it.
 func (m *monitor) replay() error {
 	if err := m.redoLog(); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (m *monitor) replay() error {
 	m.rebuild()
 	crashpoint.Hit("monitor.replay.rebuilt")
 	b := takeWakes()
-	defer m.wake(b) // deferred, so that it runs even if a rule of a Waitable ends the goroutine
+	defer m.wake(b) // deferred, because a rule of a Waitable may end the goroutine
 	m.rules.resolve(b)
 	return nil
 }
@@ -83,8 +84,8 @@ func (m *monitor) redoLog() error {
 	return nil
 }
 
-// redoTarget is the word at off. It is nil unless the log may name that word, as one of the
-// object's own.
+// redoTarget returns the word at off. A redo log may only name words of its own object; for any
+// other offset the result is nil and an error.
 func (m *monitor) redoTarget(off arenakernel.Offset) (*atomic.Uint64, error) {
 	if w := m.a.WordOfBody(m.object, off); w != nil {
 		return w, nil
@@ -96,8 +97,8 @@ func (m *monitor) corrupt(what string) error {
 	return m.fail("monitor.replay", shmsync.ErrCorrupt, nil, "it has an impossible "+what)
 }
 
-// rebuild makes the queues anew from the nodes, which are the truth. It accounts for waits whose
-// granter died before it had done so.
+// rebuild makes the queues anew from the nodes. It also accounts for each resolved wait whose
+// granter died before the change of state.
 func (m *monitor) rebuild() {
 	m.broken.Store(false)
 	var all []wait
@@ -127,5 +128,5 @@ func (m *monitor) rebuild() {
 			m.releaseNode(w)
 		}
 	}
-	m.broken.Store(false) // if the queues are still broken, a peer overwrites the nodes
+	m.broken.Store(false) // if a queue is still broken, a peer is overwriting the nodes
 }

@@ -13,12 +13,12 @@ var (
 	_ = crashpoint.Register("monitor.cleanup.entered")
 )
 
-// enterYields is how often a process that only cleans up yields before it gives up taking the
-// queue lock: the holder may be preempted or stopped.
+// enterYields bounds how often a process that only cleans up yields before it gives up taking the
+// queue lock. The holder of the queue lock may be preempted or stopped.
 const enterYields = 20
 
-// tryEnter takes the queue lock, unless another process holds it for long, and reports whether it did. It takes
-// the lock over if its holder is dead.
+// tryEnter takes the queue lock, and reports whether it did. It gives up if another process holds
+// the lock for long. If the holder is dead, it takes the lock over.
 func (m *monitor) tryEnter() bool {
 	for tries := 0; ; tries++ {
 		if m.queueLock.TryLock() {
@@ -40,8 +40,8 @@ func (m *monitor) tryEnter() bool {
 	}
 }
 
-// sweep takes back what dead participants have, takes the waits off whose owners are dead or have given up, and
-// resolves the waits that can end then. The queue lock is held.
+// sweep takes back what dead participants have. It takes the waits off the queues whose owners are
+// dead or have given up, and then resolves the waits that can end. The caller holds the queue lock.
 func (m *monitor) sweep(b *wakes) {
 	crashpoint.Hit("monitor.reap.entered")
 	m.deaths.Store(m.a.Deaths())
@@ -58,11 +58,11 @@ func (m *monitor) sweep(b *wakes) {
 	m.rules.resolve(b)
 }
 
-// absent reports whether a participant is dead, or has left.
+// absent reports whether n is a participant that is dead or has left.
 func (m *monitor) absent(n arenakernel.ParticipantID) bool { return n != 0 && !m.current(n) }
 
-// leaveAfter calls f with the queue lock held and then releases the lock, even if a rule of a
-// Waitable that f runs ends the goroutine.
+// leaveAfter calls f with the queue lock held and then releases the lock. It releases the lock even
+// if f runs a rule of a Waitable that ends the goroutine.
 func (m *monitor) leaveAfter(f func(b *wakes)) {
 	b, done := takeWakes(), false
 	defer func() {
@@ -76,7 +76,7 @@ func (m *monitor) leaveAfter(f func(b *wakes)) {
 }
 
 // cleanUp takes a wait that this process has given up off its queue, unless another process has
-// done so. It does not wait for the queue lock.
+// taken it off already. It does not wait for the queue lock.
 func (m *monitor) cleanUp(w abandoned) {
 	if !m.tryEnter() {
 		m.cleanUpLater()
@@ -93,7 +93,7 @@ func (m *monitor) cleanUp(w abandoned) {
 }
 
 // cleanUpLater starts a goroutine that waits for the queue lock and then reaps. The handle may be
-// closed in the meantime; the object stays open.
+// closed meanwhile, but the object stays open.
 func (m *monitor) cleanUpLater() {
 	if m.cleaningUp.Swap(true) {
 		return
@@ -103,8 +103,8 @@ func (m *monitor) cleanUpLater() {
 		return
 	}
 	if !m.opening.stayIfOpen() {
-		// The words may belong to another object by now. The next process that takes the queue
-		// lock finds that the wait was given up.
+		// The handle has ended, so the words may belong to another object by now. The next process
+		// that takes the queue lock finds that the owner of the wait has given up.
 		m.cleaningUp.Store(false)
 		q.ExitLasting()
 		return
@@ -112,8 +112,8 @@ func (m *monitor) cleanUpLater() {
 	go func() {
 		defer q.ExitLasting()
 		defer m.opening.leave()
-		// enter would not do: it enters the queue once more, so Close would wait for the queue
-		// lock, and for a holder that may be stopped.
+		// m.enter would enter the queue once more. Then Close would wait for the queue lock, and so
+		// for its holder, which may be stopped.
 		err := m.queueLock.lockEntered(nil)
 		m.cleaningUp.Store(false)
 		if err == nil {
@@ -122,11 +122,11 @@ func (m *monitor) cleanUpLater() {
 	}()
 }
 
-// check is called ten times a second while a goroutine of this process waits. It completes what a dead process, a
-// stopped reaper, or a stopped waiter that had given up left undone. It also records the present time in the
-// first wait of each queue, if that wait has no time yet; see dateFirsts.
+// check is called ten times a second while a goroutine of this process waits. It completes what
+// another process has left undone: a dead process, a reaper that was stopped, or a waiter that gave
+// up and was stopped. It also stores the date of the first wait in each queue; see dateFirsts.
 func (m *monitor) check() {
-	dead := false // a holder is dead; the process that marked it may be stopped before it counts the death
+	dead := false // a holder is marked dead; the process that marked it may have been stopped before it counted the death
 	m.rules.holders(func(n arenakernel.ParticipantID) {
 		if n != 0 && m.a.Dead(n) {
 			dead = true
@@ -143,16 +143,17 @@ func (m *monitor) check() {
 	m.dateFirsts()
 }
 
-// resolveEvery is a number of periodic checks: one in so many resolves the waits that can end. Another process
-// may have given up at the head of the queue, or changed the state, and be stopped before it could do that.
+// resolveEvery is a number of periodic checks: one check in so many resolves the waits that can
+// end. It makes up for another process that gave up at the head of the queue, or changed the state,
+// and was stopped before it resolved the waits.
 const resolveEvery = 10
 
-// repairMonitor takes back what dead has in an object. If another process holds the queue lock
-// for long, it may be stopped, so repairMonitor gives up: then the periodic checks of waiters, or
-// the next call, repair the object.
+// repairMonitor takes back what dead has in an object. It gives up if another process holds the
+// queue lock for long, since that process may be stopped. Then the periodic check of a waiter, or
+// the next call, repairs the object.
 func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
 	repairMutexWords(m.a, m.object, m.words.queueLock, dead, true)
-	if dead == m.a.Self() { // other dead participants are not current, or have passed their ID to another participant by now
+	if dead == m.a.Self() { // this participant leaves; any other dead ID is not current, or belongs to a new participant
 		m.without = dead
 	}
 	if m.tryEnter() {
@@ -162,15 +163,15 @@ func repairMonitor(m *monitor, dead arenakernel.ParticipantID) {
 	}
 }
 
-// wakeMonitor makes the wakes that a dead process did not make. The arena wakes the owners of resolved
-// nodes.
+// wakeMonitor makes the wakes of the queue lock that a dead process did not make. The arena itself
+// wakes the owners of resolved nodes.
 func wakeMonitor(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[mutexWords](a, off); err == nil {
 		wakeMutexWords(a, w, owed)
 	}
 }
 
-// reapIfDue reaps if a reap is due. The queue lock is held.
+// reapIfDue reaps if a reap is due. The caller holds the queue lock.
 func (m *monitor) reapIfDue(b *wakes) {
 	if m.reapDue() {
 		m.sweep(b)
@@ -181,7 +182,7 @@ func (m *monitor) reapIfDue(b *wakes) {
 // reap.
 func (m *monitor) reapDue() bool { return m.deaths.Load() != m.a.Deaths() || m.unreaped.Load() }
 
-// wakeQueue is the Wake of objects that begin with a monitor.
+// wakeQueue is the Wake function of objects whose body begins with a monitor.
 func wakeQueue(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	wakeMonitor(a, o, o.Body, owed)
 }

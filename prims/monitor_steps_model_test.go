@@ -4,7 +4,7 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
-// step is one step of a thread.
+// step makes one step of a thread.
 func (x *monExec) step() {
 	switch x.t.pc {
 	case mIdle, mClaim, mElsewhere:
@@ -66,7 +66,8 @@ func (x *monExec) begin() {
 	}
 }
 
-// goElsewhere begins a wait in another object with the same node.
+// goElsewhere begins a wait in another object with the same node. then is where the thread goes on
+// after that wait.
 func (x *monExec) goElsewhere(then uint8) {
 	x.optional = true
 	n := &x.s.node[x.t.waitNode-1]
@@ -75,7 +76,8 @@ func (x *monExec) goElsewhere(then uint8) {
 	x.to(mElsewhere, "waits elsewhere")
 }
 
-// orphan ends a wait elsewhere: it is over, or given up and then taken off.
+// orphan ends a wait in another object. Either the wait is over, or the thread gives it up and
+// another process then takes it off the queue.
 func (x *monExec) orphan() {
 	n := &x.s.node[x.t.waitNode-1]
 	x.more = x.choice == 0 && n.word == arenakernel.NodeIdle
@@ -94,7 +96,7 @@ func (x *monExec) orphan() {
 	}
 }
 
-// enter takes the queue lock, or deals with the death of its holder.
+// enter takes the queue lock. If its holder died, the thread first replays the log.
 func (x *monExec) enter() {
 	switch l := x.s.queueLock; {
 	case l == 0:
@@ -110,7 +112,7 @@ func (x *monExec) enter() {
 	}
 }
 
-// body does what the thread has taken the queue lock for.
+// body makes the change for which the thread has taken the queue lock.
 func (x *monExec) body() {
 	switch x.t.pc {
 	case mTakeFree:
@@ -203,7 +205,7 @@ func (x *monExec) resolve() {
 	}
 }
 
-// account is monitor.account with the change of a Semaphore, and monitor.commit.
+// account stands for monitor.account with the change of a Semaphore, and for monitor.commit.
 func (x *monExec) account() {
 	l := &x.s.log
 	switch x.t.pc {
@@ -241,7 +243,7 @@ func (x *monExec) account() {
 	}
 }
 
-// unstamp carries out a log that names a stamp.
+// unstamp clears the stamp of the node that the log names, if the log names one.
 func (x *monExec) unstamp() {
 	if l := &x.s.log; l.node != 0 {
 		n := &x.s.node[l.node-1]
@@ -252,7 +254,7 @@ func (x *monExec) unstamp() {
 	}
 }
 
-// release is monitor.drop.
+// release stands for monitor.releaseNode.
 func (x *monExec) release() {
 	n := &x.s.node[x.t.at-1]
 	switch x.t.pc {
@@ -295,7 +297,7 @@ func (x *monExec) release() {
 	}
 }
 
-// reclaim is the compare-and-swap of ReclaimNode, where it succeeds.
+// reclaim stands for the compare-and-swap of ReclaimNode, where it succeeds.
 func (x *monExec) reclaim(n *monNode) {
 	n.word = arenakernel.NodeFree
 	x.bump(x.t.at)
@@ -305,7 +307,7 @@ func (x *monExec) reclaim(n *monNode) {
 	}
 }
 
-// freeNode frees a node's block, if it is in use.
+// freeNode frees the block of a node, if the block is in use.
 func (x *monExec) freeNode(n *monNode) {
 	if !n.used {
 		return
@@ -392,7 +394,7 @@ func (x *monExec) wait() {
 	}
 }
 
-// asleep is what can happen to a sleeper.
+// asleep is a step of a thread that sleeps: it is woken, or it gives up.
 func (x *monExec) asleep(n *monNode) {
 	x.more = x.choice < 2
 	switch x.choice {
@@ -423,7 +425,7 @@ func (x *monExec) asleep(n *monNode) {
 	}
 }
 
-// replay is what the next holder of the queue lock after a death does first.
+// replay is a step of the next holder of the queue lock after a death.
 func (x *monExec) replay() {
 	switch x.t.pc {
 	case mRedo:
@@ -447,7 +449,7 @@ func (x *monExec) replay() {
 	}
 }
 
-// rebuild deals with the first node that is on no queue yet.
+// rebuild treats the first node that is on no queue yet.
 func (x *monExec) rebuild() {
 	first := uint8(0)
 	for i := range x.s.node {
@@ -501,7 +503,7 @@ func (x *monExec) sweep() {
 	x.to(mResolveAll, "has reaped the queue")
 }
 
-// awake begins a reap.
+// awake begins a reap, if a process is dead and not reaped.
 func (x *monExec) awake() {
 	if left := x.s.dead &^ x.s.reaped; left != 0 {
 		x.s.reaping = lowest(left) + 1
@@ -510,12 +512,12 @@ func (x *monExec) awake() {
 	}
 }
 
-// reap is the rest of a reap.
+// reap makes the remaining steps of a reap.
 func (x *monExec) reap() {
 	dead := x.s.reaping
 	switch x.t.pc {
 	case mMarkOwnerDead:
-		// The holder of the queue lock lives, and may be stopped.
+		// The queue lock is busy if its holder lives. The holder may be stopped.
 		busy := x.s.queueLock != 0 && x.s.queueLock != monDead && x.s.dead>>(x.s.queueLock-1)&1 == 0
 		if x.more = x.tries && busy && x.choice == 0; x.choice == 1 {
 			x.to(mWakeResolved, "finds the queue lock taken")

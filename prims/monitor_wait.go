@@ -15,7 +15,8 @@ type wait struct {
 	*arenakernel.Node
 }
 
-// outcome is the extra word of a node in a queue.
+// outcome is the extra word of a node in a queue. It has the class of the wait and, at the end, the
+// result.
 //
 //	bits 0..15   how the wait ended; defined by the primitive
 //	bits 16..31  class: what kind of wait it is; defined by the primitive
@@ -40,21 +41,22 @@ func (f outcome) aux() uint32    { return uint32(f >> 32) }
 // class is the kind of the wait.
 func (w wait) class() uint16 { return outcome(w.Extra().Load()).class() }
 
-// abandoned is a wait that its owner has given up: the node, and the word that tells whether
-// another wait uses the node by now.
+// abandoned is a wait that its owner has given up. word and stamp show whether the node still has
+// that wait: when another wait uses the node, they have changed.
 type abandoned struct {
 	wait
 	word  arenakernel.NodeWord
 	stamp uint64
 }
 
-// waitOf records the wait of a wait node, for the case that it is given up.
+// waitOf returns the present wait of s in the form that cleanUp needs if the owner gives the wait
+// up.
 func waitOf(s *park.WaitNode) abandoned {
 	return abandoned{wait{s.Off, s.Node}, s.Node.Load().With(arenakernel.NodeLeft), s.Node.Stamp().Load()}
 }
 
-// wakes are waits that have ended. Their owners have to be woken when the queue lock is released,
-// and only then do their nodes go back to the pool.
+// wakes is a list of waits that have ended. Their owners have to be woken after the queue lock is
+// released. Only after its wake does a node go back to the pool.
 type wakes struct {
 	n    int
 	few  [4]wakeUp
@@ -65,7 +67,7 @@ type wakes struct {
 
 type wakeUp struct {
 	wait
-	state arenakernel.NodeState     // the state when it was resolved
+	state arenakernel.NodeState     // the state of the node before it was resolved
 	owner arenakernel.ParticipantID // the owner at that time
 }
 
@@ -85,8 +87,9 @@ func (b *wakes) add(w wait, s arenakernel.NodeState, owner arenakernel.Participa
 	b.more = append(b.more, wakeUp{w, s, owner})
 }
 
-// owe makes Close wait until wake has woken the owners, because the wakes need the words. The queue lock is
-// held; Close waits for its release, too.
+// owe makes Close wait until wake has woken the owners, because the wakes need the words. The
+// caller holds the queue lock. Close also waits for the release of the queue lock, so Close finds
+// that this call has entered the queue.
 func (m *monitor) owe(b *wakes) {
 	if q := m.queueLock.queue; b != nil && b.n > 0 && q != nil {
 		q.EnterEnding()
@@ -94,7 +97,7 @@ func (m *monitor) owe(b *wakes) {
 	}
 }
 
-// wake wakes the owners.
+// wake wakes the owners of the waits in b.
 func (m *monitor) wake(b *wakes) {
 	if b == nil {
 		return

@@ -9,11 +9,11 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// redoMost is how many words one change of a monitor's state may touch.
+// redoMost is how many words one change of a monitor's state may have at most.
 const redoMost = 6
 
-// monitorWords is the head of the body of an object whose waiters queue, 384 bytes. The object's
-// own words follow.
+// monitorWords is the head of the body of an object whose waiters queue, 384 bytes. The words of
+// the primitive itself follow.
 type monitorWords struct {
 	_         structs.HostLayout
 	queueLock mutexWords
@@ -80,10 +80,10 @@ var (
 
 const monitorBytes = unsafe.Sizeof(monitorWords{})
 
-// storeWord is a plain store of a word that only the holder of a queue lock writes, and whose
-// readers hold the queue lock, too. Go's atomic store is a locked exchange on amd64; this is a
-// move. Stores stay in the order of the program, so a death leaves a prefix of them. The redo log
-// needs that.
+// storeWord is a plain store of a word that, at this time, only the holder of a queue lock may
+// write. Go's atomic store is a locked exchange on amd64, which is slower; storeWord is a move. The
+// stores stay in the order of the program, so a death leaves a prefix of them. The redo log relies
+// on that.
 //
 // In an arena of package arenatest, the race detector would report a plain store and an atomic
 // load as a race.
@@ -95,7 +95,7 @@ func storeWord(w *atomic.Uint64, v uint64) {
 	*(*uint64)(unsafe.Pointer(w)) = v
 }
 
-// monitorPlaces are the words of a monitor, which need not be together.
+// monitorPlaces has pointers to the words of a monitor, which need not be next to each other.
 type monitorPlaces struct {
 	queueLock                   *mutexWords
 	arrivals, redone, accounted *atomic.Uint64
@@ -107,8 +107,8 @@ func (w *monitorWords) places() monitorPlaces {
 	return monitorPlaces{&w.queueLock, &w.arrivals, &w.redone, &w.accounted, &w.redo, &w.lastCPU, &w.spin, &w.pays}
 }
 
-// offsetIn is the offset in the arena of a word of an object whose queue lock is at base. base has
-// the offset at. The word may be in front of base.
+// offsetIn returns the offset in the arena of a word of an object. base is the queue lock of the
+// object, and its offset is at. The word may lie before base.
 func offsetIn(base *mutexWords, at arenakernel.Offset, w *atomic.Uint64) arenakernel.Offset {
 	// SAFETY: the pointers are compared as numbers only.
 	return at + arenakernel.Offset(uintptr(unsafe.Pointer(w))-uintptr(unsafe.Pointer(base)))

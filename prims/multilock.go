@@ -27,16 +27,16 @@ var (
 )
 
 // MultiLock is a mutual exclusion lock for each of 2^64 keys, between processes. One process at a
-// time holds a key, and the key is handed on in the order of arrival. Waiters for different keys
-// do not wait for each other. A MultiLock takes memory only for keys that are held or waited for
-// now. A process that was handed a key holds it as soon as its waiter runs again. If the process
-// dies before that, the next waiter gets the key.
+// time holds a key, and waiters get the key in the order of arrival. Waiters for different keys do
+// not wait for each other. A MultiLock takes memory only for keys that are held or waited for now.
+// A process that was granted a key holds it as soon as its waiter runs again. If the process dies
+// before that, the next waiter gets the key.
 //
-// The keys are spread over buckets. Each bucket has a queue lock of its own, which an operation
-// holds for some nanoseconds. If one process takes a key again and again while no other process
-// wants it, it locks and unlocks the key without the queue lock. Five keys of a bucket can be
-// held without more memory; each further key costs a wait node of 64 bytes. For many thousands of
-// held keys, create the MultiLock with more buckets.
+// The keys are spread over buckets. Each bucket has its own queue lock, which an operation holds
+// for some nanoseconds. If one process takes a key again and again while no other process wants it,
+// it locks and unlocks the key without the queue lock. Five keys of a bucket can be held without
+// more memory; each further key costs a wait node of 64 bytes. For many thousands of held keys,
+// create the MultiLock with more buckets.
 //
 // In the terminology of the Go memory model, and across processes: for each key and n < m
 // the n'th Unlock synchronizes before the return of the m'th call that locks it. A release
@@ -59,14 +59,14 @@ type MultiLock struct {
 // MultiLockOptions says how a MultiLock is created. A nil *MultiLockOptions means
 // the zero value.
 type MultiLockOptions struct {
-	// Policy says what happens to a key when its holder dies; 0 means PolicyReport for a new
-	// object, and any policy for an existing one. If it is set and the object has another policy,
-	// opening fails.
+	// Policy says what happens to a key when its holder dies. 0 means PolicyReport for a new
+	// object, and any policy for an existing object. If Policy is set and an existing object has
+	// another policy, opening fails.
 	Policy Policy
-	// Buckets is the number of parts over which the keys are spread. Each part has a queue lock
-	// of its own. The number is rounded up to a power of two and at most 65,536. 0 means 64 for a
-	// new object, and any number for an existing one. If it is set and the object has another
-	// number, opening fails. A bucket takes 512 bytes.
+	// Buckets is the number of parts over which the keys are spread. Each part has its own queue
+	// lock and takes 512 bytes. The number is rounded up to a power of two and is at most 65,536. 0
+	// means 64 for a new object, and any number for an existing object. If Buckets is set and an
+	// existing object has another number, opening fails.
 	Buckets int
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -122,7 +122,7 @@ func newMultiLock(a *arenakernel.Arena, o arenakernel.Object) (*MultiLock, error
 	return buildMultiLock(a, o, false)
 }
 
-// buildMultiLock makes a handle. A bare one cannot wait.
+// buildMultiLock makes a handle. A bare handle, for a reaper or a tool, cannot wait.
 func buildMultiLock(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*MultiLock, error) {
 	if o.Size < multiLockBytes(1) {
 		return nil, wrongKind("multilock.open", o, multiLockKind, multiLockVersion)
@@ -143,8 +143,8 @@ func buildMultiLock(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Mul
 	return x, nil
 }
 
-// bucket returns the bucket of a key, and makes this process's side of it if necessary. It is nil
-// if the handle has ended: then the words may belong to another object.
+// bucket returns the bucket of a key, and makes this process's side of the bucket if necessary. It
+// returns nil if the handle has ended, since the words may then belong to another object.
 func (x *MultiLock) bucket(key uint64) *multiBucket {
 	i := bucketOf(key, x.log)
 	if k := x.all[i].Load(); k != nil {
@@ -164,7 +164,7 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 	if x.opening.ended.Load() {
 		return nil
 	}
-	// If the handle ends now, its end waits for mu, and finds the bucket.
+	// If the handle ends now, its end waits for mu, and then finds this bucket.
 	k := newMultiBucket(x, i)
 	if x.opening.closing.Load() {
 		park.Refuse(k.mon.queueLock.queue)
@@ -173,18 +173,18 @@ func (x *MultiLock) openBucket(i int) *multiBucket {
 	return k
 }
 
-// Hold stands for one lock of a key by this process, and can unlock the key once. It is a value,
-// and any goroutine of the process may use it. The zero Hold holds nothing.
+// Hold is one hold of a key by this process. It can unlock the key once. It is a value, and any
+// goroutine of the process may use it. The zero Hold holds nothing.
 type Hold struct {
 	in   *multiBucket
-	at   *multiLockEntry // the entry where the key was taken without waiting, or nil
+	at   *multiLockEntry // the entry of the key if the key was taken without waiting, or nil
 	key  uint64
 	hold keyHold
 }
 
-// Lock locks a key, and waits until it can. It panics with an *[shmsync.Error]
-// when the key is owner-dead or not recoverable, when there is no room for it, or
-// when this process closes the arena meanwhile.
+// Lock locks a key, and waits until that is possible. It panics with an *[shmsync.Error] if the key
+// is owner-dead or not recoverable, if there is no room for the key, or if this process closes the
+// arena meanwhile.
 func (x *MultiLock) Lock(key uint64) Hold {
 	h, err := x.lock(nil, key)
 	if err != nil {
@@ -193,17 +193,17 @@ func (x *MultiLock) Lock(key uint64) Hold {
 	return h
 }
 
-// LockContext locks a key, and waits until it can or ctx ends. An error means that the key is not
-// held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy,
-// ErrNoSpace, ErrCorrupt, or ErrClosed. If the key is free, the call takes it even though ctx has
-// ended.
+// LockContext locks a key, and waits until that is possible or ctx ends. An error means that the
+// key is not held. The error is ctx.Err(), or it Is ErrOwnerDead or ErrNotRecoverable by the
+// policy, ErrNoSpace, ErrCorrupt, or ErrClosed. If the key is free, the call takes it even though
+// ctx has ended.
 func (x *MultiLock) LockContext(ctx context.Context, key uint64) (Hold, error) {
 	return x.lock(ctx, key)
 }
 
-// biased takes a key by one CAS, if the key is cached for this process. If the CAS succeeds, the entry still
-// has the key: the key of an entry changes only after its hold was claimed, and no later hold has the same
-// word.
+// biased takes a key by one CAS, if the key is cached for this process. The key of the entry was
+// read before the CAS, but it cannot have changed if the CAS succeeds: the key of an entry changes
+// only after its hold was claimed, and no later hold has the same word.
 func (k *multiBucket) biased(key uint64) (*multiLockEntry, keyHold) {
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
@@ -221,8 +221,8 @@ func (k *multiBucket) biased(key uint64) (*multiLockEntry, keyHold) {
 	return nil, 0
 }
 
-// isBiased reports whether a living participant has the key in a biased hold. It works without
-// the queue lock. A TryLock does not end such a hold.
+// isBiased reports whether a living participant has the key in a biased hold. It does not need the
+// queue lock. TryLock leaves such a hold as it is.
 func (k *multiBucket) isBiased(key uint64) bool {
 	for i := range k.words.entries {
 		s := &k.words.entries[i]
@@ -293,7 +293,7 @@ func (h Hold) Unlock() {
 	}
 }
 
-// unlock is Unlock. An error means that it could not begin.
+// unlock is Unlock. An error means that the call could not begin.
 func (h Hold) unlock() error {
 	k := h.in
 	if k == nil {
@@ -314,7 +314,8 @@ func (h Hold) unlock() error {
 			return err
 		}
 	}
-	// The word is this hold of this key, since no other hold of the entry has the same stamp.
+	// No other hold of the entry has the same stamp, so the word shows that the entry still has
+	// this hold of this key.
 	if s := h.at; s != nil && s.hold.Load() == uint64(h.hold) && s.queue.Load() == 0 {
 		storeWord(&s.hold, uint64(h.hold)+holdFree)
 		k.mon.queueLock.Unlock()
@@ -325,7 +326,7 @@ func (h Hold) unlock() error {
 	return nil
 }
 
-// unlockSlow is the rest of unlock. The queue lock is held.
+// unlockSlow is the rest of unlock. The caller holds the queue lock.
 func (k *multiBucket) unlockSlow(h Hold) {
 	e := k.find(h.key)
 	if !e.is(h.hold) {
@@ -339,16 +340,16 @@ func (k *multiBucket) unlockSlow(h Hold) {
 	k.turns.KeyHoldEnded(h.key)
 }
 
-// Key is the key that h holds or held.
+// Key returns the key that h holds or held.
 func (h Hold) Key() uint64 { return h.key }
 
 // Offset is the place of the MultiLock in its arena, for MultiLockAt in another process.
 func (x *MultiLock) Offset() arena.Offset { return x.object.Offset }
 
-// Close closes this handle on the MultiLock, and no other. Calls that wait through it end with an
-// error that Is ErrClosed. This process keeps the keys that it holds, but a Hold of the closed
-// handle cannot unlock them any more: they become free, or owner-dead, only when the process
-// ends. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the MultiLock, and no other handle. Calls that wait through this
+// handle end with an error that Is ErrClosed. This process keeps the keys that it holds, but a Hold
+// of the closed handle cannot unlock them any more. They become free, or owner-dead, only when the
+// process ends. A second Close is an error that Is ErrClosed.
 func (x *MultiLock) Close() error { return x.opening.close("multilock.close") }
 
 func (x *MultiLock) refuse() { park.Refuse(x.queues()...) }

@@ -5,14 +5,13 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// accept makes this process the holder of a key, with hold h, after one of its waits was granted the key. A
-// process that dies before this step has never held the key.
+// accept makes this process the holder of a key, with hold h, after one of its waits was granted
+// the key. A process that dies before it accepts has never held the key.
 func (k *multiBucket) accept(key uint64, h keyHold) error {
 	granted := makeKeyHold(keyGranted, h.owner().participant(), h.stamp())
 	for range acceptTries {
 		for i := range k.words.entries {
-			// A granted word with this stamp belongs to this wait, so its key need not be
-			// compared.
+			// Only this wait has this stamp in its granted word, so the entry is that of the key.
 			if s := &k.words.entries[i]; s.hold.Load() == uint64(granted) {
 				return k.acceptIn(inlineEntry(s), key, granted)
 			}
@@ -22,8 +21,8 @@ func (k *multiBucket) accept(key uint64, h keyHold) error {
 		}
 		asm.Pause(acceptPause)
 	}
-	// The key is spilled, or the granter has resolved the wait and has not finished: it is
-	// running, stopped or dead.
+	// The key is spilled, or the granter has resolved the wait and has not stored the grant yet.
+	// The granter may be running, stopped or dead.
 	if err := k.mon.enter(nil); err != nil {
 		return err
 	}
@@ -41,13 +40,13 @@ func (k *multiBucket) acceptIn(e keyEntry, key uint64, granted keyHold) error {
 }
 
 const (
-	// acceptTries bounds how often a waiter looks for the grant in the owner word. The granter
-	// writes it a few instructions after it has ended the wait.
+	// acceptTries bounds how often a waiter searches the entries for its grant. The granter stores
+	// the grant a few instructions after it has resolved the wait.
 	acceptTries = 100
 	acceptPause = 2
 )
 
-// How a wait for a key of a MultiLock ends; outcome.result.
+// The results of a wait for a key of a MultiLock, in outcome.result.
 const (
 	lockGranted uint32 = iota
 	lockOwnerDead

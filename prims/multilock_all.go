@@ -7,13 +7,13 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// Holds are keys that this process holds together.
+// Holds are holds of several keys that this process has locked together.
 type Holds []Hold
 
-// LockAll locks all the keys, and waits until it has them. A key that is given twice is locked
-// once. It panics with an *[shmsync.Error] where LockAllContext returns one.
+// LockAll locks all the keys, and waits until it has them. If a key is given twice, it is locked
+// once. LockAll panics with an *[shmsync.Error] where LockAllContext returns one.
 //
-// All processes lock the keys of such a call in the order of their numbers, so calls of LockAll
+// LockAll locks the keys in the order of their numbers, in every process. So calls of LockAll
 // cannot wait for each other in a cycle. A process that holds other keys during the call has to
 // avoid such a cycle itself.
 func (x *MultiLock) LockAll(keys ...uint64) Holds {
@@ -24,8 +24,8 @@ func (x *MultiLock) LockAll(keys ...uint64) Holds {
 	return h
 }
 
-// LockAllContext is LockAll that ends when ctx ends. An error means that none of the keys is
-// held; it is the error of LockContext for the key that could not be locked.
+// LockAllContext is LockAll that ends when ctx ends. An error means that none of the keys is held.
+// It is the error of LockContext for the key that could not be locked.
 func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, error) {
 	if err := x.opening.error("multilock.lock"); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 	sorted = slices.Compact(sorted)
 	holds := make(Holds, 0, len(sorted))
 	if len(sorted) > 0 {
-		// Close waits until this call has unlocked the keys that it has locked in vain.
+		// Close waits for this call until it has unlocked the keys that it locked before an error.
 		k := x.bucket(sorted[0])
 		if k == nil || k.mon.begin() != nil {
 			return nil, x.closed("multilock.lock")
@@ -59,7 +59,8 @@ func (x *MultiLock) LockAllContext(ctx context.Context, keys ...uint64) (Holds, 
 // Unlock unlocks all the keys, the last one first. It panics as Hold.Unlock does at the first key
 // that this process no longer holds.
 func (h Holds) Unlock() {
-	// A waiter that has got a key may close the handle. Close waits until the others are unlocked.
+	// A waiter that gets one of the keys may close the handle. Close waits for this call until the
+	// other keys are unlocked.
 	var of *MultiLock
 	for i := len(h) - 2; i >= 0; i-- {
 		if k := h[i].in; k != nil && k.of != of && k.mon.begin() == nil {

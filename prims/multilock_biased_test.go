@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// quickly returns a hold of a key that this process unlocks by CAS.
+// quickly returns a biased hold of a key, which this process unlocks by CAS.
 func quickly(t *testing.T, x *prims.MultiLock, key uint64) prims.Hold {
 	t.Helper()
 	if race.Enabled {
@@ -50,7 +50,8 @@ func TestMultiLockBiased(t *testing.T) {
 	require.True(t, x.State(7).Held)
 	h.Unlock()
 
-	// If others wait for a biased key, it is no longer biased, and the first waiter gets it.
+	// If a process waits for a biased key, the key is no longer biased, and the first waiter gets
+	// it.
 	h = quickly(t, x, 8)
 	first := multiQueued(t, x, other, 8, order{Op: "mlock", Token: 8})
 	second := multiQueued(t, x, other, 8, order{Op: "mlock", Token: 8})
@@ -64,8 +65,8 @@ func TestMultiLockBiased(t *testing.T) {
 	require.Empty(t, other.wait(t, second).Panic)
 	other.must(t, order{Op: "munlock", Object: "m", Token: 8})
 
-	// A key that is cached is free for other processes. Once they lock it, it is no longer locked
-	// by CAS.
+	// A cached key is free for other processes. After another process has locked it, this process
+	// no longer locks it by CAS.
 	quickly(t, x, 9).Unlock()
 	require.True(t, other.do(t, order{Op: "mtry", Object: "m", Token: 9}).OK)
 	require.Equal(t, "other", x.State(9).Owner.Label)
@@ -75,7 +76,8 @@ func TestMultiLockBiased(t *testing.T) {
 	h.Unlock()
 }
 
-// Cached keys leave room for others, without extra nodes.
+// TestMultiLockBiasedEvicted: the entries of cached keys can be used for other keys, so other keys
+// need no extra nodes.
 func TestMultiLockBiasedEvicted(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})
@@ -95,7 +97,7 @@ func TestMultiLockBiasedEvicted(t *testing.T) {
 	holds.Unlock()
 	require.Equal(t, before, a.Stats().Nodes)
 
-	// While the other entries are held, keys take turns in the one entry that is left.
+	// While the other entries are held, all further keys use the one remaining entry.
 	held := x.Lock(20)
 	biased := quickly(t, x, 21)
 	for key := range uint64(200) {
@@ -110,14 +112,14 @@ func TestMultiLockBiasedEvicted(t *testing.T) {
 	held.Unlock()
 }
 
-// A participant that has locked keys by CAS dies or leaves. The test compares in which state other
-// processes find the bucket.
+// TestMultiLockBiasedDeath: a participant that has locked keys by CAS dies. Other processes find
+// the keys in the states that the policy demands.
 func TestMultiLockBiasedDeath(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
 			a := newArena(t, nil)
 			x := openMulti(t, a, &prims.MultiLockOptions{Policy: policy, Buckets: 1})
-			quickly(t, x, 0).Unlock() // no biased hold with the race detector
+			quickly(t, x, 0).Unlock() // skips the test with the race detector, which has no biased holds
 			dies := lockActor(t, a, "dies")
 			dies.must(t, order{Op: "mspin", Object: "m", Token: 1, N: 3})
 			dies.must(t, order{Op: "mspin", Object: "m", Token: 2, N: 3})
@@ -143,12 +145,12 @@ func TestMultiLockBiasedDeath(t *testing.T) {
 	}
 }
 
-// A process that leaves the arena leaves its keys that were locked by CAS in the same state as a
-// dead process.
+// TestMultiLockBiasedLeaves: a process that leaves the arena leaves its keys that were locked by
+// CAS in the same state as a process that dies.
 func TestMultiLockBiasedLeaves(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
-	quickly(t, x, 0).Unlock() // no biased hold with the race detector
+	quickly(t, x, 0).Unlock() // skips the test with the race detector, which has no biased holds
 	leaves := lockActor(t, a, "leaves")
 	for key := range uint64(3) {
 		leaves.must(t, order{Op: "mspin", Object: "m", Token: key, N: 3})

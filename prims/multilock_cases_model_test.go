@@ -4,9 +4,9 @@ package prims
 
 import "testing"
 
-// Keys that are locked and unlocked by CAS, beside all that is done with the queue lock:
-// claims of a key that is wanted, evictions for another key, queues, and deaths at
-// every step.
+// TestModelMultiLock: threads lock and unlock keys by CAS, while others do all that is done with
+// the queue lock: they claim a key that they want, evict a key for another key, and queue.
+// Processes die at every step.
 func TestModelMultiLock(t *testing.T) {
 	both, one := []uint8{1, 2}, []uint8{1}
 	two := multiModel{threads: []int{0, 1}, wants: [][]uint8{both, both}, calls: []uint8{3, 2}}

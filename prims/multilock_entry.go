@@ -12,8 +12,8 @@ var (
 	_ = crashpoint.Register("multilock.claim.claimed")
 )
 
-// keyEntry is the place of a key that is not free: an entry of its bucket, or a wait node. The
-// zero value is no entry.
+// keyEntry is the record of a key that is not free. It lies in an entry of the key's bucket, or in
+// a wait node. The zero value means that there is no record.
 type keyEntry struct {
 	key   *atomic.Uint64
 	word  *atomic.Uint64 // the hold
@@ -36,8 +36,9 @@ func nodeEntry(off arenakernel.Offset, n *arenakernel.Node) keyEntry {
 	return keyEntry{key: n.Wanted(), word: n.Stamp(), queue: n.Extra(), off: off, node: n}
 }
 
-// seek searches the entries of the bucket for a key. If the key has an entry, seek claims it and returns it as
-// s. Otherwise was is an unused entry that had the key last, or nil. The queue lock is held.
+// seek searches the entries of the bucket for a key. If the key has an entry, seek claims the entry
+// and returns it as s; a claim ends a fast hold, see keyHold. Otherwise was is an unused entry that
+// had the key last, or nil. The caller holds the queue lock.
 func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 	for i := range k.words.entries {
 		e := &k.words.entries[i]
@@ -51,15 +52,15 @@ func (k *multiBucket) seek(key uint64) (s, was *multiLockEntry) {
 		if !h.free() {
 			return e, nil
 		}
-		if h != 0 || was == nil { // the 0 of an entry that was never used is no key
+		if h != 0 || was == nil { // the key 0 of an entry that was never used means no key
 			was = e
 		}
 	}
 	return nil, was
 }
 
-// vacant returns an entry for a key that has none. It returns nil if the key has an entry or may have a spilled
-// one, or if there is no room. The queue lock is held.
+// vacant returns an entry for a key that has none. It returns nil if the key has an entry, if it
+// may have a record in a node, or if there is no room. The caller holds the queue lock.
 func (k *multiBucket) vacant(key uint64) *multiLockEntry {
 	w := k.words
 	for i := range w.entries {
@@ -72,12 +73,12 @@ func (k *multiBucket) vacant(key uint64) *multiLockEntry {
 	}
 	n := w.mon.arrivals.Load()
 	if s := &w.entries[n%multiInline]; n%evictEvery != 0 && keyHold(s.hold.Load()).idle() {
-		return s // the entry that room would return
+		return s // room would return the same entry
 	}
 	return k.room(nil)
 }
 
-// vacantAgain is vacant for a key that some entry has or had.
+// vacantAgain is vacant for a key that is, or was, the key of some entry.
 func (k *multiBucket) vacantAgain(key uint64) *multiLockEntry {
 	s, was := k.seek(key)
 	if s != nil || k.words.spilled.Load() != 0 {
@@ -86,9 +87,10 @@ func (k *multiBucket) vacantAgain(key uint64) *multiLockEntry {
 	return k.room(was)
 }
 
-// room returns an entry for a key that has none, or nil. The queue lock is held. It prefers the entry that had
-// the key last, then an unused one, then one that caches another key. But one time in evictEvery it prefers an
-// entry that caches a key to an unused one, because nobody may want that key any more.
+// room returns an entry for a key that has none, or nil. The caller holds the queue lock. It
+// prefers the entry that had the key last, then an unused entry, then an entry that caches another
+// key. But one time in evictEvery it prefers a caching entry to an unused one, because that cached
+// key may be one that nobody wants any more.
 func (k *multiBucket) room(was *multiLockEntry) *multiLockEntry {
 	if was != nil {
 		return was
@@ -108,8 +110,8 @@ func (k *multiBucket) room(was *multiLockEntry) *multiLockEntry {
 	return k.unused(n)
 }
 
-// unused returns an unused entry, or nil. The queue lock is held. It takes the entries in turn,
-// so that the keys that they had last have time to come back.
+// unused returns an unused entry, or nil. The caller holds the queue lock. It uses the entries in
+// rotation, so that an entry keeps its last key for some time and the key can come back.
 func (k *multiBucket) unused(n uint64) *multiLockEntry {
 	i := n % multiInline
 	for range multiInline {
@@ -123,15 +125,15 @@ func (k *multiBucket) unused(n uint64) *multiLockEntry {
 	return nil
 }
 
-// evictEvery says that one in this many keys that arrive takes the entry of a cached key, even if another entry
-// is unused.
+// evictEvery bounds how long a key stays cached: one key in this many that arrive takes the entry
+// of a cached key, even if another entry is unused.
 const evictEvery = 16
 
-// claim changes the hold of an entry into one that only the holder of the queue lock changes, and
-// returns it. The queue lock is held. The claim is one atomic step, so a process that locks and
-// unlocks the key at the same time cannot delay it.
+// claim ends a fast hold: after it, only the holder of the queue lock changes the hold of the
+// entry. claim returns the hold. The caller holds the queue lock. The claim is one atomic step, so
+// a process that locks and unlocks the key at the same time cannot delay it.
 func (k *multiBucket) claim(e keyEntry) keyHold {
-	// No other process takes the word out of the two fast kinds. lin: the key is, or is not, held
+	// No other process changes a fast word into one that is not fast. lin: the key is, or is not, held
 	// here.
 	// sync(multilock.biased): acquire
 	e.word.And(^uint64(holdFast))
@@ -141,7 +143,7 @@ func (k *multiBucket) claim(e keyEntry) keyHold {
 	return h
 }
 
-// raise makes all later stamps greater than that of a hold.
+// raise raises arrivals, so that all later stamps are greater than the stamp of h.
 func (k *multiBucket) raise(h keyHold) {
 	arrivals := &k.words.mon.arrivals
 	n := arrivals.Load()
@@ -150,8 +152,8 @@ func (k *multiBucket) raise(h keyHold) {
 	}
 }
 
-// find returns the entry of a key, or the zero keyEntry. It claims the key. The queue lock is
-// held.
+// find returns the record of a key, or the zero keyEntry. It claims the key. The caller holds the
+// queue lock.
 func (k *multiBucket) find(key uint64) keyEntry {
 	if s, _ := k.seek(key); s != nil {
 		return inlineEntry(s)
@@ -172,9 +174,9 @@ func (k *multiBucket) findSpilled(key uint64) (found keyEntry) {
 	return found
 }
 
-// eachSpilled calls f for the entries that are nodes, until f returns false. f may take the entry
-// off the list. The nodes are in the order of their offsets, so the walk ends whatever the links
-// are.
+// eachSpilled calls f for the records that are in nodes, until f returns false. f may take the node
+// off the list. The nodes are in the order of their offsets, so the walk ends even if a peer has
+// overwritten the links.
 func (k *multiBucket) eachSpilled(f func(e keyEntry) bool) {
 	for off, before := links(k.words.spilled.Load()).next(), arenakernel.Offset(0); off != 0; {
 		n, err := k.of.a.NodeAt(off)
@@ -191,7 +193,7 @@ func (k *multiBucket) eachSpilled(f func(e keyEntry) bool) {
 	}
 }
 
-// eachEntry calls f for the entries in use, including those with biased holds.
+// eachEntry calls f for the records in use, including those with biased holds.
 func (k *multiBucket) eachEntry(f func(e keyEntry)) {
 	for i := range k.words.entries {
 		if s := &k.words.entries[i]; !keyHold(s.hold.Load()).free() {
@@ -201,8 +203,8 @@ func (k *multiBucket) eachEntry(f func(e keyEntry)) {
 	k.eachSpilled(func(e keyEntry) bool { f(e); return true })
 }
 
-// peekSpilled calls f for the spilled entries. It works without the queue lock, so it may miss
-// some that change at the same time.
+// peekSpilled calls f for the records that are in nodes. It does not need the queue lock, so it may
+// miss nodes that change at the same time.
 func (k *multiBucket) peekSpilled(f func(e keyEntry)) {
 	for off, before := links(k.words.spilled.Load()).next(), arenakernel.Offset(0); off > before; {
 		n, err := k.of.a.NodeAt(off)
@@ -214,8 +216,9 @@ func (k *multiBucket) peekSpilled(f func(e keyEntry)) {
 	}
 }
 
-// isEntry reports whether a node stands for a key of this bucket. While the queue lock is held,
-// such a node remains an entry. Other nodes may change during the test, so it is made twice.
+// isEntry reports whether a node is the record of a key of this bucket. While the queue lock is
+// held, such a node remains a record. Any other node may change during the test, so isEntry reads
+// the state twice.
 func (k *multiBucket) isEntry(n *arenakernel.Node) bool {
 	w := n.Load()
 	return w.State() == arenakernel.NodeIdle && k.belongs(n) && n.Load() == w
@@ -231,27 +234,29 @@ func (k *multiBucket) belongs(n *arenakernel.Node) bool {
 	return n.Object() == k.of.object.Offset && k.of.index(n.Wanted().Load()) == k.number && n.Stamp().Load() != 0
 }
 
-// spill makes an entry of a node that this process has claimed.
+// spill makes a node that this process has claimed the record of a key.
 func (k *multiBucket) spill(off arenakernel.Offset, n *arenakernel.Node, key uint64, h keyHold) keyEntry {
 	n.SetObject(k.of.object.Offset)
 	e := nodeEntry(off, n)
 	e.key.Store(key)
 	e.queue.Store(0)
-	// From here on the node is freed with the key, and not with this process.
+	// From here on the node is freed when the key is free. The reaper of this process does not free
+	// it.
 	e.set(h)
 	crashpoint.Hit("multilock.lock.spilled")
 	k.link(off, n)
 	return e
 }
 
-// link inserts a node that is an entry into the list of spilled ones.
+// link inserts a node into the list of the nodes that are records.
 func (k *multiBucket) link(off arenakernel.Offset, n *arenakernel.Node) {
 	before := k.spilledBefore(off)
 	storeWord(n.Next(), uint64(makeLinks(links(before.Load()).next(), 0)))
 	storeWord(before, uint64(makeLinks(off, 0)))
 }
 
-// spilledBefore is the link that leads, or would lead, to the node at off. It may be the head.
+// spilledBefore returns the link that leads to the node at off, or would lead to it if the node
+// were in the list. The link may be the head of the list.
 func (k *multiBucket) spilledBefore(off arenakernel.Offset) *atomic.Uint64 {
 	before := &k.words.spilled
 	k.eachSpilled(func(e keyEntry) bool {
@@ -264,7 +269,7 @@ func (k *multiBucket) spilledBefore(off arenakernel.Offset) *atomic.Uint64 {
 	return before
 }
 
-// free makes an entry unused. Nobody has its key or waits for it.
+// free makes a record unused. No process has its key or waits for it.
 func (k *multiBucket) free(e keyEntry) {
 	h := e.hold()
 	if e.node == nil {
@@ -279,13 +284,13 @@ func (k *multiBucket) free(e keyEntry) {
 		storeWord(before, uint64(makeLinks(links(e.node.Next().Load()).next(), 0)))
 	}
 	crashpoint.Hit("multilock.unlock.unlinked")
-	// The participant that claimed the node may be dead. The node keeps its stamp until it is
-	// free, so no other process frees it.
+	// The participant that claimed the node may be dead. But no other process frees the node,
+	// because it has a stamp until it is free.
 	k.of.a.FreeEntryNode(e.off, e.node.Owner())
 }
 
-// clear makes the list of spilled entries anew, and empties the queues. Locks and unlocks by CAS
-// go on at the same time: nobody waits for their keys.
+// clear makes the list of the nodes that are records anew, and empties the queues. Meanwhile
+// processes may lock and unlock keys by CAS; nobody waits for such keys, so they have no queue.
 func (k *multiBucket) clear() {
 	k.words.spilled.Store(0)
 	for i := range k.words.entries {
@@ -304,7 +309,8 @@ func (k *multiBucket) clear() {
 	})
 }
 
-// withQueue lets f work on the queue of an entry.
+// withQueue calls f with the queue of a record, and then stores the ends of the queue in the
+// record.
 func (k *multiBucket) withQueue(e keyEntry, f func(q *fifo)) {
 	var ends listWords
 	l := links(e.queue.Load())

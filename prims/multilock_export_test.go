@@ -2,8 +2,8 @@
 
 package prims
 
-// HoldWord describes the hold of a key, as its entry or, if the key has spilled, its node says. It
-// claims nothing.
+// HoldWord describes the hold of a key, which is in its entry or, if the key has spilled, in its
+// node. HoldWord does not claim the key.
 func (x *MultiLock) HoldWord(key uint64) string {
 	k := x.bucket(key)
 	for i := range k.words.entries {
@@ -15,8 +15,7 @@ func (x *MultiLock) HoldWord(key uint64) string {
 	return h.String()
 }
 
-// Opens reports whether a call opens the bucket of the key, if the call finds x open now, and between runs
-// before the call comes to the bucket.
+// Opens reports whether a call opens the bucket of the key if it found x open and then ran between.
 func (x *MultiLock) Opens(key uint64, between func()) bool {
 	if x.opening.error("multilock.lock") != nil {
 		return false
@@ -25,8 +24,8 @@ func (x *MultiLock) Opens(key uint64, between func()) bool {
 	return x.bucket(key) != nil
 }
 
-// LockBeside is Lock of a key that is held. It calls beside when it has the queue lock, and has not
-// counted itself.
+// LockBeside is Lock of a key that is held. It calls beside when it has the queue lock and has not
+// counted itself yet.
 func (x *MultiLock) LockBeside(key uint64, beside func()) error {
 	k := x.bucket(key)
 	if err := k.mon.enter(nil); err != nil {

@@ -9,19 +9,21 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a bucket of a MultiLock. The bucket has one entry, so it has no room for two keys
-// at a time. The queue lock is a lock that works, and reports the death of its holder. The queue is a set, and
-// each thread has one node. The model of the monitor covers both the queue lock and the queue.
+// The words of the model of a bucket of a MultiLock. The bucket has one entry, so it has no room
+// for two keys at a time. The queue lock is a lock that works and reports the death of its holder.
+// The queue is a set of threads, and each thread has one node. The model of the monitor covers the
+// queue lock and the queue in detail.
 const (
 	mkHold = iota
 	mkKey
 	mkQueue // the threads that wait, a bit each
 	mkArrivals
-	mkQueueLock // the thread that has it + 1
+	mkQueueLock // the number of the thread that has it, plus 1
 	mkNode      // the first of the nodes
 )
 
-// A hold is a byte here: bits 0..1 the name, 2..4 the stamp, 5..7 the kind.
+// mkWord is a hold in one byte: bits 0..1 are the process, plus 1, bits 2..4 the stamp, bits 5..7
+// the kind.
 type mkWord uint8
 
 func mkMake(k ownerKind, process int, stamp uint8) mkWord {
@@ -43,29 +45,29 @@ func mkOf(h keyHold) mkWord {
 	return mkMake(h.kind(), processOf(h.owner()), uint8(h.stamp()))
 }
 
-// The states of a node, in its low bits; its stamp is above.
+// The states of a node, in its low bits. The stamp of the node is above these bits.
 const (
 	mkNone uint8 = iota
 	mkWaits
-	mkGranted   // granted, but its hold may not be written yet
-	mkAccounted // granted, and its hold is written
+	mkGranted   // granted; its hold may not have been written yet
+	mkAccounted // granted, and its hold has been written
 )
 
 // The registers of a thread.
 const (
-	mrKey   = iota // the key that it wants or has
+	mrKey   = iota // the key that the thread wants or has
 	mrHold         // the hold that it has
 	mrSeen         // the hold that it has seen
-	mrBack         // where it goes on with the queue lock
+	mrBack         // where it goes on when it has the queue lock
 	mrState        // mf...
-	mrCalls        // how often it has called
-	mrOther        // the thread, or process, that it deals with
+	mrCalls        // how many calls it has made
+	mrOther        // the thread or process that its present step is about
 )
 
 // The states of a thread, as flags.
 const (
-	mfInside = 1 << iota // it has the key
-	mfReaped             // the reaper has taken back what the dead had
+	mfInside = 1 << iota // the thread has the key
+	mfReaped             // the reaper has taken back what the dead process had
 )
 
 // The steps of a thread.
@@ -73,7 +75,7 @@ const (
 	mpIdle uint8 = iota
 	mpLook
 	mpLookKey
-	mpLookAgain // where the key was looked at first
+	mpLookAgain // the second check of the hold, if the key was checked first
 	mpTake
 	mpQueueLock
 	mpFence
@@ -90,7 +92,7 @@ const (
 	mpLeave
 	mpAwait
 	mpAccept
-	mpAcceptHere // accepts with the queue lock held
+	mpAcceptHere // accepts while it has the queue lock
 	mpInside
 	mpUnlock
 	mpUnlockStore
@@ -105,8 +107,8 @@ const (
 
 // multiModel is a bucket and its users.
 type multiModel struct {
-	threads []int     // the process of each
-	wants   [][]uint8 // the keys that each may want
+	threads []int     // the process of each thread
+	wants   [][]uint8 // the keys that each thread may want
 	calls   []uint8   // how many calls each thread makes
 	kills   int
 	mortal  int // the process that may be killed
@@ -136,8 +138,8 @@ var (
 	errKeyHidden   = errors.New("a death inside is not told")
 )
 
-// The invariant remembers the mistake that it found and, in the word of each key, the threads
-// that use the key or are about to let it go.
+// The ghost words. mgWrong is the number of the fault that the invariant found. The word of each
+// key has the threads that use the key or are about to unlock it, a bit each.
 const mgWrong = 0
 
 func (m multiModel) explore(b bug) model.Result {
@@ -179,7 +181,7 @@ func (m *multiModel) check(s *model.Sys) error {
 	return nil
 }
 
-// done reports whether nothing is left over: the entry is in no use.
+// done reports whether nothing is left: the entry is unused, and no thread waits.
 func (m *multiModel) done(s *model.Sys) bool {
 	return mkWord(s.Mem[mkHold]).hold().free() && s.Mem[mkQueue] == 0
 }
@@ -231,7 +233,7 @@ func (m *multiModel) idle(x *model.Exec) {
 	}
 }
 
-// end ends a call.
+// end ends a call of a thread.
 func (m *multiModel) end(x *model.Exec) {
 	calls, state := *x.R(mrCalls), *x.R(mrState)&mfReaped
 	x.Idle()
@@ -243,7 +245,7 @@ func (m *multiModel) enter(x *model.Exec, then uint8) {
 	x.Goto(mpQueueLock)
 }
 
-// biased is multiBucket.biased.
+// biased stands for multiBucket.biased.
 func (m *multiModel) biased(x *model.Exec) {
 	switch x.PC() {
 	case mpLook, mpLookAgain:
@@ -294,7 +296,7 @@ func (m *multiModel) has(x *model.Exec, w mkWord) {
 
 func (m *multiModel) let(x *model.Exec) { x.Ghost[*x.R(mrKey)] &^= 1 << x.Me }
 
-// queueLock is monitor.enter.
+// queueLock stands for monitor.enter.
 func (m *multiModel) queueLock(x *model.Exec) {
 	switch x.PC() {
 	case mpQueueLock:
@@ -323,8 +325,8 @@ func (m *multiModel) queueLock(x *model.Exec) {
 		x.Say("replays")
 		m.replay(x)
 		if *x.R(mrBack) != mpResolve && mkWord(x.Load(mkHold)).kind() == kindReserved {
-			// A key that the dead process was about to pass on is passed on, and then the call is
-			// repeated.
+			// The dead process was about to pass a key on. So this thread passes the key on, and
+			// then begins its own call again.
 			*x.R(mrOther) = *x.R(mrBack)
 			*x.R(mrBack) = mpQueueLock
 			x.Goto(mpResolve)
@@ -341,7 +343,7 @@ func (m *multiModel) processOf(thread int) int {
 	return model.Threads - 1
 }
 
-// replay is clear, and then requeue and account.
+// replay stands for clear, and then for requeue and account of the waits.
 func (m *multiModel) replay(x *model.Exec) {
 	w := mkWord(x.Load(mkHold))
 	if m.bug != mkReplayRaise {
@@ -368,13 +370,13 @@ func (m *multiModel) replay(x *model.Exec) {
 }
 
 func (m *multiModel) raise(x *model.Exec, w mkWord) {
-	// Stamps are of three bits, and one is ahead of another by four at most.
+	// Stamps have three bits, and no stamp is ahead of another by more than four.
 	if n := x.Load(mkArrivals); (w.stamp()-n)&7 <= 4 {
 		x.Update(mkArrivals, func(uint8) uint8 { return n + (w.stamp()-n)&7 })
 	}
 }
 
-// lock has the steps of Lock with the queue lock.
+// lock is a step of Lock with the queue lock.
 func (m *multiModel) lock(x *model.Exec) {
 	key := *x.R(mrKey)
 	switch x.PC() {
@@ -476,7 +478,7 @@ func (m *multiModel) lock(x *model.Exec) {
 	}
 }
 
-// grant is the kind of a hold that is granted.
+// grant returns the kind of a hold that is granted.
 func (m *multiModel) grant() ownerKind {
 	if m.bug == mkNoAccept {
 		return kindHeld
@@ -484,8 +486,8 @@ func (m *multiModel) grant() ownerKind {
 	return keyGranted
 }
 
-// see decides what to do with an entry that has hold w. mine says that the entry is that of the key which is
-// wanted.
+// see decides what to do with the entry, which has the hold w. mine means that the entry is that of
+// the wanted key.
 func (m *multiModel) see(x *model.Exec, w mkWord, mine bool) {
 	h := w.hold()
 	switch {
@@ -502,14 +504,14 @@ func (m *multiModel) see(x *model.Exec, w mkWord, mine bool) {
 		*x.R(mrBack) = mpSee
 		x.Goto(mpClaim)
 	case !mine:
-		x.Goto(mpLeave) // there is no room
+		x.Goto(mpLeave) // the entry has another key, so there is no room
 		*x.R(mrBack) = mpIdle
 	default:
 		x.Goto(mpStamp)
 	}
 }
 
-// unlock has the steps of Unlock, and of the reap.
+// unlock is a step of Unlock, or of the reap.
 func (m *multiModel) unlock(x *model.Exec) {
 	hold := mkWord(*x.R(mrHold))
 	switch x.PC() {
@@ -589,7 +591,7 @@ func (m *multiModel) unlock(x *model.Exec) {
 		m.resolved(x)
 	case mpReap:
 		x.Say("looks what the dead has")
-		m.replay(x) // its waits are taken off
+		m.replay(x) // takes off the waits of the dead process
 		w := mkWord(x.Load(mkHold))
 		*x.R(mrOther) = mpReaped
 		switch {
@@ -616,8 +618,8 @@ func (m *multiModel) unlock(x *model.Exec) {
 	}
 }
 
-// resolved leaves the queue lock when a key was passed on; a call that replayed on its way
-// begins again.
+// resolved is called after a key was passed on. A call that replayed the log on its way begins
+// again; any other call leaves the queue lock.
 func (m *multiModel) resolved(x *model.Exec) {
 	if *x.R(mrBack) == mpQueueLock {
 		*x.R(mrBack) = *x.R(mrOther)
@@ -627,9 +629,9 @@ func (m *multiModel) resolved(x *model.Exec) {
 	x.Goto(mpLeave)
 }
 
-// judge compares what the survivors are told with what the dead process did. The holder of a key
-// is a process with a thread that has entered. A process that was only granted a key has no such
-// thread.
+// judge compares what the survivors learn with what the dead process did. A process counts as the
+// holder of a key if one of its threads has entered. A process that was only granted the key has no
+// such thread.
 func (m *multiModel) judge(x *model.Exec, w mkWord) {
 	entered := false
 	for i, p := range m.threads {

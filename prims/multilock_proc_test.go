@@ -18,7 +18,7 @@ func init() {
 		name: "multilock", lists: 1,
 		points: []string{"monitor.queue.*", "monitor.resolve.*", "monitor.released", "monitor.leave.*", "monitor.await.*", "monitor.replay.*", "monitor.reap.*", "monitor.cleanup.*", "multilock.*", "park.waitnode.*"},
 		open: func(a *arena.Arena) (worker, error) {
-			// Few buckets, so that keys have no room in them.
+			// There are few buckets, so that keys have no room in them and spill.
 			told, err := prims.OpenMultiLock(a, "told", &prims.MultiLockOptions{Buckets: 2})
 			if err != nil {
 				return nil, err
@@ -35,7 +35,7 @@ func init() {
 		name: "multiquick", lists: 10,
 		points: []string{"multilock.lock.biased", "multilock.unlock.biased", "multilock.claim.*", "multilock.lock.taken", "multilock.grant.granted", "multilock.lock.accepted", "monitor.replay.*", "monitor.reap.*"},
 		open: func(a *arena.Arena) (worker, error) {
-			// About as many entries as there are keys.
+			// There are about as many entries as keys.
 			told, err := prims.OpenMultiLock(a, "told", &prims.MultiLockOptions{Buckets: 8})
 			if err != nil {
 				return nil, err
@@ -52,14 +52,14 @@ func init() {
 
 const multiKeys = 24
 
-// multiBoard is what the keys guard, each a pair of counts that are equal between
-// holds.
+// multiBoard is what the keys guard: for each key two counts that are equal while nobody holds the
+// key.
 type multiBoard struct{ Told, Freed [multiKeys][2]uint64 }
 
 type multiWorker struct {
 	told, freed *prims.MultiLock
 	board       *multiBoard
-	own         uint64 // not 0 if each goroutine locks the same keys again and again
+	own         uint64 // not 0 if each goroutine of this process locks the same keys again and again
 }
 
 func (w *multiWorker) turn(g int, r *rand.Rand) error {
@@ -72,7 +72,7 @@ func (w *multiWorker) turn(g int, r *rand.Rand) error {
 	}
 	key := r.Uint64N(multiKeys)
 	if r.IntN(2) == 0 {
-		key = r.Uint64N(2) // wanted by many
+		key = r.Uint64N(2) // many goroutines want these two keys
 	}
 	switch r.IntN(6) {
 	case 0:
@@ -96,7 +96,7 @@ func (w *multiWorker) turn(g int, r *rand.Rand) error {
 	})
 }
 
-// again is a turn that takes one key many times. Other goroutines seldom want that key.
+// again makes one goroutine lock the same key many times. Other goroutines seldom want that key.
 func (w *multiWorker) again(g int, r *rand.Rand, x *prims.MultiLock, v *[multiKeys][2]uint64) error {
 	key := (w.own*7 + uint64(g)) % multiKeys
 	if r.IntN(8) == 0 {
@@ -147,12 +147,12 @@ func (w *multiWorker) got(h prims.Holds, err error, keys []uint64, x *prims.Mult
 	return err
 }
 
-// inside does what a worker does while it holds keys.
+// inside does what a worker does while it holds the keys h.
 func (w *multiWorker) inside(h prims.Holds, x *prims.MultiLock, v *[multiKeys][2]uint64, r *rand.Rand) error {
 	for _, one := range h {
 		p := &v[one.Key()]
 		if x == w.freed {
-			p[1] = p[0] // a death may have come between
+			p[1] = p[0] // the death of a holder may have left a difference
 		}
 		if p[0] != p[1] {
 			return fmt.Errorf("key %d: %d, %d inside", one.Key(), p[0], p[1])

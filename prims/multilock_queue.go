@@ -13,16 +13,16 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// multiBucket is this process's side of a bucket: the rules of its monitor.
+// multiBucket is this process's side of a bucket. It is the rules of the bucket's monitor.
 type multiBucket struct {
 	of     *MultiLock
 	number int
 	words  *multiLockBucket
 	mon    *monitor
-	// last and cached are the low half of a hold in the two states in which this process leaves an entry: free,
-	// and cached.
+	// last and cached are the low half of a hold that this process leaves in an entry: last if the
+	// key is free, cached if the key is cached.
 	last, cached uint32
-	turns        *park.Turns // the Turns of this bucket in this process; nil in a reaper's handle
+	turns        *park.Turns // the Turns of this bucket in this process; nil in the handle of a reaper
 	mayBeBiased  atomic.Bool // this process has had a biased hold in the bucket
 }
 
@@ -37,7 +37,7 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	k.mon.opening, k.mon.queueLock.opening = x.opening, x.opening
 	k.mon.mine = func(w wait) bool { return k.isWait(w.Node) }
 	for i := range k.words.entries {
-		// Another handle of this process may have cached the key.
+		// Another handle of this process may have left a cached key.
 		if uint32(k.words.entries[i].hold.Load()) == k.cached {
 			k.mayBeBiased.Store(true)
 		}
@@ -45,9 +45,10 @@ func newMultiBucket(x *MultiLock, i int) *multiBucket {
 	return k
 }
 
-// take puts a free key into an unused entry. If this process had the key last, it locks and unlocks the key by
-// CAS from here on. That makes the key more costly for other processes, so the process must take the key twice
-// first.
+// take puts a free key into an unused entry. If this process had the key last, the hold becomes
+// biased: from then on the process locks and unlocks the key by CAS. A biased key is more costly
+// for other processes. So a key is biased only when the process takes it for the second time in a
+// row.
 func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 	kind := kindHeld
 	if s.key.Load() != key {
@@ -67,7 +68,7 @@ func (k *multiBucket) take(s *multiLockEntry, key uint64) Hold {
 	return Hold{k, s, key, h}
 }
 
-// newHold makes the word of a new hold of this process in the bucket.
+// newHold returns the word of a new hold of this process in the bucket.
 func (k *multiBucket) newHold(kind ownerKind) keyHold {
 	arrivals := &k.words.mon.arrivals
 	stamp := arrivals.Load() + 1
@@ -75,7 +76,7 @@ func (k *multiBucket) newHold(kind ownerKind) keyHold {
 	return makeKeyHold(kind, k.of.name, uint32(stamp))
 }
 
-// multiTurns are the Turns of the buckets that this process has waited in.
+// multiTurns has the Turns of the buckets in which this process has waited.
 type multiTurns struct {
 	mu  sync.Mutex
 	all map[int]*park.Turns // guarded by: mu
@@ -96,7 +97,8 @@ func (m *multiTurns) of(bucket int) *park.Turns {
 	return t
 }
 
-// spareNode is a node that a call brings along for an entry.
+// spareNode is a node that a call has claimed before it takes the queue lock, in case the key needs
+// a node.
 type spareNode struct {
 	off  arenakernel.Offset
 	node *arenakernel.Node
@@ -115,10 +117,10 @@ func (s *spareNode) giveBack(a *arenakernel.Arena) {
 	}
 }
 
-// lockSlow is the rest of lock. The queue lock is held.
+// lockSlow is the rest of lock. The caller holds the queue lock.
 func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	m, x := k.mon, k.of
-	// Close waits for a call that may be granted the key until that call has accepted it.
+	// This call may be granted the key. Close waits for it until it has accepted the grant.
 	if err := m.begin(); err != nil {
 		m.leave(nil)
 		return Hold{}, err
@@ -180,7 +182,8 @@ func (k *multiBucket) lockSlow(ctx context.Context, key uint64) (Hold, error) {
 	}
 }
 
-// queueUp waits for a key in the wait node. The caller holds the queue lock; queueUp releases it.
+// queueUp queues a wait for the key in waitNode and waits. The caller holds the queue lock; queueUp
+// releases it.
 func (k *multiBucket) queueUp(ctx context.Context, key uint64, waitNode *park.WaitNode, b *wakes) (Hold, error) {
 	k.mon.join(waitNode, 0, key)
 	k.turns.AppendKey(waitNode, key)
@@ -201,7 +204,7 @@ func (k *multiBucket) queueUp(ctx context.Context, key uint64, waitNode *park.Wa
 	return Hold{k, nil, key, h}, nil
 }
 
-// tryLockSlow is the rest of TryLock. The queue lock is held.
+// tryLockSlow is the rest of TryLock. The caller holds the queue lock.
 func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 	b := takeWakes()
 	defer func() { k.mon.leave(b) }()
@@ -226,8 +229,9 @@ func (k *multiBucket) tryLockSlow(key uint64) (h Hold, ok bool) {
 	return Hold{k, nil, key, hold}, true
 }
 
-// lookAt prepares a lock of the key: it takes back what dead participants hold, and hands the key on if it was
-// let go. The queue lock is held.
+// lookAt prepares a lock of the key. It takes back what dead participants hold. If the key was
+// unlocked while others waited, it grants the key to the first waiter. The caller holds the queue
+// lock.
 func (k *multiBucket) lookAt(b *wakes, key uint64) {
 	if e := k.find(key); e.there() {
 		if h := e.hold(); h.taken() && k.of.a.Dead(h.owner().participant()) {
@@ -241,12 +245,12 @@ func (k *multiBucket) lookAt(b *wakes, key uint64) {
 	}
 }
 
-// result returns how a wait for a key with this hold ends at once; lockGranted means that it does not end at
-// once.
+// result returns how a wait for a key with the hold h ends if it cannot get the key, and the
+// participant whose death is the reason. lockGranted means that there is no such reason.
 func (h keyHold) result() (result uint32, who arenakernel.ParticipantID) {
 	switch o := h.owner(); {
 	case !h.valid() || h.fast() || h.kind() == keyFree:
-		return lockCorrupt, 0 // the entry is in use, and its hold is claimed
+		return lockCorrupt, 0 // wrong, because the entry is in use and its hold is claimed
 	case o.kind() == kindOwnerDead:
 		return lockOwnerDead, h.died()
 	case o == ownerNotRecoverable:
@@ -255,7 +259,7 @@ func (h keyHold) result() (result uint32, who arenakernel.ParticipantID) {
 	return lockGranted, 0
 }
 
-// judge turns the outcome of a wait into an error.
+// judge returns the outcome of a wait as an error.
 func (k *multiBucket) judge(key uint64, end outcome) error {
 	if end.result() == lockGranted {
 		return nil
@@ -278,7 +282,8 @@ func (k *multiBucket) failure(key uint64, result uint32, who arenakernel.Partici
 	return k.of.fail("multilock.lock", err, id, fmt.Sprintf("key %d", key))
 }
 
-// badUnlock panics because a caller unlocks a key that it does not hold. The queue lock is held.
+// badUnlock panics because a caller unlocks a key that it does not hold. The caller holds the queue
+// lock; badUnlock releases it.
 func (k *multiBucket) badUnlock(h Hold, e keyEntry) {
 	is := keyHold(0)
 	if e.there() {
@@ -291,13 +296,13 @@ func (k *multiBucket) badUnlock(h Hold, e keyEntry) {
 	panic(fmt.Sprintf("shmsync: Unlock of key %d of multilock %s, which this Hold does not hold: it is %v", h.key, objectName(k.of.object), is))
 }
 
-// resolve resolves every entry.
+// resolve calls resolveEntry for every record of a key in use.
 func (k *multiBucket) resolve(b *wakes) {
 	k.eachEntry(func(e keyEntry) { k.resolveEntry(b, e) })
 }
 
-// resolveEntry hands on a key that was let go, or frees its entry. If nobody can have the key, it
-// ends the waits for it.
+// resolveEntry grants a key that was unlocked to the first waiter, or frees its record if nobody
+// waits. If no process can get the key, it ends the waits for the key.
 func (k *multiBucket) resolveEntry(b *wakes, e keyEntry) {
 	for e.waitedFor() {
 		h := e.hold()
@@ -309,8 +314,8 @@ func (k *multiBucket) resolveEntry(b *wakes, e keyEntry) {
 		if !ok {
 			break
 		}
-		// The waiter's process may be dead although nobody has noticed yet. If it were granted
-		// the key, it would count as a holder that died.
+		// The waiter's process may be dead although no process has noticed. If it were granted the
+		// key, it would count as a holder that died.
 		if !k.mon.waiting(w) || result == lockGranted && k.of.a.Dead(w.Owner()) {
 			k.detach(w)
 			k.mon.releaseNode(w)
@@ -330,9 +335,10 @@ func (k *multiBucket) head(e keyEntry) (w wait, ok bool) {
 	return w, ok
 }
 
-// account grants a key to the process of a wait that was resolved with a grant. When the wait was resolved, the
-// word of the key said that the key is on its way. If the word has changed since, the grant is done already,
-// and the waiter may even have accepted the key.
+// account grants a key to the process of a wait that was resolved with a grant. At the time when
+// the wait was resolved, the hold said that the key was on its way to a waiter. If the hold has
+// changed since then, the grant has been stored already, and the waiter may even have accepted the
+// key.
 func (k *multiBucket) account(w wait) {
 	if outcome(w.Extra().Load()).result() == lockGranted {
 		if e := k.find(w.Wanted().Load()); e.there() && e.hold().kind() == kindReserved {
@@ -349,9 +355,9 @@ func (k *multiBucket) detach(w wait) {
 	}
 }
 
-// requeue puts a wait at the end of the queue of its key. There is an entry for each key that is
-// waited for, unless a peer overwrote the entry. In that case requeue makes an entry whose key is
-// on its way to a waiter.
+// requeue puts a wait at the end of the queue of its key. Each key that is waited for has a record,
+// unless a peer has overwritten it. In that case requeue makes a record with a hold that says that
+// the key is on its way to a waiter.
 func (k *multiBucket) requeue(w wait) {
 	key := w.Wanted().Load()
 	e := k.find(key)
@@ -393,7 +399,7 @@ func (k *multiBucket) each(f func(wait) bool) {
 	})
 }
 
-// reap takes back the holds of the dead, as the policy says.
+// reap takes back the holds of dead participants, as the policy says.
 func (k *multiBucket) reap(dead func(arenakernel.ParticipantID) bool) {
 	k.eachEntry(func(e keyEntry) {
 		h := e.hold()
@@ -414,7 +420,7 @@ func (k *multiBucket) reap(dead func(arenakernel.ParticipantID) bool) {
 	})
 }
 
-// holders is called without the queue lock.
+// holders calls f for the holders of all keys. It does not need the queue lock.
 func (k *multiBucket) holders(f func(arenakernel.ParticipantID)) {
 	tell := func(e keyEntry) {
 		if h := e.hold(); h.valid() && h.taken() {
@@ -427,7 +433,7 @@ func (k *multiBucket) holders(f func(arenakernel.ParticipantID)) {
 	k.peekSpilled(tell)
 }
 
-// peek returns the hold of a key. It works without the queue lock.
+// peek returns the hold of a key. It does not need the queue lock.
 func (k *multiBucket) peek(key uint64) (h keyHold, waiting bool) {
 	check := func(e keyEntry) {
 		if now := e.hold(); !now.free() && e.key.Load() == key {

@@ -21,15 +21,15 @@ func init() {
 	})
 }
 
-// Recover makes a key that is owner-dead or not recoverable usable again: it takes the key, runs
-// repair, and unlocks the key. If repair returns an error or panics, the key becomes not
+// Recover makes a key usable again after it became owner-dead or not recoverable: it takes the key,
+// runs repair, and unlocks the key. If repair returns an error or panics, the key becomes not
 // recoverable until a later Recover succeeds, and Recover returns the error. Other callers wait
-// while repair runs. If this process dies before repair returns, the key is owner-dead again.
-// When repair is called, no system call of the dead process can still write to its data.
+// while repair runs. If this process dies before repair returns, the key is owner-dead again. When
+// repair is called, no system call of the dead process can write to its data any more.
 //
-// If the key is healthy, Recover waits for it, unlocks it and does not run repair. Its own errors
-// are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the lock
-// as it is.
+// If the key is healthy, Recover waits for it, unlocks it and does not run repair. Recover returns
+// the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and leaves the
+// key as it is.
 func (x *MultiLock) Recover(key uint64, repair func() error) error {
 	return x.RecoverContext(context.Background(), key, repair)
 }
@@ -40,8 +40,8 @@ func (x *MultiLock) RecoverContext(ctx context.Context, key uint64, repair func(
 	if err := x.opening.error("multilock.recover"); err != nil {
 		return err
 	}
-	// The words stay in place until the end of the repair is recorded there. Close does not wait
-	// for that.
+	// The stay keeps the words in place until the end of the repair is recorded in them. Close does
+	// not wait for a stay.
 	if !x.opening.stayIfOpen() {
 		return x.closed("multilock.recover")
 	}
@@ -104,7 +104,7 @@ func (k *multiBucket) runRepair(h Hold, died arenakernel.ParticipantID, repair f
 	return nil
 }
 
-// endRecover sets the hold of a key that this process recovers to next.
+// endRecover ends the recovery by this process: the hold of the key becomes next.
 func (k *multiBucket) endRecover(h Hold, next keyHold) error {
 	if err := k.mon.enter(nil); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (k *multiBucket) endRecover(h Hold, next keyHold) error {
 	return nil
 }
 
-// refusal is the error of a wait for a key with that hold, or nil if a wait can succeed.
+// refusal returns the error of a wait for a key with the hold h, or nil if a wait can succeed.
 func (k *multiBucket) refusal(key uint64, h keyHold) error {
 	result, who := h.result()
 	if result == lockGranted {
@@ -132,10 +132,10 @@ func (k *multiBucket) refusal(key uint64, h keyHold) error {
 
 // MultiLockState is the state of a key, as State returns it.
 type MultiLockState struct {
-	Held    bool              // it is held, perhaps by a process that recovers it or by a waiter that it was handed to
-	Owner   *shmsync.Identity // its holder, or the process whose death left it behind; nil if it is free or the holder is not known
+	Held    bool              // a process has it: a holder, a process that recovers it, or a waiter that was granted it
+	Owner   *shmsync.Identity // that process, or a dead one that left it locked; nil if there is none or it is not known
 	Waiting bool              // there are waiters
-	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Err     error             // why no call can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the hold, rendered for people
 }
 
@@ -175,8 +175,8 @@ func (x *MultiLock) String() string {
 	return fmt.Sprintf("multilock %s: %d keys are not free, of %d buckets", objectName(x.object), held+spilled, len(x.all))
 }
 
-// bucketOr is bucket i. If this process has not used the bucket yet, bucketOr makes a handle on
-// it for this call only.
+// bucketOr returns bucket i. If this process has not used the bucket yet, bucketOr makes a handle
+// on the bucket for this call only.
 func (x *MultiLock) bucketOr(i int) *multiBucket {
 	if k := x.all[i].Load(); k != nil {
 		return k
@@ -185,7 +185,7 @@ func (x *MultiLock) bucketOr(i int) *multiBucket {
 	return &multiBucket{of: x, number: i, words: arenakernel.At[multiLockBucket](x.a, off)}
 }
 
-// quiet reports whether a bucket contains nothing that a death could have left.
+// quiet reports whether a bucket has nothing that a dead process could have left.
 func (b *multiLockBucket) quiet() bool {
 	if b.mon.queueLock.owner.Load() != 0 || b.mon.queueLock.starving.Load() != 0 || b.spilled.Load() != 0 {
 		return false
@@ -198,8 +198,8 @@ func (b *multiLockBucket) quiet() bool {
 	return true
 }
 
-// repairMultiLock takes back what dead has. It skips quiet buckets: each key that is waited for
-// has an entry, so a quiet bucket has no waits either.
+// repairMultiLock takes back what dead has. It skips quiet buckets. They have no waits either,
+// because each key that is waited for has a record.
 func repairMultiLock(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	x, err := buildMultiLock(a, o, true)
 	if err != nil {

@@ -26,8 +26,8 @@ func openMulti(t testing.TB, a *arena.Arena, opts *prims.MultiLockOptions) *prim
 	return x
 }
 
-// multiQueued has an actor begin to wait for key o.Token, or what N says, and
-// returns when it is in the queue for key.
+// multiQueued makes an actor begin to wait for key o.Token, or for the keys that o.N says. It
+// returns when the wait is in the queue for key.
 func multiQueued(t *testing.T, x *prims.MultiLock, by *actor, key uint64, o order) int {
 	t.Helper()
 	n := x.Queued(key)
@@ -37,7 +37,7 @@ func multiQueued(t *testing.T, x *prims.MultiLock, by *actor, key uint64, o orde
 	return id
 }
 
-// sameBucket returns n keys that share a queue lock.
+// sameBucket returns n keys of the same bucket, which share its queue lock.
 func sameBucket(x *prims.MultiLock, n int) (keys []uint64) {
 	for key := uint64(0); len(keys) < n; key++ {
 		if x.SameBucket(0, key) {
@@ -71,8 +71,8 @@ func TestMultiLockKeys(t *testing.T) {
 	}
 }
 
-// A call for one key does not wait for another key: not in the same bucket, not while the holder of one key
-// waits for another, and not behind a stopped holder.
+// TestMultiLockDistinctKeysProceedIndependently: a call for one key does not wait for another key
+// of the same bucket. That holds even if the holder of a key waits for another key, or is stopped.
 func TestMultiLockDistinctKeysProceedIndependently(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
@@ -94,12 +94,13 @@ func TestMultiLockDistinctKeysProceedIndependently(t *testing.T) {
 	require.Empty(t, stopped.wait(t, waits).Panic)
 }
 
-// Each key is handed on in the order of arrival, straight to a waiter.
+// TestMultiLockFIFO: waiters get each key in the order of arrival, and no other call gets it in
+// between.
 func TestMultiLockFIFO(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
 	actors := []*actor{lockActor(t, a, "one"), lockActor(t, a, "two"), lockActor(t, a, "three")}
-	keys := sameBucket(x, 7) // the last two have no room in the bucket
+	keys := sameBucket(x, 7) // the bucket has no room for the last two keys
 	var holds prims.Holds
 	for _, key := range keys {
 		holds = append(holds, x.Lock(key))
@@ -124,7 +125,7 @@ func TestMultiLockFIFO(t *testing.T) {
 	}
 }
 
-// Waiters that gave up, ran out of time or died delay no other waiter.
+// TestMultiLockSkips: waiters that gave up, timed out or died delay no other waiter.
 func TestMultiLockSkips(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
@@ -144,7 +145,8 @@ func TestMultiLockSkips(t *testing.T) {
 	require.Equal(t, "free", x.State(7).Word)
 }
 
-// A MultiLock needs memory for the keys that are held, not for those that were held before.
+// TestMultiLockMemory: a MultiLock takes memory for the keys that are held now, not for keys that
+// were held before.
 func TestMultiLockMemory(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
@@ -156,7 +158,7 @@ func TestMultiLockMemory(t *testing.T) {
 	require.Equal(t, before.Nodes, a.Stats().Nodes)
 	require.Equal(t, before.BytesUsed, a.Stats().BytesUsed)
 
-	// Many keys are locked at a time, and unlocked again.
+	// Now many keys are held at a time, and then unlocked.
 	var holds prims.Holds
 	for key := range uint64(5000) {
 		holds = append(holds, x.Lock(key))
@@ -170,7 +172,7 @@ func TestMultiLockMemory(t *testing.T) {
 	require.Contains(t, x.String(), ": 0 keys")
 }
 
-// When an object is deleted, the holds of the dead go with it.
+// TestMultiLockDeleted: if an object is deleted, the holds of dead processes are deleted with it.
 func TestMultiLockDeleted(t *testing.T) {
 	a := newArena(t, nil)
 	dies := lockActor(t, a, "dies")
@@ -213,7 +215,7 @@ func TestMultiLockAll(t *testing.T) {
 	require.Len(t, h, 2)
 	h.Unlock()
 
-	// LockAll locks all keys or none: when its context ends, and when a key is owner-dead.
+	// LockAll locks all keys or none, also if its context ends or a key is owner-dead.
 	held := x.Lock(4)
 	id := multiQueued(t, x, other, 4, order{Op: "mall", Token: 1, N: 6})
 	require.True(t, x.State(1).Held && x.State(3).Held)
@@ -237,8 +239,8 @@ func TestMultiLockAll(t *testing.T) {
 	}
 	require.NoError(t, x.RecoverContext(ctx, 4, func() error { return nil }))
 
-	// If a process dies in LockAll, the policy decides about the keys that it had, and no other key is
-	// affected.
+	// If a process dies in LockAll, the policy decides what happens to the keys that it had locked.
+	// No other key is affected.
 	held = x.Lock(4)
 	multiQueued(t, x, other, 4, order{Op: "mall", Token: 1, N: 6})
 	other.proc.Kill(t)
@@ -252,8 +254,8 @@ func TestMultiLockAll(t *testing.T) {
 	h.Unlock()
 }
 
-// Processes that lock overlapping sets of keys do not wait for each other in a
-// circle.
+// TestMultiLockAllNoDeadlock: processes that lock overlapping sets of keys do not wait for each
+// other in a cycle.
 func TestMultiLockAllNoDeadlock(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, nil)
@@ -277,7 +279,7 @@ func TestMultiLockAllNoDeadlock(t *testing.T) {
 	require.Contains(t, x.String(), ": 0 keys")
 }
 
-// lockSets has four goroutines lock random sets of few keys, n times each.
+// lockSets makes four goroutines lock random sets of a few keys, n times each.
 func lockSets(x *prims.MultiLock, seed uint64, n int) error {
 	var wg sync.WaitGroup
 	errs := make(chan error, 4)
@@ -334,7 +336,7 @@ func TestMultiLockOwnerDeathReport(t *testing.T) {
 	}
 	require.LessOrEqual(t, ownNodes(a), nodes)
 
-	// A repair that fails leaves the key not recoverable, and others as they are.
+	// If a repair fails, the key is not recoverable, and other keys stay as they are.
 	require.Contains(t, other.do(t, order{Op: "mrecover", Object: "m", Token: keys[0], N: 1}).Is, "not-recoverable")
 	_, err := x.LockContext(context.Background(), keys[0])
 	require.ErrorIs(t, err, shmsync.ErrNotRecoverable)
@@ -342,7 +344,7 @@ func TestMultiLockOwnerDeathReport(t *testing.T) {
 	require.ErrorIs(t, x.State(keys[1]).Err, shmsync.ErrOwnerDead)
 	require.Contains(t, other.do(t, order{Op: "mrecover", Object: "m", Token: keys[0], N: 2}).Panic, "the repair panics")
 
-	// The recoverer has the key, so its death counts as the death of a holder.
+	// The process that recovers has the key, so its death counts as the death of a holder.
 	other.start(order{Op: "mrecover", Object: "m", Token: keys[7], N: 3})
 	eventually(t, "it is being recovered", x.String, func() bool { return x.State(keys[7]).Held })
 	wait := make(chan error, 1)
@@ -364,7 +366,8 @@ func TestMultiLockOwnerDeathReport(t *testing.T) {
 	require.Contains(t, x.String(), ": 0 keys")
 }
 
-// By policy PolicyRelease a key of the dead passes to the next in the queue.
+// TestMultiLockOwnerDeathRelease: under PolicyRelease the first waiter in the queue gets the key of
+// a dead holder.
 func TestMultiLockOwnerDeathRelease(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, &prims.MultiLockOptions{Policy: prims.PolicyRelease, Buckets: 1})
@@ -477,7 +480,8 @@ func TestMultiLockCancelVersusGrant(t *testing.T) {
 	require.Equal(t, "free", x.State(7).Word, "nothing is lost")
 }
 
-// If there is no room for a key, the call returns an error, and nothing is lost.
+// TestMultiLockNoSpace: if there is no room for a key, the call returns an error, and the MultiLock
+// still works.
 func TestMultiLockNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 2 << 20})
 	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})
@@ -500,7 +504,8 @@ func TestMultiLockNoSpace(t *testing.T) {
 	}
 }
 
-// A walk detects a list that has become a loop, and the list is rebuilt.
+// TestMultiLockTailBiter: the list of spilled keys has become a cycle. A walk over the list detects
+// that, and the list is rebuilt.
 func TestMultiLockTailBiter(t *testing.T) {
 	a := newArena(t, nil)
 	x := openMulti(t, a, &prims.MultiLockOptions{Buckets: 1})

@@ -7,7 +7,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// keyHold is the hold of a key of a MultiLock. It alone says who has the key.
+// keyHold is the hold of a key of a MultiLock: it says which participant has the key, and no other
+// word does.
 //
 //	bits 0..31   an ownerWord, or one of the additional kinds below
 //	bits 32..63  stamp of the hold; for a key that is not recoverable, the ID of the dead holder
@@ -26,17 +27,19 @@ import (
 //	                   had it last
 //	7  cached          the same, and n locks it by a CAS                 Unlock of a biased hold
 //
-// Biased and cached words are fast: n alone changes one into the other, by a CAS and without the
-// queue lock. The holder of the queue lock changes a fast word only by a claim: the claim clears
-// the bit that the two kinds have in common, which turns biased into held and cached into free.
-// Only the holder of the queue lock changes other words. A key whose word is fast has no waiters,
-// and the words of nodes are never fast. The waiter that accepts a granted key makes it held by a
-// CAS, without the queue lock. No process stores over the granted word of a living participant.
+// Biased and cached words are fast: the participant n in the word changes a biased word into a
+// cached word and back, by a CAS and without the queue lock. The holder of the queue lock changes a
+// fast word only by a claim. A claim clears the bit that the two fast kinds have in common, which
+// turns biased into held and cached into free. All other words are changed by the holder of the
+// queue lock only. If the word of a key is fast, nobody waits for the key; the words in nodes are
+// never fast. There is one more change without the queue lock: a waiter that accepts a granted key
+// makes the word held by a CAS. So no process may store over a granted word while its participant
+// lives.
 //
-// Stamps are arrivals of the bucket's monitor, truncated to 32 bits. They keep a Hold that has
-// been unlocked from unlocking a later hold. A Lock by CAS adds one to the stamp, and a claim of
-// a word raises arrivals to its stamp. So the stamps of an entry only grow, whatever keys it is
-// used for, and so do the stamps of a key.
+// Stamps are values of arrivals in the bucket's monitor, truncated to 32 bits. Because each hold
+// has its own stamp, a Hold that has been unlocked cannot unlock a later hold. A Lock by CAS adds
+// one to the stamp in the word, and a claim raises arrivals to the stamp in the word. So the stamps
+// of an entry only grow, even if it is used for other keys, and so do the stamps of a key.
 //
 //	writers: the holder of the bucket's queue lock; of a fast or granted word the participant that it names, by a CAS
 //	readers: the same, tools, periodic checks, TryLock
@@ -48,20 +51,21 @@ import (
 //	         goes to the next waiter
 type keyHold uint64
 
-// The kinds of a keyHold that an ownerWord does not have, or has with another meaning.
+// The kinds of a keyHold that an ownerWord does not have, or that mean something else in an
+// ownerWord.
 const (
 	keyBiased  = kindBiased
-	keyGranted = kindNotRecoverable // a granted key: the kind of a not recoverable key, but with a name
+	keyGranted = kindNotRecoverable // the key was granted: the kind of a not recoverable key, but with a participant
 	keyFree    = kindNotRecoverable + 1
 	keyCached  = kindNotRecoverable + 2
 
 	// holdFast is the bit that a claim clears.
 	holdFast = 1 << ownerKindShift
-	// holdLock turns a cached word into the biased word of the next hold. holdUnlock turns that
-	// one into a cached word.
+	// Adding holdLock turns a cached word into the biased word of the next hold. Adding holdUnlock
+	// turns that biased word into a cached word.
 	holdLock   = uint64(1<<32) - holdUnlock
 	holdUnlock = uint64(keyCached-keyBiased) << ownerKindShift
-	// holdFree turns a held word into the word of a key that was let go.
+	// Adding holdFree turns a held word into the word of a free key.
 	holdFree = uint64(keyFree) << ownerKindShift
 )
 
@@ -73,27 +77,27 @@ func (h keyHold) owner() ownerWord { return ownerWord(h) }
 func (h keyHold) stamp() uint32    { return uint32(h >> 32) }
 func (h keyHold) kind() ownerKind  { return h.owner().kind() }
 
-// free reports whether nobody has the key or waits for it.
+// free reports whether the key is free: no process has it or waits for it.
 func (h keyHold) free() bool { return h == 0 || h.kind() >= keyFree }
 
-// idle is free without the fast words: the entry is unused.
+// idle reports whether the entry is unused: the key is free and not cached.
 func (h keyHold) idle() bool { return h == 0 || h.kind() == keyFree }
 
-// fast reports whether the participant that the word names may change it without the queue lock.
+// fast reports whether the participant in the word may change it without the queue lock.
 func (h keyHold) fast() bool { return h.kind() == keyBiased || h.kind() == keyCached }
 
-// granted reports whether a waiter was handed the key and has not accepted it.
+// granted reports whether a waiter was granted the key and has not accepted it.
 func (h keyHold) granted() bool { return h.kind() == keyGranted && h.owner().participant() != 0 }
 
-// taken reports whether a participant, dead or alive, has the key exclusively, or was handed it.
+// taken reports whether a participant, dead or alive, has the key exclusively or was granted it.
 func (h keyHold) taken() bool { return h.owner().held() || h.granted() }
 
-// accepted is a granted hold after its waiter has accepted it.
+// accepted returns a granted hold as it is after its waiter has accepted it.
 func (h keyHold) accepted() keyHold {
 	return makeKeyHold(kindHeld, h.owner().participant(), h.stamp())
 }
 
-// claimed is the hold after a claim.
+// claimed returns the hold as it is after a claim.
 func (h keyHold) claimed() keyHold {
 	if h.fast() {
 		h &^= holdFast
@@ -101,7 +105,7 @@ func (h keyHold) claimed() keyHold {
 	return h
 }
 
-// valid reports whether h is the word of some state.
+// valid reports whether some state of a key has the word h.
 func (h keyHold) valid() bool {
 	o := h.owner()
 	if o.kind() >= keyFree || h.granted() {
@@ -110,12 +114,13 @@ func (h keyHold) valid() bool {
 	return o.valid() && (!o.free() || h == 0)
 }
 
-// passing is the hold after the key is let go while others wait.
+// passing returns the hold of a key that was unlocked while others wait: the key is on its way to
+// the first waiter.
 func (h keyHold) passing() keyHold {
 	return h&^(1<<32-1) | keyHold(makeOwner(kindReserved, h.owner().participant()))
 }
 
-// ownerDied is the hold after the participant that it names was found dead.
+// ownerDied returns the hold that replaces h when the participant in h was found dead.
 func (h keyHold) ownerDied(p Policy) keyHold {
 	if h.granted() {
 		return h.passing() // the dead participant never held the key
@@ -126,7 +131,8 @@ func (h keyHold) ownerDied(p Policy) keyHold {
 	return h.passing()
 }
 
-// died is the participant whose death caused this hold.
+// died returns the participant in the hold: its holder, or the participant whose death left the
+// hold.
 func (h keyHold) died() arenakernel.ParticipantID {
 	if h.owner() == ownerNotRecoverable {
 		return arenakernel.ParticipantID(h.stamp() & arenakernel.ParticipantIDMask)
@@ -157,8 +163,8 @@ func (h keyHold) String() string {
 	return h.owner().String()
 }
 
-// bucketOf is the bucket of a key among 1<<log. It uses Fibonacci hashing, after Knuth, of the
-// key with its halves folded, so that keys that differ in any few bits are spread over all
+// bucketOf returns the bucket of a key among 1<<log. It folds the halves of the key and uses
+// Fibonacci hashing, after Knuth, so that keys which differ in any few bits are spread over all
 // buckets. It is part of the ABI.
 func bucketOf(key uint64, log uint) int {
 	return int((key ^ key>>32) * multiHash >> 1 >> (63 - log&63))
@@ -166,8 +172,7 @@ func bucketOf(key uint64, log uint) int {
 
 const multiHash = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio, odd
 
-// multiLog is the logarithm of the smallest number of buckets that is at least n, and the default
-// for 0.
+// multiLog returns the base-2 logarithm of n, rounded up. If n is 0, it returns multiLogDefault.
 func multiLog(n int) uint {
 	if n == 0 {
 		return multiLogDefault
@@ -176,8 +181,8 @@ func multiLog(n int) uint {
 }
 
 const (
-	// multiLogDefault is the logarithm of the default number of buckets: with 64 of them, 8 busy
-	// goroutines seldom meet at a queue lock. They take 32 KiB.
+	// multiLogDefault is the logarithm of the default number of buckets. With 64 buckets, which
+	// take 32 KiB, 8 busy goroutines seldom compete for the same queue lock.
 	multiLogDefault = 6
 	multiLogMost    = 16
 )

@@ -12,7 +12,8 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// Tests the table of multilock_word.go for every kind, and for extreme names and stamps.
+// TestMultiLockHoldTable tests the table of multilock_word.go for every kind, with extreme
+// participants and stamps.
 func TestMultiLockHoldTable(t *testing.T) {
 	for kind := range ownerKind(8) {
 		for _, name := range wordNames {
@@ -44,7 +45,7 @@ func TestMultiLockHoldTable(t *testing.T) {
 				result, _ := h.result()
 				if h.fast() || kind == keyFree {
 					require.Equal(t, lockCorrupt, result)
-					h = next // the states in which a reap and a granter find it
+					h = next // a reap and a granter find the hold after a claim
 				}
 				if kind = h.kind(); kind == keyFree {
 					continue
@@ -80,7 +81,7 @@ func TestMultiLockHoldTable(t *testing.T) {
 	require.Equal(t, arena.ParticipantID(78), makeKeyHold(kindOwnerDead, 78, 5).died())
 }
 
-// Keys of any pattern are spread over all buckets.
+// TestMultiLockSpread: keys of any pattern are spread over all buckets.
 func TestMultiLockSpread(t *testing.T) {
 	for name, key := range map[string]func(i uint64) uint64{
 		"counting": func(i uint64) uint64 { return i },
@@ -103,7 +104,7 @@ func TestMultiLockSpread(t *testing.T) {
 	}
 }
 
-// The layout of a bucket is that of docs/abi.md.
+// TestMultiLockBucketABI: a bucket has the layout that docs/abi.md describes.
 func TestMultiLockBucketABI(t *testing.T) {
 	tables := abiTables(t, "Bucket of keys", "offset", "size", "field", "order")
 	require.Len(t, tables, 1)

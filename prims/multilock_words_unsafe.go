@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// multiLockHead is the head of the body of a MultiLock, 128 bytes. The multiLockBuckets follow;
-// the head has their number.
+// multiLockHead is the head of the body of a MultiLock, 128 bytes. The head has the number of
+// buckets; the buckets, each a multiLockBucket, follow it.
 type multiLockHead struct {
 	_       structs.HostLayout
 	policy  uint32 // the result of Policy.stored. Immutable after init.
@@ -17,15 +17,15 @@ type multiLockHead struct {
 	_       [120]byte
 }
 
-// multiInline is how many keys of a bucket can be held without a wait node.
+// multiInline is how many keys of a bucket can have a record without a wait node.
 const multiInline = 5
 
-// multiLockBucket is a bucket of a MultiLock with a monitor of its own, 512 bytes.
+// multiLockBucket is a bucket of a MultiLock with its own monitor, 512 bytes.
 type multiLockBucket struct {
 	_   structs.HostLayout
 	mon monitorWords
-	// spilled is the link to the first wait node that stands for a key for which entries had no
-	// room. These nodes are in the order of their offsets.
+	// spilled is the link to the first wait node that is the record of a key: the entries had no
+	// room for that key. These nodes are in the order of their offsets.
 	//   writers: the holder of the queue lock
 	//   readers: the same, tools
 	//   order:   the queue lock's
@@ -35,9 +35,11 @@ type multiLockBucket struct {
 	entries [multiInline]multiLockEntry
 }
 
-// multiLockEntry is a key that is not free, or one that was held before. If the bucket has no room
-// for an entry, an idle wait node stands for the key: it has the key as what it wants, the hold as
-// its stamp, the queue in its extra word, and the link to the next such node of the bucket.
+// multiLockEntry is the record of a key that is not free, or of a key that was held before. If the
+// bucket has no room for another entry, an idle wait node is the record of the key: the key is in
+// the word wanted, the hold in the stamp, the queue in the extra word, and the next word links the
+// nodes of the bucket. The queue is an index of the waits for the key; only the holder of the queue
+// lock writes it.
 type multiLockEntry struct {
 	// key is the key of the hold, or of the last one.
 	//   writers: the holder of the queue lock, while the hold says that the entry is in no use
@@ -48,7 +50,7 @@ type multiLockEntry struct {
 	//   crash:   of no meaning until the hold is written
 	key   atomic.Uint64
 	hold  atomic.Uint64 // see keyHold
-	queue atomic.Uint64 // written by the holder of the queue lock; 0 while the hold is fast; links: next is the first waiter for the key, prev the last; an index of the waits
+	queue atomic.Uint64 // links: next is the first wait for the key, prev the last; 0 while the hold is fast
 }
 
 var (
@@ -66,24 +68,24 @@ const (
 	multiBucketBytes = unsafe.Sizeof(multiLockBucket{})
 )
 
-// multiLockBody views the private body of a MultiLock that is being made, with
-// that many buckets.
+// multiLockBody views the body of a MultiLock that is being created, with the given number of
+// buckets. No other process sees the body yet.
 func multiLockBody(b []byte, buckets int) (head *multiLockHead, all []*multiLockBucket) {
 	_ = b[multiLockBytes(buckets)-1]
 	base := unsafe.Pointer(unsafe.SliceData(b))
 	for i := range buckets {
-		// SAFETY: b is as long as that many buckets need.
+		// SAFETY: b is long enough for that many buckets.
 		all = append(all, (*multiLockBucket)(unsafe.Add(base, multiHeadBytes+uintptr(i)*multiBucketBytes)))
 	}
 	return (*multiLockHead)(base), all
 }
 
-// multiLockBytes is the length of the body with that many buckets.
+// multiLockBytes is the length of the body of a MultiLock with the given number of buckets.
 func multiLockBytes(buckets int) uint64 {
 	return uint64(multiHeadBytes) + uint64(buckets)*uint64(multiBucketBytes)
 }
 
-// multiBucketAt is the offset of a bucket.
+// multiBucketAt returns the offset of bucket i.
 func multiBucketAt(o arenakernel.Object, i int) arenakernel.Offset {
 	return o.Body + arenakernel.Offset(multiHeadBytes) + arenakernel.Offset(i)*arenakernel.Offset(multiBucketBytes)
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Mutex is a mutual exclusion lock between processes. A process holds it: a goroutine may lock it
-// and another goroutine of the same process unlock it.
+// Mutex is a mutual exclusion lock between processes. The holder of a Mutex is a process: one
+// goroutine may lock it, and another goroutine of the same process may unlock it.
 //
-// A Mutex is not fair: a new caller may lock it before a goroutine that was woken. But a
-// goroutine that has waited for a millisecond is starving. Every other Unlock of its process
-// hands the lock to the goroutine of that process that has starved longest. In addition, one
-// starving goroutine at a time is handed the next release of any process.
+// A Mutex is not fair: a new caller may lock it before a goroutine that was woken. But a goroutine
+// that has waited for a millisecond is starving. Every other Unlock of a process hands the lock to
+// that goroutine of the same process which has starved longest. In addition, one starving goroutine
+// at a time gets the next release of any process.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call
 // of Unlock synchronizes before the m'th call of Lock returns. A release by the death of its
@@ -32,12 +32,12 @@ type Mutex struct {
 	// The fast paths fit the compiler's budget for inlining only with plain
 	// pointers to their words and the functions of package atomic.
 
-	own  *uint32 // the owner word
+	own  *uint32 // the owner word; see end for a closed handle
 	wake *uint32 // the wake word
-	// self is what Lock stores in the owner word: our ID, biased or not. Atomic.
+	// self is what Lock stores in the owner word: our ID, biased or not. Accessed atomically.
 	self   uint32
-	biased uint32 // our ID with the kind biased, or ownerNever
-	plain  uint32 // our ID if holds are never biased, or 0
+	biased uint32 // our ID with the kind biased; ownerNever if this handle takes no biased holds
+	plain  uint32 // our ID if this handle takes no biased holds, and its fast path may unlock; 0 otherwise
 
 	owner *atomic.Uint32 // the owner word
 
@@ -50,22 +50,23 @@ type Mutex struct {
 	policy   Policy
 	repair   func() error
 	key      race.Key
-	opening  *opening // the opening of the object that it is, or that it is a part of
+	opening  *opening // the opening of the object that the Mutex is, or is a part of
 
-	granted atomic.Int32  // goroutines that were granted a reservation, and have not tried to take the lock since
-	turns   atomic.Uint32 // releases that found a waiter
+	granted atomic.Int32  // goroutines that were granted a reservation and have not tried to take the lock yet
+	turns   atomic.Uint32 // releases that found a waiter, for localTurn
 
 	// quiet counts the unlocks in a row that found no waiter. After need such unlocks, holds are
-	// biased again. The Mutex itself guards quiet.
+	// biased again. Only the holder of the Mutex accesses quiet.
 	quiet uint32
 	need  atomic.Uint32
-	// reserved is the owner word that the last check found reserved.
+	// reserved is the owner word if the last check found the lock reserved, or 0.
 	reserved atomic.Uint32
-	// alsoCheck, if set, is called by periodic checks, for an object that has m as a part.
+	// alsoCheck, if set, is called by every periodic check. It is for an object that has m as a
+	// part.
 	alsoCheck func()
-	queueLock bool // it is a part of an object, and only the library locks it
-	internal  bool // it guards words, and no user data
-	inner     bool // it is a part of an object, and the library unlocks it
+	queueLock bool // the Mutex is the queue lock of an object, and only the library locks it
+	internal  bool // the Mutex guards words of the library, and no user data
+	inner     bool // the Mutex is a part of an object, and the library unlocks it
 	counts    *countWords
 	variant   *mutexVariant // nil: a plain Mutex
 	log       *undoLog      // nil without PolicyRollback
@@ -75,29 +76,29 @@ type Mutex struct {
 // MutexOptions says how a Mutex is created, and what this process does with it.
 // A nil *MutexOptions means the zero value.
 type MutexOptions struct {
-	// Policy says what happens to the lock when its holder dies; 0 means PolicyReport for a new
-	// object, and any policy for an existing one. If it is set and the object has another policy,
-	// opening fails.
+	// Policy says what happens to the lock when its holder dies. 0 means PolicyReport for a new
+	// object, and any policy for an existing object. If Policy is set and an existing object has
+	// another policy, opening fails.
 	Policy Policy
-	// Repair, if set, is called by this process's Lock and LockContext when they find that a
-	// holder died. They hold the lock while it runs. If it returns nil, they return with the
-	// lock; otherwise they fail with ErrNotRecoverable, as Recover does. It belongs to this
-	// handle and is not stored, as are Checked and Contention.
+	// Repair, if set, is called by this process's Lock and LockContext when they find that a holder
+	// died. The process holds the lock while Repair runs. If Repair returns nil, the call returns
+	// with the lock. Otherwise the call fails with ErrNotRecoverable, as Recover does. Repair,
+	// Checked and Contention belong to this handle and are not stored in the arena.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
 	// See Mutex.SetSpin.
 	Spin time.Duration
-	// Checked makes every Unlock of this process a compare-and-swap. It then detects every unlock
-	// of a lock that is not held, even by two goroutines that race. It costs what the fast path
-	// of Unlock saves.
+	// Checked makes every Unlock of this process a compare-and-swap, so that every unlock of a lock
+	// that is not held is detected, even if two goroutines race. That costs as much time as the
+	// fast path of Unlock saves otherwise.
 	Checked bool
 	// Contention changes how waiters of this process compete.
 	Contention Contention
 	// LogBytes is the size of the undo log of a new Mutex with PolicyRollback. The log holds the
-	// bytes that one Update saves, and 16 bytes for each range. LogBytes is rounded up to a
-	// multiple of 64. 0 means 16 KiB for a new Mutex, and any size for an existing one; the most
-	// is 1 MiB.
+	// bytes that one Update saves, and 16 bytes for each range that it saves. LogBytes is rounded
+	// up to a multiple of 64, and is at most 1 MiB. 0 means 16 KiB for a new Mutex, and any size
+	// for an existing Mutex.
 	LogBytes int
 }
 
@@ -137,7 +138,7 @@ func wrongKind(op string, o arenakernel.Object, want arenakernel.Kind, version u
 		Detail: fmt.Sprintf("it is %s of version %d and %d bytes, not %s of version %d", arenakernel.KindPhrase(o.Kind), o.Version, o.Size, arenakernel.KindPhrase(want), version)}
 }
 
-// objectName is the name of an object in messages.
+// objectName returns the name of an object for messages.
 func objectName(o arenakernel.Object) string {
 	if o.Name != "" {
 		return o.Name
@@ -162,15 +163,15 @@ func buildMutex(a *arenakernel.Arena, o arenakernel.Object, opt *MutexOptions) (
 	if log != nil {
 		m.policy, m.log, m.tx = PolicyRollback, log, newTx(log, objectName(o))
 	} else if m.policy == PolicyRollback {
-		m.policy = PolicyReport // a peer has changed the bytes just now
+		m.policy = PolicyReport // a peer has just changed the bytes
 	}
 	m.counted()
 	m.opening.end = m.end
 	return m, nil
 }
 
-// buildMutexAt makes a handle on the words of a mutex at off, in the body of o. o may be an
-// object that has a mutex as a part.
+// buildMutexAt makes a handle on the words of a mutex at off in the body of o. The object o may be
+// of another kind and have the mutex as a part.
 func buildMutexAt(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, opt *MutexOptions) *Mutex {
 	m := buildBareMutex(a, o, off, opt)
 	m.queue = park.NewQueue(park.Config{
@@ -180,7 +181,7 @@ func buildMutexAt(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Of
 	return m
 }
 
-// buildBareMutex makes a handle that cannot wait, for a reaper.
+// buildBareMutex makes a bare handle, which cannot wait. It is for a reaper.
 func buildBareMutex(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.Offset, opt *MutexOptions) *Mutex {
 	w := arenakernel.At[mutexWords](a, off)
 	dev, ino := a.Segment().ID()
@@ -197,7 +198,8 @@ func buildBareMutex(a *arenakernel.Arena, o arenakernel.Object, off arenakernel.
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	switch {
 	case race.Enabled || crashpoint.Enabled && !shmsync.FeatureMembarrier.Have():
-		// Every Unlock takes the slow path, with its hooks.
+		// Every Unlock takes the slow path, because only the slow path has the hooks of the race
+		// detector and of the crash points.
 	case opt.Checked || !shmsync.FeatureMembarrier.Have():
 		m.plain = uint32(m.name)
 	default:
@@ -213,9 +215,8 @@ func mutexWakeWord(a *arenakernel.Arena, w *mutexWords) park.WakeWord {
 	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller}}
 }
 
-// Lock locks m, and waits until it can. It panics with an *[shmsync.Error]
-// when the lock is owner-dead or not recoverable, or when this process closes
-// the arena meanwhile.
+// Lock locks m, and waits until that is possible. It panics with an *[shmsync.Error] if the lock is
+// owner-dead or not recoverable, or if this process closes the arena meanwhile.
 func (m *Mutex) Lock() {
 	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
 		return
@@ -223,8 +224,8 @@ func (m *Mutex) Lock() {
 	m.lockOrPanic()
 }
 
-// LockContext locks m, and waits until it can or ctx ends. An error means that m is not held:
-// ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of m,
+// LockContext locks m, and waits until that is possible or ctx ends. An error means that m is not
+// held. The error is ctx.Err(), or it Is ErrOwnerDead or ErrNotRecoverable by the policy of m,
 // ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has ended.
 func (m *Mutex) LockContext(ctx context.Context) error {
 	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
@@ -233,9 +234,9 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 	return m.lockSlow(ctx)
 }
 
-// TryLock locks m if that is possible without waiting, and reports whether it did. State tells
-// why it failed. If the lock is on its way to a waiter that does not take it within 0.1 s,
-// TryLock takes it: the waiter's process may be stopped.
+// TryLock locks m if that is possible without waiting, and reports whether it did. State tells why
+// it failed. If the lock is reserved for a waiter that does not take it within 0.1 s, TryLock takes
+// it, because the waiter's process may be stopped.
 func (m *Mutex) TryLock() bool {
 	if !race.Enabled && atomic.CompareAndSwapUint32(m.own, 0, atomic.LoadUint32(&m.self)) {
 		return true
@@ -246,15 +247,15 @@ func (m *Mutex) TryLock() bool {
 // Unlock unlocks m. It panics if this process does not hold m, and with an error that Is
 // ErrCorrupt if a peer overwrote the lock.
 //
-// If two goroutines race to unlock the same hold, they may release the hold of another process,
-// unless the handle was opened Checked.
+// If two goroutines race to unlock the same hold, the later one may release the hold of another
+// process, unless the handle was opened Checked.
 func (m *Mutex) Unlock() {
 	if race.Enabled {
 		m.unlockSlow(atomic.LoadUint32(m.own))
 		return
 	}
 	if name := m.plain; name != 0 {
-		wake := m.wake // loaded here, because the processor loads nothing during the CAS
+		wake := m.wake // loaded before the CAS, because the processor loads nothing during the CAS
 		// sync(mutex.release): release
 		if atomic.CompareAndSwapUint32(m.own, name, 0) {
 			if atomic.LoadUint32(wake)&1 != 0 {
@@ -263,7 +264,7 @@ func (m *Mutex) Unlock() {
 			return
 		}
 	} else if *m.own == m.biased {
-		// A plain load is enough: while this process holds m, nobody else writes the word.
+		// A plain load is enough: while this process holds m, no other process writes the word.
 		if releaseBiased(m.own, m.wake) {
 			m.loseBias()
 		}
@@ -275,19 +276,20 @@ func (m *Mutex) Unlock() {
 // Offset is the place of the Mutex in its arena, for MutexAt in another process.
 func (m *Mutex) Offset() arena.Offset { return m.object.Offset }
 
-// Close closes this handle on the Mutex, and no other. Calls that wait through it end with an
-// error that Is ErrClosed. A hold of this process stays; release it through another handle. A
-// second Close is an error that Is ErrClosed.
+// Close closes this handle on the Mutex, and no other handle. Calls that wait through this handle
+// end with an error that Is ErrClosed. If this process holds the lock, it still holds it after
+// Close, and can release it through another handle. A second Close is an error that Is ErrClosed.
 func (m *Mutex) Close() error { return m.opening.close("mutex.close") }
 
-// end takes the words away from the fast paths. A call that runs at the same time, which is a
-// mistake of the caller, uses the words from before or from after.
+// end gives the fast paths private words in place of the words of the lock. If another call runs at
+// the same time, which is a mistake of the caller, it uses either the old words or the private
+// ones.
 func (m *Mutex) end() {
 	takeWords(&m.own, &m.wake)
 	if m.queueLock {
 		m.awaitCalls()
 		if m.wakeWord.Announced() {
-			wakeOneOf(m.a, m.words) // a call may have announced itself too late to see the close; see awaitCalls
+			wakeOneOf(m.a, m.words) // a call may have announced itself before it saw the end; see awaitCalls
 		}
 	}
 	m.queue.Close()
@@ -296,14 +298,14 @@ func (m *Mutex) end() {
 // Policy says what happens to m when its holder dies.
 func (m *Mutex) Policy() Policy { return m.policy }
 
-// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
-// learn the bound from experience; if d is negative, they never spin.
+// SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters learn
+// the bound from earlier spins; if d is negative, they never spin.
 func (m *Mutex) SetSpin(d time.Duration) {
 	m.opening.use()
 	m.words.spin.Store(spinField(d))
 }
 
-// Spin is the value of the last SetSpin.
+// Spin returns the value of the last SetSpin.
 func (m *Mutex) Spin() time.Duration {
 	m.opening.use()
 	return spinOf(m.words.spin.Load())
@@ -311,10 +313,10 @@ func (m *Mutex) Spin() time.Duration {
 
 // MutexState is the result of State.
 type MutexState struct {
-	Held    bool              // it is held, perhaps by a process that recovers it
-	Owner   *shmsync.Identity // its holder, or the process whose death left it behind; nil if it is free or the holder is not known
+	Held    bool              // a process has it: a holder, or a process that recovers it
+	Owner   *shmsync.Identity // that process, or a dead one that left it locked; nil if there is none or it is not known
 	Waiting bool              // there may be waiters
-	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
+	Err     error             // why no call can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the owner word, rendered for people
 }
 
@@ -348,7 +350,7 @@ func (m *Mutex) fail(op string, err error, who *shmsync.Identity, detail string)
 	return failed(m.a, m.object, m.variant.op(op), err, who, detail)
 }
 
-// named completes a text that ends with the word mutex by the name of m.
+// named returns text, which ends with the word mutex, followed by the name of m.
 func (m *Mutex) named(text string) string { return m.variant.text(text) + objectName(m.object) }
 
 func initMutex(body []byte, opt *MutexOptions, log uint64) {

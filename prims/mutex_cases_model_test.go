@@ -14,7 +14,7 @@ var (
 	noBiased = []uint8{uint8(kindHeld)}
 )
 
-// Unlock by a plain store, and its waiter.
+// TestModelMutexBiased explores an Unlock by a plain store while other threads wait.
 func TestModelMutexBiased(t *testing.T) {
 	bugs := []bug{noFence, noLookAfterFence, wakeBeforeRelease, sleepOnOwner}
 	two := mutexModel{threads: []int{0, 1}, modes: anyHold}
@@ -27,7 +27,8 @@ func TestModelMutexBiased(t *testing.T) {
 	})
 }
 
-// Wakes of one waiter, barging callers, and waiters that give up.
+// TestModelMutexWakeOne explores releases that wake one waiter, with callers that barge and waiters
+// that give up.
 func TestModelMutexWakeOne(t *testing.T) {
 	bugs := []bug{noAnnounceAfterSleep, leaveAtOnce, leaveDoesNotWake, leaveWithoutAnnounce, sleepOnOwner}
 	three := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, cancel: true}
@@ -38,7 +39,7 @@ func TestModelMutexWakeOne(t *testing.T) {
 	})
 }
 
-// Handoffs without deaths.
+// TestModelMutexHandOff explores handoffs without deaths.
 func TestModelMutexHandOff(t *testing.T) {
 	bugs := []bug{sleepOnHandoffOnly, staleStarver, sleptForgotten, reserveBlindly, reservationStays, revokeDoesNotWake, handOffDoesNotWake}
 	two := mutexModel{threads: []int{0, 1}, modes: anyHold, cancel: true, handoffs: true}
@@ -53,8 +54,9 @@ func TestModelMutexHandOff(t *testing.T) {
 	})
 }
 
-// A thread dies at every step: the holder, a waiter, a waiter that was woken, a process that has
-// unlocked and has not woken anybody yet, and a process that deals with a death.
+// TestModelMutexDeath: a process dies at every step. It is the holder, a waiter, a waiter that was
+// woken, a process that has unlocked and has not made the wake yet, or a process that deals with a
+// death.
 func TestModelMutexDeath(t *testing.T) {
 	bugs := []bug{noFenceBeforeRepair, silentReaper, reapDoesNotWake, wakeByRecordOnly, wakeByAnnouncementOnly, notRegistered}
 	two := mutexModel{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: PolicyReport, recoverers: 1}
@@ -73,7 +75,8 @@ func TestModelMutexDeath(t *testing.T) {
 	})
 }
 
-// Deaths of processes that hand the lock off, and of those that wait for a handoff.
+// TestModelMutexHandOffDeath explores deaths of processes that hand the lock off, and of processes
+// that wait for a handoff.
 func TestModelMutexHandOffDeath(t *testing.T) {
 	two := mutexModel{threads: []int{0, 1}, modes: anyHold, cancel: true, handoffs: true, kills: 1, policy: PolicyReport}
 	three := mutexModel{threads: []int{0, 1, 2}, modes: noBiased, handoffs: true, kills: 1, policy: PolicyRelease}
@@ -85,15 +88,15 @@ func TestModelMutexHandOffDeath(t *testing.T) {
 	})
 }
 
-// A wake word that is an announcement without a sequence would do for the Mutex:
-// a bit that is set once more has been announced once more.
+// TestModelMutexBit: for the Mutex, a wake word with an announcement and without a sequence would
+// do. If the bit is set, cleared and set again, there has been another announcement.
 func TestModelMutexBit(t *testing.T) {
 	m := mutexModel{threads: []int{0, 1, 2}, modes: anyHold, cancel: true, bitOnly: true}
 	requireModels(t, []exploration{{"three", large, m.explore, nil}})
 }
 
-// Each state that the search leaves out for symmetry is the mirror image of a state that it
-// visits.
+// TestModelSymmetry: each state that the search leaves out because of symmetry is the mirror image
+// of a state that it visits.
 func TestModelSymmetry(t *testing.T) {
 	for _, m := range []mutexModel{
 		{threads: []int{0, 1}, modes: anyHold, kills: 1, policy: PolicyReport, recoverers: 1},

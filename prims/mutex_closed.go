@@ -7,13 +7,14 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// closed is the error of a call through a handle that is closed or is being closed.
+// closed returns the error for a call through a handle that is closed or is being closed.
 func (m *Mutex) closed() error {
 	return m.fail("mutex.lock", shmsync.ErrClosed, nil, closedHandle)
 }
 
-// ended reports whether the handle is closed. If m is a lock of a user, ended panics then. For
-// the library's own locks a call may still be under way.
+// ended reports whether the handle is closed. If it is closed and m is a lock of a user, ended
+// panics, because the call is a mistake. A lock of the library itself may still be used by a call
+// that began before the end.
 func (m *Mutex) ended(verb string) bool {
 	if !m.opening.ended.Load() {
 		return false
@@ -25,7 +26,7 @@ func (m *Mutex) ended(verb string) bool {
 }
 
 // unlockBiased unlocks a biased hold that another handle of this process took. This handle is
-// Checked and takes no biased holds. It reports false if o is no such hold.
+// Checked and takes no biased holds. It reports false if o is not a biased hold of this process.
 func (m *Mutex) unlockBiased(o uint32) bool {
 	if o != uint32(m.name)|ownerBiased {
 		return false
@@ -37,13 +38,13 @@ func (m *Mutex) unlockBiased(o uint32) bool {
 }
 
 // endPolls is how often the end of an opening checks for calls that hold a queue lock. It checks about once a
-// millisecond, so a peer that overwrites the queue lock delays the end by about a second at most.
+// millisecond, so a peer that overwrites the queue lock delays the end by at most about a second.
 const endPolls = 1000
 
-// awaitCalls waits until no call of this process holds m and none is counted. m is a queue lock
+// awaitCalls waits until no call of this process holds m and no call is counted. m is a queue lock
 // whose opening has ended. A call counts itself while it waits, and while it wakes the waiters
-// whose waits it has ended, but not during the few instructions for which it has a free queue
-// lock.
+// whose waits it has ended. It does not count itself during the few instructions for which it has a
+// queue lock that was free.
 //
 //	a call                          the end of the opening
 //	------                          ----------------------
@@ -52,15 +53,16 @@ const endPolls = 1000
 //	unlocks the queue lock          the queue lock is not this process's?
 //	wakes, is counted no more      no call is counted?
 //
-// The right column makes three checks. If a call that has the queue lock has not counted itself at the first
-// check, the second check finds the queue lock held, unless the call has unlocked it by then. In that case the
-// third check finds the call counted, unless the call is over.
+// The right column makes three checks. Assume that a call has the queue lock and has not counted
+// itself at the first check. Then the second check finds the queue lock held, unless the call has
+// unlocked it by then. In that case the third check finds the call counted, unless the call is
+// over.
 //
-// A call that ends no wait, and still has the words, does not count itself before it unlocks the queue lock:
-// that would cost each call as much as the queue lock does. If somebody waits for the queue lock, the call
-// counts itself after the unlock, and checks whether the opening has ended. Either the end of the opening finds
-// the call counted, or the call does not touch the words any more, and the end of the opening wakes the waiter
-// instead.
+// A call that has ended no wait does not count itself before it unlocks the queue lock, as long as
+// the opening has not ended: that would cost each call as much as the queue lock does. If a waiter
+// is announced at the queue lock, the call counts itself after the unlock, and then checks whether
+// the opening has ended. Either the end of the opening finds the call counted. Or the call does not
+// use the words any more, and the end of the opening wakes the waiter instead.
 func (m *Mutex) awaitCalls() {
 	for p := m.opening; !m.unused(); p.polls++ {
 		switch {

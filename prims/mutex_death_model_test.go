@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// meetDeath is what follows when a thread meets a death, and what Recover does.
+// meetDeath has the steps of a thread that finds a dead owner, and those of Recover.
 func (m *mutexModel) meetDeath(x *model.Exec) {
 	p := int(*x.R(rDead))
 	switch x.PC() {
@@ -34,7 +34,8 @@ func (m *mutexModel) mark(x *model.Exec, p int) {
 	x.Update(wDead, func(v uint8) uint8 { return v | 1<<p })
 }
 
-// markOwnerDead is markOwnerDeadMutex. It goes on at rBack when it has woken the waiters that it has to wake.
+// markOwnerDead stands for markOwnerDeadMutex. After the wakes that it has to make, the thread goes
+// on at rBack.
 func (m *mutexModel) markOwnerDead(x *model.Exec, o ownerWord) {
 	x.Say("deals with the dead owner")
 	if x.Me < len(m.threads) {
@@ -56,7 +57,7 @@ func (m *mutexModel) markOwnerDead(x *model.Exec, o ownerWord) {
 	}
 }
 
-// recovered ends a recovery, one way or the other.
+// recovered ends a recovery, with a repair that succeeds or fails.
 func (m *mutexModel) recovered(x *model.Exec) {
 	ours := pack(makeOwner(kindRecovering, nameOf(x.Process())))
 	m.unset(x, fInside)
@@ -74,7 +75,8 @@ func (m *mutexModel) recovered(x *model.Exec) {
 	x.Goto(sWakeNext)
 }
 
-// wakeLost is WakeWord.WakeOne, or WakeWord.WakeAll with fAll. It goes on at rBack.
+// wakeLost stands for WakeWord.WakeOne, or for WakeWord.WakeAll if fAll is set. The thread goes on
+// at rBack.
 func (m *mutexModel) wakeLost(x *model.Exec) {
 	if x.PC() == sWakeLost {
 		x.Say("bumps for a lost wake")
@@ -94,7 +96,7 @@ func (m *mutexModel) wakeLost(x *model.Exec) {
 	}
 }
 
-// reap is a step of the thread that reaps: some participant that stays alive.
+// reap is a step of the reaper, which is a participant that stays alive.
 func (m *mutexModel) reap(x *model.Exec) {
 	p := int(*x.R(rDead))
 	dead := nameOf(p)
@@ -154,8 +156,9 @@ func (m *mutexModel) reap(x *model.Exec) {
 	}
 }
 
-// awake begins a reap when there is a death, or checks a reservation when a waiter waits
-// for it. Only the second check revokes it; its moment is up to chance.
+// awake begins a reap if a process is dead. If a waiter waits for a reservation, awake instead
+// checks the reservation. Only the second check takes the reservation back; it may come at any
+// time.
 func (m *mutexModel) awake(x *model.Exec) {
 	p, ok := m.unreaped(x.Sys)
 	if ok {
@@ -165,7 +168,7 @@ func (m *mutexModel) awake(x *model.Exec) {
 		x.Goto(sReaperFence)
 		return
 	}
-	// Without a death, threads must finish without this periodic check.
+	// Without a death no thread may depend on this periodic check.
 	waits := false
 	for i := range m.threads {
 		waits = waits || x.Ghost[gReaped] != 0 && x.Asleep(i, wWake)
@@ -179,8 +182,8 @@ func (m *mutexModel) awake(x *model.Exec) {
 	x.Goto(sUnreserve)
 }
 
-// survey decides whether a reap wakes waiters of the object: by the announce records of sleepers, and by the
-// word, in which waiters announce themselves before they sleep.
+// survey decides whether a reap wakes waiters of the object. It reads the announce records of
+// sleepers, and the wake word, in which waiters announce themselves before they sleep.
 func (m *mutexModel) survey(x *model.Exec) {
 	then := sReaped
 	if m.poller && m.bug != pollersUnrung {
@@ -207,7 +210,7 @@ func (m *mutexModel) survey(x *model.Exec) {
 	}
 }
 
-// unreaped returns a process that is dead and not yet reaped.
+// unreaped returns a process that is dead and not reaped.
 func (m *mutexModel) unreaped(s *model.Sys) (p int, ok bool) {
 	for p, l := range s.Life {
 		if l != model.Alive && s.Ghost[gReaped]&(1<<p) == 0 {

@@ -25,21 +25,21 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// soon bounds what a death, or a process that was stopped, may delay.
+// soon is how long a death, or a stopped process, may delay others.
 func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
 
-// delays collects operations that a death or a stopped process delayed for too long.
+// delays has the operations that a death or a stopped process delayed for too long.
 type delays struct{ late []time.Duration }
 
-// since records the time since start, and requires that it is at most most.
+// since records the time since start if it is more than most.
 func (d *delays) since(start time.Time, most time.Duration) {
 	if took := time.Since(start); took >= most {
 		d.late = append(d.late, took)
 	}
 }
 
-// inTime makes attempts until one is in time. A busy machine delays many of them. A fault that
-// only the checks of each second repair is late every time.
+// inTime makes attempts until no operation of an attempt is delayed. A busy machine delays many
+// attempts. But a fault that only a periodic check repairs delays each attempt.
 func inTime(t *testing.T, attempt func(d *delays)) {
 	t.Helper()
 	var d delays
@@ -54,13 +54,13 @@ func inTime(t *testing.T, attempt func(d *delays)) {
 	t.Fatalf("late in each of %d attempts, the last time by %v", attempts, d.late)
 }
 
-// The holder dies while goroutines of several processes wait, some on threads of their own and
-// others behind the poller. With PolicyReport all of them get the error; with PolicyRelease each
-// holds the lock in turn.
+// TestMutexHolderDies: the holder dies while goroutines of several processes wait, some on threads
+// and some behind the poller. With PolicyReport all of them get the error. With PolicyRelease each
+// of them holds the lock in turn.
 func TestMutexHolderDies(t *testing.T) { holderDies(t, nil) }
 
 func holderDies(t *testing.T, env []string) {
-	const waiters = 20 // each; 12 of them sleep in the kernel
+	const waiters = 20 // in each of two processes; 12 of them sleep in the kernel
 	opts := []proctest.Option{proctest.Env(env...)}
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -94,7 +94,7 @@ func holderDies(t *testing.T, env []string) {
 				t.Logf("all were told after %v", time.Since(start))
 				recoverEverywhere(t, others, victim)
 			} else {
-				// Each waiter holds the lock once, in whatever order they get it.
+				// Each waiter holds the lock once, in any order.
 				type waiter struct {
 					x  *actor
 					id int
@@ -137,7 +137,7 @@ func holderDies(t *testing.T, env []string) {
 	}
 }
 
-// nextOwner waits until m has another holder than before, and gives that holder's label.
+// nextOwner waits until m has another holder than before, and returns the label of that holder.
 func nextOwner(t testing.TB, a *arena.Arena, m actorMutex, before string) (label string) {
 	t.Helper()
 	eventually(t, "somebody gets it", func() string { return words(a) }, func() bool {
@@ -150,8 +150,8 @@ func nextOwner(t testing.TB, a *arena.Arena, m actorMutex, before string) (label
 	return label
 }
 
-// recoverEverywhere checks what becomes of an owner-dead lock "m" that victim
-// left.
+// recoverEverywhere checks the calls on the owner-dead lock "m" that victim has left, and its
+// recovery.
 func recoverEverywhere(t *testing.T, others []*actor, victim *actor) {
 	t.Helper()
 	x, y := others[0], others[1]
@@ -170,7 +170,7 @@ func recoverEverywhere(t *testing.T, others []*actor, victim *actor) {
 	}
 	dead(x)
 	dead(y)
-	// A repair that fails.
+	// Now a repair fails.
 	r := x.do(t, order{Op: "recover", Object: "m", N: 1})
 	require.True(t, r.OK)
 	require.Equal(t, []string{"not-recoverable"}, r.Is)
@@ -181,23 +181,23 @@ func recoverEverywhere(t *testing.T, others []*actor, victim *actor) {
 		require.False(t, z.op(t, "trylock", "m").OK)
 		require.Equal(t, []string{"not-recoverable"}, z.op(t, "state", "m").Is)
 	}
-	// A repair that panics.
+	// Now a repair panics.
 	r = y.do(t, order{Op: "recover", Object: "m", N: 2})
 	require.True(t, r.OK)
 	require.Equal(t, "the repair panics", r.Panic)
 	require.Equal(t, []string{"not-recoverable"}, x.op(t, "state", "m").Is)
-	// A repair that succeeds.
+	// Now a repair succeeds.
 	require.True(t, x.must(t, order{Op: "recover", Object: "m"}).OK)
 	y.must(t, order{Op: "lock", Object: "m"})
 	y.must(t, order{Op: "unlock", Object: "m"})
 	require.False(t, x.must(t, order{Op: "recover", Object: "m"}).OK, "the repair of a healthy lock has run")
 }
 
-// poll returns the answer to an order, if the answer has come.
+// poll returns the answer to an order, if the answer has arrived.
 func (x *actor) poll(t testing.TB, id int) (r answer, ok bool) {
 	t.Helper()
 	if x.proc != nil {
-		// The actor answers in order, so this answer comes after all that it said before.
+		// The actor answers in order. So after this answer, all earlier answers have arrived.
 		x.must(t, order{Op: "pid"})
 	}
 	for x.proc == nil {
@@ -214,7 +214,8 @@ func (x *actor) poll(t testing.TB, id int) (r answer, ok bool) {
 	return r, ok
 }
 
-// The hold of a dead process is taken back although no process waits or calls.
+// TestMutexReaped: the hold of a dead process is taken back even if no process waits or makes a
+// call.
 func TestMutexReaped(t *testing.T) {
 	a := newArena(t, nil)
 	for policy, word := range map[prims.Policy]string{prims.PolicyReport: "owner-dead", prims.PolicyRelease: "free"} {
@@ -229,8 +230,8 @@ func TestMutexReaped(t *testing.T) {
 	}
 }
 
-// If a waiter wakes up when the event has happened and its context has ended, the event takes
-// precedence.
+// TestEventBeatsDeadline: the event that a waiter waits for happens and the waiter's context ends,
+// both before the waiter runs again. The event takes precedence.
 func TestEventBeatsDeadline(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := openActorMutex(a, "m", nil)
@@ -249,7 +250,8 @@ func TestEventBeatsDeadline(t *testing.T) {
 		})
 		x.proc.Stop(t)
 		if asleep != nil || time.Since(start) >= limit {
-			// On a busy machine the waits may have ended before the process was stopped.
+			// On a busy machine the waits may have ended before the process was stopped. Then the
+			// test tries again with a longer limit.
 			x.proc.Kill(t)
 			m.Unlock()
 			limit *= 2
@@ -267,8 +269,8 @@ func TestEventBeatsDeadline(t *testing.T) {
 	}
 }
 
-// A recoverer that dies leaves the lock owner-dead once more, whatever its policy, and the
-// next caller is told of the recoverer's death.
+// TestMutexRecovererDies: if a process dies while it recovers a lock, the lock is owner-dead again,
+// whatever its policy. The next caller gets an error that names the process that recovered.
 func TestMutexRecovererDies(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := openActorMutex(a, "m", nil)
@@ -281,7 +283,7 @@ func TestMutexRecovererDies(t *testing.T) {
 	require.Contains(t, m.String(), "being recovered")
 	require.True(t, m.State().Held)
 	require.False(t, m.TryLock())
-	// Others block meanwhile, Recover as well.
+	// Meanwhile other calls block, including Recover.
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	require.Equal(t, context.DeadlineExceeded, m.LockContext(ctx))
 	require.Equal(t, context.DeadlineExceeded, m.RecoverContext(ctx, func() error { return nil }))
@@ -326,7 +328,7 @@ func init() {
 	})
 }
 
-// If many try to recover at once, one repairs.
+// TestMutexRecoverRace: if many goroutines try to recover at once, exactly one runs its repair.
 func TestMutexRecoverRace(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := openActorMutex(a, "m", nil)
@@ -353,7 +355,7 @@ func TestMutexRecoverRace(t *testing.T) {
 	}
 }
 
-// Exit without Close is a death too.
+// TestMutexHolderExits: the exit of a process without Close counts as a death.
 func TestMutexHolderExits(t *testing.T) {
 	a := newArena(t, nil)
 	x := remoteActor(t, a, "exits")
@@ -367,8 +369,8 @@ func TestMutexHolderExits(t *testing.T) {
 	x.proc.WaitExit(t)
 }
 
-// A waiter that dies, whether it sleeps or has just been woken, costs the others
-// nothing.
+// TestMutexWaiterDies: a waiter dies while it sleeps, or just after it was woken. The other waiters
+// lose no wake.
 func TestMutexWaiterDies(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := openActorMutex(a, "m", nil)
@@ -392,7 +394,7 @@ func TestMutexWaiterDies(t *testing.T) {
 			m.Unlock()
 			x.proc.Signal(t, syscall.SIGKILL)
 		}
-		// The waiters get the lock in any order. The victim may have got it, too, before it died.
+		// The waiters get the lock in any order. The victim may also have got it before it died.
 		for len(ids) > 0 {
 			var r answer
 			eventually(t, "somebody is told", func() string { return words(a) }, func() bool {
@@ -424,8 +426,8 @@ func TestMutexWaiterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// A holder that is stopped is alive: nobody takes the lock from it, contexts end
-// on time, and when it is continued it goes on as the holder.
+// TestMutexHolderStopped: a holder that is stopped is alive. No process takes the lock from it, and
+// contexts end on time. When it continues, it is still the holder.
 func TestMutexHolderStopped(t *testing.T) { holderStopped(t, 3*time.Second, nil) }
 
 func holderStopped(t *testing.T, how time.Duration, env []string) {
@@ -466,8 +468,8 @@ func holderStopped(t *testing.T, how time.Duration, env []string) {
 	x.must(t, order{Op: "unlock", Object: "m"})
 }
 
-// Two processes that are both pid 1, each in a pid namespace of its own, exclude
-// each other, and one's death is noticed by the other.
+// TestMutexPIDNamespaces: two processes have pid 1, each in its own pid namespace. They exclude
+// each other, and each notices the death of the other.
 func TestMutexPIDNamespaces(t *testing.T) {
 	attr := func() proctest.Option {
 		return proctest.Attr(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS})
@@ -497,7 +499,7 @@ func TestMutexPIDNamespaces(t *testing.T) {
 	y.proc.WaitSignal(t, syscall.SIGKILL)
 	alone(t, a, 2)
 
-	// And counted together.
+	// Several processes in pid namespaces also count correctly under the lock.
 	z := remoteActor(t, a, "third", attr())
 	ids := []int{x.start(order{Op: "steps", Object: "m", N: 2000, Token: 4}), z.start(order{Op: "steps", Object: "m", N: 2000, Token: 4})}
 	require.Empty(t, x.wait(t, ids[0]).Err)
@@ -507,8 +509,8 @@ func TestMutexPIDNamespaces(t *testing.T) {
 	require.EqualValues(t, 16000, *v)
 }
 
-// The waiter that learns of the death first, and is stopped before it can do
-// anything about it, holds nobody up.
+// TestMutexFirstWatcherStopped: the waiter that learns of the death first is stopped before it can
+// do anything about it. It delays no other process.
 func TestMutexFirstWatcherStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -524,8 +526,8 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 					lock := order{Op: "lockctx", Object: "m", Policy: policy}
 					holder := remoteActor(t, a, "holder")
 					holder.must(t, lock)
-					// The watcher is next to the holder in the ring of slots, and first in the
-					// queue.
+					// The watcher is next to the holder in the ring of slots, and is the first
+					// waiter in the queue.
 					watcher := remoteActor(t, a, "watcher", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
 					watcher.blocked(t, lock)
 					here := localActor(a)
@@ -541,15 +543,15 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 						late.since(start, soon())
 						here.must(t, order{Op: "recover", Object: "m"})
 					} else {
-						// Each waiter gets the lock; so does the watcher, if it is not stopped.
+						// Each waiter gets the lock, and so does the watcher if it is not stopped.
 						m, err := openActorMutex(a, "m", nil)
 						require.NoError(t, err)
 						for pending := 3; pending > 0; {
 							start := time.Now()
 							switch who := nextOwner(t, a, m, "holder"); who {
 							case "watcher":
-								// The watcher may be stopped as the owner, or may become the
-								// owner; then it stays the owner.
+								// The watcher may have been stopped as the owner, or may become the
+								// owner while it is stopped. In both cases it stays the owner.
 								id := watcher.start(order{Op: "unlock", Object: "m"})
 								eventually(t, "the watcher goes on", func() string { return words(a) }, func() bool {
 									syscall.Kill(watcher.proc.Pid(), syscall.SIGCONT)
@@ -570,7 +572,8 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 					late.since(start, 4*soon())
 					watcher.proc.Kill(t)
 					holder.proc.WaitSignal(t, syscall.SIGKILL)
-					// The stopped process was killed, and others finish what it had begun.
+					// The stopped process has been killed, and other processes finish what it had
+					// begun.
 					eventually(t, "two are left", func() string { return words(a) }, func() bool {
 						n := 0
 						for range a.Participants() {
@@ -593,8 +596,9 @@ func TestMutexFirstWatcherStopped(t *testing.T) {
 	}
 }
 
-// A process is stopped at each point of an Unlock or of a wait: the others go on soon, by
-// their own checks, and it goes on when it is continued.
+// TestMutexStoppedAnywhere: a process is stopped at each crash point of an Unlock or of a wait.
+// Other processes soon go on, because of their own periodic checks. When the stopped process
+// continues, it goes on, too.
 func TestMutexStoppedAnywhere(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -610,7 +614,8 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 					x := remoteActor(t, a, "stopped", proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point))
 					x.must(t, order{Op: "lock", Object: "m"})
 					here, third := localActor(a), remoteActor(t, a, "third")
-					// All threads of this process are in use, so its other goroutines park.
+					// All threads on which waiters of this process may sleep are in use, so its
+					// other goroutines park.
 					third.must(t, order{Op: "lock", Object: "other"})
 					for range polled {
 						here.blocked(t, order{Op: "lock", Object: "other"})
@@ -618,7 +623,7 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 					ids := []int{here.blocked(t, order{Op: "lockctx", Object: "m"})}
 					mine := 0
 					if point == "mutex.lock.woken" {
-						// The holder waits itself, ahead of the others.
+						// The holder itself waits here, ahead of the others.
 						x.must(t, order{Op: "unlock", Object: "m"})
 						require.Empty(t, here.wait(t, ids[0]).Err)
 						mine = x.blocked(t, order{Op: "lock", Object: "m"})
@@ -659,8 +664,8 @@ func TestMutexStoppedAnywhere(t *testing.T) {
 	}
 }
 
-// The core of the tests above where the kernel, or a sandbox, lacks something, in all of the processes or in
-// some.
+// TestMutexFallbacks runs the essential tests above where the kernel, or a sandbox, lacks some
+// feature, for all or some of the processes.
 func TestMutexFallbacks(t *testing.T) {
 	combos := []string{"robust", "waitv", "membarrier", "ofd", "threads", "robust,waitv", "waitv,membarrier", "robust,membarrier", "robust,waitv,membarrier", "ofd,waitv,membarrier"}
 	if !proctest.Long() {
@@ -696,8 +701,8 @@ func TestMutexFallbacks(t *testing.T) {
 	}
 }
 
-// Periodic checks make up for wakes that a stopped process took along. Here there are no periodic checks, so a
-// wake that is lost for another reason makes a process hang.
+// TestWithoutChecks: periodic checks make the wakes that a stopped process did not make. In this
+// test there are no periodic checks, so a process hangs if a wake is lost for any other reason.
 func TestWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -731,8 +736,8 @@ func TestWithoutChecks(t *testing.T) {
 			x.proc.Kill(t)
 		},
 		"recover": func(t *testing.T, x, y *actor, a *arena.Arena) {
-			// All waiters are told of a failed repair. After a successful one, the next waiter
-			// gets the lock.
+			// After a failed repair all waiters get an error. After a successful repair the next
+			// waiter gets the lock.
 			for _, how := range []int{1, 2, 0} {
 				victim := remoteActor(t, a, "victim", opt)
 				victim.must(t, order{Op: "lock", Object: "m"})
@@ -751,7 +756,7 @@ func TestWithoutChecks(t *testing.T) {
 			}
 		},
 		"release": func(t *testing.T, x, y *actor, a *arena.Arena) {
-			// Each process gets the lock in turn, though the holder and some waiters die.
+			// Each process gets the lock in turn, even though the holder and some waiters die.
 			for range 5 {
 				lock := order{Op: "lock", Object: "r", Policy: prims.PolicyRelease}
 				victim := remoteActor(t, a, "victim", opt)
@@ -775,7 +780,8 @@ func TestWithoutChecks(t *testing.T) {
 			}
 		},
 		"failed repair": func(t *testing.T, x, y *actor, a *arena.Arena) {
-			// Waiters for a recoverer are told that it failed.
+			// Waiters that wait while another process recovers the lock get an error when the
+			// repair fails.
 			victim := remoteActor(t, a, "victim", opt)
 			victim.must(t, order{Op: "lock", Object: "m"})
 			victim.proc.Kill(t)
@@ -816,7 +822,7 @@ func TestWithoutChecks(t *testing.T) {
 			for _, id := range ids {
 				require.Empty(t, y.wait(t, id).Err)
 			}
-			// One process at a time, since no other call would repair a lost wake.
+			// One process waits at a time, so that no other call makes up for a lost wake.
 			for token := uint64(2001); token < 2100; token++ {
 				id := y.start(order{Op: "fwait", Object: "f", Token: token})
 				x.must(t, order{Op: "fpost", Object: "f"})
@@ -832,7 +838,7 @@ func TestWithoutChecks(t *testing.T) {
 	}
 }
 
-// hammerMixed has processes with and without the features share a lock.
+// hammerMixed makes processes that lack the features share a lock with processes that have them.
 func hammerMixed(t *testing.T, env []string) {
 	a := newArena(t, nil)
 	actors := []*actor{localActor(a), remoteActor(t, a, "without", proctest.Env(env...)), remoteActor(t, a, "with")}

@@ -2,19 +2,21 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/park"
 
-// stays reports whether hold o must stay as it is for now: its participant is dead but not gone, and the policy
-// passes the hold on only when the participant is gone.
+// stays reports whether the hold o must stay as it is for now. That is so if its participant is
+// dead but not gone (its system calls may still store), and the policy passes the hold on only
+// after the participant is gone.
 func (m *Mutex) stays(o ownerWord) bool {
 	return !m.internal && o.held() && (m.log != nil || o.ownerDied(policyOf(m.words.policy)).free()) && !m.a.Gone(o.participant())
 }
 
-// mayTake reports whether a lock that is owner-dead with word o may be taken for a repair: the
-// dead process cannot write to its data any more.
+// mayTake reports whether a lock that is owner-dead with the word o may be taken for a repair. User
+// data may be repaired only when the dead process cannot write to it any more.
 func (m *Mutex) mayTake(o ownerWord) bool {
 	return m.internal || o.kind() != kindOwnerDead || m.a.Gone(o.participant())
 }
 
-// sleepUntilGone sleeps for a moment on a lock that is owner-dead with word o.
+// sleepUntilGone sleeps for a moment on a lock that is owner-dead with the word o, because the dead
+// process is not gone yet.
 func (w *waiter) sleepUntilGone(o ownerWord) park.Result {
 	m := w.m
 	v := m.wakeWord.Announce()

@@ -26,8 +26,8 @@ func init() {
 	proctest.Register("mutex/lingering", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
-		// With asynchronous I/O, a child process that inherits the byte lock delays the handover
-		// of the data.
+		// With asynchronous I/O, the process counts as gone only when its byte lock is gone. A
+		// child process that inherits the byte lock delays that, and so the handover of the data.
 		a, err := arena.Attach(name, &arena.Options{KernelIO: arena.KernelIOAsynchronous})
 		if err != nil {
 			c.Fatal(err)
@@ -37,7 +37,7 @@ func init() {
 			c.Fatal(err)
 		}
 		m.Lock()
-		for !a.Fenced() { // so that its death is seen before it is gone
+		for !a.Fenced() { // so that other processes see the death before the process is gone
 			<-after(time.Millisecond)
 		}
 		heir := exec.Command("sleep", "1000")
@@ -52,7 +52,7 @@ func init() {
 	})
 }
 
-// filesOf gives the files that this process has open on an arena.
+// filesOf returns the files that this process has open on an arena.
 func filesOf(name string) (files []*os.File, err error) {
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -70,8 +70,9 @@ func filesOf(name string) (files []*os.File, err error) {
 	return files, nil
 }
 
-// A goroutine that waits for a dead owner to be gone may be handed the lock like any other. It
-// notices that it was chosen, and ends the hand-over: otherwise every later hand-over would fail.
+// TestMutexHandsOverToWhoWaitsForTheDead: a goroutine that waits until a dead owner is gone may be
+// granted the lock, like any other waiter. It must notice the grant and end the handover. Otherwise
+// every later handover would fail.
 func TestMutexHandsOverToWhoWaitsForTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Repair: func() error { return nil }})

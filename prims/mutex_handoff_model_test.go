@@ -4,8 +4,8 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/model"
 
-// reserve is Mutex.reserve for the participant whose name is in rOwner, of a lock
-// that is held, or after a release.
+// reserve stands for Mutex.reserve, for the participant in rOwner. The lock is held, or it has just
+// been released.
 func (m *mutexModel) reserve(x *model.Exec) {
 	s := *x.R(rOwner)
 	reserved := kindReserved

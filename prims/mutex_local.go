@@ -9,22 +9,22 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// This file hands a lock over inside a process. While the lock is on its way, the owner word says that it is
-// reserved for this process, so a death at that time is not the death of an owner. The Go runtime wakes the
-// goroutine that gets the lock; neither the kernel nor the poller has to. See
-// docs/design/0023-local-handoff.md.
+// This file hands a lock from one goroutine to another goroutine of the same process. During the
+// handoff the owner word says that the lock is reserved for this process, so a death at that time
+// is not the death of a holder. The Go runtime wakes the goroutine that gets the lock; neither the
+// kernel nor the poller takes part. See docs/design/0023-local-handoff.md.
 
-// reservedFor is how long a reservation keeps other processes from the lock, in nanoseconds.
-// After that anybody may take it: the process with the reservation may be stopped.
+// reservedFor is how long a reservation keeps other processes from the lock, in nanoseconds. After
+// that any process may take the lock, because the process with the reservation may be stopped.
 const reservedFor = 100e6
 
-// handedLocally marks a time in the word handed as that of a handoff inside a process.
+// handedLocally is a bit of the word handed. It is set if the last handoff was inside a process.
 const handedLocally = 1
 
 // handOver hands the lock to the goroutine of this process that has waited longest, if that
-// goroutine parks and has waited for a millisecond. from is the owner word: the lock is held by
-// us or free. handOver reports false, and does nothing, if there is no such goroutine, or if
-// another process took the free lock.
+// goroutine is parked and has waited for a millisecond. from is the owner word: this process holds
+// the lock, or the lock is free. handOver reports false, and does nothing, if there is no such
+// goroutine, or if another process took the free lock.
 func (m *Mutex) handOver(from ownerWord) bool {
 	since := m.oldest()
 	if since == 0 {
@@ -50,14 +50,14 @@ func (m *Mutex) handOver(from ownerWord) bool {
 		return true
 	}
 	m.counts.add(countWake)
-	if !m.queueLock { // a monitor first wakes the owners of ended waits, and yields then
+	if !m.queueLock { // a monitor first wakes the owners of ended waits, and then yields
 		m.yield()
 	}
 	return true
 }
 
-// yield runs the goroutine to which the lock was handed, if there is one, in the rest of this
-// time slice, as sync.Mutex does.
+// yield gives the rest of this time slice to the goroutine that was handed the lock, if there is
+// one, as sync.Mutex does.
 func (m *Mutex) yield() {
 	if m.granted.Load() > 0 {
 		runtime.Gosched()
@@ -72,7 +72,8 @@ func (m *Mutex) oldest() int64 {
 	return m.queue.Oldest()
 }
 
-// grant tells the goroutine that has parked longest that the lock is reserved for it.
+// grant notifies the goroutine that has been parked longest that the lock is reserved for it. It
+// reports false if no goroutine is parked.
 func (m *Mutex) grant() bool {
 	m.granted.Add(1)
 	if m.queue.Grant() {
@@ -82,9 +83,10 @@ func (m *Mutex) grant() bool {
 	return false
 }
 
-// forAnother reports whether a reservation for this process is meant for another goroutine than the caller,
-// which began to wait at the time since. Either the other goroutine has been woken to take the reservation, or
-// it has been parked for longer than the caller. In the second case forAnother wakes it.
+// forAnother reports whether a reservation for this process is meant for another goroutine than the
+// caller. since is when the caller began to wait. There are two such cases: another goroutine has
+// been woken to take the reservation, or another goroutine has been parked for longer than the
+// caller. In the second case forAnother wakes that goroutine.
 func (m *Mutex) forAnother(since int64) bool {
 	if m.granted.Load() > 0 {
 		return true
@@ -93,8 +95,8 @@ func (m *Mutex) forAnother(since int64) bool {
 	return oldest != 0 && oldest < since && m.grant()
 }
 
-// step is Mutex.step for this waiter. A reservation for its process may be meant for another
-// goroutine.
+// step is Mutex.step for this waiter, which leaves a reservation alone if it is meant for another
+// goroutine of this process.
 func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 	m := w.m
 	if !w.slept || o != makeOwner(kindReserved, m.name) {
@@ -103,9 +105,9 @@ func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 		took, changed, err = m.step(o, true)
 	}
 	if w.granted {
-		// If the waiter did not get the lock, another process took the reservation back. Until now other
-		// goroutines have left each reservation to this waiter. So the waiter checks the word once more after
-		// this line.
+		// If the waiter has not got the lock, another process has taken the reservation back. Until
+		// now the other goroutines of this process have left each reservation to this waiter. They
+		// stop doing so here, so this waiter has to check the word once more.
 		w.granted = false
 		m.granted.Add(-1)
 		changed = changed || err == nil && !took
@@ -113,24 +115,26 @@ func (w *waiter) step(o ownerWord) (took, changed bool, err error) {
 	return took, changed, err
 }
 
-// expired reports whether the last reservation is so old that anybody may take the lock.
+// expired reports whether the last reservation is so old that any process may take the lock.
 func (m *Mutex) expired() bool {
 	ago := shmsync.Monotonic() - int64(m.words.handed.Load()&^handedLocally)
 	return ago < 0 || ago > reservedFor
 }
 
-// giveBack gives up a reservation for this process, which may have been meant for the goroutine
-// that leaves. It keeps the reservation if another goroutine of the process has it or gets it.
+// giveBack gives up a reservation for this process. The caller is a goroutine that leaves, and the
+// reservation may have been meant for it. The reservation stays if another goroutine of this
+// process has it or gets it.
 func (m *Mutex) giveBack() bool {
 	reserved := makeOwner(kindReserved, m.name)
 	return ownerWord(m.owner.Load()) == reserved && !m.forAnother(math.MaxInt64) && m.owner.CompareAndSwap(uint32(reserved), 0)
 }
 
-// localTurn reports whether this release is for a goroutine of this process that has lost for
-// long. Every other release is for the waiters that the kernel and the pollers wake.
+// localTurn reports whether this release may go to a goroutine of this process that has waited
+// long. Every other release does; the rest are for the waiters that the kernel and the pollers
+// wake.
 func (m *Mutex) localTurn() bool { return m.turns.Add(1)&1 == 0 }
 
-// patient makes a waiter that has lost for long park, so that it can be handed the lock.
+// patient makes a waiter park if it has waited long, so that it can be handed the lock.
 func (w *waiter) patient(b *park.SleepSpec, now int64) {
 	b.Park = w.slept && now-w.since > starveAfter
 }

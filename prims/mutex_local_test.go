@@ -15,24 +15,25 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// parkOn has a goroutine of this process wait for m with ctx, and returns when it parks.
+// parkOn makes a goroutine of this process wait for m with ctx, and returns when the goroutine
+// parks.
 func parkOn(t *testing.T, m *prims.Mutex, wg *sync.WaitGroup, ctx context.Context, got func(error)) {
 	n := m.Parked()
 	wg.Go(func() { got(m.LockContext(ctx)) })
 	eventually(t, "a goroutine parks", m.String, func() bool { return m.Parked() == n+1 })
 }
 
-// starved returns when the goroutine that has parked for longest has waited for so long
-// that it is handed the lock.
+// starved returns when the goroutine that has been parked longest has waited long enough to be
+// handed the lock.
 func starved(m *prims.Mutex) {
 	for shmsync.Monotonic()-m.Oldest() <= prims.StarveAfter {
 		runtime.Gosched()
 	}
 }
 
-// TestMutexHandsOverInsideAProcess has goroutines of one process starve. Each release
-// hands the lock to the one that has waited for longest. The wake word and the doorbell
-// stay as they are, so that neither the kernel nor the poller has a part in it.
+// TestMutexHandsOverInsideAProcess makes goroutines of one process starve. Each release hands the
+// lock to the goroutine that has waited longest. The wake word and the doorbell do not change,
+// which shows that neither the kernel nor the poller takes part.
 func TestMutexHandsOverInsideAProcess(t *testing.T) {
 	a := newArena(t, nil)
 	fillThreads(t, a)
@@ -68,10 +69,10 @@ func TestMutexHandsOverInsideAProcess(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7}, order)
 }
 
-// TestMutexWakesAnyWaiterAtEveryOtherRelease has goroutines of this process starve. Every
-// second release wakes a waiter of any process, perhaps one that sleeps in the kernel. It keeps
-// the announcement: otherwise no release would see the goroutines that park before the woken
-// waiter has run.
+// TestMutexWakesAnyWaiterAtEveryOtherRelease makes goroutines of this process starve. Every second
+// release wakes a waiter of any process, which may sleep in the kernel. Such a release must
+// announce again. Otherwise no release would see the parked goroutines until the woken waiter has
+// run.
 func TestMutexWakesAnyWaiterAtEveryOtherRelease(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one P: no other goroutine runs between a release and the check after it
 	a := newArena(t, nil)
@@ -114,8 +115,8 @@ func TestMutexWakesAnyWaiterAtEveryOtherRelease(t *testing.T) {
 	require.False(t, m.State().Held)
 }
 
-// A waiter that was handed the lock has it although its context has ended, and one that
-// left before is passed over.
+// TestMutexHandsOverBesideCancels: a waiter that was handed the lock has it, even if its context
+// has ended. A waiter that gave up before is skipped.
 func TestMutexHandsOverBesideCancels(t *testing.T) {
 	a := newArena(t, nil)
 	fillThreads(t, a)
@@ -125,7 +126,7 @@ func TestMutexHandsOverBesideCancels(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	parkOn(t, m, &wg, ctx, func(err error) {
 		if err == nil {
-			m.Unlock() // it was granted before it saw the end
+			m.Unlock() // the lock was granted before the waiter saw the end of its context
 		} else if err != context.Canceled {
 			t.Error(err)
 		}
@@ -146,8 +147,8 @@ func TestMutexHandsOverBesideCancels(t *testing.T) {
 	require.False(t, m.State().Held)
 }
 
-// TestMutexTryLockAfterAReservationForAStoppedProcess has TryLock get a lock that is
-// reserved for a waiter which does not come, although nobody waits for it.
+// TestMutexTryLockAfterAReservationForAStoppedProcess: a lock is reserved for a waiter that is
+// stopped, and no other call waits. TryLock gets the lock.
 func TestMutexTryLockAfterAReservationForAStoppedProcess(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Spin: -1})

@@ -23,7 +23,7 @@ type metLock interface {
 	Offset() arena.Offset
 }
 
-// metLocks are the locks whose holds waiters date.
+// metLocks are the locks for which a waiter stores the date of the hold that it waits for.
 var metLocks = map[string]func(a *arena.Arena) (metLock, error){
 	"Mutex":   func(a *arena.Arena) (metLock, error) { return prims.OpenMutex(a, "x", nil) },
 	"RWMutex": func(a *arena.Arena) (metLock, error) { return prims.OpenRWMutex(a, "x", nil) },
@@ -43,15 +43,15 @@ var metLocks = map[string]func(a *arena.Arena) (metLock, error){
 	},
 }
 
-// metRounds is how many holds of a lock a test dates. The locks that are not here are dated by
-// the periodic check.
+// metRounds is how many holds of a lock a test dates. The date of a hold of any other lock comes
+// from a periodic check.
 var metRounds = map[string]int64{"Mutex": 200, "RWMutex": 200, "CohortMutex": 200, "SpinLock": 200}
 
-// metByChecks are the locks that a periodic check dates, which may go on for a moment after the wait
-// that it served.
+// metByChecks are the locks whose holds get their date from a periodic check. Such a check may
+// still run for a moment after the wait for which it was made.
 var metByChecks = map[string]bool{"SpinLock": true, "RWSpinLock": true}
 
-// metKey is a key of a MultiLock as a lock.
+// metKey uses a key of a MultiLock as a lock.
 type metKey struct {
 	*prims.MultiLock
 	hold prims.Hold
@@ -60,13 +60,13 @@ type metKey struct {
 func (k *metKey) Lock()   { k.hold = k.MultiLock.Lock(7) }
 func (k *metKey) Unlock() { k.hold.Unlock() }
 
-// metPermit is a Semaphore with one permit as a lock.
+// metPermit uses a Semaphore with one permit as a lock.
 type metPermit struct{ *prims.Semaphore }
 
 func (p metPermit) Lock()   { p.Acquire(1) }
 func (p metPermit) Unlock() { p.Release(1) }
 
-// exclusiveOf is the exclusive hold of an object, or one without an owner.
+// exclusiveOf returns the exclusive hold of an object. If there is none, the hold has no owner.
 func exclusiveOf(t testing.TB, a *arena.Arena, off arena.Offset) arena.Hold {
 	o, err := a.Object(off)
 	require.NoError(t, err)
@@ -88,8 +88,9 @@ func awaitDate(t testing.TB, a *arena.Arena, off arena.Offset) (h arena.Hold) {
 	return h
 }
 
-// In an arena without counters the first waiter gives a hold a date: the hold is at least as old. The date
-// stays while the hold lasts, and the next hold has a later one.
+// TestHoldIsDatedByItsFirstWaiter: in an arena without counters, the first waiter for a hold stores
+// a date: the hold began then or before. The date stays while the hold lasts, and the next hold
+// gets a later date.
 func TestHoldIsDatedByItsFirstWaiter(t *testing.T) {
 	for name, open := range metLocks {
 		t.Run(name, func(t *testing.T) {
@@ -147,8 +148,8 @@ func TestHoldIsDatedByItsFirstWaiter(t *testing.T) {
 	}
 }
 
-// Three participants pass a lock around, each with one goroutine. The date of each hold is later
-// than the end of the hold before.
+// TestHoldIsNeverDatedTooEarly: three participants, each with one goroutine, hold a lock in turn.
+// The date of each hold is later than the end of the hold before it.
 func TestHoldIsNeverDatedTooEarly(t *testing.T) {
 	for name, open := range metLocks {
 		t.Run(name, func(t *testing.T) {
@@ -156,9 +157,9 @@ func TestHoldIsNeverDatedTooEarly(t *testing.T) {
 			tool := w.Join("tool")
 			var (
 				off      arena.Offset
-				hold     atomic.Int64 // number of the present hold, and negative between two holds
-				released atomic.Int64 // when the hold before ended
-				checked  atomic.Int64 // number of the last hold that the test has checked
+				hold     atomic.Int64 // the number of the present hold; negative between two holds
+				released atomic.Int64 // when the last hold before it ended
+				checked  atomic.Int64 // the number of the last hold that the test has checked
 				stop     atomic.Bool
 			)
 			ended := make(chan struct{}, 3)
@@ -197,21 +198,21 @@ func TestHoldIsNeverDatedTooEarly(t *testing.T) {
 	}
 }
 
-// metReaders is a lock that has readers, too.
+// metReaders is a lock that also has readers.
 type metReaders interface {
 	metLock
 	RLock()
 	RUnlock()
 }
 
-// metReading are the locks whose readers a writer dates.
+// metReading are the locks for which a waiting writer stores the date of the readers' holds.
 var metReading = map[string]func(a *arena.Arena) (metReaders, error){
 	"RWMutex":    func(a *arena.Arena) (metReaders, error) { return prims.OpenRWMutex(a, "x", nil) },
 	"RWSpinLock": func(a *arena.Arena) (metReaders, error) { return prims.OpenRWSpinLock(a, "x", nil) },
 }
 
-// A writer that waits dates the holds of the readers for which it waits, and not those of later
-// readers.
+// TestReadersAreDatedByAWriter: a writer that waits stores the date of the holds of those readers
+// for which it waits. Later readers do not get that date.
 func TestReadersAreDatedByAWriter(t *testing.T) {
 	for name, open := range metReading {
 		t.Run(name, func(t *testing.T) { testReadersAreDated(t, open) })
@@ -270,7 +271,8 @@ func testReadersAreDated(t *testing.T, openLock func(a *arena.Arena) (metReaders
 	}
 }
 
-// A reader that waits dates the hold of the writer, and not the next one.
+// TestWriterIsDatedByAReader: a reader that waits stores the date of the writer's hold. The next
+// hold does not get that date.
 func TestWriterIsDatedByAReader(t *testing.T) {
 	for _, name := range []string{"RWSpinLock"} {
 		t.Run(name, func(t *testing.T) {
@@ -308,7 +310,7 @@ func TestWriterIsDatedByAReader(t *testing.T) {
 				o, err := tool.Object(alice.Offset())
 				require.NoError(t, err)
 				require.Eventually(t, func() bool { return len(tool.Inspect(o).Waits) == 2 }, time.Minute, time.Millisecond)
-				if round == 0 { // later a check of the round before may still run
+				if round == 0 { // in later rounds a check of the round before may still run
 					require.Equal(t, h.Since, exclusiveOf(t, tool, alice.Offset()).Since, "a writer that came later has changed the date")
 				}
 				alice.Unlock()
@@ -319,8 +321,9 @@ func TestWriterIsDatedByAReader(t *testing.T) {
 	}
 }
 
-// A reader that waits for a writer dates its hold at a periodic check, however the writer holds the turn of the writers.
-// The date of one hold is not that of the next.
+// TestReaderDatesTheWriter: a reader that waits for a writer stores the date of the writer's hold
+// at a periodic check. That works whether the writer's turn among the writers is a biased hold or
+// not. The next hold does not get that date.
 func TestReaderDatesTheWriter(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")
@@ -328,7 +331,7 @@ func TestReaderDatesTheWriter(t *testing.T) {
 	require.NoError(t, err)
 	bob, err := prims.OpenRWMutex(w.Join("bob"), "x", nil)
 	require.NoError(t, err)
-	for range 200 { // after some of them the turn is a biased hold
+	for range 200 { // so many that the writer's turn becomes a biased hold
 		alice.Lock()
 		alice.Unlock()
 	}

@@ -9,21 +9,22 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// metWords have a date for the present hold of a mutex or of a spin lock, for tools: the hold is at least as
-// old as that date. The fast path of Lock does not read the clock. So a waiter that goes to sleep dates the
-// hold that it waits for. A waiter that has slept dates the hold that it gets. The words share a cache line
-// with the wake word, which the waiter has just written.
+// metWords have a date for the present hold of a mutex or of a spin lock, for tools: the hold began
+// at that date or before. The fast path of Lock does not read the clock. Instead, a waiter that
+// goes to sleep stores the time as the date of the hold that it waits for, and a waiter that has
+// slept does so for the hold that it gets. The words share a cache line with the wake word, which
+// the waiter has just written.
 //
 // A hold is identified by the owner word and the wake word, while the wake word is announced. A
-// release by another process changes the former, and a release by the same process changes the
-// latter, because it finds the announcement. So the date of an earlier hold is not taken for that
-// of a later one. There is one exception: if another goroutine of the same process takes the lock
+// release by another process changes the owner word. A release by the same process changes the wake
+// word, because it finds the announcement. So the date of an earlier hold is not taken for that of
+// a later hold. There is one exception: if another goroutine of the same process takes the lock
 // between the release and the wake, the date of the earlier hold counts until the wake.
 type metWords struct {
 	_ structs.HostLayout
-	// since is when a waiter met a hold, CLOCK_MONOTONIC ns. It only grows, unless it is in the
-	// future. So a waiter that was stopped before it stored hold leaves a date that is too late, and
-	// never one too early.
+	// since is the time at which a waiter found the hold, in CLOCK_MONOTONIC ns. It only grows,
+	// unless it is in the future. So if a waiter is stopped before it stores hold, the date in
+	// since may be too late for the hold, but it is never too early.
 	//   writers: waiters, before they sleep
 	//   readers: tools, and waiters
 	//   order:   seq-cst, against hold
@@ -45,27 +46,31 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(metWords{})-16]
 )
 
-// metFuture is how far in the future a date may be that another waiter has written since this one
-// read the clock, in nanoseconds. A later date is that of another boot, or a peer's error.
+// metFuture is how far in the future a date may be, in nanoseconds. Such a date is from another
+// waiter, which read the clock after this waiter. A later date comes from before a reboot, or from
+// the mistake of a peer.
 const metFuture = 60e9
 
-// meet dates the hold that the caller has seen after it announced itself: o is the owner word, v the announced
-// wake word. It does nothing for a queue lock, because nobody asks for the age of its hold.
+// meet stores the date of the hold that the caller has found after it announced itself. o is the
+// owner word, v the announced wake word. meet does nothing for a queue lock, because no tool asks
+// for the age of its hold.
 func (x *Mutex) meet(o ownerWord, v uint32) {
 	if !x.queueLock && o.held() {
 		x.words.met.meet(uint32(o), v)
 	}
 }
 
-// dateHold dates the present hold as a waiter does. The caller does not wait for x, but for something else that
-// the holder of x has. The next Unlock sees the announcement, and tries to wake a waiter even if there is none.
+// dateHold stores the date of the present hold, as a waiter does. The caller does not wait for x,
+// but for something else that the holder of x has. The next Unlock finds the announcement, and
+// tries to wake a waiter even if there is none.
 func (x *Mutex) dateHold() {
 	v, o := x.wakeWord.Announce(), ownerWord(x.owner.Load())
 	if x.words.met.hold.Load() == uint64(o)<<32|uint64(v) {
 		return
 	}
 	if o.kind() == kindBiased && o.valid() {
-		// See sleep in mutex_slow.go: without the fence, the holder may release without seeing the announcement.
+		// See sleep in mutex_slow.go: without the fence, the holder may release the lock without
+		// seeing the announcement.
 		if shmsync.Fence() != nil {
 			return
 		}
@@ -74,14 +79,14 @@ func (x *Mutex) dateHold() {
 	x.meet(o, uint32(v))
 }
 
-// meet dates the hold that the caller has seen after it announced itself: o is the word that names the
-// holder, v the announced wake word.
+// meet stores the date of the hold that the caller has found after it announced itself. o is the
+// word that names the holder, v the announced wake word.
 func (m *metWords) meet(o, v uint32) {
 	hold := uint64(o)<<32 | uint64(v)
 	if m.hold.Load() == hold {
-		return // another waiter has dated it
+		return // another waiter has stored its date
 	}
-	now := uint64(shmsync.Monotonic()) // after the hold was seen, so the hold is older
+	now := uint64(shmsync.Monotonic()) // read after the hold was found, so the hold began before
 	for range metTries {
 		old := m.since.Load()
 		if old >= now && old-now < metFuture || m.since.CompareAndSwap(old, now) {
@@ -91,11 +96,12 @@ func (m *metWords) meet(o, v uint32) {
 	}
 }
 
-// metTries bounds how often a waiter tries to date a hold while other waiters do so. Without a
-// date the age of the hold stays unknown.
+// metTries bounds how often a waiter tries to store the date of a hold while other waiters do so.
+// If all tries fail, the age of the hold may stay unknown.
 const metTries = 4
 
-// dateOf returns a date at which the present hold had begun, or 0. owner names the holder.
+// dateOf returns a time at which the present hold had begun, or 0. owner is the word that names the
+// holder.
 func (m *metWords) dateOf(owner, wake *atomic.Uint32) int64 {
 	v, o := wake.Load(), owner.Load()
 	hold := m.hold.Load()
@@ -106,8 +112,8 @@ func (m *metWords) dateOf(owner, wake *atomic.Uint32) int64 {
 	return int64(since)
 }
 
-// dateMutex adds to the given holds the time when they began. If no process has recorded that time, it adds a
-// time at which a waiter found the lock held; the holds began before that.
+// dateMutex adds to the given holds the time when they began. If no process has recorded that time,
+// it adds the time at which a waiter found the lock held; each hold began then or before.
 func (i *inspection) dateMutex(holds []int, a *arenakernel.Arena, w *mutexWords) {
 	i.date(holds, countsOf(a, &w.counts))
 	for _, h := range holds {

@@ -4,9 +4,9 @@ import "github.com/shmsync/shmsync"
 
 const allSleepers = 1 << 30
 
-// badUnlock ends an Unlock whose caller does not hold the lock. The library unlocks a queue lock
-// only while it holds it. So if this is a queue lock, a peer has overwritten its word, and the next
-// caller that takes the lock gets the error.
+// badUnlock ends an Unlock whose caller does not hold the lock. It returns for a queue lock: the
+// library unlocks a queue lock only while it holds it, so a peer must have overwritten the word.
+// The next caller that takes the queue lock gets the error.
 func (m *Mutex) badUnlock(o ownerWord) {
 	if m.queueLock {
 		return

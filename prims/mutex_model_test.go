@@ -11,38 +11,38 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// The ghosts of the invariant.
+// The ghosts: words that only the invariant uses.
 const (
-	gWrong  = iota // a thread did what must not be possible
-	gDirty         // a holder died, and its data was not repaired yet
-	gReaped        // the processes that the reaper has reaped, a bit each
-	gHandle        // handleOpen...: of process 0
+	gWrong  = iota // a thread did something that must not be possible
+	gDirty         // a holder died, and its data has not been repaired yet
+	gReaped        // the processes that have been reaped, a bit each
+	gHandle        // the state of the handle of process 0: handleOpen...
 )
 
-// The states of the handle of process 0, and of its queue.
+// The states of the handle and of the queue of process 0.
 const (
-	handleOpen    = iota // the poller delivers for its queue
-	handleShut           // it is shut, or it is open and has no node yet
-	handleClosing        // Close is under way
+	handleOpen    = iota // the poller delivers wakes for its queue
+	handleShut           // the handle is closed, or it is open and has no node yet
+	handleClosing        // Close is running
 )
 
 // mutexModel is a Mutex and its users, as a system to explore.
 type mutexModel struct {
 	threads    []int   // the process of each thread
 	modes      []uint8 // the kinds of hold that Lock may take
-	cancel     bool    // contexts may end
+	cancel     bool    // contexts of waiters may end
 	handoffs   bool    // waiters may ask for a hand-off
 	kills      int     // how many processes may die
 	policy     Policy
-	recoverers int  // 1: anybody may call Recover
+	recoverers int  // 1: any thread may call Recover
 	bitOnly    bool // the wake word has no sequence; see TestModelMutexBit
 	poller     bool // the threads of process 0 park behind a poller
 	closes     bool // process 0 closes its handle between calls
-	successor  bool // a process has died that made the poller's node ready and did not push it
-	distinct   bool // threads are told apart although they do the same
+	successor  bool // a process has died after it made the poller's node ready and before it pushed the node
+	distinct   bool // threads differ although they do the same
 
 	bug    bug
-	reaper bool // a process reaps the dead
+	reaper bool // a process reaps dead processes
 }
 
 // Faults that a Mutex could have.
@@ -76,7 +76,7 @@ const (
 	notRegistered          bug = "the fence does not reach the dying process"
 )
 
-// explore explores the model with a bug, or with none.
+// explore explores the model, with a bug or with none.
 func (m mutexModel) explore(b bug) model.Result {
 	m.bug, m.reaper = b, m.kills > 0
 	return m.system().Explore()
@@ -137,7 +137,7 @@ func (m *mutexModel) check(s *model.Sys) error {
 	return nil
 }
 
-// done reports whether the words are as they must be when nobody is busy.
+// done reports whether the words are as they must be when no thread is in a call.
 func (m *mutexModel) done(s *model.Sys) bool {
 	if _, left := m.unreaped(s); left {
 		return false
@@ -146,10 +146,10 @@ func (m *mutexModel) done(s *model.Sys) bool {
 	return o.free() || m.kills > 0 && !o.held()
 }
 
-// canon renumbers the sequences: what a waiter remembers is the present value or
-// an old one, and an old one never comes back.
+// canon renumbers the sequences. A waiter remembers either the present value or an old one, and an
+// old value does not come back.
 func (m *mutexModel) canon(s *model.Sys) {
-	const first = 2 // sequence 1, not announced
+	const first = 2 // a word with sequence 1, not announced
 	w, h := s.Mem[wWake], s.Mem[wHandoff]
 	s.Mem[wWake], s.Mem[wHandoff] = first|w&1, 1
 	if m.poller {
@@ -169,8 +169,8 @@ func (m *mutexModel) canon(s *model.Sys) {
 	}
 }
 
-// canonEqual replaces seen, a value of a sequence that a thread has read, by 1 if
-// the sequence still has it (now), and by 0 if not.
+// canonEqual replaces seen, a value of a sequence that a thread has read. It becomes 1 if the
+// sequence still has the value, which is now, and 0 otherwise.
 func canonEqual(seen *uint8, now uint8) {
 	if *seen != 0 && *seen == now {
 		*seen = 1
@@ -179,7 +179,7 @@ func canonEqual(seen *uint8, now uint8) {
 	*seen = 0
 }
 
-// alike reports whether all threads can do the same.
+// alike reports whether all threads can make the same steps.
 func (m *mutexModel) alike() bool {
 	for i, p := range m.threads {
 		if i != p {
@@ -189,7 +189,7 @@ func (m *mutexModel) alike() bool {
 	return !m.distinct && !m.poller
 }
 
-// rename gives the processes other names.
+// rename exchanges the numbers of the processes.
 func (m *mutexModel) rename(s *model.Sys, to *[model.Threads]uint8) {
 	name := func(n uint8) uint8 {
 		if n == 0 {
@@ -215,7 +215,7 @@ func (m *mutexModel) rename(s *model.Sys, to *[model.Threads]uint8) {
 	}
 }
 
-// deals reports whether a thread deals with a death.
+// deals reports whether a thread is dealing with a death.
 func deals(t *model.Thread, reaper bool) bool {
 	return reaper && t.PC != sIdle || t.PC == sFenceDead || t.PC == sMark || t.PC == sMarkOwnerDead
 }

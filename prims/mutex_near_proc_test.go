@@ -21,10 +21,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// nearVar has the NUMA node on which an actor believes to run; its mutexes have NearWakes.
+// nearVar is a variable with the number of a NUMA node. An actor with this variable takes that for
+// its own NUMA node, and opens its mutexes with NearWakes.
 const nearVar = "SHMSYNC_TEST_NODE"
 
-// nearNode reports whether this process is an actor with a node.
+// nearNode reports whether this process is an actor with the variable nearVar.
 var nearNode = sync.OnceValue(func() bool {
 	text, ok := os.LookupEnv(nearVar)
 	if !ok {
@@ -38,7 +39,8 @@ var nearNode = sync.OnceValue(func() bool {
 	return true
 })
 
-// onNode are the options of an actor on a node, or of an actor without a preference for a node.
+// onNode returns the options of an actor on a NUMA node. If node is negative, the actor opens its
+// mutexes without NearWakes.
 func onNode(node int) []proctest.Option {
 	if node < 0 {
 		return nil
@@ -46,18 +48,18 @@ func onNode(node int) []proctest.Option {
 	return []proctest.Option{proctest.Env(fmt.Sprintf("%s=%d", nearVar, node))}
 }
 
-// TestMutexNearOrder: a process that unlocks wakes waiters of its own node first, those of
-// other nodes after them, and leaves no waiter out, whichever processes take part.
+// TestMutexNearOrder: a process that unlocks first wakes waiters of its own NUMA node, and then
+// waiters of other NUMA nodes. It wakes every waiter in the end, whichever processes take part.
 func TestMutexNearOrder(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint: without it a waiter that comes back for a periodic check loses its place")
 	}
-	const any = -1 // does not care, and is on every node
+	const any = -1 // without NearWakes; such a waiter counts as one of every NUMA node
 	for _, c := range []struct {
 		name    string
 		holder  int
 		waiters []int
-		want    []int // waiters, in the order in which they get it
+		want    []int // the waiters in the order in which they get the lock
 	}{
 		{"of the holder's node first", 1, []int{0, 1, 0, 1}, []int{1, 3, 0, 2}},
 		{"the node goes with the lock", 2, []int{0, 1, 2, 1, 2, 0}, []int{2, 4, 0, 5, 1, 3}},
@@ -68,8 +70,8 @@ func TestMutexNearOrder(t *testing.T) {
 		{"nobody cares", any, []int{any, any, any}, []int{0, 1, 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// A busy machine may have a waiter go to sleep after one that came later. An order
-			// that is wrong by itself is wrong each time.
+			// On a busy machine a waiter may go to sleep after one that came later. So the test
+			// tries again; an order that is wrong because of a fault is wrong each time.
 			begun := time.Now()
 			got := nearOrder(t, c.holder, c.waiters)
 			for !slices.Equal(c.want, got) && time.Since(begun) < timeout() {
@@ -80,8 +82,8 @@ func TestMutexNearOrder(t *testing.T) {
 	}
 }
 
-// nearOrder lets waiters queue up for the lock that the holder has, and returns the order in which
-// they get it.
+// nearOrder makes waiters queue for the lock while an actor on a NUMA node holds it. It returns the
+// order in which the waiters get the lock.
 func nearOrder(t *testing.T, node int, nodes []int) (got []int) {
 	a := newArena(t, nil)
 	noChecks := proctest.Env("SHMSYNC_CHECK_EVERY=1h")
@@ -94,7 +96,7 @@ func nearOrder(t *testing.T, node int, nodes []int) (got []int) {
 	var ids []int
 	for _, x := range waiters {
 		ids = append(ids, x.blocked(t, order{Op: "lock", Object: "m"}))
-		for range 3 { // three answers later it has gone to sleep
+		for range 3 { // when it has answered three more orders, the waiter sleeps
 			x.op(t, "state", "m")
 		}
 	}
@@ -116,7 +118,7 @@ func nearOrder(t *testing.T, node int, nodes []int) (got []int) {
 	return got
 }
 
-// TestMutexNear repeats tests of a Mutex with processes on several NUMA nodes.
+// TestMutexNear repeats tests of a Mutex with NearWakes, and with processes on several NUMA nodes.
 func TestMutexNear(t *testing.T) {
 	env := []string{nearVar + "=3"}
 	t.Run("hammer", func(t *testing.T) {
@@ -129,8 +131,8 @@ func TestMutexNear(t *testing.T) {
 	t.Run("hand-off", func(t *testing.T) { handOff(t, 6, proctest.Env(env...)) })
 }
 
-// nearHammer has processes on two nodes, and one that does not care, count under a
-// lock.
+// nearHammer makes four processes count under a lock: three are on two NUMA nodes, and one has no
+// NearWakes.
 func nearHammer(t *testing.T, goroutines uint64, each int, opts ...proctest.Option) {
 	a := newArena(t, nil)
 	var actors []*actor
@@ -151,8 +153,8 @@ func nearHammer(t *testing.T, goroutines uint64, each int, opts ...proctest.Opti
 	sound(t, a)
 }
 
-// TestMutexNearWaiterDies: if a waiter was woken because of its node, and dies before it takes the lock, no
-// other waiter loses a wake.
+// TestMutexNearWaiterDies: a waiter is woken because of its NUMA node, and dies before it takes the
+// lock. No other waiter loses a wake.
 func TestMutexNearWaiterDies(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -172,8 +174,8 @@ func TestMutexNearWaiterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// TestMutexNearWithoutChecks: no wake is lost, for there are no periodic checks that would make
-// up for one.
+// TestMutexNearWithoutChecks: no wake is lost. There are no periodic checks that would make up for
+// a lost wake.
 func TestMutexNearWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -185,8 +187,8 @@ func TestMutexNearWithoutChecks(t *testing.T) {
 	}
 }
 
-// TestMutexMaxSpinners: no more goroutines spin at a time than may, and a goroutine that
-// may not spin gets the lock all the same.
+// TestMutexMaxSpinners: no more goroutines spin at a time than MaxSpinners allows. A goroutine that
+// may not spin still gets the lock.
 func TestMutexMaxSpinners(t *testing.T) {
 	for _, most := range []int{1, 2} {
 		a := newArena(t, nil)

@@ -11,11 +11,11 @@ import (
 
 // The words of the poller of process 0, whose threads park behind it.
 const (
-	wNode     = 5 + iota // the state of its node
-	wStack               // 1: the node is on the ready stack; 2: there was a death
+	wNode     = 5 + iota // the state of the poller's node
+	wStack               // 1: the node is on the ready stack; 2: a process has died
 	wWakeWord            // the doorbell
-	wQueue               // the parked threads in order, two bits each; the top bit is its mutex
-	wChan                // this word and the next ones, one for each parked thread: 1 when the thread is woken
+	wQueue               // the parked threads in order, two bits each; the top bit is the mutex of the queue
+	wChan                // this word and the next ones, one for each thread: 1 when the thread is woken
 )
 
 const queueLocked = 0x80
@@ -36,15 +36,16 @@ const (
 	closeDropsReady bug = "Close passes nothing on where it keeps the node"
 )
 
-// parks reports whether a thread parks behind the poller.
+// parks reports whether the thread parks behind the poller when it sleeps.
 func (m *mutexModel) parks(x *model.Exec) bool { return m.poller && x.Process() == 0 }
 
-// node moves the node from one state to another.
+// node changes the state of the poller's node to to, if the state is from. It reports whether it
+// did.
 func (m *mutexModel) node(x *model.Exec, from, to arenakernel.NodeState) bool {
 	return x.CAS(wNode, uint8(from), uint8(to))
 }
 
-// park is Queue.park: enlist, the sleep, and delist.
+// park stands for Queue.park: the steps are enlist, the sleep, and delist.
 func (m *mutexModel) park(x *model.Exec) {
 	queue := x.Load(wQueue)
 	if queue&queueLocked != 0 && (x.PC() == sEnlist || x.PC() == sDelist) {
@@ -55,7 +56,7 @@ func (m *mutexModel) park(x *model.Exec) {
 	case sEnlist:
 		x.Say("says that it waits")
 		if x.Ghost[gHandle] == handleShut {
-			// Queue.needNode
+			// These steps stand for Queue.needNode.
 			x.Ghost[gHandle] = handleOpen
 			m.node(x, arenakernel.NodeFree, arenakernel.NodeIdle)
 			m.node(x, arenakernel.NodeReady, arenakernel.NodeIdle)
@@ -103,8 +104,7 @@ func (m *mutexModel) park(x *model.Exec) {
 	}
 }
 
-// close is Queue.Close, which a thread calls when no other of its process is in a
-// call.
+// close stands for Queue.Close. A thread calls it when no other thread of its process is in a call.
 func (m *mutexModel) close(x *model.Exec) {
 	poller := &x.Thread[len(m.threads)]
 	busy := x.Ghost[gHandle] != handleOpen
@@ -112,7 +112,7 @@ func (m *mutexModel) close(x *model.Exec) {
 		busy = busy || m.threads[i] == 0 && x.Thread[i].PC != sIdle
 	}
 	switch poller.PC {
-	case sWakeLost, sWakeOne, sReady, sPush, sRing, sWakeKernel: // Queue.alive
+	case sWakeLost, sWakeOne, sReady, sPush, sRing, sWakeKernel: // the poller still uses the queue; see Queue.alive
 		busy = true
 	}
 	if busy {
@@ -135,14 +135,14 @@ func (m *mutexModel) close(x *model.Exec) {
 	}
 }
 
-// setIdle is Queue.setIdle.
+// setIdle stands for Queue.setIdle.
 func (m *mutexModel) setIdle(x *model.Exec, queue uint8) {
 	if queue == 0 {
 		m.node(x, arenakernel.NodeWaiting, arenakernel.NodeIdle)
 	}
 }
 
-// enqueue and dequeue put a thread at the end of a queue and take it out.
+// enqueue puts a thread at the end of a queue, and dequeue takes a thread out of it.
 func enqueue(queue uint8, thread int) uint8 {
 	if queue == 0 {
 		return uint8(thread + 1)
@@ -160,8 +160,8 @@ func dequeue(queue uint8, thread int) uint8 {
 	return queue
 }
 
-// ready is Arena.ready for the poller's node. It goes on at rBack, or at none if there is no node to make
-// ready.
+// ready stands for Arena.ready for the poller's node. The thread goes on at rBack. If there is no
+// node to make ready, it goes on at none.
 func (m *mutexModel) ready(x *model.Exec, none uint8) {
 	switch x.PC() {
 	case sReady:
@@ -220,8 +220,9 @@ func (m *mutexModel) serve(x *model.Exec) {
 			x.Idle()
 		}
 	case sPollerDeath:
-		// The dead one may have made the node ready and not pushed it, and a
-		// node that stays ready takes no other wake.
+		// The dead process may have made the node ready and then died before it pushed the node on
+		// the ready stack. While the node stays ready, no other process pushes it, so the poller
+		// would get no wakes.
 		x.Say("looks at its node after a death")
 		x.Idle()
 		if m.bug != readyForEver && m.node(x, arenakernel.NodeReady, arenakernel.NodeIdle) || x.Load(wQueue)&^queueLocked != 0 {
@@ -255,7 +256,7 @@ func (m *mutexModel) serve(x *model.Exec) {
 	}
 }
 
-// takeReady is the poller's look at its stack and at the count of deaths.
+// takeReady is the step in which the poller checks its ready stack and the count of deaths.
 func (m *mutexModel) takeReady(x *model.Exec) {
 	x.Say("looks at its stack")
 	what := x.Load(wStack)
@@ -264,7 +265,7 @@ func (m *mutexModel) takeReady(x *model.Exec) {
 	case what&1 != 0:
 		x.Goto(sPollerNode)
 		if what&2 != 0 {
-			x.Mem[wStack] = 2 // in the next round
+			x.Mem[wStack] = 2 // the death is handled in the next round
 		}
 	case what&2 != 0:
 		x.Goto(sPollerDeath)
@@ -275,7 +276,7 @@ func (m *mutexModel) takeReady(x *model.Exec) {
 	}
 }
 
-// deliver is Queue.deliver.
+// deliver stands for Queue.deliver.
 func (m *mutexModel) deliver(x *model.Exec) {
 	queue := x.Load(wQueue)
 	switch {
@@ -303,14 +304,14 @@ func (m *mutexModel) deliver(x *model.Exec) {
 	}
 }
 
-// rewait is setWaiting if others are still parked.
+// rewait stands for setWaiting, which makes the node wait again if other threads are still parked.
 func (m *mutexModel) rewait(x *model.Exec) {
 	if x.Load(wQueue)&^queueLocked != 0 && m.bug != rewaitForgotten {
 		m.node(x, arenakernel.NodeIdle, arenakernel.NodeWaiting)
 	}
 }
 
-// Waiters behind a poller and one in the kernel's queue.
+// TestModelMutexPoller: some waiters are behind a poller, and one is in the kernel's queue.
 func TestModelMutexPoller(t *testing.T) {
 	bugs := []bug{wakeToNobody, parkUnchecked, checkThenWait, rewaitForgotten, wakeThenRewait, readyUnrung, takeThenListen}
 	few := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, poller: true}
@@ -325,7 +326,7 @@ func TestModelMutexPoller(t *testing.T) {
 	})
 }
 
-// The process behind the poller closes its handle, and opens it again.
+// TestModelMutexPollerClose: the process with the poller closes its handle, and opens it again.
 func TestModelMutexPollerClose(t *testing.T) {
 	bugs := []bug{closeDropsTaken, closeDropsReady}
 	handoff := mutexModel{threads: []int{0, 1}, modes: noBiased, cancel: true, handoffs: true, poller: true, closes: true}
@@ -336,7 +337,7 @@ func TestModelMutexPollerClose(t *testing.T) {
 	})
 }
 
-// Deaths of a waiter behind a poller, or of its waker.
+// TestModelMutexPollerDeath: a waiter behind a poller dies, or the process that wakes it.
 func TestModelMutexPollerDeath(t *testing.T) {
 	two := mutexModel{threads: []int{0, 1}, modes: noBiased, cancel: true, kills: 1, policy: PolicyReport, poller: true}
 	successor := mutexModel{threads: []int{0, 0, 1}, modes: noBiased, poller: true, successor: true}

@@ -25,9 +25,9 @@ func init() {
 	})
 }
 
-// markOwnerDead marks owner word o, whose participant was found dead. It reports false if the
-// word stays as it is: the data that the lock guards is handed over only when that participant is
-// gone.
+// markOwnerDead changes the owner word o of a participant that was found dead, as the policy says.
+// It reports false if the word stays as it is: others may get the data that the lock guards only
+// when that participant is gone.
 func (m *Mutex) markOwnerDead(o ownerWord) (changed bool) {
 	if m.log != nil && o.held() {
 		return rollBackMutex(m.a, m.object, m.words, m.log, o)
@@ -35,7 +35,7 @@ func (m *Mutex) markOwnerDead(o ownerWord) (changed bool) {
 	return markOwnerDeadMutex(m.a, m.object, m.words, o, m.internal)
 }
 
-// markOwnerDeadMutex does the work of markOwnerDead. internal says that the mutex guards no user
+// markOwnerDeadMutex does the work of markOwnerDead. internal means that the mutex guards no user
 // data.
 func markOwnerDeadMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, o ownerWord, internal bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
@@ -66,7 +66,7 @@ func markOwnerDeadMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWo
 	return true
 }
 
-// wakeOneOf wakes a waiter, announced or not.
+// wakeOneOf wakes a waiter, even if no waiter is announced.
 func wakeOneOf(a *arenakernel.Arena, w *mutexWords) {
 	b := mutexWakeWord(a, w)
 	b.WakeOne()
@@ -77,7 +77,7 @@ func wakeAllOf(a *arenakernel.Arena, w *mutexWords) {
 	b.WakeAll()
 }
 
-// repairMutex takes back what dead holds of the object.
+// repairMutex takes the Mutex obj back from the participant dead, if dead holds it.
 func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
 	w, err := arenakernel.TryAt[mutexWords](a, obj.Body)
 	if err != nil {
@@ -85,18 +85,18 @@ func repairMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.
 	}
 	l, err := mutexLog(a, obj, w)
 	if err != nil {
-		return // the object cannot be opened, so its hold stays
+		return // no process can open the object, so its hold stays
 	}
 	repairLoggedMutex(a, obj, w, l, dead, false)
 }
 
-// repairMutexWords takes back what dead holds of the words of a Mutex without a log, which are in
-// the body of obj.
+// repairMutexWords takes back what dead holds of a Mutex without a log. The words w of the Mutex
+// are in the body of obj.
 func repairMutexWords(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, dead arenakernel.ParticipantID, internal bool) {
 	repairLoggedMutex(a, obj, w, nil, dead, internal)
 }
 
-// repairLoggedMutex is repairMutexWords for words with the undo log l, or without a log if l is
+// repairLoggedMutex is repairMutexWords for a Mutex with the undo log l, or without a log if l is
 // nil. It ignores the policy word, which a peer may have overwritten.
 func repairLoggedMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, l *undoLog, dead arenakernel.ParticipantID, internal bool) {
 	if s := w.starving.Load(); a.Reaps(dead, arenakernel.ParticipantID(s&arenakernel.ParticipantIDMask)) {
@@ -119,8 +119,9 @@ func repairLoggedMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWor
 	}
 }
 
-// wakeMutex makes a wake that a dead process did not make. If a sleeper is recorded, a waiter may be asleep. If
-// a waiter has announced itself, it may be about to sleep.
+// wakeMutex makes the wakes that a dead process did not make. owed says what the arena knows about
+// the waiters. If it knows only that they have announced themselves, the wake word shows whether
+// there are any.
 func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	if w, err := arenakernel.TryAt[mutexWords](a, obj.Body); err == nil {
 		wakeMutexWords(a, w, owed)
@@ -130,7 +131,7 @@ func wakeMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Ow
 func wakeMutexWords(a *arenakernel.Arena, w *mutexWords, owed arenakernel.Owed) {
 	if o := ownerWord(w.owner.Load()); o.kind() == kindReserved {
 		// The dead process may have made the reservation for a waiter that had given up. A
-		// reservation is no hold, so it can always be taken back.
+		// reservation is not a hold, so it can always be taken back.
 		w.owner.CompareAndSwap(uint32(o), 0)
 		owed = max(owed, arenakernel.OwedOne)
 	}
@@ -170,7 +171,7 @@ func checkLocked(obj arenakernel.Object, w *mutexWords, l *undoLog) error {
 		Detail: fmt.Sprintf("owner word %v, policy %d, undo log %v", before, w.policy, s)}
 }
 
-// mutexUserData hides the saved bytes of a log.
+// mutexUserData hides the user data that the log of o has saved.
 func mutexUserData(a *arenakernel.Arena, o arenakernel.Object, hide func(from arenakernel.Offset, n uint64)) {
 	if first := uint64(mutexBytes) + logHeadBytes; o.Size > first {
 		hide(arenakernel.Offset(first), o.Size-first)
@@ -186,8 +187,8 @@ func checkMutexWords(obj arenakernel.Object, w *mutexWords) error {
 	return nil
 }
 
-// check is called ten times a second while a goroutine of this process waits. It finds wakes and
-// grants that the waiters did not get because a process is stopped or dead.
+// check is called ten times a second while a goroutine of this process waits. It makes the wakes
+// and grants that did not reach the waiters because a process was stopped or died.
 func (m *Mutex) check() {
 	if m.alsoCheck != nil {
 		defer m.alsoCheck()
@@ -202,20 +203,21 @@ func (m *Mutex) check() {
 		m.markOwnerDead(o)
 	case o.kind() == kindReserved:
 		if m.reserved.Swap(uint32(o)) == uint32(o) && m.owner.CompareAndSwap(uint32(o), 0) {
-			// The reservation was not used: its process may be stopped. A reservation is no hold,
-			// so that process loses nothing.
+			// The reservation was not used, so its process may be stopped. A reservation is not a
+			// hold, so that process loses nothing.
 			wakeOneOf(m.a, m.words)
 		}
 		return
 	default:
-		// The waiter that was woken last may be stopped before it has announced the others again.
+		// The waiter that was woken last clears the announcement of the others. It may have been
+		// stopped before it announced them again.
 		m.wakeWord.Announce()
 	}
 	m.reserved.Store(0)
 }
 
-// repair runs the Repair of this process's options for the owner-dead word o. took says that the
-// waiter has the lock now. If there is neither a lock nor an error, the word has changed.
+// repair runs the Repair of this process's options if the lock is owner-dead with the word o. took
+// means that the waiter has the lock now. If took is false and err is nil, the word has changed.
 func (w *waiter) repair(o ownerWord) (took bool, err error) {
 	took, err = w.m.inherit(o)
 	if took {
@@ -224,7 +226,8 @@ func (w *waiter) repair(o ownerWord) (took bool, err error) {
 	return took, err
 }
 
-// inherit takes m with the owner-dead word o, and runs the Repair of this process's options.
+// inherit takes m if it is owner-dead with the word o, and runs the Repair of this process's
+// options.
 func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	recovering := makeOwner(kindRecovering, m.name)
 	if o.kind() != kindOwnerDead || !m.mayTake(o) || !m.takeFrom(o, recovering) {
@@ -243,16 +246,16 @@ func (m *Mutex) inherit(o ownerWord) (took bool, err error) {
 	return true, nil
 }
 
-// Recover makes an owner-dead or not recoverable m usable again. It waits until nothing of the dead
-// process can write any more, not even a system call. Then it takes the lock, runs repair, and
-// releases the lock. If repair returns an error or panics, m becomes not recoverable until a later
-// Recover succeeds, and Recover returns the error. Other callers wait while repair runs. If this
-// process dies before repair returns, m is owner-dead again, or not recoverable again if it has
-// PolicyRollback.
+// Recover makes m usable again after it became owner-dead or not recoverable. It waits until the
+// dead process can write nothing any more, not even by a system call. Then it takes the lock, runs
+// repair, and releases the lock. If repair returns an error or panics, m becomes not recoverable
+// until a later Recover succeeds, and Recover returns the error. Other callers wait while repair
+// runs. If this process dies before repair returns, m is owner-dead again, or not recoverable if it
+// has PolicyRollback.
 //
-// If the lock is healthy, Recover waits for it, releases it and does not run repair. Its own
-// errors are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the
-// lock as it is.
+// If the lock is healthy, Recover waits for it, releases it and does not run repair. Recover
+// returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and
+// leaves the lock as it is.
 func (m *Mutex) Recover(repair func() error) error {
 	return m.RecoverContext(context.Background(), repair)
 }
@@ -278,7 +281,7 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 		if !m.mayTake(o) {
 			switch err := awaitGone(ctx, m.a, m.queue, o.participant(), func() bool { return ownerWord(m.owner.Load()) == o }); err {
 			case nil:
-				continue // another process may recover it by now
+				continue // another process may be recovering the lock
 			case errClosing:
 				return m.closed()
 			default:
@@ -305,7 +308,7 @@ func (m *Mutex) RecoverContext(ctx context.Context, repair func() error) error {
 	}
 }
 
-// repaired ends a repair that succeeded: the data is whole. The owner word becomes next.
+// repaired ends a repair that succeeded. The owner word becomes next.
 func (m *Mutex) repaired(next uint32) {
 	died := m.diedName()
 	m.words.died.Store(0)
@@ -326,7 +329,8 @@ func (m *Mutex) passThrough(ctx context.Context) error {
 	defer m.queue.Exit()
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
 	defer w.cancel.Stop()
-	// LockContext would run the Repair of the options, which is not what the caller asked for.
+	// LockContext would run the Repair of the options. The caller asked for its own repair, so
+	// mayRepair is false.
 	err := w.acquire(false)
 	if err == nil {
 		race.Acquire(m.key)
@@ -335,11 +339,11 @@ func (m *Mutex) passThrough(ctx context.Context) error {
 	return err
 }
 
-// takeFrom replaces an owner-dead, or not recoverable, owner word by the word to, which names
-// this process. mayTake has allowed it.
+// takeFrom replaces an owner word that is owner-dead or not recoverable by the word to, which names
+// this process. The caller has checked mayTake.
 func (m *Mutex) takeFrom(o, to ownerWord) bool {
 	if m.internal {
-		return m.owner.CompareAndSwap(uint32(o), uint32(to)) // a not recoverable word may name anybody
+		return m.owner.CompareAndSwap(uint32(o), uint32(to)) // the participant in a not recoverable word means nothing
 	}
 	return arenakernel.TakeFromGone(m.a, o.participant(), m.owner, uint32(o), uint32(to))
 }

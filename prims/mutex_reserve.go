@@ -6,9 +6,9 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// reserve reserves the lock for a waiter that has lost for long and asks for the handoff. from is
-// the owner word: the lock is held by us or free. reserve reports false, and does nothing, if
-// there is no such waiter, or if another process took the free lock.
+// reserve reserves the lock for the waiter that has lost for long and has asked for a handoff. from
+// is the owner word: this process holds the lock, or the lock is free. reserve reports false, and
+// does nothing, if there is no such waiter, or if another process took the free lock.
 func (m *Mutex) reserve(from ownerWord) bool {
 	asks := m.words.starving.Load()
 	if asks == 0 {
@@ -23,7 +23,8 @@ func (m *Mutex) reserve(from ownerWord) bool {
 		return true
 	}
 	reserved := makeOwner(kindReserved, s)
-	// The time is stored before the reservation, which would look expired otherwise.
+	// The time is stored before the reservation. Otherwise the reservation would have an old time
+	// at first and would look expired.
 	m.words.handed.Store(uint64(shmsync.Monotonic()) &^ handedLocally)
 	if !m.owner.CompareAndSwap(uint32(from), uint32(reserved)) {
 		if from.free() {
@@ -35,7 +36,7 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	crashpoint.Hit("mutex.unlock.reserved")
 	m.counts.add(countWake)
 	if !m.words.starving.CompareAndSwap(uint32(s), 0) {
-		// The waiter gave up in the meantime, perhaps before it could see the reservation.
+		// The waiter has given up meanwhile, perhaps before it could see the reservation.
 		m.owner.CompareAndSwap(uint32(reserved), 0)
 		m.wakeNext()
 		return true
@@ -43,19 +44,19 @@ func (m *Mutex) reserve(from ownerWord) bool {
 	m.noteCPU()
 	m.words.handoff.Add(1)
 	shmsync.Wake(wordPtr(&m.words.handoff), allSleepers)
-	// The waiter may be about to sleep, or parked behind its poller, even if another waiter was
-	// woken.
+	// The waiter may be about to sleep, or may be parked behind its poller. So it has to be
+	// notified even if the futex wake has woken another waiter.
 	m.wakeWord.Touch()
 	m.a.ReadyOf(&m.words.poller, s)
 	return true
 }
 
-// mayHandOff reports whether the last handoff is long enough ago. Each handoff leaves the lock
-// idle until the waiter runs, so handoffs are rationed.
+// mayHandOff reports whether the last handoff is long enough ago. Each handoff leaves the lock idle
+// until the waiter runs, so handoffs must not follow each other closely.
 func (m *Mutex) mayHandOff(now int64) bool {
 	handed := m.words.handed.Load()
 	if handed&handedLocally != 0 {
-		return true // a handoff inside a process left no idle time
+		return true // a handoff inside a process leaves no idle time
 	}
 	ago := now - int64(handed)
 	return ago < 0 || ago > handOffEvery

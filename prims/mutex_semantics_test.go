@@ -41,7 +41,7 @@ func TestMutexWaits(t *testing.T) {
 		lock := other.blocked(t, order{Op: "lock", Object: "m"})
 		holder.must(t, order{Op: "unlock", Object: "m"})
 		require.Empty(t, other.wait(t, lock).Err)
-		// And back.
+		// Now the other process waits.
 		lock = holder.blocked(t, order{Op: "lockctx", Object: "m"})
 		other.must(t, order{Op: "unlock", Object: "m"})
 		require.Empty(t, holder.wait(t, lock).Err)
@@ -68,7 +68,7 @@ func TestMutexContext(t *testing.T) {
 		other.must(t, order{Op: "cancel", N: id})
 		require.Equal(t, []string{"ctx-canceled"}, other.wait(t, id).Is)
 
-		// A waiter that gave up has left nothing behind: the next one gets it.
+		// A waiter that gave up has left nothing behind: the next waiter gets the lock.
 		id = other.blocked(t, order{Op: "lockctx", Object: "m"})
 		holder.must(t, order{Op: "unlock", Object: "m"})
 		require.Empty(t, other.wait(t, id).Err)
@@ -76,8 +76,8 @@ func TestMutexContext(t *testing.T) {
 	})
 }
 
-// Cancelling some waiters wakes nobody else, and loses no wake: however many
-// leave, the one that stays gets it.
+// TestMutexCancelPassesOn: some waiters are cancelled. That wakes no other waiter and loses no
+// wake: the waiter that stays gets the lock, however many leave.
 func TestMutexCancelPassesOn(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		for range 30 {
@@ -94,7 +94,7 @@ func cancelPassesOn(t *testing.T, holder, other *actor, waiters int) {
 		leaving = append(leaving, other.blocked(t, order{Op: "lockctx", Object: "m"}))
 	}
 	stays := other.blocked(t, order{Op: "lockctx", Object: "m", Limit: timeout()})
-	// The release and the cancellations race.
+	// The release races with the cancellations.
 	release := holder.start(order{Op: "unlock", Object: "m"})
 	for _, id := range leaving {
 		other.start(order{Op: "cancel", N: id})
@@ -121,7 +121,7 @@ func TestMutexUnlockMistakes(t *testing.T) {
 			require.Contains(t, p, "free")
 		}
 		holder.must(t, order{Op: "lock", Object: "ledger"})
-		if holder.proc != nil { // within a process anybody may unlock
+		if holder.proc != nil { // within a process any goroutine may unlock
 			p := other.op(t, "unlock", "ledger").Panic
 			require.Contains(t, p, "ledger")
 			require.Contains(t, p, "held by")
@@ -139,7 +139,7 @@ func TestMutexRecoverHealthy(t *testing.T) {
 		r := holder.must(t, order{Op: "recover", Object: "m"})
 		require.False(t, r.OK, "the repair of a healthy lock has run")
 		require.Equal(t, "free", holder.op(t, "state", "m").Text)
-		// The waiter waits for a holder, with a context.
+		// Recover waits for the holder of a healthy lock, until ctx ends.
 		holder.must(t, order{Op: "lock", Object: "m"})
 		require.Equal(t, []string{"ctx-deadline"}, other.do(t, order{Op: "recover", Object: "m", Limit: 20 * time.Millisecond}).Is)
 		id := other.blocked(t, order{Op: "recover", Object: "m"})
@@ -221,14 +221,15 @@ func TestMutexOpen(t *testing.T) {
 		require.Error(t, err, "%v", off)
 	}
 
-	// There were four opens and four closes. The refused opens have left nothing open.
+	// The test has opened four handles and closed four. The opens that failed have left no handle
+	// open.
 	m.Lock()
 	for _, x := range []*prims.Mutex{again, m, at, same} {
 		require.ErrorContains(t, a.Delete("m"), "open")
 		require.NoError(t, x.Close())
 	}
 	require.ErrorIs(t, m.Close(), shmsync.ErrClosed)
-	// A hold outlives the close of its handle, and keeps the object.
+	// A hold outlives the Close of its handle, and keeps the object from being deleted.
 	require.ErrorIs(t, a.Delete("m"), syscall.EBUSY)
 	require.ErrorContains(t, a.Delete("m"), "holds it (exclusive)")
 	m, err = prims.OpenMutex(a, "m", nil)
@@ -272,7 +273,7 @@ func init() {
 	})
 }
 
-// An anonymous object goes to another process by its offset.
+// TestMutexAtElsewhere: another process opens an anonymous object by its offset.
 func TestMutexAtElsewhere(t *testing.T) {
 	a := newArena(t, nil)
 	m := newMutex(t, a, nil)
@@ -292,7 +293,8 @@ func TestMutexAtElsewhere(t *testing.T) {
 	m.Unlock()
 }
 
-// Two objects with different names, and an anonymous one, are different locks.
+// TestMutexesAreDifferent: objects with different names, and anonymous objects, are different
+// locks.
 func TestMutexesAreDifferent(t *testing.T) {
 	a := newArena(t, nil)
 	for range 3 {
@@ -307,15 +309,16 @@ func TestMutexesAreDifferent(t *testing.T) {
 	}
 }
 
-// Goroutines that open, use and close one name all the time never trip over
-// each other: neither over the handle nor over what it has in the arena.
+// TestMutexReopenHammer: goroutines open, use and close handles of one name all the time. None of
+// them disturbs another one, neither through the handle nor through what the handle has in the
+// arena.
 func TestMutexReopenHammer(t *testing.T) {
 	a := newArena(t, nil)
 	rounds := proctest.Rounds(50, 300)
 	var wg sync.WaitGroup
 	errs := make(chan error, 64)
 	counter := 0
-	for range 32 { // more than sleep in the kernel
+	for range 32 { // more goroutines than may sleep in the kernel
 		wg.Go(func() {
 			for range rounds {
 				m, err := openActorMutex(a, "m", nil)
@@ -382,8 +385,8 @@ func hammerElsewhere(t *testing.T, procs int, goroutines uint64, each int, opts 
 	sound(t, a)
 }
 
-// A process closes the arena. Its own waiters of every sort are told, and the locks that it held are
-// owner-dead.
+// TestMutexArenaClose: a process closes the arena. Its own waiters get an error, whether they sleep
+// or park, and the locks that it held are owner-dead.
 func TestMutexArenaClose(t *testing.T) {
 	for _, waiters := range []int{1, 3, 30} {
 		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
@@ -421,20 +424,21 @@ func TestMutexArenaClose(t *testing.T) {
 	}
 }
 
-// A waiter that has lost for a millisecond is handed the lock, by a process that
-// takes it again at once, all the time. Other waiters of the same process starve
-// at the same time, and none is forgotten.
+// TestMutexHandOff: a process takes the lock again at once after each release. A waiter that has
+// lost for a millisecond is still handed the lock. Other waiters of the waiter's process starve at
+// the same time, and each of them gets the lock, too.
 func TestMutexHandOff(t *testing.T) {
 	for _, waiters := range []int{1, 6, 30} {
 		t.Run(fmt.Sprint(waiters), func(t *testing.T) { handOff(t, waiters) })
 	}
 }
 
-// handOff measures how many times a barger takes the lock before a waiter gets it. The barger
-// holds the lock for 200 us at a time, and takes it at least once before each waiter gets it. So
-// 30 waiters lose about 30 times each, and a single waiter loses a few times. Without handoffs a
-// single waiter loses 300 times, and more waiters lose without a bound. On a busy machine the
-// waiters may not run in time to ask for a handoff, so the best of several tries counts.
+// handOff requires that a barger takes the lock only a few times before a waiter gets it. The
+// barger holds the lock for 200 us at a time, and takes it at least once before each waiter gets
+// it. So 30 waiters lose about 30 times each, and a single waiter loses a few times. Without
+// handoffs a single waiter loses 300 times, and more waiters lose without a bound. On a busy
+// machine the waiters may not run in time to ask for a handoff, so the best of several tries
+// counts.
 func handOff(t *testing.T, waiters int, opts ...proctest.Option) {
 	most := uint64(25 + 3*waiters)
 	begun := time.Now()
@@ -447,13 +451,13 @@ func handOff(t *testing.T, waiters int, opts ...proctest.Option) {
 	}
 }
 
-// handOffOnce returns how often a waiter has lost on average when it gets the lock.
+// handOffOnce returns how many times on average a waiter loses before it gets the lock.
 func handOffOnce(t *testing.T, waiters int, opts ...proctest.Option) (lost uint64) {
 	a := newArena(t, nil)
 	barger := remoteActor(t, a, "barger", opts...)
 	waiter := remoteActor(t, a, "waiter", opts...)
 	if runtime.NumCPU() > 1 {
-		// On one CPU the kernel, and not the lock, decides which process runs next.
+		// On a single CPU the kernel, and not the lock, decides which process runs next.
 		barger.must(t, order{Op: "pin", N: 0})
 		waiter.must(t, order{Op: "pin", N: 1})
 	}
@@ -479,8 +483,9 @@ func handOffOnce(t *testing.T, waiters int, opts ...proctest.Option) (lost uint6
 	return lost
 }
 
-// Within a process, too, a waiter that has lost for long gets the handed-off lock. The goroutine
-// that unlocks, and locks again at once, does not take it away.
+// TestMutexHandOffWithin: a waiter that has lost for long is also handed the lock by a goroutine of
+// its own process. That goroutine locks again at once, but it does not take the lock from the
+// waiter.
 func TestMutexHandOffWithin(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, poller := range []bool{false, true} {
@@ -501,7 +506,7 @@ func handOffWithin(t *testing.T, m *prims.Mutex, d *delays) {
 	wg.Go(func() {
 		for !stop.Load() {
 			m.Lock()
-			// Other goroutines run while the lock is held, and find it held.
+			// Other goroutines run here, while the lock is held, and find it held.
 			runtime.Gosched()
 			m.Unlock()
 		}
@@ -564,7 +569,8 @@ func TestMutexRepairOption(t *testing.T) {
 	m.Lock()
 	m.Unlock()
 
-	// A repair that panics leaves it not recoverable, and the panic goes on.
+	// A repair that panics leaves the lock not recoverable, and the panic reaches the caller of
+	// Lock.
 	die()
 	opts.Repair = nil
 	require.NoError(t, m.Close())

@@ -24,26 +24,28 @@ var (
 )
 
 const (
-	// starveAfter is how long a waiter loses before it asks for a handoff. Go's sync.Mutex has
-	// the same value.
+	// starveAfter is how long a waiter waits before it asks for a handoff. Go's sync.Mutex has the
+	// same value.
 	starveAfter = 1e6 // ns
-	// handOffEvery rations handoffs: each leaves the lock idle for 25 µs.
+	// handOffEvery is the least time between two handoffs, because each handoff leaves the lock
+	// idle for 25 µs.
 	handOffEvery = 1e6 // ns
-	// unfencedSleep bounds the sleep on a biased owner where no fence is available: the owner's
-	// release may not see the announcement.
+	// unfencedSleep bounds the sleep on a biased lock if no fence is available: without a fence,
+	// the holder may release the lock and not see the announcement.
 	unfencedSleep = 1e6 // ns
-	// biasAfter is the number of unlocks in a row without a waiter after which holds are biased
-	// again. A fence costs a waiter some 17 µs and a biased release saves some 5 ns.
+	// biasAfter is the number of unlocks without a waiter, in a row, after which holds are biased
+	// again. A waiter for a biased hold needs a fence, which costs some 17 µs; a biased release
+	// saves some 5 ns.
 	biasAfter = 4096
 	biasMost  = 1 << 20
 )
 
-// ownerNever is a value that an owner word never has. It is used where a comparison with the
-// owner word has to fail.
+// ownerNever is a value that no owner word ever has. A comparison of ownerNever with an owner word
+// always fails.
 var ownerNever = 6<<ownerKindShift | rand.Uint32()&arenakernel.ParticipantIDMask
 
-// lockOrPanic is the slow path of Lock. It is not inlined: inside Lock it would keep Lock itself
-// from being inlined into its callers.
+// lockOrPanic is the slow path of Lock. If the compiler inlined it in Lock, it could not inline
+// Lock in its callers.
 //
 //go:noinline
 func (m *Mutex) lockOrPanic() {
@@ -58,13 +60,13 @@ func (m *Mutex) lockSlow(ctx context.Context) error {
 		return m.closed()
 	}
 	defer m.queue.Exit()
-	if m.queueLock && m.opening.ended.Load() { // the handle ended before this call was counted
+	if m.queueLock && m.opening.ended.Load() { // the handle ended before Enter counted this call
 		return m.closed()
 	}
 	return m.lockEntered(ctx)
 }
 
-// lockEntered is lockSlow for a caller that has entered the queue.
+// lockEntered is lockSlow for a caller that has called m.queue.Enter.
 func (m *Mutex) lockEntered(ctx context.Context) error {
 	w := waiter{m: m, cancel: park.CancelBy(ctx)}
 	err := w.lock()
@@ -80,7 +82,7 @@ func (m *Mutex) lockEntered(ctx context.Context) error {
 
 func (m *Mutex) tryLockSlow() bool {
 	if m.queueLock && m.queue != nil {
-		m.queue.EnterEnding() // the end of the opening waits for this call, or the call sees the end
+		m.queue.EnterEnding() // either the end of the opening waits for this call, or the call sees the end
 		defer m.queue.Exit()
 	}
 	if m.ended("TryLock") {
@@ -100,11 +102,11 @@ func (m *Mutex) tryLockSlow() bool {
 	}
 }
 
-// step changes owner word o if that is possible without waiting. It takes a free lock, or deals
-// with a dead owner. For a waiter that has slept, it also takes a lock that is reserved for this
-// process. A waiter that has not slept leaves a reservation to a goroutine of this process that
-// has lost for long. changed says that the word is no longer o, err that the lock will not become
-// free by itself.
+// step changes the owner word o if that is possible without waiting. It takes a free lock, or marks
+// a lock whose owner is dead. For a waiter that has slept, it also takes a lock that is reserved
+// for this process. A waiter that has not slept leaves such a reservation to a goroutine of this
+// process that has waited long. changed means that the word is no longer o. err means that the lock
+// will not become free by itself.
 func (m *Mutex) step(o ownerWord, slept bool) (took, changed bool, err error) {
 	switch {
 	case o.free():
@@ -135,24 +137,24 @@ func (m *Mutex) diedName() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(m.words.died.Load() & arenakernel.ParticipantIDMask)
 }
 
-// waiter is one blocked call.
+// waiter is one call that waits for the lock.
 type waiter struct {
 	m        *Mutex
 	cancel   park.Cancel
 	since    int64 // CLOCK_MONOTONIC ns of the first sleep
 	slept    bool
-	met      bool // the lock was not free at once
+	met      bool // the lock was not free at the first try
 	starving bool // this process has asked for the next release
-	granted  bool // a reservation of this process is meant for this waiter
-	dying    bool // the last sleep was on a holder that is dead and not gone
+	granted  bool // the lock is reserved for this waiter of the process
+	dying    bool // during the last sleep the holder was dead and not gone
 	exit     goneWait
-	variant  waitVariant // zero for a waiter for a plain Mutex
+	variant  waitVariant // the zero value for a waiter of a plain Mutex
 }
 
 // lock takes the lock. If the owner is dead, it runs the Repair of this process's options.
 func (w *waiter) lock() error { return w.acquire(true) }
 
-// acquire takes the lock.
+// acquire takes the lock. With mayRepair it may run the Repair of this process's options.
 func (w *waiter) acquire(mayRepair bool) error {
 	m := w.m
 	for spun := false; ; {
@@ -224,8 +226,8 @@ func (w *waiter) acquire(mayRepair bool) error {
 	}
 }
 
-// took ends a wait that got the lock. Others may be asleep, and the wake of this waiter has
-// cleared their announcement.
+// took ends a wait that got the lock. The wake of this waiter has cleared the announcement, so took
+// announces the waiters that may still sleep.
 func (w *waiter) took() {
 	if w.slept {
 		v := w.m.wakeWord.Announce()
@@ -244,9 +246,9 @@ func (w *waiter) sleep() park.Result {
 		w.since = now
 	}
 	if w.slept && now-w.since > starveAfter && m.mayHandOff(now) {
-		// The word starving has room for one process. A waiter that finds the room taken does not ask for a
-		// handoff. A waiter asks before each sleep, since another goroutine of this process may have used up
-		// the handoff.
+		// The word starving has room for one process. If another process is in it, the waiter does
+		// not ask for a handoff. A waiter asks before each sleep, since the last handoff to this
+		// process may have gone to another goroutine.
 		w.starving = m.words.starving.Load() == uint32(m.name) || m.words.starving.CompareAndSwap(0, uint32(m.name))
 		if w.starving {
 			crashpoint.Hit("mutex.lock.starving")
@@ -262,8 +264,8 @@ func (w *waiter) sleep() park.Result {
 	crashpoint.Hit("mutex.lock.announced")
 	o := ownerWord(m.owner.Load())
 	if o.kind() == kindBiased && o.valid() {
-		// The holder may release without seeing the announcement. After the fence, either the
-		// holder sees the announcement or we see the release.
+		// The holder may release the lock and not see the announcement. After the fence, either the
+		// holder sees the announcement or this waiter sees the release.
 		if shmsync.Fence() != nil {
 			sleepSpec.Bounded = unfencedSleep
 		}
@@ -287,7 +289,8 @@ func (w *waiter) sleep() park.Result {
 	return r
 }
 
-// blocks reports whether a waiter may sleep on o: the next change of the word wakes it.
+// blocks reports whether a waiter may sleep while the owner word is o: the next change of the word
+// will wake the waiter.
 func (m *Mutex) blocks(o ownerWord, slept bool) bool {
 	switch {
 	case !o.valid():
@@ -300,8 +303,9 @@ func (m *Mutex) blocks(o ownerWord, slept bool) bool {
 	return false
 }
 
-// lastTry takes a free lock although the context has ended: a satisfied condition takes
-// precedence, and a wake that this waiter got is not lost.
+// lastTry takes a free lock although the context has ended, because a free lock takes precedence
+// over the context. It also makes use of a wake that this waiter may have got, so that the wake is
+// not lost.
 func (w *waiter) lastTry() bool {
 	for {
 		o := ownerWord(w.m.owner.Load())
@@ -316,8 +320,8 @@ func (w *waiter) lastTry() bool {
 	}
 }
 
-// leave ends a wait that did not get the lock. A wake may have been meant for this waiter, so
-// leave makes sure that another wake reaches the remaining waiters.
+// leave ends a wait that did not get the lock. A wake may have gone to this waiter, so leave makes
+// sure that another wake reaches the remaining waiters.
 func (w *waiter) leave() {
 	m := w.m
 	crashpoint.Hit("mutex.lock.leaving")
@@ -339,8 +343,8 @@ func (w *waiter) leave() {
 	}
 }
 
-// wakeNext wakes a waiter after a release that the leaving waiter may not have used. A starving
-// waiter sleeps on the wake word like every other, so one wake is enough.
+// wakeNext wakes one waiter after a release. A starving waiter sleeps on the wake word like every
+// other waiter, so one wake is enough.
 func (m *Mutex) wakeNext() {
 	if m.counts != nil && m.wakeWord.Announced() {
 		m.counts.woken.Add(1)
@@ -348,16 +352,15 @@ func (m *Mutex) wakeNext() {
 	m.wakeWord.Release()
 }
 
-// loseBias ends a biased release that found a waiter. The bias has cost that waiter a fence, so holds are not
-// biased for a while.
+// loseBias is called after a biased release that found a waiter. Because of the bias, that waiter
+// needed a fence. So holds are not biased for a while.
 func (m *Mutex) loseBias() {
 	atomic.StoreUint32(&m.self, uint32(m.name))
 	m.need.Store(min(2*m.need.Load(), biasMost))
 	m.wakeAfter()
 }
 
-// unlockSlow unlocks where the fast path could not. o is the owner word that it
-// read.
+// unlockSlow is the rest of Unlock. o is the owner word that the fast path has read.
 func (m *Mutex) unlockSlow(o uint32) {
 	if m.queueLock && m.queue != nil {
 		m.queue.EnterEnding() // until the wake is over, which comes after the release
@@ -365,13 +368,13 @@ func (m *Mutex) unlockSlow(o uint32) {
 	}
 	race.ReleaseMerge(m.key)
 	if m.ended("Unlock") {
-		o = m.owner.Load() // the fast path has not read the lock's owner word
+		o = m.owner.Load() // the fast path has read a private word instead of the owner word
 	}
 	if m.unlockBiased(o) {
 		return
 	}
 	if m.counts != nil {
-		o = m.owner.Load() // the fast path has read a private word instead
+		o = m.owner.Load() // the fast path has read a private word instead of the owner word
 		if o == uint32(m.name) && !m.queueLock {
 			m.counts.since.Store(0)
 		}
@@ -398,10 +401,10 @@ func (m *Mutex) unlockSlow(o uint32) {
 	}
 }
 
-// wakeAfter wakes a waiter after a release, or hands the lock to a waiter.
+// wakeAfter is called after a release: it hands the lock to a waiter, or wakes a waiter.
 func (m *Mutex) wakeAfter() {
 	if m.queueLock && m.queue != nil {
-		m.queue.EnterEnding() // the end of the opening waits for this call, or this call sees the end
+		m.queue.EnterEnding() // either the end of the opening waits for this call, or this call sees the end
 		defer m.queue.Exit()
 		if m.opening.ended.Load() {
 			return // the end of the opening wakes instead
@@ -414,7 +417,7 @@ func (m *Mutex) wakeAfter() {
 	m.wakeAny()
 }
 
-// wakeAny wakes a waiter of any process after a release, or hands the lock to one.
+// wakeAny is wakeAfter for the waiters of all processes.
 func (m *Mutex) wakeAny() {
 	if m.reserve(ownerFree) {
 		return
@@ -422,15 +425,14 @@ func (m *Mutex) wakeAny() {
 	m.noteCPU()
 	m.wakeNext()
 	if m.oldest() != 0 {
-		// The wake has cleared the announcement, and the woken waiter may run late: on a busy P
-		// the poller runs last. Without this announcement no release would see the parked waiters
-		// until then.
+		// The wake has cleared the announcement, and the woken waiter may run late: on a busy P the
+		// poller runs last. Without this announcement, releases until then would not see the parked
+		// waiters.
 		m.wakeWord.Announce()
 	}
 }
 
-// count decides when this process's holds are biased again. It runs while the
-// lock is held.
+// count decides whether this process's holds become biased again. The caller holds the lock.
 func (m *Mutex) count(waited bool) {
 	if m.biased == ownerNever {
 		return

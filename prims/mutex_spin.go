@@ -2,15 +2,15 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/park"
 
-// tuning steers the spinning of waiters.
+// tuning returns the words that control how long waiters spin.
 func (m *Mutex) tuning() park.Tuning {
 	return park.Tuning{Budget: &m.words.spin, Pays: &m.words.pays, LastCPU: &m.words.lastCPU, Slot: m.a.Self().Slot()}
 }
 
 func (m *Mutex) noteCPU() { m.tuning().NoteCPU() }
 
-// spinWhileHeld spins while the lock is held and reports whether the lock became free. It does
-// not spin if others are queued, unless this waiter is to overtake them.
+// spinWhileHeld spins while the lock is held, and reports whether the lock became free. It does not
+// spin if other waiters are announced, unless this waiter may overtake them.
 func (m *Mutex) spinWhileHeld(slept, overtakes bool) bool {
 	if !overtakes && m.wakeWord.Announced() || !m.variant.beginSpin() {
 		return false

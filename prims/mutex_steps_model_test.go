@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// step is one step of a thread that locks and unlocks for ever.
+// step makes one step of a thread, which locks and unlocks for ever.
 func (m *mutexModel) step(x *model.Exec) {
 	switch x.PC() {
 	case sIdle:
@@ -44,10 +44,10 @@ func (m *mutexModel) flag(x *model.Exec, f uint8) bool { return *x.R(rFlags)&f !
 func (m *mutexModel) set(x *model.Exec, f uint8)       { *x.R(rFlags) |= f }
 func (m *mutexModel) unset(x *model.Exec, f uint8)     { *x.R(rFlags) &^= f }
 
-// current is Arena.Current.
+// current stands for Arena.current: it reports whether process p is not marked dead.
 func (m *mutexModel) current(x *model.Exec, p int) bool { return x.Load(wDead)&(1<<p) == 0 }
 
-// call begins a call.
+// call begins a call of a thread.
 func (m *mutexModel) call(x *model.Exec) {
 	modes, closes := len(m.modes), 0
 	if m.closes && x.Process() == 0 {
@@ -56,7 +56,7 @@ func (m *mutexModel) call(x *model.Exec) {
 	k := x.Choose(modes + m.recoverers + closes)
 	switch {
 	case closes == 1 && x.Ghost[gHandle] == handleClosing:
-		x.Disable() // an opening waits for a close
+		x.Disable() // a process opens a handle only after its Close has ended
 		return
 	case k == modes+m.recoverers:
 		m.close(x)
@@ -81,7 +81,7 @@ func (m *mutexModel) call(x *model.Exec) {
 	}
 }
 
-// woken is what a sleep returns: whatever woke it, the context may have ended.
+// woken is the step after a sleep. Even if the thread was woken, its context may have ended.
 func (m *mutexModel) woken(x *model.Exec) {
 	x.Goto(sTry)
 	if m.parks(x) {
@@ -94,9 +94,8 @@ func (m *mutexModel) woken(x *model.Exec) {
 	m.try(x)
 }
 
-// try is one round of acquire, or of lastTry when the context has ended. It
-// takes the lock in the same step in which it sees that it is free: a CAS that
-// fails is as good as none.
+// try is one iteration of acquire, or of lastTry when the context has ended. It takes the lock in
+// the same step in which it finds the lock free, because a CAS that fails changes nothing.
 func (m *mutexModel) try(x *model.Exec) {
 	m.unset(x, fRecord)
 	*x.R(rOwner), *x.R(rWake), *x.R(rHand), *x.R(rBack), *x.R(rDead) = 0, 0, 0, 0, 0
@@ -151,7 +150,7 @@ func (m *mutexModel) acquired(x *model.Exec) {
 	m.skipTook(x)
 }
 
-// skipTook skips those steps of took that the thread has no reason for.
+// skipTook skips those steps of took for which the thread has no reason.
 func (m *mutexModel) skipTook(x *model.Exec) {
 	if x.PC() == sTook && (!m.flag(x, fSlept) || m.bug == noAnnounceAfterSleep) {
 		x.Goto(sUnask)
@@ -162,7 +161,7 @@ func (m *mutexModel) skipTook(x *model.Exec) {
 	}
 }
 
-// took is waiter.took.
+// took stands for waiter.took.
 func (m *mutexModel) took(x *model.Exec) {
 	switch x.PC() {
 	case sTook:
@@ -177,7 +176,7 @@ func (m *mutexModel) took(x *model.Exec) {
 	m.skipTook(x)
 }
 
-// announce is Announce.
+// announce stands for WakeWord.Announce.
 func (m *mutexModel) announce(x *model.Exec) uint8 {
 	w := x.Load(wWake)
 	if !park.Word(w).Announced() {
@@ -187,7 +186,7 @@ func (m *mutexModel) announce(x *model.Exec) uint8 {
 	return w
 }
 
-// unlock is Unlock.
+// unlock is a step of Unlock.
 func (m *mutexModel) unlock(x *model.Exec) {
 	self := nameOf(x.Process())
 	o := unpack(x.Load(wOwner))
@@ -206,8 +205,8 @@ func (m *mutexModel) unlock(x *model.Exec) {
 			m.unset(x, fInside)
 			x.Goto(sLookWake)
 		case m.handoffs && x.Load(wStarving) != 0 && x.Choose(2) == 0:
-			// The slow path. A hold that is not biased, but could have been, takes
-			// it. Other holds free the lock first and then look at starving.
+			// This is the slow path. A hold that is not biased, but could have been, takes it. All
+			// other holds first free the lock and then check starving.
 			x.Say("sees that somebody starves")
 			*x.R(rOwner) = x.Load(wStarving)
 			x.Goto(sReserve)
@@ -227,7 +226,7 @@ func (m *mutexModel) unlock(x *model.Exec) {
 	}
 }
 
-// release gives the lock back, and goes on at then.
+// release frees the lock. The thread then goes on at then.
 func (m *mutexModel) release(x *model.Exec, then uint8) {
 	x.Say("frees the lock")
 	o := x.Load(wOwner)
@@ -240,7 +239,7 @@ func (m *mutexModel) release(x *model.Exec, then uint8) {
 	m.goOn(x, then)
 }
 
-// goOn goes on at a step. If that is Idle, the thread forgets everything.
+// goOn makes the thread go on at a step. At sIdle the thread forgets everything.
 func (m *mutexModel) goOn(x *model.Exec, at uint8) {
 	if at == sIdle {
 		x.Idle()
@@ -249,7 +248,7 @@ func (m *mutexModel) goOn(x *model.Exec, at uint8) {
 	x.Goto(at)
 }
 
-// lookWake wakes, if a waiter has announced itself, and goes on at then.
+// lookWake makes a wake if a waiter has announced itself. The thread then goes on at then.
 func (m *mutexModel) lookWake(x *model.Exec, then uint8) {
 	x.Say("looks whether to wake")
 	if !park.Word(x.Load(wWake)).Announced() {

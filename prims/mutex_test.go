@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// newArena makes an arena of a name of the test's own.
+// newArena makes an arena with a name that only this test uses.
 func newArena(t testing.TB, opts *arena.Options) *arena.Arena {
 	t.Helper()
 	name := fmt.Sprintf("shmsync-test-%d-%s", os.Getpid(), randomName())
@@ -78,7 +78,7 @@ func BenchmarkMutexUncontended(b *testing.B) {
 	})
 }
 
-// warmBias locks often enough for the bias to come on.
+// warmBias locks and unlocks until the holds are biased.
 func warmBias(m *prims.Mutex) {
 	for range 5_000_000 {
 		m.Lock()

@@ -14,22 +14,21 @@ var (
 	_ = crashpoint.Register("tx.rollback.released")
 )
 
-// Update locks m, calls f, and unlocks m. If f returns nil, its changes stay. If f returns an
-// error, panics or calls runtime.Goexit, or if this process dies, everything that f has saved by
-// tx is as it was before, byte for byte; see [Tx]. Update returns the error of f.
+// Update locks m, calls f, and unlocks m. If f returns nil, the changes that f made stay. If f
+// returns an error, panics or calls runtime.Goexit, or if this process dies, all data that f has
+// saved through tx is as it was before, byte for byte; see [Tx]. Update returns the error of f.
 //
-// m must have PolicyRollback; otherwise Update panics. An error that Is [shmsync.ErrNoSpace] says
+// m must have PolicyRollback; otherwise Update panics. An error that Is [shmsync.ErrNoSpace] means
 // that the log was full, and that nothing has changed. In a process without a byte lock the error
-// Is [shmsync.ErrNotSupported]. Its other errors are those of LockContext, but never
-// ErrOwnerDead.
+// Is [shmsync.ErrNotSupported]. The other errors are those of LockContext, but never ErrOwnerDead.
 //
-// Updates of one Mutex do not nest: if f calls Update or Lock of m, it waits for itself for ever. It passes tx
-// on instead. An Update of another Mutex within f is a transaction of its own: its changes stay when the outer
-// one is undone, and the two must not save the same bytes. f must not unlock m, so a [Cond.Wait] with m in f
-// panics. f must not close m or its arena, because Close waits for the Updates of this process. If f has
-// unlocked m, Update panics and undoes nothing, since others may have changed the data since then; the next
-// Update returns ErrCorrupt, and m needs a Recover.
-// Update synchronizes as Lock and Unlock do.
+// Updates of one Mutex do not nest: if f calls Update or Lock of m, it waits for itself for ever.
+// Functions that f calls get tx as an argument instead. An Update of another Mutex within f is a
+// separate transaction: its changes stay when the outer one is undone, and the two must not save
+// the same bytes. f must not unlock m, so a [Cond.Wait] with m in f panics. f must not close m or
+// its arena, because Close waits for the Updates of this process. If f has unlocked m, Update
+// panics and undoes nothing, since others may have changed the data since then. The next Update
+// returns ErrCorrupt, and m needs a Recover. Update synchronizes as Lock and Unlock do.
 func (m *Mutex) Update(f func(tx *Tx) error) error { return m.UpdateContext(nil, f) }
 
 // UpdateContext is Update that ends with ctx.Err() if ctx ends before m is locked.
@@ -59,7 +58,7 @@ func (m *Mutex) UpdateContext(ctx context.Context, f func(tx *Tx) error) (err er
 	return err
 }
 
-// endUpdate ends an Update. It is deferred, so that it runs after a panic, too.
+// endUpdate ends an Update. It is deferred, so that it also runs after a panic.
 func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	if tx.failed != nil {
 		if r := recover(); r != nil && r != any(txEnd{tx}) {
@@ -71,8 +70,8 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	if o.participant() != m.name || !o.held() {
 		tx.open = false
 		if tx.tail != 0 {
-			// If this process dies as a holder later, the log must not be undone: others may have
-			// changed the data since it was unlocked.
+			// Others may have changed the data since m was unlocked. So if this process dies later
+			// as a holder of m, the log must not be undone.
 			tx.log.loseForeign(makeLogState(logActive, m.name, tx.tail))
 		}
 		panic("shmsync: the function of an Update has unlocked " + m.named("mutex "))
@@ -85,8 +84,8 @@ func (m *Mutex) endUpdate(tx *Tx, err *error) {
 	m.Unlock()
 }
 
-// loseLog makes m not recoverable. This process holds m with word o and has found a log that no
-// correct process leaves.
+// loseLog makes m not recoverable. This process holds m with the word o, and has found a log that
+// cannot be the work of a correct process.
 func (m *Mutex) loseLog(o ownerWord, why error) {
 	if n := m.log.state().participant(); n != 0 {
 		m.words.died.Store(uint32(n))
@@ -99,7 +98,7 @@ func (m *Mutex) loseLog(o ownerWord, why error) {
 	}
 }
 
-// notRecoverable is the error of a lock that is not recoverable.
+// notRecoverable returns the error of a lock that is not recoverable.
 func (m *Mutex) notRecoverable(op string) error {
 	err := m.fail(op, shmsync.ErrNotRecoverable, m.a.Who(m.diedName()), "")
 	if m.log != nil && m.log.check() != nil {
@@ -108,9 +107,9 @@ func (m *Mutex) notRecoverable(op string) error {
 	return err
 }
 
-// mutexLog returns the log of a Mutex. It is nil for a Mutex without a log, and for an object of
-// another kind, whatever a peer has written into its policy. An error says that the Mutex should
-// have a log and has none.
+// mutexLog returns the log of a Mutex. The result is nil for a Mutex without a log. It is also nil
+// for an object of another kind, even if a peer has written another policy into it. An error means
+// that the Mutex should have a log and has none.
 func mutexLog(a *arenakernel.Arena, o arenakernel.Object, w *mutexWords) (*undoLog, error) {
 	if o.Kind != mutexKind || policyOf(w.policy) != PolicyRollback {
 		return nil, nil
@@ -118,8 +117,9 @@ func mutexLog(a *arenakernel.Arena, o arenakernel.Object, w *mutexWords) (*undoL
 	return logOf(a, o, uint64(mutexBytes))
 }
 
-// rollBackMutex deals with owner word o of a Mutex with a log, whose participant was found dead.
-// It reports false if the word stays: the data is handed over when the dead participant is gone.
+// rollBackMutex undoes the unfinished transaction of a dead holder and releases the lock. The lock
+// is a Mutex with the log l; its owner word o names the holder. It reports false if the word stays
+// as it is, because the holder is not gone yet.
 func rollBackMutex(a *arenakernel.Arena, obj arenakernel.Object, w *mutexWords, l *undoLog, o ownerWord) (changed bool) {
 	dead := o.participant()
 	if !o.held() || !a.Gone(dead) {

@@ -13,17 +13,17 @@ import (
 // Both fields are for hosts of several NUMA nodes. No host has shown a gain from them so
 // far: measure before you set them, with `shmbench lock --prim 'shmsync:mutex*'`.
 type Contention struct {
-	// NearWakes makes an Unlock of this process wake a waiter on its own CPU's NUMA node if one
-	// sleeps there, so that the lock and what it guards stay there for a while. Every 64th wake
-	// goes to the first in the queue, and a waiter that has lost for a millisecond is handed the
-	// lock as always. NearWakes concerns waiters without a context, in processes that opened the
-	// Mutex with NearWakes too. Such a waiter learns of its holder's death from the reaper, and
-	// not at once from the kernel. NearWakes has no effect where only a system call tells the
-	// node, as on arm64. Without NearWakes, waiters are woken in the order in which they went to
-	// sleep.
+	// NearWakes makes an Unlock of this process prefer a waiter that sleeps on the NUMA node of the
+	// caller's CPU. So the lock, and the data that it guards, stay on that NUMA node for a while.
+	// Every 64th wake goes to the first waiter in the queue, and a waiter that has lost for a
+	// millisecond is handed the lock as always. NearWakes concerns only waiters without a context,
+	// in processes that opened the Mutex with NearWakes too. Such a waiter learns of its holder's
+	// death from the reaper, and not at once from the kernel. NearWakes has no effect where a
+	// program needs a system call to find out its NUMA node, as on arm64. Without NearWakes,
+	// waiters are woken in the order in which they went to sleep.
 	NearWakes bool
 	// MaxSpinners is how many goroutines of this process may spin for the Mutex at a time;
-	// others sleep at once. 0 means no limit. The more goroutines spin, the more often the
+	// other goroutines sleep at once. 0 means no limit. The more goroutines spin, the more often the
 	// cache line of the lock moves between CPUs.
 	MaxSpinners int
 }
@@ -35,8 +35,8 @@ func (c Contention) mustBeValid(what string) {
 	}
 }
 
-// variant is how a Mutex with these options differs from a plain one, or nil if it does not.
-// NearWakes concerns the wake word alone.
+// variant returns how a Mutex with these options differs from a plain Mutex, or nil if it does not
+// differ. NearWakes does not count here, because it concerns only the wake word.
 func (c Contention) variant() *mutexVariant {
 	if c.MaxSpinners == 0 {
 		return nil
@@ -44,16 +44,16 @@ func (c Contention) variant() *mutexVariant {
 	return &mutexVariant{maxSpinners: int32(c.MaxSpinners)}
 }
 
-// mutexVariant is how a Mutex that is not plain differs from a plain one: its spinners are
-// limited, or it is the global lock of a CohortMutex. A plain Mutex has a nil mutexVariant, whose
-// methods do nothing. See also waitVariant.
+// mutexVariant is how a Mutex differs from a plain Mutex: its spinners are limited, or it is the
+// global lock of a CohortMutex. A plain Mutex has a nil mutexVariant, whose methods do nothing. See
+// also waitVariant.
 type mutexVariant struct {
-	cohort      bool         // it is the global lock of a CohortMutex
+	cohort      bool         // the Mutex is the global lock of a CohortMutex
 	maxSpinners int32        // 0: no limit
 	spinners    atomic.Int32 // goroutines of this process that spin; counted if there is a limit
 }
 
-// op is the name of an operation of a Mutex in errors.
+// op returns the name of an operation of the Mutex for errors.
 func (v *mutexVariant) op(op string) string {
 	if v != nil && v.cohort {
 		return "cohort" + op
@@ -61,7 +61,7 @@ func (v *mutexVariant) op(op string) string {
 	return op
 }
 
-// text is a text with the word mutex, for panics.
+// text returns a text for panics, in which it replaces the word mutex if necessary.
 func (v *mutexVariant) text(text string) string {
 	if v != nil && v.cohort {
 		return strings.Replace(text, "mutex", "cohort mutex", 1)
@@ -75,8 +75,8 @@ func (v *mutexVariant) beginSpin() bool {
 		return true
 	}
 	for n := v.spinners.Load(); n < v.maxSpinners; n = v.spinners.Load() {
-		// The loop ends: whenever the CAS fails, another goroutine has begun or ended to spin,
-		// and each does so a bounded number of times in one wait.
+		// Each iteration means that another goroutine has begun or ended to spin. A goroutine does
+		// so a bounded number of times in one wait.
 		if v.spinners.CompareAndSwap(n, n+1) {
 			return true
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// sleep is waiter.sleep.
+// sleep stands for waiter.sleep.
 func (m *mutexModel) sleep(x *model.Exec) {
 	self := uint8(nameOf(x.Process()))
 	switch x.PC() {
@@ -50,9 +50,9 @@ func (m *mutexModel) sleep(x *model.Exec) {
 	}
 }
 
-// ask asks for a hand-off, if the thread has lost for long and there was no other hand-off just before. Time
-// passes, but nothing may rely on it. If another thread of the process has used up a request, ask makes it
-// again.
+// ask asks for a handoff if the thread has lost for long and there was no other handoff just
+// before. Whether that is so is chosen at random, because time passes; but no thread may depend on
+// it. If another thread of the process has used up the request, ask makes it again.
 func (m *mutexModel) ask(x *model.Exec, self uint8) {
 	asks := false
 	if m.flag(x, fSlept) {
@@ -79,7 +79,7 @@ func (m *mutexModel) ask(x *model.Exec, self uint8) {
 	}
 }
 
-// decide goes to sleep if o is a word that a waiter may sleep on.
+// decide makes the thread sleep if a waiter may sleep while the owner word is o.
 func (m *mutexModel) decide(x *model.Exec, o ownerWord) {
 	switch {
 	case !m.blocks(x, o):
@@ -100,7 +100,7 @@ func (m *mutexModel) decide(x *model.Exec, o ownerWord) {
 	}
 }
 
-// blocks is Mutex.blocks.
+// blocks stands for Mutex.blocks.
 func (m *mutexModel) blocks(x *model.Exec, o ownerWord) bool {
 	switch {
 	case o.held():
@@ -137,7 +137,7 @@ func (m *mutexModel) goToSleep(x *model.Exec) {
 	}
 }
 
-// leave is waiter.leave.
+// leave stands for waiter.leave.
 func (m *mutexModel) leave(x *model.Exec) {
 	self := nameOf(x.Process())
 	switch x.PC() {
@@ -184,8 +184,8 @@ func (m *mutexModel) leave(x *model.Exec) {
 	}
 }
 
-// leaveOthers goes on to the steps by which a thread that leaves makes sure that the other waiters lose no
-// wake.
+// leaveOthers makes the thread go on to the steps which ensure that the other waiters lose no wake
+// when this thread leaves.
 func (m *mutexModel) leaveOthers(x *model.Exec) {
 	switch {
 	case m.bug == leaveAtOnce, !m.flag(x, fSlept|fGaveBack):
@@ -197,7 +197,7 @@ func (m *mutexModel) leaveOthers(x *model.Exec) {
 	}
 }
 
-// wakeNext is WakeWord.Release. It goes on at rBack.
+// wakeNext stands for WakeWord.Release. The thread goes on at rBack.
 func (m *mutexModel) wakeNext(x *model.Exec) {
 	if x.PC() != sWakeNext {
 		m.wakeOne(x)
@@ -217,8 +217,8 @@ func (m *mutexModel) wakeNext(x *model.Exec) {
 	x.Goto(sWakeOne)
 }
 
-// wakeOne is WaitList.DeliverOne. Whose turn it is depends on the sequence; here
-// that is up to chance.
+// wakeOne stands for WaitList.DeliverOne. Whether it first wakes in the kernel or a poller depends
+// on the sequence in the code; here it is chosen at random.
 func (m *mutexModel) wakeOne(x *model.Exec) {
 	x.Say("wakes one")
 	if m.poller && x.PC() == sWakeOne && x.Choose(2) == 1 {
@@ -240,8 +240,8 @@ func (m *mutexModel) wakeOne(x *model.Exec) {
 	m.goOn(x, *x.R(rBack))
 }
 
-// readyOrKernel makes the poller's node ready, and turns to the kernel's queue where
-// that has not been done yet.
+// readyOrKernel makes the poller's node ready. If there is no such node, it wakes in the kernel,
+// unless that has been done already.
 func (m *mutexModel) readyOrKernel(x *model.Exec) {
 	none := *x.R(rBack)
 	if m.flag(x, fPollerFirst) {

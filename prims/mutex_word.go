@@ -6,7 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// ownerWord is the owner word of a Mutex. It alone says who holds the Mutex.
+// ownerWord is the owner word of a Mutex: it says which process holds the Mutex, and no other word
+// does.
 //
 //	bits 0..28   name  slot and generation of a participant; 0 for nobody
 //	bits 29..31  kind
@@ -21,11 +22,11 @@ import (
 //	4     n     being recovered by n                              Recover
 //	5     0     not recoverable: a repair failed                  Recover
 //
-// Every other value is corrupt. A word of kind 0, 1 or 4 whose name is not current is owner-dead:
-// a process that finds it makes it kind 3 (policy PolicyReport) or 0 (policy PolicyRelease). A
-// word of kind 2 whose name is not current is free.
+// Every other value is corrupt. A word of kind 0, 1 or 4 whose participant is not current counts as
+// owner-dead: a process that finds it changes it to kind 3 (PolicyReport) or to 0 (PolicyRelease).
+// A word of kind 2 whose participant is not current counts as free.
 //
-// Only a CAS on this word grants the lock; a wake only makes a waiter try.
+// A process gets the lock only by a CAS on this word. A wake only makes a waiter try that CAS.
 //
 //	writers: Lock, Unlock, Recover, reaper (any process)
 //	readers: the same
@@ -74,7 +75,7 @@ func (w ownerWord) held() bool {
 	return false
 }
 
-// valid reports whether w is the word of some state.
+// valid reports whether some state of a Mutex has the word w.
 func (w ownerWord) valid() bool {
 	switch w.kind() {
 	case kindHeld:
@@ -87,7 +88,7 @@ func (w ownerWord) valid() bool {
 	return false
 }
 
-// ownerDied is the word after its participant was found dead.
+// ownerDied returns the word that replaces w when the participant in w was found dead.
 func (w ownerWord) ownerDied(p Policy) ownerWord {
 	switch {
 	case w.kind() == kindReserved:

@@ -11,10 +11,10 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// wordNames are names at the edges of what a name can be; the first is nobody.
+// wordNames are names at the limits of what a name can be. The first name means nobody.
 var wordNames = []arena.ParticipantID{0, 1, 2047, 1 << 11, arenakernel.ParticipantIDMask}
 
-// Tests the table of mutex_word.go for every kind, and for extreme names.
+// TestOwnerWordTable tests the table of mutex_word.go for every kind, with extreme names.
 func TestOwnerWordTable(t *testing.T) {
 	n := func(name arena.ParticipantID) bool { return name != 0 }
 	for kind := range ownerKind(8) {
@@ -35,7 +35,7 @@ func TestOwnerWordTable(t *testing.T) {
 				require.Contains(t, w.String(), "corrupt (0x")
 			}
 
-			// After a death the word depends on the policy.
+			// What a death makes of the word depends on the policy.
 			for _, p := range []Policy{PolicyReport, PolicyRelease} {
 				want := w
 				switch {
@@ -81,8 +81,8 @@ func TestOwnerWordString(t *testing.T) {
 
 func maxName() arena.ParticipantID { return arenakernel.ParticipantIDMask }
 
-// The values that stand for none are no owner words, and all-zero bytes are
-// a lock that is free, with the default policy and an adaptive spin.
+// TestMutexZero: ownerNever is no owner word. All-zero bytes are a lock that is free, with the
+// default policy and an adaptive spin.
 func TestMutexZero(t *testing.T) {
 	require.False(t, ownerWord(ownerNever).valid())
 	require.True(t, ownerWord(0).free())

@@ -4,8 +4,8 @@ package prims
 
 import "github.com/shmsync/shmsync/arena"
 
-// The words of the model of a Mutex. Each is a byte: an owner word is packed, a
-// sequence is counted from the value that it has just now.
+// The words of the model of a Mutex. Each word is a byte. An owner word is packed. A sequence is
+// stored as its distance from its present value.
 const (
 	wOwner = iota
 	wWake
@@ -16,29 +16,29 @@ const (
 
 // The registers of a thread.
 const (
-	rOwner = iota // the owner word that it has seen
-	rWake         // the wake word to sleep on
-	rHand         // the hand-off word to sleep on
+	rOwner = iota // the owner word that the thread has read
+	rWake         // the wake word with which it sleeps
+	rHand         // the handoff word with which it sleeps
 	rFlags        // f...
 	rMode         // the kind of hold that it takes
 	rBack         // where it goes on after a wake
-	rDead         // the process that it deals with the death of
+	rDead         // the dead process with which it deals
 )
 
 // The flags of a thread.
 const (
-	fSlept       = 1 << iota // it was, or was about to be, asleep in this call
-	fAsked                   // it has asked for a hand-off
-	fClosed                  // the queue that the poller looks at has been closed
+	fSlept       = 1 << iota // the thread has slept in this call, or was about to sleep
+	fAsked                   // it has asked for a handoff
+	fClosed                  // the poller has a wake for a queue that has been closed
 	fInside                  // it has the lock
 	fRecord                  // it has an announce record
 	fGaveBack                // it has given a reservation back
-	fAll                     // the wake that it is at is for all
-	fPollerFirst             // the wake that it is at goes to pollers first
+	fAll                     // its present wake is for all waiters
+	fPollerFirst             // its present wake goes to pollers first
 )
 
-// The steps of a thread. Each is one access of shared memory in the code, with the
-// private work up to the next access.
+// The steps of a thread. In each step the thread accesses shared memory once, as in the code, and
+// then works on its own data up to the next access.
 const (
 	sIdle uint8 = iota
 	sTry
@@ -106,8 +106,8 @@ const (
 	sPollerSleep
 )
 
-// nameOf is the participant's name in the model: a process is a slot, and no
-// slot is used twice.
+// nameOf returns the name of a participant in the model. Each process has its own slot, and no slot
+// is used twice.
 func nameOf(process int) arena.ParticipantID { return arena.ParticipantID(process + 1) }
 
 func pack(w ownerWord) uint8   { return uint8(w.kind())<<5 | uint8(w.participant()) }

@@ -18,23 +18,24 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// worstLoad is one process's part in a BenchmarkWorstWait.
+// worstLoad is the work of one process in a BenchmarkWorstWait.
 type worstLoad struct {
 	Arena, Kind          string
 	Goroutines, Ps, Hogs int
 	For                  time.Duration
 }
 
-// worstResult is the result of a worstLoad.
+// worstResult is the result of one process with a worstLoad.
 type worstResult struct {
 	Worst []time.Duration
 	Holds int64
 	Took  time.Duration
 }
 
-// BenchmarkWorstWait reports how long the waits of many goroutines last at worst, in one process or in each of
-// two, beside sync.Mutex in the same run. It takes the longest wait of each goroutine, and gives the median and
-// the longest of these. It also gives how often the lock was taken.
+// BenchmarkWorstWait measures how long the waits of many goroutines last at worst, in one process
+// and in each of two, with sync.Mutex in the same run for comparison. It takes the longest wait of
+// each goroutine, and reports the median and the longest of these. It also reports how often the
+// lock was taken.
 func BenchmarkWorstWait(b *testing.B) {
 	for _, l := range []struct{ processes, goroutines, ps, hogs int }{{1, 64, 2, 0}, {1, 1000, 1, 1}, {2, 32, 2, 0}, {2, 500, 1, 1}} {
 		for _, kind := range []string{"sync", "Mutex", "FairMutex"} {
@@ -59,7 +60,8 @@ func BenchmarkWorstWait(b *testing.B) {
 	}
 }
 
-// worstOf has processes do their parts at the same time: this one, and perhaps another.
+// worstOf makes processes do the work of load at the same time: this process, and another one if
+// processes is 2.
 func worstOf(b testing.TB, load worstLoad, processes int) worstResult {
 	a := newArena(b, nil)
 	load.Arena = nameOf(a)
@@ -80,7 +82,8 @@ func worstOf(b testing.TB, load worstLoad, processes int) worstResult {
 	return r
 }
 
-// The benchmark counts the waits of all goroutines in both processes.
+// TestWorstWaitsAreThoseOfBothProcesses: the benchmark counts the waits of all goroutines in both
+// processes.
 func TestWorstWaitsAreThoseOfBothProcesses(t *testing.T) {
 	for _, kind := range []string{"Mutex", "FairMutex"} {
 		r := worstOf(t, worstLoad{Kind: kind, Goroutines: 3, Ps: 2, For: 200 * time.Millisecond}, 2)
@@ -107,7 +110,7 @@ func init() {
 	})
 }
 
-// run does one process's part.
+// run does the work of one process.
 func (load worstLoad) run(a *arena.Arena) (r worstResult, err error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(load.Ps))
 	var l sync.Locker
@@ -126,8 +129,8 @@ func (load worstLoad) run(a *arena.Arena) (r worstResult, err error) {
 	return r, nil
 }
 
-// worstWaits makes goroutines take turns with a lock for a while, beside hogs that compute, and returns the
-// longest wait of each goroutine.
+// worstWaits makes goroutines lock and unlock l for a while, beside other goroutines, called hogs,
+// that only compute. It returns the longest wait of each goroutine.
 func worstWaits(l sync.Locker, goroutines, hogs int, d time.Duration) (worst []time.Duration, holds int64, took time.Duration) {
 	var stop atomic.Bool
 	var all atomic.Int64
@@ -165,7 +168,7 @@ func worstWaits(l sync.Locker, goroutines, hogs int, d time.Duration) (worst []t
 	return worst, all.Load(), took
 }
 
-// compute takes some 50 ns for each n of 20.
+// compute takes about n times 2.5 ns.
 func compute(n int) {
 	x := uint64(n)
 	for range n {
@@ -176,4 +179,4 @@ func compute(n int) {
 	computed.Store(x)
 }
 
-var computed atomic.Uint64 // keeps the compiler from leaving it out
+var computed atomic.Uint64 // keeps the compiler from leaving the computation out

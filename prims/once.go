@@ -20,18 +20,18 @@ var (
 	_ = crashpoint.Register("once.run.done")
 )
 
-// Once lets one of many calls, in any number of processes, run its function. The other calls
-// wait until that function has returned.
+// Once lets one of many calls, in any number of processes, run its function. All other calls wait
+// until that function has returned.
 //
-// If the process that runs the function dies before it returns, another call runs its own
-// function: one that waits, or the next one. So a function must tolerate that a killed process
-// did a part of it before.
+// If the process that runs the function dies before the function returns, another call runs its own
+// function: a call that waits, or the next call. So a function must tolerate that a killed process
+// has already done a part of the work.
 //
 // In the terminology of the Go memory model, and across processes: the return of the
 // function synchronizes before the return of every Do, and before every Done that is
 // true.
 type Once struct {
-	state   *atomic.Uint64 // the word, for the fast path; in a closed handle, a word that is not done
+	state   *atomic.Uint64 // the word, for the fast path of Do; after Close, a word that is never done
 	words   *onceWords
 	list    park.WaitList
 	queue   *park.Queue // nil for a reaper's handle, which cannot wait
@@ -109,26 +109,25 @@ func onceList(a *arenakernel.Arena, w *onceWords) park.WaitList {
 
 func (o *Once) load() onceWord { return onceWord(o.words.state.Load()) }
 
-// swap makes a change of the Once take effect.
+// swap replaces the word from by to, and reports whether it did.
 func (o *Once) swap(from, to onceWord) bool {
 	// sync(once.done): release
 	// lin: a turn begins, and the Once is done, here.
 	return o.words.state.CompareAndSwap(uint64(from), uint64(to))
 }
 
-// Do calls f if no call of Do on this Once, in any process, has called its function yet.
-// Otherwise Do waits until that function has returned. A Do within f waits for ever. If f panics,
-// Do considers it to have returned. Do panics with an *[shmsync.Error] where DoContext returns
-// one.
+// Do calls f if no call of Do on this Once, in any process, has called its function yet. Otherwise
+// Do waits until that function has returned. If f calls Do, that call waits for ever. If f panics,
+// Do considers f to have returned. Do panics with an *[shmsync.Error] where DoContext returns one.
 func (o *Once) Do(f func()) {
 	if o.state.Load()&uint64(onceDone) == 0 || race.Enabled {
 		o.doSlow(f)
 	}
 }
 
-// DoContext is Do that ends with ctx.Err() if ctx ends while it waits for another call, or with
-// an error that Is ErrClosed. Then f is not called. If a function has returned, or if no other
-// call runs one, DoContext ignores ctx.
+// DoContext is Do that ends with ctx.Err() if ctx ends while it waits for another call, or with an
+// error that Is ErrClosed. If it returns an error, it has not called f. If a function has returned,
+// or if no other call runs a function, DoContext ignores ctx.
 func (o *Once) DoContext(ctx context.Context, f func()) error {
 	if o.state.Load()&uint64(onceDone) != 0 && !race.Enabled {
 		return nil
@@ -168,7 +167,8 @@ func (o *Once) do(ctx context.Context, f func()) error {
 	return err
 }
 
-// run runs f, as the runner whose turn began with that word.
+// run runs f as the runner, that is, the call whose function counts. The turn of the runner began
+// with the word began.
 func (o *Once) run(began onceWord, f func()) {
 	defer o.finish(began)
 	crashpoint.Hit("once.run.taken")
@@ -176,8 +176,8 @@ func (o *Once) run(began onceWord, f func()) {
 	crashpoint.Hit("once.run.returned")
 }
 
-// finish notes that the function has returned, and wakes the waiters. The handle may have been
-// closed meanwhile.
+// finish records that the function has returned, and wakes the waiters. The handle may have been
+// closed while the function ran.
 func (o *Once) finish(began onceWord) {
 	if !o.queue.EnterStay() {
 		panic(o.closed()) // this process has left the arena
@@ -186,13 +186,13 @@ func (o *Once) finish(began onceWord) {
 	defer o.opening.leave()
 	race.ReleaseMerge(o.key)
 	for {
-		// The loop ends: the only other change of the word is one announcement by a waiter.
+		// A CAS fails only because a waiter has announced itself, which happens once in a turn.
 		w := o.load()
 		if !w.runs(began) {
-			return // a peer overwrote the word
+			return // a peer has overwritten the word
 		}
 		if w.announced() {
-			o.tuning().NoteCPU() // a waiter that sees the end may read it
+			o.tuning().NoteCPU() // stored before the end, because a waiter that sees the end may use it
 		}
 		if o.swap(w, w.finished()) {
 			crashpoint.Hit("once.run.done")
@@ -207,7 +207,7 @@ func (o *Once) finish(began onceWord) {
 // Offset is the place of the Once in its arena, for OnceAt in another process.
 func (o *Once) Offset() arena.Offset { return o.object.Offset }
 
-// end takes the word away from the fast path of Do.
+// end replaces the word that the fast path of Do reads by a word that is never done.
 func (o *Once) end() {
 	o.queue.Close()
 	redirect(&o.state, &closedOnce)
@@ -217,14 +217,15 @@ func (o *Once) closed() error {
 	return &shmsync.Error{Op: "once.do", Object: objectName(o.object), Err: shmsync.ErrClosed, Detail: closedHandle}
 }
 
-// Close closes this handle on the Once, and no other. Calls that wait through it end with an error that Is
-// ErrClosed. A function that runs goes on, and counts. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Once, and no other handle. Calls that wait through this handle
+// end with an error that Is ErrClosed. A function that is running goes on, and its return still
+// counts. A second Close is an error that Is ErrClosed.
 func (o *Once) Close() error { return o.opening.close("once.close") }
 
 // OnceState is the result of State.
 type OnceState struct {
 	Done    bool              // a function has returned
-	Runner  *shmsync.Identity // the process that runs its function, or nil
+	Runner  *shmsync.Identity // the process that runs its function, or nil if none does
 	Waiting bool              // it is not done, and a call has waited for it; that call may have given up
 }
 

@@ -18,10 +18,10 @@ const (
 	onNoCheck        bug = "waiters do not look by themselves"
 )
 
-// Three processes call Do; the runner, or another process, dies or stops for ever at any step.
-// A dead process is reaped by two processes, of which one may die or stop. A participant with the same
-// ID may join. One function runs at a time, and each call ends, unless the process that runs the
-// function is stopped.
+// TestModelOnce: three processes call Do. The runner, or another process, dies or stops for ever at
+// any step. Two processes reap a dead process, and one of the two may die or stop. A participant
+// with the same ID may join. One function runs at a time, and each call ends, unless the process
+// that runs the function is stopped.
 func TestModelOnce(t *testing.T) {
 	lives := onModel{callers: 3, cancel: true}
 	dies := onModel{callers: 3, kills: 1}

@@ -11,15 +11,16 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// comesTo starts an order during which a process dies, or stops, and returns when that has happened.
+// comesTo calls f, which starts an order during which the process of x dies or stops. It returns
+// when that has happened.
 func comesTo(t *testing.T, how string, x *actor, f func()) {
 	t.Helper()
 	f()
 	x.proc.AwaitPoint(t, how)
 }
 
-// A reaper dies, or is stopped, when it has taken the turn from a dead runner, and has woken
-// nobody. A waiter runs its function.
+// TestOnceCrashOfReaper: a reaper ends the turn of a dead runner, and then dies or is stopped
+// before it wakes the waiters. A waiter still runs its function.
 func TestOnceCrashOfReaper(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		t.Run(how, func(t *testing.T) {
@@ -37,14 +38,15 @@ func TestOnceCrashOfReaper(t *testing.T) {
 			gateSmooth(t, ans)
 			require.True(t, ans.OK, "nobody has run it")
 			owner.must(t, order{Op: "unblock"})
-			gateSmooth(t, owner.wait(t, running)) // the turn is not its own any more
+			gateSmooth(t, owner.wait(t, running)) // the runner has lost its turn
 			require.True(t, o.Done())
 			sound(t, a)
 		})
 	}
 }
 
-// A waiter dies, or stops for ever, at each step of its wait: the others go on.
+// TestOnceCrashOfAWaiter: a waiter dies, or stops for ever, at each step of its wait. The calls of
+// other processes still end.
 func TestOnceCrashOfAWaiter(t *testing.T) {
 	for _, how := range []string{"SHMSYNC_CRASHPOINT", "SHMSYNC_CRASHPOINT_STOP"} {
 		for _, point := range []string{"once.wait.announced", "once.wait.woken"} {
@@ -77,8 +79,8 @@ func TestOnceCrashOfAWaiter(t *testing.T) {
 	}
 }
 
-// The runner stops for ever when its function has returned and it has woken nobody: the waiters find out by
-// themselves.
+// TestOnceStopsBeforeItWakes: the runner stops for ever after its function has returned and before
+// it has woken the waiters. Their periodic checks find out.
 func TestOnceStopsBeforeItWakes(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")

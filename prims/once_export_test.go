@@ -2,5 +2,5 @@
 
 package prims
 
-// ReapRunner takes the turn from the runner, as a reaper does after its death.
+// ReapRunner ends the turn of the runner, as a reaper does after the runner's death.
 func (o *Once) ReapRunner() { o.leave(o.load()) }

@@ -14,44 +14,44 @@ const (
 	onThreads = onProcs + 3 // the callers, two reapers, and the periodic check of the waiters
 )
 
-// onWord is a onceWord. The runner is a process + 1.
+// onWord is a onceWord. The runner in it is the number of a process, plus 1.
 type onWord struct {
 	announced, done bool
 	runner, turn    uint8
 }
 
-// runs is onceWord.runs.
+// runs stands for onceWord.runs.
 func (w onWord) runs(began onWord) bool {
 	return !w.done && w.runner == began.runner && w.turn == began.turn
 }
 
-// low is what a waiter sleeps on.
+// low returns the half of the word on which a waiter sleeps.
 func (w onWord) low() onWord { w.turn = 0; return w }
 
-// The lives of a process.
+// The stages of the life and death of a process.
 const (
 	onAlive = iota
-	onDead  // no thread of it executes an instruction, a system call of it may write
+	onDead  // none of its threads runs any more, but a system call may still write
 	onGone
-	onReaped // its slot is free: a process with the same ID may join
+	onReaped // its slot is free, so a process with the same ID may join
 )
 
 type onThread struct {
 	pc    uint8
-	w     onWord // the word that it has read
-	began onWord // its turn
-	of    uint8  // the process that a reaper works on
-	again bool   // whether that is one that has joined again
+	w     onWord // the word that the thread has read
+	began onWord // the word with which its turn began
+	of    uint8  // the process that a reaper reaps
+	again bool   // whether that is a process that has joined with the same ID
 }
 
 type onState struct {
 	w       onWord
 	life    [onProcs]uint8
 	again   [onProcs]bool // a process with this ID has joined again
-	wrote   [onProcs]bool // it was killed in its function, and may write
-	stopped uint8         // thread + 1
+	wrote   [onProcs]bool // the process was killed in its function, and may still write
+	stopped uint8         // the number of the stopped thread, plus 1
 	kills   uint8
-	died    bool // the first reaper has died, and the other one makes up for its wakes
+	died    bool // the first reaper has died, and the other reaper makes the wakes that it did not make
 	thread  [onThreads]onThread
 }
 
@@ -75,7 +75,7 @@ const (
 	onCheckWake
 )
 
-// onModel is a Once with three processes, of which each calls Do.
+// onModel is a Once with processes that each call Do.
 type onModel struct {
 	callers int
 	kills   uint8
@@ -111,8 +111,9 @@ func (m *onModel) show(s *onState) string {
 	return str
 }
 
-// check: only one function runs at a time, none while a dead process can still store, and none
-// after one has returned. Do does not return before one has returned.
+// check requires that only one function runs at a time, that none runs while a dead process can
+// still store, and that none runs after a function has returned. Do must not return before a
+// function has returned.
 func (m *onModel) check(s *onState) error {
 	running := 0
 	for i := range onProcs {
@@ -137,7 +138,8 @@ func (m *onModel) check(s *onState) error {
 	return nil
 }
 
-// held reports whether a process that is stopped for ever runs its function, which is a visible hold.
+// held reports whether a process that is stopped for ever runs its function. Such a process is a
+// visible holder, for which others may wait.
 func (m *onModel) held(s *onState) bool {
 	return s.stopped != 0 && s.stopped <= onProcs && !s.w.done && s.w.runner == s.stopped && s.life[s.stopped-1] == onAlive
 }
@@ -189,7 +191,7 @@ func (m *onModel) next(s *onState, emit func(model.Step[onState])) {
 		}
 	}
 	if m.stops && s.stopped == 0 {
-		for _, i := range []int{0, onFirstReaper} { // the callers are alike
+		for _, i := range []int{0, onFirstReaper} { // the callers are alike, so one of them is enough
 			env(fmt.Sprintf("stops thread %d for ever", i), func(to *onState) { to.stopped = uint8(i + 1) })
 		}
 	}
@@ -221,7 +223,7 @@ func (m *onModel) step(s *onState, i int, emit func(model.Step[onState])) {
 	case t.pc == onAsleep:
 		if m.cancel {
 			to := *s
-			to.thread[i] = onThread{pc: onLoad} // the next call
+			to.thread[i] = onThread{pc: onLoad} // the thread makes its next call
 			emit(model.Step[onState]{To: to, Label: "its context ends", By: fmt.Sprint("thread ", i), Optional: true})
 		}
 	case t.pc != onEnded:
@@ -229,7 +231,7 @@ func (m *onModel) step(s *onState, i int, emit func(model.Step[onState])) {
 	}
 }
 
-// free reports whether nobody runs a function, as far as n can tell.
+// free reports whether no process runs a function, as far as a caller can tell from w.
 func (m *onModel) free(s *onState, w onWord) bool {
 	if w.runner == 0 {
 		return true
@@ -261,7 +263,7 @@ func (m *onModel) wakeAll(s *onState) {
 	}
 }
 
-// call is a step of Do.
+// call makes a step of Do.
 func (m *onModel) call(s *onState, i int, t *onThread) {
 	switch t.pc {
 	case onLoad:
@@ -320,7 +322,7 @@ func (m *onModel) call(s *onState, i int, t *onThread) {
 	}
 }
 
-// stepReaper is a step of a process that reaps.
+// stepReaper makes a step of a process that reaps.
 func (m *onModel) stepReaper(s *onState, i int, do func(string, func(*onState, *onThread))) {
 	t := &s.thread[i]
 	switch t.pc {

@@ -10,12 +10,12 @@ import (
 
 var _ = crashpoint.Register("once.reap.left")
 
-// reap takes the turn from a runner for which dead is true, once the runner is gone, and wakes the
-// waiters. The next call runs its own function.
+// reap ends the turn of a runner for which dead is true, once the runner is gone, and wakes the
+// waiters. The next call then runs its own function.
 func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
 	for {
-		// The loop ends: each failure is a change by another process, which took the turn or
-		// announced itself.
+		// Each iteration means that another process has taken the turn or announced itself, so the
+		// loop is lock-free.
 		w := o.load()
 		n := w.runner()
 		if w.done() || n == 0 || !dead(n) || !o.a.Gone(n) {
@@ -27,7 +27,8 @@ func (o *Once) reap(dead func(arenakernel.ParticipantID) bool) {
 	}
 }
 
-// leave takes the turn from the runner of w, and wakes the waiters, unless the word has changed.
+// leave ends the turn of the runner of w, and wakes the waiters. It reports false if the word is no
+// longer w.
 func (o *Once) leave(w onceWord) bool {
 	if !o.swap(w, w.left()) {
 		return false
@@ -40,14 +41,14 @@ func (o *Once) leave(w onceWord) bool {
 func repairOnce(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size >= onceBytes {
 		buildOnce(a, o, true).reap(func(n arenakernel.ParticipantID) bool {
-			// If this participant itself leaves (dead is its own ID), its ID still counts as
+			// If dead is this participant, it is leaving the arena, and its ID still counts as
 			// current.
 			return !a.Current(n) || n == dead && dead == a.Self()
 		})
 	}
 }
 
-// wakeOnce makes a wake that a dead process did not make.
+// wakeOnce makes the wakes that a dead process did not make.
 func wakeOnce(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if o.Size < onceBytes {
 		return

@@ -43,7 +43,7 @@ func TestOnceInOneProcess(t *testing.T) {
 	require.NoError(t, o.Close())
 }
 
-// A function that panics, or ends its goroutine, counts as returned.
+// TestOncePanics: a function that panics, or ends its goroutine, counts as returned.
 func TestOncePanics(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")
@@ -59,7 +59,8 @@ func TestOncePanics(t *testing.T) {
 	newOnce(t, a, "q").Do(func() { t.Error("a second time") })
 }
 
-// The others wait until the function has returned, or their context ends.
+// TestOnceBetweenProcesses: calls of other processes wait until the function has returned, or until
+// their context ends.
 func TestOnceBetweenProcesses(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")
@@ -79,13 +80,13 @@ func TestOnceBetweenProcesses(t *testing.T) {
 	require.False(t, y.wait(t, id).OK, "run twice")
 	require.NoError(t, o.DoContext(ctx, func() { t.Error("a second time") }))
 	require.True(t, y.must(t, order{Op: "once.done", Object: "o"}).OK)
-	// DoContext runs a function that no process runs, although its context has ended.
+	// If no process runs a function, DoContext runs one even though its context has ended.
 	ran := false
 	require.NoError(t, newOnce(t, a, "").DoContext(ctx, func() { ran = true }))
 	require.True(t, ran)
 }
 
-// When the runner is killed, one of the waiters runs its own function.
+// TestOnceRunnerDies: if the runner is killed, one of the waiters runs its own function.
 func TestOnceRunnerDies(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")
@@ -103,7 +104,7 @@ func TestOnceRunnerDies(t *testing.T) {
 	require.EqualValues(t, 2, tr.Count[0])
 	o.Do(func() { t.Error("a third time") })
 
-	// No process waits: the next call runs its function.
+	// Here no process waits when the runner dies. The next call runs its function.
 	victim = gateActor(t, a, "victim")
 	victim.must(t, order{Op: "block"})
 	victim.start(order{Op: "once.do", Object: "late", Token: 1})
@@ -114,8 +115,8 @@ func TestOnceRunnerDies(t *testing.T) {
 	require.True(t, done)
 }
 
-// Two processes do one Once after the other: each function runs once, and nobody
-// returns before it has.
+// TestOnceRace: two processes call Do on one Once after the other. One function of each Once runs,
+// and no call returns before that function has returned.
 func TestOnceRace(t *testing.T) {
 	n := proctest.Rounds(200, 2000)
 	a := newArena(t, nil)
@@ -145,7 +146,8 @@ func TestOnceStoppedRunner(t *testing.T) {
 	require.True(t, o.Done())
 }
 
-// A waiter that is stopped when the runner dies does not keep the turn from others.
+// TestOnceStoppedWaiterKeepsNobody: the runner dies while a waiter is stopped. Another call can
+// still run its function.
 func TestOnceStoppedWaiterKeepsNobody(t *testing.T) {
 	a := newArena(t, nil)
 	o := newOnce(t, a, "o")

@@ -14,16 +14,16 @@ var (
 	_ = crashpoint.Register("once.wait.woken")
 )
 
-// join waits until a function has returned, or makes the caller the runner. In the latter case
-// mine is true, and began is the word with the turn of the caller.
+// join waits until a function has returned, or makes the caller the runner, whose function counts.
+// If the caller is the runner, mine is true, and began is the word at the beginning of its turn.
 //
 //	a waiter                               the runner
 //	state: is it done?                     state: done, and was it announced?
 //	state: announced, by CAS               if so, wake all
 //	sleep while the low half is unchanged
 //
-// Both sides change the same word. So if the CAS of one side succeeds, the other side finds that change; if its
-// CAS fails, the process loads the word again.
+// Both sides change the same word by CAS. If the CAS of one side succeeds first, the CAS of the
+// other side fails, and that side loads the word again and finds the change.
 func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) {
 	if !o.queue.Enter() {
 		return 0, false, o.closed()
@@ -33,8 +33,8 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 	defer cancel.Stop()
 	waits := false
 	for {
-		// The loop ends: a CAS fails only if another call, or a reaper, has changed the word, and
-		// each death causes only a bounded number of changes.
+		// Each iteration means that another call, or a reaper, has changed the word. Each death
+		// causes only a bounded number of changes.
 		w := o.load()
 		switch {
 		case w.done():
@@ -52,7 +52,7 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 			if !w.announced() && o.spin() {
 				o.counts.add(countSpin)
 			}
-			continue // the word may have changed meanwhile
+			continue // the word may have changed during the spin
 		case !w.announced():
 			if !o.swap(w, w|onceAnnounced) {
 				continue
@@ -64,7 +64,7 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 		switch ended := o.queue.Sleep(uint32(w), park.SleepSpec{}, &cancel); ended {
 		case park.Again:
 			crashpoint.Hit("once.wait.woken")
-		case park.Canceled, park.Closed: // a function that has returned beats the end of the wait
+		case park.Canceled, park.Closed: // a function that has returned takes precedence over the end of the wait
 			switch {
 			case o.load().done():
 				race.Acquire(o.key)
@@ -77,23 +77,23 @@ func (o *Once) join(ctx context.Context) (began onceWord, mine bool, err error) 
 	}
 }
 
-// took is the end of a call that has taken the turn.
+// took ends join for a call that has become the runner.
 func (o *Once) took(was, began onceWord) (onceWord, bool, error) {
 	o.counts.took()
 	if was.turn() != 0 {
 		o.counts.add(countRecovery)
 	}
-	race.Acquire(o.key) // what the dead runner has done may be visible
-	// The words stay in place until the end of the function is noted there. Close does not
-	// wait for it.
+	race.Acquire(o.key) // the next function sees everything that the dead runner has stored
+	// The stay keeps the words in place until the end of the function is recorded in them. Close
+	// does not wait for a stay.
 	if !o.opening.stayIfOpen() {
-		return 0, false, o.closed() // the arena is being unmapped, and others see that we left
+		return 0, false, o.closed() // the arena is being unmapped; other processes see that this participant has left
 	}
 	return began, true, nil
 }
 
-// free reports whether the next call may run its function: nobody runs one, or the runner is
-// dead and gone.
+// free reports whether the next call may run its function: no call runs a function, or the runner
+// is dead and gone.
 func (o *Once) free(w onceWord) bool {
 	n := w.runner()
 	return n == 0 || !o.a.Current(n) && o.a.Gone(n)
@@ -122,8 +122,8 @@ func (o *Once) wakeAll() {
 	o.queue.DeliverAllAsOne()
 }
 
-// check is called ten times a second while a goroutine of this process waits. It does what a stopped or dead
-// process left undone, and finds a runner that died.
+// check is called ten times a second while a goroutine of this process waits. It finds a runner
+// that died, and makes the wakes that a stopped or dead process did not make.
 func (o *Once) check() {
 	if w := o.load(); !w.done() && w.runner() != 0 && o.a.Dead(w.runner()) {
 		o.reap(func(n arenakernel.ParticipantID) bool { return !o.a.Current(n) })

@@ -21,21 +21,23 @@ import (
 //	0     n       1          n runs; a waiter may sleep          Do that waits; Do that takes the turn of a dead one
 //	1     0       any        a function has returned             Do that ran it
 //
-// Waiters sleep on the low half, which each change but the first announcement ends. announced
-// may be set with nobody asleep, which costs one wake. It must be set while a waiter sleeps:
-// no step clears it, so the process that sets done knows of every waiter.
+// Waiters sleep on the low half of the word. Every change ends their sleep, except the first
+// announcement, before which no waiter sleeps. announced may be set while no waiter sleeps, which
+// costs one wake. It must be set while a waiter sleeps. No step clears it, so the process that sets
+// done learns of every waiter.
 //
-// turn keeps a process from a change on behalf of an earlier runner, because by then a participant with the
-// same ID may be the runner. The same turn comes back after 2^32 deaths of runners.
+// turn keeps a process from changing the word on behalf of an earlier runner: by then a participant
+// with the same ID may be the runner again, but in a later turn. The same turn comes back only
+// after 2^32 deaths of runners.
 //
 //	writers: Do, reaping, periodic checks (any process), each by CAS
 //	readers: Do, Done, tools
 //	order:   release by the runner that sets done, acquire by a reader that finds it
 //	futex:   WAIT on the low half by Do; WAKE all by the process that sets done, and by reaping
-//	crash:   each value is a whole state. A runner that is not current is nobody: reaping, or the
-//	         next Do, changes that when the runner is gone. A process that dies or stops after
-//	         its change may owe the wake, which a reaper makes up for, or the waiters' own
-//	         periodic check
+//	crash:   each value is a whole state. If the runner is not current, no call runs a function;
+//	         a reaper or the next Do removes the runner when the runner is gone. If a process
+//	         dies or stops after its change and before the wake, a reaper makes the wake, or
+//	         the periodic check of a waiter
 type onceWord uint64
 
 const (
@@ -50,23 +52,23 @@ func (w onceWord) announced() bool { return w&onceAnnounced != 0 }
 func (w onceWord) done() bool      { return w&onceDone != 0 }
 func (w onceWord) turn() uint32    { return uint32(w >> 32) }
 
-// runner is the participant that runs its function, or 0.
+// runner returns the participant that runs its function, or 0 if none does.
 func (w onceWord) runner() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(w & onceIDs >> onceIDShift)
 }
 
-// takenBy is the word when n begins the next turn.
+// takenBy returns the word after n has begun the next turn.
 func (w onceWord) takenBy(n arenakernel.ParticipantID) onceWord {
 	return w&^onceIDs + onceTurn | onceWord(n)<<onceIDShift
 }
 
-// left is the word after the turn was taken from its runner.
+// left returns the word after its runner has lost the turn.
 func (w onceWord) left() onceWord { return w &^ onceIDs }
 
-// finished is the word when its runner's function has returned.
+// finished returns the word after the runner's function has returned.
 func (w onceWord) finished() onceWord { return w&^onceIDs | onceDone }
 
-// runs reports whether the turn is still the one that began with the word began.
+// runs reports whether the turn that began with the word began still goes on.
 func (w onceWord) runs(began onceWord) bool {
 	return !w.done() && w.runner() == began.runner() && w.turn() == began.turn()
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Each transition changes the fields that it is for, and no others.
+// TestOnceWord: each transition changes the fields that it should change, and no others.
 func TestOnceWord(t *testing.T) {
 	type parts struct {
 		done, announced bool

@@ -12,7 +12,7 @@ import (
 type onceWords struct {
 	_     structs.HostLayout
 	state atomic.Uint64 // see onceWord
-	// lastCPU and spin, pays are as in mutexWords.
+	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
@@ -38,7 +38,7 @@ const (
 	onceSpinOff  = arenakernel.Offset(unsafe.Offsetof(onceWords{}.spin))
 )
 
-// onceBody views the private body of a Once that is being made.
+// onceBody views the body of a Once that is being created and that no other process sees yet.
 func onceBody(b []byte) *onceWords {
 	_ = b[unsafe.Sizeof(onceWords{})-1]
 	return (*onceWords)(unsafe.Pointer(unsafe.SliceData(b)))

@@ -9,41 +9,40 @@ import (
 )
 
 // Pending is a wait of this process in which no goroutine blocks. It ends once: when its object
-// ends the wait, or by Cancel. If the process dies, its place in the queue is given up as by
-// Cancel.
+// ends the wait, or by Cancel. If the process dies, the wait leaves the queue, as after Cancel.
 type Pending struct {
 	m     *monitor
 	what  abandoned
 	op    string
-	judge func(outcome) error // judge turns the outcome of a resolved wait into an error
-	then  func(error)         // called with the error of the wait, on a goroutine of its own; may be nil
+	judge func(outcome) error // returns the error for the outcome of a resolved wait
+	then  func(error)         // called on a new goroutine with the error of the wait; may be nil
 	done  chan struct{}
 	err   error // valid once done is closed
 
 	mu       sync.Mutex
-	waitNode *park.WaitNode             // guarded by: mu; nil once the wait has ended
-	source   pendingSource              // guarded by: mu; instead of waitNode, a wait without a node
-	watchers map[*pendingWatch]struct{} // guarded by: mu; the watchers to notify at the end
+	waitNode *park.WaitNode             // guarded by: mu; nil if the wait has ended or has no node
+	source   pendingSource              // guarded by: mu; the wait if it has no wait node, or nil
+	watchers map[*pendingWatch]struct{} // guarded by: mu; to be notified when the wait ends
 }
 
-// pendingSource is a wait of a Pending that has no node in the arena. Its methods are called with the
-// mutex of the Pending held.
+// pendingSource is the wait of a Pending that a monitor does not serve. The caller of its methods
+// holds the mutex of the Pending.
 type pendingSource interface {
 	// told is called when the wait may be over.
 	told(p *Pending)
-	// cancel ends the wait, and reports whether it was not over.
+	// cancel ends the wait. It reports false if the wait was over already.
 	cancel(p *Pending) bool
 }
 
-// resolved is a Pending that had nothing to wait for.
+// resolved returns a Pending whose wait is over from the beginning.
 func resolved(err error) *Pending {
 	p := &Pending{done: make(chan struct{}), err: err}
 	close(p.done)
 	return p
 }
 
-// pend makes a Pending of a wait node that has joined. The caller has released the queue lock.
-// judge is called once, when the wait is resolved.
+// pend makes a Pending of a wait node that has joined a queue. The caller has released the queue
+// lock. judge is called once, when the wait is resolved.
 func (m *monitor) pend(op string, s *park.WaitNode, judge func(outcome) error) *Pending {
 	return m.pendThen(op, s, judge, nil)
 }
@@ -56,13 +55,13 @@ func (m *monitor) pendThen(op string, s *park.WaitNode, judge func(outcome) erro
 	return p
 }
 
-// newPending is pend for a Pending that gets no notification before begin.
+// newPending is pend without the notifications: they come only after begin.
 func (m *monitor) newPending(op string, s *park.WaitNode, judge func(outcome) error) *Pending {
 	return &Pending{m: m, waitNode: s, what: waitOf(s), op: op, judge: judge, done: make(chan struct{})}
 }
 
 func (p *Pending) begin() {
-	// The Pending counts as a call that waits, so the periodic checks go on.
+	// The Pending counts as a call that waits, so the periodic checks of this process go on.
 	if p.m.begin() != nil {
 		err := p.m.refuse(p.waitNode)
 		if err == nil {
@@ -99,7 +98,8 @@ func (p *Pending) told() {
 	p.m.finish()
 }
 
-// resolved ends a Pending whose wait was resolved, and the call that it counts as.
+// resolved ends a Pending whose wait was resolved. It also ends the call as which the Pending
+// counts.
 func (p *Pending) resolved() { // guarded by: mu
 	err := p.judge(p.m.collect(p.waitNode))
 	p.end(err)
@@ -118,15 +118,16 @@ func (p *Pending) end(err error) { // guarded by: mu
 	}
 }
 
-// Done is closed when the wait has ended.
+// Done returns a channel that is closed when the wait has ended.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// Wait waits until the wait of p has ended and returns its result: nil, an error that Is
-// ErrCanceled after Cancel or the object's Stop, or what the blocking form returns otherwise.
+// Wait waits until the wait of p has ended, and returns the result. That is nil, or an error that
+// Is ErrCanceled after Cancel or the object's Stop, or otherwise the error that the blocking form
+// of the call returns.
 func (p *Pending) Wait() error { return p.WaitContext(context.Background()) }
 
 // WaitContext is Wait that returns ctx.Err() when ctx ends first. The wait of p then goes on;
-// Cancel ends it. A wait that has ended takes precedence over a context that has ended.
+// Cancel ends it. If the wait of p has ended, its result takes precedence over ctx.
 func (p *Pending) WaitContext(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -142,7 +143,7 @@ func (p *Pending) WaitContext(ctx context.Context) error {
 }
 
 // Cancel ends the wait if it has not ended, and reports whether it did. If it returns false, the
-// wait had ended before: for example, a lock is held then.
+// wait had ended before the call; for example, this process then holds the lock.
 func (p *Pending) Cancel() bool {
 	p.mu.Lock()
 	switch {

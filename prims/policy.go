@@ -6,27 +6,26 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Policy says what happens to an exclusive hold whose process dies. It is stored in the object
-// when it is created.
+// Policy says what happens to an exclusive hold whose process dies. The policy is stored in the
+// object when the object is created.
 type Policy uint32
 
 const (
-	// PolicyReport: the hold is not given to anyone. Every waiter and every later call gets
-	// ErrOwnerDead, until a process calls Recover. It is the default policy of a new object.
+	// PolicyReport: no process gets the hold. Every waiter and every later call gets ErrOwnerDead,
+	// until a process calls Recover. This is the default policy of a new object.
 	PolicyReport Policy = iota + 1
-	// PolicyRelease: the hold becomes free, as a file lock does. It is for data that is
+	// PolicyRelease: the hold becomes free, as a file lock does. This policy is for data that is
 	// consistent at every step.
 	PolicyRelease
 	// PolicyRollback: the next process undoes the unfinished Update of the dead holder, and the
-	// hold becomes free. Nobody gets ErrOwnerDead, and the program needs no repair function. A
+	// hold becomes free. No call gets ErrOwnerDead, and the program needs no repair function. A
 	// hold without an Update becomes free as under PolicyRelease. Only a Mutex and an RWMutex may
-	// have this policy. A new one with it gets an undo log; see [Mutex.Update], [RWMutex.Update]
-	// and [Tx].
+	// have this policy. A new Mutex or RWMutex with it gets an undo log; see [Mutex.Update],
+	// [RWMutex.Update] and [Tx].
 	PolicyRollback
 )
 
-// stored is the policy in the form that the bytes of an object have: all-zero bytes mean the
-// default.
+// stored returns the policy as it is stored in an object, where zero bytes mean the default policy.
 func (p Policy) stored() uint32 {
 	switch p {
 	case PolicyRelease:
@@ -37,7 +36,7 @@ func (p Policy) stored() uint32 {
 	return storedReport
 }
 
-// The policies in the form that the bytes of an object have.
+// The policies as they are stored in an object.
 const (
 	storedReport = iota
 	storedRelease
@@ -51,8 +50,8 @@ func (p Policy) mustBeValid(what string) {
 	}
 }
 
-// mustHaveRepair panics if a caller of Recover passed no repair. It is called before anything is taken. what
-// names the object.
+// mustHaveRepair panics if a caller of Recover has passed no repair. It is called before Recover
+// takes the lock. what names the object.
 func mustHaveRepair(given bool, what string) {
 	if !given {
 		panic("shmsync: Recover of " + what + " without a repair")
@@ -69,8 +68,8 @@ func policyOf(stored uint32) Policy {
 	return PolicyReport
 }
 
-// withoutLog refuses PolicyRollback for an object of a kind that has no undo log. what names that
-// kind.
+// withoutLog returns an error if p is PolicyRollback, for an object of a kind that has no undo log.
+// what names that kind.
 func (p Policy) withoutLog(op, name, what string) error {
 	if p != PolicyRollback {
 		return nil
@@ -96,7 +95,8 @@ func (p Policy) String() string {
 	return "invalid"
 }
 
-// differs says how the policy of an object differs from the one that was asked for, if one was.
+// differs returns how the policy p of an object differs from the policy that was asked for. It
+// returns "" if they are the same or no policy was asked for.
 func (p Policy) differs(asked Policy) string {
 	if asked == 0 || asked == p {
 		return ""

@@ -38,8 +38,8 @@ func init() {
 	})
 }
 
-// A peer overwrites the policy of locks that have no undo log with that of a lock with one. Their
-// holder dies: the reaper takes its holds back, and survivors go on.
+// TestHoldsOfALogThatIsNotThereAreTakenBack: a peer stores PolicyRollback in locks that have no
+// undo log. If their holder dies, the reaper still takes its holds back, and survivors go on.
 func TestHoldsOfALogThatIsNotThereAreTakenBack(t *testing.T) {
 	a := newArena(t, nil)
 	s, err := prims.OpenSynchronized(a, "s", page{}, nil)

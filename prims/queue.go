@@ -17,29 +17,28 @@ var _ = crashpoint.Register("queue.shutdown.marked")
 // processes put items in and get them out. A T has no pointers. Items are copied, so a T should be
 // small. Put large data elsewhere in the arena, and pass its offset through the queue.
 //
-// Items come out in the order in which they went in. Calls that wait for an item or for room are
-// woken about in the order in which they came, but nothing is set aside for them: a call that
-// arrives meanwhile may go first, and the waiter waits on. No lock is involved. A process that is
-// stopped at any point keeps at most the item, or the room for one item, that its own call is
-// about to move, and what it has on lease; all others go on.
+// Items come out in the order in which they went in. Calls that wait for an item or for room are woken about in
+// the order in which they came, but no item or room is reserved for them: a call that arrives meanwhile may get
+// it first, and the waiter then waits again. A Queue has no lock. A process that is stopped at any point keeps
+// its leases, and the item, or the room for one item, that its call is about to move. All other processes go
+// on.
 //
-// An item that Get returned belongs to the caller, and is lost if its process dies: at most one
-// Get returns it. With Lease the queue keeps the item until it is acknowledged. If the process
-// dies first, or calls Nack, the item goes back to its place in the order, which is the front. So
-// at least one lease of each item is acknowledged, or the item is still in the queue. A process
-// that is stopped keeps its leases.
+// At most one Get returns an item. The item then belongs to the caller, and is lost if the process of the
+// caller dies. With Lease, the queue keeps the item until the lease is acknowledged by Ack. If the process dies
+// before that, or calls Nack, the item goes back to its place in the order, which is the front of the queue. So
+// no item is lost: the item is in the queue, or is on lease, or a lease of it was acknowledged.
 //
-// If a process dies inside Put, its item is in the queue or not, but never in part. If it dies
+// If a process dies inside Put, its item is either in the queue or not, but never in part. If a process dies
 // inside Get, the item stays in the queue, unless Get was about to return.
 //
 // In the terminology of the Go memory model, and across processes: the Put of an item
 // synchronizes before the return of the Get or Lease of that item, and the n'th Get or
 // Ack synchronizes before the return of the n+C'th Put, where C is the capacity.
 //
-// The ring is one of cells with laps, as in SCQ (Nikolaev, 2019), but each step is a
-// compare-and-swap that names its participant, so that a death can be repaired. Leases are those of
-// message queues such as SQS and beanstalkd, but end with the death of the process instead of a time
-// limit.
+// A ring of cells gives the order of the items, and each cell has the number of its lap, as in SCQ (Nikolaev,
+// 2019). Unlike in SCQ, each step is a compare-and-swap that also stores the ID of the participant, so that its
+// death can be repaired. Leases are those of message queues such as SQS and beanstalkd. But a lease ends with
+// the death of the process, and not after a time limit.
 type Queue[T any] struct{ core *queueCore }
 
 // QueueOptions says how a Queue is created. A nil *QueueOptions means the zero value.
@@ -59,8 +58,8 @@ const (
 	queueCapacityMost = 1 << 30
 )
 
-// OpenQueue finds the Queue of that name in the arena or creates it, with room for capacity
-// items. Items on lease take room, too. An empty name makes a fresh anonymous one.
+// OpenQueue finds the Queue of that name in the arena or creates it, with room for capacity items. An item on
+// lease still takes up room. An empty name makes a fresh anonymous one.
 //
 // If an existing Queue has items of another layout or another capacity, the error Is
 // ErrIncompatible. If capacity is below 1, the error Is [fs.ErrInvalid]. A process that does not
@@ -140,7 +139,7 @@ func newQueue[T any](a *arenakernel.Arena, o arenakernel.Object) (*queueCore, er
 // ErrCanceled after Shutdown, or ErrCorrupt or ErrClosed.
 func (q *Queue[T]) Put(v T) error { return q.PutContext(context.Background(), v) }
 
-// PutContext is Put until ctx ends; then the error is ctx.Err(). If there is room it ignores ctx.
+// PutContext is Put until ctx ends; then the error is ctx.Err(). If there is room, the call ignores ctx.
 func (q *Queue[T]) PutContext(ctx context.Context, v T) error {
 	x := q.core
 	if x.open() && q.tryPut(v) == queuePutDone {
@@ -151,7 +150,7 @@ func (q *Queue[T]) PutContext(ctx context.Context, v T) error {
 	return q.putSlow(ctx, v)
 }
 
-// tryPut puts v into q, if there is room. The caller wakes a waiter.
+// tryPut puts v into q if there is room. It wakes no waiter for the item: the caller does that.
 func (q *Queue[T]) tryPut(v T) queuePutResult {
 	x := q.core
 	c, ok := x.claim()
@@ -165,7 +164,7 @@ func (q *Queue[T]) tryPut(v T) queuePutResult {
 	return x.publish(c)
 }
 
-// putSlow is the rest of PutContext.
+// putSlow does what PutContext does after its fast path has failed.
 func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 	x := q.core
 	return x.await(ctx, &x.room, "queue.put", func() (bool, error) {
@@ -187,7 +186,7 @@ func (q *Queue[T]) putSlow(ctx context.Context, v T) error {
 }
 
 // TryPut puts v into q if there is room, and reports whether it did. It fails after Shutdown. While another
-// call is about to fill room, or to make room, TryPut may count that room as filled.
+// call is about to fill or to free a place, TryPut may count that place as filled.
 func (q *Queue[T]) TryPut(v T) bool {
 	x := q.core
 	x.opening.use()
@@ -199,12 +198,11 @@ func (q *Queue[T]) TryPut(v T) bool {
 	return true
 }
 
-// Get takes the first item out of q, and waits until there is one. An error means that it took
-// none: it Is ErrCanceled once q was shut down and has no item, or ErrCorrupt or ErrClosed.
+// Get takes the first item out of q, and waits until there is one. An error means that Get took no item. The
+// error Is ErrCanceled if q was shut down and has no item left; otherwise it Is ErrCorrupt or ErrClosed.
 func (q *Queue[T]) Get() (T, error) { return q.GetContext(context.Background()) }
 
-// GetContext is Get until ctx ends; then the error is ctx.Err(). If there is an item it ignores
-// ctx.
+// GetContext is Get until ctx ends; then the error is ctx.Err(). If there is an item, the call ignores ctx.
 func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 	x := q.core
 	if !x.shut.Load() {
@@ -220,7 +218,7 @@ func (q *Queue[T]) GetContext(ctx context.Context) (v T, err error) {
 	return q.getSlow(ctx)
 }
 
-// getSlow is the rest of GetContext.
+// getSlow does what GetContext does after its fast path has failed.
 func (q *Queue[T]) getSlow(ctx context.Context) (v T, err error) {
 	x := q.core
 	err = x.awaitItem(ctx, queueTaken, func(t queueItemTaken) bool {
@@ -259,16 +257,15 @@ func (q *Queue[T]) Len() int {
 	return q.core.length()
 }
 
-// Cap is the number of items that q has room for, including those on lease. If a process dies in a Get, its
-// item may come back, so Len may exceed Cap for a while.
+// Cap is the number of items that q has room for, including those on lease. If a process dies in a Get, the
+// item of that Get may come back into q, so Len may exceed Cap for a while.
 func (q *Queue[T]) Cap() int { return int(q.core.capacity) }
 
-// Shutdown makes every Put fail from now on, and every Get once the remaining items are taken,
-// with an error that Is ErrCanceled. It wakes all waiters. Shutdown cannot be undone; a second
-// Shutdown does nothing.
+// Shutdown makes every later Put fail with an error that Is ErrCanceled. A Get fails with such an error when no
+// item is left. Shutdown wakes all waiters. It cannot be undone, and a second Shutdown does nothing.
 //
-// Leases stay, and are acknowledged as before. An item that comes back from a lease is in q for
-// the next Get, even after a Get has failed.
+// Leases stay valid, and can be acknowledged as before. An item that comes back from a lease is in q again, and
+// the next Get takes it, even if an earlier Get has already failed.
 //
 // Shutdown panics with an *Error that Is ErrClosed if the handle is closed.
 func (q *Queue[T]) Shutdown() {

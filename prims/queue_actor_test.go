@@ -17,11 +17,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// queueOrder is what another process does with the queue "q".
+// queueOrder tells another process which call to make on the queue "q".
 type queueOrder struct {
 	ID   int
 	Verb string   // put, tryput, get, tryget, lease, trylease, ack, nack, shutdown, look, arm
-	IDs  []uint64 // of tickets
+	IDs  []uint64 // the IDs of tickets
 	N    int      // how many to get
 	Ends int      // the context ends after this many ms; 0: never
 	At   string   // a crash point
@@ -31,7 +31,7 @@ type queueAnswer struct {
 	ID    int
 	OK    bool
 	IDs   []uint64
-	Times []int // how often each leased item was leased before
+	Times []int // how often each leased item had been leased before
 	Err   string
 	Panic string
 }
@@ -167,14 +167,14 @@ func (x *queueActor) do(ctx context.Context, o queueOrder, vs []queueTicket, r *
 	return err
 }
 
-// queueOther is the other process.
+// queueOther starts another process that carries out queueOrders.
 func queueOther(t *testing.T, a *arena.Arena) *proctest.Proc {
 	p := proctest.Start(t, "queue", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
 	p.Await(t)
 	return p
 }
 
-// queueDo has the other process do something and end it.
+// queueDo sends an order to the other process, and waits for the answer.
 func queueDo(t *testing.T, p *proctest.Proc, o queueOrder) queueAnswer {
 	t.Helper()
 	p.Send(o)
@@ -189,7 +189,7 @@ func queueHear(t *testing.T, p *proctest.Proc, id int) (r queueAnswer) {
 	return r
 }
 
-// queueWaits waits until that many waiters wait for an item and for room.
+// queueWaits waits until the given numbers of goroutines wait for an item and for room.
 func queueWaits(t *testing.T, a *arena.Arena, q *prims.Queue[queueTicket], getters, putters int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d getters, %d putters", getters, putters), func() string { return words(a) }, func() bool {
@@ -198,8 +198,8 @@ func queueWaits(t *testing.T, a *arena.Arena, q *prims.Queue[queueTicket], gette
 	})
 }
 
-// queueNow is the state of a queue without Getting and Putting: nobody records that a call that has waited has
-// left.
+// queueNow returns the state of q without Getting and Putting. These two may stay true after the last waiter
+// has left.
 func queueNow(q *prims.Queue[queueTicket]) prims.QueueState {
 	st := q.State()
 	st.Getting, st.Putting = false, false
@@ -214,7 +214,7 @@ func queueFill(t *testing.T, q *prims.Queue[queueTicket], first, last uint64) {
 	}
 }
 
-// queueDrain takes all items.
+// queueDrain takes all items out of q, and returns their IDs.
 func queueDrain(t *testing.T, q *prims.Queue[queueTicket]) (ids []uint64) {
 	t.Helper()
 	for q.Len() > 0 {

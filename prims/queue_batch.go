@@ -2,9 +2,9 @@ package prims
 
 import "context"
 
-// PutBatch puts the items of vs into q in their order, as many at a time as there is room for,
-// and waits for more room. n is how many it has put into q. It is less than len(vs) only with an
-// error, which is one of Put. Items of other processes may come between those of a batch.
+// PutBatch puts the items of vs into q in their order, as many at a time as there is room for, and waits for
+// more room. It returns the number of items that it has put into q, which is less than len(vs) only if there is
+// an error. The errors are those of Put. Items of other processes may come between the items of a batch.
 func (q *Queue[T]) PutBatch(vs []T) (n int, err error) {
 	return q.PutBatchContext(context.Background(), vs)
 }
@@ -30,9 +30,9 @@ func (q *Queue[T]) PutBatchContext(ctx context.Context, vs []T) (n int, err erro
 	return n, nil
 }
 
-// GetBatch moves as many items as there are into the slice into, in their order, and waits until
-// there is at least one. n is how many it took. It is 0 only if into is empty, or with an error,
-// which is one of Get.
+// GetBatch waits until q has an item. Then it moves items, in their order, to the slice into until the slice is
+// full or q is empty. It returns the number of these items, which is 0 only if into is empty or there is an
+// error. The errors are those of Get.
 func (q *Queue[T]) GetBatch(into []T) (n int, err error) {
 	return q.GetBatchContext(context.Background(), into)
 }
@@ -51,7 +51,7 @@ func (q *Queue[T]) GetBatchContext(ctx context.Context, into []T) (n int, err er
 	return 1 + q.getMore(into[1:]), nil
 }
 
-// getMore takes the items that are there.
+// getMore moves items to into until into is full or q is empty. It does not wait.
 func (q *Queue[T]) getMore(into []T) (n int) {
 	x := q.core
 	for n < len(into) && !x.shut.Load() {

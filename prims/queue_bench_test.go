@@ -23,7 +23,7 @@ type queuePump struct {
 }
 
 func init() {
-	// The other end of pumpNumbers: takes N numbers, which must be in order.
+	// queue/pump is the receiver of pumpNumbers. It takes N numbers, and checks that they are in order.
 	proctest.Register("queue/pump", func(c *proctest.Child) {
 		var p queuePump
 		c.Params(&p)
@@ -67,8 +67,9 @@ func init() {
 	})
 }
 
-// pumpNumbers has one process put n numbers and another take them: through a queue, one
-// by one or in batches, or through a socket or a pipe. begin is called before it starts.
+// pumpNumbers sends n numbers from this process to another. how says which way they go: through a queue one by
+// one, through a queue in batches, or through a socket or a pipe. pumpNumbers calls begin before the first
+// number.
 func pumpNumbers(t testing.TB, how string, n int, begin func()) {
 	a := newArena(t, nil)
 	q := newQueue[uint64](t, a, "q", 1024)
@@ -127,7 +128,7 @@ func BenchmarkQueueProcs(b *testing.B) {
 	}
 }
 
-// A stream of numbers from one process to another is whole and in order.
+// TestQueueStream: numbers that one process sends to another arrive complete and in order.
 func TestQueueStream(t *testing.T) {
 	for _, how := range []string{"queue", "batch", "socket", "pipe"} {
 		pumpNumbers(t, how, 10_000, func() {})

@@ -4,7 +4,8 @@ package prims
 
 import "testing"
 
-// Puts, Gets, Leases and Nacks on the ring of a Queue, with deaths and stops at every step.
+// TestModelQueueRing explores Put, Get, Lease and Nack on the ring of a Queue. A process may die or stop at
+// every step.
 func TestModelQueueRing(t *testing.T) {
 	plain := ringModel{capacity: 1, slots: 2, shift: 1, putters: 1, getters: 2, puts: 3, gets: 2, stops: 1}
 	both := ringModel{capacity: 1, slots: 2, shift: 1, putters: 2, getters: 2, puts: 3, gets: 2, stops: 1}
@@ -44,8 +45,8 @@ const (
 	lineNoCheck       bug = "waiters do not look by themselves"
 )
 
-// Gets wait while processes die, contexts end, and processes stop for ever, at every step. Each
-// call for which there is an item ends.
+// TestModelQueueWaits: a Get that waits returns if there is an item for it. At every step, a process may die or
+// stop for ever, or a context may end.
 func TestModelQueueWaits(t *testing.T) {
 	plain := lineModel{puts: 2, gets: 2}
 	many := lineModel{puts: 2, gets: 3}

@@ -10,12 +10,11 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// queueCore is the part of a Queue that does not depend on the type of its items. A handle has
-// one.
+// queueCore is the part of a Queue handle that does not depend on the type of the items.
 //
-// Items are in slots, and a ring of cells says in which order: see queueState and queueCell. Slots and cells
-// are the whole state. Nobody gives an item or room to a waiter: a call that waits sleeps until the queue may
-// have changed, and then checks the ring itself.
+// The items are in slots, see queueState, and a ring of cells gives their order, see queueCell. The slots and
+// the cells are the whole state of the Queue. A waiter is not handed an item or a place: a call that waits
+// sleeps until the Queue may have changed, and then checks the ring itself.
 type queueCore struct {
 	words    *queueWords
 	items    queueSide // the calls that wait for items
@@ -40,14 +39,14 @@ type queueCore struct {
 	back    returnedSlots
 }
 
-// queueSide is one of the two sides of a Queue on which calls wait.
+// queueSide is one of the two sides of a Queue: the calls that wait for items, or the calls that wait for room.
 type queueSide struct {
 	words *queueSideWords
 	wake  park.WakeWord
 	queue *park.Queue // nil for a reaper's handle, which cannot wait
-	// there reports whether a waiter may be able to go on now. It examines at most that many slots.
+	// there reports whether a waiter may be able to go on now. most bounds how many slots it examines.
 	there  func(most uint32) bool
-	looked atomic.Uint64 // a sum of what a periodic check saw last
+	looked atomic.Uint64 // a checksum of the words that the last periodic check read
 }
 
 func buildQueue(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*queueCore, error) {
@@ -89,12 +88,12 @@ func (x *queueCore) refuse() {
 	park.Refuse(x.items.queue, x.room.queue)
 }
 
-// callsMost is how long a close waits for calls that do not wait. Only preemption can delay such a call, unless
-// a peer overwrote the slots.
+// callsMost bounds how long Close waits for the calls of this process that do not block. Such a call is short.
+// It takes longer only if its thread is preempted, or seems to if a peer has overwritten the slots.
 const callsMost = time.Second
 
-// awaitCalls waits until the calls of this process that are in the middle of their work with a slot have left. Calls
-// that do not wait are not counted: counting would double their cost.
+// awaitCalls waits until no call of this process still works with a slot. It has to read the slots for that,
+// because calls that do not block are not counted: counting would double their cost.
 func (x *queueCore) awaitCalls() {
 	var until time.Time
 	x.each(func(i uint32, s *queueSlot, was queueState) {
@@ -110,7 +109,7 @@ func (x *queueCore) awaitCalls() {
 	})
 }
 
-// end is the end of the handle.
+// end closes the queues of the handle.
 func (x *queueCore) end() {
 	x.items.queue.Close()
 	x.room.queue.Close()
@@ -128,7 +127,8 @@ func (x *queueCore) corrupt(op string) error {
 	return x.fail(op, shmsync.ErrCorrupt, "its ring has impossible cells")
 }
 
-// open reports whether a Put may begin. If not, the caller has to find out which error it returns.
+// open reports whether a Put may begin. If not, the handle is closed or the Queue was shut down, and the caller
+// has to find out which.
 func (x *queueCore) open() bool {
 	return !x.shut.Load() && x.words.flags.Load()&queueStoppedFlag == 0
 }

@@ -14,19 +14,20 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A process dies at every point at which the contents of the queue change, and at those at which it still has
-// to make a wake. The point decides what is in the queue afterwards.
+// TestQueueCrash: a process dies inside a call on the queue. The crash points are those at which the contents
+// of the queue change, and those at which the process still has to make a wake. The test checks what is in the
+// queue afterwards.
 func TestQueueCrash(t *testing.T) {
 	wakes := []string{"park.wake.before_bump", "park.wake.bumped", "park.wake.done"}
 	for _, c := range []struct {
 		points []string
-		there  uint64     // tickets 1 to there are in the queue, of 3
-		before queueOrder // of the victim
-		order  queueOrder // during which it dies
+		there  uint64     // tickets 1 to there are in the queue, which has room for 3
+		before queueOrder // the victim carries this out first
+		order  queueOrder // the victim dies while it carries this out
 		wait   string     // the call in which this process waits meanwhile: put, or get
-		late   bool       // it waits itself, and an item comes
+		late   bool       // the victim waits, and then an item is put
 		want   []uint64   // the items in the queue after that
-		times  int        // how often the first was leased
+		times  int        // how often the first item had been leased before
 	}{
 		{points: []string{"queue.add.claimed", "queue.add.written"}, there: 1, order: queueOrder{Verb: "put", IDs: []uint64{2}}, want: []uint64{1}},
 		{points: []string{"queue.add.committed"}, there: 1, order: queueOrder{Verb: "put", IDs: []uint64{2}}, want: []uint64{1, 2}},
@@ -44,7 +45,7 @@ func TestQueueCrash(t *testing.T) {
 		{points: append([]string{"queue.add.committed"}, wakes...), order: queueOrder{Verb: "put", IDs: []uint64{1}}, wait: "get"},
 		{points: []string{"queue.back.committed", "park.wake.bumped"}, there: 1, before: queueOrder{Verb: "lease"}, order: queueOrder{Verb: "nack", IDs: []uint64{1}}, wait: "get"},
 		{points: []string{"queue.shutdown.marked"}, order: queueOrder{Verb: "shutdown"}, wait: "get stopped"},
-		// The victim was woken for an item.
+		// The victim dies after it was woken for an item.
 		{points: []string{"queue.wait.woken"}, order: queueOrder{Verb: "get"}, late: true, want: []uint64{1}},
 		{points: []string{"queue.wait.woken"}, order: queueOrder{Verb: "lease"}, late: true, want: []uint64{1}},
 		{points: []string{"queue.lease.noted"}, order: queueOrder{Verb: "lease"}, late: true, want: []uint64{1}, times: 1},
@@ -102,9 +103,9 @@ func TestQueueCrash(t *testing.T) {
 	}
 }
 
-// A reaper dies while it gives the leased items of a dead process back, and another reaper goes on:
-// no item is there twice. This process would reap, too, so it waits before its first step until the
-// other one has died.
+// TestQueueCrashInReap: a reaper dies while it puts the leased items of a dead process back, and another reaper
+// goes on. No item is in the queue twice afterwards. This process would reap, too. So it waits before the first
+// step of its reap until the other reaper has died.
 func TestQueueCrashInReap(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
@@ -125,7 +126,7 @@ func TestQueueCrashInReap(t *testing.T) {
 		require.Equal(t, ticket(id+1), l.Item)
 		before := 0
 		if id < 3 {
-			before = 1 // the consumer's
+			before = 1 // the lease of the consumer
 		}
 		require.Equal(t, before, l.Attempts)
 		l.Ack()
@@ -133,8 +134,8 @@ func TestQueueCrashInReap(t *testing.T) {
 	sound(t, a)
 }
 
-// A reaper dies after it has freed one of the slots of a dead process, and another reaper goes on: all room is there
-// again.
+// TestQueueCrashInReapOfPuts: a reaper dies after it has freed one of the slots of a dead process, and another
+// reaper goes on. Afterwards the queue has its full capacity again.
 func TestQueueCrashInReapOfPuts(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
@@ -154,7 +155,8 @@ func TestQueueCrashInReapOfPuts(t *testing.T) {
 	sound(t, a)
 }
 
-// A close waits for a call that is in the middle of its work with a slot, although such calls are not counted.
+// TestQueueCloseWaitsForCalls: Close waits for a call that works with a slot, although such calls are not
+// counted.
 func TestQueueCloseWaitsForCalls(t *testing.T) {
 	for _, point := range []string{"queue.add.claimed", "queue.add.written", "queue.take.committed"} {
 		t.Run(point, func(t *testing.T) {

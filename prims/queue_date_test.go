@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// leasesOf are the leases of a queue, by owner.
+// leasesOf returns the leases of a queue by their owners.
 func leasesOf(a *arena.Arena, q *prims.Queue[uint64]) map[arena.ParticipantID]arena.Hold {
 	all := map[arena.ParticipantID]arena.Hold{}
 	for _, h := range a.Inspect(arena.Object(q.Object())).Holds {
@@ -34,8 +34,8 @@ func datedSince(t *testing.T, h arena.Hold, before int64) {
 	require.LessOrEqual(t, h.Since, shmsync.Monotonic()+int64(time.Millisecond)) // a date is rounded up
 }
 
-// A periodic check dates the leases that it meets. The date stays while the lease lasts, and does not
-// keep Ack and Nack from ending it.
+// TestLeaseIsDatedByACheck: a periodic check stores a date in each lease that has none. The date stays while
+// the lease lasts, and does not keep Ack and Nack from ending the lease.
 func TestLeaseIsDatedByACheck(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")
@@ -65,7 +65,7 @@ func TestLeaseIsDatedByACheck(t *testing.T) {
 	require.Equal(t, a, of(alices), "another check has changed the date")
 	require.Equal(t, b, of(bobs), "another check has changed the date")
 
-	for range 3 { // the date of a lease is not taken for that of the next one
+	for range 3 { // the date of a lease must not become the date of the next lease
 		first.Nack()
 		require.Empty(t, of(alices).Mode)
 		before = shmsync.Monotonic()
@@ -100,7 +100,8 @@ func TestLeaseIsDatedByACheck(t *testing.T) {
 	first.Ack()
 }
 
-// A process that waits for an item, or for room, dates the leases of all.
+// TestLeaseIsDatedByAWaiter: a process that waits for an item, or for room, stores dates in the leases of all
+// processes.
 func TestLeaseIsDatedByAWaiter(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")
@@ -132,8 +133,9 @@ func TestLeaseIsDatedByAWaiter(t *testing.T) {
 	require.Empty(t, leasesOf(tool, alice))
 }
 
-// The lease of a participant that has left or died does not date the next lease of the item, not even while the
-// process that takes the next lease has not recorded it yet.
+// TestLeaseIsNotDatedByThatOfTheDead: the date of a lease of a participant that has left or died does not
+// become the date of the next lease of the item. This is true even before the process that takes the next lease
+// has written its lease word.
 func TestLeaseIsNotDatedByThatOfTheDead(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")

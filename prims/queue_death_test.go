@@ -17,8 +17,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A consumer dies with leases: its items come back once each, before those that came
-// later, in their order, and say that they are delivered again.
+// TestQueueLeasesOfTheDead: a consumer dies with leases. Each of its items comes back exactly once, in the old
+// order and in front of later items. Attempts shows that the items are delivered again.
 func TestQueueLeasesOfTheDead(t *testing.T) {
 	a, q, p := queueTest(t, 20)
 	ctx := context.Background()
@@ -49,7 +49,8 @@ func TestQueueLeasesOfTheDead(t *testing.T) {
 	require.True(t, q.Consistent())
 }
 
-// A waiter for an item gets the item that a death brings back.
+// TestQueueDeathLetsGettersGo: a process that waits for an item gets the item that comes back when another
+// process dies.
 func TestQueueDeathLetsGettersGo(t *testing.T) {
 	a, q, p := queueTest(t, 2)
 	queueFill(t, q, 1, 1)
@@ -64,7 +65,7 @@ func TestQueueDeathLetsGettersGo(t *testing.T) {
 	require.Equal(t, ticket(1), <-got)
 }
 
-// A process that is stopped keeps what it has on lease.
+// TestQueueStoppedConsumerKeeps: a process that is stopped keeps its leases.
 func TestQueueStoppedConsumerKeeps(t *testing.T) {
 	_, q, p := queueTest(t, 2)
 	queueFill(t, q, 1, 2)
@@ -82,7 +83,8 @@ func TestQueueStoppedConsumerKeeps(t *testing.T) {
 	require.Zero(t, q.State().Out)
 }
 
-// Puts and Gets that wait in a process which is stopped block nobody: what they wait for goes to others.
+// TestQueueStoppedWaitersKeepNobody: Puts and Gets wait in a process that is stopped. They block no other
+// process: items and room go to the calls of other processes.
 func TestQueueStoppedWaitersKeepNobody(t *testing.T) {
 	a, q, p := queueTest(t, 1)
 	queueFill(t, q, 1, 1)
@@ -128,7 +130,8 @@ func TestQueueStoppedWaitersKeepNobody(t *testing.T) {
 	sound(t, a)
 }
 
-// Puts of a dead process that still waited have no effect. Those of others succeed.
+// TestQueueDeadPutters: if a process dies while its Puts wait, these Puts have no effect. The waiting Puts of
+// other processes succeed.
 func TestQueueDeadPutters(t *testing.T) {
 	a, q, p := queueTest(t, 1)
 	queueFill(t, q, 1, 1)
@@ -143,7 +146,7 @@ func TestQueueDeadPutters(t *testing.T) {
 	v, err := q.Get()
 	require.NoError(t, err)
 	require.Equal(t, ticket(1), v)
-	for v != ticket(2) { // the kill may come after the Get: then some were put while it was alive
+	for v != ticket(2) { // some Puts of the victim may succeed before the kill
 		v, err = q.Get()
 		require.NoError(t, err)
 	}
@@ -153,19 +156,19 @@ func TestQueueDeadPutters(t *testing.T) {
 	sound(t, a)
 }
 
-// queueLedger says which items were put and got, by their workers. A process that dies may be
-// in one call: its effect is not known.
+// queueLedger is where the workers record which items they have put and got. A worker may die inside a call. It
+// is then not known whether that call had its effect.
 type queueLedger struct {
 	Put [1 << 16]atomic.Uint32 // 1: about to be put; 2: put
-	Got [1 << 16]atomic.Uint32 // how often it came out
+	Got [1 << 16]atomic.Uint32 // how often the item was got
 }
 
 func init() {
-	// A goroutine puts the tickets that the order names, or gets for ever.
+	// queue/ledger puts the tickets From to To, or calls Get for ever.
 	proctest.Register("queue/ledger", func(c *proctest.Child) {
 		var p struct {
 			Arena    string
-			From, To uint64 // the items that it puts; if both are 0, it gets
+			From, To uint64 // the items to put; if both are 0, it calls Get
 		}
 		c.Params(&p)
 		a, err := arena.Attach(p.Arena, nil)
@@ -201,8 +204,9 @@ func init() {
 	})
 }
 
-// Producers and consumers are killed at random. Items that went in come out, once, except
-// for one item at most for each consumer that died, which it had taken.
+// TestQueueKillConservation: producers and consumers are killed at random moments. Every item that was put is
+// got exactly once. The only exceptions are items that a consumer had just taken when it died, at most one for
+// each dead consumer.
 func TestQueueKillConservation(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 8)
@@ -261,7 +265,8 @@ func TestQueueKillConservation(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that leaves the arena gives its leases back, as one that dies does.
+// TestQueueLeavingGivesLeasesBack: the leased items of a process that leaves the arena come back, as after a
+// death.
 func TestQueueLeavingGivesLeasesBack(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)

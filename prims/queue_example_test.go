@@ -13,7 +13,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Jobs that survive the worker that has them.
+// A job that a worker has on lease is not lost if the worker dies.
 func ExampleQueue() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})
@@ -42,7 +42,7 @@ func ExampleQueue() {
 		fmt.Println(l.Item.ID, l.Attempts)
 		if l.Item.ID == 1 && !failed {
 			failed = true
-			l.Nack() // another worker tries again; so it would if this process died
+			l.Nack() // another worker tries again, as it would if this process died
 			continue
 		}
 		l.Ack()

@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Waiting is how many goroutines sleep until there is an item, and until there is room.
+// Waiting returns how many goroutines sleep until there is an item, and how many sleep until there is room.
 func (q *Queue[T]) Waiting() (getters, putters int) {
 	for _, w := range q.core.a.Inspect(q.core.object).Waits {
 		switch n := int(max(w.Count, 1)); w.For {
@@ -20,7 +20,7 @@ func (q *Queue[T]) Waiting() (getters, putters int) {
 	return getters, putters
 }
 
-// Consistent reports whether the ring and the slots fit each other, and no call is in the middle of its work.
+// Consistent reports whether the ring and the slots agree, and no call is working with a slot.
 func (q *Queue[T]) Consistent() bool {
 	x := q.core
 	ok, items := true, 0
@@ -43,20 +43,20 @@ func (q *Queue[T]) Consistent() bool {
 	return ok && items == x.length()
 }
 
-// StrangersLease is l as another participant would have it.
+// StrangersLease returns a copy of l that says that participant n has the lease.
 func StrangersLease[T any](l Lease[T], n arena.ParticipantID) Lease[T] {
 	l.item.st = l.item.st.with(queueLeased, n)
 	return l
 }
 
-// TakeWithoutNote takes the first item on lease, as a process does that is stopped before it notes the lease. note is
-// what it does when it goes on.
+// TakeWithoutNote takes the first item on lease, like a process that is stopped before it writes the lease
+// word. The function note writes the lease word, as the process does when it resumes.
 func (q *Queue[T]) TakeWithoutNote() (note func() Lease[T], ok bool) {
 	t, ok := q.core.takeLease()
 	return func() Lease[T] { return q.leased(t) }, ok && t.s != nil
 }
 
-// Object is the object under q.
+// Object returns the object of q.
 func (q *Queue[T]) Object() arenakernel.Object { return q.core.object }
 
 // SetSlot overwrites the state word of a slot.
@@ -71,16 +71,16 @@ func (q *Queue[T]) SetHints(head, tail uint64) {
 	q.core.words.tail.Store(tail)
 }
 
-// Hints are the words that SetHints overwrites.
+// Hints returns the words that SetHints overwrites.
 func (q *Queue[T]) Hints() (head, tail uint64) {
 	return q.core.words.head.Load(), q.core.words.tail.Load()
 }
 
-// Slots is the number of slots, and Cells that of cells.
+// Slots returns the number of slots, and Cells returns the number of cells.
 func (q *Queue[T]) Slots() int { return int(q.core.slots) }
 func (q *Queue[T]) Cells() int { return int(q.core.mask + 1) }
 
-// Look is what a periodic check of a process with waiters does.
+// Look does what the periodic checks of a process with waiters do.
 func (q *Queue[T]) Look() {
 	q.core.check(&q.core.items)
 	q.core.check(&q.core.room)

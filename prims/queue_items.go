@@ -14,17 +14,19 @@ var (
 	_ = crashpoint.Register("queue.back.committed")
 )
 
-// queueClaim is a slot that a Put has claimed, and a position that was not filled then.
+// queueClaim is the result of claim: slot s with number i, and position p, whose cell had the value was and was
+// not filled.
 type queueClaim struct {
 	p, was uint64
 	i      uint32
 	s      *queueSlot
 }
 
-// claim claims a slot for an item. s is nil if there is no room. It fails only if a peer overwrote the ring.
+// claim claims a slot for an item. c.s is nil if there is no room. ok is false only if a peer has overwritten
+// the ring.
 func (x *queueCore) claim() (c queueClaim, ok bool) {
 	for healed := false; ; {
-		// Another round begins only if another Put has filled the position, or once, after heal.
+		// An iteration repeats only if another Put has filled the position meanwhile, or once after heal.
 		p, was, ok := x.next()
 		full := false
 		if ok {
@@ -43,8 +45,8 @@ func (x *queueCore) claim() (c queueClaim, ok bool) {
 				return queueClaim{p, was, i, s}, true
 			}
 		}
-		// The number of items does not grow while the position is not filled. So there was no room at the
-		// beginning of this round.
+		// The number of items grows only when this position is filled. It is not filled, so there was no room
+		// at the beginning of this iteration.
 		if x.cell(p).Load() == was {
 			return c, true
 		}
@@ -80,11 +82,11 @@ func (x *queueCore) claimSlot(p uint64) (uint32, *queueSlot) {
 // queueUse is the number of slots by which the word used grows at a time.
 const queueUse = 64
 
-// use is called before slot i is claimed. It makes the word used cover the slot.
+// use raises the word used to at least i. It is called before slot i is claimed.
 func (x *queueCore) use(i uint32) {
 	to := min((uint64(i)+queueUse-1)&^(queueUse-1), uint64(x.slots))
 	for {
-		// The loop ends: the word only grows.
+		// A failed CAS means that another Put has raised the word, which never falls. So the loop is finite.
 		n := x.words.used.Load()
 		if n >= uint64(i) || x.words.used.CompareAndSwap(n, to) {
 			return
@@ -102,15 +104,15 @@ const (
 	queuePutCorrupt
 )
 
-// publish puts the item of a claimed slot into the queue, at the position of the claim or a later
-// one. If it does not, the slot is free again.
+// publish puts the item of a claimed slot into the queue, at the position of the claim or at a later position.
+// If publish returns anything but queuePutDone, it has freed the slot.
 func (x *queueCore) publish(c queueClaim) queuePutResult {
 	race.ReleaseMerge(x.key)
 	p, was, s := c.p, c.was, c.s
 	for {
-		// Check the position once more: it may have been filled before this call had the slot, perhaps even
-		// with this slot. In that case the new tag would make the slot an item that a Get takes. From now on
-		// nobody else fills a cell with this slot.
+		// Check the position once more, because it may have been filled before this call claimed the slot,
+		// perhaps even with this slot. In that case the tag stored below would make a Get take the slot as an
+		// item of that position. After this check no other call can fill a cell with this slot.
 		if x.cell(p).Load() == was {
 			storeWord(&s.state, uint64(makeQueueState(queueFull, x.name, p)))
 			crashpoint.Hit("queue.add.written")
@@ -125,7 +127,7 @@ func (x *queueCore) publish(c queueClaim) queuePutResult {
 				return queuePutDone
 			}
 		}
-		// Another round begins only if another Put has filled the position.
+		// Another Put has filled the position. So each iteration of this loop means that some Put has succeeded.
 		var full, ok bool
 		if p, was, ok = x.next(); ok {
 			full, ok = x.full(p)
@@ -140,15 +142,16 @@ func (x *queueCore) publish(c queueClaim) queuePutResult {
 	}
 }
 
-// unclaim makes a slot free that this call has claimed, unless this process has left and its slots were taken back.
+// unclaim frees a slot that this call has claimed. It does nothing if this process has left the arena, and the
+// slot was therefore taken back.
 func (x *queueCore) unclaim(s *queueSlot) {
 	if st := queueState(s.state.Load()); st.participant() == x.name && s.state.CompareAndSwap(uint64(st), 0) {
 		x.tell(&x.room, 1) // another Put may have found no free slot
 	}
 }
 
-// retract takes back the item at position p, which was put after Shutdown. It reports false if a Get has taken
-// the item.
+// retract removes the item at position p, because it was put after Shutdown. It reports false if a Get has
+// already taken the item.
 func (x *queueCore) retract(p uint64, s *queueSlot) bool {
 	x.deviate()
 	return s.state.CompareAndSwap(uint64(makeQueueState(queueFull, x.name, p)), 0)
@@ -161,13 +164,13 @@ type queueItemTaken struct {
 	st queueState
 }
 
-// take takes the first item for this process; k says whether for a Get or on lease. s is nil if there is none.
-// It fails only if a peer overwrote the ring.
+// take takes the first item for this process. k is queueTaken for a Get, and queueLeased for a lease. t.s is
+// nil if there is no item. ok is false only if a peer has overwritten the ring.
 func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 	race.ReleaseMerge(x.key)
 	for {
-		// Another round begins only if another participant has put, taken or returned an item, or if takeReturned
-		// has found no returned item and has cleared the bit that tells of them.
+		// An iteration repeats only if another participant has put, taken or returned an item meanwhile, or
+		// after takeReturned has found that no item came back.
 		back := queueReturns(x.words.returned.Load())
 		if back.some() {
 			if t := x.takeReturned(back, k); t.s != nil {
@@ -186,8 +189,8 @@ func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 			}
 		default:
 			st := f.st.with(k, x.name)
-			// lin: with the load of returned, if the CAS succeeds: no position before p has an
-			// item, p has one until then, and none has come back.
+			// lin: with the load of returned, if the CAS succeeds: no position before p has an item, position p
+			// has an item until the CAS, and no item has come back.
 			// sync(queue.put): acquire
 			if f.s.state.CompareAndSwap(uint64(f.st), uint64(st)) {
 				crashpoint.Hit("queue.take.committed")
@@ -199,8 +202,8 @@ func (x *queueCore) take(k queueSlotKind) (t queueItemTaken, ok bool) {
 	}
 }
 
-// drop frees the slot of an item that was copied or acknowledged. It reports false if this process has left
-// meanwhile, and the item was taken back.
+// drop frees the slot of an item that was copied or acknowledged. It reports false if this process has left the
+// arena meanwhile, so that the item was put back.
 func (x *queueCore) drop(t queueItemTaken) bool {
 	race.ReleaseMerge(x.key)
 	// lin: the item of a lease is gone.
@@ -212,13 +215,13 @@ func (x *queueCore) drop(t queueItemTaken) bool {
 	return true
 }
 
-// giveBack puts the item of slot s, in state st, back to the front of the queue. It reports false if the state
-// has changed.
+// giveBack puts the item of slot s, in state st, back to the front of the queue. It changes the state by swap,
+// and reports false if the state has changed from st.
 func (x *queueCore) giveBack(s *queueSlot, st queueState, swap func(from, to queueState) bool) bool {
 	x.deviate()
 	race.ReleaseMerge(x.key)
 	if w := queueLeaseWord(s.lease.Load()); st.kind() == queueLeased && !w.ended() && queueState(s.state.Load()) == st {
-		s.endLease(w) // the lease of a participant that died or has left; the next lease has a date of its own
+		s.endLease(w) // its participant died or left; without this the next lease would get its date
 	}
 	// sync(queue.back): release
 	if !swap(st, st.with(queueReturned, queueReturns(x.words.returned.Load()).count())) {

@@ -13,13 +13,13 @@ var (
 	_ = crashpoint.Register("queue.lease.ended")
 )
 
-// Lease is an item that this process has on lease from a Queue. Ack removes the item from
-// the Queue; Nack, or the death of the process, puts it back. A Lease is a value: one call
-// on any of its copies ends it.
+// Lease is an item that this process has on lease from a Queue. Ack removes the item from the Queue; Nack, or
+// the death of the process, puts the item back. A Lease may be copied: the first Ack or Nack on any of the
+// copies ends the lease.
 type Lease[T any] struct {
 	// Item is a copy of the item.
 	Item T
-	// Attempts is how often the item was leased before without an Ack, at most 65534.
+	// Attempts counts the earlier leases of the item, none of which was acknowledged. It stops at 65534.
 	Attempts int
 
 	core *queueCore
@@ -59,14 +59,15 @@ func (q *Queue[T]) TryLease() (l Lease[T], ok bool) {
 	return q.leased(t), true
 }
 
-// takeLease is take for a lease. With a lease the positions no longer tell how many items there are. Puts must
-// know that before the lease begins.
+// takeLease takes the first item on lease. From the first lease on, the number of items can no longer be
+// computed from the positions. A Put has to know that before the lease begins, so takeLease calls deviate
+// first.
 func (x *queueCore) takeLease() (t queueItemTaken, ok bool) {
 	x.deviate()
 	return x.take(queueLeased)
 }
 
-// leased makes the Lease of a slot that this process has.
+// leased returns the Lease for the item of t, which this process has just taken on lease.
 func (q *Queue[T]) leased(t queueItemTaken) Lease[T] {
 	w := queueLeaseWord(t.s.lease.Load()).next()
 	storeWord(&t.s.lease, uint64(w))
@@ -74,22 +75,20 @@ func (q *Queue[T]) leased(t queueItemTaken) Lease[T] {
 	return Lease[T]{Item: *queueItem[T](t.s), Attempts: int(w.times()) - 1, core: q.core, item: t, word: w}
 }
 
-// Ack removes the item from the Queue, which makes room. It panics if this process no longer has
-// this lease, for example after an Ack or a Nack.
+// Ack removes the item from the Queue, which makes room. It panics if this process no longer has the lease, for
+// example after an earlier Ack or Nack.
 func (l Lease[T]) Ack() { l.core.endLease("Ack", l.item, l.word, false) }
 
-// Nack puts the item back into the queue, before all those that came after it. It
-// panics as Ack does.
+// Nack puts the item back into the queue, in front of all items that came after it. It panics as Ack does.
 func (l Lease[T]) Nack() { l.core.endLease("Nack", l.item, l.word, true) }
 
-// endLeaseTries is how often a call tries to set a bit of a lease word. A try fails if the lease is dated at
-// the same time, and that happens at most once, unless a peer breaks the rules.
+// endLeaseTries is how often a call tries to set a bit of a lease word. A try fails if a periodic check sets
+// the date of the lease at the same time. That happens at most once, unless a peer breaks the rules.
 const endLeaseTries = 4
 
-// endLease sets the bit that ends lease w, and reports false if the slot does not have that lease any
-// more.
+// endLease sets the bit that ends lease w. It reports false if the slot no longer has that lease.
 func (s *queueSlot) endLease(w queueLeaseWord) bool {
-	was := w // the usual case: nobody has dated the lease
+	was := w // the usual case: the lease has no date
 	for range endLeaseTries {
 		if s.lease.CompareAndSwap(uint64(was), uint64(was|queueLeaseEnded)) {
 			return true
@@ -101,8 +100,8 @@ func (s *queueSlot) endLease(w queueLeaseWord) bool {
 	return false
 }
 
-// dateLease dates the lease of a slot, if it lasts and has no date. The lease had begun when the
-// caller loaded its word.
+// dateLease stores the present time as the date of the lease of a slot, if the slot has a lease without a date.
+// The lease may have begun earlier, so the date is a bound of its age.
 func (s *queueSlot) dateLease() {
 	if w := queueLeaseWord(s.lease.Load()); w.noted() && w.date() == 0 {
 		date := queueLeaseWord(firstDate(shmsync.Monotonic())) << queueLeaseDate
@@ -110,8 +109,9 @@ func (s *queueSlot) dateLease() {
 	}
 }
 
-// leaseSince is a date at which the lease of a slot in state st had begun, or 0. now was read after
-// that, or is the time of a copy.
+// leaseSince returns a time by which the lease of a slot in state st had begun, or 0 if no such time is known.
+// The caller has read now after the words of the slot, or now is the time at which a copy of the arena was
+// made.
 func (s *queueSlot) leaseSince(st queueState, w queueLeaseWord, now int64) int64 {
 	if !w.noted() || queueLeaseWord(s.lease.Load()) != w || queueState(s.state.Load()) != st {
 		return 0
@@ -119,8 +119,8 @@ func (s *queueSlot) leaseSince(st queueState, w queueLeaseWord, now int64) int64
 	return firstSince(w.date(), now)
 }
 
-// endLease ends a lease, if it is still there. If several calls want to end the lease, only one sets the bit
-// that says so.
+// endLease ends a lease for the method verb, and panics if the lease has ended before. If several calls try to
+// end the lease, only the call that sets the bit queueLeaseEnded goes on.
 func (x *queueCore) endLease(verb string, t queueItemTaken, w queueLeaseWord, back bool) {
 	if x == nil {
 		panic("shmsync: " + verb + " of a Lease that is none")

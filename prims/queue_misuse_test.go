@@ -32,7 +32,7 @@ func TestQueueMistakes(t *testing.T) {
 	require.PanicsWithValue(t, message, l.Ack, "a second Ack")
 	require.Panics(t, l.Nack)
 	require.PanicsWithValue(t, "shmsync: Ack of a Lease that is none", prims.Lease[queueTicket]{}.Ack)
-	// The same process has leased the item again: the earlier lease is over.
+	// This process has leased the same item again, so the earlier lease is over.
 	l, err = q.LeaseContext(ctx)
 	require.NoError(t, err)
 	l.Nack()
@@ -41,7 +41,7 @@ func TestQueueMistakes(t *testing.T) {
 	require.Equal(t, l.Item, again.Item)
 	require.Panics(t, l.Ack)
 	require.Panics(t, l.Nack)
-	// The lease of another participant.
+	// A participant cannot end the lease of another participant.
 	var other arena.ParticipantID
 	for part := range a.Participants() {
 		if part.Label == "other" {
@@ -101,8 +101,7 @@ func TestQueueOpen(t *testing.T) {
 	}
 	require.NoError(t, newQueue[renamed](t, a, "q", 5).Put(renamed{2, ticket(2).Sum}))
 	require.Equal(t, []uint64{2}, queueDrain(t, q))
-	// The close of a handle leaves the queue as it is. When no handle is open, the queue can be
-	// deleted.
+	// Closing a handle leaves the queue as it is. When no handle is open, the queue can be deleted.
 	solo := newQueue[uint16](t, a, "solo", 2)
 	require.NoError(t, solo.Put(3))
 	require.NoError(t, solo.Close())
@@ -115,7 +114,7 @@ func TestQueueOpen(t *testing.T) {
 	sound(t, a)
 }
 
-// Items of all sizes, up to the largest.
+// TestQueueItemSizes: a queue can have items of any size up to the largest.
 func TestQueueItemSizes(t *testing.T) {
 	a := newArena(t, nil)
 	queueOfSize[struct{}](t, a, func(int) struct{} { return struct{}{} })
@@ -168,7 +167,7 @@ func TestQueueAllocatesNothing(t *testing.T) {
 		l.Ack()
 	}))
 	if race.Enabled {
-		return // sync.Pool forgets
+		return // sync.Pool may drop its contents
 	}
 	// A wait does not allocate either, once there are wait nodes and blocks.
 	turn := make(chan struct{})
@@ -200,8 +199,8 @@ func TestQueueAllocatesNothing(t *testing.T) {
 	require.Less(t, testing.AllocsPerRun(200, waits), 0.5)
 }
 
-// Two words say where the slots are, and are written only when the Queue is made. An opening
-// checks them before it uses them.
+// TestQueueHostileShape: the words capacity and item give the places of the slots. They are written only when
+// the Queue is made, but a peer may overwrite them. An open call checks them before it uses them.
 func TestQueueHostileShape(t *testing.T) {
 	for off, values := range map[arena.Offset][]uint64{
 		64: {0, 1 << 20, 1 << 40, ^uint64(0)},              // capacity
@@ -225,7 +224,8 @@ func TestQueueHostileShape(t *testing.T) {
 	}
 }
 
-// A slot that no correct peer wrote is found by Check, and a periodic check frees it. Nobody hangs meanwhile.
+// TestQueueHostileSlots: a peer writes an impossible state into a slot. Check reports it, and a periodic check
+// frees the slot. No call hangs meanwhile.
 func TestQueueHostileSlots(t *testing.T) {
 	for _, v := range []uint64{7 << 29, 1<<29 | 1<<33, 2 << 29, 1<<29 | 1<<40 | 5, ^uint64(0)} {
 		a := newArena(t, nil)
@@ -244,8 +244,8 @@ func TestQueueHostileSlots(t *testing.T) {
 	}
 }
 
-// Hints and cells that a peer has overwritten make no call loop for ever. Calls find the right
-// hints again.
+// TestQueueHostileRing: a peer overwrites hints and cells. No call loops for ever, and later calls find the
+// right hints again.
 func TestQueueHostileRing(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
@@ -260,7 +260,7 @@ func TestQueueHostileRing(t *testing.T) {
 				}
 				head, tail := q.Hints()
 				q.SetHints(head+uint64(d), tail+uint64(e))
-				if d > 0 && d <= 3 { // past items, as if they had been taken
+				if d > 0 && d <= 3 { // the hint is after some items, as if they had been taken
 					q.Look()
 					q.Look()
 				}
@@ -289,7 +289,7 @@ func TestQueueHostileRing(t *testing.T) {
 				q.SetHints(v, r.Uint64())
 			}
 		}
-		for range 6 { // each call ends, in any way
+		for range 6 { // each call returns, with or without an error
 			q.PutContext(ended, ticket(1))
 			q.GetContext(ended)
 			q.TryPut(ticket(2))
@@ -309,7 +309,7 @@ func TestQueueHostileRing(t *testing.T) {
 	}
 }
 
-// Thousands wait in one process, on few threads.
+// TestQueueCrowd: thousands of goroutines of one process can wait, on few threads.
 func TestQueueCrowd(t *testing.T) {
 	a := newArena(t, nil)
 	q := newQueue[queueTicket](t, a, "q", 4)
@@ -350,8 +350,8 @@ func TestQueueCrowd(t *testing.T) {
 }
 
 func init() {
-	// A goroutine writes data before it puts an item; another reads the data after it got
-	// the item.
+	// queue/race runs two goroutines. The first writes a variable and then puts an item; the second gets the
+	// item and then reads the variable.
 	proctest.Register("queue/race", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -394,7 +394,7 @@ func init() {
 	})
 }
 
-// The race detector of a user's program sees the order that a queue makes.
+// TestQueueRace: the race detector knows that the Put of an item synchronizes before the Get of that item.
 func TestQueueRace(t *testing.T) {
 	a := newArena(t, nil)
 	proctest.Start(t, "queue/race", proctest.Params(nameOf(a))).WaitExit(t)

@@ -9,10 +9,10 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// ringModel is the ring of a Queue and what its participants do: threads
-// that put, threads that get and threads that lease, each a process of its own, and a reaper
-// that lives for ever. Each step has one access of shared memory. A thread may be killed, or
-// stopped for ever, at any step. Positions, laps and tags are those of the code, with fewer bits.
+// ringModel models the ring of a Queue and its participants. Some threads put, some get, and some lease; each
+// thread is a process of its own. A reaper lives for ever. Each step makes one access to shared memory. A
+// thread may be killed, or stopped for ever, at any step. Positions, laps and tags are those of the code, with
+// fewer bits.
 type ringModel struct {
 	capacity, slots uint8
 	shift           uint8 // logarithm of the number of cells
@@ -21,7 +21,7 @@ type ringModel struct {
 	leases          uint8 // how many of the getters lease
 	puts, gets      uint8 // calls
 	kills, stops    uint8
-	lapBits         uint8 // 0: enough
+	lapBits         uint8 // 0: enough bits that laps never wrap
 
 	bug bug
 }
@@ -41,15 +41,15 @@ type ringState struct {
 	irregular  bool
 	thread     [ringThreads + 1]ringThread
 	puts, gets uint8 // calls that may begin
-	dead       uint8 // bits of threads
+	dead       uint8 // one bit for each thread
 	reaped     uint8
 	stopped    uint8
 	kills      uint8
 
-	// The contents that a correct queue would have, for the check.
-	queue   [ringItems]uint8 // items in order: positions, which are unique
+	// The contents that a correct queue has, for the check.
+	queue   [ringItems]uint8 // the positions of the items, in order; they are unique
 	n       uint8
-	backing [ringItems]uint8 // items that came back and were not told of: they may be first already
+	backing [ringItems]uint8 // items that came back before the bit of returned was set; a Get may or may not find them
 	wrong   ringWrong
 }
 
@@ -233,7 +233,7 @@ func (m *ringModel) check(s *ringState) error {
 	if !m.done(s) || s.stopped != 0 {
 		return nil
 	}
-	// All calls have ended: the slots contain exactly the items that are in the queue.
+	// All calls have ended, so the slots must contain exactly the items that are in the queue.
 	there := uint8(0)
 	for k := range m.slots {
 		switch sl := s.slot[k]; sl.kind {
@@ -267,7 +267,7 @@ func (m *ringModel) done(s *ringState) bool {
 	return s.reaped == s.dead
 }
 
-// ringExec is a thread that does a step.
+// ringExec executes one step of a thread.
 type ringExec struct {
 	*ringModel
 	s      ringState
@@ -295,7 +295,7 @@ func (x *ringExec) lap(p uint8) uint8 {
 	return l
 }
 
-// ahead is how many laps a cell is ahead of the lap of p.
+// ahead returns how many laps the lap of c is ahead of the lap of p.
 func (x *ringExec) ahead(c ringCell, p uint8) int8 {
 	d := int8(c.lap - x.lap(p))
 	if x.lapBits != 0 {
@@ -304,17 +304,17 @@ func (x *ringExec) ahead(c ringCell, p uint8) int8 {
 	return d
 }
 
-// at is queueState.at.
+// at models queueState.at.
 func (x *ringExec) at(s ringSlot, p uint8) bool {
 	return s.kind == queueFull && (s.tag == p || x.bug == ringNoTag)
 }
 
-// named reports whether a cell names the slot k+1 in state s.
+// named reports whether cell c names slot k+1, whose state is s.
 func (x *ringExec) named(c ringCell, k uint8, s ringSlot) bool {
 	return c.slot == k+1 && c.lap == x.lap(s.tag)
 }
 
-// first is the position of the first item, 0 if there is none.
+// first returns the position of the first item, or 0 if there is none.
 func (x *ringExec) first() uint8 {
 	if x.s.n == 0 {
 		return 0
@@ -322,7 +322,7 @@ func (x *ringExec) first() uint8 {
 	return x.s.queue[0]
 }
 
-// insert puts an item that came back where it belongs.
+// insert puts an item that came back at its place in the order.
 func (x *ringExec) insert(p uint8) {
 	s := &x.s
 	if s.n == ringItems {
@@ -337,12 +337,13 @@ func (x *ringExec) insert(p uint8) {
 	s.n++
 }
 
-// remove takes an item out of the queue. The item was the first when the call looked.
+// remove takes an item out of the queue of the check. The item has to be one that was first when the call read
+// the queue.
 func (x *ringExec) remove(p uint8) {
 	s := &x.s
 	for i, b := range s.backing {
 		if b == p {
-			// The item came back, and its process has not announced that yet.
+			// The item came back, and the bit of returned is not set for it yet.
 			copy(s.backing[i:], s.backing[i+1:])
 			s.backing[ringItems-1] = 0
 			if x.t.first != 0 && x.t.first < p {
@@ -365,7 +366,7 @@ func (x *ringExec) remove(p uint8) {
 	s.wrong = ringNotFirst
 }
 
-// comesBack notes that an item may be taken again.
+// comesBack records that an item came back and may be taken again.
 func (x *ringExec) comesBack(p uint8) {
 	for i := range x.s.backing {
 		if x.s.backing[i] == 0 {
@@ -375,7 +376,7 @@ func (x *ringExec) comesBack(p uint8) {
 	}
 }
 
-// tell tells of all items that came back, of this process or of others.
+// tell sets the bit of returned. From then on a Get finds all items that came back, from whichever process.
 func (x *ringExec) tell() {
 	s := &x.s
 	s.returned = s.returned&^1 + 3

@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// queueTicket is an item of the workload: the number of a ticket, and sums that show whether the
-// item is torn or mixed with another one.
+// queueTicket is an item of the workload. It has the number of the ticket, and sums that show whether the item
+// is torn or mixed up with another item.
 type queueTicket struct {
 	ID  uint64
 	Sum [5]uint64
@@ -34,7 +34,7 @@ func (t queueTicket) whole() bool { return t == ticket(t.ID) }
 
 const queueTickets = 5
 
-// queueBoard says whether the tickets have been made.
+// queueBoard says whether the tickets have been put into the queue.
 type queueBoard struct{ Made atomic.Uint32 }
 
 func init() {
@@ -45,9 +45,8 @@ func init() {
 	})
 }
 
-// Tickets are leased from one queue and come back to it, by Nack or by a death, so
-// that none may be lost or be there twice. Another queue is filled and drained by
-// all other calls.
+// openQueueWork opens the workload. It has two queues. Tickets are leased from the first queue and come back by
+// a Nack or a death, so no ticket may be lost or exist twice. All other calls fill and drain the second queue.
 func openQueueWork(a *arena.Arena) (worker, error) {
 	w := &queueWorker{}
 	var err error
@@ -80,7 +79,7 @@ func (w *queueWorker) turn(g int, r *rand.Rand) error {
 	return w.move(g, r)
 }
 
-// lease takes tickets on lease and gives them back.
+// lease takes a ticket on lease, and puts it back with Nack.
 func (w *queueWorker) lease(r *rand.Rand) error {
 	return ends(r, func(ctx context.Context) error {
 		l, err := w.leased.LeaseContext(ctx)
@@ -100,8 +99,8 @@ func (w *queueWorker) lease(r *rand.Rand) error {
 	})
 }
 
-// move puts items into the plain queue, or takes some out. Whether there is room, or an
-// item, is up to the others, so every context ends.
+// move puts items into the second queue, or takes some out. Other workers decide whether there is room or an
+// item, so every call has a context that ends.
 func (w *queueWorker) move(g int, r *rand.Rand) error {
 	return ends(r, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Millisecond)

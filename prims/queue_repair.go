@@ -23,8 +23,8 @@ func repairQueue(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.Pa
 	}
 }
 
-// reap takes back the items and slots of participants that are dead and gone, and those of this
-// process if it is leaving.
+// reap takes back the items and slots of participants that are dead and whose processes have ended. If leaving
+// is this participant, which leaves the arena, reap takes back its items and slots, too.
 func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	if leaving != x.name {
 		leaving = 0
@@ -32,8 +32,8 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	freed, back := 0, 0
 	x.each(func(i uint32, s *queueSlot, st queueState) {
 		n := st.participant()
-		// Check for the death first, and read the cell after that, because a Put may fill the cell just before
-		// it dies.
+		// Check that the participant is gone before published reads the cell, because a Put may fill the cell
+		// just before its process dies.
 		if n == 0 || n != leaving && (x.a.Current(n) || !x.a.Gone(n)) {
 			return
 		}
@@ -58,8 +58,8 @@ func (x *queueCore) reap(leaving arenakernel.ParticipantID) {
 	x.tell(&x.room, freed)
 }
 
-// tellUntold tells Gets of items that came back, if the process that gave them back died or was stopped before
-// it told them.
+// tellUntold makes Gets find items that came back, if the process that put them back died or was stopped before
+// it set the bit of queueReturns.
 func (x *queueCore) tellUntold() {
 	untold := false
 	x.each(func(_ uint32, _ *queueSlot, st queueState) { untold = untold || st.kind() == queueReturned })
@@ -69,7 +69,7 @@ func (x *queueCore) tellUntold() {
 	}
 }
 
-// wakeRing makes a wake that a dead process did not make.
+// wakeRing makes the wakes that a dead process should have made.
 func wakeRing(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	if w, _, ok := shapeOfQueue(a, o); ok {
 		wakeOwed(queueWakeWord(a, &w.items), owed)

@@ -7,19 +7,20 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// returnedSlots has the first returned slots of a Queue, as a search of all slots has found them. While the
-// word that counts returns is unchanged, no slot has become returned since. So the first of these slots that is
-// still returned is the first of all returned slots. Each handle has a returnedSlots of its own.
+// returnedSlots caches the first returned slots of a Queue, that is, slots whose items came back. A search of
+// all slots has found them. While the word that counts returns is unchanged, no further slot has become
+// returned. So the first cached slot that is still returned is the first of all returned slots. Each handle has
+// a returnedSlots of its own.
 type returnedSlots struct {
-	mu    sync.Mutex // a call does not wait for it, but searches all slots itself
+	mu    sync.Mutex // a call that finds it locked does not wait, but searches all slots itself
 	at    queueReturns
 	slots []queueItemTaken // in order; made by the first search
 	from  int              // slots before this one are no longer returned
 	to    int
-	all   bool // there were no others
+	all   bool // the search found no returned slots besides these
 }
 
-// look searches the slots of x for the first returned ones.
+// look searches all slots of x, and stores the first returned ones in r.
 func (r *returnedSlots) look(x *queueCore, back queueReturns) {
 	if r.slots == nil {
 		r.slots = make([]queueItemTaken, 64)
@@ -45,14 +46,14 @@ func (r *returnedSlots) look(x *queueCore, back queueReturns) {
 	})
 }
 
-// first is the first returned slot of x. Its s is nil if there is none.
+// first returns the first returned slot of x. The field s of the result is nil if there is none.
 func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
 	if r.at != back {
 		r.look(x, back)
 	}
 	for {
-		// Another round begins only if other participants have taken every slot that the last search found. So
-		// the loop is lock-free: each round means that others have made progress.
+		// An iteration repeats only if other participants have taken all items that the search had found, so
+		// the loop is lock-free.
 		for ; r.from < r.to; r.from++ {
 			if t := r.slots[r.from]; queueState(t.s.state.Load()) == t.st {
 				return t
@@ -65,7 +66,8 @@ func (r *returnedSlots) first(x *queueCore, back queueReturns) queueItemTaken {
 	}
 }
 
-// firstReturned is the first returned slot, if none has come back since the count of returns was back.
+// firstReturned returns the first returned slot. back is the word that the caller has read. The result is right
+// only if that word is unchanged afterwards.
 func (x *queueCore) firstReturned(back queueReturns) (t queueItemTaken) {
 	if x.back.mu.TryLock() {
 		defer x.back.mu.Unlock()
@@ -79,8 +81,8 @@ func (x *queueCore) firstReturned(back queueReturns) (t queueItemTaken) {
 	return t
 }
 
-// takeReturned is take for the items that came back. If there is no such item, it clears the bit that tells
-// Gets of them, unless an item has come back meanwhile.
+// takeReturned takes the first of the items that came back. If there is no such item, it clears the bit of
+// queueReturns that makes Gets search for them, unless an item has come back meanwhile.
 func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) queueItemTaken {
 	t := x.firstReturned(back)
 	switch {
@@ -101,10 +103,10 @@ func (x *queueCore) takeReturned(back queueReturns, k queueSlotKind) queueItemTa
 	return queueItemTaken{}
 }
 
-// tellReturned tells Gets that items may have come back.
+// tellReturned counts a return and sets the bit of queueReturns, so that Gets search for items that came back.
 func (x *queueCore) tellReturned() {
 	for {
-		// Another round begins only if another call has changed the word.
+		// A failed CAS means that another process has changed the word, so the loop is lock-free.
 		w := x.words.returned.Load()
 		// lin: the item is in the queue again.
 		if x.words.returned.CompareAndSwap(w, uint64(queueReturns(w).told())) {

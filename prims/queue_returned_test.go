@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// Many items that come back are taken in the order in which they were put, whichever process takes them, and whoever
-// puts others or gives some back in between.
+// TestQueueReturnedInOrder: many items come back. They are taken in the order in which they were put, whichever
+// process takes them, even if other items are put or come back in between.
 func TestQueueReturnedInOrder(t *testing.T) {
 	const n = 300
 	a := newArena(t, nil)
@@ -50,7 +50,7 @@ func TestQueueReturnedInOrder(t *testing.T) {
 		took(v.ID)
 		if len(ids) > 2 {
 			took(queueDo(t, other, queueOrder{Verb: "tryget"}).IDs[0])
-			l, ok := q.TryLease() // the first one comes back again
+			l, ok := q.TryLease() // the first item comes back once more
 			require.True(t, ok, q)
 			require.Equal(t, ids[0], l.Item.ID)
 			if len(ids)%7 == 0 {

@@ -2,24 +2,25 @@ package prims
 
 import "sync/atomic"
 
-// The functions below take no lock. A participant that is stopped in the middle of one keeps a
-// slot, and nothing else.
+// The functions below take no lock. A participant that is stopped inside such a function keeps at most one
+// slot.
 
-// lap is the lap of position p.
+// lap returns the lap of position p, that is, the number of its round through the ring.
 func (x *queueCore) lap(p uint64) uint32 { return uint32(p >> x.shift) }
 
-// firstPosition is the position of the first item that a Queue has had. The lap of all-zero cells is 0.
+// firstPosition returns the position of the first item that a Queue ever had. Its lap is 1, because a cell of
+// zeros has lap 0.
 func (x *queueCore) firstPosition() uint64 { return x.mask + 1 }
 
-// filled reports whether position p was filled. The positions of lap 0 are those of all-zero cells.
+// filled reports whether position p was filled. The positions of lap 0 count as filled: their cells are zeros.
 func (x *queueCore) filled(p uint64) bool {
 	return int32(queueCell(x.cell(p).Load()).lap()-x.lap(p)) >= 0
 }
 
-// regular reports whether the positions tell how many items there are.
+// regular reports whether the number of items can be computed from the positions.
 func (x *queueCore) regular() bool { return x.words.flags.Load()&queueIrregularFlag == 0 }
 
-// deviate records that the positions no longer tell how many items there are.
+// deviate records that the number of items can no longer be computed from the positions.
 func (x *queueCore) deviate() {
 	if x.regular() {
 		x.words.flags.Or(queueIrregularFlag)
@@ -33,17 +34,17 @@ func (x *queueCore) stopped() bool {
 }
 
 const (
-	// queueWalk is how many steps a walk may take beyond the cells of two laps, because other participants may
-	// go on meanwhile.
+	// queueWalk is how many steps a walk may take beyond the cells of two laps. A walk may need them because
+	// other participants add positions meanwhile.
 	queueWalk = 1000
-	// queueWalks is how many walks in a row may find nothing although no process moves a hint. After that, walk
-	// concludes that a peer has overwritten the ring.
+	// queueWalks is how many walks in a row may fail while no process moves the hints head and tail. After
+	// that, the function walk concludes that a peer has overwritten the ring.
 	queueWalks = 16
 )
 
-// walk calls step with positions, from the hint on, until step returns false as its second result.
-// The first result is the next position, or 0 if the ring is in a state that no correct process
-// makes. walk reports false if a peer overwrote the ring.
+// walk calls step with one position after the other, beginning at the hint, until step returns false as its
+// second result. The first result of step is the next position, or 0 if the ring is in a state that no correct
+// process makes. walk reports false if a peer has overwritten the ring.
 func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, more bool)) bool {
 	for walks := 0; walks < queueWalks; walks++ {
 		tail, head := x.words.tail.Load(), x.words.head.Load()
@@ -59,26 +60,26 @@ func (x *queueCore) walk(hint *atomic.Uint64, step func(p uint64) (next uint64, 
 			p = next
 		}
 		if tail != x.words.tail.Load() || head != x.words.head.Load() {
-			walks = 0 // the others went on, and overtook this walk
+			walks = 0 // other processes made progress, and overtook this walk
 		}
 		x.heal()
 	}
 	return false
 }
 
-// heal makes the hints anew. They may lag behind afterwards.
+// heal computes new values of the hints from the ring. They may lag behind the true positions, as hints may.
 func (x *queueCore) heal() {
-	lap := uint64(queueCell(x.cell(0).Load()).lap()) // all laps differ by one at most
-	// Laps start again after 2^32. The 2^32 laps that are added here make sure that the position comes after
-	// those of all-zero cells.
+	lap := uint64(queueCell(x.cell(0).Load()).lap()) // the laps of any two cells differ by at most one
+	// A cell has the lap modulo 2^32. Adding 2^32 laps here makes sure that the position comes after the
+	// positions of lap 0.
 	p := (lap + 1<<32) << x.shift
 	x.words.head.Store(p - x.mask)
 	x.words.tail.Store(p)
 	x.seen.Store(0)
 }
 
-// next finds the first position that is not filled, and the word of its cell. It fails only if a
-// peer overwrote the ring.
+// next returns the first position that is not filled, and the word of its cell. ok is false only if a peer has
+// overwritten the ring.
 func (x *queueCore) next() (p, was uint64, ok bool) {
 	// The usual case, without a walk.
 	if p = x.words.tail.Load(); p >= x.firstPosition() {
@@ -105,8 +106,8 @@ func (x *queueCore) nextSlow() (at, was uint64, ok bool) {
 	return at, was, ok
 }
 
-// queueFront is the first position whose item is in the queue, and its slot. If there is none, s is nil,
-// and p is the first position that is not filled.
+// queueFront is the first position whose item is in the queue, and the slot of that item. If there is no such
+// position, s is nil, and p is the first position that is not filled.
 type queueFront struct {
 	p  uint64
 	i  uint32
@@ -114,7 +115,7 @@ type queueFront struct {
 	st queueState
 }
 
-// front finds the first position with an item. It fails only if a peer overwrote the ring.
+// front returns the first position with an item. ok is false only if a peer has overwritten the ring.
 func (x *queueCore) front() (f queueFront, ok bool) {
 	// The usual case, without a walk.
 	if p := x.words.head.Load(); p >= x.firstPosition() {
@@ -145,8 +146,8 @@ func (x *queueCore) frontSlow() (f queueFront, ok bool) {
 			}
 			return p + 1, true
 		case d > 0:
-			// The cell is that of a later position, q = p + d laps. So the items of all positions
-			// up to q - 1 lap were taken.
+			// The cell was filled for a later position, q = p + d laps. So the items of all positions up to one
+			// lap before q were taken.
 			return p + uint64(d-1)<<x.shift + 1, true
 		}
 		return 0, true
@@ -154,19 +155,20 @@ func (x *queueCore) frontSlow() (f queueFront, ok bool) {
 	return f, ok
 }
 
-// distance is how far position p is after position q. Positions that differ by 2^32 laps are the same, since heal does
-// not know how many times 2^32 laps have passed.
+// distance returns how far position p is after position q. It counts laps modulo 2^32, because heal cannot know
+// how many times 2^32 laps have passed.
 func (x *queueCore) distance(p, q uint64) int64 {
 	return int64((p-q)<<(32-x.shift)) >> (32 - x.shift)
 }
 
-// published reports whether slot i, in state st, has been put in the ring.
+// published reports whether a cell of the ring names slot i, whose state is st, so that its item is in the
+// queue.
 func (x *queueCore) published(i uint32, st queueState) bool {
 	c := queueCell(x.cell(st.tag()).Load())
 	return st.kind() == queueFull && c.slot() == i && (uint64(c.lap())<<x.shift|st.tag()&x.mask)&queueTagMask == st.tag()
 }
 
-// each calls f for the slots that were ever claimed.
+// each calls f for every slot that was ever claimed.
 func (x *queueCore) each(f func(i uint32, s *queueSlot, st queueState)) {
 	for i := uint32(1); i <= x.used(); i++ {
 		s := x.slot(i)
@@ -174,10 +176,10 @@ func (x *queueCore) each(f func(i uint32, s *queueSlot, st queueState)) {
 	}
 }
 
-// used is a bound of the slots that were ever claimed.
+// used returns the number of a slot after which no slot was ever claimed.
 func (x *queueCore) used() uint32 { return uint32(min(x.words.used.Load(), uint64(x.slots))) }
 
-// count is how many items take up room.
+// count returns how many items take up room.
 func (x *queueCore) count() (n uint32) {
 	x.each(func(i uint32, _ *queueSlot, st queueState) {
 		switch st.kind() {
@@ -193,8 +195,8 @@ func (x *queueCore) count() (n uint32) {
 }
 
 // full reports whether there is no room for an item at position p, the first position that is not filled. Only
-// Puts increase the number of items, and only one of the Puts at p succeeds. So when an item is put at p, there
-// are at most as many items as were counted here.
+// a Put increases the number of items, and only one Put at p succeeds. So when that Put succeeds, there are at
+// most as many items as were counted here.
 func (x *queueCore) full(p uint64) (full, ok bool) {
 	if p-x.seen.Load() >= uint64(x.capacity) { // also true if p is before seen
 		f, ok := x.front()
@@ -213,7 +215,7 @@ func (x *queueCore) full(p uint64) (full, ok bool) {
 	return x.slots > x.capacity && !x.regular() && x.count() >= x.capacity, true
 }
 
-// length is how many items are in the queue.
+// length returns how many items are in the queue.
 func (x *queueCore) length() (n int) {
 	if queueReturns(x.words.returned.Load()).some() {
 		x.each(func(_ uint32, _ *queueSlot, st queueState) {
@@ -232,7 +234,7 @@ func (x *queueCore) length() (n int) {
 	return n
 }
 
-// out is how many items participants have.
+// out returns how many items participants have: items on lease, and items that a Get is about to return.
 func (x *queueCore) out() (n int) {
 	x.each(func(_ uint32, _ *queueSlot, st queueState) {
 		if st.out() {
@@ -242,5 +244,5 @@ func (x *queueCore) out() (n int) {
 	return n
 }
 
-// number is the number of an item, from 1, for messages and tools.
+// number returns the number of an item, counted from 1, for messages and tools.
 func (x *queueCore) number(st queueState) uint64 { return (st.tag() - x.mask) & queueTagMask }

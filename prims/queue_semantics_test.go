@@ -104,8 +104,8 @@ func TestQueueTeardownUnblocksEnqueue(t *testing.T) {
 	require.Equal(t, []uint64{1}, queueDrain(t, q))
 }
 
-// Many goroutines of two processes wait for items, and then many for room. All learn of the
-// Shutdown.
+// TestQueueTeardownUnblocksMultipleWaiters: many goroutines of two processes wait for items, or for room.
+// Shutdown ends all of these waits.
 func TestQueueTeardownUnblocksMultipleWaiters(t *testing.T) {
 	for _, verb := range []string{"get", "lease", "put"} {
 		t.Run(verb, func(t *testing.T) {
@@ -147,8 +147,8 @@ func TestQueueTeardownUnblocksMultipleWaiters(t *testing.T) {
 	}
 }
 
-// After Shutdown no item can be put. The items in the queue can still be taken; after that, calls
-// fail.
+// TestQueueTeardownSubsequentCallsFail: after Shutdown no item can be put. The items in the queue can still be
+// taken. When none is left, calls fail.
 func TestQueueTeardownSubsequentCallsFail(t *testing.T) {
 	_, q, p := queueTest(t, 4)
 	queueFill(t, q, 1, 3)
@@ -176,7 +176,7 @@ func TestQueueTeardownSubsequentCallsFail(t *testing.T) {
 		require.ErrorIs(t, err, shmsync.ErrCanceled)
 		require.Contains(t, queueDo(t, p, queueOrder{Verb: "get"}).Err, "it was shut down")
 	}
-	l.Nack() // an item that comes back late is there for the next Get
+	l.Nack() // the next Get takes an item that comes back after a Get has failed
 	require.Equal(t, []uint64{1}, queueDo(t, p, queueOrder{Verb: "get"}).IDs)
 }
 
@@ -192,7 +192,8 @@ func TestQueueTeardownTryCallsFail(t *testing.T) {
 	require.False(t, ok)
 }
 
-// 64 items pass through a queue with room for 4, and come out in the order in which they went in.
+// TestQueueFifoOrdering: 64 items pass through a queue with room for 4, and come out in the order in which they
+// were put.
 func TestQueueFifoOrdering(t *testing.T) {
 	_, q, p := queueTest(t, 4)
 	ids := make([]uint64, 64)
@@ -208,8 +209,8 @@ func TestQueueFifoOrdering(t *testing.T) {
 	require.Len(t, queueHear(t, p, 0).IDs, 64)
 }
 
-// 8 producers and 8 consumers, half of them in each of two processes, 200 items each:
-// every item comes out once, and those of a producer in order.
+// TestQueueConcurrentMPMC: two processes have four producers and four consumers each, and each producer puts
+// 200 items. Every item comes out exactly once, and the items of a producer come out in order.
 func TestQueueConcurrentMPMC(t *testing.T) {
 	for _, how := range []string{"get", "batch", "lease"} {
 		t.Run(how, func(t *testing.T) {
@@ -234,7 +235,7 @@ func TestQueueConcurrentMPMC(t *testing.T) {
 }
 
 const (
-	queueCrowdEach  = 4 // producers in a process, and consumers
+	queueCrowdEach  = 4 // producers in each process, and as many consumers
 	queueCrowdItems = 200
 )
 
@@ -290,7 +291,7 @@ func queueCrowd(a *arena.Arena, how string, waitNode int) error {
 			}
 		})
 		wg.Go(func() {
-			var last [2 * queueCrowdEach]uint64 // highest item so far and 1, by producer
+			var last [2 * queueCrowdEach]uint64 // the highest item so far plus 1, for each producer
 			into := make([]queueTicket, 5)
 			for n, k := 0, 0; n < queueCrowdItems; n += k {
 				k = 1
@@ -331,8 +332,9 @@ func queueCrowd(a *arena.Arena, how string, waitNode int) error {
 	}
 }
 
-// Each item wakes one waiter of all processes, and each Get that makes room wakes one waiter for room. A call that
-// arrives meanwhile may go first. Then the woken waiter waits again.
+// TestQueueWaitersGoOn: each new item wakes one of the waiters of all processes, and each Get wakes one of the
+// waiters for room. A call that arrives meanwhile may get the item or the room first. The waiter that was woken
+// then waits again.
 func TestQueueWaitersGoOn(t *testing.T) {
 	a, q, p := queueTest(t, 3)
 	ctx := context.Background()
@@ -405,13 +407,14 @@ func TestQueueWaitersGoOn(t *testing.T) {
 	require.True(t, q.Consistent())
 }
 
-// Ack makes room for a waiting Put, and Nack gives a waiting Get an item.
+// TestQueueLeaseEnds: an Ack makes room for a waiting Put, and a Nack puts back an item, which a waiting Get
+// takes.
 func TestQueueLeaseEnds(t *testing.T) {
 	a, q, p := queueTest(t, 1)
 	queueFill(t, q, 1, 1)
 	l, err := q.Lease()
 	require.NoError(t, err)
-	const soon = 10_000 // ms; nobody waits that long unless a wake is lost
+	const soon = 10_000 // ms; no call waits that long unless a wake is lost
 	p.Send(queueOrder{ID: 1, Verb: "get", Ends: soon})
 	queueWaits(t, a, q, 1, 0)
 	l.Nack()
@@ -423,7 +426,7 @@ func TestQueueLeaseEnds(t *testing.T) {
 	queueWaits(t, a, q, 0, 1)
 	l.Ack()
 	require.True(t, queueHear(t, p, 2).OK)
-	// An item and room become available at once: waiters of both kinds go on.
+	// A waiter for an item and a waiter for room both go on.
 	l, err = q.Lease()
 	require.NoError(t, err)
 	p.Send(queueOrder{ID: 3, Verb: "put", IDs: []uint64{4}, Ends: soon})
@@ -446,7 +449,7 @@ func TestQueueBatches(t *testing.T) {
 	n, err := q.GetBatchContext(ctx, nil)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	// Part of a batch waits.
+	// The queue has no room for all of a batch, so the rest waits.
 	p.Send(queueOrder{ID: 1, Verb: "put", IDs: []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9}})
 	queueWaits(t, a, q, 0, 1)
 	require.Equal(t, 5, q.Len())
@@ -456,7 +459,7 @@ func TestQueueBatches(t *testing.T) {
 	require.Len(t, queueHear(t, p, 1).IDs, 9)
 	require.Equal(t, 5, q.Len())
 	require.Equal(t, []uint64{5, 6, 7, 8, 9}, queueDo(t, p, queueOrder{ID: 2, Verb: "get", N: 99}).IDs)
-	// A Get of several waits for the first item, and takes those that are there.
+	// A GetBatch waits for the first item, and then takes all items that are in the queue.
 	p.Send(queueOrder{ID: 3, Verb: "get", N: 3})
 	queueWaits(t, a, q, 1, 0)
 	n, err = q.PutBatchContext(ctx, []queueTicket{ticket(11), ticket(12), ticket(13), ticket(14)})
@@ -465,7 +468,7 @@ func TestQueueBatches(t *testing.T) {
 	got := queueHear(t, p, 3).IDs
 	require.Equal(t, []uint64{11, 12, 13, 14}, append(got, queueDrain(t, q)...))
 	require.GreaterOrEqual(t, len(got), 1)
-	// The call reports which part of a batch it could not put.
+	// The call reports how many items of the batch it has put.
 	p.Send(queueOrder{ID: 4, Verb: "put", IDs: []uint64{21, 22, 23, 24, 25, 26, 27}, Ends: 20})
 	r := queueHear(t, p, 4)
 	require.Equal(t, context.DeadlineExceeded.Error(), r.Err)
@@ -493,8 +496,8 @@ func TestQueueBatches(t *testing.T) {
 	require.Equal(t, []uint64{2, 3, 4, 5, 6}, queueDrain(t, q))
 }
 
-// A context ends while an item is handed over. Whichever comes first, no item is lost or
-// duplicated.
+// TestQueueCancelAgainstHandOver: the context of a waiter ends while another call puts an item or makes room.
+// Whichever comes first, no item is lost or duplicated.
 func TestQueueCancelAgainstHandOver(t *testing.T) {
 	rounds := proctest.Rounds(5_000, 50_000)
 	for _, what := range []string{"get", "put"} {
@@ -503,8 +506,8 @@ func TestQueueCancelAgainstHandOver(t *testing.T) {
 			q := newQueue[queueTicket](t, a, "q", 1)
 			nodes, won, i := a.Stats().Nodes, 0, 0
 			begun := time.Now()
-			// On one CPU nearly always the same side comes first, so the test repeats until both
-			// have.
+			// On one CPU the same side nearly always comes first, so the test goes on until each side has come
+			// first once.
 			for ; i < rounds || won == 0 || won == i; i++ {
 				require.False(t, i > rounds && time.Since(begun) > 3*timeout(), "%d of %d granted", won, i)
 				ctx, cancel := context.WithCancel(context.Background())
@@ -582,7 +585,8 @@ func TestQueueCancelAgainstHandOver(t *testing.T) {
 	}
 }
 
-// A wait needs no memory of the arena: thousands wait in a full arena, and go on.
+// TestQueueWaitsWithoutRoom: a wait needs no memory of the arena. Thousands of goroutines wait although the
+// arena is full, and all go on.
 func TestQueueWaitsWithoutRoom(t *testing.T) {
 	for _, what := range []string{"get", "put"} {
 		t.Run(what, func(t *testing.T) {

@@ -2,7 +2,7 @@
 
 package prims
 
-// put is a step of TryPut.
+// put executes a step of TryPut.
 func (x *ringExec) put() (said string, optional bool) {
 	s, t := &x.s, x.t
 	me := uint8(x.me + 1)
@@ -140,7 +140,7 @@ func (x *ringExec) put() (said string, optional bool) {
 	panic(t.pc)
 }
 
-// append records that an item was put.
+// append adds an item that was put to the queue of the check.
 func (x *ringExec) append(p uint8) {
 	s := &x.s
 	if s.n == ringItems || s.n >= x.capacity+onesIn(s.dead) {
@@ -171,7 +171,7 @@ func (x *ringExec) hasRoom(said string) (string, bool) {
 	return x.to(ringIrregular, said)
 }
 
-// roomy goes on with a Put that has room.
+// roomy continues a Put after it has found that there is room.
 func (x *ringExec) roomy(said string) (string, bool) {
 	if x.t.at == 0 {
 		return x.to(ringClaim, said)
@@ -179,7 +179,7 @@ func (x *ringExec) roomy(said string) (string, bool) {
 	return x.to(ringLook, said)
 }
 
-// noRoom ends a Put.
+// noRoom ends a Put that has found no room.
 func (x *ringExec) noRoom(said string) (string, bool) {
 	if x.t.at != 0 && x.bug != ringKeepsSlot {
 		x.t.q = 0
@@ -188,7 +188,7 @@ func (x *ringExec) noRoom(said string) (string, bool) {
 	return x.end(said)
 }
 
-// get is a step of TryGet or of TryLease, Ack and Nack.
+// get executes a step of TryGet, or of TryLease and the following Ack or Nack.
 func (x *ringExec) get() (said string, optional bool) {
 	s, t := &x.s, x.t
 	me := uint8(x.me + 1)
@@ -241,7 +241,7 @@ func (x *ringExec) get() (said string, optional bool) {
 		t.first = x.first()
 		for _, b := range s.backing {
 			if b == t.state.tag && (t.first == 0 || b < t.first) {
-				t.first = b // it has come back, although nobody was told
+				t.first = b // the item came back, although the bit of returned is not set yet
 			}
 		}
 		return x.to(ringTakeBack, "sees that no more came back")
@@ -357,7 +357,7 @@ func (x *ringExec) get() (said string, optional bool) {
 	panic(t.pc)
 }
 
-// reap is a step of the reaper.
+// reap executes a step of the reaper.
 func (x *ringExec) reap() (said string, optional bool) {
 	s, t := &x.s, x.t
 	isDead := func(owner uint8) bool { return owner != 0 && s.dead>>(owner-1)&1 != 0 }
@@ -384,7 +384,7 @@ func (x *ringExec) reap() (said string, optional bool) {
 			*sl = ringSlot{}
 		case x.bug == ringReapsNothing:
 		default:
-			// Flag, count and state are three steps in the code, as in a Nack.
+			// In the code, the flag, the count and the state change in three steps, as in a Nack.
 			s.irregular = true
 			sl.kind, sl.owner = queueReturned, s.returned>>1
 			x.comesBack(sl.tag)

@@ -14,7 +14,7 @@ var (
 	_ = crashpoint.Register("queue.wait.passed")
 )
 
-// queueLook is the number of slots that a spinning waiter examines.
+// queueLook bounds how many slots a spinning waiter examines at a time.
 const queueLook = 64
 
 // itemThere reports whether a Get may find an item now.
@@ -26,7 +26,7 @@ func (x *queueCore) itemThere(uint32) bool {
 	return !ok || f.s != nil
 }
 
-// roomThere reports whether a Put may find room now. It examines at most that many slots.
+// roomThere reports whether a Put may find room now. most bounds how many slots it examines.
 func (x *queueCore) roomThere(most uint32) bool {
 	p, _, ok := x.next()
 	if !ok {
@@ -47,26 +47,27 @@ func (x *queueCore) roomThere(most uint32) bool {
 	return false
 }
 
-// tell wakes a waiter of a side, if one has announced itself: n items or places have come. A
-// waiter that goes on wakes the next one, if there is more.
+// tell wakes one waiter of a side, if a waiter has announced itself and n, the number of new items or free
+// places, is not 0. One waiter is enough: it wakes the next waiter if there are further items or places.
 func (x *queueCore) tell(side *queueSide, n int) {
 	if n > 0 && side.wake.Announced() {
 		x.counts.add(countWake)
-		x.tuning(side).NoteCPU() // a waiter may look for this CPU
+		x.tuning(side).NoteCPU() // a hint for waiters that spin
 		side.release()
 	}
 }
 
-// await calls try until it is done or fails, and sleeps in between.
+// await calls try until it reports true or an error, and sleeps in between. No wake is lost:
 //
 //	a waiter                           a Put, for those that wait for an item; a Get for room
 //	word: announced                    the ring, by CAS
-//	the ring: is there something?      word: is a waiter announced?
+//	the ring: is there an item?        word: is a waiter announced?
 //	sleep while the word is unchanged  if so, change the word and wake one
 //
-// At least one of the two finds what the other wrote. The change of the word clears the announcement. So the
-// waiter that was woken announces the others again, and wakes the next one if there is more. If that waiter is
-// stopped, or if it dies, periodic checks or reaping wake the others.
+// So the waiter finds the change of the ring, or the other call finds the announcement. The change of the word
+// clears the announcement of all waiters. So the waiter that was woken sets the announcement again for the
+// waiters that still sleep, and wakes the next of them if there are further items or places. If the waiter that
+// was woken is stopped or dies, the periodic checks or a reaper wake the others.
 func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try func() (bool, error)) error {
 	if err := x.opening.error(op); err != nil {
 		return err
@@ -96,7 +97,7 @@ func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try f
 			continue
 		case !announced:
 			word, announced = side.wake.Announce(), true
-			continue // something may have come since the last check
+			continue // an item or a place may have come since the last try
 		}
 		crashpoint.Hit("queue.wait.announced")
 		x.counts.add(countSleep)
@@ -108,7 +109,7 @@ func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try f
 		case park.Again:
 			crashpoint.Hit("queue.wait.woken")
 		case park.Canceled, park.Closed:
-			x.pass(side) // a wake may have come for this waiter
+			x.pass(side) // this waiter may have used up a wake that another waiter needs
 			if ended == park.Closed {
 				return x.closed(op)
 			}
@@ -117,11 +118,11 @@ func (x *queueCore) await(ctx context.Context, side *queueSide, op string, try f
 	}
 }
 
-// awaitItem waits for an item, which it takes as k says and gives to use. use reports false if the
-// item was taken back, since this process has left.
+// awaitItem waits for an item, takes it as kind k, and calls use with it. use reports false if the item was
+// taken back because this process has left the arena.
 func (x *queueCore) awaitItem(ctx context.Context, k queueSlotKind, use func(queueItemTaken) bool) error {
 	return x.await(ctx, &x.items, "queue.get", func() (bool, error) {
-		// The flag comes before the ring: a Put that comes later sees the flag.
+		// Read the flag before the ring. A Put that fills the ring after this read then sees the flag.
 		stopped := x.stopped()
 		if k == queueLeased {
 			x.deviate()
@@ -143,8 +144,9 @@ func (x *queueCore) awaitItem(ctx context.Context, k queueSlotKind, use func(que
 	})
 }
 
-// pass is the last step of a waiter that may have been woken. The wake has cleared the
-// announcement, and others may still sleep.
+// pass is the last step of a waiter that may have been woken. The wake has cleared the announcement although
+// other waiters may still sleep. So pass announces them again, and wakes the next waiter if there is an item or
+// room for it.
 func (x *queueCore) pass(side *queueSide) {
 	side.wake.Announce()
 	crashpoint.Hit("queue.wait.passed")
@@ -162,15 +164,15 @@ func (side *queueSide) release() {
 	side.queue.ReleaseAsOne(&side.wake)
 }
 
-// check is called ten times a second while a goroutine of this process waits. It does what a stopped or dead
-// process left undone.
+// check is called ten times a second while a goroutine of this process waits. It makes the wakes that a stopped
+// or dead process did not make.
 func (x *queueCore) check(side *queueSide) {
 	x.checkSlots()
 	w := x.words
 	sum := w.head.Load()*3 + w.tail.Load()*5 + w.returned.Load()*7 + 1
 	moved := side.looked.Swap(sum) != sum
 	if !moved {
-		x.heal() // a peer may have written the hints
+		x.heal() // a peer may have overwritten the hints
 	}
 	switch {
 	case x.stopped():
@@ -179,7 +181,7 @@ func (x *queueCore) check(side *queueSide) {
 	case moved:
 		side.wake.WakeOne()
 	default:
-		// Since the last check nothing has moved: the waiters that were woken are stopped.
+		// Nothing has changed since the last check, so the waiters that were woken must be stopped.
 		side.wake.WakeAll()
 	}
 }
@@ -187,8 +189,8 @@ func (x *queueCore) check(side *queueSide) {
 // checkMost is the number of slots that a periodic check examines.
 const checkMost = 4096
 
-// checkSlots finds participants that died, and items that came back without a message to the Gets. It also
-// dates leases.
+// checkSlots finds slots of participants that died, and reaps them. It finds items that came back although the
+// bit of queueReturns was not set, and sets the bit. It also stores the date of leases that have none.
 func (x *queueCore) checkSlots() {
 	last, dead := x.name, false
 	untold := false
@@ -202,7 +204,7 @@ func (x *queueCore) checkSlots() {
 		case st.kind() == queueLeased:
 			x.slot(i).dateLease()
 		case !st.valid():
-			x.slot(i).state.CompareAndSwap(uint64(st), 0) // a peer wrote it
+			x.slot(i).state.CompareAndSwap(uint64(st), 0) // only a peer that breaks the rules writes this
 		}
 		if n := st.participant(); n != 0 && n != last && (st.kind() != queueFull || !x.published(i, st)) {
 			last = n

@@ -9,10 +9,10 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// lineModel is what calls that wait for items of a Queue do: the announcement, the sleep, and the
-// wakes. The ring is a number of items here, which one step changes; ringModel has its steps. Waits for room are
-// the same with the sides exchanged. Threads put, get, or shut the queue down, each in a process of
-// its own. One may be killed and one stopped for ever, at any step, also asleep.
+// lineModel models calls that wait for items of a Queue: the announcement, the sleep, and the wakes. The ring
+// is only a number of items here, which one step changes; ringModel models the ring itself. Waits for room are
+// the same with the two sides exchanged. Each thread puts, gets, or shuts the queue down, and is a process of
+// its own. At any step, even in its sleep, one thread may be killed and one thread may be stopped for ever.
 type lineModel struct {
 	puts, gets int
 	shutdown   bool
@@ -24,7 +24,7 @@ type lineModel struct {
 
 const lineThreads = 5
 
-// lineWord is a park.Word.
+// lineWord models a park.Word.
 type lineWord struct {
 	announced bool
 	sequence  uint8
@@ -32,7 +32,7 @@ type lineWord struct {
 
 type lineThread struct {
 	pc         uint8
-	word       lineWord // the word to sleep on, or to change
+	word       lineWord // the value that the thread has read from the wake word, to sleep on or to change
 	announced  bool     // it has announced itself since its last sleep
 	slept      bool
 	sawStopped bool
@@ -43,10 +43,10 @@ type lineState struct {
 	items   uint8
 	stopped bool // the queue was shut down
 	word    lineWord
-	asleep  [lineThreads]uint8 // threads + 1, in the order of the kernel's queue
-	halted  uint8              // thread + 1: it is stopped for ever
+	asleep  [lineThreads]uint8 // the sleepers, as thread + 1, in the order of the kernel's queue
+	halted  uint8              // the thread that is stopped for ever, plus 1
 	kills   uint8
-	owed    bool // a dead thread was not reaped yet
+	owed    bool // a dead thread has not been reaped yet
 	thread  [lineThreads]lineThread
 }
 
@@ -175,7 +175,8 @@ func (m *lineModel) next(s *lineState, emit func(model.Step[lineState])) {
 		emit(model.Step[lineState]{To: to, Label: "wakes all after the death", By: "reaper"})
 	}
 	if m.stops && m.bug != lineNoCheck {
-		// The periodic check of a process that is not stopped. Without a stop nothing may rely on it.
+		// The periodic check of a process that is not stopped. Only if a thread is stopped may the protocol
+		// rely on it.
 		for i := range s.thread {
 			if s.thread[i].pc == lineAsleep && s.halted != uint8(i+1) && (s.items > 0 || s.stopped) {
 				to := *s
@@ -201,7 +202,7 @@ func (s *lineState) unqueue(i int) {
 	clear(s.asleep[n:])
 }
 
-// wake wakes the first sleepers. One that is stopped takes the wake, and does not go on.
+// wake wakes the first n sleepers. A stopped sleeper uses up a wake although it does not go on.
 func (s *lineState) wake(n int) {
 	for ; n > 0 && s.asleep[0] != 0; n-- {
 		i := int(s.asleep[0] - 1)

@@ -6,9 +6,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// queueState is the state word of a slot of a Queue. It says who has the item in the slot. It is
-// the truth, together with the ring: an item is in the queue from the moment when the cell of its
-// position names its slot. A position is the number of a Put; its tag is its low 31 bits.
+// queueState is the state word of a slot of a Queue. It says which participant has the item in the slot. The
+// state words and the ring together decide where an item is: an item is in the queue from the moment when the
+// cell of its position names its slot. A position is the serial number of a Put; its tag is its low 31 bits.
 //
 //	bits 0..28   name  the participant that has the slot; 0 in free slots; in a returned slot the
 //	                   low bits of the count of returns, so that the word is another each time
@@ -20,8 +20,8 @@ import (
 //	claimed   n     a Put of n's copies its item in               Put, by CAS from free
 //	put       n     n has chosen that position; the item is in    Put, after it saw that the position
 //	                the queue once its cell names the slot        is not filled
-//	taken     n     a Get of n's copies the item out              Get, by CAS from put, returned
-//	leased    n     n has the item on lease                       Lease, likewise
+//	taken     n     a Get of n's copies the item out              Get, by CAS from put or returned
+//	leased    n     n has the item on lease                       Lease, by CAS from put or returned
 //	returned  any   an item that came back. It comes before all   Nack; reaping of taken, leased
 //	                positions, in order of its own
 //
@@ -30,9 +30,9 @@ import (
 //	readers: the same; periodic checks and tools
 //	order:   acquire and release
 //	futex:   none
-//	crash:   the name says who leaves the slot. Reaping makes a claimed slot free, and one that was
-//	         put and that no cell names. It makes taken and leased slots returned. A process that
-//	         is stopped keeps its slot, and others go on
+//	crash:   reaping finds the slots of the dead by their names. It frees a claimed slot, and a slot
+//	         of kind put that no cell names. It makes taken and leased slots returned. A process
+//	         that is stopped keeps its slot, and others go on
 type queueState uint64
 
 type queueSlotKind uint8
@@ -68,11 +68,11 @@ func (s queueState) participant() arenakernel.ParticipantID {
 // tag is the tag of the position of the item.
 func (s queueState) tag() uint64 { return uint64(s >> queueTagShift) }
 
-// at reports whether the slot has the item of position p, which nobody has taken.
+// at reports whether the slot has the item of position p, and no participant has taken it.
 func (s queueState) at(p uint64) bool { return s.kind() == queueFull && s.tag() == p&queueTagMask }
 
-// before reports whether the item of s was put before that of t, if less than 2^30 positions
-// are between them.
+// before reports whether the item of s was put before the item of t. Less than 2^30 positions must lie between
+// the two.
 func (s queueState) before(t queueState) bool { return int32((s.tag()-t.tag())<<1) < 0 }
 
 // with returns the state of the same item with kind k and name n.
@@ -83,8 +83,8 @@ func (s queueState) with(k queueSlotKind, n arenakernel.ParticipantID) queueStat
 // out reports whether a participant has the item.
 func (s queueState) out() bool { return s.kind() == queueTaken || s.kind() == queueLeased }
 
-// busy reports whether a call of the participant is in the middle of its work with the slot, or may be: a
-// slot that was put may be in the queue already.
+// busy reports whether a call of the participant may be working with the slot. In kind put that is not certain:
+// the Put may have finished, so that the item is in the queue.
 func (s queueState) busy() bool {
 	return s.kind() == queueClaimed || s.kind() == queueFull || s.kind() == queueTaken
 }
@@ -114,8 +114,8 @@ func (s queueState) String() string {
 	return t
 }
 
-// queueCell is a word of the ring of a Queue. Position p has cell p modulo R, the number of
-// cells, and is in lap p / R. It is filled once the lap of its cell is its own, or a later one.
+// queueCell is a word of the ring of a Queue. R is the number of cells. Position p uses cell p modulo R, and
+// its lap is p / R. The position is filled if its cell has this lap or a later one.
 //
 //	bits 0..31   slot  number of the slot, from 1; 0 in all-zero memory
 //	bits 32..63  lap   of the position for which the cell was filled last; laps begin with 1
@@ -141,12 +141,12 @@ func (c queueCell) slot() uint32 { return uint32(c) }
 // The flags of a Queue.
 //
 //	bit 0  stopped    after Shutdown
-//	bit 1  irregular  items have been on lease, or have come back: the positions alone do not tell
-//	                  how many items there are. It is never cleared
+//	bit 1  irregular  items have been on lease, or have come back, so the number of items cannot be
+//	                  computed from the positions alone. It is never cleared
 //
 //	writers: any participant, by an atomic or
 //	readers: any
-//	order:   seq-cst: irregular is set before what it tells of
+//	order:   seq-cst: irregular is set before the lease or the return that makes it true
 //	futex:   none
 //	crash:   any value is consistent; irregular may be set too early
 const (
@@ -154,32 +154,32 @@ const (
 	queueIrregularFlag = 2
 )
 
-// queueReturns tells Gets that there may be returned slots.
+// queueReturns is the word that makes Gets search for returned slots, that is, for items that came back.
 //
 //	bit  0      some   there may be returned slots
-//	bits 1..63  count  how often a process has told of a return
+//	bits 1..63  count  how often a process has set bit 0 for a return
 //
 //	writers: a process that made a slot returned, after that; reaping; a Get that found no returned
 //	         slot clears bit 0; all by CAS
 //	readers: Get
 //	order:   seq-cst: a Get reads it between the state of a slot and its CAS
 //	futex:   none
-//	crash:   reaping and periodic checks tell once more
+//	crash:   reaping and periodic checks find the returned slots and set bit 0
 type queueReturns uint64
 
 func (r queueReturns) some() bool { return r&1 != 0 }
 
-// count is the part of the count that a returned slot keeps.
+// count returns the low bits of the count, which the state of a returned slot has in place of a name.
 func (r queueReturns) count() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(r >> 1 & arenakernel.ParticipantIDMask)
 }
 
-// told is the word after one more return.
+// told returns the word after one more return.
 func (r queueReturns) told() queueReturns { return r&^1 + 3 }
 
-// queueLeaseWord says which lease of a slot is the last one. It makes sure that one call ends a
-// lease, although the state of the slot may be the same in a later lease. And it dates a lease that
-// lasts, for tools: the fast path does not read the clock.
+// queueLeaseWord says which lease of a slot is the last one. It makes sure that only one call ends a lease,
+// even though the state of the slot may be the same in a later lease. It also has the date of a lease that
+// lasts, for tools. A periodic check stores the date, so that the fast path need not read the clock.
 //
 //	bits 0..15   times   how often the item of the slot was leased; it stays at its most
 //	bits 16..30  serial  how many leases the slot has had
@@ -193,7 +193,7 @@ func (r queueReturns) told() queueReturns { return r&^1 + 3 }
 //	order:   release and acquire of the state word
 //	futex:   none
 //	crash:   if a participant dies after it has set ended, the state word still says leased, and
-//	         the item comes back. Without a date the age of the lease is unknown
+//	         reaping puts the item back. Without a date the age of the lease is unknown
 type queueLeaseWord uint64
 
 const (
@@ -205,10 +205,10 @@ const (
 	queueLeaseDate = 32
 )
 
-// fresh is the word for another item.
+// fresh returns the word for a new item in the slot.
 func (w queueLeaseWord) fresh() queueLeaseWord { return w.undated() &^ queueLeaseTimes }
 
-// next is the word of the next lease. The count of leases stays at its most.
+// next returns the word of the next lease. The count times stops at its largest value.
 func (w queueLeaseWord) next() queueLeaseWord {
 	times := min(w&queueLeaseTimes, queueLeaseTimes-1) + 1
 	return (w.undated()&^queueLeaseTimes&^queueLeaseEnded+queueLeaseSerial)&^queueLeaseEnded | times
@@ -217,13 +217,13 @@ func (w queueLeaseWord) next() queueLeaseWord {
 func (w queueLeaseWord) times() uint32 { return uint32(w & queueLeaseTimes) }
 func (w queueLeaseWord) ended() bool   { return w&queueLeaseEnded != 0 }
 
-// noted reports whether w is the word of a lease that lasts, if the state of the slot is that of a
-// lease. A participant that has just taken a lease has not written its word yet: then the word is
-// that of an earlier lease, which has ended, or of an item that was never leased.
+// noted reports whether w belongs to the present lease of the slot. The caller has found the slot in kind
+// leased. A participant that has just taken a lease may not have written its lease word yet. In that case w is
+// the word of an earlier lease, which has ended, or of an item that was never leased.
 func (w queueLeaseWord) noted() bool { return w.times() != 0 && !w.ended() }
 
-// date is as in firstDate.
+// date returns the date, in the form of firstDate, or 0.
 func (w queueLeaseWord) date() uint32 { return uint32(w >> queueLeaseDate) }
 
-// undated is w without its date.
+// undated returns w without its date.
 func (w queueLeaseWord) undated() queueLeaseWord { return w & (queueLeaseDated - 1) }

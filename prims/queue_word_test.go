@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// Every state of a slot, and the states that its transitions lead to.
+// TestQueueStates checks every state of a slot, and the states that follow it.
 func TestQueueStates(t *testing.T) {
 	n := arena.ParticipantID(5<<11 | 3)
 	require.True(t, queueState(0).valid(), "all-zero memory is free")
@@ -55,7 +55,7 @@ func TestQueueStates(t *testing.T) {
 	}
 }
 
-// The word that tells of returns, and that of the leases of a slot.
+// TestQueueCounts checks the word queueReturns and the lease word of a slot.
 func TestQueueCounts(t *testing.T) {
 	r := queueReturns(0)
 	require.False(t, r.some())

@@ -21,7 +21,7 @@ type queueWords struct {
 
 	capacity uint64 // most items. Immutable after init.
 	item     uint64 // bytes of an item. Immutable after init.
-	// used is a bound of the slots that were ever claimed: a slot with a greater number is free.
+	// used is a bound of the slots that were ever claimed: a slot with a greater number was never claimed.
 	//   writers: Put, before it claims such a slot, by CAS
 	//   readers: reaping, periodic checks, closes, tools
 	//   order:   seq-cst, before the claim
@@ -33,7 +33,8 @@ type queueWords struct {
 
 	counts countWords
 
-	// tail is a position. All positions before it are filled. It may lag behind.
+	// tail is a position before which all positions are filled. It may lag behind the first position that is
+	// not filled.
 	//   writers: Put, by a plain store; a process that finds it wrong
 	//   readers: Put, Len
 	//   order:   relaxed: a hint
@@ -41,8 +42,8 @@ type queueWords struct {
 	//   crash:   any value that a Put wrote is consistent
 	tail atomic.Uint64
 	_    [56]byte
-	// head is a position. No position before it has an item in the queue. It may lag behind.
-	// Tags as of tail, with Get in place of Put.
+	// head is a position before which no position has an item in the queue. It may lag behind the first
+	// position with an item. The tags are those of tail, with Get in place of Put.
 	head atomic.Uint64
 	_    [56]byte
 }
@@ -93,11 +94,11 @@ const (
 	queuePollerOff = arenakernel.Offset(unsafe.Offsetof(queueSideWords{}.poller))
 )
 
-// queueStride is the distance between two slots for items of that size.
+// queueStride returns the distance between two slots, in bytes, for items of the given size.
 func queueStride(item uint64) uint64 { return queueSlotBytes + (item+7)&^7 }
 
-// queueSlots is how many slots a Queue has. A small one has some to spare, so that Puts and Gets
-// that are stopped, and keep one slot each, leave room for others.
+// queueSlots returns how many slots a Queue has. A small Queue has more slots than its capacity: a Put or a Get
+// that is stopped keeps a slot, and other calls need slots meanwhile.
 func queueSlots(capacity uint64) uint64 {
 	if capacity < queueSpareLess {
 		return capacity + queueSpare
@@ -105,8 +106,8 @@ func queueSlots(capacity uint64) uint64 {
 	return capacity
 }
 
-// queueLapShift is the logarithm of the number of cells, which is a power of two. There are at
-// least as many cells as slots.
+// queueLapShift returns the binary logarithm of the number of cells. That number is the smallest power of two
+// that is not below the number of slots.
 func queueLapShift(slots uint64) uint { return uint(bits.Len64(slots - 1)) }
 
 func queueBytes(capacity, item uint64) uint64 {
@@ -120,7 +121,7 @@ func (x *queueCore) cell(p uint64) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Add(unsafe.Pointer(x.words), queueHeadBytes+8*(p&x.mask)))
 }
 
-// slot returns the slot of that number, or nil if there is none.
+// slot returns the slot with number i, or nil if there is none.
 func (x *queueCore) slot(i uint32) *queueSlot {
 	if i-1 >= x.slots { // i == 0 wraps
 		return nil
@@ -141,7 +142,7 @@ func queueWakeWord(a *arenakernel.Arena, w *queueSideWords) park.WakeWord {
 	return park.WakeWord{WaitList: park.WaitList{Arena: a, Word: &w.wake, Raw: wordPtr(&w.wake), Poller: &w.poller}}
 }
 
-// initQueue fills in the private body of a Queue that is being made.
+// initQueue fills in the body of a new Queue, which no other process sees yet.
 func initQueue(b []byte, capacity uint32, item uint64, spin uint32) {
 	w := (*queueWords)(unsafe.Pointer(unsafe.SliceData(b[:queueHeadBytes])))
 	w.capacity, w.item = uint64(capacity), item
@@ -151,11 +152,11 @@ func initQueue(b []byte, capacity uint32, item uint64, spin uint32) {
 	w.head.Store(first)
 }
 
-// queueShape is what the immutable words of a Queue say.
+// queueShape has the values of the immutable words of a Queue.
 type queueShape struct{ capacity, item uint64 }
 
-// shapeOfQueue reads the immutable words of a Queue once, and reports whether the body has room
-// for what they say.
+// shapeOfQueue reads the immutable words of a Queue once, and reports whether the body has room for a Queue
+// with these values.
 func shapeOfQueue(a *arenakernel.Arena, o arenakernel.Object) (w *queueWords, s queueShape, ok bool) {
 	if o.Size < queueHeadBytes {
 		return nil, s, false
@@ -169,6 +170,6 @@ func shapeOfQueue(a *arenakernel.Arena, o arenakernel.Object) (w *queueWords, s 
 	return w, s, ok
 }
 
-// loadPlain reads a word that never changes, unless a peer breaks the rules. An atomic load makes sure that the
-// compiler does not read the word a second time, when it may have another value.
+// loadPlain reads a word that never changes unless a peer breaks the rules. The load is atomic, so that the
+// compiler cannot read the word a second time, when a peer may have changed it.
 func loadPlain(w *uint64) uint64 { return atomic.LoadUint64(w) }

@@ -12,9 +12,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// heal makes a process (this one, or another) compute the hints of q again, as
-// a periodic check does when nothing has moved since the last one. With "late",
-// calls that were stopped for long change the hints first.
+// heal makes this process or another compute the hints of q again, as a periodic check does if nothing has
+// changed since the last check. With "late", it first stores old hints, as calls that were stopped for a long
+// time may do.
 func heal(t *testing.T, q *prims.Queue[queueTicket], other *proctest.Proc, who string) {
 	for range 2 {
 		switch who {
@@ -29,7 +29,7 @@ func heal(t *testing.T, q *prims.Queue[queueTicket], other *proctest.Proc, who s
 	}
 }
 
-// late has calls that were stopped for about 2^32 laps go on and store the hints that they had then.
+// late stores the hints of about 2^32 laps ago, as calls do that were stopped all that time.
 func late(q *prims.Queue[queueTicket]) {
 	cells := uint64(q.Cells())
 	all := cells << 32
@@ -48,8 +48,8 @@ func late(q *prims.Queue[queueTicket]) {
 	q.SetHints(head, move(tail))
 }
 
-// Laps have 32 bits, and tags have 31. When they begin anew, nothing changes: not even if the hints are made anew at
-// that moment, by this process or by another one.
+// TestQueueLapsWrap: laps have 32 bits, and tags have 31. When they wrap to 0, the queue works as before, even
+// if this process or another computes the hints again at that moment.
 func TestQueueLapsWrap(t *testing.T) {
 	for _, capacity := range []int{1, 4, 64} {
 		for _, healed := range []string{"never", "here", "by another", "late"} {

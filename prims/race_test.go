@@ -20,7 +20,7 @@ import (
 const raceExit = 66
 
 func init() {
-	// race makes two goroutines use a plain variable: under a lock, after a Futex, or unguarded.
+	// race makes goroutines use a plain variable: under a lock, in the order that a Futex gives, or unguarded.
 	proctest.Register("race", func(c *proctest.Child) {
 		var p struct{ Arena, How string }
 		c.Params(&p)
@@ -71,7 +71,7 @@ func init() {
 				})
 			}
 		case "futex":
-			// The goroutines hand the variable to each other by posts.
+			// The goroutines take turns with the variable, and signal each turn with a Post.
 			wg.Go(func() {
 				for n := range uint64(300) {
 					f.Wait(2*n + 1)
@@ -115,7 +115,8 @@ func init() {
 	})
 }
 
-// The race detector of Go does not see shared memory. Its verdict about variables of users is right all the same.
+// TestRaceDetector: the race detector of Go does not see shared memory. It still reports races on variables of
+// a program correctly.
 func TestRaceDetector(t *testing.T) {
 	if !race.Enabled {
 		proctest.Skip(t, "needs -race", "race")

@@ -2,47 +2,48 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/arenakernel"
 
-// absent reports whether a participant is dead, or has left.
+// absent reports whether n is a participant that is dead or has left the arena.
 func (q *recordQueue) absent(n arenakernel.ParticipantID) bool { return n != 0 && !q.current(n) }
 
-// waiting reports whether the owner of a queued wait is alive. It checks the marks of death itself: what a
-// dead participant was granted comes back only when that participant is reaped.
+// waiting reports whether the owner of a queued wait is alive. It also asks Dead, and does not rely on reaping:
+// whatever is granted to a dead participant is unavailable until that participant is reaped.
 func (q *recordQueue) waiting(w wait) bool {
 	owner := w.Owner()
 	return q.current(owner) && !q.a.Dead(owner)
 }
 
-// reapDue reports whether a participant has died since the last reap, or was not gone at that
-// reap.
+// reapDue reports whether there is something to reap: a participant has died since the last reap, or the
+// process of a dead participant had not ended at the last reap.
 func (q *recordQueue) reapDue() bool { return q.deaths.Load() != q.a.Deaths() || q.unreaped.Load() }
 
-// beginReap takes the waits of the dead off the queue, so that nothing is granted to them any more. private
-// is held.
+// beginReap removes the waits of dead participants from the queue, so that nothing is granted to them any more.
+// The caller holds private.
 func (q *recordQueue) beginReap(x *recordedChange, b *wakes) error {
 	q.deaths.Store(q.a.Deaths())
 	q.unreaped.Store(false)
 	return q.removeDead(x, b)
 }
 
-// reconsider makes the next call reap if a participant whose wait was granted has died meanwhile: the last
-// reap may have looked at what it has before.
+// reconsider makes the next call reap if the participant granted has died. Its wait was just granted, and the
+// last reap may have examined this participant before the grant.
 func (q *recordQueue) reconsider(granted arenakernel.ParticipantID) {
 	if q.absent(granted) {
 		q.deaths.Store(q.a.Deaths() - 1)
 	}
 }
 
-// hasRecord reports whether the slot of this participant has a record. One that has not opened the object
-// has none, and cannot make a change.
+// hasRecord reports whether the slot of this participant has a record. A participant that has not opened the
+// object has no record, and cannot make a change.
 func (q *recordQueue) hasRecord() bool {
 	_, ok := q.of.recordAt(q.slot)
 	return ok
 }
 
-// repairBare reaps for a handle that is bare, by reap. Without a record it completes the last change, and
-// calls stranger: those that wait, and the next call, do the rest.
+// repairBare reaps for a bare handle, which reapers use and which cannot wait. If this participant has a
+// record, repairBare calls reap. Otherwise it can only complete the last change, and calls stranger. The
+// waiters or the next call then do the rest.
 func (q *recordQueue) repairBare(dead arenakernel.ParticipantID, reap func(x *recordedChange, b *wakes), stranger func()) {
-	if dead == q.a.Self() { // other dead participants are not current, or have passed their ID to another participant by now
+	if dead == q.a.Self() { // this participant leaves; any other dead participant is no longer current
 		q.without = dead
 	}
 	b := takeWakes()
@@ -57,16 +58,16 @@ func (q *recordQueue) repairBare(dead arenakernel.ParticipantID, reap func(x *re
 	stranger()
 }
 
-// wakeBare wakes the owners of the first waits if this process has no record, so that one of them reaps.
-// Processes in Go are told of a death by their pollers, too, but threads in C sleep on the words of their wait
-// nodes only.
+// wakeBare wakes the owners of the first waits if this process has no record, so that one of the owners reaps.
+// A Go process also learns of a death from its poller. But a thread of a C program sleeps on the word of its
+// wait node only.
 func (q *recordQueue) wakeBare() {
 	if !q.hasRecord() {
 		q.wakeFirst()
 	}
 }
 
-// completeBare completes the last change, for a handle that is bare.
+// completeBare completes the last change, for a bare handle.
 func (q *recordQueue) completeBare() bool {
 	b := takeWakes()
 	defer q.wake(b)

@@ -15,9 +15,9 @@ var (
 	_ = crashpoint.Register("counter.commit.completed")
 )
 
-// recordLog is one handle's side of an object that changes several words at once, without a lock. It
-// belongs to WaitGroup, Latch and Barrier. A change is a record in the slot of its author, and takes
-// effect when the commit word names the record:
+// recordLog lets an object change several words at once without a lock. It is the part of a handle on a
+// WaitGroup, a Latch or a Barrier that does this. The author of a change writes a record, which lists the new
+// values, into its own slot. The change takes effect when the commit word names the record:
 //
 //	its author                          the next process
 //	completes the record of the word    finds the record of the author
@@ -25,16 +25,17 @@ var (
 //	CAS: the commit word names it       CAS of the commit word
 //	completes it
 //
-// A process that stops or dies before the CAS of the commit word has changed nothing. After the
-// CAS, the next process completes the record. The author writes its next record only when this
-// one is complete. So a process that finds another version in the record has nothing left to do.
+// A process that stops or dies before the CAS of the commit word has changed nothing. If it stops or dies after
+// the CAS, the next process completes the record. The author writes its next record only when this record is
+// complete. So a process that finds another version in the record knows that the record is complete.
 //
-// A process that was stopped while it completed a record may resume at any time. It changes a
-// word only if the word still has the value and the tag from before the record. No word has both
-// again before 2^32 further tickets.
+// A process that was stopped while it completed a record may resume at any time. It changes a word only if the
+// word still has the value and the tag from before the record. A word can have both again only after 2^32
+// further tickets.
 //
-// While the commit word is what it was, the tagged words do not change once its record is complete.
-// So a commit over that word also proves that what was read in between belongs together.
+// When the record of the commit word is complete, the tagged words do not change until the commit word changes.
+// So a successful CAS of the commit word also proves that all values that were read before it belong to one
+// state.
 type recordLog struct {
 	word    *atomic.Uint64 // the commit word; see counterWord
 	tickets *atomic.Uint64
@@ -42,24 +43,24 @@ type recordLog struct {
 	// private is held by the goroutine that writes the record of this process.
 	private *sync.Mutex
 	of      recordObject
-	// completed is the last commit word whose record this handle knows to be complete. No later one is
-	// the same.
+	// completed is the last commit word whose record this handle knows to be complete. No later commit word has
+	// the same value.
 	completed atomic.Uint64
 }
 
-// recordObject is an object whose words records change.
+// recordObject is an object whose words are changed by records.
 type recordObject interface {
-	// recordOf is the record of a slot: its version, and its entries. entries is nil if the slot has
-	// none.
+	// recordOf returns the record of a slot: its version in head, and its entries. entries is nil if the slot
+	// has no record.
 	recordOf(slot int) (head *atomic.Uint64, entries []atomic.Uint64)
-	// tagged finds a tagged word by its index; nil if there is none.
+	// tagged returns the tagged word with an index, or nil if there is none.
 	tagged(index uint32) *atomic.Uint64
 	corrupt(detail string) error
 }
 
-// recordPrivate are the private locks of all record logs of this process, chosen by the offset of
-// the object: all handles on an object share one. A goroutine holds such a lock for a few stores,
-// and waits for nothing meanwhile.
+// recordPrivate has the private locks of all record logs of this process. The offset of an object selects its
+// lock, so all handles on an object share a lock. A goroutine holds such a lock only for a few stores, and
+// never waits while it holds the lock.
 var recordPrivate [64]sync.Mutex
 
 // recordChange is a change that will go into a record.
@@ -90,8 +91,8 @@ func (t *recordLog) swap(from, to counterWord) bool {
 	return t.word.CompareAndSwap(uint64(from), uint64(to))
 }
 
-// commit makes a change over c. The caller has the private lock, and has completed
-// the record of c. ok is false if the commit word has changed from c.
+// commit makes a change take effect if the commit word is still c. The caller holds the private lock, and has
+// completed the record of c. ok is false if the commit word is no longer c.
 func (t *recordLog) commit(c counterWord, ch *recordChange) (ok bool, err error) {
 	version, err := t.version(ch)
 	if err != nil {
@@ -119,7 +120,7 @@ func (t *recordLog) commit(c counterWord, ch *recordChange) (ok bool, err error)
 	return err == nil, err
 }
 
-// version returns a ticket that none of the words of a change has as its tag.
+// version returns a ticket that is not the tag of any word of the change.
 func (t *recordLog) version(ch *recordChange) (uint64, error) {
 	for range 2 * recordEntries {
 		v := t.tickets.Add(1) & counterVersions
@@ -138,7 +139,7 @@ func (t *recordLog) version(ch *recordChange) (uint64, error) {
 	return 0, t.of.corrupt("its tickets do not advance")
 }
 
-// complete carries out the record that c names, unless that was done.
+// complete carries out the record that c names, unless it is known to be complete.
 func (t *recordLog) complete(c counterWord) error {
 	if !c.logged() || t.completed.Load() == uint64(c.bare()) {
 		return nil
@@ -162,14 +163,14 @@ func (t *recordLog) complete(c counterWord) error {
 			return t.of.corrupt("a record changes a word that there is not")
 		}
 		for {
-			// The loop ends: another process that changes the word between the load and the CAS
-			// completes the same record.
+			// If the CAS fails, another process that completes the same record has changed the word. So the
+			// next iteration ends the loop.
 			was := taggedWord(w.Load())
 			if was.tag() == uint32(version) {
 				break
 			}
-			// Nobody commits over c before the word has the tag. So if c is still there, was is
-			// the value from before the record.
+			// No process replaces the commit word c before this word has the tag. So if the commit word is
+			// still c, was is the value from before the record.
 			if t.load().bare() != c.bare() {
 				return nil
 			}
@@ -183,5 +184,5 @@ func (t *recordLog) complete(c counterWord) error {
 	return nil
 }
 
-// valueOf is the value of a tagged word.
+// valueOf returns the value of a tagged word.
 func valueOf(w *atomic.Uint64) uint64 { return uint64(taggedWord(w.Load()).value()) }

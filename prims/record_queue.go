@@ -17,8 +17,8 @@ var (
 	_ = crashpoint.Register("record.commit.completed")
 )
 
-// recordCommit is the commit word of an object with a recorded queue. Every change of the object takes
-// effect by one compare-and-swap of this word.
+// recordCommit is the commit word of an object with a recorded queue. Every change of the object takes effect
+// with one compare-and-swap of this word.
 //
 //	bits 0..10   slot     whose record it names; 0: there was no change yet
 //	bits 11..63  version  how many changes there were
@@ -35,7 +35,7 @@ const recordSlotBits = 11
 func (c recordCommit) slot() int       { return int(c & (1<<recordSlotBits - 1)) }
 func (c recordCommit) version() uint64 { return uint64(c >> recordSlotBits) }
 
-// next is the word after a change over c by the participant in a slot.
+// next returns the word that the participant in the given slot stores over c.
 func (c recordCommit) next(slot int) recordCommit {
 	return recordCommit(c.version()+1)<<recordSlotBits | recordCommit(slot)
 }
@@ -45,10 +45,10 @@ func (c recordCommit) next(slot int) recordCommit {
 //	bits 0..31   tag    how often the word has changed, modulo 2^32
 //	bits 32..63  value
 //
-// A process that carries a record out expects the whole word. So each change happens once, and a process
-// that was stopped before its CAS changes nothing when it resumes, unless the word has changed exactly
-// 2^32 times meanwhile. A word in a wait node counts on while one process keeps the node, see
-// [park.WaitNode]; with each new owner it begins with a random tag.
+// A process that carries out a record compares the whole word, with its tag. So each change happens once. A
+// process that was stopped before its CAS changes nothing when it resumes, unless the word has changed exactly
+// 2^32 times meanwhile. The tag of a word in a wait node goes on counting while one process keeps the node, see
+// [park.WaitNode]. Each new owner begins with a random tag.
 //
 //	writers: every process that carries out the record that the commit word names, by CAS
 //	readers: calls, after they have carried out the record of the commit word
@@ -64,34 +64,35 @@ func makeRecorded(value, tag uint32) recordedWord {
 func (w recordedWord) value() uint32 { return uint32(w >> 32) }
 func (w recordedWord) tag() uint32   { return uint32(w) }
 
-// with is the word after a change.
+// with returns the word after a change to value.
 func (w recordedWord) with(value uint32) recordedWord { return makeRecorded(value, w.tag()+1) }
 
 func valueIn(w *atomic.Uint64) uint32 { return recordedWord(w.Load()).value() }
 
-// recordMost is how many words a record changes at most.
+// recordMost is the largest number of words that a record can change.
 const recordMost = 8
 
-// recordPlaces are the words of a record. head is the version, kinds and where name the words, and each
-// entry has what a word was and what it becomes.
+// recordPlaces has the words of a record. head is the version. kinds and the field where of each entry name the
+// words that change. Each entry also has the old and the new value of its word.
 type recordPlaces struct {
 	head, kinds *atomic.Uint64
 	entries     *[recordMost]recordEntry
 }
 
-// recordQueue is one handle's side of an object with a queue of waits, without a lock. A change of the
-// object's words and of the queue is a record in the slot record of its author:
+// recordQueue lets an object have a queue of waits without a lock. It is the part of a handle that does this.
+// The author of a change lists the changed words, those of the object and those of the queue, in its own slot
+// record:
 //
 //	its author                            the next process
 //	completes the record of the word      finds the record of the author
 //	reads words                           CAS of each of its words: what it was, what it becomes
-//	writes a record of its own            tells the waits that the record has granted
+//	writes a record of its own            ends the waits that the record has granted
 //	CAS: the commit word names it         CAS of the commit word
 //	completes it
 //
-// The words do not change while the commit word is the same and its record is complete. So the CAS of the
-// commit word proves that the words that the author has read belong together. A process that stops or dies at any
-// step leaves nothing that the next one does not complete. docs/design/0056 has the argument.
+// When the record of the commit word is complete, the words do not change until the commit word changes. So the
+// CAS of the commit word proves that all words that the author has read belong to one state. If a process stops
+// or dies at any step, the next process completes what it left. See docs/design/0056.
 type recordQueue struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
@@ -108,20 +109,20 @@ type recordQueue struct {
 	counts    *countWords
 	tuning    park.Tuning
 	key       race.Key
-	// without is this participant while it leaves, and 0 before.
+	// without is the ID of this participant while it leaves the arena, and 0 before.
 	without arenakernel.ParticipantID
 	scratch recordedChange // guarded by: private
 	deaths  atomic.Uint32  // the number of deaths at the last reap
-	// unreaped says that a dead participant was not gone at the last reap, which has left what that
-	// participant has.
+	// unreaped says that the process of a dead participant had not ended at the last reap. That reap did not
+	// take back what the participant has.
 	unreaped atomic.Bool
 }
 
 // recordedObject is an object with a recorded queue.
 type recordedObject interface {
-	// recordAt is the record of a slot. ok is false if the slot has none.
+	// recordAt returns the record of a slot. ok is false if the slot has no record.
 	recordAt(slot int) (r recordPlaces, ok bool)
-	// wordAt is a word of the object other than the ends of the queue; nil if there is none.
+	// wordAt returns a word of the object, other than the ends of the queue, or nil if there is none.
 	wordAt(kind uint8, where uint32) *atomic.Uint64
 	// removed adds to x what follows from the removal of a wait, which x has already.
 	removed(x *recordedChange)
@@ -137,13 +138,13 @@ const (
 	recordOwnKinds
 )
 
-// recordChange is a change that will go into a record.
+// recordedChange is a change that will go into a record.
 type recordedChange struct {
 	c       recordCommit
 	n       int
 	tooMany bool // it does not fit into a record
 	made    bool // it has taken effect
-	torn    bool // the words that were read do not belong together, or a peer has overwritten one
+	torn    bool // the words that were read are not of one state, or a peer has overwritten a word
 	kind    [recordMost]uint8
 	where   [recordMost]uint32
 	to      [recordMost]uint32
@@ -151,7 +152,7 @@ type recordedChange struct {
 	word    [recordMost]*atomic.Uint64
 }
 
-// get is the value that a word will have after the change.
+// get returns the value that a word will have after the change.
 func (x *recordedChange) get(w *atomic.Uint64) uint32 {
 	for i := range x.n {
 		if x.word[i] == w {
@@ -161,7 +162,7 @@ func (x *recordedChange) get(w *atomic.Uint64) uint32 {
 	return valueIn(w)
 }
 
-// set adds to the change that the word w, which kind and where name, becomes v.
+// set adds to the change that the word w gets the value v. kind and where name w in the record.
 func (x *recordedChange) set(kind uint8, where uint32, w *atomic.Uint64, v uint32) {
 	for i := range x.n {
 		if x.word[i] == w {
@@ -174,7 +175,7 @@ func (x *recordedChange) set(kind uint8, where uint32, w *atomic.Uint64, v uint3
 	}
 }
 
-// renew is set, but the word gets a new tag even if it has the value v already.
+// renew does what set does, but the word gets a new tag even if it has the value v already.
 func (x *recordedChange) renew(kind uint8, where uint32, w *atomic.Uint64, v uint32) {
 	x.set(kind, where, w, v)
 	for i := range x.n {
@@ -196,7 +197,7 @@ func (x *recordedChange) add(kind uint8, where uint32, w *atomic.Uint64, was rec
 
 func (q *recordQueue) load() recordCommit { return recordCommit(q.commit.Load()) }
 
-// begin begins a change: x is empty, and the record of the commit word is complete.
+// begin begins a change. Afterwards x is empty, and the record of the commit word is complete.
 func (q *recordQueue) begin(x *recordedChange, b *wakes) error {
 	// sync(record.commit): acquire
 	c := q.load()
@@ -205,7 +206,7 @@ func (q *recordQueue) begin(x *recordedChange, b *wakes) error {
 }
 
 // end makes the change x take effect. ok is false if the commit word has changed since begin. After an error,
-// x.made says whether the change has taken effect. private is held.
+// x.made says whether the change has taken effect. The caller holds private.
 func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 	switch {
 	case q.load() != x.c:
@@ -243,8 +244,8 @@ func (q *recordQueue) end(x *recordedChange, b *wakes) (ok bool, err error) {
 	return err == nil, err
 }
 
-// complete carries out the record that c names, unless that was done. It resolves the waits that the
-// record has granted; the caller wakes their owners, and those that b has already.
+// complete carries out the record that c names, unless it is known to be complete. It resolves the waits that
+// the record has granted, and adds them to b. The caller then wakes all owners in b.
 func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 	if c.slot() == 0 || q.completed.Load() == uint64(c) {
 		return nil
@@ -258,7 +259,7 @@ func (q *recordQueue) complete(c recordCommit, b *wakes) error {
 	for i := range recordMost {
 		was[i], to[i] = r.entries[i].was.Load(), r.entries[i].to.Load()
 	}
-	// An author changes the head first, and only when this record is complete.
+	// An author changes the head before the entries, and only when this record is complete.
 	if r.head.Load() != c.version() {
 		q.completed.Store(uint64(c))
 		return nil
@@ -304,7 +305,7 @@ func (q *recordQueue) wordAt(kind uint8, where uint32) *atomic.Uint64 {
 	return q.of.wordAt(kind, where)
 }
 
-// current reports whether a participant is alive, from the point of view of this call.
+// current reports whether a participant is alive. This participant counts as dead while it leaves the arena.
 func (q *recordQueue) current(n arenakernel.ParticipantID) bool {
 	return n != q.without && q.a.Current(n)
 }

@@ -8,7 +8,8 @@ func rqModel(size uint8, threads ...string) recordQueueModel {
 	return recordQueueModel{threads: threads, size: size}
 }
 
-// No permit is lost or had twice, waits are granted in order, each wait ends, and no change is carried out twice.
+// TestModelRecordQueue: no permit is lost or acquired twice, waits are granted in order, each wait ends, and no
+// change is carried out twice.
 func TestModelRecordQueue(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, rqModel(1, "0A1R1", "1A1R1").explore, []bug{rqNoComplete, rqNoServe, rqNoWake, rqNoTags}},
@@ -20,7 +21,7 @@ func TestModelRecordQueue(t *testing.T) {
 	})
 }
 
-// A process dies at each step.
+// TestModelRecordQueueDeath checks the same if a process dies, at any step.
 func TestModelRecordQueueDeath(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, rqModel(1, "0A1R1", "1A1R1").withKills(1).explore, []bug{rqNoReap, rqHelperQuiet, rqNoChecks}},
@@ -30,7 +31,7 @@ func TestModelRecordQueueDeath(t *testing.T) {
 	})
 }
 
-// A process stops for ever at each step.
+// TestModelRecordQueueStop checks the same if a process stops for ever, at any step.
 func TestModelRecordQueueStop(t *testing.T) {
 	requireModels(t, []exploration{
 		{"two", small, rqModel(1, "0A1R1", "1A1R1").withStop().explore, []bug{rqHelperQuiet, rqNoChecks}},

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// right is the invariant.
+// right checks the invariant.
 func (m *recordQueueModel) right(s *rqState) error {
 	if s.wrong != "" {
 		return errors.New(s.wrong)
@@ -49,7 +49,8 @@ func (m *recordQueueModel) right(s *rqState) error {
 	return nil
 }
 
-// done: each thread has ended, but for those that are dead or stopped, and those that wait for permits that are not free.
+// done reports whether each thread has ended. Threads that are dead or stopped do not count, and neither do
+// threads that wait for permits that are not free.
 func (m *recordQueueModel) done(s *rqState) bool {
 	left := m.size
 	for p := range s.held {
@@ -76,8 +77,9 @@ func (m *recordQueueModel) done(s *rqState) bool {
 	return true
 }
 
-// canon makes states one that differ by numbers only. Tags, versions and generations are only compared, with what
-// they are and with the next one.
+// canon renumbers tags, versions and generations, so that states that differ only by these numbers become the
+// same state. That is allowed because the algorithm only compares such a number with another, or with its
+// successor.
 func (m *recordQueueModel) canon(s *rqState) {
 	for p := range rqProcs {
 		used := int(s.commit.slot) == p+1
@@ -144,8 +146,8 @@ func (m *recordQueueModel) canon(s *rqState) {
 	}
 }
 
-// rename gives the numbers that each visits the smallest values in the same order. If next is set, the number after it
-// counts, too.
+// rename replaces the numbers that each visits by the smallest numbers in the same order. If next is true, the
+// successor of the number counts as used, too.
 func (m *recordQueueModel) rename(s *rqState, each func(f func(v *uint8, next bool))) {
 	var used [256]bool
 	each(func(v *uint8, next bool) {

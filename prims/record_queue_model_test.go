@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The model of a recorded queue, with the rules of an owned Semaphore. Each thread has a wait node, which it uses
-// for all of its waits. Reading the words, and the change that follows from them, are one step: the model checks that
-// the words are the same when the change takes effect.
+// This is the model of a recorded queue, with the rules of an owned Semaphore. Each thread has a wait node,
+// which it uses for all of its waits. One step reads all words and computes the change. The model checks that
+// the words are still the same when the change takes effect.
 
 const (
 	rqThreads = 4
@@ -32,7 +32,7 @@ const (
 	rqWords  uint8 = rqPrev + rqThreads
 )
 
-// Values of next, and of fast.
+// Values of the words next and fast.
 const (
 	rqEnd     uint8 = 1
 	rqGranted uint8 = 2
@@ -44,7 +44,7 @@ const (
 
 type rqWord struct{ v, tag uint8 }
 
-type rqCommit struct{ version, slot uint8 } // the slot is the process + 1
+type rqCommit struct{ version, slot uint8 } // slot is the process, plus 1
 
 type rqRecord struct {
 	n    uint8
@@ -72,12 +72,12 @@ type rqThread struct {
 	rec    rqRecord
 	own    bool // rec is the record of this thread, which it completes
 	w      rqNodeWord
-	q      rqWord // the fast word that it has read
-	had    uint8  // the permits of its share
-	at2    uint8  // the share that it closes
-	wakes  uint8  // nodes whose threads it has to wake
+	q      rqWord // the fast word that the thread has read
+	had    uint8  // the permits of the share of its process
+	at2    uint8  // the share that the thread closes
+	wakes  uint8  // nodes whose threads the thread has to wake
 	gaveUp bool
-	saw    uint8 // the dead that it knew of
+	saw    uint8 // the dead processes that the thread knew of
 }
 
 type rqState struct {
@@ -87,7 +87,7 @@ type rqState struct {
 	rec     [rqProcs]rqRecord
 	private [rqProcs]uint8 // thread + 1
 	fastOn  [rqProcs]bool
-	last    uint8 // releaser, process + 1
+	last    uint8 // the process of the last releaser, plus 1
 	node    [rqThreads]rqNodeWord
 	woken   uint8
 	thread  [rqThreads]rqThread
@@ -97,8 +97,8 @@ type rqState struct {
 
 	// The history, for the checks.
 	queue [rqThreads]uint8 // nodes + 1
-	waits uint8            // nodes whose wait was queued and not granted or given up
-	got   uint8            // nodes whose wait was granted, and whose owner has not collected
+	waits uint8            // nodes whose wait was queued, and neither granted nor given up
+	got   uint8            // nodes whose wait was granted, and whose owner has not noticed that yet
 	held  [rqProcs]uint8
 	wrong string
 }
@@ -135,14 +135,14 @@ const (
 // The kinds of work of a thread.
 const (
 	rqAcquires uint8 = iota
-	rqJoins          // acquires, with a prepared node
+	rqJoins          // acquires, after it has prepared its node
 	rqReleases
-	rqServes    // after its release or its wait was given up
-	rqWithdraws // gives its wait up
-	rqChecks    // looks after the object, beside a wait
+	rqServes    // grants waits, after a release or after its wait was given up
+	rqWithdraws // gives up its wait
+	rqChecks    // makes a periodic check of the object while it waits
 )
 
-// The purposes of a change. Its maker acts on them once the change is made.
+// The purposes of a change. They decide what the thread does after it has made the change.
 const (
 	rqNothing uint8 = iota // the call is over, or the rule has no change
 	rqAgain
@@ -177,8 +177,9 @@ const (
 	rqOpensQueued bug = "a share is opened although a wait is queued"
 )
 
-// recordQueueModel has threads that are written as the number of the process and the operations: A acquires, C
-// acquires with a context that may end, R releases, each with a number of permits.
+// recordQueueModel is a model with some threads. The string of a thread has the number of its process and then
+// its operations. A acquires, C acquires with a context that may end, and R releases. A number of permits
+// follows each operation.
 type recordQueueModel struct {
 	threads []string
 	size    uint8

@@ -2,7 +2,7 @@
 
 package prims
 
-// after is the words when the record of the commit word is complete.
+// after returns the words as they are when the record of the commit word is complete.
 func (s *rqState) after() (w [rqWords]rqWord) {
 	w = s.word
 	if s.commit.slot == 0 || s.head[s.commit.slot-1] != s.commit.version {
@@ -41,7 +41,7 @@ func (r *rqRecord) set(s *rqState, w, v uint8) {
 
 func (r *rqRecord) add(s *rqState, w, v uint8) { r.set(s, w, r.get(s, w)+v) }
 
-// queued reports whether a value of next is that of a node on the queue.
+// rqIsQueued reports whether v, the value of the word next of a node, means that the node is on the queue.
 func rqIsQueued(v uint8) bool { return v == rqEnd || v >= rqNode }
 
 func (r *rqRecord) detach(s *rqState, k, outcome uint8) {
@@ -62,7 +62,7 @@ func (r *rqRecord) detach(s *rqState, k, outcome uint8) {
 	r.set(s, rqNext+k, outcome)
 }
 
-// wants is how many permits the wait of a node is for.
+// wants returns how many permits the wait of node k is for.
 func (m *recordQueueModel) wants(s *rqState, k uint8) uint8 {
 	_, n := m.op(&s.thread[k], int(k))
 	return n
@@ -70,7 +70,7 @@ func (m *recordQueueModel) wants(s *rqState, k uint8) uint8 {
 
 func (m *recordQueueModel) isDead(s *rqState, p int) bool { return s.dead&(1<<p) != 0 }
 
-// enough is as Semaphore.enough. It returns the share that is to be closed, or rqProcs.
+// enough models Semaphore.enough. It returns the share that has to be closed, or rqProcs if there is none.
 func (m *recordQueueModel) enough(s *rqState, r *rqRecord, n uint8) (enough bool, did, share uint8) {
 	if r.get(s, rqFree) >= n {
 		return true, rqNothing, 0
@@ -96,7 +96,7 @@ func (m *recordQueueModel) enough(s *rqState, r *rqRecord, n uint8) (enough bool
 	return false, rqNothing, 0
 }
 
-// serve is a turn of Semaphore.serve, after a reap.
+// serve models an iteration of Semaphore.serve. It reaps first.
 func (m *recordQueueModel) serve(s *rqState, r *rqRecord) (did, share uint8) {
 	for p := range uint8(rqProcs) {
 		if !m.isDead(s, int(p)) || m.bug == rqNoReap {
@@ -138,7 +138,7 @@ func (m *recordQueueModel) grant(s *rqState, r *rqRecord, k uint8) {
 	r.add(s, rqShare+p, n)
 }
 
-// rule is the next act of thread i at a commit word whose record is complete. It returns the change.
+// rule returns the next change of thread i. The record of the commit word is complete.
 func (m *recordQueueModel) rule(s *rqState, i int) (r rqRecord, did, share uint8) {
 	t, p := &s.thread[i], uint8(m.proc(i))
 	_, n := m.op(t, i)
@@ -164,7 +164,7 @@ func (m *recordQueueModel) rule(s *rqState, i int) (r rqRecord, did, share uint8
 			return r, rqNeedsNode, 0
 		}
 		last := r.get(s, rqLast)
-		s.word[rqPrev+k].v = last // its own word
+		s.word[rqPrev+k].v = last // only the owner changes this word now
 		if last == 0 {
 			r.set(s, rqFirst, k+1)
 		} else {

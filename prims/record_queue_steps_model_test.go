@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// step is the next step of thread i. It returns "" if there is none.
+// step executes the next step of thread i, and describes it. It returns "" if there is none.
 func (m *recordQueueModel) step(s *rqState, i int) string {
 	t, p, k := &s.thread[i], uint8(m.proc(i)), uint8(i)
 	verb, n := m.op(t, i)
@@ -116,7 +116,7 @@ func (m *recordQueueModel) step(s *rqState, i int) string {
 		t.pc = rqTell
 		if s.node[node] != t.w || t.w.state != rqQueued && t.w.state != rqAsleep {
 			if t.w = s.node[node]; t.w.state == rqQueued || t.w.state == rqAsleep {
-				return "the node has changed" // and reads it again
+				return "the node has changed" // the thread then reads it again
 			}
 			t.i++
 			return "the node is resolved, or of another wait"
@@ -136,7 +136,7 @@ func (m *recordQueueModel) step(s *rqState, i int) string {
 		case rqToShut:
 			t.at2, t.pc = share, rqShut
 		case rqNothing, rqNeedsNode, rqWasGranted:
-			// If the commit word is the same, the words that were read belong together.
+			// If the commit word is the same, the words that were read are of one state.
 			if t.rec = (rqRecord{}); s.commit == t.c || m.bug == rqLosesGrant && did == rqWasGranted {
 				t.pc = rqUnlock
 			} else {
@@ -239,7 +239,7 @@ func (m *recordQueueModel) deadNodes(s *rqState) (bits uint8) {
 	return bits
 }
 
-// takesEffect notes the effect of the change of thread i.
+// takesEffect records the effect of the change of thread i in the history.
 func (m *recordQueueModel) takesEffect(s *rqState, i int) {
 	t, p := &s.thread[i], m.proc(i)
 	_, n := m.op(t, i)
@@ -300,7 +300,7 @@ func (m *recordQueueModel) takesEffect(s *rqState, i int) {
 	}
 }
 
-// made is the next act of thread i when its record is complete.
+// made continues thread i after its record is complete.
 func (m *recordQueueModel) made(s *rqState, i int) {
 	t := &s.thread[i]
 	switch t.did {
@@ -319,7 +319,7 @@ func (m *recordQueueModel) made(s *rqState, i int) {
 	}
 }
 
-// unlocked is the next act of thread i without the lock, and when it has woken.
+// unlocked continues thread i after it has released the private lock and has woken the owners.
 func (m *recordQueueModel) unlocked(s *rqState, i int) {
 	t := &s.thread[i]
 	switch did, mode := t.did, t.mode; {
@@ -342,7 +342,7 @@ func (m *recordQueueModel) unlocked(s *rqState, i int) {
 			s.node[i] = rqNodeWord{rqIdleNode, s.node[i].gen + 1}
 		}
 		if t.gaveUp {
-			t.at++ // it has nothing to release
+			t.at++ // the next operation is a release, and the thread has nothing to release
 		}
 		m.finish(s, i)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// recordSlots are the slot records of an object with a recorded queue, as one handle knows them. R is what
-// the handle remembers of a record. A slot record stays where it is until the object is deleted. So the
-// handle looks at the list of records only when that has changed.
+// recordSlots is the list of the slot records of an object with a recorded queue, as one handle knows it. R is
+// what the handle remembers of a record. A slot record stays at its place until the object is deleted. So the
+// handle reads the list again only when the list has changed.
 type recordSlots[R any] struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
@@ -22,14 +22,14 @@ type recordSlots[R any] struct {
 	known  atomic.Pointer[recordSlotList[R]]
 }
 
-// recordSlotList are slot records in the order in which they came.
+// recordSlotList has slot records in the order in which they were added to the list.
 type recordSlotList[R any] struct {
 	head uint32 // the latest slot record when the list was read
 	all  []R
-	err  error // an error in the list; all has the records before it, and those that were known earlier
+	err  error // an error in the list; all has the records before the error, and those that were known earlier
 }
 
-// read reads the list of the slot records.
+// read reads the list of slot records.
 func (l *recordSlots[R]) read() *recordSlotList[R] {
 	r := &recordSlotList[R]{head: l.head.Load()}
 	r.err = l.a.EachSlotRecord(l.object, l.size, func(off arenakernel.Offset, slot int) bool {
@@ -55,10 +55,10 @@ func (l *recordSlots[R]) open(join bool) error {
 	return r.err
 }
 
-// load returns all slot records. One that is known stays known, whatever a peer makes of the list.
+// load returns all slot records. A record that was found once stays known, even if a peer overwrites the list.
 //
-// A participant puts its record on the list when it opens the object, before its first change. So a call
-// that has loaded the commit word finds each record that a change may name while the word is the same.
+// A participant puts its record on the list when it opens the object, before its first change. So a call that
+// loads the commit word, and then calls load, finds the record that the commit word names.
 func (l *recordSlots[R]) load() *recordSlotList[R] {
 	for {
 		known := l.known.Load()
@@ -67,14 +67,15 @@ func (l *recordSlots[R]) load() *recordSlotList[R] {
 		}
 		r := l.read()
 		r.all = withKnown(known.all, r.all, l.slotOf, l.a.MaxParticipants())
-		// The loop ends: if the swap fails, another goroutine has read the list.
+		// A failed CAS means that another goroutine of this process has stored a list, so the loop is
+		// lock-free.
 		if l.known.CompareAndSwap(known, r) {
 			return r
 		}
 	}
 }
 
-// of is the record of a slot.
+// of returns the record of a slot.
 func (l *recordSlots[R]) of(slot int) (r R, ok bool) {
 	for _, r := range l.load().all {
 		if l.slotOf(r) == slot {
@@ -91,7 +92,7 @@ type recordQueueWords struct {
 	counts              *countWords
 }
 
-// init makes q the side of a handle on o.
+// init initializes q for a handle on o.
 func (q *recordQueue) init(a *arenakernel.Arena, o arenakernel.Object, w recordQueueWords, of recordedObject) {
 	dev, ino := a.Segment().ID()
 	q.a, q.object, q.of, q.slot = a, o, of, a.Self().Slot()

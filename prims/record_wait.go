@@ -18,13 +18,14 @@ var (
 	_ = crashpoint.Register("record.await.withdrawn")
 )
 
-// queuedValue reports whether a node whose word next has this value is on its queue.
+// queuedValue reports whether v, the value of the word next of a wait node, means that the node is on its
+// queue.
 func queuedValue(v uint32) bool {
 	return v == arenakernel.RecordedLast || v >= arenakernel.RecordedFirst
 }
 
-// waitAt is the wait of the queue at v, an offset divided by 64. ok is false if there is none: then the
-// words that x has read do not belong together.
+// waitAt returns the queued wait whose node is at v, an offset divided by 64. If there is none, ok is false and
+// x becomes torn, because the words that x has read are not of one state.
 func (q *recordQueue) waitAt(x *recordedChange, v uint32) (w wait, ok bool) {
 	off := arenakernel.Offset(v) * linkUnit
 	n, err := q.a.NodeAt(off)
@@ -35,7 +36,7 @@ func (q *recordQueue) waitAt(x *recordedChange, v uint32) (w wait, ok bool) {
 	return wait{off, n}, true
 }
 
-// head is the first wait. ok is false if the queue is empty, or x is torn.
+// head returns the first wait. ok is false if the queue is empty, or x is torn.
 func (q *recordQueue) head(x *recordedChange) (w wait, ok bool) {
 	v := x.get(q.first)
 	if v == 0 {
@@ -49,8 +50,9 @@ func (q *recordQueue) empty(x *recordedChange) bool { return x.get(q.first) == 0
 
 func (w wait) index() uint32 { return uint32(w.off / linkUnit) }
 
-// prepare makes a wait node ready to be queued. It is on no queue, so only its owner changes its words. A
-// process that was stopped while it carried out a record of an earlier wait finds other tags.
+// prepare makes a wait node ready to be queued. The node is on no queue, so only its owner changes its words.
+// They get new tags. So a process that was stopped while it carried out a record of an earlier wait cannot
+// change them.
 func (q *recordQueue) prepare(s *park.WaitNode, wanted uint64) {
 	n := s.Node
 	s.Tag++
@@ -58,13 +60,13 @@ func (q *recordQueue) prepare(s *park.WaitNode, wanted uint64) {
 	n.SetObject(q.object.Offset)
 	n.Wanted().Store(wanted)
 	n.SetParkedSince(0)
-	// These two are changed before the node can be queued or resolved again: see tell.
+	// Store both words before the node can be queued or resolved again: see tell.
 	n.Next().Store(uint64(makeRecorded(0, s.Tag)))
 	n.Extra().Store(uint64(makeRecorded(0, s.Tag)))
 	n.Swap(n.Load(), n.Load().With(arenakernel.NodeQueued))
 }
 
-// join adds to x that the wait of a prepared node is the last of the queue.
+// join adds to x that the wait of a prepared node becomes the last wait of the queue.
 func (q *recordQueue) join(x *recordedChange, s *park.WaitNode) {
 	n, me := s.Node, uint32(s.Off/linkUnit)
 	n.Stamp().Store(arenakernel.RecordedStamp | (x.c.version()+1)&(1<<31-1)<<32)
@@ -82,7 +84,7 @@ func (q *recordQueue) join(x *recordedChange, s *park.WaitNode) {
 	x.set(recordLast, 0, q.last, me)
 }
 
-// detach adds to x that a wait is off the queue. outcome is the new value of its word next.
+// detach adds to x that a wait leaves the queue. outcome is the new value of the word next of its node.
 func (q *recordQueue) detach(x *recordedChange, w wait, outcome uint32) {
 	next, prev := x.get(w.Next()), x.get(w.Extra())
 	if next == arenakernel.RecordedLast {
@@ -102,7 +104,8 @@ func (q *recordQueue) detach(x *recordedChange, w wait, outcome uint32) {
 	x.set(recordNext, w.index(), w.Next(), outcome)
 }
 
-// firstAfter is the word first of the queue after its first wait, whose word next this is, has gone.
+// firstAfter returns the value of the word first of the queue after the first wait has left. next is the word
+// next of that wait.
 func firstAfter(next uint32) uint32 {
 	if next == arenakernel.RecordedLast {
 		return 0
@@ -110,16 +113,17 @@ func firstAfter(next uint32) uint32 {
 	return next
 }
 
-// tell ends the wait of the node at off, which a record took off the queue: granted, refused or removed. next is
-// the value that the record gave to its word next. Every process that completes the record does this, and the word of the node decides
-// which of them resolves the wait.
+// tell ends the wait of the node at off. A record has taken the wait off the queue: the wait was granted,
+// refused or removed. next is the value that the record gave to the word next of the node. Every process that
+// completes the record calls tell, and the CAS of the word of the node decides which process resolves the wait.
 //
-//	a process that tells                   the owner of the node
+//	a process that calls tell              the owner of the node
 //	word of the node: w                    next: another tag, before the next wait
 //	next: is it still that of the record?  word of the node: queued, of the next generation
 //	CAS of w: resolved
 //
-// So a process that finds next in place has read the word of this wait, and its CAS fails after it.
+// So if the process finds that next is unchanged, w belongs to this wait. If the wait is over by the time of
+// the CAS, the CAS fails.
 func (q *recordQueue) tell(b *wakes, off arenakernel.Offset, next recordedWord) {
 	ended := arenakernel.RecordedEnds(next.value())
 	if !ended && next.value() != arenakernel.RecordedRemoved {
@@ -137,7 +141,7 @@ func (q *recordQueue) tell(b *wakes, off arenakernel.Offset, next recordedWord) 
 	}
 	telling := false
 	for {
-		// The loop ends: the owner moves the word three times at most.
+		// The loop ends because the owner changes the word at most three times.
 		w, owner := n.Load(), n.Owner()
 		if !queued(w) || recordedWord(n.Next().Load()) != next {
 			break
@@ -147,7 +151,7 @@ func (q *recordQueue) tell(b *wakes, off arenakernel.Offset, next recordedWord) 
 			telling = true
 		}
 		if w.State() == arenakernel.NodeQueued && owner != q.a.Self() {
-			q.tuning.NoteCPU() // the owner spins; a sleeping owner's wake records the CPU
+			q.tuning.NoteCPU() // the owner spins; for an owner that sleeps, wake calls NoteCPU
 		}
 		// sync(waitnode.resolve): release
 		if n.Swap(w, w.With(arenakernel.NodeResolved)) {
@@ -163,7 +167,7 @@ func (q *recordQueue) tell(b *wakes, off arenakernel.Offset, next recordedWord) 
 	}
 }
 
-// wake wakes the owners of waits that were resolved. private is not held.
+// wake wakes the owners of the resolved waits in b. The caller does not hold private.
 func (q *recordQueue) wake(b *wakes) {
 	if b.n > 0 {
 		crashpoint.Hit("record.wake.before")
@@ -193,8 +197,8 @@ func (q *recordQueue) wakeOne(u wakeUp) {
 	q.a.EndTell()
 }
 
-// await waits until the wait of a node that is queued is granted, and spins first if spin is true. It returns
-// the reason if the wait was given up.
+// await waits until the queued wait of node s is granted. If spin is true, it spins before it sleeps. If the
+// wait was given up, await returns the reason.
 func (q *recordQueue) await(ctx context.Context, s *park.WaitNode, spin bool, by withdrawer) (park.Result, error) {
 	s.Withdrawer = by
 	if spin && q.queue.Seated() == 0 && q.tuning.Spin(s.Resolved) {
@@ -202,7 +206,7 @@ func (q *recordQueue) await(ctx context.Context, s *park.WaitNode, spin bool, by
 		return park.Again, nil
 	}
 	q.counts.add(countSleep)
-	q.queue.StartPoller() // it looks after the queue after each death
+	q.queue.StartPoller() // after each death, the poller checks whether the queue needs a reap
 	c := park.CancelBy(ctx)
 	r := s.Sleep(q.queue, &c)
 	c.Stop()
@@ -211,8 +215,8 @@ func (q *recordQueue) await(ctx context.Context, s *park.WaitNode, spin bool, by
 
 type withdrawer interface{ Withdraw(s *park.WaitNode) bool }
 
-// collect gives a wait node back whose wait was resolved. It reports whether the wait was granted: if not, a
-// peer has written to the node.
+// collect returns a wait node whose wait was resolved to its pool. It reports false if the wait was not
+// granted. In that case a peer has overwritten the node, and collect keeps it.
 func (q *recordQueue) collect(s *park.WaitNode) (granted bool) {
 	crashpoint.Hit("record.await.resolved")
 	if valueIn(s.Node.Next()) != arenakernel.RecordedGranted {
@@ -223,7 +227,7 @@ func (q *recordQueue) collect(s *park.WaitNode) (granted bool) {
 	return true
 }
 
-// handBack gives a wait node back whose wait was resolved by a record.
+// handBack returns a wait node to its pool. A record has resolved its wait.
 func (q *recordQueue) handBack(s *park.WaitNode) {
 	race.Acquire(q.key)
 	noteTag(s)
@@ -232,14 +236,14 @@ func (q *recordQueue) handBack(s *park.WaitNode) {
 	s.Leave()
 }
 
-// unused gives a wait node back that is on no queue and whose wait was not granted.
+// unused returns a wait node to its pool. The node is on no queue, and its wait was not granted.
 func (q *recordQueue) unused(s *park.WaitNode) {
 	noteTag(s)
 	s.Node.Stamp().Store(0)
 	s.Withdrawn()
 }
 
-// noteTag remembers the last tag of the words of a node that is on no queue.
+// noteTag records in s the last tag that a word of its node has had. The node is on no queue.
 func noteTag(s *park.WaitNode) {
 	for _, w := range [2]uint64{s.Node.Next().Load(), s.Node.Extra().Load()} {
 		if tag := recordedWord(w).tag(); int32(tag-s.Tag) > 0 {
@@ -248,14 +252,14 @@ func noteTag(s *park.WaitNode) {
 	}
 }
 
-// removeDead takes the waits of dead participants off the queue. Waits come at the end and leave anywhere.
-// So a walk that goes on from a wait that is still queued meets each wait behind it. A walk that meets a wait
-// which has left begins again, a few times at most: a wait of a dead participant that it misses is taken off
-// when it is the first.
+// removeDead removes the waits of dead participants from the queue. Waits are added at the end and leave
+// anywhere. So a walk that continues from a wait which is still queued meets every wait behind it. If the walk
+// comes to a wait that has left, it begins again, but only a limited number of times. If it misses a wait of a
+// dead participant for that reason, that wait is removed when it is the first of the queue.
 func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 	again, anchor, lap := 0, uint32(0), 64
 	for v, steps := valueIn(q.first), 0; v >= arenakernel.RecordedFirst && v != anchor && again < 64 && steps < 1<<24; steps++ {
-		if steps == lap { // if a peer has closed the queue to a circle, the walk comes back to an anchor
+		if steps == lap { // if a peer has made the queue a circle, the walk comes back to an anchor
 			anchor, lap = v, 2*lap
 		}
 		n, err := q.a.NodeAt(arenakernel.Offset(v) * linkUnit)
@@ -287,15 +291,16 @@ func (q *recordQueue) removeDead(x *recordedChange, b *wakes) error {
 				continue
 			}
 		}
-		again++ // others change the queue
+		again++ // other processes change the queue
 	}
 	return nil
 }
 
-// wakeFirstMost is how many waiters are woken after a death, to reap. One is enough, unless it is stopped.
+// wakeFirstMost is how many waiters are woken after a death, so that they reap. One waiter is enough, unless
+// its process is stopped.
 const wakeFirstMost = 4
 
-// wakeFirst wakes the owners of the first waits, whose waits go on. They look after the object.
+// wakeFirst wakes the owners of the first waits, so that they reap. Their waits do not end.
 func (q *recordQueue) wakeFirst() {
 	v := valueIn(q.first)
 	for n := 0; n < wakeFirstMost && v >= arenakernel.RecordedFirst; n++ {
@@ -310,8 +315,8 @@ func (q *recordQueue) wakeFirst() {
 	}
 }
 
-// dateFirst dates the wait that is first in the queue, for tools: a wait that is first stays first until it
-// ends. The date is the low half of its stamp. See monitor_first.go.
+// dateFirst stores the present time in the node of the wait that is first in the queue, for tools. A wait that
+// is first stays first until it ends. The date is the low half of the stamp. See monitor_first.go.
 func (q *recordQueue) dateFirst() {
 	v := valueIn(q.first)
 	if v < arenakernel.RecordedFirst {
@@ -321,7 +326,8 @@ func (q *recordQueue) dateFirst() {
 	if err != nil || n.Object() != q.object.Offset || !queuedValue(valueIn(n.Next())) {
 		return
 	}
-	// A stamp of another wait has another number, or a tool is told a date that is too early.
+	// If the node got another wait meanwhile, its stamp has another number, and the CAS fails. If the number
+	// happens to be the same, a tool shows a date that is too early.
 	if stamp := n.Stamp().Load(); stamp&arenakernel.RecordedStamp != 0 && uint32(stamp) == 0 && valueIn(q.first) == v {
 		n.Stamp().CompareAndSwap(stamp, stamp|uint64(firstDate(shmsync.Monotonic())))
 	}

@@ -15,10 +15,10 @@ type Lost struct {
 	Object arena.Object
 	Key    *uint64           // the key, if the object is a MultiLock, and nil otherwise
 	Err    error             // the error of its calls: ErrOwnerDead or ErrNotRecoverable
-	Who    *shmsync.Identity // the process whose death it was; nil if it is not known
+	Who    *shmsync.Identity // the process that died; nil if it is not known
 }
 
-// String says which object was lost, and by whose death.
+// String says which object was lost, and the death of which process caused that.
 func (l Lost) String() string {
 	s := fmt.Sprintf("%s %s", kindNames[l.Object.Kind], objectName(arenakernel.Object(l.Object)))
 	if l.Key != nil {
@@ -31,9 +31,9 @@ func (l Lost) String() string {
 	return s
 }
 
-// RecoverAll makes the objects of the arena usable again that deaths have made unusable, and returns
-// those that it recovered. Call it in OnFirst of [arena.Options]: there no other process is in, and
-// every death has been dealt with.
+// RecoverAll makes the objects of the arena usable again that deaths have made unusable, and returns those that
+// it recovered. Call it in OnFirst of [arena.Options]: at that time no other process has joined the arena, and
+// every dead participant has been reaped.
 //
 // For each such object, and for each such key of a [MultiLock], it calls repair, which repairs the data
 // that the object guards.
@@ -43,9 +43,10 @@ func (l Lost) String() string {
 //	WaitGroup, Latch, Barrier, Future   repair, and then Reset, unless repair has made it usable
 //	Waitable                            repair, which opens it with its rules and calls its Recover
 //
-// If repair returns an error, that object is not usable, and RecoverAll goes on with the others. The error
-// joins those of all such objects. It also names those that a peer has overwritten, with ErrCorrupt, and
-// those with impossible headers by their offset: Delete removes them. repair must not be nil.
+// If repair returns an error, that object stays unusable, and RecoverAll continues with the next object. The
+// error that it returns joins the errors of all such objects. It also has an ErrCorrupt for each object that a
+// peer has overwritten; if the header is impossible, that error has the offset of the object. Delete removes
+// such objects. repair must not be nil.
 func RecoverAll(a *arena.Arena, repair func(Lost) error) ([]Lost, error) {
 	return RecoverAllContext(context.Background(), a, repair)
 }
@@ -83,8 +84,8 @@ func RecoverAllContext(ctx context.Context, a *arena.Arena, repair func(Lost) er
 	return recovered, errors.Join(failed...)
 }
 
-// lostOf returns what of o is lost. If o was deleted, nothing of it is lost. If o cannot be opened for any
-// other reason, that is an error.
+// lostOf returns o if it is lost, or the lost keys of o if it is a MultiLock. If o was deleted, it returns
+// nothing. If o cannot be opened for any other reason, lostOf returns an error.
 func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 	k := (*arenakernel.Arena)(a)
 	is, err := k.ObjectAt(o.Offset)
@@ -118,7 +119,8 @@ func lostOf(a *arena.Arena, o arena.Object) (lost []Lost, err error) {
 	return lost, nil
 }
 
-// recover makes l usable again, and reports whether l was still lost.
+// recover makes l usable again, and reports whether it did. did is false without an error if l was no longer
+// lost.
 func (l Lost) recover(ctx context.Context, a *arena.Arena, repair func(Lost) error) (did bool, err error) {
 	if errors.Is(l.Err, shmsync.ErrCorrupt) {
 		return false, l.fail(l.Err, "a peer has overwritten it; Delete removes it")

@@ -21,7 +21,7 @@ import (
 )
 
 func init() {
-	// This process has every object that a death makes unusable, and waits to be killed.
+	// recoverall/holder holds an object of each kind that a death can make unusable, and waits to be killed.
 	proctest.Register("recoverall/holder", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -94,8 +94,9 @@ func namesOf(lost []prims.Lost) (names []string) {
 	return names
 }
 
-// RecoverAll in OnFirst makes everything usable that a death has made unusable. It reports which objects these
-// were, and which process had died. An object that could not be repaired is usable after the next RecoverAll.
+// TestRecoverAllInOnFirst: RecoverAll in OnFirst makes all objects usable that a death has made unusable. It
+// reports these objects, and the process that died. An object whose repair failed is usable after the next
+// RecoverAll.
 func TestRecoverAllInOnFirst(t *testing.T) {
 	name := arenaName(t)
 	p := proctest.Start(t, "recoverall/holder", proctest.Params(name))
@@ -162,7 +163,8 @@ func TestRecoverAllInOnFirst(t *testing.T) {
 	require.NoError(t, a.Check())
 }
 
-// If repair sets a Future whose producer has died, that result stays.
+// TestRecoverAllKeepsWhatRepairHasSet: if repair sets a Future whose producer has died, RecoverAll keeps that
+// result.
 func TestRecoverAllKeepsWhatRepairHasSet(t *testing.T) {
 	name := arenaName(t)
 	p := proctest.Start(t, "recoverall/holder", proctest.Params(name))
@@ -191,8 +193,8 @@ func TestRecoverAllKeepsWhatRepairHasSet(t *testing.T) {
 	require.EqualValues(t, 7, errno)
 }
 
-// RecoverAll names what a peer has overwritten: a header, and a Mutex whose undo log is missing. It goes on with
-// the other objects.
+// TestRecoverAllReportsDamage: RecoverAll reports an object whose header a peer has overwritten, and a Mutex
+// without its undo log. It recovers the other objects.
 func TestRecoverAllReportsDamage(t *testing.T) {
 	for what, spoil := range map[string]func(a *arenakernel.Arena, o arenakernel.Object){
 		"the size of an object": func(a *arenakernel.Arena, o arenakernel.Object) {
@@ -223,7 +225,8 @@ func TestRecoverAllReportsDamage(t *testing.T) {
 	}
 }
 
-// A Waitable is recovered by repair, which knows its types. A Waitable that repair leaves alone stays lost.
+// TestRecoverAllOfAWaitable: only repair can recover a Waitable, because repair knows its types. If repair does
+// not, the Waitable stays lost.
 func TestRecoverAllOfAWaitable(t *testing.T) {
 	a := newArena(t, nil)
 	panics := true
@@ -255,7 +258,7 @@ func TestRecoverAllOfAWaitable(t *testing.T) {
 	require.NoError(t, x.Wait(1))
 }
 
-// repair may delete objects. A context that has ended ends RecoverAll.
+// TestRecoverAllWhileObjectsGo: repair may delete objects, and RecoverAll ends when its context ends.
 func TestRecoverAllWhileObjectsGo(t *testing.T) {
 	name := arenaName(t)
 	p := proctest.Start(t, "recoverall/holder", proctest.Params(name))

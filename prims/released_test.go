@@ -21,11 +21,11 @@ import (
 
 var recordRelease = flag.String("record.release", "", "write testdata/released/NAME.arena.gz; for a release, in the commit that is tagged")
 
-// releasedPair is a type of which a recorded arena has values.
+// releasedPair is the type of a value in the recorded arenas.
 type releasedPair struct{ First, Second uint64 }
 
-// releasedObjects has, by name, functions that open the objects of a recorded arena. With fill they first give
-// the object a state. They return the state in words.
+// releasedObjects has a function for each object of a recorded arena. The function opens the object, and
+// returns its state as text. If fill is true, it first gives the object that state.
 var releasedObjects = map[string]func(a *arena.Arena, fill bool) (string, error){
 	"value": func(a *arena.Arena, fill bool) (string, error) {
 		v, err := arena.Value[releasedPair](a, "value")
@@ -181,9 +181,9 @@ func releasedLock(l interface {
 // recordedPath is the directory with the arenas of earlier builds.
 const recordedPath = "testdata/released"
 
-// An arena that an earlier build has made can be used as if this build had made it, or is refused. The error
-// names both versions. An arena with another layout is refused as a whole, and an object of another version of
-// its kind is refused alone.
+// TestArenasOfReleases: this build either can use an arena of an earlier build as if it had made the arena
+// itself, or refuses the arena. If the layout of the arena differs, opening the arena fails. If the version of
+// a kind of object differs, opening such an object fails. The error has both versions.
 func TestArenasOfReleases(t *testing.T) {
 	if *recordRelease != "" {
 		recordArena(t, filepath.Join(recordedPath, *recordRelease+".arena.gz"))
@@ -225,7 +225,7 @@ func TestArenasOfReleases(t *testing.T) {
 	}
 }
 
-// recordArena writes an arena with an object of each kind into a file.
+// recordArena makes an arena with an object of each kind, and writes it to a file.
 func recordArena(t *testing.T, file string) {
 	path := filepath.Join(t.TempDir(), "arena")
 	a, err := arena.Create(path, &arena.Options{Size: 1 << 20, MaxParticipants: 4, Label: "recorder"})

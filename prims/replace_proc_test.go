@@ -34,7 +34,8 @@ func init() {
 	})
 }
 
-// An object with other parameters is replaced only when no living process has it open any more.
+// TestReplace: Replace replaces an object that has other parameters, but only when no living process has the
+// object open any more.
 func TestReplace(t *testing.T) {
 	name := arenaName(t)
 	a, err := arena.Create(name, nil)
@@ -60,8 +61,8 @@ func TestReplace(t *testing.T) {
 	sound(t, a)
 }
 
-// The function that opens the object decides whether the object must be replaced. Here it replaces a Queue that
-// was shut down.
+// TestReplaceByRule: the function that opens the object decides whether the object has to be replaced. Here it
+// asks for that if a Queue was shut down.
 func TestReplaceByRule(t *testing.T) {
 	a, err := arena.Create(arenaName(t), nil)
 	require.NoError(t, err)

@@ -17,40 +17,39 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// RWMutex is a reader/writer mutual exclusion lock between processes: any number of readers or
-// one writer hold it. One process may hold it upgradable: it reads beside the other readers, and
-// can become the writer without letting another writer in between. A hold belongs to a process: a
-// goroutine may lock it and another goroutine of the same process unlock it. An RWMutex is not
-// recursive: a goroutine that reads must not read again. A writer that came in between waits for
-// the first read hold and keeps out the second.
+// RWMutex is a reader/writer mutual exclusion lock between processes: any number of readers or one writer hold
+// it. One process may have an upgradable hold: it reads beside the other readers, and can become the writer
+// before any other writer. A hold belongs to a process: a goroutine may lock the RWMutex and another goroutine
+// of the same process unlock it. An RWMutex is not recursive: a goroutine that has a read hold must not call
+// RLock again. If a writer comes in between, it waits for the first read hold and keeps out the second.
 //
 // Readers of different processes write different cache lines.
 //
 // # Who goes first
 //
-// A writer that has its turn among the writers closes a gate. Readers that come later wait at the
-// gate, and the writer waits for the readers that are in. When it unlocks, or gives up, all
-// readers that sleep by then are let in at once, before another writer can close the gate. So:
+// Writers first compete for a mutex of the writers. The writer that gets it closes a gate. Readers that come
+// later wait at the gate, and the writer waits for the readers that are in. When the writer unlocks or gives
+// up, it lets in all readers that sleep, before another writer can close the gate. So:
 //
 //   - At most one writer overtakes a sleeping reader: the writer for which
 //     the reader sleeps.
 //
-//   - No reader overtakes a writer that has its turn. Among themselves, writers
-//     compete as for a [Mutex]: they barge, and one that has lost for a millisecond is
-//     handed the next turn.
+//   - No reader overtakes a writer that has closed the gate. Writers compete with
+//     each other as for a [Mutex]: they barge, and a writer that has lost for a
+//     millisecond is handed the mutex.
 //
-//   - An upgradable hold takes a turn among the writers and leaves the gate open:
-//     writers and other upgradable holds wait for it, readers do not. Upgrade closes
-//     the gate and waits for the readers that are in, as a writer does.
+//   - An upgradable hold keeps the mutex of the writers and leaves the gate open.
+//     So writers and other upgradable holds wait for it, and readers do not. Upgrade
+//     closes the gate and waits for the readers that are in, as a writer does.
 //
 // After the death of a writer, one more writer may overtake a sleeping reader. If the process of a writer does
 // not run for a tenth of a second, for example because it is stopped, readers that wait only for this writer
-// open the gate and pass it. The writer closes the gate again when it runs. A hold is never taken away from a
+// open the gate and go in. The writer closes the gate again when it runs. A hold is never taken away from a
 // living process.
 //
 // # From one hold to another
 //
-// No other writer comes in between:
+// These calls change the hold of a process. No other writer gets the lock in between:
 //
 //	from        to          call
 //	none        reading     RLock, RLockContext, TryRLock
@@ -66,11 +65,10 @@ import (
 //
 // # When a process dies
 //
-// Its read holds end, and no other process loses a hold. An upgradable hold ends in the same way
-// under every policy, because nothing was written. If the process was waiting to write or to
-// upgrade, the next writer goes on. If it was writing, the [Policy] decides: the lock becomes
-// free, its [RWMutex.Update] is undone and it becomes free, or it is owner-dead for readers and
-// writers until Recover.
+// Its read holds end, and no other process loses a hold. Its upgradable hold ends, too, under every policy,
+// because nothing was written. If the process was waiting to write or to upgrade, the next writer goes on. If
+// the process was writing, the [Policy] decides. The lock becomes free; or the [RWMutex.Update] of the process
+// is undone, and then the lock becomes free; or the lock is owner-dead for readers and writers until Recover.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call
 // of Unlock synchronizes before the m'th call of Lock returns. For every call of RLock there
@@ -82,8 +80,7 @@ import (
 // later RLock. A release by a death synchronizes before the call that reports it, and before
 // the call that gets the lock because of it.
 type RWMutex struct {
-	// The fast paths fit the compiler's budget for inlining only with plain
-	// pointers to their words and the functions of package atomic.
+	// The compiler inlines the fast paths only if they use plain pointers and the functions of package atomic.
 
 	own  *uint64 // this participant's reader word
 	shut *uint32 // the gate
@@ -112,20 +109,20 @@ type RWMutex struct {
 	registry *readerRegistry // shared by the handles of this process
 	opening  *opening
 	calls    atomic.Int32  // calls between begin and finish
-	stuck    atomic.Uint32 // the gate that the last check found closed although nobody was reading
+	stuck    atomic.Uint32 // the gate that the last check found closed with no reader in
 }
 
-// readerRegistry is what this process knows about its goroutines that wait to read. A grant lets
-// in all that are registered, so one number tells them apart: a goroutine was let in if the epoch
-// has changed since it registered.
+// readerRegistry is what this process knows about its goroutines that wait to read. A grant lets in all
+// registered goroutines at once, and begins a new epoch. So a goroutine was let in if the epoch has changed
+// since it registered.
 //
 // The registry also records whether this process has the upgradable hold.
 type readerRegistry struct {
 	sync.Mutex
 	upgradable atomic.Uint32 // one of upgradableNot, upgradableHeld and upgradableUpgrading
-	known      bool          // guarded by: Mutex; upgradable takes earlier handles into account
+	known      bool          // guarded by: Mutex; knowUpgradable has set upgradable
 	waiting    uint32        // guarded by: Mutex; registered in this epoch
-	due        uint32        // guarded by: Mutex; let in, but do not know it yet
+	due        uint32        // guarded by: Mutex; goroutines that were let in and have not noticed yet
 	epoch      uint64        // guarded by: Mutex; grants so far
 }
 
@@ -136,11 +133,10 @@ type RWMutexOptions struct {
 	// object, and any policy for an existing one. If it is set and the object has another policy,
 	// opening fails.
 	Policy Policy
-	// Repair, if set, is called by this process's Lock, LockContext, LockUpgradable,
-	// LockUpgradableContext, RLock and RLockContext when they find that a writer died. They
-	// hold the lock while it runs. If it returns nil, they return with the lock; otherwise
-	// they fail with ErrNotRecoverable, as Recover does. It belongs to this handle and is
-	// not stored.
+	// Repair, if set, is called by this process's Lock, LockContext, LockUpgradable, LockUpgradableContext,
+	// RLock and RLockContext when they find that a writer died. The call holds the lock while Repair runs. If
+	// Repair returns nil, the call returns with the lock; otherwise it fails with ErrNotRecoverable, as Recover
+	// does. Repair belongs to this handle and is not stored.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -158,11 +154,11 @@ const rwmutexVersion = 2
 // the crash points have their hooks.
 const rwmutexHooks = race.Enabled || crashpoint.Enabled
 
-// OpenRWMutex finds the RWMutex of that name in the arena or creates it. An
-// empty name makes a fresh anonymous one. It takes 256 bytes in an arena for up to 256
-// participants, and 128 bytes more for each slot whose participants have opened it. These are
-// allocated when a participant of the slot opens it for the first time: without enough room the
-// error Is [shmsync.ErrNoSpace]. It panics if opts.Policy is not a valid Policy.
+// OpenRWMutex finds the RWMutex of that name in the arena or creates it. An empty name makes a fresh anonymous
+// one. An RWMutex takes 256 bytes in an arena for up to 256 participants, and 128 bytes more for each slot
+// whose participants have opened it. These 128 bytes are allocated when a participant of the slot first opens
+// the RWMutex. If there is no room, the error Is [shmsync.ErrNoSpace]. It panics if opts.Policy is not a valid
+// Policy.
 func OpenRWMutex(a *arena.Arena, name string, opts *RWMutexOptions) (*RWMutex, error) {
 	return openRWMutex((*arenakernel.Arena)(a), name, opts, false)
 }
@@ -237,9 +233,8 @@ func buildRWMutex(a *arenakernel.Arena, o arenakernel.Object, opt *RWMutexOption
 	m.known.Store(readReaderWords(a, o))
 	m.registry = common[readerRegistry](m.opening)
 	m.opening.refuse, m.opening.left, m.opening.drain, m.opening.end = m.refuse, m.callsLeft, m.awaitUnlock, m.end
-	// The Repair is for words that were never initialized, in which the policy of the writers'
-	// mutex reads as PolicyReport. The gate says what a death has left, so the Repair has nothing
-	// to do.
+	// The mutex needs a Repair if its words were never initialized, because its policy then reads as
+	// PolicyReport. The Repair has nothing to do: the gate says what a death has left.
 	m.writers = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
 	m.writers.internal = true // the gate, and not this mutex, guards the data
 	m.writers.counted()
@@ -263,12 +258,12 @@ func rwmutexWakeWords(a *arenakernel.Arena, w rwmutexAll) (readers, writer park.
 	return wakeWord(&w.wakeReaders, &w.pollerReaders), wakeWord(&w.wakeWriter, &w.pollerWriter)
 }
 
-// moveIn makes this participant the owner of the reader word of its slot, unless it is that already.
+// moveIn makes this participant the owner of the reader word of its slot, unless it already is the owner.
 func (m *RWMutex) moveIn() {
 	for fresh := readerWord(m.name.Generation()); ; {
 		w := readerWord(m.mine.Load())
 		if w.generation() == m.name.Generation() {
-			break // this process has had the object open before, and may hold it
+			break // an earlier handle of this process has done this; the process may have holds
 		}
 		if m.mine.CompareAndSwap(uint64(w), uint64(fresh)) {
 			m.wakeWordWriter.Release() // a writer may be waiting for the slot's dead participant
@@ -343,7 +338,7 @@ func (m *RWMutex) end() {
 	takeWords(&m.writers.own, &m.writers.wake)
 	redirect(&m.shut, &closedGate)
 	redirect(&m.own, &closedReader)
-	m.left() // in place of a reader that has just left, and finds that the handle has ended
+	m.left() // a reader that has just left does not do this if it finds the handle closed
 }
 
 // Policy says what happens to m when its writer dies.
@@ -369,8 +364,8 @@ type RWMutexState struct {
 	Readers int               // read holds of all living processes
 	Waiting int               // goroutines of all living processes that wait to read
 	Closed  bool              // a writer, or an Upgrade, waits for the readers to leave
-	// Upgradable says that a process has the upgradable hold. It is also true for a moment before
-	// a writer closes the gate, and for a moment after a writer has opened the gate.
+	// Upgradable says that a process has the upgradable hold. It is also true for a moment before a writer
+	// closes the gate, and after a writer has opened the gate.
 	Upgradable bool
 	Queued     bool   // writers may be waiting for a writer
 	Err        error  // why nobody can lock it: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
@@ -432,7 +427,7 @@ func (m *RWMutex) closed(op string) error {
 	return m.fail(op, shmsync.ErrClosed, nil, closedHandle)
 }
 
-// trouble is the reason why the gate will not open by itself, or nil.
+// trouble returns the error if g is a gate that does not open until someone calls Recover, or nil.
 func (m *RWMutex) trouble(op string, g gateWord) error {
 	switch {
 	case !g.valid():

@@ -15,7 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// rwStages are the RWMutexes that the stages of this process have open.
+// rwStages has the RWMutexes that are open in this process, for each stage. A stage has the objects of an
+// arena, and carries out orders on them.
 var rwStages struct {
 	sync.Mutex
 	of map[*stage]map[string]*prims.RWMutex
@@ -57,10 +58,11 @@ type rwPair struct {
 	Torn     atomic.Int64 // how often a reader saw them differ
 	Reads    atomic.Int64
 	Inside   atomic.Int64 // a sum over the goroutines that hold the lock: 1 for a reader, 1<<20 for a writer
-	Upgrade  atomic.Int64 // how many hold the lock upgradably
+	Upgrade  atomic.Int64 // how many upgradable holds there are
 }
 
-// upgradable runs f, for a caller with the upgradable hold, and checks that nobody else has that hold.
+// upgradable runs f for a caller that has the upgradable hold. It checks that there is no second upgradable
+// hold.
 func (p *rwPair) upgradable(f func()) {
 	if p.Upgrade.Add(1) != 1 {
 		p.Torn.Add(1)

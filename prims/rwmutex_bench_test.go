@@ -18,7 +18,7 @@ import (
 
 // rwBench is the data that the processes of a benchmark share.
 type rwBench struct {
-	Go    atomic.Int64 // rounds in which this process and the other one read
+	Go    atomic.Int64 // rounds in which both processes read
 	Reads atomic.Int64 // reads of the other process
 	Nanos atomic.Int64 // how long these reads took
 }
@@ -73,7 +73,8 @@ func init() {
 }
 
 // BenchmarkRWMutexReadTwoProcesses reads alone, and beside a process on another CPU that reads all the time.
-// Batches of both kinds alternate. The benchmark reports their medians, and the ratio of the two.
+// Batches with and without the other process alternate. The benchmark reports the median of each kind, and the
+// ratio of the two medians.
 func BenchmarkRWMutexReadTwoProcesses(b *testing.B) {
 	a := newArena(b, nil)
 	m := ofRW(b, a)
@@ -117,8 +118,8 @@ func BenchmarkRWMutexReadTwoProcesses(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// Readers of two processes write words in different pairs of cache lines, and both make progress while the other
-// reads.
+// TestRWMutexReadersApart: readers of two processes write to words in different pairs of cache lines. Each
+// process makes progress while the other reads.
 func TestRWMutexReadersApart(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)

@@ -25,14 +25,15 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// This is the kill matrix of the RWMutex. A victim reads and writes together with two processes that stay, and
-// dies at each crash point in turn. Each goroutine of these two goes on, and nothing is left behind.
+// This is the kill matrix of the RWMutex. A victim and two survivors read and write under the same locks. The
+// victim is killed at each crash point in turn. Each goroutine of the survivors has to go on, and the victim
+// must leave no hold and no wait behind.
 
 // rwGuarded is the data that a lock of the matrix guards.
 type rwGuarded struct {
 	Tag      atomic.Uint64 // the number of the last writer
 	One, Two atomic.Int64  // equal, except while a writer changes them
-	Victims  atomic.Int64  // the turns of processes that are to be killed
+	Victims  atomic.Int64  // how many holds the victims have had
 	Upgrader atomic.Uint64 // the tag of the last upgrader
 }
 
@@ -45,7 +46,7 @@ type rwSite struct {
 	wg      sync.WaitGroup
 	turns   []*atomic.Int64
 	tag     atomic.Uint64
-	hurry   bool // no pauses between turns
+	hurry   bool // no pauses between two holds
 }
 
 func openRWSite(a *arena.Arena, fail func(error)) (*rwSite, error) {
@@ -63,7 +64,7 @@ func openRWSite(a *arena.Arena, fail func(error)) (*rwSite, error) {
 	return s, err
 }
 
-// reads is the work of a reader that holds the lock. It checks that nobody writes meanwhile.
+// reads does the work of a reader that holds lock k. It checks that no process writes meanwhile.
 func (s *rwSite) reads(k int) {
 	g := &s.guarded[k]
 	tag := g.Tag.Load()
@@ -77,7 +78,7 @@ func (s *rwSite) reads(k int) {
 	}
 }
 
-// writes is the work of a writer that holds the lock. It checks that nobody else holds the lock.
+// writes does the work of a writer that holds lock k. It checks that no other process has a hold.
 func (s *rwSite) writes(k int) {
 	g := &s.guarded[k]
 	tag := s.tag.Add(1)
@@ -138,7 +139,8 @@ func (s *rwSite) upgrades(ctx context.Context, k int) bool {
 	return true
 }
 
-// turn takes a hold once, in whatever state the lock is. It returns false if it gave up after limit.
+// turn takes and releases a hold once. If the lock is owner-dead, it recovers the lock first. It returns false
+// if it gave up after limit.
 func (s *rwSite) turn(k int, write, down bool, limit time.Duration) bool {
 	m := s.locks[k]
 	ctx, cancel := context.Background(), func() {}
@@ -245,19 +247,20 @@ func joinRWSite(c *proctest.Child, label string) *rwSite {
 	return s
 }
 
-// rwPoints returns the points that a victim passes in its own work.
+// rwPoints returns the crash points that a victim passes in its own work.
 func rwPoints() []string {
 	return slices.DeleteFunc(crashpoint.All(), func(p string) bool {
 		return !strings.HasPrefix(p, "rwmutex.") || rwOwnerDead(p) || rwRollback(p)
 	})
 }
 
-// rwOwnerDead reports whether a point is passed only after a death.
+// rwOwnerDead reports whether crash point p is passed only after a death.
 func rwOwnerDead(p string) bool {
 	return strings.HasPrefix(p, "rwmutex.owner_dead.") || strings.HasPrefix(p, "rwmutex.recover.")
 }
 
-// rwRollback reports whether a point is of a lock with PolicyRollback; see TestRWMutexUpdateAtEveryPoint.
+// rwRollback reports whether crash point p is passed only with PolicyRollback; see
+// TestRWMutexUpdateAtEveryPoint.
 func rwRollback(p string) bool { return strings.HasPrefix(p, "rwmutex.rollback.") }
 
 func init() {
@@ -283,7 +286,7 @@ func init() {
 				})
 			}
 			wg.Wait()
-			// One goroutine reads for long while others want to write and to read.
+			// One goroutine reads for a long time while others wait to write and to read.
 			if m := s.locks[1]; m.RLockContext(context.Background()) == nil {
 				for i := range 16 {
 					wg.Go(func() { s.turn(1, i%2 == 0, i%4 == 0, time.Duration(i/8)*200*time.Microsecond) })
@@ -296,7 +299,7 @@ func init() {
 		lastWords(c, s.a)
 	})
 
-	// forever works until it is killed.
+	// rwcrash/forever works until it is killed.
 	proctest.Register("rwcrash/forever", func(c *proctest.Child) {
 		s := joinRWSite(c, "victim")
 		s.hurry = true
@@ -309,7 +312,7 @@ func init() {
 		}
 	})
 
-	// sacrifice creates the arena, and dies while it writes.
+	// rwcrash/sacrifice creates the arena, and dies while it writes.
 	proctest.Register("rwcrash/sacrifice", func(c *proctest.Child) {
 		var p crashParams
 		c.Params(&p)
@@ -328,7 +331,7 @@ func init() {
 		c.Await()
 	})
 
-	// reaper is the only process that is left: it reaps, and recovers the locks.
+	// rwcrash/reaper is the only process that is left. It reaps, and recovers the locks.
 	proctest.Register("rwcrash/reaper", func(c *proctest.Child) {
 		s := joinRWSite(c, "reaper")
 		for k := range s.locks {
@@ -443,8 +446,8 @@ func rwKillBesideOthers(t *testing.T, reached map[string]int) {
 	require.Zero(t, st.Nodes+st.Claimed+st.Raw, "%+v", st)
 }
 
-// rwKillReaper kills a process that writes, and then the process that deals with its death. The next process
-// finds everything usable.
+// rwKillReaper kills a process that writes, and then the process that reaps it. The next process has to find
+// both locks usable.
 func rwKillReaper(t *testing.T, reached map[string]int) {
 	play := func(t *testing.T, env ...string) (passed map[string]int) {
 		p := crashParams{Arena: arenaName(t)}
@@ -470,7 +473,7 @@ func rwKillReaper(t *testing.T, reached map[string]int) {
 				require.True(t, s.turn(k, write, write, timeout()), "%v", m)
 			}
 		}
-		// A writer may ignore the holds of dead readers, and leave their words to the reapers.
+		// A writer may ignore the holds of dead readers, so their words may stay until they are reaped.
 		alone(t, a, 1)
 		for _, m := range s.locks {
 			require.Empty(t, m.Left())

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// Any number of goroutines may wait to read, on a few threads. They are let in together, and those that give up
-// do not wake the others.
+// TestRWMutexCrowd: any number of goroutines may wait to read, on a few threads. They are let in together. A
+// goroutine that gives up does not wake the others.
 func TestRWMutexCrowd(t *testing.T) {
 	n := proctest.Rounds(2000, 20_000)
 	a := newArena(t, nil)

@@ -14,8 +14,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A writer dies while others in several processes wait to read and to write, on threads and behind the poller.
-// Depending on the policy of the lock, all of them get an error, or all of them get the lock.
+// TestRWMutexWriterDies: a writer dies while goroutines of several processes wait to read and to write. Some
+// waiters sleep on threads, others are woken by the poller. Depending on the policy, each of them gets an
+// error, or each of them gets the lock.
 func TestRWMutexWriterDies(t *testing.T) {
 	const waiters = 16 // of each kind in each process; 12 of them sleep in the kernel
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
@@ -77,8 +78,8 @@ func TestRWMutexWriterDies(t *testing.T) {
 	}
 }
 
-// rwRecoverEverywhere requires that an owner-dead lock refuses all processes until it is recovered. Before it is,
-// one repair fails and one panics.
+// rwRecoverEverywhere requires that an owner-dead lock refuses all processes until it is recovered. It first
+// calls Recover with a repair that fails, and with a repair that panics.
 func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 	t.Helper()
 	refuse := func(is string) {
@@ -115,7 +116,7 @@ func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 	r = others[1].wait(t, again)
 	require.Empty(t, r.Err+r.Panic)
 	require.True(t, r.OK, "the repair has not run")
-	// The reader got the error of the death, or got the lock: both may happen.
+	// The reader either got the error of the death or got the lock.
 	if r := others[1].wait(t, read); r.Err == "" {
 		others[1].must(t, order{Op: "rwrunlock", Object: "m"})
 	} else {
@@ -133,8 +134,8 @@ func rwRecoverEverywhere(t testing.TB, others []*actor, victim *actor) {
 	}
 }
 
-// The holds of a dead reader are taken back, and no others. A writer that sleeps until those holds are gone goes
-// on.
+// TestRWMutexReaderDies: after the death of a reader, its holds are taken back, and no other holds. A writer
+// that sleeps because of these holds goes on.
 func TestRWMutexReaderDies(t *testing.T) {
 	for _, poller := range []bool{false, true} {
 		inTime(t, func(d *delays) { readerDies(t, poller, d) })
@@ -180,8 +181,8 @@ func readerDies(t *testing.T, poller bool, d *delays) {
 	nothingLeft(t, a, m)
 }
 
-// A reader dies while it waits. The writer for which it waited, and the other readers and writers, go on as if it
-// had never called.
+// TestRWMutexWaitingReaderDies: a reader dies while it waits. The writer for which it waited, and all other
+// readers and writers, go on as if it had never called.
 func TestRWMutexWaitingReaderDies(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -204,8 +205,9 @@ func TestRWMutexWaitingReaderDies(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A writer dies while it waits for readers to leave. The readers that it kept out get in, and no process gets an
-// error, under either policy. A writer that waits behind the dead one takes its place.
+// TestRWMutexWaitingWriterDies: a writer dies while it waits for readers to leave. Under both policies, the
+// readers that it kept out get in, and no process gets an error. The next writer takes the place of the dead
+// writer.
 func TestRWMutexWaitingWriterDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
@@ -238,7 +240,7 @@ func TestRWMutexWaitingWriterDies(t *testing.T) {
 	}
 }
 
-// The death of a writer that has downgraded counts as the death of a reader.
+// TestRWMutexDowngraderDies: after a Downgrade, the death of the process is treated as the death of a reader.
 func TestRWMutexDowngraderDies(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -254,7 +256,7 @@ func TestRWMutexDowngraderDies(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// If a process dies during a repair, the next process finds the lock owner-dead.
+// TestRWMutexRecovererDies: if a process dies during a repair, the next process finds the lock owner-dead.
 func TestRWMutexRecovererDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
@@ -284,8 +286,8 @@ func TestRWMutexRecovererDies(t *testing.T) {
 	}
 }
 
-// With a Repair in the options, the first process that finds the lock owner-dead repairs it, as a reader or a
-// writer, and goes on.
+// TestRWMutexRepairOption: with a Repair in the options, the first reader or writer that finds the lock
+// owner-dead runs Repair, and then gets its hold.
 func TestRWMutexRepairOption(t *testing.T) {
 	for _, verbs := range [][2]string{{"rwlock", "rwunlock"}, {"rwrlock", "rwrunlock"}} {
 		a := newArena(t, nil)
@@ -311,7 +313,7 @@ func TestRWMutexRepairOption(t *testing.T) {
 	}
 }
 
-// A process that leaves the arena loses its holds, as a dead one does.
+// TestRWMutexHolderLeaves: a process that leaves the arena loses its holds, as after a death.
 func TestRWMutexHolderLeaves(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -329,8 +331,8 @@ func TestRWMutexHolderLeaves(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A stopped process is alive. Its holds for reading or writing stay, and contexts of waiters end. When it
-// continues, all others go on.
+// TestRWMutexHolderStopped: a stopped process keeps its holds for reading or writing. Waiters can only give up
+// when their contexts end. When the process continues and releases its hold, all waiters go on.
 func TestRWMutexHolderStopped(t *testing.T) {
 	for lock, unlock := range map[string]string{"rwlock": "rwunlock", "rwrlock": "rwrunlock"} {
 		a := newArena(t, nil)
@@ -356,9 +358,9 @@ func TestRWMutexHolderStopped(t *testing.T) {
 	}
 }
 
-// A writer is stopped while it waits for readers. It does not keep new readers out for ever: when the last reader
-// has left and the writer does not take the lock, new readers get in. When the writer is continued, it goes on
-// waiting.
+// TestRWMutexWaitingWriterStopped: a writer is stopped while it waits for readers. When the last reader has
+// left, the stopped writer cannot take the lock, so new readers get in after a while. When the writer is
+// continued, it goes on waiting.
 func TestRWMutexWaitingWriterStopped(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -388,8 +390,8 @@ func TestRWMutexWaitingWriterStopped(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A process is killed again and again, at any moment of all this. No process ever holds the lock beside a writer,
-// and the others go on.
+// TestRWMutexKilledAnywhere: a process that uses all holds is killed at a random moment, again and again. No
+// process ever has a hold beside a writer, and the other processes go on.
 func TestRWMutexKilledAnywhere(t *testing.T) {
 	rounds := proctest.Rounds(8, 30)
 	if crashpoint.Enabled {

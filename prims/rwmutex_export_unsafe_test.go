@@ -22,15 +22,15 @@ func (m *RWMutex) Waiters() int {
 	return n
 }
 
-// Asleep reports whether waiting readers have announced themselves. The next writer that opens the gate lets them
-// in.
+// Asleep reports whether waiting readers have announced themselves, so that the next writer that opens the gate
+// lets them in.
 func (m *RWMutex) Asleep() bool { return m.wakeWordReaders.Announced() }
 
 // Object returns the object of m.
 func (m *RWMutex) Object() arenakernel.Object { return m.object }
 
-// Left returns, as text, the words of m that are not idle although no process holds or wants m. It returns "" if
-// all are idle.
+// Left returns, as text, the words of m that do not have their idle values. The caller knows that no process
+// holds or wants m. Left returns "" if all words are idle.
 func (m *RWMutex) Left() string {
 	s := m.String()
 	if gateWord(m.gate.Load()) != gateOpen || !ownerWord(m.words.writers.owner.Load()).free() {
@@ -68,8 +68,8 @@ func (m *RWMutex) GateAt() uintptr { return uintptr(unsafe.Pointer(m.gate)) }
 // HeldByUs reports whether this process holds m for writing.
 func (m *RWMutex) HeldByUs() bool { return gateWord(m.gate.Load()) == makeGate(gateHeld, m.name) }
 
-// RewriteRWMutex overwrites the words of the RWMutex at o, except the policy and the heads of lists. The bytes
-// may be such that no correct participant writes them.
+// RewriteRWMutex overwrites the words of the RWMutex at o, except the policy and the heads of lists. The new
+// values may be such that no correct participant writes them.
 func RewriteRWMutex(a *arena.Arena, o arenakernel.Object, b []byte) {
 	w, err := rwmutexAt((*arenakernel.Arena)(a), o)
 	if err != nil {
@@ -94,7 +94,8 @@ func RewriteRWMutex(a *arena.Arena, o arenakernel.Object, b []byte) {
 	}
 }
 
-// ResetRWMutex sets the words to those of a new object. The slots stay taken by their participants.
+// ResetRWMutex sets the words to the values of a new object. The reader words still belong to their
+// participants.
 func ResetRWMutex(a *arena.Arena, o arenakernel.Object) {
 	w, err := rwmutexAt((*arenakernel.Arena)(a), o)
 	if err != nil {

@@ -33,7 +33,7 @@ func init() {
 	proctest.Register("rwmutex/lingering", func(c *proctest.Child) {
 		name, a, m := open(c)
 		m.Lock()
-		for !a.Fenced() { // so that its death is noticed before it is gone
+		for !a.Fenced() { // so that the death is noticed before the process has ended
 			<-after(time.Millisecond)
 		}
 		heir := exec.Command("sleep", "1000")
@@ -58,8 +58,9 @@ func init() {
 	})
 }
 
-// A writer that waits until a dead holder is gone holds nothing meanwhile. If the process of the writer is
-// stopped, other writers can go on as soon as the dead holder is gone.
+// TestRWMutexStoppedWriterThatAwaitsTheDead: a writer that waits until a dead holder is gone does not have the
+// writers' mutex meanwhile. So if the process of the writer is stopped, other writers can go on as soon as the
+// dead holder is gone.
 func TestRWMutexStoppedWriterThatAwaitsTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenRWMutex(a, "m", &prims.RWMutexOptions{Policy: prims.PolicyRelease})
@@ -77,7 +78,7 @@ func TestRWMutexStoppedWriterThatAwaitsTheDead(t *testing.T) {
 	var in bool
 	waits.Recv(t, &in)
 	waits.Stop(t)
-	// The writer may be about to find that it has to wait.
+	// The writer may have the mutex for a moment, before it finds that it has to wait.
 	eventually(t, "it gives the writers' mutex back", describe, func() bool {
 		if !m.WritersHeld() {
 			return true

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// hostileRWSeeds returns bytes of an RWMutex with a gate of each kind, for RewriteRWMutex.
+// hostileRWSeeds returns contents for RewriteRWMutex, with a gate of each kind.
 func hostileRWSeeds() (seeds [][]byte) {
 	names := []uint32{0, 1 | 1<<11, 2 | 1<<11, 1 | 2<<11, 1<<29 - 1}
 	for kind := range uint32(8) {
@@ -62,7 +62,7 @@ func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
 		require.NoError(t, guarded(what, words, func() { f(ctx) }), "%x", bytes)
 	}
 	mistake := func(f func()) {
-		defer func() { recover() }() // several goroutines may believe that they hold it
+		defer func() { recover() }() // several goroutines may believe that they hold the lock, so an Unlock may panic
 		f()
 	}
 	try("LockContext", func(ctx context.Context) {
@@ -130,7 +130,7 @@ func hostileRWMutex(t testing.TB, h *hostile, bytes []byte) {
 		_ = words()
 		_ = a.Check()
 	})
-	// The RWMutex can be made valid again.
+	// After a reset, the RWMutex works again.
 	prims.ResetRWMutex(a, o)
 	prims.ForgetRWMutex(m)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout())
@@ -165,8 +165,8 @@ func FuzzRWMutexWord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { hostileRWMutex(t, &h, b) })
 }
 
-// A peer changes the bytes all the time while processes lock. When the bytes are valid again, the lock can be
-// used as before.
+// TestScribbledRWMutex: a peer overwrites the words all the time while processes lock. When the words are valid
+// again, the lock works as before.
 func TestScribbledRWMutex(t *testing.T) {
 	a := newArena(t, &arena.Options{MaxParticipants: 4})
 	m := newRWMutex(t, a, nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// No call allocates if nobody waits. Once the pools are filled, a wait that cannot be cancelled does not allocate
-// either.
+// TestRWMutexAllocations: no call allocates if it does not wait. When the pools are filled, a wait that cannot
+// be cancelled does not allocate either.
 func TestRWMutexAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
 		t.Skip("needs a build without the race detector and crash points: their hooks allocate")

@@ -38,7 +38,7 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 		}
 		gate = i.hold(arenakernel.Hold{Owner: g.participant(), Mode: mode})
 		if g.participant() == ownerWord(w.writers.owner.Load()).participant() {
-			i.dateMutex(gate, a, w.writers) // the date is the one when the writer got the writers' mutex
+			i.dateMutex(gate, a, w.writers) // the date is the time when the writer got the writers' mutex
 		}
 	}
 	count, waiting := uint64(0), uint64(0)
@@ -91,10 +91,11 @@ func inspectRWMutex(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Insp
 	return i.Inspection
 }
 
-// dateReaders adds a date to the given holds: those of readers, and the hold of participant n, which lets no
-// reader in. The date is the time when n began to wait for the readers, so the holds are at least as old. The
-// function at selects the waits for readers to leave; only n waits there. The wait must be read after the
-// holds. If it were read before, it might be over by now, and the holds would seem too old.
+// dateReaders adds a date to the given holds: those of readers, and the hold of participant n, which has closed
+// the gate. The date is the time when n began to wait for the readers to leave, so the holds are at least as
+// old. The function at selects the waits for readers to leave; only n waits there. The caller must have read
+// the holds before. If the wait were read first, the wait might be over when the holds are read, and the holds
+// would seem too old.
 func (i *inspection) dateReaders(holds []int, at func(*arenakernel.Wait) bool, n arenakernel.ParticipantID) {
 	waits := i.a.WaitsOf(i.o)
 	for k := range waits {

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// The words of the model of an RWMutex. The writers' mutex is a simple one without faults, because the Mutex has
-// a model of its own. A reader word has the holds in its upper half and the waiters in its lower half.
+// The words of the model of an RWMutex. The writers' mutex is a single word that never fails, because the Mutex
+// has a model of its own. A reader word has the holds in its upper half and the waiters in its lower half.
 const (
 	vGate  = iota
 	vMutex // the process of the thread that has the writers' mutex, plus 1
@@ -25,8 +25,8 @@ const (
 // The registers of a thread.
 const (
 	qFlags  = iota // g...
-	qSeen          // the value of the wake word that it sleeps on
-	qGate          // the gate word that it has seen
+	qSeen          // the value of the wake word on which it sleeps
+	qGate          // the gate word that it has read
 	qAt            // the slot that it examines
 	qBack          // the step after a wake
 	qPassed        // the writers that got the lock before it since it slept
@@ -36,7 +36,7 @@ const (
 // The flags of a thread.
 const (
 	gWaits   = 1 << iota // it is registered as a waiting reader
-	gGranted             // it was let in, but may not know that yet
+	gGranted             // it was let in, but may not have noticed yet
 	gReads               // it holds the lock as a reader
 	gWrites              // it holds the lock as a writer
 	gQuits               // its context has ended
@@ -105,7 +105,7 @@ const (
 	uRevoke
 )
 
-// The ghosts of the invariant.
+// The ghost variables, which only the invariant uses.
 const (
 	hDirty  = iota // a writer died while it wrote, and the data is not repaired yet
 	hReaped        // the processes that the reaper has reaped, one bit each
@@ -225,8 +225,8 @@ func (m *rwModel) done(s *model.Sys) bool {
 	return (g == gateOpen || m.kills > 0 && g.kind() == gateOwnerDead) && (mutex == 0 || m.dead(s, mutex))
 }
 
-// canon renumbers the sequences of the wake words, as canon of the model of the Mutex does, and clears values
-// that are no longer used.
+// canon renumbers the sequences of the wake words, as in the model of the Mutex, and clears values that are no
+// longer used.
 func (m *rwModel) canon(s *model.Sys) {
 	const first = 2 // sequence 1, not announced
 	readers, writer := s.Mem[vWakeWordReaders], s.Mem[vWakeWordWriter]
@@ -285,7 +285,7 @@ func (m *rwModel) dead(s *model.Sys, name uint8) bool {
 	return name != 0 && s.Mem[vDead]&(1<<(name-1)) != 0
 }
 
-// There are readers, writers, and threads that do both. Nothing dies.
+// TestModelRWMutex explores readers, writers, and threads that do both. No thread dies.
 func TestModelRWMutex(t *testing.T) {
 	bugs := []bug{rwAddLate, rwSilentReader, rwNoRecheck, rwNoDrainRecheck, rwScanFirst, rwWakeFirst, rwLateGrant, rwWakeOnly}
 	two := rwModel{threads: []int{0, 1}, roles: "bb", down: true}
@@ -304,7 +304,7 @@ func TestModelRWMutex(t *testing.T) {
 	})
 }
 
-// Contexts end.
+// TestModelRWMutexCancel explores the same with contexts that end.
 func TestModelRWMutexCancel(t *testing.T) {
 	bugs := []bug{rwDropGrant, rwSilentGiveUp, rwNoRecheck}
 	two := rwModel{threads: []int{0, 1}, roles: "bb", cancel: true, down: true}
@@ -321,7 +321,7 @@ func TestModelRWMutexCancel(t *testing.T) {
 	})
 }
 
-// Other threads open the gate of a writer that seems to be stopped.
+// TestModelRWMutexStopped: other threads may open the gate of a writer that seems to be stopped.
 func TestModelRWMutexStopped(t *testing.T) {
 	bugs := []bug{rwRevokeSilent, rwRevokeBlind}
 	two := rwModel{threads: []int{0, 1}, roles: "bb", stops: true, cancel: true}
@@ -334,7 +334,7 @@ func TestModelRWMutexStopped(t *testing.T) {
 	})
 }
 
-// Threads die at every step.
+// TestModelRWMutexDeath: threads may die at every step.
 func TestModelRWMutexDeath(t *testing.T) {
 	report := rwModel{threads: []int{0, 1}, roles: "bb", kills: 1, policy: PolicyReport, recovers: true, down: true}
 	release := rwModel{threads: []int{0, 1}, roles: "bb", kills: 1, policy: PolicyRelease, down: true}
@@ -350,8 +350,8 @@ func TestModelRWMutexDeath(t *testing.T) {
 	})
 }
 
-// There are upgradable holds beside readers, writers, and each other. Contexts end, other threads open gates, and
-// threads die at every step.
+// TestModelRWMutexUpgrade explores upgradable holds together with readers, writers and other upgradable holds.
+// Contexts may end, other threads may open the gate, and threads may die at every step.
 func TestModelRWMutexUpgrade(t *testing.T) {
 	two := rwModel{threads: []int{0, 1}, roles: "ub", cancel: true, down: true}
 	both := rwModel{threads: []int{0, 1}, roles: "uu", cancel: true, down: true}

@@ -31,7 +31,7 @@ func init() {
 		}
 		var wg sync.WaitGroup
 		plain := 0
-		var sum atomic.Int64 // use no other lock than m: it would order the reads before later writes
+		var sum atomic.Int64 // a second mutex instead would order the reads before later writes
 		read := func(lock func()) {
 			wg.Go(func() {
 				mine := 0
@@ -106,9 +106,9 @@ func init() {
 	})
 }
 
-// The race detector does not see shared memory, but its verdict about the variables of users is right. A write
-// happens before the next write and the next reads, and reads happen before the next write. Reads are not ordered
-// among each other.
+// TestRWMutexRaceDetector: the race detector does not see shared memory, but it reports races on variables of a
+// program correctly. A write happens before the next write and the next reads, and reads happen before the next
+// write. Reads are not ordered among each other.
 func TestRWMutexRaceDetector(t *testing.T) {
 	if !race.Enabled {
 		proctest.Skip(t, "needs -race", "rwmutex/race")

@@ -21,8 +21,8 @@ var (
 	_ = crashpoint.Register("rwmutex.runlock.left")
 )
 
-// rlockOrPanic is the slow path of RLock. It is not inlined: inside RLock it would keep RLock
-// itself from being inlined into its callers.
+// rlockOrPanic is the slow path of RLock. It must not be inlined: RLock would then be too large to be inlined
+// into its callers.
 //
 //go:noinline
 func (m *RWMutex) rlockOrPanic() {
@@ -31,7 +31,8 @@ func (m *RWMutex) rlockOrPanic() {
 	}
 }
 
-// rlockSlow is RLock after its first try. That try still counts as a hold. ctx may be nil.
+// rlockSlow does what RLock does after its first try has failed. The try is still counted as a hold. ctx may be
+// nil.
 func (m *RWMutex) rlockSlow(ctx context.Context) error {
 	if err := m.opening.error("rwmutex.rlock"); err != nil {
 		return err // the fast path of a closed handle has counted nothing
@@ -64,8 +65,8 @@ func (m *RWMutex) rlockSlow(ctx context.Context) error {
 func (m *RWMutex) TryRLock() bool {
 	m.opening.use()
 	for {
-		// Look at the gate before the try: a goroutine that tries in a loop must not hide from a
-		// writer that the last reader has left.
+		// Check the gate before the try, because a try counts as a reader for a moment. A goroutine that calls
+		// TryRLock in a loop would otherwise keep a writer waiting after the last reader has left.
 		if g := gateWord(m.gate.Load()); g != gateOpen {
 			if !g.valid() || !g.taken() || !m.a.Dead(g.participant()) || !m.markOwnerDead(g) && !m.tryEndDead(g) {
 				return false
@@ -81,12 +82,12 @@ func (m *RWMutex) TryRLock() bool {
 		}
 		m.takeBack()
 		if m.opening.ended.Load() {
-			return false // the writer that waited for this try has closed the handle
+			return false // the writer that waited for this try has got the lock and has closed the handle
 		}
 	}
 }
 
-// takeBack undoes a try.
+// takeBack undoes the addition to the reader word that a try has made.
 func (m *RWMutex) takeBack() { m.runlockSlow(m.mine.Add(readerBack)) }
 
 // runlockHooks is RUnlock with its hooks.
@@ -97,7 +98,7 @@ func (m *RWMutex) runlockHooks() {
 	m.runlockSlow(m.mine.Add(readerBack))
 }
 
-// runlockSlow is the rest of RUnlock. left is the reader word after RUnlock has subtracted the hold.
+// runlockSlow does what RUnlock does after it has subtracted the hold. left is the reader word after that.
 func (m *RWMutex) runlockSlow(left uint64) {
 	w := readerWord(left)
 	crashpoint.Hit("rwmutex.runlock.left")
@@ -105,13 +106,13 @@ func (m *RWMutex) runlockSlow(left uint64) {
 		if w.generation() == 0 { // closedReader
 			panic(m.opening.refusal)
 		}
-		// The writer that waited for this reader has seen that it has left, and has closed the handle. The end of the handle
-		// wakes other writers.
+		// The writer that waited for this reader has got the lock meanwhile, and has closed the handle. So this
+		// call need not wake a writer: the method end does that.
 		return
 	}
 	if w.reading() == readerMost {
 		m.mine.Add(uint64(readerOne))
-		m.left() // a writer may have seen the wrong count
+		m.left() // a writer may have read the wrong count and begun to wait
 		panic("shmsync: RUnlock of rwmutex " + objectName(m.object) + ", which this process does not hold for reading")
 	}
 	if w.reading() == 0 {
@@ -119,7 +120,7 @@ func (m *RWMutex) runlockSlow(left uint64) {
 	}
 }
 
-// left wakes the writer that waits for this process's last reader to leave.
+// left wakes the writer that waits for readers. It is called when the last reader of this process has left.
 func (m *RWMutex) left() {
 	if m.wakeWordWriter.Announced() {
 		m.tuning(&m.words.paysWriter).NoteCPU()
@@ -132,11 +133,11 @@ type reader struct {
 	m      *RWMutex
 	cancel park.Cancel
 	epoch  uint64 // the epoch in which it registered
-	dying  bool   // the writer is dead and not gone
+	dying  bool   // the writer is dead, but its process has not ended yet
 	exit   goneWait
 }
 
-// wait turns a try that found the gate closed into a hold.
+// wait waits until r has a read hold. The try of r has found the gate closed, and is still counted.
 func (r *reader) wait(ctx context.Context) error {
 	m := r.m
 	r.register()
@@ -181,8 +182,7 @@ func (r *reader) wait(ctx context.Context) error {
 		case park.Again:
 			spun = false
 		case park.Canceled:
-			// An open gate takes precedence over a context that has ended, and a hold that was
-			// granted is kept.
+			// If the gate is open, or r was let in, r gets its hold although ctx has ended.
 			if gateWord(m.gate.Load()) == gateOpen && r.enter() || r.leave() {
 				return nil
 			}
@@ -196,12 +196,13 @@ func (r *reader) wait(ctx context.Context) error {
 	}
 }
 
-// sleep announces the waiter, checks the gate again, and sleeps.
+// sleep announces the waiter, checks the gate once more, and sleeps.
 func (r *reader) sleep() park.Result {
 	m := r.m
 	v := m.wakeWordReaders.Announce()
 	crashpoint.Hit("rwmutex.rlock.announced")
-	// The writer opens the gate, grants, and then looks for an announcement.
+	// The writer opens the gate, lets the waiting readers in, and then checks for an announcement. So no wake
+	// is lost.
 	g := gateWord(m.gate.Load())
 	if !g.valid() || !g.taken() || !m.a.Current(g.participant()) && !r.dying || r.maySee() {
 		return park.Again
@@ -215,7 +216,7 @@ func (r *reader) sleep() park.Result {
 	return res
 }
 
-// register turns a goroutine that tries into one that waits.
+// register counts the goroutine of r as waiting, and no longer as reading.
 func (r *reader) register() {
 	m, g := r.m, r.m.registry
 	g.Lock()
@@ -229,7 +230,7 @@ func (r *reader) register() {
 	}
 }
 
-// maySee reports whether r was let in. It changes nothing.
+// maySee reports whether r was let in. Unlike granted, it leaves the count of goroutines that have not noticed.
 func (r *reader) maySee() bool {
 	m, g := r.m, r.m.registry
 	g.Lock()
@@ -238,7 +239,7 @@ func (r *reader) maySee() bool {
 	return g.epoch != r.epoch
 }
 
-// granted reports whether r was let in, and records that r knows. It returns true once.
+// granted reports whether r was let in, and if so records that r has noticed. It returns true only once.
 func (r *reader) granted() bool {
 	m, g := r.m, r.m.registry
 	g.Lock()
@@ -247,7 +248,7 @@ func (r *reader) granted() bool {
 	return r.claim()
 }
 
-// claim is granted without the call of catchUp.
+// claim is the part of granted after the call of catchUp.
 func (r *reader) claim() bool { // guarded by: registry
 	g := r.m.registry
 	if g.epoch == r.epoch {
@@ -257,8 +258,8 @@ func (r *reader) claim() bool { // guarded by: registry
 	return true
 }
 
-// enter counts r as a reader if the gate is open. It reports false if the gate was closed
-// meanwhile; then r is still registered.
+// enter counts r as a reader, because the caller has found the gate open. If the gate was closed meanwhile,
+// enter registers r again and reports false.
 func (r *reader) enter() bool {
 	m, g := r.m, r.m.registry
 	g.Lock()
@@ -283,7 +284,7 @@ func (r *reader) enter() bool {
 	return false
 }
 
-// leave ends a wait. It reports true if r was let in before that: then r has a hold.
+// leave ends the wait of r. It reports true if r was let in before that, so that r has a hold.
 func (r *reader) leave() bool {
 	m, g := r.m, r.m.registry
 	crashpoint.Hit("rwmutex.rlock.leaving")
@@ -302,11 +303,11 @@ func (r *reader) leave() bool {
 	return false
 }
 
-// change applies f to this process's reader word, after it has caught up with a grant.
+// change applies f to the reader word of this process. Before that it records a grant that the word shows.
 func (m *RWMutex) change(f func(readerWord) readerWord) readerWord { // guarded by: registry
 	for {
-		// The loop ends: whenever the CAS fails, a call of this process has come or gone, or a
-		// writer has made the one grant of its turn.
+		// A failed CAS means that another call of this process has changed the word, or that a writer has let
+		// the waiting goroutines in. Each failure means that one of these has made progress.
 		w := readerWord(m.mine.Load())
 		m.catchUp(w)
 		to := f(w)
@@ -316,11 +317,13 @@ func (m *RWMutex) change(f func(readerWord) readerWord) readerWord { // guarded 
 	}
 }
 
-// catchUp records a grant, if w shows one: a grant lets in all waiting goroutines, so w shows no waiting
-// goroutine although the registry has some. There is at most one grant to record. While a goroutine that was
-// let in does not know of the grant, its hold keeps writers out, so there is no second grant. A goroutine that
-// gives up may let a writer in. A second grant after that is recorded separately, since no goroutine registers
-// before catchUp was called.
+// catchUp records a grant, if w shows that there was a grant. A grant lets in all waiting goroutines. So after
+// a grant, w counts no waiting goroutine although the registry still counts some.
+//
+// There is at most one grant to record. A goroutine that was let in and has not noticed has a hold, which keeps
+// writers out, and only a writer grants. If that goroutine gives up, a writer may come, and there may be a
+// second grant. But no goroutine registers before it has called catchUp, so the two grants are recorded
+// separately.
 func (m *RWMutex) catchUp(w readerWord) { // guarded by: registry
 	if g := m.registry; g.waiting != 0 && w.waiting() == 0 {
 		g.due += g.waiting
@@ -329,7 +332,7 @@ func (m *RWMutex) catchUp(w readerWord) { // guarded by: registry
 	}
 }
 
-// tuning steers the spinning of waiters.
+// tuning returns the words by which park decides how long a waiter spins.
 func (m *RWMutex) tuning(pays *atomic.Uint32) park.Tuning {
 	w := m.words.writers
 	return park.Tuning{Budget: &w.spin, Pays: pays, LastCPU: &m.words.lastCPU, Slot: m.name.Slot()}

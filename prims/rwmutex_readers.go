@@ -8,13 +8,13 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// readerWords are the reader words of an RWMutex, in the order in which they came. A reader word
-// lies in the slot record of its slot, and stays there until the object is deleted. So each handle
-// remembers where the words are, and looks at the list of records only when that has changed.
+// readerWords has the reader words of an RWMutex, in the order in which their records were added to the list. A
+// reader word is in the slot record of its slot, and stays there until the object is deleted. So each handle
+// remembers the addresses of the words, and reads the list of records again only when the list has changed.
 type readerWords struct {
 	head  uint32 // the latest slot record when the list was read
 	words []slotReaderWord
-	err   error // an error in the list; words has the slots before it, and those that were known earlier
+	err   error // an error in the list; words has the records before the error, and those that were known earlier
 }
 
 // slotReaderWord is the reader word of a slot.
@@ -25,7 +25,7 @@ type slotReaderWord struct {
 
 func (r slotReaderWord) load() readerWord { return readerWord(r.state.Load()) }
 
-// name is the participant whose word w is.
+// name returns the participant to which the word w belongs.
 func (r slotReaderWord) name(w readerWord) arenakernel.ParticipantID { return w.name(r.slot) }
 
 // readReaderWords reads the list of the slot records of o.
@@ -53,15 +53,17 @@ func (m *RWMutex) readerWords() *readerWords {
 		}
 		r := readReaderWords(m.a, m.object)
 		r.words = withKnown(known.words, r.words, func(w slotReaderWord) int { return w.slot }, m.a.MaxParticipants())
-		// The loop ends: if the swap fails, another goroutine has read the list.
+		// A failed CAS means that another goroutine of this process has stored a list, so the loop is
+		// lock-free.
 		if m.known.CompareAndSwap(known, r) {
 			return r
 		}
 	}
 }
 
-// firstReader is the first place in readerWords, from place at on, whose participant reads, or 0.
-// Places begin at 1. If the list is corrupt, some participant may always be reading.
+// firstReader searches readerWords, from place at on, for a participant that reads. It returns the place, or 0
+// if there is none. The first place is 1. If the list is corrupt, it never returns 0, because a reader may be
+// missing from the list.
 func (m *RWMutex) firstReader(at int) int {
 	r := m.readerWords()
 	for i := at; i <= len(r.words); i++ {
@@ -76,8 +78,8 @@ func (m *RWMutex) firstReader(at int) int {
 	return 0
 }
 
-// readerAt is the reader word at a place that firstReader gave. It reports false if the list has
-// become corrupt.
+// readerAt returns the reader word at a place that firstReader has returned. It reports false if the list is
+// corrupt and has no such place.
 func (m *RWMutex) readerAt(at int) (slotReaderWord, bool) {
 	r := m.readerWords()
 	if at > len(r.words) {
@@ -86,7 +88,7 @@ func (m *RWMutex) readerAt(at int) (slotReaderWord, bool) {
 	return r.words[at-1], true
 }
 
-// corruptReaders is the error of a lock whose readers cannot be found.
+// corruptReaders returns the error for a lock whose list of readers is corrupt.
 func (m *RWMutex) corruptReaders(op string) error {
 	return m.fail(op, shmsync.ErrCorrupt, nil, "its list of slot records")
 }

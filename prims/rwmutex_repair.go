@@ -26,15 +26,15 @@ func init() {
 	})
 }
 
-// markOwnerDead deals with gate g, whose participant was found dead. It reports false if the gate
-// stays: the data is handed over when the dead participant is gone.
+// markOwnerDead changes gate g, whose participant was found dead. It reports false if the gate has to stay as
+// it is, because the process of the dead participant has not ended and may still write the data.
 func (m *RWMutex) markOwnerDead(g gateWord) (changed bool) {
 	return !m.logged(g) && markOwnerDeadRWMutex(m.a, m.object, m.words, g)
 }
 
-// markOwnerDeadRWMutex marks the gate and wakes the readers, which let themselves in or get the
-// error. Writers get the writers' mutex one after the other, because the death has made it free,
-// and look at the gate themselves.
+// markOwnerDeadRWMutex marks the gate and wakes the readers. They find the gate open and go in, or return the
+// error. Writers need no wake: the death has made the writers' mutex free, so they get it one after the other
+// and check the gate.
 func markOwnerDeadRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll, g gateWord) (changed bool) {
 	next := g.ownerDied(policyOf(w.policy))
 	if next == g || g.kind() == gateHeld && next == gateOpen && !a.Gone(g.participant()) {
@@ -60,14 +60,14 @@ func markOwnerDeadRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmute
 	return true
 }
 
-// wakeReaders wakes all sleeping readers, and leaves the announcement bit set. Only a
-// granter clears the bit: otherwise a writer might not see that it has to wake readers.
+// wakeReaders wakes all sleeping readers, and leaves the announcement bit set. Only letIn clears the bit. If
+// another process cleared it, a writer might miss that there are readers to let in.
 func wakeReaders(b *park.WakeWord) {
 	b.Touch()
 	b.DeliverAll()
 }
 
-// repairRWMutex takes back what dead holds of the object.
+// repairRWMutex takes back the holds of dead on the object.
 func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
 	w, err := rwmutexAt(a, obj)
 	if err != nil {
@@ -92,7 +92,7 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	}
 	l, err := rwmutexLog(a, obj, w)
 	if err != nil {
-		return // the object cannot be opened, so its hold stays
+		return // nobody can open the object, so its hold may stay
 	}
 	for range reapTries {
 		g := gateWord(w.gate.Load())
@@ -101,8 +101,8 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 		}
 	}
 	if l != nil && dead == a.Self() && ownerWord(w.writers.owner.Load()).participant() == dead {
-		// A process that leaves is not dead yet. So a writer that got the mutex now would find the
-		// gate closed by a process that lives.
+		// This process leaves the arena and is not dead, so a writer that got the mutex now would find the gate
+		// closed by a living process. Roll back first.
 		rollBackDue(a, obj, w, l, dead)
 	}
 	repairMutexWords(a, obj, w.writers, dead, true)
@@ -111,7 +111,7 @@ func repairRWMutex(a *arenakernel.Arena, obj arenakernel.Object, dead arenakerne
 	}
 }
 
-// wakeRWMutex makes a wake that a dead process did not make.
+// wakeRWMutex makes the wakes that a dead process should have made.
 func wakeRWMutex(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := rwmutexAt(a, obj)
 	if err != nil {
@@ -152,8 +152,8 @@ func checkRWMutex(a *arenakernel.Arena, obj arenakernel.Object) error {
 	return checkMutexWords(obj, w.writers)
 }
 
-// checkReaders is called ten times a second while a goroutine of this process waits to read. It
-// finds wakes and grants that the waiters did not get because a process is stopped or dead.
+// checkReaders is called ten times a second while a goroutine of this process waits to read. It makes the wakes
+// and finds the grants that waiters have missed because a process is stopped or dead.
 func (m *RWMutex) checkReaders() {
 	g := gateWord(m.gate.Load())
 	switch {
@@ -161,19 +161,19 @@ func (m *RWMutex) checkReaders() {
 		wakeReaders(&m.wakeWordReaders)
 	case m.a.Dead(g.participant()):
 		if !m.markOwnerDead(g) && m.logged(g) && m.a.Gone(g.participant()) {
-			wakeReaders(&m.wakeWordReaders) // one of them rolls back
+			wakeReaders(&m.wakeWordReaders) // a reader that wakes rolls back
 		}
 	case g.kind() == gateClosed && m.firstReader(1) == 0:
-		// Nothing keeps the writer from going on. If that was so at the last check, too, its
-		// process may be stopped. The writer writes nothing yet, so opening the gate takes
-		// nothing away from it. It keeps the mutex, and closes the gate again when it runs.
+		// No reader is in, so the writer could go on. If this was also true at the last check, the process of
+		// the writer may be stopped. The writer has not written anything yet, so the gate may be opened. The
+		// writer keeps the mutex, and closes the gate again when it runs.
 		if m.stuck.Swap(uint32(g)) == uint32(g) && m.gate.CompareAndSwap(uint32(g), uint32(gateOpen)) {
 			wakeReaders(&m.wakeWordReaders)
 			m.wakeWordWriter.WakeAll()
 		}
 		return
 	default:
-		m.writers.dateHold() // a writer has the turn of the writers as long as it has m
+		m.writers.dateHold() // a writer has the writers' mutex as long as it holds m
 		r := m.registry
 		r.Lock()
 		m.catchUp(readerWord(m.mine.Load()))
@@ -224,7 +224,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	for {
 		g := gateWord(m.gate.Load())
 		if g.kind() == gateOwnerDead && g.valid() && !m.a.Gone(g.participant()) {
-			// Unlock the writers' mutex during this wait, so that others get their error.
+			// Unlock the writers' mutex during this wait, so that other calls can return their errors.
 			m.releaseWriters()
 			if err := m.awaitGone(ctx, op, g); err != nil {
 				return err
@@ -279,7 +279,7 @@ func (m *RWMutex) recoverBy(ctx context.Context, op string, repair func() error)
 	return nil
 }
 
-// runRepair runs repair while this process recovers m. If repair fails, m becomes not
+// runRepair runs repair while the gate says that this process recovers m. If repair fails, m becomes not
 // recoverable.
 func (m *RWMutex) runRepair(repair func() error) (err error) {
 	done := false

@@ -29,7 +29,8 @@ func nothingLeft(t testing.TB, a *arena.Arena, m *prims.RWMutex) {
 	sound(t, a)
 }
 
-// The test tries every pair of holds by the Try calls.
+// TestRWMutexTry checks with the Try calls, for every pair of holds, whether two processes can have them at the
+// same time.
 func TestRWMutexTry(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -59,7 +60,7 @@ func TestRWMutexTry(t *testing.T) {
 	})
 }
 
-// Eight readers of two processes hold the lock at the same time.
+// TestRWMutexReadersShare: eight readers of two processes can hold the lock at the same time.
 func TestRWMutexReadersShare(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -82,8 +83,8 @@ func TestRWMutexReadersShare(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A writer that unlocks wakes readers, and the last reader wakes a writer. Some of the waiters sleep on threads,
-// others behind the poller.
+// TestRWMutexWakes: a writer that unlocks wakes the waiting readers, and the last reader wakes a waiting
+// writer. Some waiters sleep on threads, others are woken by the poller.
 func TestRWMutexWakes(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		const many = 20 // of which 12 sleep in the kernel
@@ -113,7 +114,7 @@ func TestRWMutexWakes(t *testing.T) {
 	})
 }
 
-// When a writer waits, new readers wait, too, and the writer gets the lock first.
+// TestRWMutexWriterPriority: while a writer waits, new readers wait, too, and the writer gets the lock first.
 func TestRWMutexWriterPriority(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -140,7 +141,8 @@ func TestRWMutexWriterPriority(t *testing.T) {
 	})
 }
 
-// Only the writer for which a reader sleeps gets the lock before that reader, however many writers wait.
+// TestRWMutexReaderBound: only one writer gets the lock before a sleeping reader, namely the writer for which
+// the reader sleeps. It does not matter how many writers wait.
 func TestRWMutexReaderBound(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -172,7 +174,8 @@ func TestRWMutexReaderBound(t *testing.T) {
 	})
 }
 
-// Readers of two processes that overlap all the time do not keep a writer out.
+// TestRWMutexWriterBound: a writer gets the lock although the read holds of two processes overlap, so that
+// there is always a reader.
 func TestRWMutexWriterBound(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -196,8 +199,8 @@ func TestRWMutexWriterBound(t *testing.T) {
 	})
 }
 
-// If the only waiting writer gives up, the readers that it has kept out get in. If another writer waits, they get
-// in a little later.
+// TestRWMutexWriterGivesUp: if the only waiting writer gives up, the readers that it has kept out get in. If
+// another writer waits, these readers get in a little later.
 func TestRWMutexWriterGivesUp(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -269,7 +272,7 @@ func TestRWMutexContext(t *testing.T) {
 				other.must(t, order{Op: "cancel", N: id})
 				require.Equal(t, []string{"ctx-canceled"}, other.wait(t, id).Is)
 			}
-			// A waiter that gave up has left nothing behind: the next one gets the lock.
+			// The waiter that gave up has left no wait behind, so the next waiter gets the lock.
 			id := other.blocked(t, order{Op: "rwlockctx", Object: "m"})
 			holder.must(t, order{Op: unlock, Object: "m"})
 			require.Empty(t, other.wait(t, id).Err)
@@ -279,7 +282,7 @@ func TestRWMutexContext(t *testing.T) {
 	})
 }
 
-// A caller that gives up leaves neither a hold nor a wait behind.
+// TestRWMutexCancelRaces: a caller that gives up leaves neither a hold nor a wait behind.
 func TestRWMutexCancelRaces(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -298,7 +301,7 @@ func TestRWMutexCancelRaces(t *testing.T) {
 	})
 }
 
-// requireWhole requires that no reader has seen half of a write.
+// requireWhole requires that no reader has seen an incomplete write.
 func requireWhole(t testing.TB, a *arena.Arena) *rwPair {
 	t.Helper()
 	p, err := arena.Value[rwPair](a, "pair")
@@ -309,7 +312,8 @@ func requireWhole(t testing.TB, a *arena.Arena) *rwPair {
 	return p
 }
 
-// Most goroutines read, some write, some try. Two numbers under the lock always agree.
+// TestRWMutexMix: most goroutines read, some write, and some use the Try calls. The two numbers that the lock
+// guards are equal for every reader.
 func TestRWMutexMix(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -361,7 +365,7 @@ func TestRWMutexMistakes(t *testing.T) {
 	})
 }
 
-// No writer comes between a write hold and the read hold that it becomes.
+// TestRWMutexDowngrade: no writer gets the lock between a write hold and the read hold that it becomes.
 func TestRWMutexDowngrade(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -438,8 +442,8 @@ func TestRWMutexOpen(t *testing.T) {
 	require.Equal(t, "rwmutex m: open, 0 reading, 0 waiting", m.String())
 	m.RLock()
 	require.Equal(t, prims.RWMutexState{Readers: 1, Word: "open"}, m.State())
-	// There are three opens and three closes, because the refused opens have left nothing open. A hold stays when
-	// its handle is closed.
+	// The refused opens have left no handle open, so there are three handles to close. A hold stays when its
+	// handle is closed.
 	for _, x := range []*prims.RWMutex{again, at, m} {
 		require.ErrorContains(t, a.Delete("m"), "open")
 		require.NoError(t, x.Close())
@@ -501,7 +505,7 @@ func init() {
 	})
 }
 
-// Another process opens an anonymous object by its offset.
+// TestRWMutexAtElsewhere: another process can open an anonymous RWMutex by its offset.
 func TestRWMutexAtElsewhere(t *testing.T) {
 	a := newArena(t, nil)
 	m := newRWMutex(t, a, nil)
@@ -520,7 +524,8 @@ func TestRWMutexAtElsewhere(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// Closing the arena ends the waits of readers and writers, on threads and behind the poller, with an error.
+// TestRWMutexCloseArena: closing the arena ends the waits of readers and writers with an error, whether they
+// sleep on threads or are woken by the poller.
 func TestRWMutexCloseArena(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)

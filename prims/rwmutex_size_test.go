@@ -24,8 +24,8 @@ import (
 // handles, and as much again for the garbage collector.
 const millionRoom = 8 << 30
 
-// In an arena of 512 MiB one process opens and uses a million RWMutexes at once. The short form does a fiftieth
-// of that in a fiftieth of the memory.
+// TestRWMutexMillion: one process can open and use a million RWMutexes at once in an arena of 512 MiB. The
+// short form of the test uses 20,000 RWMutexes, and a fiftieth of the memory.
 func TestRWMutexMillion(t *testing.T) {
 	n := uint64(20_000)
 	if proctest.Long() && freeMemory(t) >= millionRoom {
@@ -95,8 +95,8 @@ func freeMemory(t *testing.T) uint64 {
 	return 0
 }
 
-// The size of an RWMutex does not depend on how many participants its arena can have. Only the open bits of the
-// arena do: they have one bit for each slot.
+// TestRWMutexSize: the body of an RWMutex has the same size for any number of participants. Only the open bits
+// of the object grow: there is one bit for each slot of the arena.
 func TestRWMutexSize(t *testing.T) {
 	for slots, want := range map[int]uint64{1: 256, 8: 256, 256: 256, 511: 256, 512: 384, 2047: 512} {
 		a := newArena(t, &arena.Options{Size: 16 << 20, MaxParticipants: slots})
@@ -115,8 +115,8 @@ func TestRWMutexSize(t *testing.T) {
 	require.EqualValues(t, 1, (*arenakernel.Arena)(a).Inspect(m.Object()).Counts.Acquired)
 }
 
-// Without room for the reader word of this process, the open fails and leaves nothing behind. So RLock never
-// fails because of a lack of memory.
+// TestRWMutexWithoutRoom: if there is no room for the reader word of this process, opening the RWMutex fails
+// and leaves nothing behind. So a later RLock never fails for lack of memory.
 func TestRWMutexWithoutRoom(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
 	named, err := prims.OpenRWMutex(a, "named", nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// rwThread is a thread that makes one step of the model.
+// rwThread executes one step of a thread of the model.
 type rwThread struct {
 	*model.Exec
 	m *rwModel
@@ -103,7 +103,7 @@ func (t rwThread) catchUp(v uint8) {
 	}
 }
 
-// claim records that the thread's wait was granted. It returns false if it was not.
+// claim records that the thread has noticed the grant of its wait. It returns false if there was no grant.
 func (t rwThread) claim() bool {
 	if !t.has(gGranted) {
 		return false
@@ -115,7 +115,8 @@ func (t rwThread) claim() bool {
 	return true
 }
 
-// bump goes on with WakeWord.Release of the writer's wake word, and then with the step back.
+// bump makes the thread continue with a WakeWord.Release of the writer's wake word, and then with the step
+// back.
 func (t rwThread) bump(back uint8) {
 	*t.R(qBack) = back
 	t.Goto(uBump)
@@ -270,7 +271,7 @@ func (t rwThread) read() {
 	}
 }
 
-// check is the loop of a waiting reader.
+// check models an iteration of the loop of a waiting reader.
 func (t rwThread) check() {
 	g := t.gate()
 	t.Say("looks at the gate")
@@ -508,7 +509,7 @@ func (t rwThread) reads(p int) bool {
 	return t.Load(vLine+p)>>4 != 0 && (t.m.bug == rwDeadReads || !t.m.dead(t.Sys, uint8(p+1)))
 }
 
-// scan examines one slot. If the participant in it reads, scan goes on with the step busy.
+// scan examines one slot. If the participant in the slot reads, the thread continues with the step busy.
 func (t rwThread) scan(busy uint8) {
 	at := int(*t.R(qAt))
 	switch {
@@ -525,8 +526,8 @@ func (t rwThread) scan(busy uint8) {
 	}
 }
 
-// pass counts a writer that gets the lock before readers that have slept. With deaths, more writers may overtake
-// a reader, so they are not counted.
+// pass counts, for each reader that has slept, the writers that get the lock before it. It does not count in
+// models with deaths, where more writers may overtake a reader.
 func (t rwThread) pass() {
 	for i := range t.m.threads {
 		f := t.Thread[i].R[qFlags]
@@ -584,7 +585,7 @@ func (t rwThread) letIn() {
 	}
 }
 
-// afterLetIn goes on after the gate was opened, with the writers' mutex freed or kept.
+// afterLetIn chooses the step after the gate was opened: the thread releases the writers' mutex, or keeps it.
 func (t rwThread) afterLetIn() {
 	t.Goto(uUnlock)
 	if t.has(gUpgr) {
@@ -595,7 +596,7 @@ func (t rwThread) afterLetIn() {
 // readLate in qAt says that a thread has freed the writers' mutex too early, which is the mistake rwReadLate.
 const readLate = 99
 
-// finish ends an Unlock, a Downgrade, or a Lock that gave up.
+// finish ends an Unlock, a Downgrade, or a Lock that has given up.
 func (t rwThread) finish() {
 	switch {
 	case t.has(gDowngr) && t.m.bug == rwOpenFirst:
@@ -610,7 +611,7 @@ func (t rwThread) finish() {
 	}
 }
 
-// touch changes the sequence of the readers' wake word, and leaves its announcement.
+// touch changes the sequence of the readers' wake word, and keeps the announcement bit.
 func (t rwThread) touch() {
 	t.Update(vWakeWordReaders, func(v uint8) uint8 {
 		if t.m.bug == rwTakesDown {
@@ -712,8 +713,8 @@ func (t rwThread) meetDeath() {
 	}
 }
 
-// markOwnerDead is markOwnerDeadRWMutex. The kind of the gate shows how far the dead writer had come, and the
-// ghosts record that for the invariant.
+// markOwnerDead models markOwnerDeadRWMutex. The kind of the gate shows how far the dead writer had come. The
+// ghost variables record this for the invariant.
 func (t rwThread) markOwnerDead() {
 	t.Say("deals with the dead writer")
 	g := unpackGate(*t.R(qGate))

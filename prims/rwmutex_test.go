@@ -24,7 +24,8 @@ func newRWMutex(t testing.TB, a *arena.Arena, opts *prims.RWMutexOptions) *prims
 	return m
 }
 
-// This test is like that of sync.RWMutex: there is never a reader beside a writer, and never a second writer.
+// TestRWMutexHammer is like the test of sync.RWMutex. It checks that there is never a reader or a second writer
+// beside a writer.
 func TestRWMutexHammer(t *testing.T) {
 	for _, n := range []int{1, 3, 10, 40} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -69,7 +70,7 @@ func TestRWMutexHammer(t *testing.T) {
 					wg.Go(func() { writer(m.TryLock, m.Unlock) })
 					wg.Go(func() {
 						writer(plain(m.Lock), func() {
-							activity.Add(1) // tells the other goroutines that this one reads
+							activity.Add(1) // the other goroutines see that this goroutine reads
 							m.Downgrade()
 							activity.Add(-1)
 							m.RUnlock()

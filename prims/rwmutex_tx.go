@@ -16,10 +16,10 @@ var (
 	_ = crashpoint.Register("rwmutex.rollback.opened")
 )
 
-// Update locks m for writing, calls f, and unlocks m. If f returns nil, its changes stay. If f
-// returns an error, panics or calls runtime.Goexit, or if this process dies, everything that f has
-// saved by tx is as it was before, byte for byte, before another process gets m, to read or to
-// write; see [Tx]. Update returns the error of f.
+// Update locks m for writing, calls f, and unlocks m. If f returns nil, its changes stay. If f returns an
+// error, panics or calls runtime.Goexit, or if this process dies, all bytes that f has saved with tx get their
+// old values back before another process gets m for reading or writing; see [Tx]. Update returns the error of
+// f.
 //
 // m must have PolicyRollback; otherwise Update panics. The rules and the errors are those of
 // [Mutex.Update]. In addition f must not downgrade m.
@@ -66,7 +66,7 @@ func (m *RWMutex) endUpdate(tx *Tx, err *error) {
 	if gateWord(m.gate.Load()) != makeGate(gateHeld, m.name) {
 		tx.open = false
 		if tx.tail != 0 {
-			// As in Mutex.endUpdate: others may have changed the data since it was unlocked.
+			// As in Mutex.endUpdate: other processes may have changed the data since m was unlocked.
 			tx.log.loseForeign(makeLogState(logActive, m.name, tx.tail))
 		}
 		panic("shmsync: the function of an Update has unlocked rwmutex " + objectName(m.object))
@@ -79,8 +79,8 @@ func (m *RWMutex) endUpdate(tx *Tx, err *error) {
 	m.Unlock()
 }
 
-// loseLog makes m not recoverable, and releases it. This process writes, and has found a log that
-// no correct process leaves.
+// loseLog makes m not recoverable, and releases it. It is called by the writer when the undo log is in a state
+// that no correct process leaves.
 func (m *RWMutex) loseLog(why error) {
 	if n := m.log.state().participant(); n != 0 {
 		m.words.died.Store(uint32(n))
@@ -94,10 +94,9 @@ func (m *RWMutex) loseLog(why error) {
 	}
 }
 
-// rwmutexLog returns the log of an RWMutex, nil for one without a log. It follows the words of a
-// whole Mutex, whether or not the arena counts. It is also nil for an object without room for a log,
-// whatever a peer has written into its policy. An error says that the RWMutex should have a log and
-// has none.
+// rwmutexLog returns the undo log of an RWMutex, or nil if it has no log. The log follows the words of a whole
+// Mutex, whether or not the arena has counters. An object without room for a log has none, even if a peer has
+// written PolicyRollback into its words. An error means that the RWMutex should have a log and has none.
 func rwmutexLog(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll) (*undoLog, error) {
 	if policyOf(w.policy) != PolicyRollback || o.Size <= uint64(mutexBytes) {
 		return nil, nil
@@ -105,15 +104,15 @@ func rwmutexLog(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll) (*undo
 	return logOf(a, o, uint64(mutexBytes))
 }
 
-// undone reports whether a rollback follows if the process in g dies, provided that the lock has a
-// log. A process that only waits for readers has written nothing.
+// undone reports whether the death of the participant in g requires a rollback, if the lock has a log. A
+// process that only waits for readers has written nothing.
 func (g gateWord) undone() bool { return g.taken() && g.kind() != gateClosed }
 
-// logged reports whether the death of the participant in gate g is followed by a rollback.
+// logged reports whether m has a log and the death of the participant in gate g requires a rollback.
 func (m *RWMutex) logged(g gateWord) bool { return m.log != nil && g.undone() }
 
-// endDead deals with gate g, whose participant was found dead. It reports false if the gate stays
-// until that participant is gone.
+// endDead rolls back or marks gate g, whose participant was found dead. It reports false if the gate has to
+// stay as it is until the process of that participant has ended.
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) endDead(g gateWord) (changed bool) {
@@ -123,9 +122,9 @@ func (m *RWMutex) endDead(g gateWord) (changed bool) {
 	return m.markOwnerDead(g)
 }
 
-// tryEndDead is endDead for a reader, which has no writers' mutex, and gets it if it can without
-// waiting. It must not wait for it: the process that has the mutex rolls back, and may then keep it
-// for long beside readers, as an upgradable hold does.
+// tryEndDead is endDead for a reader, which does not have the writers' mutex. It rolls back only if it gets the
+// mutex without waiting. A reader must not wait for the mutex: the process that has the mutex rolls back
+// itself, and may then keep the mutex for long, as an upgradable hold does.
 func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 	if !m.logged(g) || !m.a.Gone(g.participant()) || !m.writers.TryLock() {
 		return false
@@ -135,15 +134,15 @@ func (m *RWMutex) tryEndDead(g gateWord) (changed bool) {
 	return err == nil
 }
 
-// rollBackRWMutex ends the transaction that the dead writer, or the dead process that rolled back,
-// has left, and opens gate g, which it keeps closed. It reports false if the gate stays: the
-// rollback begins when that process is gone.
+// rollBackRWMutex ends the transaction in the log, and opens gate g. It undoes the transaction, unless the
+// commit has already taken effect. The participant in g is dead: it was the writer, or it was rolling back. If
+// its process has not ended, rollBackRWMutex does nothing and reports false.
 //
-// The gate names the process that rolls back. So after its death the next process begins again
-// from the tail of the log, which keeps the name of the writer.
+// During the rollback, the gate names the process that rolls back. If that process dies, the next process finds
+// its name and begins again at the tail of the log. The log keeps the name of the writer.
 //
-// Preconditions: this process has the writers' mutex. So no other process closes the gate
-// meanwhile, and a process that gets the mutex finds the gate open, or what a death here has left.
+// Preconditions: this process has the writers' mutex. So no other process closes the gate meanwhile. The next
+// process that gets the mutex finds the gate open, unless this process dies before that.
 func rollBackRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll, l *undoLog, g gateWord) (changed bool) {
 	dead := g.participant()
 	if !a.Gone(dead) {
@@ -175,20 +174,21 @@ func rollBackRWMutex(a *arenakernel.Arena, obj arenakernel.Object, w rwmutexAll,
 	return true
 }
 
-// rollbackDue reports whether the reap of dead rolls back what the process in the gate has left.
-// That may also be another process, for which no reaper got the writers' mutex while dead had it.
+// rollbackDue reports whether the reap of dead has to roll back for the process in the gate. That may be dead
+// itself. It may also be another dead process, whose reaper could not get the writers' mutex because dead had
+// it.
 func rollbackDue(a *arenakernel.Arena, w rwmutexAll, dead arenakernel.ParticipantID) (gateWord, bool) {
 	g := gateWord(w.gate.Load())
 	n := g.participant()
 	return g, g.valid() && g.undone() && (a.Reaps(dead, n) || !a.Current(n)) && a.Gone(n)
 }
 
-// reapTries bounds how often a reaper looks at words that a peer may rewrite all the time. A correct
-// peer changes them a few times at most: a dead process is named once, and no living process changes
-// what names it.
+// reapTries bounds how often a reaper reads a word again that a peer may rewrite all the time. Correct peers
+// change such a word only a few times: a word names a dead process at most once, and no living process changes
+// it meanwhile except to take it back.
 const reapTries = 16
 
-// rollBackDue rolls back as long as rollbackDue says that this is due.
+// rollBackDue rolls back as long as rollbackDue reports true.
 //
 // Preconditions: this process has the writers' mutex.
 func rollBackDue(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *undoLog, dead arenakernel.ParticipantID) {
@@ -212,12 +212,12 @@ func reapUpdate(a *arenakernel.Arena, o arenakernel.Object, w rwmutexAll, l *und
 		rollBackDue(a, o, w, l, dead)
 		releaseAfterRollback(a, o, w)
 		wakeOneOf(a, w.writers)
-		// Another reaper may have found the mutex held meanwhile, so look again.
+		// Another reaper may have given up because it found the mutex held, so check again.
 	}
 }
 
-// rollingBack has the RWMutexes whose writers' mutex a reaper of this process has. The owner word
-// cannot tell such a mutex from an upgradable hold that an earlier handle of this process has left.
+// rollingBack is the set of the RWMutexes whose writers' mutex is held by a reaper of this process. The owner
+// word of such a mutex looks as if an earlier handle of this process had left an upgradable hold.
 var rollingBack struct {
 	sync.Mutex
 	of map[rolledBack]bool // guarded by: Mutex
@@ -253,13 +253,11 @@ func releaseAfterRollback(a *arenakernel.Arena, o arenakernel.Object, w rwmutexA
 	delete(r.of, rolledBack{a.Segment(), o.Offset})
 }
 
-// releaseWriters releases the writers' mutex for a caller that may have left the gate of a dead
-// writer as it was. A reaper that found the mutex held meanwhile does not come back, so the caller
-// rolls back if it can.
+// releaseWriters releases the writers' mutex, and then rolls back if that is due. The caller may have found the
+// gate of a dead writer and left it as it was. A reaper that found the mutex held meanwhile has given up.
 //
-// So no rollback is missed. If the reaper finds that the writer is gone while a caller has the mutex, the
-// caller finds that here, too. Otherwise the reaper finds it after the mutex was released, and rolls back
-// itself.
+// So no rollback is missed. If the process of the writer ends while the caller has the mutex, releaseWriters
+// finds that and rolls back. If it ends later, the reaper finds the mutex free and rolls back.
 func (m *RWMutex) releaseWriters() {
 	m.writers.Unlock()
 	if m.log != nil {

@@ -45,7 +45,7 @@ func init() {
 	})
 }
 
-// leftByTheGone returns an RWMutex with an undo log. It also returns a function that puts the RWMutex into the
+// leftByTheGone returns an RWMutex with an undo log, and a function leave. leave puts the RWMutex into the
 // state that a process leaves if it dies in an Update after it has changed From from 3 to 5.
 func leftByTheGone(t *testing.T, a *arena.Arena) (m *prims.RWMutex, l *ledger, leave func()) {
 	m, l = newRWRollback(t, a, 0)
@@ -63,9 +63,9 @@ func leftByTheGone(t *testing.T, a *arena.Arena) (m *prims.RWMutex, l *ledger, l
 	}
 }
 
-// A process has got the writers' mutex. It is about to roll back, and then to keep the mutex for an upgradable
-// hold. A reader that checks the gate meanwhile does not wait for the mutex: it gets its hold beside the
-// upgradable hold.
+// TestRWMutexReaderWaitsForNoUpgradableHold: a process has the writers' mutex, rolls back, and then keeps the
+// mutex for an upgradable hold. A reader that finds the gate closed before the rollback does not wait for the
+// mutex. It gets its hold beside the upgradable hold.
 func TestRWMutexReaderWaitsForNoUpgradableHold(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)
@@ -104,8 +104,9 @@ func TestRWMutexReaderWaitsForNoUpgradableHold(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A process leaves the arena with a write hold. It rolls back before it frees the writers' mutex. So a writer
-// that gets the mutex finds an open gate, and not one that a living process has closed.
+// TestRWMutexLeaveRollsBackBeforeTheMutexIsFree: a process that leaves the arena with a write hold rolls back
+// before it frees the writers' mutex. So a writer that gets the mutex finds the gate open, and not closed by a
+// process that is alive.
 func TestRWMutexLeaveRollsBackBeforeTheMutexIsFree(t *testing.T) {
 	a := newArena(t, nil)
 	m, _ := newRWRollback(t, a, 0)
@@ -120,9 +121,9 @@ func TestRWMutexLeaveRollsBackBeforeTheMutexIsFree(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A process dies with the writers' mutex, before it has rolled back for another dead process. The reapers of that
-// other process have found the mutex held, and do not try again. The reaper of the process that held the mutex
-// rolls back for both.
+// TestRWMutexReaperRollsBackForAnotherWriter: process P dies in an Update. Process Q has the writers' mutex,
+// and dies before it has rolled back for P. The reapers of P have found the mutex held, and do not try again.
+// So the reaper of Q has to roll back.
 func TestRWMutexReaperRollsBackForAnotherWriter(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)
@@ -136,8 +137,8 @@ func TestRWMutexReaperRollsBackForAnotherWriter(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A call has the writers' mutex for a moment, so a reaper that comes meanwhile gives up. The call does not get
-// the lock, and rolls back instead of the reaper.
+// TestRWMutexCallThatGivesUpRollsBack: a call has the writers' mutex for a moment, so a reaper gives up. The
+// call does not get the lock, and has to roll back in place of the reaper.
 func TestRWMutexCallThatGivesUpRollsBack(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)
@@ -151,8 +152,8 @@ func TestRWMutexCallThatGivesUpRollsBack(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A reaper of this process has the writers' mutex while a handle is opened. The new handle does not take that for
-// an upgradable hold.
+// TestRWMutexOpenBesideAReaper: a handle is opened while a reaper of this process has the writers' mutex. The
+// handle must not take that for an upgradable hold.
 func TestRWMutexOpenBesideAReaper(t *testing.T) {
 	a := newArena(t, nil)
 	m, _, leave := leftByTheGone(t, a)
@@ -179,8 +180,8 @@ func TestRWMutexOpenBesideAReaper(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// A peer rewrites the gate whenever a reaper is about to change it. The reaper gives up, and other dead
-// participants are reaped.
+// TestRWMutexReaperBesideARewriter: a peer rewrites the gate whenever a reaper is about to change it. The
+// reaper gives up after some tries, and goes on to reap other dead participants.
 func TestRWMutexReaperBesideARewriter(t *testing.T) {
 	a := newArena(t, nil)
 	m, l, leave := leftByTheGone(t, a)

@@ -93,8 +93,8 @@ func TestRWMutexUpdateMistakes(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// An Update whose function releases its write hold returns an error that says so. The next Update finds the log
-// in use. Then the lock is not recoverable until a repair.
+// TestRWMutexUpdateThatUnlocks: an Update panics if its function releases the write hold. The next Update finds
+// the undo log still in use and fails with ErrCorrupt. After that the lock is not recoverable until a Recover.
 func TestRWMutexUpdateThatUnlocks(t *testing.T) {
 	for what, end := range map[string]struct{ give, after func(m *prims.RWMutex) }{
 		"unlock":                  {(*prims.RWMutex).Unlock, func(*prims.RWMutex) {}},
@@ -131,8 +131,9 @@ func lostDiesRW(t *testing.T, a *arena.Arena, step string, env ...string) {
 		proctest.Dump(func() string { return words(a) })).WaitSignal(t, syscall.SIGKILL)
 }
 
-// A writer dies in an Update. Each call that wants the lock undoes the Update, or the reaper does if there is no
-// such call. Recover finds a healthy lock and does not run its repair.
+// TestRWMutexUpdateOfTheDeadIsUndone: a writer dies in an Update. The next call that wants the lock undoes the
+// Update; if there is no such call, the reaper does. Recover then finds a healthy lock and does not run its
+// repair.
 func TestRWMutexUpdateOfTheDeadIsUndone(t *testing.T) {
 	for what, get := range map[string]func(t *testing.T, m *prims.RWMutex){
 		"Lock":           func(_ *testing.T, m *prims.RWMutex) { m.Lock(); m.Unlock() },
@@ -172,8 +173,8 @@ func TestRWMutexUpdateOfTheDeadIsUndone(t *testing.T) {
 	}
 }
 
-// A reader sleeps while a process dies in an Update. The reader gets the lock, and sees the data as it was before
-// the Update.
+// TestRWMutexSleepingReaderSeesNoUpdateOfTheDead: a reader sleeps while a writer dies in an Update. The reader
+// then gets the lock, and sees the data as it was before the Update.
 func TestRWMutexSleepingReaderSeesNoUpdateOfTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRWRollback(t, a, 0)
@@ -192,7 +193,8 @@ func TestRWMutexSleepingReaderSeesNoUpdateOfTheDead(t *testing.T) {
 	alone(t, a, 1)
 }
 
-// If a writer changes the data without an Update and dies, its changes stay, and the lock becomes free.
+// TestRWMutexHoldWithoutAnUpdateIsReleased: a writer changes the data without an Update and dies. Its changes
+// stay, and the lock becomes free.
 func TestRWMutexHoldWithoutAnUpdateIsReleased(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRWRollback(t, a, 0)

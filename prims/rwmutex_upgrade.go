@@ -24,8 +24,8 @@ const (
 	upgradableUpgrading        // a call of Upgrade or TryUpgrade is under way
 )
 
-// LockUpgradable locks m for reading, with the right to write next. It waits for writers and for
-// other upgradable holds. Readers come and go beside it. It panics as Lock does.
+// LockUpgradable locks m for reading, with the right to write next. It waits for writers and for other
+// upgradable holds. Readers can lock and unlock m during the hold. LockUpgradable panics as Lock does.
 func (m *RWMutex) LockUpgradable() {
 	if err := m.lockUpgradable(nil); err != nil {
 		panic(err)
@@ -49,7 +49,7 @@ func (m *RWMutex) lockUpgradable(ctx context.Context) error {
 	}
 }
 
-// lockUpgradableOnce is lockUpgradable without a Repair.
+// lockUpgradableOnce does what lockUpgradable does, but does not call Repair.
 func (m *RWMutex) lockUpgradableOnce(ctx context.Context, op string) error {
 	if err := m.begin(op); err != nil {
 		return err
@@ -130,7 +130,8 @@ func (m *RWMutex) UpgradeContext(ctx context.Context) error { return m.upgrade(c
 
 func (m *RWMutex) upgrade(ctx context.Context) error {
 	const op = "rwmutex.upgrade"
-	// A handle that is opened after Close must find the gate open; see knowUpgradable.
+	// begin makes Close wait for this call, because a handle that is opened after Close must find the gate
+	// open; see knowUpgradable.
 	if err := m.begin(op); err != nil {
 		return err
 	}
@@ -174,15 +175,15 @@ func (m *RWMutex) DowngradeToUpgradable() {
 // comes in between. It panics as UnlockUpgradable does.
 func (m *RWMutex) DowngradeToRead() {
 	m.endUpgradable("DowngradeToRead", upgradableNot)
-	// The reader is counted before the mutex is released: the next writer, which takes the mutex
-	// after that, sees the reader.
+	// Count the reader before the mutex is released. The next writer takes the mutex after that, so it sees the
+	// reader.
 	m.mine.Add(uint64(readerOne))
 	crashpoint.Hit("rwmutex.upgradable.reader_added")
 	m.writers.Unlock()
 }
 
-// knowUpgradable makes the first handle of this process find the upgradable hold that an earlier
-// handle has left. No call of another handle is under way. So if this process holds the writers'
+// knowUpgradable checks whether an earlier handle of this process has left an upgradable hold. Only the first
+// handle does that, when no other handle is open and no call is under way. So if this process has the writers'
 // mutex, the reason is such a hold, or a reaper that rolls back.
 func (m *RWMutex) knowUpgradable() {
 	r := m.registry
@@ -201,8 +202,8 @@ func (m *RWMutex) knowUpgradable() {
 	}
 }
 
-// upgrader is the living participant that has the upgradable hold according to the words, or 0. A
-// writer between two steps looks the same.
+// upgrader returns the living participant that has the upgradable hold according to the words, or 0. A writer
+// that is between two steps of Lock or Unlock looks the same.
 func (m *RWMutex) upgrader() arenakernel.ParticipantID {
 	q := ownerWord(m.words.writers.owner.Load())
 	if gateWord(m.gate.Load()) != gateOpen || !q.held() || !m.a.Current(q.participant()) {

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// This is the matrix of holds: which holds another process may have beside each hold, and after each change from
-// one hold to another.
+// TestRWMutexUpgradableModes checks which holds another process can get beside each hold, and after each change
+// from one hold to another.
 func TestRWMutexUpgradableModes(t *testing.T) {
 	type mode struct {
 		take, give string
@@ -65,7 +65,7 @@ func TestRWMutexUpgradableModes(t *testing.T) {
 			must(holder, modes[way.to].give)
 			require.Empty(t, m.Left(), "after %s to %s", way.from, way.to)
 		}
-		// A reader, old or new, delays an upgrade but no other call.
+		// A reader delays an upgrade, whether it came before or after LockUpgradable. It delays no other call.
 		must(other, "rlock")
 		must(holder, "ulock")
 		require.False(t, holder.op(t, "rwtryupgrade", "m").OK)
@@ -86,8 +86,8 @@ func TestRWMutexUpgradableModes(t *testing.T) {
 	})
 }
 
-// Writers and other upgraders wait until an upgradable hold is released or becomes a read hold. In the second
-// case the writer then waits for that reader.
+// TestRWMutexUpgradableKeepsWritersOut: writers and other callers of LockUpgradable wait until an upgradable
+// hold is released or becomes a read hold. In the second case a writer then waits for that reader.
 func TestRWMutexUpgradableKeepsWritersOut(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -115,8 +115,8 @@ func TestRWMutexUpgradableKeepsWritersOut(t *testing.T) {
 	})
 }
 
-// An upgrade whose context ends keeps the upgradable hold, and lets in the readers that it has kept out, on
-// threads and behind the poller.
+// TestRWMutexUpgradeGivesUp: if the context of an Upgrade ends, the process keeps its upgradable hold. The
+// readers that the Upgrade has kept out get in, whether they sleep on threads or are woken by the poller.
 func TestRWMutexUpgradeGivesUp(t *testing.T) {
 	everywhere(t, func(t *testing.T, holder, other *actor, a *arena.Arena) {
 		m := ofRW(t, a)
@@ -170,7 +170,8 @@ func TestRWMutexLockUpgradableContext(t *testing.T) {
 	})
 }
 
-// A call that needs a hold which this process does not have panics, and changes nothing.
+// TestRWMutexUpgradableMistakes: a call that needs a hold which this process does not have panics, and changes
+// nothing.
 func TestRWMutexUpgradableMistakes(t *testing.T) {
 	gives := map[string]string{
 		"unlock": "W", "downgrade": "W", "downgradeu": "W", "runlock": "R",
@@ -203,8 +204,8 @@ func TestRWMutexUpgradableMistakes(t *testing.T) {
 	})
 }
 
-// While one goroutine waits in Upgrade, another goroutine of its process can neither release nor downgrade the
-// hold.
+// TestRWMutexUnlockUpgradableBesideUpgrade: while one goroutine waits in Upgrade, another goroutine of its
+// process can neither release nor downgrade the hold.
 func TestRWMutexUnlockUpgradableBesideUpgrade(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -221,7 +222,8 @@ func TestRWMutexUnlockUpgradableBesideUpgrade(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// An upgradable hold stays when the handles are closed. It can be released through another handle.
+// TestRWMutexUpgradableOutlivesItsHandle: an upgradable hold stays when all handles are closed. It can be
+// released through another handle.
 func TestRWMutexUpgradableOutlivesItsHandle(t *testing.T) {
 	for _, give := range []func(m *prims.RWMutex){
 		(*prims.RWMutex).UnlockUpgradable,
@@ -234,7 +236,7 @@ func TestRWMutexUpgradableOutlivesItsHandle(t *testing.T) {
 		m.LockUpgradable()
 		require.NoError(t, m.Close())
 		require.Panics(t, m.UnlockUpgradable)
-		again.UnlockUpgradable() // a handle that was open all the time may unlock
+		again.UnlockUpgradable() // a handle that was open before can release the hold
 		again.LockUpgradable()
 		require.NoError(t, again.Close())
 		require.ErrorContains(t, a.Delete("m"), "holds it (upgradable)")
@@ -252,8 +254,8 @@ func TestRWMutexUpgradableOutlivesItsHandle(t *testing.T) {
 	}
 }
 
-// Closing the handle or the arena ends the waits of upgraders. A goroutine that waits in Upgrade keeps its
-// upgradable hold.
+// TestRWMutexUpgradableClose: closing the handle or the arena ends waits in LockUpgradable and Upgrade. After a
+// failed Upgrade the process still has its upgradable hold.
 func TestRWMutexUpgradableClose(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -287,9 +289,9 @@ func TestRWMutexUpgradableClose(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A process that dies with an upgradable hold has written nothing. So no call reports its death, and the next
-// writer or upgrader goes on, under both policies. The same is true at each step at which a process gets or
-// changes this hold.
+// TestRWMutexUpgraderDies: a process that dies with an upgradable hold has written nothing. So under both
+// policies no call reports its death, and the next writer or upgrader goes on. This is also true at each step
+// at which a process gets or changes this hold.
 func TestRWMutexUpgraderDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		for _, way := range [][]string{
@@ -334,8 +336,8 @@ func TestRWMutexUpgraderDies(t *testing.T) {
 	}
 }
 
-// An upgrader that dies while it waits for readers is treated like a writer that dies at that point. The readers
-// that it kept out get in, and no call reports its death.
+// TestRWMutexUpgraderDiesWaiting: a process dies in Upgrade while it waits for readers. As for a writer that
+// dies at that point, the readers that it kept out get in, and no call reports its death.
 func TestRWMutexUpgraderDiesWaiting(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
@@ -363,8 +365,8 @@ func TestRWMutexUpgraderDiesWaiting(t *testing.T) {
 	}
 }
 
-// After an upgrade the hold is a write hold. If its process dies, the policy decides: the death is reported, also
-// to callers of LockUpgradable, or the lock becomes free.
+// TestRWMutexUpgradedWriterDies: after an Upgrade the process has a write hold, so if it dies, the policy
+// decides. Either the death is reported, also to callers of LockUpgradable, or the lock becomes free.
 func TestRWMutexUpgradedWriterDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		a := newArena(t, nil)
@@ -401,7 +403,8 @@ func TestRWMutexUpgradedWriterDies(t *testing.T) {
 	}
 }
 
-// With a Repair in the options, LockUpgradable repairs an owner-dead lock and then locks it.
+// TestRWMutexLockUpgradableRepairs: with a Repair in the options, LockUpgradable repairs an owner-dead lock and
+// then locks it.
 func TestRWMutexLockUpgradableRepairs(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -418,7 +421,8 @@ func TestRWMutexLockUpgradableRepairs(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A stopped process that has the upgradable hold keeps out writers and upgraders, but no reader.
+// TestRWMutexUpgraderStopped: a stopped process that has the upgradable hold keeps out writers and other
+// upgraders, but no reader.
 func TestRWMutexUpgraderStopped(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -440,9 +444,9 @@ func TestRWMutexUpgraderStopped(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// A process is stopped while it waits in Upgrade. It keeps readers out only until the last reader has left; when
-// it does not take the lock then, readers get in. It keeps its upgradable hold. When it is continued, it goes on
-// waiting.
+// TestRWMutexUpgraderStoppedWaiting: a process is stopped while it waits in Upgrade. When the last reader has
+// left, the stopped process cannot take the lock, so new readers get in after a while. The process keeps its
+// upgradable hold, and goes on waiting when it is continued.
 func TestRWMutexUpgraderStoppedWaiting(t *testing.T) {
 	a := newArena(t, nil)
 	m := ofRW(t, a)
@@ -474,7 +478,7 @@ func TestRWMutexUpgraderStoppedWaiting(t *testing.T) {
 	nothingLeft(t, a, m)
 }
 
-// State, String and Inspection name the process that has the upgradable hold.
+// TestRWMutexUpgradableInspection: State, String and Inspection name the process that has the upgradable hold.
 func TestRWMutexUpgradableInspection(t *testing.T) {
 	a := newArena(t, &arena.Options{Label: "test"})
 	m := ofRW(t, a)

@@ -6,9 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// readerWord is the state of one participant as a reader of an RWMutex. Each participant has its
-// own word on its own cache lines, so that readers of different processes write nothing that the
-// others read.
+// readerWord is the state of one participant as a reader of an RWMutex. Each participant has its own word on
+// its own cache lines, so that readers of different processes do not contend for a cache line.
 //
 //	bits 0..17   generation  of the participant whose word it is; together with the slot
 //	                         of the word, this is the participant's ID
@@ -19,23 +18,23 @@ import (
 //	0        0        nothing (also all-zero memory)                RUnlock, back-out, reap
 //	n        0        n hold, or try                                RLock, a grant
 //	0        m        m wait for the gate to open                   RLock that found it closed
-//	n        m        both                                          the same
+//	n        m        n hold, or try, and m wait                    both of the above
 //
-// A word whose name is not current counts as 0, whatever its contents. No field can carry into
-// the next: reading is the highest and wraps, and the count of waiting never exceeds the
-// goroutines of a process.
+// If the participant of a word is no longer current, the word counts as 0, whatever its contents. No field
+// overflows into another: reading is the highest field and wraps, and the count of waiting goroutines never
+// exceeds the goroutines of a process.
 //
-// A grant turns all waiting goroutines into readers by one CAS. The writer that opens the gate
-// makes it while it has the writers' mutex. So the hold exists before its goroutine knows of it,
-// and no writer comes in between.
+// A grant turns all waiting goroutines into readers with one CAS. The writer that opens the gate makes the
+// grant while it still has the writers' mutex. So the holds exist before the next writer can close the gate,
+// even if their goroutines do not know of them yet.
 //
 //	writers: its participant (add, CAS); the opener of the gate (CAS waiting to reading);
 //	         reapers, and the next participant in the slot (CAS to 0)
 //	readers: writers that wait for readers to leave, tools
-//	order:   seq-cst against the gate: add, then look at the gate; close the gate, then look
-//	         at the words
+//	order:   seq-cst against the gate: a reader adds and then reads the gate; a writer closes the
+//	         gate and then reads the words
 //	futex:   none; waiters sleep on the words of the wake words
-//	crash:   counts of the dead have no meaning, and a reaper removes them
+//	crash:   counts of a dead participant have no meaning, and a reaper removes them
 type readerWord uint64
 
 const (
@@ -55,23 +54,23 @@ func (w readerWord) generation() uint32 { return uint32(w & readerGeneration) }
 func (w readerWord) waiting() uint32    { return uint32(w>>readerWaitShift) & readerMost }
 func (w readerWord) reading() uint32    { return uint32(w >> readerShift) }
 
-// name is the participant whose word it is, in the given slot.
+// name returns the participant to which w belongs, if w is the word of the given slot.
 func (w readerWord) name(slot int) arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(w.generation()*(arenakernel.MaxSlots+1) + uint32(slot))
 }
 
-// registered is the word after a goroutine that tried waits instead.
+// registered returns the word after a goroutine that was counted as reading is counted as waiting.
 func (w readerWord) registered() readerWord { return w - readerOne + readerWait }
 
-// tried is the word after a goroutine that waited tries again.
+// tried returns the word after a goroutine that was counted as waiting is counted as reading.
 func (w readerWord) tried() readerWord { return w - readerWait + readerOne }
 
-// granted is the word after all waiting goroutines were let in.
+// granted returns the word after all waiting goroutines were let in.
 func (w readerWord) granted() readerWord {
 	return w.cleared() + readerWord(w.reading()+w.waiting())<<readerShift
 }
 
-// cleared is the word without counts.
+// cleared returns the word with both counts 0.
 func (w readerWord) cleared() readerWord { return w & readerGeneration }
 
 // String renders the word by the names of its parts.
@@ -86,7 +85,7 @@ func (w readerWord) String() string {
 	return s
 }
 
-// gateWord is the gate of an RWMutex. Readers look at it, and it alone says who writes.
+// gateWord is the gate of an RWMutex. Readers check it, and it alone says which process writes.
 //
 //	bits 0..28   name  slot and generation of a participant; 0 for nobody
 //	bits 29..31  kind
@@ -96,16 +95,18 @@ func (w readerWord) String() string {
 //	0     n     held: n writes, no reader is in                      Lock, Upgrade, when the last reader
 //	                                                                 has left
 //	1     n     closed: n waits for the readers to leave             Lock, Upgrade
-//	3     n     owner-dead: n died while it wrote                    a process that found the dead name
+//	3     n     owner-dead: n died while it wrote                    a process that found n dead
 //	4     n     being recovered by n                                 Recover
 //	5     0     not recoverable: a repair failed                     Recover
 //
 // Every other value is corrupt. The kinds have the same numbers as in the owner word of a Mutex. Only the
 // process that has the writers' mutex closes the gate, and it opens the gate before it releases the mutex. An
-// upgradable hold is no state of the gate: its process has the writers' mutex, and the gate is open. If the
-// name is not current, a gate of kind 1 becomes open, because nothing was written. Kinds 0 and 4 become kind 3;
-// under the policy PolicyRelease, kind 0 becomes open. Under the policy PolicyRollback, kinds 0 and 4 become
-// kind 4 of the process that rolls back, which has the writers' mutex, and then open; see rollBackRWMutex.
+// upgradable hold is not a state of the gate: its process has the writers' mutex, and the gate is open.
+//
+// If the participant in the gate is no longer current, a gate of kind 1 becomes open, because nothing was
+// written. Kinds 0 and 4 become kind 3. Under PolicyRelease, kind 0 becomes open instead. Under PolicyRollback,
+// the process that rolls back has the writers' mutex. It changes kinds 0 and 4 to kind 4 with its own name, and
+// then to open; see rollBackRWMutex.
 //
 //	writers: Lock, Upgrade, Unlock, the downgrades of a write hold, Recover, a process that
 //	         finds a death (any process, each by CAS)
@@ -113,7 +114,7 @@ func (w readerWord) String() string {
 //	order:   release on the CAS that opens, acquire on the load that finds it open;
 //	         seq-cst against the reader words
 //	futex:   none; waiters sleep on the words of the wake words
-//	crash:   names the dead until a process finds it; see docs/robustness.md
+//	crash:   names the dead participant until a process finds that; see docs/robustness.md
 type gateWord uint32
 
 const (
@@ -139,7 +140,7 @@ func (g gateWord) taken() bool {
 	return false
 }
 
-// valid reports whether g is the word of some state.
+// valid reports whether g is a value that a correct process may have stored.
 func (g gateWord) valid() bool { return g.kind() != kindReserved && ownerWord(g).valid() }
 
 // ownerDied is the gate after its participant was found dead.

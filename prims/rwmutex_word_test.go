@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// The test follows the table of the gate, for every kind of word and for extreme IDs.
+// TestGateWordTable checks the table of gateWord, for every kind and for extreme IDs.
 func TestGateWordTable(t *testing.T) {
 	for kind := range ownerKind(8) {
 		for _, name := range wordNames {
@@ -49,7 +49,7 @@ func TestGateWordTable(t *testing.T) {
 	require.Equal(t, "held by 1.1", makeGate(gateHeld, 1|1<<11).String())
 }
 
-// Each transition of the reader word changes only the fields that it is for.
+// TestReaderWordTable: each transition of a reader word changes only the fields that it should change.
 func TestReaderWordTable(t *testing.T) {
 	for _, generation := range []uint32{0, 1, readerGeneration} {
 		for _, waiting := range []uint32{0, 1, 100_000, readerMost - 1} {

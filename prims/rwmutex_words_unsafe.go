@@ -9,14 +9,14 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// rwmutexWords is the body of an RWMutex. The writers' mutex is a [mutexWords] at the same place:
-// this struct uses bytes that a Mutex leaves unused. A writer holds that mutex while it closes the
-// gate, writes, and opens the gate. An upgradable holder holds it, too. Its policy is PolicyRelease:
-// the gate says what a death has left. In an arena that counts, the counters of the mutex follow.
+// rwmutexWords is the body of an RWMutex. The writers' mutex is a [mutexWords] at the same address:
+// rwmutexWords uses bytes that a Mutex leaves unused. A writer has that mutex from before it closes the gate
+// until it has opened the gate. An upgradable hold has it, too. The policy of the mutex is PolicyRelease,
+// because the gate says what a death has left. In an arena with counters, the counters of the mutex follow the
+// body.
 //
-// The gate, the one word that every reader reads, is in the header of the object. There it is on
-// another cache line than the owner word of the mutex, so an upgradable hold that comes and goes
-// takes nothing from readers.
+// The gate is the only word that every reader reads. It is in the header of the object, on another cache line
+// than the owner word of the mutex. So locking and unlocking for an upgradable hold does not slow readers down.
 type rwmutexWords struct {
 	_     structs.HostLayout
 	owner atomic.Uint32 // owner word of the writers' mutex
@@ -24,7 +24,7 @@ type rwmutexWords struct {
 	wakeReaders   atomic.Uint32 // readers that wait for the gate sleep on it; see park.Word
 	wakeWriter    atomic.Uint32 // a writer that waits for readers sleeps on it; see park.Word
 	died          atomic.Uint32 // ID of the participant whose death left the state inconsistent; for tools
-	lastCPU       atomic.Uint32 // the CPUs that released last, see park; a hint
+	lastCPU       atomic.Uint32 // the CPUs of the last releases, see park; a hint
 	pays          atomic.Uint32 // how well spinning has paid for readers lately, see park; a hint
 	paysWriter    atomic.Uint32 // how well spinning has paid for writers lately
 	_             [4]byte
@@ -35,8 +35,8 @@ type rwmutexWords struct {
 	mutex         [64]byte // the rest of the writers' mutex
 }
 
-// rwmutexRecord is the slot record of an RWMutex: what one participant writes as a reader. It has
-// two cache lines to itself, since the CPU fetches the neighbour of a line, too.
+// rwmutexRecord is the slot record of an RWMutex, with the word that one participant writes as a reader. It has
+// two cache lines to itself, because CPUs fetch lines in pairs.
 type rwmutexRecord struct {
 	_     structs.HostLayout
 	_     [64]byte      // begins with the header of a slot record
@@ -80,14 +80,14 @@ func rwmutexBytes(a *arenakernel.Arena) uint64 {
 	return uint64(unsafe.Sizeof(rwmutexWords{}))
 }
 
-// rwmutexAll has the body of an RWMutex, once as rwmutexWords and once as the writers' mutex, and its gate.
+// rwmutexAll has the gate of an RWMutex, and its body both as rwmutexWords and as the writers' mutex.
 type rwmutexAll struct {
 	*rwmutexWords
 	gate    *atomic.Uint32 // see gateWord
-	writers *mutexWords    // its counters are there only in an arena that counts
+	writers *mutexWords    // its counters exist only in an arena with counters
 }
 
-// rwmutexAt views the body of o.
+// rwmutexAt returns the words of the RWMutex o.
 func rwmutexAt(a *arenakernel.Arena, o arenakernel.Object) (rwmutexAll, error) {
 	if o.Size < rwmutexBytes(a) {
 		return rwmutexAll{}, &shmsync.Error{Op: "rwmutex.at", Object: objectName(o), Err: shmsync.ErrCorrupt, Detail: "its body is too small"}
@@ -98,17 +98,17 @@ func rwmutexAt(a *arenakernel.Arena, o arenakernel.Object) (rwmutexAll, error) {
 	return rwmutexOf(w, a.WordOfKind(o)), err
 }
 
-// rwmutexOf views the words of an RWMutex whose writers' mutex is w.
+// rwmutexOf returns the words of an RWMutex whose writers' mutex is w.
 func rwmutexOf(w *mutexWords, gate *atomic.Uint32) rwmutexAll {
 	// SAFETY: an rwmutexWords is shorter than a mutexWords, and both have the layout of the host.
 	return rwmutexAll{(*rwmutexWords)(unsafe.Pointer(w)), gate, w}
 }
 
-// raw64 gives the address that the functions of package atomic take.
+// raw64 returns the address of w for the functions of package atomic.
 func raw64(w *atomic.Uint64) *uint64 { return (*uint64)(unsafe.Pointer(w)) }
 
-// rwmutexBody views the private body of an RWMutex that is being made, without its
-// gate. It lies in a block of the arena, which has room for a whole mutexWords.
+// rwmutexBody returns the words of a new RWMutex, without the gate. No other process sees them yet. The body b
+// is in a block of the arena that has room for a whole mutexWords.
 func rwmutexBody(b []byte) rwmutexAll {
 	_ = b[unsafe.Sizeof(rwmutexWords{})-1]
 	return rwmutexOf((*mutexWords)(unsafe.Pointer(unsafe.SliceData(b))), nil)

@@ -33,10 +33,10 @@ func (m *RWMutex) Lock() {
 	}
 }
 
-// LockContext locks m for writing, and waits until it can or ctx ends. An error means that m is
-// not held: ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of m,
-// ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has ended. A
-// writer that gives up lets in the readers that waited for it.
+// LockContext locks m for writing, and waits until it can or ctx ends. An error means that m is not held:
+// ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of m, ErrCorrupt, or
+// ErrClosed. If the lock is free, the call takes it even though ctx has ended. A writer that gives up lets in
+// the readers that it kept waiting.
 func (m *RWMutex) LockContext(ctx context.Context) error { return m.lock(ctx) }
 
 func (m *RWMutex) lock(ctx context.Context) error {
@@ -52,8 +52,9 @@ func (m *RWMutex) lock(ctx context.Context) error {
 	}
 }
 
-// lockOnce is lock without a Repair. It takes a free lock without counting the call, as a Mutex
-// does: only calls that may wait need the count, which costs a third of locking a free lock.
+// lockOnce does what lock does, but does not call Repair. It first tries to take a free lock without counting
+// the call by begin, as a Mutex does. Only a call that may wait has to be counted, and counting costs a third
+// of the time of locking a free lock.
 func (m *RWMutex) lockOnce(ctx context.Context, op string) error {
 	if m.opening.closing.Load() {
 		return m.closed(op)
@@ -92,7 +93,7 @@ func (m *RWMutex) enqueue(ctx context.Context, op string) error {
 	return nil
 }
 
-// enqueueAtOnce takes the writers' mutex if one instruction is enough.
+// enqueueAtOnce takes the writers' mutex if it is free, by a single CAS.
 func (m *RWMutex) enqueueAtOnce() bool {
 	w := m.writers
 	if race.Enabled || !atomic.CompareAndSwapUint32(w.own, 0, atomic.LoadUint32(&w.self)) {
@@ -130,20 +131,21 @@ func (m *RWMutex) refused(op string, err error) error {
 	return err
 }
 
-// dyingError says that a dead process that is not gone holds a lock.
+// dyingError says that the process that holds the lock is dead, but has not ended yet.
 type dyingError struct{ gate gateWord }
 
 func (e *dyingError) Error() string { return "its holder died and has not ended" }
 
-// closeGateFor is closeGate, but waits until a dead holder is gone; see untilResolved.
+// closeGateFor does what closeGate does, but if a dead holder has not ended yet, it waits for that; see
+// untilResolved.
 func (m *RWMutex) closeGateFor(ctx context.Context, op string) (held bool, err error) {
 	return m.untilResolved(ctx, op, m.closeGate)
 }
 
-// untilResolved calls f again while its error says that a dead holder of the gate is not gone,
-// and waits for that holder between the calls. It waits without the writers' mutex, because this
-// process may be stopped and other writers have to go on when the dead holder is gone. held says
-// whether this goroutine has the mutex; without an error it has.
+// untilResolved calls f until its result is not a dyingError, and waits between the calls until the dead holder
+// of the gate is gone. It releases the writers' mutex while it waits. Otherwise, if this process were stopped,
+// other writers could not go on when the dead holder is gone. The result held says whether this goroutine has
+// the mutex, which it has if there is no error.
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) untilResolved(ctx context.Context, op string, f func(op string) error) (held bool, err error) {
@@ -191,8 +193,7 @@ func (m *RWMutex) closeGate(op string) error {
 	}
 }
 
-// resolveGate deals with a dead process that keeps the gate closed. It returns nil when the gate
-// is open.
+// resolveGate opens the gate if a dead process keeps it closed. It returns nil when the gate is open.
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) resolveGate(op string) error {
@@ -214,7 +215,7 @@ func (m *RWMutex) resolveGate(op string) error {
 	}
 }
 
-// drain waits until no reader is in; then this process holds m. If drain fails, it opens the gate and releases
+// drain waits until no reader is in. This process then holds m. If drain fails, it opens the gate and releases
 // the mutex.
 //
 // Preconditions: this goroutine has the writers' mutex, and has closed the gate.
@@ -226,7 +227,7 @@ func (m *RWMutex) drain(ctx context.Context, op string) error {
 	return err
 }
 
-// drainGate waits until no reader is in; then this process holds m. If drainGate fails, it opens the gate and
+// drainGate waits until no reader is in. This process then holds m. If drainGate fails, it opens the gate and
 // keeps the writers' mutex.
 //
 // Preconditions: this goroutine has the writers' mutex, and has closed the gate.
@@ -237,7 +238,7 @@ func (m *RWMutex) drainGate(ctx context.Context, op string) error {
 			break
 		}
 		if err == nil {
-			// Another process has opened the gate, because this one has not run for long; see
+			// Another process has opened the gate, because this process has not run for a while; see
 			// checkReaders.
 			if err = m.closeGate(op); err == nil {
 				continue
@@ -257,9 +258,9 @@ func (m *RWMutex) closedByUs() gateWord { return makeGate(gateClosed, m.name) }
 
 // drained waits until no reader is in, or another process has opened the gate.
 //
-// It goes from word to word, and never back: while the gate is closed, a word that was once seen without a hold
-// gets no new hold. The count of such a word may still rise for a moment, by a try that finds the gate closed
-// and undoes itself.
+// It checks the words one after the other, and each word only until it has no hold. While the gate is closed,
+// such a word gets no new hold. Its count may still rise for a moment, because a reader counts itself before it
+// finds the gate closed and takes the count back.
 func (m *RWMutex) drained(ctx context.Context, op string) error {
 	// sync(rwmutex.leave): acquire
 	at := m.firstReader(1)
@@ -307,11 +308,12 @@ func (m *RWMutex) spinWhileRead(r slotReaderWord) bool {
 	return m.tuning(&m.words.paysWriter).Spin(func() bool { return r.load().reading() == 0 })
 }
 
-// sleepWhileRead announces the waiter, checks the words again, and sleeps.
+// sleepWhileRead announces the writer, checks the words once more, and sleeps.
 func (m *RWMutex) sleepWhileRead(reader slotReaderWord, cancel *park.Cancel) park.Result {
 	v := m.wakeWordWriter.Announce()
 	crashpoint.Hit("rwmutex.lock.announced")
-	// The reader leaves, sees the closed gate, and then looks for an announcement.
+	// A reader that leaves changes its word, sees the closed gate, and then checks for an announcement. So no
+	// wake is lost.
 	w := reader.load()
 	if w.reading() == 0 || !m.a.Current(reader.name(w)) || gateWord(m.gate.Load()) != m.closedByUs() {
 		return park.Again
@@ -341,7 +343,7 @@ func (m *RWMutex) TryLock() bool {
 //
 // Preconditions: this goroutine has the writers' mutex.
 func (m *RWMutex) tryDrained(op string) bool {
-	// Look first: a caller that tries in a loop need not close the gate to readers each time.
+	// Check for readers first, so that a caller that tries in a loop does not close the gate each time.
 	if m.firstReader(1) != 0 || m.closeGate(op) != nil {
 		return false
 	}
@@ -409,19 +411,19 @@ func (m *RWMutex) openGate(what string) {
 	m.letIn()
 }
 
-// letIn lets in all readers that sleep. It is safe because of the mutex: nobody can have closed
-// the gate again, so a grant meets no writer. No other process may grant, not even for a dead
-// one: it might be stopped, and go on while a writer writes.
+// letIn lets in all readers that sleep. This process has the mutex, so no other process can have closed the
+// gate again, and no reader is let in beside a writer. No other process may let readers in, not even after this
+// process has died: it might be stopped in the middle, and go on while a writer writes.
 //
 // Preconditions: this goroutine has the writers' mutex, and has opened the gate.
 func (m *RWMutex) letIn() {
 	if !m.wakeWordReaders.Announced() {
-		return // a reader that is about to announce itself looks at the gate after that
+		return // a reader that announces itself later checks the gate after that
 	}
 	for _, r := range m.readerWords().words {
 		for {
-			// The loop ends: whenever the CAS fails, a call of the participant has come or gone,
-			// and a call that comes does not register at an open gate.
+			// A failed CAS means that a call of the participant has begun or ended. A call that begins does not
+			// register while the gate is open, so the loop is finite.
 			w := r.load()
 			if w.waiting() == 0 || r.state.CompareAndSwap(uint64(w), uint64(w.granted())) {
 				break

@@ -16,11 +16,10 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// RWSpinLock is a reader/writer lock between processes for short critical
-// sections. Prefer [RWMutex], which has the same holds: its readers are faster, and
-// it bounds how long readers and writers wait. RWSpinLock is the better choice only
-// where short writes matter most: its writes cost less where nobody contends, and
-// their 99th percentile was lower. See docs/performance.md.
+// RWSpinLock is a reader/writer lock between processes for short critical sections. Prefer [RWMutex], which has
+// the same holds: the readers of an RWMutex are faster, and it bounds how long readers and writers wait.
+// RWSpinLock is the better choice only where short writes matter most. Without contention its writes cost less,
+// and their 99th percentile was lower. See docs/performance.md.
 //
 // Any number of goroutines of any number of processes can hold it for reading. One process
 // at a time can hold it for writing, W, or for upgrade, U: to read now and perhaps to write
@@ -31,7 +30,7 @@ import (
 //	W           no              no        no        no
 //	U           earlier ones    no        no        no
 //
-// These calls change one hold into another. No other process gets in between:
+// These calls change one hold into another. No other process gets the lock in between:
 //
 //	from  to  call
 //	none  R   RLock, RLockContext, TryRLock
@@ -48,20 +47,20 @@ import (
 // A hold for reading cannot become another hold: two readers that both want to write would wait
 // for each other.
 //
-// RWSpinLock is not fair. A writer that waits for readers to leave lets no new readers in, so
-// readers do not starve writers. Writers may starve readers. For the same reason the holder of a
-// read hold must not RLock it again, as with sync.RWMutex.
+// RWSpinLock is not fair. A writer that waits for readers to leave keeps new readers out, so readers do not
+// starve writers. Writers may starve readers. A goroutine that has a read hold must not call RLock again, as
+// with sync.RWMutex: a writer that came in between would keep it out and wait for it.
 //
-// A hold belongs to a process: a goroutine may lock and another goroutine of the same process
-// unlock. When a process dies, all its holds for reading end. The policy decides about its hold
-// for writing or for upgrade. A Lock that still waits for readers holds nothing yet.
+// A hold belongs to a process: a goroutine may lock and another goroutine of the same process unlock. When a
+// process dies, all its holds for reading end. The policy decides about its hold for writing or for upgrade. A
+// Lock that still waits for readers to leave has no hold yet.
 //
-// Readers of different processes do not write the same cache lines. That takes 128 bytes for each
-// participant that the arena can have, and a writer looks at the counts of all slots up to the
-// highest that has ever read.
+// Readers of different processes do not write the same cache lines. Therefore the lock takes 128 bytes for each
+// participant that the arena can have, and a writer reads the counts of all slots up to the highest slot that
+// has ever had readers.
 //
-// Its model is folly's RWSpinLock, which has one count for all readers. The counts for each
-// participant are those of a big-reader lock.
+// RWSpinLock follows folly's RWSpinLock, which has one count for all readers. A separate count for each
+// participant comes from big-reader locks.
 //
 // In the terminology of the Go memory model, and across processes: for n < m the n'th call of
 // Unlock, UnlockUpgradable or a downgrade synchronizes before the m'th call of Lock, Upgrade or
@@ -76,7 +75,7 @@ type RWSpinLock struct {
 	mine   *atomic.Uint64 // our rwSpinCount
 	state  *uint32        // the state word, as in core
 	slots  []rwSpinSlot   // the counts of all participants, from slot 1 on
-	ranked atomic.Bool    // top covers our slot
+	ranked atomic.Bool    // the word top is not below our slot
 
 	gate       park.WakeWord // the word that readers sleep on
 	gateQueue  *park.Queue
@@ -91,8 +90,8 @@ type RWSpinLockOptions struct {
 	// means PolicyReport for a new object, and any policy for an existing one. If it is set and
 	// the object has another policy, opening fails.
 	Policy Policy
-	// Repair, if set, is run by calls of this process that would otherwise report ErrOwnerDead,
-	// as by Recover; then the calls go on. It belongs to this handle and is not stored.
+	// Repair, if set, is run by calls of this process that would otherwise report ErrOwnerDead. They run it as
+	// Recover does, and then go on. Repair belongs to this handle and is not stored.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -211,7 +210,7 @@ func (l *RWSpinLock) TryLock() bool {
 	return true
 }
 
-// tryLockFast locks l for writing if no process is in, and leaves no trace otherwise.
+// tryLockFast locks l for writing if it is free and has no reader. Otherwise it leaves l as it was.
 func (l *RWSpinLock) tryLockFast() bool {
 	if race.Enabled || crashpoint.Enabled || atomic.LoadUint32(l.state) != 0 || !l.nobodyReads() {
 		return false
@@ -234,11 +233,10 @@ func (l *RWSpinLock) Unlock() {
 	l.core.unlock()
 }
 
-// Recover makes an owner-dead or not recoverable l usable again: it locks new readers and writers
-// out, waits for readers to leave, runs repair, and releases the lock. If repair returns an error
-// or panics, l becomes not recoverable until a later Recover succeeds, and Recover returns the
-// error. Other callers wait while repair runs. If this process dies before repair returns, l is
-// owner-dead again.
+// Recover makes an owner-dead or not recoverable l usable again: it keeps out new readers and writers, waits
+// for the readers to leave, runs repair, and releases the lock. If repair returns an error or panics, l becomes
+// not recoverable until a later Recover succeeds, and Recover returns the error. Other callers wait while
+// repair runs. If this process dies before repair returns, l is owner-dead again.
 //
 // If the lock is healthy, Recover waits for it, releases it and does not run repair. Its own
 // errors are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the
@@ -261,7 +259,7 @@ func (l *RWSpinLock) Offset() arena.Offset { return l.core.object.Offset }
 // second Close is an error that Is ErrClosed.
 func (l *RWSpinLock) Close() error { return l.core.close() }
 
-// end takes the state word away from the fast paths.
+// end closes the handle, and redirects the fast paths from the state word to a word that is never free.
 func (l *RWSpinLock) end() {
 	l.core.end()
 	redirect(&l.state, &closedOwner)

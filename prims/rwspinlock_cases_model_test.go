@@ -6,7 +6,7 @@ import "testing"
 
 var rwAll = []uint8{vRead, vWrite, vUpgrade}
 
-// There are all holds and all changes from one to another, and waits that give up.
+// TestModelRWSpinLock explores all holds, all changes from one hold to another, and waits that give up.
 func TestModelRWSpinLock(t *testing.T) {
 	two := rwSpinModel{wants: [][]uint8{rwAll, rwAll}, cancel: true}
 	three := rwSpinModel{wants: [][]uint8{{vRead}, {vWrite}, {vUpgrade}}}
@@ -24,8 +24,8 @@ func TestModelRWSpinLock(t *testing.T) {
 	})
 }
 
-// A thread dies at every step. It is a reader, waits for readers, is the exclusive holder, is a waiter that was
-// woken, or has freed the lock and woken nobody yet.
+// TestModelRWSpinLockDeath: a thread may die at every step. It may be a reader, wait for readers, hold the lock
+// exclusively, have been woken, or have freed the lock and not made the wake yet.
 func TestModelRWSpinLockDeath(t *testing.T) {
 	var all []exploration
 	// The policy concerns only the exclusive hold. The holds of dead readers are taken back with every policy.

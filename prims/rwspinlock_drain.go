@@ -16,8 +16,8 @@ var (
 	_ = crashpoint.Register("rwspinlock.drain.given_up")
 )
 
-// rwSpinDrain is a wait for readers to leave. It has the state words before the wait, during it,
-// after a success and after a failure.
+// rwSpinDrain describes a wait for readers to leave. It has the value of the state word before the wait, during
+// the wait, after a success and after a failure.
 type rwSpinDrain struct {
 	from, pending, to, back spinWord
 }
@@ -32,9 +32,9 @@ func drainForUpgrade(n arenakernel.ParticipantID) rwSpinDrain {
 	return rwSpinDrain{from: u, pending: makeSpin(spinUpgrading, n), to: makeSpin(spinHeld, n), back: u}
 }
 
-// drainForRecover is the drain of a Recover. If it fails, the state word becomes one without an ID: only this
-// thread remembers which participant's death it recovers from, and that participant's slot may be renewed in
-// the meantime.
+// drainForRecover returns the drain of a Recover. If it fails, the state word gets a value without an ID. Only
+// this thread knows which participant has died, and the slot of that participant may belong to another
+// participant by then.
 func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 	r, back := makeSpin(spinRecovering, n), spinOwnerGone
 	if was == spinLost {
@@ -43,7 +43,8 @@ func drainForRecover(n arenakernel.ParticipantID, was spinWord) rwSpinDrain {
 	return rwSpinDrain{from: r, pending: r, to: r, back: back}
 }
 
-// nobodyReads reports whether all counts are 0. The count of a dead reader is not 0 until it is taken back.
+// nobodyReads reports whether all counts are 0. The count of a dead reader stays as it is until a process takes
+// it back.
 func (l *RWSpinLock) nobodyReads() bool {
 	for i := range l.upTo() {
 		// sync(rwspinlock.drain): acquire
@@ -54,11 +55,11 @@ func (l *RWSpinLock) nobodyReads() bool {
 	return true
 }
 
-// upTo is the highest slot that may have readers.
+// upTo returns the highest slot that may have readers.
 func (l *RWSpinLock) upTo() int { return min(int(l.core.words.top.Load()), len(l.slots)) }
 
-// reader returns a participant that holds the lock for reading, or 0. It takes back the holds
-// that the dead have left.
+// reader returns a participant that holds the lock for reading, or 0. It takes back the holds of dead
+// participants.
 func (l *RWSpinLock) reader() (arenakernel.ParticipantID, error) {
 	for i := range l.upTo() {
 		word := &l.slots[i].count
@@ -77,8 +78,8 @@ func (l *RWSpinLock) reader() (arenakernel.ParticipantID, error) {
 				}
 				break // the participant has left in the meantime
 			}
-			// The loop ends: after a death only an RLock of the slot's next participant changes
-			// the word.
+			// If the CAS fails, the next participant in the slot has changed the word by an RLock. So the next
+			// iteration ends the loop.
 			arenakernel.TakeFromDead(l.core.a, w.participant(), word, uint64(w), 0)
 		}
 	}
@@ -89,8 +90,8 @@ func (l *RWSpinLock) corruptCount(slot int, w rwSpinCount) string {
 	return fmt.Sprintf("the readers of slot %d are %#x", slot, uint64(w))
 }
 
-// drain waits until no reader is left. The state word is d.from, so no new readers come in. If
-// drain fails, the state word is d.back.
+// drain waits until no reader is left. The caller has set the state word to d.from, so no new readers come in.
+// If drain fails, it sets the state word to d.back.
 func (l *RWSpinLock) drain(ctx context.Context, d rwSpinDrain) error {
 	crashpoint.Hit("rwspinlock.drain.claimed")
 	who, err := l.reader()
@@ -110,7 +111,8 @@ func (l *RWSpinLock) drain(ctx context.Context, d rwSpinDrain) error {
 	return err
 }
 
-// turn changes the state word, which only this process may change now.
+// turn changes the state word. Only this process may change it now, so if the change fails, a peer has
+// overwritten the word.
 func (l *RWSpinLock) turn(from, to spinWord) error {
 	if from == to || l.core.state.CompareAndSwap(uint32(from), uint32(to)) {
 		return nil
@@ -119,8 +121,8 @@ func (l *RWSpinLock) turn(from, to spinWord) error {
 		fmt.Sprintf("it was %v and became %v under its owner", from, spinWord(l.core.state.Load())))
 }
 
-// giveUp ends a drain that has failed. It wakes the waiters that may come in now, or that have to get an error.
-// After a failed upgrade it wakes nobody, because nothing has changed for others.
+// giveUp ends a drain that has failed. It wakes the waiters that can get the lock now, or that have to return
+// an error. After a failed upgrade it wakes no waiter, because the lock is still held.
 func (l *RWSpinLock) giveUp(d rwSpinDrain) {
 	// sync(spinlock.release): release
 	if !l.core.state.CompareAndSwap(uint32(d.pending), uint32(d.back)) {
@@ -137,7 +139,7 @@ func (l *RWSpinLock) giveUp(d rwSpinDrain) {
 	}
 }
 
-// awaitReaders waits until there are no readers. who is a reader that was there before.
+// awaitReaders waits until there are no readers. who is a reader that the caller has found.
 func (l *RWSpinLock) awaitReaders(ctx context.Context, who arenakernel.ParticipantID) error {
 	if !l.drainQueue.Enter() {
 		return l.core.closed()

@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// The words of the model of an RWSpinLock. The state word is packed, the wake words are sequences, and the count
-// of each process is at qCount plus its number.
+// The words of the model of an RWSpinLock. rwPack makes the state word fit into a byte. The wake words have
+// small sequences. The count of a process is at qCount plus the number of the process.
 const (
 	qState = iota
 	qNext
@@ -29,7 +29,7 @@ const (
 	qrFlags           // flags: g...
 	qrScan            // the process whose count it examines
 	qrBack            // the step that follows
-	qrDead            // the process with whose death it deals
+	qrDead            // the dead process that it reaps
 )
 
 // The holds that a thread can want.
@@ -44,7 +44,7 @@ const (
 	gRead      = 1 << iota // it holds the lock for reading
 	gWrite                 // it holds the lock for writing
 	gUpgrade               // it has the upgradable hold
-	gSpinSlept             // it was, or was about to be, asleep in this call
+	gSpinSlept             // it has slept, or was about to sleep, in this call
 	gCanceled              // its context has ended
 	gArmed                 // it has announced that it waits for readers to leave
 	gRecord                // it has an announce record
@@ -163,7 +163,7 @@ func (m *rwSpinModel) check(s *model.Sys) error {
 	return nil
 }
 
-// done reports whether nothing is left when no thread is busy.
+// done checks that no hold and no wait is left when no thread is busy.
 func (m *rwSpinModel) done(s *model.Sys) bool {
 	for p, l := range s.Life {
 		if l != model.Alive && s.Ghost[gReaped]&(1<<p) == 0 {
@@ -179,8 +179,8 @@ func (m *rwSpinModel) done(s *model.Sys) bool {
 	return o.free() || m.kills > 0 && !o.held()
 }
 
-// canon clears the registers that a thread no longer uses, and renumbers the sequences. A waiter remembers the
-// present value or an old one, and an old value never comes back.
+// canon clears the registers that a thread no longer uses, and renumbers the sequences. Only one thing matters
+// about a sequence that a waiter has read: whether it is the present value. An old value never comes back.
 func (m *rwSpinModel) canon(s *model.Sys) {
 	const first = 2
 	for i := range m.wants {
@@ -242,7 +242,7 @@ func (m *rwSpinModel) mine(x *model.Exec, k spinKind) uint8 {
 	return rwPack(makeSpin(k, nameOf(x.Process())))
 }
 
-// end goes on with the step in qrBack.
+// end makes the thread continue with the step in qrBack.
 func (m *rwSpinModel) end(x *model.Exec) {
 	if back := *x.R(qrBack); back != qIdle {
 		x.Goto(back)
@@ -280,12 +280,12 @@ func (m *rwSpinModel) step(x *model.Exec) {
 	}
 }
 
-// blocks is spinCore.blocks.
+// blocks models spinCore.blocks.
 func (m *rwSpinModel) blocks(x *model.Exec, o spinWord) bool {
 	return o.held() && x.LifeOf(int(o.participant())-1) != model.Gone
 }
 
-// wait is spinWaiter.acquire.
+// wait models spinWaiter.acquire.
 func (m *rwSpinModel) wait(x *model.Exec) {
 	want := *x.R(qrWant)
 	wakeWord := uint8(qNext)
@@ -452,7 +452,7 @@ func (m *rwSpinModel) read(x *model.Exec) {
 	}
 }
 
-// drain is RWSpinLock.drain.
+// drain models RWSpinLock.drain.
 func (m *rwSpinModel) drain(x *model.Exec) {
 	scan := int(*x.R(qrScan))
 	pending := m.mine(x, spinDraining)
@@ -542,7 +542,7 @@ func (m *rwSpinModel) scan(x *model.Exec, i int) {
 	}
 }
 
-// release is what follows after a thread has got its hold.
+// release chooses what a thread does with the hold that it has got.
 func (m *rwSpinModel) release(x *model.Exec) {
 	held := uint8(0)
 	switch {
@@ -606,7 +606,7 @@ func (m *rwSpinModel) release(x *model.Exec) {
 	}
 }
 
-// inside is the next step of a thread that has a hold.
+// inside chooses the next step of a thread that has a hold.
 func (m *rwSpinModel) inside(x *model.Exec) {
 	*x.R(qrBack) = qIdle
 	switch {
@@ -644,7 +644,7 @@ func (m *rwSpinModel) inside(x *model.Exec) {
 	}
 }
 
-// down is becomeReader.
+// down models becomeReader.
 func (m *rwSpinModel) down(x *model.Exec, held uint8) {
 	x.Goto(qDownCount)
 	if m.bug == rwReleaseFirst {
@@ -654,7 +654,7 @@ func (m *rwSpinModel) down(x *model.Exec, held uint8) {
 	}
 }
 
-// meetDeath is markOwnerDeadSpin. It goes on with the step in qrBack.
+// meetDeath models markOwnerDeadSpin. The thread then continues with the step in qrBack.
 func (m *rwSpinModel) meetDeath(x *model.Exec) {
 	o := rwUnpack(*x.R(qrState))
 	next := o.ownerDied(m.policy)
@@ -694,7 +694,7 @@ func (m *rwSpinModel) meetDeath(x *model.Exec) {
 	}
 }
 
-// reap reaps the dead.
+// reap executes a step of reaping a dead process.
 func (m *rwSpinModel) reap(x *model.Exec) {
 	dead := int(*x.R(qrDead))
 	switch x.PC() {

@@ -53,8 +53,8 @@ func (l *RWSpinLock) TryRLock() bool {
 	return true
 }
 
-// RUnlock releases a hold for reading. It panics if this process has no hold for reading. The
-// lock counts the holds of a process, and does not know which goroutine has them.
+// RUnlock releases a hold for reading. It panics if this process has no hold for reading. The lock only counts
+// the holds of a process, so it does not notice if the wrong goroutine calls RUnlock.
 func (l *RWSpinLock) RUnlock() {
 	l.core.opening.use()
 	race.ReleaseMerge(l.readKey)
@@ -91,10 +91,10 @@ func (l *RWSpinLock) tryRLockFast() bool {
 //
 //	reader                          writer
 //	counts itself                   stores its ID in the state word
-//	looks at the state word         looks at the counts
+//	reads the state word            reads the counts
 //
-// Whatever the order of these four steps, one of the two sees the other. If the reader looked
-// first, both could see nobody, and both would be in.
+// In every order of these four steps, the reader sees the writer, or the writer sees the reader. If the reader
+// read the state word before it counted itself, both could get the lock.
 func (l *RWSpinLock) enter() (in bool, err error) {
 	if err := l.count(); err != nil {
 		return false, err
@@ -120,15 +120,15 @@ func (l *RWSpinLock) count() error {
 		if !ok {
 			return l.noRoom(w)
 		}
-		// The loop ends: only goroutines of this process write the word, and whenever the CAS
-		// fails, another of them has succeeded.
+		// Only goroutines of this process write the word. A failed CAS means that another goroutine has
+		// succeeded, so the loop is lock-free.
 		if l.mine.CompareAndSwap(uint64(w), uint64(next)) {
 			return nil
 		}
 	}
 }
 
-// rank makes top cover our slot, before we are counted there.
+// rank raises the word top to at least our slot. It runs before the slot gets its first hold.
 func (l *RWSpinLock) rank() {
 	slot := uint32(l.core.name.Slot())
 	for {
@@ -140,7 +140,8 @@ func (l *RWSpinLock) rank() {
 	}
 }
 
-// noRoom says why w cannot be incremented.
+// noRoom returns the error for a word w that cannot be incremented. It panics if the process has too many
+// holds.
 func (l *RWSpinLock) noRoom(w rwSpinCount) error {
 	if w.participant() == l.core.name && w.holds() == rwSpinMost && w.validIn(l.core.name.Slot()) {
 		panic("shmsync: RLock of " + l.core.what + " " + objectName(l.core.object) + ": this process holds it " + w.String() + ", and cannot more often")
@@ -148,8 +149,8 @@ func (l *RWSpinLock) noRoom(w rwSpinCount) error {
 	return l.core.fail("rlock", shmsync.ErrCorrupt, nil, l.corruptCount(l.core.name.Slot(), w))
 }
 
-// exit removes one hold of this process, and after the last hold wakes the thread that waits for
-// readers. It reports false if there is no hold.
+// exit removes one hold of this process. If it was the last hold, exit wakes a writer that waits for readers to
+// leave. It reports false if there is no hold.
 func (l *RWSpinLock) exit() bool {
 	for {
 		w := rwSpinCount(l.mine.Load())

@@ -13,7 +13,7 @@ func init() {
 	})
 }
 
-// rwSpinBody views the words of a RWSpinLock for callers without a handle.
+// rwSpinBody returns the words of an RWSpinLock for callers without a handle.
 func rwSpinBody(a *arenakernel.Arena, obj arenakernel.Object) (w *spinWords, slots []rwSpinSlot, err error) {
 	if w, err = arenakernel.TryAt[spinWords](a, obj.Body); err == nil {
 		slots, err = rwSpinSlots(a, obj.Body)
@@ -21,8 +21,8 @@ func rwSpinBody(a *arenakernel.Arena, obj arenakernel.Object) (w *spinWords, slo
 	return w, slots, err
 }
 
-// repairRWSpin takes back what dead has of the object: its holds for reading, then its hold in
-// the state word.
+// repairRWSpin takes back the holds of dead on the object: first its holds for reading, then its hold in the
+// state word.
 func repairRWSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID) {
 	w, slots, err := rwSpinBody(a, obj)
 	if err != nil || dead.Slot() < 1 || dead.Slot() > len(slots) {
@@ -44,7 +44,7 @@ func repairRWSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel
 	repairSpinWord(a, obj, dead, true)
 }
 
-// wakeRWSpin makes a wake that a dead process did not make.
+// wakeRWSpin makes the wakes that a dead process should have made.
 func wakeRWSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {
@@ -60,8 +60,8 @@ func wakeRWSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.O
 	}
 }
 
-// checkDrained is called ten times a second while a goroutine of this process
-// waits for readers to leave.
+// checkDrained is called ten times a second while a goroutine of this process waits for readers to leave. It
+// makes a wake that was lost because a reader died.
 func (l *RWSpinLock) checkDrained() {
 	if who, err := l.reader(); who == 0 || err != nil {
 		l.drained.WakeAll()

@@ -18,8 +18,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// This is folly's WriterWaitReaders: a writer gets the lock when the last reader has left, and not sooner. No new
-// readers get it before the writer.
+// This is folly's test WriterWaitReaders: a writer gets the lock when the last reader has left, and not sooner.
+// No new reader gets the lock before the writer.
 func TestRWSpinLockWriterWaitsForReaders(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		const readers = 8
@@ -46,13 +46,13 @@ func TestRWSpinLockWriterWaitsForReaders(t *testing.T) {
 	})
 }
 
-// undone releases the hold for reading that a try has got, and returns true.
+// undone releases the hold for reading that a successful try has got, and returns true.
 func undone(t *testing.T, x *spinActor) bool {
 	x.must(t, "runlock", "rw")
 	return true
 }
 
-// This is folly's ReadersWaitWriter: all readers get the lock when the writer has left.
+// This is folly's test ReadersWaitWriter: all readers get the lock when the writer has left.
 func TestRWSpinLockReadersWaitForWriter(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		for _, give := range []string{"unlock", "w2r", "uunlock", "u2r"} {
@@ -83,7 +83,7 @@ func TestRWSpinLockReadersWaitForWriter(t *testing.T) {
 	})
 }
 
-// This is folly's WriterWaitWriter.
+// This is folly's test WriterWaitWriter: a writer waits for another writer.
 func TestRWSpinLockWriterWaitsForWriter(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		holder.must(t, "lock", "rw")
@@ -98,8 +98,8 @@ func TestRWSpinLockWriterWaitsForWriter(t *testing.T) {
 	})
 }
 
-// These are folly's lockUnlockTests as a complete matrix: which holds are possible beside each hold, and after
-// each change from one hold to another. Nothing is left at the end.
+// These are folly's lockUnlockTests as a complete matrix. The test checks which holds another process can get
+// beside each hold, and after each change from one hold to another. At the end no hold is left.
 func TestRWSpinLockModes(t *testing.T) {
 	type mode struct {
 		take, give string
@@ -165,8 +165,8 @@ func TestRWSpinLockModes(t *testing.T) {
 	})
 }
 
-// If an upgrade ends with its context, the process still has its upgradable hold. If a Lock ends with its
-// context, the readers that it has kept out get in.
+// TestRWSpinLockGivesUpDraining: if the context of an upgrade ends, the process still has its upgradable hold.
+// If the context of a Lock ends, the readers that the Lock has kept out get in.
 func TestRWSpinLockGivesUpDraining(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		holder.must(t, "rlock", "rw")
@@ -192,7 +192,8 @@ func TestRWSpinLockGivesUpDraining(t *testing.T) {
 	})
 }
 
-// Every call that needs a hold panics without that hold. The message has the name of the object.
+// TestRWSpinLockMistakes: a call that needs a hold panics if the process does not have it. The message has the
+// name of the object.
 func TestRWSpinLockMistakes(t *testing.T) {
 	gives := map[string]string{"unlock": "W", "runlock": "R", "uunlock": "U", "upgrade": "U", "upgradectx": "U", "tryupgrade": "U", "w2r": "W", "w2u": "W", "u2r": "U"}
 	takes := map[string][2]string{"none": {}, "W": {"lock", "unlock"}, "R": {"rlock", "runlock"}, "U": {"ulock", "uunlock"}}
@@ -220,7 +221,7 @@ func TestRWSpinLockMistakes(t *testing.T) {
 	})
 }
 
-// An RLock panics if the count of holds would exceed the bits of its field.
+// TestRWSpinLockOverflow: an RLock panics if the count of holds would overflow its field.
 func TestRWSpinLockOverflow(t *testing.T) {
 	a := newArena(t, nil)
 	l := newRWSpin(t, a, nil)
@@ -243,7 +244,7 @@ func TestRWSpinLockOverflow(t *testing.T) {
 	l.Unlock()
 }
 
-// rwSpinBoard is where walkers record the holds that they have at the moment.
+// rwSpinBoard is where the goroutines of rwSpinWalk record the holds that they have at the moment.
 type rwSpinBoard struct {
 	W, U, R atomic.Int64
 	Turns   atomic.Int64
@@ -271,8 +272,8 @@ type rwSpinTest interface {
 	DowngradeToRead()
 }
 
-// rwSpinWalk is folly's concurrentHolderTest: each goroutine makes n random steps through all transitions. On the
-// board it checks whether it is alone as far as its hold requires.
+// rwSpinWalk is folly's concurrentHolderTest. Each goroutine makes n random changes from one hold to another.
+// After each change it checks on the board that no other goroutine has a hold that its own hold excludes.
 func rwSpinWalk(a *arena.Arena, l rwSpinTest, n, goroutines int) error {
 	board, err := arena.Value[rwSpinBoard](a, "walk")
 	if err != nil {
@@ -321,7 +322,7 @@ func (x rwSpinWalker) leave(from *atomic.Int64, give func()) {
 	give()
 }
 
-// alone compares the board with the hold that the walker has.
+// alone returns an error if the board shows a hold that must not exist beside the hold mode of this walker.
 func (x rwSpinWalker) alone(mode byte) error {
 	w, u, r := x.b.W.Load(), x.b.U.Load(), x.b.R.Load()
 	ok := true
@@ -438,8 +439,8 @@ func TestRWSpinLockWalk(t *testing.T) {
 	})
 }
 
-// rwSpinPair writes one value to two words, and reads whether the two are equal. It does both n times in each of
-// four goroutines.
+// rwSpinPair runs four goroutines with n iterations each. In every eighth iteration a goroutine adds 1 to each
+// of two words as a writer. In every iteration it checks as a reader that the two words are equal.
 func rwSpinPair(a *arena.Arena, l rwSpinTest, n int) error {
 	v, err := arena.Value[[2]int64](a, "pair")
 	if err != nil {
@@ -468,7 +469,7 @@ func rwSpinPair(a *arena.Arena, l rwSpinTest, n int) error {
 	return errors.Join(errs...)
 }
 
-// Readers of both processes never see half of a write, and no write is lost.
+// TestRWSpinLockExcludes: readers of two processes never see an incomplete write, and no write is lost.
 func TestRWSpinLockExcludes(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		const n = 80_000

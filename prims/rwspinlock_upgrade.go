@@ -9,8 +9,8 @@ import (
 
 var _ = crashpoint.Register("rwspinlock.downgrade.counted")
 
-// LockUpgradable locks l for upgrade, and waits until it can. Readers that are in stay; new ones
-// wait. It panics as Lock does.
+// LockUpgradable locks l for upgrade, and waits until it can. Readers that have the lock keep it, and new
+// readers wait. It panics as Lock does.
 func (l *RWSpinLock) LockUpgradable() {
 	if err := l.lockUpgradable(nil); err != nil {
 		panic(waysOut(err))
@@ -79,10 +79,9 @@ func (l *RWSpinLock) UpgradeContext(ctx context.Context) error {
 	return nil
 }
 
-// TryUpgrade turns an upgradable hold into one for writing if no reader is in, and reports
-// whether it did. Otherwise the hold remains upgradable. A reader that has just come and has
-// not seen yet that it must wait counts as one that is in. TryUpgrade panics if this process does
-// not hold l for upgrade.
+// TryUpgrade turns an upgradable hold into one for writing if no reader is in, and reports whether it did.
+// Otherwise the hold remains upgradable. A reader that has counted itself, and has not yet found that it must
+// wait, counts as a reader that is in. TryUpgrade panics if this process does not hold l for upgrade.
 func (l *RWSpinLock) TryUpgrade() bool {
 	l.core.opening.use()
 	d := drainForUpgrade(l.core.name)
@@ -117,8 +116,8 @@ func (l *RWSpinLock) DowngradeToUpgradable() {
 	l.core.release("DowngradeToUpgradable", spinHeld, makeSpin(spinUpgrade, l.core.name))
 }
 
-// becomeReader counts a hold for reading before it releases the other hold, so that no writer
-// comes in between. A death in between leaves both holds, and the reaper takes back both.
+// becomeReader counts a hold for reading before it releases the other hold, so that no writer comes in between.
+// If the process dies between the two steps, it has both holds, and the reaper takes both back.
 func (l *RWSpinLock) becomeReader(verb string, from spinKind) {
 	if spinWord(l.core.state.Load()) != makeSpin(from, l.core.name) {
 		l.core.notHeld(verb)

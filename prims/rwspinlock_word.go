@@ -6,8 +6,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// rwSpinCount is how often one participant holds an RWSpinLock for reading. There is one for each
-// slot.
+// rwSpinCount says how many holds for reading one participant has on an RWSpinLock. Each slot has such a word.
 //
 //	bits 0..29   holds  the holds of all its goroutines, and goroutines that are about to
 //	                    check whether they may have one
@@ -19,10 +18,10 @@ import (
 //	0      0     none (also all-zero memory)                    RUnlock
 //	n      p     n holds of p if p is current; else none: p died  RLock, Downgrade
 //
-// Every other value is corrupt. A reader first counts itself and then looks at the state word. If
-// the state word is not 0 the reader takes itself off again. A process that locks for writing or
-// upgrade first writes the state word and then looks at the counts. So one of the two sees the
-// other. And each count names the participant that made it.
+// Every other value is corrupt. A reader first counts itself and then reads the state word. If the state word
+// is not 0, the reader takes its count back. A process that locks for writing or upgrade first writes the state
+// word and then reads the counts. So the reader sees the writer, or the writer sees the reader. Each count has
+// the name of the participant that made it, so the count of a dead participant can be recognized.
 //
 //	writers: the participant of the slot; a process that finds its name dead (CAS to 0); the
 //	         next participant in the slot (CAS to a count of its own)
@@ -30,7 +29,7 @@ import (
 //	order:   seq-cst against the state word, and on the way to 0 against drain; release
 //	         on the way to 0, acquire where 0 is seen
 //	futex:   none; the waiter for readers sleeps on drain
-//	crash:   names the dead until a process looks at it: a dead reader's count has no effect
+//	crash:   names the dead participant until a process finds that and sets the word to 0
 type rwSpinCount uint64
 
 const (
@@ -50,13 +49,13 @@ func (w rwSpinCount) participant() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(w>>rwSpinNameShift) & arenakernel.ParticipantIDMask
 }
 
-// validIn reports whether the word can be that of the given slot.
+// validIn reports whether the word can belong to the given slot.
 func (w rwSpinCount) validIn(slot int) bool {
 	return w == 0 || w.participant().Slot() == slot && w.holds() != 0 && w == makeRWSpinCount(w.participant(), w.holds())
 }
 
-// plus is the word after me gets one more hold. The word belongs to me, or to a dead participant that had the
-// slot before me. ok is false if the word is impossible.
+// plus returns the word after participant me gets one more hold. The word belongs to me, or to a dead
+// participant that had the slot before me. ok is false if the word is impossible.
 func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w == 0:
@@ -69,7 +68,7 @@ func (w rwSpinCount) plus(me arenakernel.ParticipantID) (next rwSpinCount, ok bo
 	return makeRWSpinCount(me, 1), me.Covers(w.participant())
 }
 
-// minus is the word after me gives up one hold. ok is false if there is none.
+// minus returns the word after participant me gives up one hold. ok is false if me has no hold.
 func (w rwSpinCount) minus(me arenakernel.ParticipantID) (next rwSpinCount, ok bool) {
 	switch {
 	case w.participant() != me || !w.validIn(me.Slot()):

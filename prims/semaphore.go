@@ -18,21 +18,21 @@ var (
 	_ = crashpoint.Register("semaphore.acquire.accepted")
 )
 
-// Semaphore is a weighted semaphore between processes: goroutines acquire permits, any number at
-// a time, and release them. Its methods are those of x/sync/semaphore, and so is its order: first
-// come, first served, so that small requests cannot overtake a request for many permits for ever. A
-// request comes when it is queued. It may spin before that, for a millisecond at most.
+// Semaphore is a weighted semaphore between processes: goroutines acquire permits, any number at a time, and
+// release them. Its methods are those of x/sync/semaphore. So is its order, first come, first served: small
+// requests cannot overtake a request for many permits for ever. Requests are served in the order in which they
+// are queued. A request may spin before it is queued, for a millisecond at most.
 //
-// Permits belong to the process that acquired them, and come back when it dies. A transferable
-// semaphore only counts: when a process dies, only permits come back that were granted to an
-// Acquire which had not returned.
+// Permits belong to the process that acquired them. When the process dies, its permits become free. A
+// transferable semaphore only counts permits and does not know who has them. When a process dies, the
+// only permits that become free are those granted to an Acquire of the process that had not returned.
 //
 // While no goroutine waits, Acquire and Release are one instruction each on memory that only this
 // process writes. A process keeps the permits that it released until another process wants them.
 //
-// In the terminology of the Go memory model, and across processes: a Release
-// synchronizes before the return of an Acquire that its permits made possible, and
-// so does the death that gives permits back.
+// In the terminology of the Go memory model, and across processes: a Release synchronizes before the
+// return of an Acquire that its permits made possible. So does a death whose permits made the Acquire
+// possible.
 type Semaphore struct {
 	recordQueue
 	words   *semaphoreWords
@@ -52,11 +52,11 @@ type SemaphoreOptions struct {
 	// Mode says which permits a process may release; 0 means SemaphoreOwned for a new object, and
 	// the mode of an existing one. If it is set and the object has another mode, opening fails.
 	Mode SemaphoreMode
-	// Initial is how many permits of a new transferable semaphore are free: 0 means all, a
-	// negative number means none.
+	// Initial is the number of free permits of a new transferable semaphore. 0 means that all are free, a
+	// negative number that none is.
 	Initial int64
-	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
-	// waiters learn the bound from what has paid off; if it is negative, they never spin.
+	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0, waiters learn the bound
+	// from earlier spins; if it is negative, they never spin.
 	Spin time.Duration
 }
 
@@ -74,14 +74,13 @@ func init() {
 	})
 }
 
-// OpenSemaphore finds the Semaphore of that name in the arena or creates it, with n permits. An
-// empty name makes a fresh anonymous one. It takes 256 bytes in an arena for up to 511 participants,
-// and 256 bytes more for each slot whose participants have opened it. These are allocated when a
-// participant of the slot opens it for the first time: without enough room the error Is
-// [shmsync.ErrNoSpace]. If an existing Semaphore has another number, the error Is ErrIncompatible.
-// If n is below 1, the error Is [fs.ErrInvalid]. A process that does not know the number calls
-// AttachSemaphore. It panics if opts.Initial is more than n, or opts.Mode is not a valid
-// SemaphoreMode.
+// OpenSemaphore finds the Semaphore of that name in the arena or creates it, with n permits. An empty name
+// makes a fresh anonymous one. In an arena for up to 511 participants a Semaphore takes 256 bytes, and 256
+// bytes more for each slot whose participants have opened it. These are allocated when a participant of the
+// slot opens the Semaphore for the first time. If there is no room for them, the error Is [shmsync.ErrNoSpace].
+// If an existing Semaphore has another number of permits, the error Is ErrIncompatible. If n is below 1, the
+// error Is [fs.ErrInvalid]. A process that does not know the number calls AttachSemaphore. OpenSemaphore panics
+// if opts.Initial is more than n, or opts.Mode is not a valid SemaphoreMode.
 func OpenSemaphore(a *arena.Arena, name string, n int64, opts *SemaphoreOptions) (*Semaphore, error) {
 	if err := needs("Semaphore", name, "a number of permits", n); err != nil {
 		return nil, err
@@ -138,19 +137,19 @@ func newSemaphore(a *arenakernel.Arena, o arenakernel.Object) (*Semaphore, error
 	return buildSemaphore(a, o, false)
 }
 
-// Acquire acquires n permits, and waits until it can. It panics if n is negative or more than the
-// semaphore has, and with an *[shmsync.Error] where AcquireContext returns one. An n of 0 only
-// waits until the waiters that came before are served.
+// Acquire acquires n permits, and waits until it can. It panics if n is negative or more than the semaphore
+// has. Where AcquireContext returns an *[shmsync.Error], Acquire panics with it. If n is 0, Acquire only waits
+// until the earlier waiters have got their permits.
 func (s *Semaphore) Acquire(n int64) {
 	if err := s.AcquireContext(context.Background(), n); err != nil {
 		panic(err)
 	}
 }
 
-// AcquireContext acquires n permits, and waits until it can or ctx ends. An error means that none
-// were acquired: ctx.Err(), even if ctx had ended before the call, or an error that Is
-// ErrNoSpace, ErrCorrupt or ErrClosed. If n is more than the semaphore has, it waits for the end
-// of ctx, and panics if ctx cannot end.
+// AcquireContext acquires n permits, and waits until it can or ctx ends. An error means that no permits
+// were acquired: ctx.Err(), even if ctx had ended before the call, or an error that Is ErrNoSpace,
+// ErrCorrupt or ErrClosed. If n is more than the semaphore has, AcquireContext waits for the end of
+// ctx, and panics if ctx cannot end.
 func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
 	if n < 0 {
 		s.negative("Acquire", n)
@@ -164,12 +163,13 @@ func (s *Semaphore) AcquireContext(ctx context.Context, n int64) error {
 	return s.acquire(ctx, uint64(n))
 }
 
-// acquire is the rest of Acquire.
+// acquire is the common part of Acquire and AcquireContext.
 func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 	if n > s.size {
 		return s.acquireTooMany(ctx, n)
 	}
-	// Close waits for the call, which may be granted permits, until the call has accepted them.
+	// EnterNode makes Close wait for this call until the call has accepted the permits that it may be
+	// granted.
 	if !s.queue.EnterNode() {
 		return s.closedError()
 	}
@@ -182,7 +182,7 @@ func (s *Semaphore) acquire(ctx context.Context, n uint64) error {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		// As in x/sync, a cancelled call does not keep permits that it got in the meantime.
+		// As in x/sync, a canceled call does not keep permits that it was granted in the meantime.
 		s.Release(int64(n))
 		return err
 	}
@@ -212,7 +212,7 @@ func (s *Semaphore) awaitGrant(ctx context.Context, waitNode *park.WaitNode, n u
 	return nil
 }
 
-// acquireTooMany is Acquire of more permits than the semaphore has.
+// acquireTooMany is Acquire for more permits than the semaphore has.
 func (s *Semaphore) acquireTooMany(ctx context.Context, n uint64) error {
 	switch {
 	case s.opening.ended.Load():
@@ -223,8 +223,8 @@ func (s *Semaphore) acquireTooMany(ctx context.Context, n uint64) error {
 	return s.awaitEnd(ctx)
 }
 
-// TryAcquire acquires n permits if that is possible without waiting, and reports whether it did.
-// It fails while there are waiters.
+// TryAcquire acquires n permits if that is possible without waiting, and reports whether it did. It acquires
+// nothing while there are waiters.
 func (s *Semaphore) TryAcquire(n int64) bool {
 	if n < 0 {
 		s.negative("TryAcquire", n)
@@ -248,7 +248,7 @@ func (s *Semaphore) Release(n int64) {
 	}
 }
 
-// release is the rest of Release.
+// release is Release after its check of n.
 func (s *Semaphore) release(n uint64) {
 	defer s.opening.serve(s.queue).end()
 	switch ok, err := s.give(n); {
@@ -263,7 +263,7 @@ func (s *Semaphore) negative(verb string, n int64) {
 	panic(fmt.Sprintf("shmsync: %s of %d permits of semaphore %s", verb, n, objectName(s.object)))
 }
 
-// Offset is the place of the Semaphore in its arena, for SemaphoreAt in another process.
+// Offset returns the place of the Semaphore in its arena, for SemaphoreAt in another process.
 func (s *Semaphore) Offset() arena.Offset { return s.object.Offset }
 
 // SemaphoreState is the result of State.

@@ -6,7 +6,7 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// ends takes the words away from the fast paths.
+// ends makes the fast paths fail, so that they no longer use the words of the object.
 func (s *Semaphore) ends() {
 	s.fast.Store(fastOff)
 	s.queue.Close()

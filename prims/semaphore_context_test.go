@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// endsLate is a context that ends after its error was asked for once.
+// endsLate is a context whose Err returns nil once, and then an error.
 type endsLate struct {
 	context.Context
 	asked int
@@ -22,7 +22,8 @@ func (c *endsLate) Err() error {
 	return context.Canceled
 }
 
-// A call whose context ends meanwhile keeps no permits, also if it does not wait.
+// TestSemaphoreContextEndsDuringTheCall: a call whose context ends during the call keeps no permits, even if it
+// did not have to wait.
 func TestSemaphoreContextEndsDuringTheCall(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 2, nil)

@@ -45,8 +45,10 @@ type timedOutParams struct {
 	N     int64
 }
 
-// timedOut is a process that gives up its wait for n permits, and is stopped when the record that takes the wait off
-// the queue has taken effect, and is not carried out. The records before it inherit a share and queue the wait.
+// timedOut starts a process that gives up its wait for n permits. It stops the process in the middle of that:
+// the record that takes the wait off the queue has taken effect, but its changes have not been written to the
+// words yet. Before that the process makes two other records, one that inherits a share and one that queues the
+// wait.
 func timedOut(t *testing.T, a *arena.Arena, n int64) *proctest.Proc {
 	p := proctest.Start(t, "semaphore/timed out", proctest.Params(timedOutParams{nameOf(a), n}), proctest.Env("SHMSYNC_CRASHPOINT_STOP=record.commit.named:3"))
 	waiting(t, a, "s", 1)
@@ -55,7 +57,8 @@ func timedOut(t *testing.T, a *arena.Arena, n int64) *proctest.Proc {
 	return p
 }
 
-// A waiter that has given up and is stopped delays no waiter behind it.
+// TestSemaphorePassesByWhoGaveUp: a waiter that gave up and was then stopped does not delay the waiters behind
+// it.
 func TestSemaphorePassesByWhoGaveUp(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 2, nil)
@@ -69,8 +72,8 @@ func TestSemaphorePassesByWhoGaveUp(t *testing.T) {
 	p.WaitExit(t)
 }
 
-// A process that has resolved waits dies before it told their owners: those find out, and
-// use the nodes again.
+// TestSemaphoreUntoldNodesAreUsedAgain: a process ends waits of others and dies before it wakes their owners.
+// The owners notice by themselves that their waits have ended, and reuse the wait nodes.
 func TestSemaphoreUntoldNodesAreUsedAgain(t *testing.T) {
 	const waiters = 100
 	a := newArena(t, nil)
@@ -99,15 +102,15 @@ func TestSemaphoreUntoldNodesAreUsedAgain(t *testing.T) {
 	}
 }
 
-// Permits of a Transferable semaphore come back from a process that dies before it has accepted them, and not from
-// one that dies after it.
+// TestSemaphoreDiesAccepting: a process is granted permits of a transferable semaphore and dies. If it dies
+// before it has accepted them, the permits become free. If it dies after that, they do not.
 func TestSemaphoreDiesAccepting(t *testing.T) {
 	for point, free := range map[string]int64{"record.await.resolved": 1, "semaphore.acquire.accepted": 0} {
 		t.Run(point, func(t *testing.T) {
 			a := newArena(t, nil)
 			s, err := prims.OpenSemaphore(a, "s", 1, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable, Initial: -1})
 			require.NoError(t, err)
-			for range 2 { // the second in the slot of the first
+			for range 2 { // the second process gets the slot of the first
 				p := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT="+point))
 				p.Await(t)
 				p.Send(semOrder{ID: 1, Verb: "acquire", N: 1})
@@ -124,8 +127,8 @@ func TestSemaphoreDiesAccepting(t *testing.T) {
 	}
 }
 
-// The process that marked a death is stopped before it counted it. The waiters of a monitor
-// find the dead holder by their checks, and get what it held.
+// TestWaitersReapADeathThatIsNotCounted: a process marks another one dead, and is stopped before it counts the
+// death. The periodic checks of waiters find the dead holder, and the waiters get the permits that it held.
 func TestWaitersReapADeathThatIsNotCounted(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)
@@ -134,7 +137,7 @@ func TestWaitersReapADeathThatIsNotCounted(t *testing.T) {
 	require.False(t, s.TryAcquire(1))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, s.AcquireContext(ctx, 1), context.DeadlineExceeded) // it knows of all deaths until now
+	require.ErrorIs(t, s.AcquireContext(ctx, 1), context.DeadlineExceeded) // this handle has handled all deaths so far
 	marked, goOn := make(chan struct{}), make(chan struct{})
 	crashpoint.ArmFunc("arena.reap.marked", 1, func() { close(marked); <-goOn })
 	defer crashpoint.Disarm()

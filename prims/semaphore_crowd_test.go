@@ -18,8 +18,8 @@ import (
 )
 
 func init() {
-	// semaphore/crowd-waits has N goroutines wait for a permit, then cancels every
-	// second of them, then waits for the rest to get theirs.
+	// The process semaphore/crowd-waits has N goroutines wait for a permit. Then it cancels every second wait,
+	// and waits until the others have got their permits.
 	proctest.Register("semaphore/crowd-waits", func(c *proctest.Child) {
 		var p crowdParams
 		c.Params(&p)
@@ -73,7 +73,7 @@ func init() {
 		}
 		wait("wait", func() bool { return waiting() == p.N })
 		c.Await()
-		// The cost of their waiting.
+		// Measure the CPU time that the waits cost.
 		before, since := cpuTime(), time.Now()
 		<-after(time.Second)
 		c.Say(float64(cpuTime()-before) / float64(time.Since(since)))
@@ -92,8 +92,8 @@ func init() {
 func TestSemaphoreCrowdOnOne(t *testing.T)  { testSemaphoreCrowd(t, crowdSize(), 1) }
 func TestSemaphoreCrowdOnMany(t *testing.T) { testSemaphoreCrowd(t, crowdSize(), crowdSize()/100) }
 
-// A hundred thousand goroutines wait in queues: on few threads; cancelling half of
-// them leaves the others in their places, and all of those are served.
+// testSemaphoreCrowd has a hundred thousand goroutines wait in queues, which takes few threads. Then half of
+// the waits are canceled. The other waits keep their places, and all of them get their permits.
 func testSemaphoreCrowd(t *testing.T, n, objects int) {
 	a := newArena(t, &arena.Options{Size: 64<<20 + int64(objects)*4096, Label: "holder"})
 	var sems []*prims.Semaphore

@@ -11,9 +11,9 @@ var (
 	_ = crashpoint.Register("semaphore.fast.released")
 )
 
-// Where a handle acquires permits without a record.
+// The values of Semaphore.fast: where a handle may acquire and release permits without a record.
 const (
-	fastOff  = iota // nowhere: it has not released twice, or is closed
+	fastOff  = iota // nowhere: the handle has not released twice, or is closed
 	fastOwn         // in the share of this process, which is open
 	fastPool        // in the pool of a transferable Semaphore
 )
@@ -58,8 +58,9 @@ func (s *Semaphore) releaseFast(n uint64) bool {
 	}
 }
 
-// mayOpen reports whether words of s may be open. With the race detector all calls make records, for its
-// edges, and in an arena that counts, for the counts.
+// mayOpen reports whether words of s may be open, that is, changed without a record. They are never
+// open with the race detector, which learns its edges from records, and in an arena that counts
+// operations, because records do the counting.
 func (s *Semaphore) mayOpen() bool { return !race.Enabled && s.counts == nil && s.size <= fastMost }
 
 func (s *Semaphore) acquireFromPool(n uint64) bool {
@@ -92,13 +93,13 @@ func (s *Semaphore) releaseToPool(n uint64) bool {
 	}
 }
 
-// poolFree is how many permits any participant may take. It may be out of date.
+// poolFree returns how many permits any participant may take. The number may be out of date.
 func (s *Semaphore) poolFree() uint64 {
 	return poolWord(s.words.free.Load()).spare() | uint64(valueIn(&s.words.freeHigh))<<31
 }
 
-// seenFree is how many permits can be acquired: those of the pool, and those that are kept for participants.
-// If the commit word changes meanwhile, it may be out of date.
+// seenFree returns how many permits can be acquired: those of the pool, and those that are kept for
+// participants. The number may be out of date if the commit word changes meanwhile.
 func (s *Semaphore) seenFree() (n uint64) {
 	for range 16 {
 		c := s.load()
@@ -115,12 +116,12 @@ func (s *Semaphore) seenFree() (n uint64) {
 	return min(n, s.size)
 }
 
-// permitsSeen is how many permits the share has. It may be out of date.
+// permitsSeen returns how many permits the share has. The number may be out of date.
 func (h *semaphoreShare) permitsSeen() uint64 {
 	return uint64(valueIn(&h.permits)) | uint64(valueIn(&h.permitsHigh))<<32
 }
 
-// ownIn is how many permits participant n owns in the share of its slot.
+// ownIn returns how many permits participant n owns in the share of its slot.
 func (h *semaphoreShare) ownIn(n arenakernel.ParticipantID) uint64 {
 	if valueIn(&h.name) != uint32(n) {
 		return 0

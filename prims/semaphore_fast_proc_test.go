@@ -16,8 +16,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// semOpens starts another process that acquires and releases until it does so without the queue
-// lock. In the end that process has 2 permits and 1 spare one.
+// semOpens starts another process that acquires and releases until its share opens, so that it does both
+// without a record. In the end that process has 2 permits in use and 1 spare permit.
 func semOpens(t *testing.T, a *arena.Arena, s *prims.Semaphore) *proctest.Proc {
 	t.Helper()
 	if race.Enabled {
@@ -34,8 +34,8 @@ func semOpens(t *testing.T, a *arena.Arena, s *prims.Semaphore) *proctest.Proc {
 	return p
 }
 
-// A process gets the spare permits of another one as soon as it wants them, and the other's
-// used permits remain its own.
+// TestSemaphoreGathersWhatIsSpare: a process that needs the spare permits of another process gets them at once.
+// The permits that the other process uses remain its own.
 func TestSemaphoreGathersWhatIsSpare(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 5, nil)
@@ -48,14 +48,15 @@ func TestSemaphoreGathersWhatIsSpare(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.AcquireContext(context.Background(), 2) }()
 	semQueued(t, a, s, 1)
-	// A queued waiter gets a released permit, though it was acquired by a record.
+	// A release serves a queued waiter, even though its permits were acquired by a record.
 	require.Empty(t, semDo(t, p, semOrder{Verb: "release", N: 2}).Panic)
 	require.NoError(t, <-done)
 	s.Release(5)
 	require.Equal(t, int64(5), s.State().Free)
 }
 
-// A process that is stopped keeps nobody from what it keeps.
+// TestSemaphoreGathersFromTheStopped: other processes get the spare permits of a process even while that
+// process is stopped.
 func TestSemaphoreGathersFromTheStopped(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 3, nil)
@@ -67,7 +68,8 @@ func TestSemaphoreGathersFromTheStopped(t *testing.T) {
 	require.NoError(t, s.AcquireContext(context.Background(), 2))
 }
 
-// The used and the spare permits of a process come back when it dies.
+// TestSemaphoreTakesBackWhatIsOpen: when a process dies, the permits that it uses and its spare permits become
+// free.
 func TestSemaphoreTakesBackWhatIsOpen(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 3, nil)
@@ -80,8 +82,8 @@ func TestSemaphoreTakesBackWhatIsOpen(t *testing.T) {
 	require.Equal(t, int64(3), s.State().Free)
 }
 
-// A process that gets the slot of a dead one and releases nothing, as often as it likes,
-// does not get the dead one's permits: none of them is lost.
+// TestSemaphoreReleaseOfNothingOpensNothing: a process gets the slot of a dead process, and releases 0 permits
+// many times. It does not get the permits of the dead process, and none of them is lost.
 func TestSemaphoreReleaseOfNothingOpensNothing(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 4 << 20, MaxParticipants: 2})
 	s := newSemaphore(t, a, "s", 5, nil)
@@ -96,11 +98,11 @@ func TestSemaphoreReleaseOfNothingOpensNothing(t *testing.T) {
 	require.True(t, s.TryAcquire(5), words(a))
 }
 
-// semBurstTurns is how many bursts each process does.
+// semBurstTurns is how often each process runs its burst of calls.
 const semBurstTurns = 3000
 
-// Two processes take turns at keeping what there is: never are more permits had than
-// there are, and none is lost.
+// TestSemaphoreFastNeverExceeded: two processes alternately keep spare permits. At no time do they have more
+// permits than there are, and no permit is lost.
 func TestSemaphoreFastNeverExceeded(t *testing.T) {
 	for _, opts := range []*prims.SemaphoreOptions{nil, {Mode: prims.SemaphoreTransferable}} {
 		t.Run(fmt.Sprint("transferable ", opts != nil), func(t *testing.T) {
@@ -133,8 +135,8 @@ func init() {
 	})
 }
 
-// semBursts acquires and releases, many times at once so that the share opens, and then
-// all at once so that those of others close.
+// semBursts first acquires and releases many times, so that its share opens. Then it acquires all permits at
+// once, so that the shares of other processes close. It repeats both many times.
 func semBursts(a *arena.Arena, seed uint64) error {
 	s, err := prims.AttachSemaphore(a, "s", nil)
 	if err != nil {

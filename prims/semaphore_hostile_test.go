@@ -15,8 +15,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A peer overwrites the links of the queue of a Semaphore in which two goroutines wait. Calls, the reap of a death and
-// Close return, and the waits end at the latest with their contexts.
+// TestSemaphoreLinksOverwritten: a peer overwrites the links of the queue of a Semaphore in which two
+// goroutines wait. All calls, the reap of a death, and Close still return. The waits end at the latest with
+// their contexts.
 func TestSemaphoreLinksOverwritten(t *testing.T) {
 	const tag = 1<<32 - 1
 	for name, damage := range map[string]func(first, second *arenakernel.Node, at uint64){
@@ -42,7 +43,7 @@ func TestSemaphoreLinksOverwritten(t *testing.T) {
 			var waits sync.WaitGroup
 			wait := func() {
 				if s.AcquireContext(ctx, 1) == nil {
-					defer func() { recover() }() // the damaged Semaphore may say that it was not acquired
+					defer func() { recover() }() // the damaged Semaphore may deny that it was acquired
 					s.Release(1)
 				}
 			}
@@ -70,7 +71,8 @@ func TestSemaphoreLinksOverwritten(t *testing.T) {
 	}
 }
 
-// A peer damages the last link of the queue. The calls that cannot queue a wait keep no wait nodes.
+// TestSemaphoreTornJoinKeepsNoNode: a peer damages the last link of the queue, so that calls cannot queue a
+// wait. These calls free their wait nodes.
 func TestSemaphoreTornJoinKeepsNoNode(t *testing.T) {
 	a, s, _ := semTorn(t)
 	before := a.Stats().Nodes
@@ -80,7 +82,8 @@ func TestSemaphoreTornJoinKeepsNoNode(t *testing.T) {
 	require.LessOrEqual(t, a.Stats().Nodes, before+1)
 }
 
-// The waits of a damaged Semaphore are no waits of the next object in its place.
+// TestSemaphoreForgottenWaits: a damaged Semaphore that had a wait is deleted. The next object in its place
+// does not have this wait.
 func TestSemaphoreForgottenWaits(t *testing.T) {
 	a, s, end := semTorn(t)
 	end()
@@ -100,8 +103,8 @@ func TestSemaphoreForgottenWaits(t *testing.T) {
 	require.Zero(t, ownNodes(a))
 }
 
-// semTorn is a Semaphore of one permit, which is held, and one wait, whose link a peer has overwritten. end gives the
-// wait up.
+// semTorn returns a Semaphore whose only permit is held, with one wait, whose link a peer has overwritten. end
+// makes the wait give up.
 func semTorn(t *testing.T) (a *arena.Arena, s *prims.Semaphore, end func()) {
 	a = newArena(t, nil)
 	s = newSemaphore(t, a, "s", 1, nil)

@@ -15,10 +15,10 @@ func init() {
 	addWorkload(workload{
 		name:   "semaphore",
 		points: []string{"record.*", "semaphore.*", "park.waitnode.*"},
-		// Only a Transferable semaphore passes this point. A member that dies takes the permits that it has of such a
-		// semaphore with it, so the worker group would run out of permits.
-		// TestSemaphoreDiesAccepting has a process die here.
-		// A wait that is given up is withdrawn, and not left in the queue.
+		// semaphore.acquire.accepted: only a transferable semaphore passes this point. A member of the group
+		// that dies there would keep the permits that it has of such a semaphore, and the group would run out
+		// of permits. TestSemaphoreDiesAccepting has a process die there instead. park.waitnode.given_up: a
+		// Semaphore withdraws a wait that is given up, and does not leave it in the queue.
 		without: []string{"semaphore.acquire.accepted", "park.waitnode.given_up"},
 		open: func(a *arena.Arena) (worker, error) {
 			scarce, err := prims.OpenSemaphore(a, "scarce", 5, nil)
@@ -42,9 +42,9 @@ func (w *semaphoreWorker) turn(g int, r *rand.Rand) error {
 		}
 		return nil
 	case 1, 2:
-		s = w.ample // seldom waited for: shares open
+		s = w.ample // a process rarely has to wait for it, so its shares open
 	case 3:
-		// All of them: shares close.
+		// All permits, so that all shares close.
 		if w.ample.TryAcquire(1000) {
 			w.ample.Release(1000)
 		}

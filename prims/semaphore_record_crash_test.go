@@ -16,8 +16,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A process dies, or is stopped, while it makes its record of a Semaphore: the first record, which is
-// the base, or a later one. Others open the Semaphore, wait, and are served, and it can be deleted.
+// TestSemaphoreRecordAtEveryPoint: a process dies, or is stopped, while it makes its slot record of a
+// Semaphore: the first record, which is the base of the list, or a later one. Other processes can still open
+// the Semaphore, wait, and get permits, and the Semaphore can be deleted.
 func TestSemaphoreRecordAtEveryPoint(t *testing.T) {
 	for _, point := range []string{"arena.slotrecord.claimed", "arena.slotrecord.before_push", "arena.slotrecord.pushed"} {
 		for _, mode := range []prims.SemaphoreMode{prims.SemaphoreOwned, prims.SemaphoreTransferable} {
@@ -34,7 +35,7 @@ func TestSemaphoreRecordAtEveryPoint(t *testing.T) {
 	}
 }
 
-// semStoppedAt is the process that opens the Semaphore "s" first, and is stopped at a point.
+// semStoppedAt starts the process that is the first to open the Semaphore "s", and stops it at a point.
 func semStoppedAt(t *testing.T, a *arena.Arena, point string, mode prims.SemaphoreMode) *proctest.Proc {
 	p := proctest.Start(t, "semaphore/first", proctest.Params(semFirst{nameOf(a), mode}),
 		proctest.Env("SHMSYNC_CRASHPOINT_STOP="+point), proctest.Dump(func() string { return words(a) }))
@@ -83,17 +84,18 @@ func recordAt(t *testing.T, point string, mode prims.SemaphoreMode, stop, first 
 	require.NoError(t, a.Check())
 }
 
-// While the memory of a dead process is taken back, another one dies between the commit of its wait and the CAS by
-// which this is carried out. Its node is not freed before it is off the queue.
+// TestSemaphoreTwoDeaths: one process frees the memory of a dead process. Meanwhile another process dies
+// between the commit of its wait and the CAS by which the commit is carried out. The wait node is not freed
+// before it has left the queue.
 func TestSemaphoreTwoDeaths(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 1, nil)
 	require.True(t, s.TryAcquire(1))
 	first := semOther(t, a)
-	// Its first record inherits the share of its slot, and its second queues the wait.
+	// The first record of the process inherits the share of its slot. Its second record queues the wait.
 	second := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Env("SHMSYNC_CRASHPOINT=record.commit.named:2"))
 	second.Await(t)
-	second.Stop(t) // so that it does not take part in the reap of the first
+	second.Stop(t) // so that the second process does not take part in the reap of the first
 	var id arenakernel.ParticipantID
 	for p := range a.Participants() {
 		if int(p.PID) == second.Pid() {
@@ -102,7 +104,8 @@ func TestSemaphoreTwoDeaths(t *testing.T) {
 	}
 	require.NotZero(t, id)
 	died := make(chan struct{})
-	// The first time it counts the death, and the second time it takes the memory back.
+	// The point is passed twice. At the first pass this process counts the death, and at the second it frees
+	// the memory.
 	crashpoint.ArmFunc("arena.finish.taken", 2, func() {
 		defer close(died)
 		second.Cont(t)

@@ -7,14 +7,15 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// repairSemaphore takes back the permits of dead. A process whose slot has no record, because it has not opened the
-// Semaphore, cannot make a change. It completes the last one. Those that wait, and the next call, do the rest.
+// repairSemaphore makes the permits of dead free again. A process cannot make a change before it has
+// opened the Semaphore, which gives its slot a record. So repairSemaphore does nothing if there is no
+// record. Otherwise it completes the last change. Waiters, and the next call, do the rest.
 func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if o.Size < semaphoreBytes(a) {
 		return
 	}
-	// If the list of records is corrupt, nobody can open the Semaphore. A process that has it open
-	// repairs it, because it knows the records.
+	// If the list of records is corrupt, nobody can open the Semaphore. A process that already has it
+	// open repairs it, because that process knows the records.
 	s, err := buildSemaphore(a, o, true)
 	if err != nil {
 		return
@@ -25,7 +26,8 @@ func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	}, func() {})
 }
 
-// wakeFirstOfSemaphore makes up for a reaper that has not opened the Semaphore.
+// wakeFirstOfSemaphore wakes the waiters that a dead process may not have woken. Its caller is a reaper
+// that need not have opened the Semaphore.
 func wakeFirstOfSemaphore(a *arenakernel.Arena, o arenakernel.Object, _ arenakernel.Owed) {
 	if o.Size < semaphoreBytes(a) {
 		return
@@ -44,9 +46,10 @@ func completeSemaphore(a *arenakernel.Arena, o arenakernel.Object) bool {
 	return err == nil && s.completeBare()
 }
 
-// reap takes the waits of the dead off the queue, so that nothing is granted to them any more, and then
-// takes back their shares. A permit whose grant was not accepted guards nothing that the dead participant
-// may have written to. private is held.
+// reap takes the waits of dead participants off the queue, so that nothing is granted to them any more.
+// Then it makes the permits of their shares free. It need not wait until the participant is gone to
+// take back a grant that was not accepted: the participant has written nothing under the protection of
+// such a permit. The caller holds private.
 func (s *Semaphore) reap(x *recordedChange, b *wakes) error {
 	if err := s.beginReap(x, b); err != nil {
 		return err
@@ -61,7 +64,8 @@ func (s *Semaphore) reap(x *recordedChange, b *wakes) error {
 
 func (s *Semaphore) reapShare(x *recordedChange, h slotShare, b *wakes) error {
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// Another iteration means that another call has changed the Semaphore, so the loop is
+		// lock-free.
 		if err := s.begin(x, b); err != nil {
 			return err
 		}
@@ -72,7 +76,7 @@ func (s *Semaphore) reapShare(x *recordedChange, h slotShare, b *wakes) error {
 		case s.moves:
 			s.takeBackGrants(x, h)
 		case !s.a.Gone(n):
-			s.unreaped.Store(true) // the next reap asks again
+			s.unreaped.Store(true) // the next reap checks again
 			return nil
 		default:
 			s.empties(x, h)
@@ -91,7 +95,7 @@ func (s *Semaphore) keeps(x *recordedChange, h slotShare) bool {
 	return h.permitsIn(x) > 0 || valueIn(&h.fast) != 0
 }
 
-// empties adds to x that the permits of a share are free.
+// empties adds to the change x that the permits of a share become free.
 func (s *Semaphore) empties(x *recordedChange, h slotShare) {
 	shut(&h.fast)
 	x.set(semFast, uint32(h.slot), &h.fast, 0)
@@ -99,7 +103,7 @@ func (s *Semaphore) empties(x *recordedChange, h slotShare) {
 	h.setPermits(x, 0)
 }
 
-// inherit makes the share of this process's slot this process's own.
+// inherit gives the share of this process's slot to this process.
 func (s *Semaphore) inherit(x *recordedChange, b *wakes) error {
 	if s.moves {
 		s.takeBackGrants(x, s.own)
@@ -111,10 +115,10 @@ func (s *Semaphore) inherit(x *recordedChange, b *wakes) error {
 	return err
 }
 
-// check is called ten times a second while a goroutine of this process waits. It makes up for the changes that
-// a dead or a stopped process owes, and dates the wait that is first.
+// check is called ten times a second while a goroutine of this process waits. It completes what a dead
+// or a stopped process has left undone, and records the present time in the first wait.
 func (s *Semaphore) check() {
-	dead := false // a holder is dead; the process that marked it may be stopped before it counts the death
+	dead := false // a holder is dead; the process that marked it dead may be stopped before it counts the death
 	for _, h := range s.shares().all {
 		n := arenakernel.ParticipantID(valueIn(&h.name)) & arenakernel.ParticipantIDMask
 		dead = dead || n != 0 && s.keeps(&recordedChange{}, h) && s.a.Dead(n)

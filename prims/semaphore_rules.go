@@ -12,18 +12,18 @@ var (
 	_ = crashpoint.Register("semaphore.give.committed")
 )
 
-// semResult says how an attempt to acquire permits by a record ended.
+// semResult is the result of an attempt to acquire permits by a record.
 type semResult uint8
 
 const (
 	semTaken  semResult = iota // the permits are acquired
 	semQueued                  // the wait is queued
-	semNotNow                  // they are not there, or others wait
+	semNotNow                  // there are not enough permits, or others wait
 )
 
-// takeOrJoin acquires n permits by a record, or queues a wait and returns its wait node. It spins before it
-// queues: in a hand-over to and fro the permits often come meanwhile, which saves a wait. spun is false if it
-// did not, because others wait.
+// takeOrJoin acquires n permits by a record, or queues a wait and returns its wait node. It spins
+// before it queues the wait: when two processes hand permits to and fro, they often come during the
+// spin, and no wait is needed. spun is false if takeOrJoin did not spin because others wait.
 func (s *Semaphore) takeOrJoin(n uint64) (waitNode *park.WaitNode, spun bool, err error) {
 	r, err := s.take(n, nil)
 	if r != semNotNow || err != nil {
@@ -54,8 +54,8 @@ func (s *Semaphore) takeOrJoin(n uint64) (waitNode *park.WaitNode, spun bool, er
 	return nil, spun, err
 }
 
-// spinFor spins until n permits may be free, and then tries to acquire them. No share had spare permits when it
-// began, so those of a share that is open now were released since.
+// spinFor spins until n permits may be free, and then tries to acquire them. When it begins, no share
+// has spare permits. So permits in a share that is open now have been released since then.
 func (s *Semaphore) spinFor(n uint64) (taken bool, err error) {
 	free := s.tuning.Spin(func() bool {
 		taken = s.acquireFast(n)
@@ -72,16 +72,18 @@ func (s *Semaphore) spinFor(n uint64) (taken bool, err error) {
 	return taken, err
 }
 
-// take acquires n permits by a record. If that is not possible now, it queues the wait of a prepared
-// node, which may be nil. semQueued with an error says that the wait may be queued.
+// take acquires n permits by a record. If that is not possible now, it queues the wait of waitNode,
+// which is prepared. A nil waitNode means that no wait is queued. If take returns semQueued with an
+// error, the wait may be queued.
 func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 	b := takeWakes()
-	defer s.wake(b) // runs after the lock is released
+	defer s.wake(b) // deferred first, so it runs after the lock is released
 	s.private.Lock()
 	defer s.private.Unlock()
 	x, served := &s.scratch, false
 	for {
-		// The loop ends: each turn follows a change by another call, or makes one that is made once.
+		// Another iteration means that another call has changed the Semaphore, or that this call has
+		// made a change that it makes only once.
 		if err := s.begin(x, b); err != nil {
 			return semNotNow, err
 		}
@@ -96,7 +98,7 @@ func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 		case again:
 			continue
 		case !enough && !served && (s.reapDue() || !s.empty(x)):
-			// The dead may have the permits that this call, or the first wait, needs.
+			// Dead participants may have the permits that this call, or the first wait, needs.
 			served = true
 			if err := s.tidy(x, b); err != nil {
 				return semNotNow, err
@@ -106,7 +108,7 @@ func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 			if err := s.inherit(x, b); err != nil {
 				return semNotNow, err
 			}
-			served = false // the first wait may take the permits that this has freed
+			served = false // tidy may have freed permits that the first wait can take
 			continue
 		case enough:
 			s.setFree(x, s.freeIn(x)-n)
@@ -136,8 +138,9 @@ func (s *Semaphore) take(n uint64, waitNode *park.WaitNode) (semResult, error) {
 	}
 }
 
-// enough reports whether n permits are free at the commit word of x. If again is true, it has made a
-// change, or has met one: the caller begins again. If they are not, then no share has spare permits.
+// enough reports whether n permits are free at the commit word of x. If again is true, this call or
+// another one has made a change, and the caller has to begin again. If enough and again are false, no
+// share has spare permits.
 func (s *Semaphore) enough(x *recordedChange, n uint64, b *wakes) (enough, again bool, err error) {
 	if s.freeIn(x) >= n {
 		return true, false, nil
@@ -158,8 +161,8 @@ func (s *Semaphore) enough(x *recordedChange, n uint64, b *wakes) (enough, again
 	return false, false, nil
 }
 
-// give releases n permits of this process, and grants the waits that these allow. It reports false if the process has
-// fewer.
+// give releases n permits of this process, and grants waits that can go on now. It reports false if the
+// process has fewer than n permits.
 func (s *Semaphore) give(n uint64) (ok bool, err error) {
 	race.ReleaseMerge(s.key)
 	b := takeWakes()
@@ -168,7 +171,8 @@ func (s *Semaphore) give(n uint64) (ok bool, err error) {
 	defer s.private.Unlock()
 	x := &s.scratch
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// Another iteration means that another call has changed the Semaphore, so the loop is
+		// lock-free.
 		if err := s.begin(x, b); err != nil {
 			return false, err
 		}
@@ -190,14 +194,15 @@ func (s *Semaphore) give(n uint64) (ok bool, err error) {
 			}
 			crashpoint.Hit("semaphore.give.committed")
 			if valueIn(s.first) != 0 {
-				s.serve(x, b) // an error is that of the waits
+				s.serve(x, b) // an error concerns only the waits
 			}
 			return true, nil
 		}
 	}
 }
 
-// giveIn adds to x that this process releases n permits. opens is true if x opens its share.
+// giveIn adds to the change x that this process releases n permits. opens is true if x also opens the
+// share of the process.
 func (s *Semaphore) giveIn(x *recordedChange, n uint64) (ok, opens bool) {
 	if s.moves {
 		free := s.freeIn(x)
@@ -216,8 +221,8 @@ func (s *Semaphore) giveIn(x *recordedChange, n uint64) (ok, opens bool) {
 	if had-spare < n {
 		return false, false
 	}
-	// The share is opened only if no other process wants the permits: this process made the last release,
-	// too.
+	// The share is opened only if this process also made the last release, since then no other process
+	// wants the permits.
 	last := s.words.releaser.Load()
 	if s.empty(x) && last == uint64(s.name) && s.mayOpen() {
 		x.set(semOpened, 0, &s.words.opened, 1)
@@ -233,8 +238,8 @@ func (s *Semaphore) giveIn(x *recordedChange, n uint64) (ok, opens bool) {
 	return true, false
 }
 
-// grantToo adds to the change x a grant to the first wait, if it is possible and fits into the record. It
-// returns the owner of the wait, or 0.
+// grantToo adds a grant for the first wait to the change x, if there are enough permits and the grant
+// fits into the record. It returns the owner of the wait, or 0 if it grants nothing.
 func (s *Semaphore) grantToo(x *recordedChange) (owner arenakernel.ParticipantID) {
 	y := *x
 	if w, ok := s.head(&y); ok && s.waiting(w) && s.freeIn(&y) >= w.Wanted().Load() && s.grant(&y, w) && !y.tooMany && !y.torn {
@@ -244,12 +249,13 @@ func (s *Semaphore) grantToo(x *recordedChange) (owner arenakernel.ParticipantID
 	return 0
 }
 
-// grant adds to x that the first wait is granted. It reports false if its owner cannot have permits.
+// grant adds to the change x that the first wait is granted. It reports false if the owner of the wait
+// cannot have permits.
 func (s *Semaphore) grant(x *recordedChange, w wait) bool {
 	n, owner := w.Wanted().Load(), w.Owner()
 	h, ok := s.shareOf(owner.Slot())
 	if !ok || h.owner(x) != owner {
-		return false // a participant whose wait is queued has inherited the share
+		return false // not a correct wait: a participant inherits the share before it queues a wait
 	}
 	s.detach(x, w, arenakernel.RecordedGranted)
 	s.setFree(x, s.freeIn(x)-n)
@@ -257,12 +263,12 @@ func (s *Semaphore) grant(x *recordedChange, w wait) bool {
 	return true
 }
 
-// serve grants the waits for which there are permits, in order, and takes waits of the dead off that are first.
-// private is held.
+// serve grants the waits for which there are permits, in order. It takes waits of dead participants off
+// the queue when they are first. The caller holds private.
 func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 	for {
-		// The loop ends: each turn follows a change by another call, or takes a wait off the queue, or
-		// closes a share.
+		// Another iteration means that another call has changed the Semaphore, or that this call has
+		// taken a wait off the queue or closed a share.
 		if err := s.begin(x, b); err != nil {
 			return err
 		}
@@ -301,7 +307,7 @@ func (s *Semaphore) serve(x *recordedChange, b *wakes) error {
 	}
 }
 
-// remove adds to x that a wait is off the queue without permits.
+// remove adds to the change x that a wait leaves the queue without permits.
 func (s *Semaphore) remove(x *recordedChange, w wait, outcome uint32) {
 	s.detach(x, w, outcome)
 	s.removed(x)
@@ -314,7 +320,7 @@ func (s *Semaphore) removed(x *recordedChange) {
 	}
 }
 
-// tidy reaps if that is due, and serves the queue.
+// tidy reaps if a participant has died since the last reap, and serves the queue.
 func (s *Semaphore) tidy(x *recordedChange, b *wakes) error {
 	if s.reapDue() {
 		if err := s.reap(x, b); err != nil {
@@ -324,7 +330,7 @@ func (s *Semaphore) tidy(x *recordedChange, b *wakes) error {
 	return s.serve(x, b)
 }
 
-// semaphoreWaits is a Semaphore for [park.WaitNode].
+// semaphoreWaits implements the interface that [park.WaitNode] needs of a Semaphore.
 type semaphoreWaits Semaphore
 
 // Withdraw is withdraw.
@@ -332,7 +338,7 @@ func (s *semaphoreWaits) Withdraw(waitNode *park.WaitNode) bool {
 	return (*Semaphore)(s).withdraw(waitNode)
 }
 
-// withdraw takes a wait of this process off the queue, and gives its wait node back. It reports false if the
+// withdraw takes a wait of this process off the queue, and frees its wait node. It reports false if the
 // wait was granted.
 func (s *Semaphore) withdraw(waitNode *park.WaitNode) bool {
 	b := takeWakes()
@@ -341,7 +347,8 @@ func (s *Semaphore) withdraw(waitNode *park.WaitNode) bool {
 	defer s.private.Unlock()
 	x, w := &s.scratch, wait{waitNode.Off, waitNode.Node}
 	for {
-		// The loop ends: each turn follows a change by another call.
+		// Another iteration means that another call has changed the Semaphore, so the loop is
+		// lock-free.
 		err := s.begin(x, b)
 		v := x.get(w.Next())
 		switch {
@@ -355,12 +362,12 @@ func (s *Semaphore) withdraw(waitNode *park.WaitNode) bool {
 				continue
 			}
 		case s.load() != x.c:
-			continue // the record that grants it may be incomplete
+			continue // the record that grants the wait may be incomplete
 		default: // a peer has overwritten the node
 			waitNode.Forget()
 			return true
 		}
-		if err != nil { // a peer has overwritten the queue, which may name the node
+		if err != nil { // a peer has overwritten the queue, and the queue may still name the node
 			waitNode.Forget()
 			return true
 		}

@@ -29,7 +29,7 @@ func newSemaphore(t testing.TB, a *arena.Arena, name string, n int64, opts *prim
 	return s
 }
 
-// semOrder is what another process does with the semaphore "s".
+// semOrder is a call that another process makes on the semaphore "s".
 type semOrder struct {
 	ID   int
 	Verb string // acquire, try, release
@@ -84,7 +84,7 @@ func semAct(s *prims.Semaphore, o semOrder) (r semAnswer) {
 	return r
 }
 
-// semOther is the other process.
+// semOther starts the other process.
 func semOther(t *testing.T, a *arena.Arena) *proctest.Proc {
 	p := proctest.Start(t, "semaphore", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
 	p.Await(t)
@@ -105,7 +105,8 @@ func semQueued(t *testing.T, a *arena.Arena, s *prims.Semaphore, n int) {
 	eventually(t, fmt.Sprintf("%d queued", n), func() string { return words(a) }, func() bool { return s.Queued() == n })
 }
 
-// First come, first served, for any number of permits, in all processes.
+// TestSemaphoreIsFIFO: permits are granted in the order of arrival, whatever number of permits the waits want,
+// and whatever their processes are.
 func TestSemaphoreIsFIFO(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 3, nil)
@@ -126,7 +127,7 @@ func TestSemaphoreIsFIFO(t *testing.T) {
 		semQueued(t, a, s, i+1)
 	}
 	require.False(t, s.TryAcquire(1))
-	early := map[int]semAnswer{} // a release may let one of its own process go first
+	early := map[int]semAnswer{} // a release may first serve a waiter of its own process
 	answer := func(id int) semAnswer {
 		for {
 			if r, ok := early[id]; ok {
@@ -140,7 +141,7 @@ func TestSemaphoreIsFIFO(t *testing.T) {
 	free := int64(3)
 	s.Release(3)
 	for i := 0; i < len(wants); {
-		// Exactly those go that fit, in order.
+		// Exactly the waits at the front that fit are granted, in order.
 		first := i
 		for i < len(wants) && wants[i] <= free {
 			free -= wants[i]
@@ -171,7 +172,8 @@ func TestSemaphoreIsFIFO(t *testing.T) {
 	require.Equal(t, int64(3), s.State().Free)
 }
 
-// The permits of a process come back when it dies, and its place in the queue is gone.
+// TestSemaphoreTakesBackFromTheDead: when a process dies, its permits become free, and its waits leave the
+// queue.
 func TestSemaphoreTakesBackFromTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSemaphore(t, a, "s", 10, nil)
@@ -183,7 +185,7 @@ func TestSemaphoreTakesBackFromTheDead(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.AcquireContext(context.Background(), 2) }()
 	semQueued(t, a, s, 2)
-	// The first in the queue dies: the one behind it fits.
+	// The process of the first wait dies. The permits suffice for the wait behind it.
 	waiter.Kill(t)
 	require.NoError(t, <-done)
 	require.Equal(t, int64(0), s.State().Free)
@@ -219,7 +221,7 @@ func TestSemaphoreMistakes(t *testing.T) {
 	require.Contains(t, semDo(t, p, semOrder{Verb: "release", N: 1}).Panic, "more than are held", "another process's permits")
 	for _, f := range []func(){
 		func() { s.Release(-1) }, func() { s.TryAcquire(-1) }, func() { s.AcquireContext(context.Background(), -1) },
-		func() { s.AcquireContext(context.Background(), 5) }, // never, and nothing ends it
+		func() { s.AcquireContext(context.Background(), 5) }, // could never succeed, and nothing would end the wait
 		func() { s.Acquire(5) }, func() { s.Acquire(-1) },
 		func() { prims.OpenSemaphore(a, "", 1, &prims.SemaphoreOptions{Mode: prims.SemaphoreTransferable + 1}) },
 		func() {
@@ -246,12 +248,12 @@ func TestSemaphoreContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	require.Equal(t, context.DeadlineExceeded, s.AcquireContext(ctx, 1))
-	// More than there are: it waits for the end, and is in nobody's way.
+	// A wait for more permits than there are ends with its context, and blocks no other wait.
 	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	require.Equal(t, context.DeadlineExceeded, s.AcquireContext(ctx, 3))
 	require.Zero(t, s.Queued())
-	// A waiter that leaves the head of the queue lets those behind it go.
+	// When the first waiter of the queue gives up, the waiters behind it can go on.
 	s.Release(1)
 	ctx, cancel = context.WithCancel(context.Background())
 	first := make(chan error, 1)
@@ -305,7 +307,8 @@ func TestSemaphoreOpen(t *testing.T) {
 	require.Contains(t, s.String(), "semaphore s: 5 of 5 permits free")
 }
 
-// More waiters than there is room for nodes: some are told so, nothing is lost.
+// TestSemaphoreWithoutRoom: there is no memory for as many wait nodes as there are waiters. Some waits fail
+// with an error that says so, and no permit is lost.
 func TestSemaphoreWithoutRoom(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
 	s := newSemaphore(t, a, "s", 1, nil)
@@ -342,7 +345,8 @@ func TestSemaphoreWithoutRoom(t *testing.T) {
 	require.Equal(t, int64(1), s.State().Free)
 }
 
-// The end of a context against a grant: whichever wins, no permit is lost or made.
+// TestSemaphoreCancelAgainstGrant: the context of a wait ends while the wait is granted. Whichever comes first,
+// the number of permits stays correct.
 func TestSemaphoreCancelAgainstGrant(t *testing.T) {
 	rounds := proctest.Rounds(5_000, 50_000)
 	a := newArena(t, nil)
@@ -350,7 +354,7 @@ func TestSemaphoreCancelAgainstGrant(t *testing.T) {
 	nodes := a.Stats().Nodes
 	granted, i := 0, 0
 	begun := time.Now()
-	// On one CPU the same of the two wins nearly always, so there are as many rounds as it takes.
+	// On one CPU nearly always the same side wins. So the test runs until both sides have won.
 	for ; i < rounds || granted == 0 || granted == i; i++ {
 		require.False(t, i > rounds && time.Since(begun) > 3*timeout(), "%d of %d granted", granted, i)
 		require.True(t, s.TryAcquire(1))
@@ -386,7 +390,8 @@ func TestSemaphoreCancelAgainstGrant(t *testing.T) {
 	require.LessOrEqual(t, a.Stats().Nodes, nodes+8)
 }
 
-// Many goroutines in two processes, and never more at a time than there are permits.
+// TestSemaphoreNeverExceeded: many goroutines of two processes acquire permits. They never have more permits at
+// a time than there are.
 func TestSemaphoreNeverExceeded(t *testing.T) {
 	a := newArena(t, nil)
 	board, err := arena.Value[semBoard](a, "in")
@@ -456,9 +461,9 @@ func TestSemaphoreAllocatesNothing(t *testing.T) {
 		s.Release(2)
 	}))
 	if race.Enabled {
-		return // a sync.Pool drops things at random then
+		return // with the race detector, a sync.Pool drops items at random
 	}
-	// A wait neither, once there are wait nodes.
+	// A wait does not allocate either, once the process has wait nodes.
 	s.AcquireContext(ctx, 2)
 	turn := make(chan struct{})
 	go func() {

@@ -8,14 +8,16 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// slotShare is the share of a slot. It lies in the slot record of its slot.
+// slotShare is the share of a slot: the permits of its participant. It is in the slot record of the
+// slot.
 type slotShare struct {
 	*semaphoreShare
 	slot   int
 	record *semaphoreRecord
 }
 
-// buildSemaphore makes a handle. That of a reaper or a tool is bare: it has no share, and cannot wait.
+// buildSemaphore makes a handle. bare is true for the handle of a reaper or a tool, which has no share
+// and cannot wait.
 func buildSemaphore(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Semaphore, error) {
 	w, counts := semaphoreAt(a, o)
 	size := w.size.Load()
@@ -58,7 +60,7 @@ func buildSemaphore(a *arenakernel.Arena, o arenakernel.Object, bare bool) (*Sem
 // shares returns all shares of s.
 func (s *Semaphore) shares() *recordSlotList[slotShare] { return s.slots.load() }
 
-// shareOf is the share of a slot.
+// shareOf returns the share of a slot.
 func (s *Semaphore) shareOf(slot int) (h slotShare, ok bool) {
 	if s.own.semaphoreShare != nil && slot == s.own.slot {
 		return s.own, true
@@ -66,7 +68,7 @@ func (s *Semaphore) shareOf(slot int) (h slotShare, ok bool) {
 	return s.slots.of(slot)
 }
 
-// recordAt is the record of a slot, for recordQueue.
+// recordAt returns the record of a slot, for recordQueue.
 func (s *Semaphore) recordAt(slot int) (r recordPlaces, ok bool) {
 	h, ok := s.shareOf(slot)
 	if !ok {
@@ -75,7 +77,7 @@ func (s *Semaphore) recordAt(slot int) (r recordPlaces, ok bool) {
 	return recordPlaces{&h.record.head, &h.record.kinds, &h.record.entries}, true
 }
 
-// The words of a Semaphore that records change. Those of a share are that of a slot.
+// The kinds of words of a Semaphore that records change. For a word of a share, the place is the slot.
 const (
 	semFree = recordOwnKinds + iota
 	semFreeHigh
@@ -86,7 +88,7 @@ const (
 	semFast
 )
 
-// wordAt is a word of s, for recordQueue.
+// wordAt returns the word of s of that kind and place, for recordQueue.
 func (s *Semaphore) wordAt(kind uint8, where uint32) *atomic.Uint64 {
 	switch kind {
 	case semFree:
@@ -122,12 +124,12 @@ func (s *Semaphore) corruptShares() error {
 	return failed(s.a, s.object, "semaphore.acquire", shmsync.ErrCorrupt, nil, "its list of slot records")
 }
 
-// owner is the participant of the share after the change x.
+// owner returns the participant that has the share after the change x.
 func (h *semaphoreShare) owner(x *recordedChange) arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(x.get(&h.name)) & arenakernel.ParticipantIDMask
 }
 
-// permitsIn is how many permits the share has after the change x.
+// permitsIn returns how many permits the share has after the change x.
 func (h *semaphoreShare) permitsIn(x *recordedChange) uint64 {
 	return uint64(x.get(&h.permits)) | uint64(x.get(&h.permitsHigh))<<32
 }
@@ -137,8 +139,9 @@ func (h slotShare) setPermits(x *recordedChange, n uint64) {
 	x.set(semPermitsHigh, uint32(h.slot), &h.permitsHigh, uint32(n>>32))
 }
 
-// fold adds to x that the spare permits of a share are free, and that it is closed. It closes the word of
-// the share at once: that changes only which participants may take these permits.
+// fold adds to the change x that the spare permits of a share become free, and that the share is
+// closed. fold closes the word of the share at once. That is correct even if x fails, because it
+// changes only which participants may take these permits.
 func (s *Semaphore) fold(x *recordedChange, h slotShare) {
 	spare := min(shut(&h.fast).spare(), h.permitsIn(x))
 	if valueIn(&h.fast) == 0 {
@@ -149,7 +152,8 @@ func (s *Semaphore) fold(x *recordedChange, h slotShare) {
 	s.setFree(x, s.freeIn(x)+spare)
 }
 
-// shut clears open in a word, so that from here on only records change it, and returns the word.
+// shut clears the bit open of a word, so that only records change the word from then on. It returns the
+// word.
 func shut(w *atomic.Uint64) fastWord {
 	for {
 		q := fastWord(w.Load())
@@ -163,7 +167,7 @@ func shut(w *atomic.Uint64) fastWord {
 	}
 }
 
-// freeIn is how many permits any participant may take, after the change x. It closes the pool.
+// freeIn returns how many permits any participant may take after the change x. It closes the pool.
 func (s *Semaphore) freeIn(x *recordedChange) uint64 {
 	if s.moves {
 		shut(&s.words.free)
@@ -171,8 +175,8 @@ func (s *Semaphore) freeIn(x *recordedChange) uint64 {
 	return uint64(x.get(&s.words.free))&fastMost | uint64(x.get(&s.words.freeHigh))<<31
 }
 
-// setFree adds to x that n permits are free. Of a transferable Semaphore, it opens the pool if no wait is
-// queued after x: so x has the changes of the queue already.
+// setFree adds to the change x that n permits are free. For a transferable Semaphore it also opens the
+// pool if no wait is queued after x. So the changes of the queue have to be in x already.
 func (s *Semaphore) setFree(x *recordedChange, n uint64) {
 	low := uint32(n & fastMost)
 	if s.moves && s.mayOpen() && s.empty(x) {

@@ -16,8 +16,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A Semaphore has the same size whatever number of participants its arena can have, but for the open
-// bits of the arena: a bit for each slot. Each participant that uses it adds 256 bytes, once.
+// TestSemaphoreSize: the size of a Semaphore does not depend on the number of participants that its arena can
+// have, except for one bit for each slot of the arena. Each participant that uses the Semaphore adds 256 bytes,
+// once.
 func TestSemaphoreSize(t *testing.T) {
 	for slots, want := range map[int]uint64{1: 256, 8: 256, 128: 256, 256: 256, 511: 256, 512: 384, 2047: 512} {
 		a := newArena(t, &arena.Options{Size: 16 << 20, MaxParticipants: slots})
@@ -50,7 +51,8 @@ func bodySize(t *testing.T, a *arena.Arena, off arena.Offset) uint64 {
 	return o.Size
 }
 
-// Without room for the share of this process the open fails, and leaves nothing.
+// TestSemaphoreRecordWithoutRoom: if there is no memory for the share of this process, the open fails and
+// leaves nothing behind.
 func TestSemaphoreRecordWithoutRoom(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20, MaxParticipants: 4})
 	named := newSemaphore(t, a, "named", 2, nil)
@@ -73,8 +75,9 @@ func TestSemaphoreRecordWithoutRoom(t *testing.T) {
 	named.Release(2)
 }
 
-// The participant whose record is the base of a Semaphore dies while others wait, with a wait of its own
-// in the queue, and its slot gets another participant. The others are served in the order of arrival.
+// TestSemaphoreOutlivesItsFirstParticipant: the first record of a Semaphore, which is the base of the list,
+// belongs to a participant that dies. The participant also has a wait in the queue, and its slot gets another
+// participant. The waits of other participants are granted in the order of arrival.
 func TestSemaphoreOutlivesItsFirstParticipant(t *testing.T) {
 	for _, mode := range []prims.SemaphoreMode{prims.SemaphoreOwned, prims.SemaphoreTransferable} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -90,7 +93,7 @@ func TestSemaphoreOutlivesItsFirstParticipant(t *testing.T) {
 			}
 			first.Kill(t)
 			if mode == prims.SemaphoreTransferable {
-				s.Release(2) // what the dead one has acquired stays acquired
+				s.Release(2) // the permits that the dead participant has acquired stay acquired
 			}
 			require.Equal(t, 0, <-order)
 			require.Equal(t, 1, <-order)
@@ -103,8 +106,8 @@ func TestSemaphoreOutlivesItsFirstParticipant(t *testing.T) {
 	}
 }
 
-// The process that reaps a holder has not opened the Semaphore, so it has no record. The permits are free for the next
-// call, and for a wait.
+// TestSemaphoreReapedByOther: a process that has not opened the Semaphore, and so has no record, reaps a
+// holder. The next call gets the permits of the holder, and so does a wait.
 func TestSemaphoreReapedByOther(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		t.Run(fmt.Sprint("waits ", waits), func(t *testing.T) {
@@ -138,8 +141,8 @@ func TestSemaphoreReapedByOther(t *testing.T) {
 	}
 }
 
-// A peer damages the list of slot records, or makes it shorter. A process that knows the records still takes
-// back the permits of a participant that dies.
+// TestSemaphoreRemembersItsShares: a peer damages the list of slot records, or shortens it. When a participant
+// dies, a process that knows the records from before still frees the permits of the participant.
 func TestSemaphoreRemembersItsShares(t *testing.T) {
 	for what, change := range map[string]func(t *testing.T, a *arena.Arena, o arenakernel.Object) (undo func()){
 		"damaged": damageRecords, "shorter": hideLatestRecord,

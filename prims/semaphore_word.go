@@ -2,7 +2,8 @@ package prims
 
 import "fmt"
 
-// fastWord is the part of its share of a Semaphore that a participant changes by a single CAS.
+// fastWord is the part of a participant's share of a Semaphore that the participant changes by a single
+// CAS.
 //
 //	bits 0..31   tag    as in a recordedWord; it stays the same while the word is open
 //	bits 32..62  spare  permits that are free, kept for the participant
@@ -22,13 +23,15 @@ import "fmt"
 //	futex:   none
 //	crash:   spare is free; the permits of a name that is not current are free, too
 //
-// An acquire or a release changes spare only. The other permits of the share are used. While the word is
-// open, records do not make the permits of the share fewer. So a participant that has read permits between
-// a load of the word and its CAS has at least as many. Only a record opens the word, and each change of
-// open changes the tag. So a CAS that fails has met another period, and one that succeeds the same.
+// An acquire or a release changes only spare. The permits of the share that are not spare are in use.
+// While the word is open, no record reduces the permits of the share. So if a participant reads permits
+// between a load of the word and its CAS, and the CAS succeeds, then the share has at least that many
+// permits. Only a record opens the word, and each change of open changes the tag. So the CAS fails if
+// the word was closed since the load, even if it was opened again.
 //
-// While a wait is queued, no share is open, so that the queue sees each release: the record that
-// queues the first wait is a change over a commit word at which all shares were closed and empty.
+// While a wait is queued, no share is open, so that every release goes through a record and can serve
+// the queue. The record that queues the first wait makes sure of that: it follows a commit word at
+// which all shares were closed and had no spare permits.
 type fastWord uint64
 
 const (
@@ -42,23 +45,23 @@ func (q fastWord) spare() uint64 { return uint64(q) >> fastShift & fastMost }
 func (q fastWord) open() bool    { return q&fastOpen != 0 }
 func (q fastWord) tag() uint32   { return uint32(q) }
 
-// closed is the word after open was cleared.
+// closed returns the word after open was cleared.
 func (q fastWord) closed() fastWord {
 	return fastWord(makeRecorded(uint32(q.spare()), q.tag()+1))
 }
 
-// canAcquire reports whether n permits can be acquired here, and acquire is the word after that.
+// canAcquire reports whether n permits can be acquired here, and acquire returns the word after that.
 func (q fastWord) canAcquire(n uint64) bool { return q.open() && q.spare() >= n }
 
 func (q fastWord) acquire(n uint64) fastWord { return q - fastWord(n<<fastShift) }
 
-// canRelease reports whether n permits of a share that has that many can be released here, and release is
-// the word after that.
+// canRelease reports whether n permits can be released here by a share that has the given number of
+// permits. release returns the word after that.
 func (q fastWord) canRelease(n, permits uint64) bool { return q.open() && q.spare()+n <= permits }
 
 func (q fastWord) release(n uint64) fastWord { return q + fastWord(n<<fastShift) }
 
-// String renders the word by the names of its parts.
+// String describes the word by the names of its parts.
 func (q fastWord) String() string {
 	switch {
 	case q.open():

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// semaphoreWords is the body of a Semaphore, 128 bytes. In an arena that counts, a [countWords] follows.
-// See docs/design/0056.
+// semaphoreWords is the body of a Semaphore, 128 bytes. In an arena that counts operations, a [countWords]
+// follows. See docs/design/0056.
 type semaphoreWords struct {
 	_        structs.HostLayout
 	commit   atomic.Uint64 // see recordCommit
@@ -17,7 +17,7 @@ type semaphoreWords struct {
 	freeHigh atomic.Uint64 // a recordedWord: free permits divided by 2^31
 	first    atomic.Uint64 // the ends of the queue; see recordQueue
 	last     atomic.Uint64
-	// opened is a recordedWord: it is 1 if a share may be open, or may have spare permits.
+	// opened is a recordedWord. It is 1 if any share may be open, or may have spare permits.
 	opened atomic.Uint64
 	// size is the total number of permits, and the mode.
 	//
@@ -28,25 +28,26 @@ type semaphoreWords struct {
 	size atomic.Uint64
 	// releaser is a hint: the last participant whose Release was a record.
 	releaser atomic.Uint64
-	// lastCPU, spin and pays steer the spinning of waiters, as in mutexWords.
+	// lastCPU, spin and pays control the spinning of waiters, as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
-	// wake and poller belong to a [park.Queue] in which nobody waits: waits have wait nodes.
+	// wake and poller belong to a [park.Queue] in which nobody waits, because each wait of a Semaphore
+	// has a wait node.
 	wake   atomic.Uint32
 	poller atomic.Uint64
 	_      [40]byte
 }
 
-// semaphoreCounted is the body of a Semaphore in an arena that counts.
+// semaphoreCounted is the body of a Semaphore in an arena that counts operations.
 type semaphoreCounted struct {
 	_      structs.HostLayout
 	words  semaphoreWords
 	counts countWords
 }
 
-// semaphoreRecord is the slot record of a Semaphore: the share of one participant, which has a cache line
-// to itself, and the record of its last change.
+// semaphoreRecord is the slot record of a Semaphore: the share of one participant, and the record of
+// the participant's last change. The share has a cache line to itself.
 type semaphoreRecord struct {
 	_ structs.HostLayout
 	_ [32]byte // the header of a slot record
@@ -57,7 +58,8 @@ type semaphoreRecord struct {
 	//   futex:   none
 	//   crash:   a record that the commit word does not name means nothing
 	head atomic.Uint64
-	// kinds has a byte for each entry: the kind of the word that it changes; 0 ends them. Tags as head.
+	// kinds has one byte for each entry: the kind of the word that the entry changes. A byte of 0 ends
+	// the list. Tags as head.
 	kinds   atomic.Uint64
 	_       [16]byte
 	share   semaphoreShare
@@ -67,15 +69,15 @@ type semaphoreRecord struct {
 // recordEntry is the change of one word. Tags as semaphoreRecord.head.
 type recordEntry struct {
 	was atomic.Uint64 // the whole word before the change
-	to  atomic.Uint64 // the value after it in the low half; in the high half which word it is, of its kind
+	to  atomic.Uint64 // the word after the change in the low half; in the high half which word of its kind it is
 }
 
 // semaphoreShare has the permits of one participant, on its own cache line. In a transferable semaphore it
-// counts the permits of grants: see semaphore_transfer.go. All but accepted are recordedWords.
+// counts granted permits; see semaphore_transfer.go. All words except accepted are recordedWords.
 type semaphoreShare struct {
 	name        atomic.Uint64 // ID of the participant
-	permits     atomic.Uint64 // permits that it has, those included that are spare, modulo 2^32
-	permitsHigh atomic.Uint64 // the same, divided by 2^32
+	permits     atomic.Uint64 // the permits that the participant has, including the spare ones, modulo 2^32
+	permitsHigh atomic.Uint64 // the same number, divided by 2^32
 	fast        atomic.Uint64 // see fastWord
 	// accepted counts the permits of grants that the participant has accepted.
 	//   writers: the participant, by atomic addition
@@ -87,7 +89,7 @@ type semaphoreShare struct {
 	_        [24]byte
 }
 
-// The layout is ABI: an offset that moves does not compile.
+// The layout is ABI: if a field moves, its line does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.free)-8]
 	_ = [1]struct{}{}[unsafe.Offsetof(semaphoreWords{}.freeHigh)-16]
@@ -126,7 +128,7 @@ func semaphoreBytes(a *arenakernel.Arena) uint64 {
 	return uint64(unsafe.Sizeof(semaphoreWords{}))
 }
 
-// semaphoreAt views the body of o. counts is nil if the arena does not count.
+// semaphoreAt returns the words of o. counts is nil if the arena does not count operations.
 func semaphoreAt(a *arenakernel.Arena, o arenakernel.Object) (w *semaphoreWords, counts *countWords) {
 	if a.Counted() {
 		c := arenakernel.At[semaphoreCounted](a, o.Body)
@@ -135,7 +137,7 @@ func semaphoreAt(a *arenakernel.Arena, o arenakernel.Object) (w *semaphoreWords,
 	return arenakernel.At[semaphoreWords](a, o.Body), nil
 }
 
-// semaphoreBody views the private body of a Semaphore that is being made.
+// semaphoreBody returns the words of a Semaphore that is being created in b, which is still private.
 func semaphoreBody(b []byte) *semaphoreWords {
 	_ = b[unsafe.Sizeof(semaphoreWords{})-1]
 	return (*semaphoreWords)(unsafe.Pointer(unsafe.SliceData(b)))

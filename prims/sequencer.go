@@ -20,20 +20,20 @@ var (
 	_ = crashpoint.Register("sequencer.reset.stored")
 )
 
-// Sequencer is a counter between processes that goes up, with waiters. Each waiter waits until the
-// counter has reached a token of its own. When the counter reaches a token, its waiters wake. No
-// order is promised among waits that end by one call.
+// Sequencer is a counter between processes that goes up, and that goroutines wait for. Each waiter
+// chooses a value, its token, and waits until the counter has reached the token. No order is promised
+// among the waits that one call ends.
 //
-// Increment costs one atomic addition and one load unless it reaches a token, however many goroutines wait. A
-// call that wakes waiters may also wake processes in vain, if they wait for a value that is higher by a
+// Increment costs one atomic addition and one load unless it reaches a token, however many goroutines
+// wait. A call that wakes waiters may also wake processes needlessly, if their tokens are higher by a
 // multiple of 16.
 //
 // In the terminology of the Go memory model, and across processes: the Increment or Advance that
 // takes the counter to n, and all before it, synchronize before every Value that returns n or
 // more and every wait for n or less that ends without an error.
 //
-// No process holds a Sequencer, and no call holds a lock: a process that is stopped blocks nobody.
-// When a process dies, its counts stay, and its reaper wakes the waiters that it should have woken.
+// No process holds a Sequencer, and no call holds a lock, so a stopped process blocks nobody. When a
+// process dies, its counts stay, and its reaper wakes the waiters that the process should have woken.
 type Sequencer struct {
 	words   *sequencerWords
 	a       *arenakernel.Arena
@@ -108,9 +108,9 @@ func (s *Sequencer) Value() uint64 {
 	return v
 }
 
-// Increment adds one to the counter, wakes the waiters for the new value, and returns it. It
-// makes no system call, and waits for no process, unless it reaches a token. The counter wraps
-// from MaxUint64 to 0; waits whose tokens it passes meanwhile may go on, or end with ErrCanceled.
+// Increment adds one to the counter, wakes the waiters for the new value, and returns the new value. It
+// makes no system call unless it reaches a token, and never waits for another process. The counter
+// wraps from MaxUint64 to 0. Waits whose tokens it passes meanwhile may go on, or end with ErrCanceled.
 func (s *Sequencer) Increment() uint64 {
 	s.opening.use()
 	race.ReleaseMerge(s.key)
@@ -124,8 +124,9 @@ func (s *Sequencer) Increment() uint64 {
 	return v
 }
 
-// counted wakes the waiters that have to check the counter after an Increment to v. A waiter may have seen the
-// new value, and have closed the handle already. In that case the end of the handle wakes the other waiters.
+// counted wakes the waiters that have to check the counter after an Increment to v. One of these
+// waiters may already have seen the new value and closed the handle. In that case the end of the handle
+// wakes the other waiters.
 func (s *Sequencer) counted(v uint64) {
 	c := s.cell(v)
 	if c == nil {
@@ -137,8 +138,8 @@ func (s *Sequencer) counted(v uint64) {
 	}
 }
 
-// serve begins a call that lets waiters go, and uses the words after that. Without it such a waiter could close
-// the handle, and the words would be gone.
+// serve begins a call that wakes waiters and then uses the words of the object. Without it a woken
+// waiter could close the handle, and the words could be freed during the call.
 func (s *Sequencer) serve() served {
 	c := s.cell(0)
 	if c == nil {
@@ -157,7 +158,7 @@ func (s *Sequencer) Advance(v uint64) bool {
 	defer s.serve().end()
 	race.ReleaseMerge(s.key)
 	for {
-		// The loop ends: whenever the CAS fails, another process has counted.
+		// The CAS fails only if another process has changed the counter, so the loop is lock-free.
 		now := s.words.value.Load()
 		if now >= v {
 			return false
@@ -172,8 +173,8 @@ func (s *Sequencer) Advance(v uint64) bool {
 	}
 }
 
-// jumped wakes the waiters that have to check the counter after it has become v. jump is the difference to its
-// value before. The caller has called serve.
+// jumped wakes the waiters that have to check the counter after it has become v. jump is the difference
+// between v and the value before. The caller has called serve.
 func (s *Sequencer) jumped(v, jump uint64) {
 	for back := range min(jump, sequencerCells) {
 		token := v - back
@@ -184,13 +185,13 @@ func (s *Sequencer) jumped(v, jump uint64) {
 	}
 }
 
-// Wait waits until the counter has reached token. It then returns nil, even after Stop. If the
-// Sequencer is stopped or reset, or its waits are cancelled, before that, the error Is ErrCanceled.
-// The other error Is ErrClosed.
+// Wait waits until the counter has reached token. It then returns nil, even after Stop. If the Sequencer is
+// stopped or reset, or its waits are canceled, before that, the error Is ErrCanceled. The only other error Is
+// ErrClosed.
 func (s *Sequencer) Wait(token uint64) error { return s.WaitContext(nil, token) }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first. A token that is reached takes
-// precedence over a context that has ended.
+// WaitContext is Wait, but it ends with ctx.Err() when ctx ends first. If the token is reached, the
+// wait succeeds even though ctx has ended.
 func (s *Sequencer) WaitContext(ctx context.Context, token uint64) error {
 	if err := s.opening.error("sequencer.wait"); err != nil {
 		return err
@@ -210,9 +211,8 @@ func (s *Sequencer) WaitContext(ctx context.Context, token uint64) error {
 	return s.await(ctx, &w)
 }
 
-// WaitAsync begins a wait for token and returns at once. Any number of such waits may be pending;
-// no goroutine and no thread blocks in them. A wait that is cancelled ends with an error that Is
-// ErrCanceled.
+// WaitAsync begins a wait for token and returns at once. Any number of such waits may be pending; no goroutine
+// and no thread blocks in them. A wait that is canceled ends with an error that Is ErrCanceled.
 func (s *Sequencer) WaitAsync(token uint64) *Pending {
 	s.opening.use()
 	return s.async(token)
@@ -239,7 +239,7 @@ func (s *Sequencer) Stop() {
 	defer s.serve().end()
 	race.ReleaseMerge(s.key)
 	for {
-		// The loop ends: whenever the CAS fails, another process has ended the waits.
+		// The CAS fails only if another process has ended the waits, so the loop is lock-free.
 		t := sequencerTurns(s.words.turns.Load())
 		if t.stopped() {
 			return
@@ -265,9 +265,9 @@ func (s *Sequencer) Stopped() bool {
 	return sequencerTurns(s.words.turns.Load()).stopped()
 }
 
-// ResetTo ends all waits as CancelWaiters does, sets the counter to v, which may be lower, and
-// reports whether it had another value. It does not undo a Stop. If another process counts meanwhile, its
-// count may be lost, and a wait for that count may end with ErrCanceled.
+// ResetTo ends all waits as CancelWaiters does, and sets the counter to v, which may be lower. It
+// reports whether the counter had another value. It does not undo a Stop. If another process counts
+// meanwhile, that count may be lost, and a wait for it may end with ErrCanceled.
 func (s *Sequencer) ResetTo(v uint64) bool {
 	s.opening.use()
 	defer s.serve().end()
@@ -286,8 +286,8 @@ func (s *Sequencer) ResetTo(v uint64) bool {
 type SequencerState struct {
 	Value   uint64 // the counter
 	Stopped bool   // Stop was called
-	Waiting bool   // there are waiters; a call that is about to give up may count
-	Next    uint64 // a lower bound of the tokens that are waited for, if there are waiters
+	Waiting bool   // there are waiters; a call that is about to give up may be included
+	Next    uint64 // if there are waiters, a lower bound of their tokens
 }
 
 // State reads s without locking it. The answer may be out of date when it returns.
@@ -324,13 +324,13 @@ func (s *Sequencer) SetSpin(d time.Duration) {
 	s.words.spin.Store(spinField(d))
 }
 
-// Spin is the value of the last SetSpin.
+// Spin returns the value of the last SetSpin.
 func (s *Sequencer) Spin() time.Duration {
 	s.opening.use()
 	return spinOf(s.words.spin.Load())
 }
 
-// Offset is the place of the Sequencer in its arena, for SequencerAt in another process.
+// Offset returns the place of the Sequencer in its arena, for SequencerAt in another process.
 func (s *Sequencer) Offset() arena.Offset { return s.object.Offset }
 
 // Close closes this handle on the Sequencer, and no other. Calls that wait through it end with an

@@ -15,13 +15,14 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// sequencerStage has the objects on which an actor for Sequencers and Events acts.
+// sequencerStage has the objects that an actor uses, for Sequencers and Events. An actor carries out orders, in
+// this process or in another one.
 type sequencerStage struct {
 	a *arena.Arena
 	contexts
 
 	mu      sync.Mutex
-	pending map[int]*prims.Pending // by the number of the order that began the wait
+	pending map[int]*prims.Pending // indexed by the number of the order that began the wait
 }
 
 func init() {
@@ -41,8 +42,8 @@ func (s *sequencerStage) note(id int, p *prims.Pending) {
 	s.pending[id] = p
 }
 
-// noted returns the wait of an order. It may have to wait until the actor has stored the wait in pending, because
-// the wait is queued before that.
+// noted returns the wait that an order began. If necessary it waits until the actor has stored the wait in
+// pending, which the actor does after the wait was queued.
 func (s *sequencerStage) noted(id int) (p *prims.Pending) {
 	err := waitUntil(timeout(), func() bool {
 		s.mu.Lock()
@@ -62,7 +63,7 @@ func (s *sequencerStage) context(o order) context.Context {
 
 func (s *sequencerStage) perform(o order, a *answer) error {
 	switch o.Op {
-	case "cancel": // cancels the context of order N
+	case "cancel": // cancels the context of order number N
 		s.contexts.end(o.N)
 		return nil
 	case "pending.wait":
@@ -154,7 +155,7 @@ func (s *sequencerStage) performEvent(o order, a *answer) error {
 	return nil
 }
 
-// queues starts an order, and returns when one more wait is queued in the object.
+// queues starts an order, and returns when the object has one more queued wait.
 func (x *actor) queues(t testing.TB, a *arena.Arena, off arena.Offset, o order) int {
 	t.Helper()
 	n := mostWaits(func() int { return prims.Queued(a, off) })
@@ -163,25 +164,25 @@ func (x *actor) queues(t testing.TB, a *arena.Arena, off arena.Offset, o order) 
 	return id
 }
 
-// ok requires that an order succeeds.
+// ok fails the test unless the order succeeds.
 func (x *actor) ok(t testing.TB, id int) {
 	t.Helper()
 	r := x.wait(t, id)
 	require.Empty(t, r.Err+r.Panic)
 }
 
-// isCanceled requires that an order ends with ErrCanceled.
+// isCanceled fails the test unless the order ends with ErrCanceled.
 func (x *actor) isCanceled(t testing.TB, id int) {
 	t.Helper()
 	require.Equal(t, []string{"canceled"}, x.wait(t, id).Is)
 }
 
-// ended begins an order that waits for the end of the pending wait of another order, and returns the number of
-// the new order.
+// ended starts an order that waits for the end of the pending wait of order id. It returns the number of the
+// new order.
 func (x *actor) ended(id int) int { return x.start(order{Op: "pending.wait", N: id}) }
 
-// sequencerGroup has a waiter and a counter, each in a process of its own, and the objects that they and the test
-// use.
+// sequencerGroup has the objects of a test and two actors: a waiter and a counter, each in a separate process
+// or both in this one.
 type sequencerGroup struct {
 	a               *arena.Arena
 	waiter, counter *actor
@@ -189,7 +190,7 @@ type sequencerGroup struct {
 	e               *prims.Event
 }
 
-// queued makes the waiter wait, and returns the number of the order when the wait is queued.
+// queued makes the waiter wait. When the wait is queued, queued returns the number of the order.
 func (x *sequencerGroup) queued(t testing.TB, op string, token uint64) int {
 	t.Helper()
 	if op[0] == 'e' {
@@ -198,7 +199,7 @@ func (x *sequencerGroup) queued(t testing.TB, op string, token uint64) int {
 	return x.waiter.queues(t, x.a, x.s.Offset(), order{Op: op, Object: "s", Token: token})
 }
 
-// still requires that n waits are left. A waiter that is awake for its periodic check sleeps again soon.
+// still fails the test unless n waits remain. A waiter that is awake for its periodic check sleeps again soon.
 func (x *sequencerGroup) still(t testing.TB, off arena.Offset, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", n), func() string { return fmt.Sprint(x.s, x.e) }, func() bool { return prims.Queued(x.a, off) == n })

@@ -24,8 +24,9 @@ const (
 	mqCheckForgetsTurns  bug = "a check does not ask whether all waits were ended"
 )
 
-// Processes count, end all waits, and set the counter back. Others wait for tokens of one cell. A process dies,
-// or stops for ever, at any step. Exactly those waits end that are over at some moment.
+// TestModelSequencer: some processes count, end all waits, and set the counter back. Other processes wait for
+// tokens of one cell. A process may die, or be stopped for ever, at any step. Exactly the waits that are over
+// at some moment end.
 func TestModelSequencer(t *testing.T) {
 	requireModels(t, []exploration{
 		{"a count, two tokens", small, sequencerModel{threads: []string{"1", "a", "c"}, cancel: true}.explore, []bug{

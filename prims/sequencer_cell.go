@@ -17,17 +17,18 @@ var (
 	_ = crashpoint.Register("sequencer.wait.woken")
 )
 
-// tokenCell is one handle's side of a cell of a Sequencer. The waits of the process for tokens of the cell are
-// in a token heap, in its own memory. One watch on the word of the cell stands for all of them. A few other
-// waits sleep on that word themselves. No lock of the arena is involved, so a stopped process blocks nobody.
-// docs/design/0054 has the argument.
+// tokenCell is one handle's side of a cell of a Sequencer. The waits of the process for tokens of the
+// cell are in a token heap, a priority queue in the memory of the process. One watch on the word of the
+// cell stands for all of them. Up to mostOnWord other waits sleep on that word themselves. No lock of
+// the arena is involved, so a stopped process blocks nobody. docs/design/0054 has the argument.
 //
 //	a waiter                               a process that counts
 //	cell: not due; token announced         value := value + 1
 //	value: not reached yet                 cell: is it due?
 //	sleep while the sequence is the same   if so, sequence + 1, by CAS, and wake all
 //
-// Either the waiter sees the count, or the process that counts finds the announcement.
+// Both sides are sequentially consistent. So either the waiter sees the new count, or the process that
+// counts sees the announcement.
 type tokenCell struct {
 	eventcount
 	s *Sequencer
@@ -36,11 +37,11 @@ type tokenCell struct {
 	onWord   [mostOnWord]wordWait // guarded by: mu
 	waits    tokenHeap            // guarded by: mu
 	arrivals uint64               // guarded by: mu
-	turns    sequencerTurns       // guarded by: mu; those of the waits, unless sweep is set
-	sweep    bool                 // guarded by: mu; a wait may have begun with other turns
+	turns    sequencerTurns       // guarded by: mu; the turns of the waits in the token heap, unless sweep is set
+	sweep    bool                 // guarded by: mu; a wait may have begun with other turns than these
 	serving  bool                 // guarded by: mu; a goroutine is in serve
-	again    bool                 // guarded by: mu; that goroutine has to check the waits once more
-	watch    *park.Watch          // of the goroutine in serve
+	again    bool                 // guarded by: mu; the goroutine in serve has to check the waits once more
+	watch    *park.Watch          // used by the goroutine in serve
 }
 
 // cell returns this process's side of the cell of a token, or nil after the end of the handle.
@@ -65,7 +66,7 @@ func (s *Sequencer) cell(token uint64) *tokenCell {
 	return c
 }
 
-// queues are those of the cells that this process uses.
+// queues returns the queues of the cells that this process uses.
 func (s *Sequencer) queues() (all []*park.Queue) {
 	for i := range s.cells {
 		if c := s.cells[i].Load(); c != nil {
@@ -75,7 +76,7 @@ func (s *Sequencer) queues() (all []*park.Queue) {
 	return all
 }
 
-// refuse makes the handle refuse waits.
+// refuse makes the handle refuse new waits.
 func (s *Sequencer) refuse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,8 +84,9 @@ func (s *Sequencer) refuse() {
 	park.Refuse(s.queues()...)
 }
 
-// end takes the words away. If a call of Increment has counted and has not checked the cell yet, it finds the
-// handle ended. So end wakes the waiters of other processes and handles in its place.
+// end detaches the handle from the words. A call of Increment may have counted and not yet checked the
+// cell. When it does, it finds that the handle has ended, and wakes nobody. So end wakes the waiters of
+// other processes and of other handles in its place.
 func (s *Sequencer) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +96,7 @@ func (s *Sequencer) end() {
 		var e eventcount
 		e.place(s.a, s.object, s.words.places(i), "sequencer.wait", nil)
 		for w := e.load(); tokenCellState(w).due(v); w = e.load() {
-			// The loop ends: whenever the CAS fails, another process has changed the word.
+			// The CAS fails only if another process has changed the word, so the loop is lock-free.
 			if e.swap(w, w.next()) {
 				e.list.DeliverAll()
 				break
@@ -113,8 +115,8 @@ func (c *tokenCell) swap(from, to tokenCellState) bool {
 	return c.eventcount.swap(eventcountState(from), eventcountState(to))
 }
 
-// hit changes the sequence, and wakes all waiters of the cell so that they check the counter. It reports false,
-// and does nothing, if the word is no longer s.
+// hit changes the sequence, and wakes all waiters of the cell so that they check the counter. If the
+// word is no longer s, hit does nothing and reports false.
 func (c *tokenCell) hit(s tokenCellState) bool {
 	c.noteCPU(eventcountState(s))
 	if !c.swap(s, tokenCellState(eventcountState(s).next())) {
@@ -127,10 +129,11 @@ func (c *tokenCell) hit(s tokenCellState) bool {
 	return true
 }
 
-// makeLook makes all waiters of the cell check the counter, also those that are about to announce themselves.
+// makeLook makes all waiters of the cell check the counter, including those that are about to announce
+// themselves.
 func (c *tokenCell) makeLook() {
 	for s := c.load(); ; s = c.load() {
-		// The loop ends: whenever the CAS fails, another call has changed the word.
+		// hit fails only if another call has changed the word, so the loop is lock-free.
 		if c.hit(s) {
 			return
 		}
@@ -138,11 +141,11 @@ func (c *tokenCell) makeLook() {
 }
 
 // hitIfDue calls hit if waiters of the cell have to check the counter, which has become v. jump is the
-// difference to its value before.
+// difference between v and the value before.
 func (c *tokenCell) hitIfDue(v, jump uint64) {
 	for {
-		// The loop ends: whenever the CAS fails, another call has changed the word. One that succeeds suffices: a later
-		// announcement follows a look at the counter.
+		// hit fails only if another call has changed the word, so the loop is lock-free. A single
+		// successful hit suffices: a waiter that announces itself later checks the counter after that.
 		// sync(sequencer.announce): acquire
 		s := c.load()
 		if !s.due(v) && !(s.announced() && jump > tokenFar) || c.hit(s) {
@@ -151,8 +154,9 @@ func (c *tokenCell) hitIfDue(v, jump uint64) {
 	}
 }
 
-// look makes the wakes of a process that has counted, or has ended all waits, and was stopped or died before it woke
-// the waiters. A waiter that is just about to sleep misses this wake, but the next check wakes it.
+// look wakes the waiters whose waits are over. A process may have counted, or ended all waits, and then
+// stopped or died before it woke them. A waiter that is just about to sleep may miss this wake, but the
+// next check wakes it.
 func (c *tokenCell) look() {
 	if c.anyOnWordOver() {
 		c.wakeAll()
@@ -167,11 +171,12 @@ func (c *tokenCell) check() {
 	}
 }
 
-// announce makes sure that a wake comes when the counter reaches the token of w. It returns the word on which
-// the wait may sleep. ok is false if the wait is over.
+// announce makes sure that a wake comes when the counter reaches the token of w. It returns the word on
+// which the wait may sleep. If the wait is over, ok is false.
 func (c *tokenCell) announce(w *tokenWait) (s tokenCellState, ok bool) {
 	for {
-		// The loop ends: each iteration follows a change by another call, or makes one that is due.
+		// Another iteration means that another call has changed the counter or the word, or that this
+		// call has made a change that was due.
 		s, v := c.load(), c.s.words.value.Load()
 		switch {
 		case c.s.isOver(w, v):
@@ -186,12 +191,13 @@ func (c *tokenCell) announce(w *tokenWait) (s tokenCellState, ok bool) {
 			continue
 		}
 		crashpoint.Hit("sequencer.wait.announced")
-		// The count that reaches the token, or the nearer one that stands for it, may have come before the announcement.
+		// The counter may have reached the token, or the nearer value that was announced in its place,
+		// before the announcement.
 		now := c.s.words.value.Load()
 		switch {
 		case c.s.isOver(w, now):
 			return to, false
-		case now-v >= uint64(to.ahead(v)): // or the counter was set back
+		case now-v >= uint64(to.ahead(v)): // or a ResetTo has set the counter back
 			c.hit(to)
 			continue
 		}
@@ -199,9 +205,9 @@ func (c *tokenCell) announce(w *tokenWait) (s tokenCellState, ok bool) {
 	}
 }
 
-// wakeSequencer makes the wakes that a dead process did not make. The dead process may have counted, or ended
-// all waits, without a change of the word of a cell. So wakeSequencer changes the words: a waiter may be about
-// to sleep.
+// wakeSequencer wakes the waiters that a dead process may not have woken. The dead process may have
+// counted, or ended all waits, without a change of the word of a cell. So wakeSequencer changes the
+// words, too: otherwise a waiter that is about to sleep would still sleep.
 func wakeSequencer(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[sequencerWords](a, o.Body)
 	if err != nil {
@@ -212,7 +218,7 @@ func wakeSequencer(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.
 		e.place(a, o, w.places(i), "sequencer.wait", nil)
 		s := e.load()
 		for s.announced() && !e.swap(s, s.next()) {
-			// The loop ends: whenever the CAS fails, another call has changed the word.
+			// The CAS fails only if another call has changed the word, so the loop is lock-free.
 			s = e.load()
 		}
 		if s.announced() || owed != arenakernel.OwedAnnounced || w.cells[i].poller.Load() != 0 {

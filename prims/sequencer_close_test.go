@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A call ends the wait of the first waiter, which then closes the handle while the call wakes the waiters of
-// other cells.
+// TestSequencerCloseByTheFirstOfManyWaiters: a call ends the wait of a waiter. That waiter closes the handle
+// while the call still wakes the waiters of other cells.
 func TestSequencerCloseByTheFirstOfManyWaiters(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -59,8 +59,9 @@ func TestSequencerCloseByTheFirstOfManyWaiters(t *testing.T) {
 	}
 }
 
-// A waiter sees by itself that a count has reached its token, and closes the handle, before the call that counts
-// looks at the cell. The call does not panic, and the waiters of other handles wake.
+// TestSequencerCloseBeforeTheCountIsLookedAt: a call counts. Before it checks the cell, a waiter sees by itself
+// that the counter has reached its token, and closes the handle. The call does not panic, and the waiters of
+// other handles wake.
 func TestSequencerCloseBeforeTheCountIsLookedAt(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")

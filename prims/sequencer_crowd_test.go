@@ -24,8 +24,8 @@ type sequencerCrowdReport struct {
 }
 
 func init() {
-	// sequencer/crowd has N waits, each for a token of its own. Half of them are blocked goroutines, and half are
-	// pending. It cancels every fourth wait.
+	// The process sequencer/crowd has N waits, each for a different token. Half of them are blocked goroutines,
+	// and half are pending. It cancels every fourth wait.
 	proctest.Register("sequencer/crowd", func(c *proctest.Child) {
 		var p crowdParams
 		c.Params(&p)
@@ -99,8 +99,8 @@ func init() {
 	})
 }
 
-// A process waits for a hundred thousand tokens at once. That takes few threads. Exactly the waits whose tokens
-// are reached end.
+// TestSequencerCrowd: a process waits for a hundred thousand tokens at once. That takes few threads. Exactly
+// the waits whose tokens are reached end.
 func TestSequencerCrowd(t *testing.T) {
 	n := crowdSize() / 4 * 4
 	a := newArena(t, &arena.Options{Size: 64 << 20, Label: "counter"})
@@ -132,7 +132,7 @@ func TestSequencerCrowd(t *testing.T) {
 	require.Equal(t, []int{n / 2, n / 2}, []int{r.Got, r.Canceled})
 	p.WaitExit(t)
 	alone(t, a, 1)
-	// The process had a poller node for each cell. These nodes stay on the lists.
+	// The process had a poller node for each cell. These nodes stay on the lists after its end.
 	require.Zero(t, ownNodes(a))
 	require.LessOrEqual(t, a.Stats().PollerNodes, uint64(16))
 	sound(t, a)

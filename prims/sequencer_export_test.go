@@ -30,7 +30,7 @@ func (s *Sequencer) Object() arenakernel.Object { return s.object }
 // Object returns the object of e.
 func (e *Event) Object() arenakernel.Object { return e.object }
 
-// Tokens returns how many tokens e has, for waits and for the next caller.
+// Tokens returns how many tokens e has: those that were granted to waits, and those for later callers.
 func (e *Event) Tokens() uint64 { return e.auto.load().tokens() }
 
 // Counted returns how many waits the shares of e count. It first subtracts the waits that have ended.
@@ -44,7 +44,7 @@ func (e *Event) Counted() (n uint64) {
 	}
 }
 
-// AddToken is a Set that wakes nobody.
+// AddToken stores one more token, as Set does, but wakes nobody.
 func (e *Event) AddToken() {
 	s := e.auto.load()
 	e.auto.countOff(s)
@@ -68,11 +68,11 @@ func (e *Event) Rename(slot int, name uint64) (was uint64) {
 	return e.auto.shareOf(slot).name.Swap(name)
 }
 
-// LookAgain makes the periodic check of e.
+// LookAgain runs the periodic check of e.
 func (e *Event) LookAgain() { e.auto.check() }
 
 // Sleeping returns how many waits of all processes sleep, or are parked, in the object at off. A call that ends
-// one of these has to wake its owner.
+// such a wait has to wake its owner.
 func Sleeping(a *arena.Arena, off arena.Offset) (n int) {
 	(*arenakernel.Arena)(a).EachNode(off, func(_ arena.Offset, node *arenakernel.Node) {
 		if s := node.Load().State(); s == arenakernel.NodeAsleep || s == arenakernel.NodeParked {
@@ -82,7 +82,8 @@ func Sleeping(a *arena.Arena, off arena.Offset) (n int) {
 	return n
 }
 
-// Resting returns how many queues of this process rest.
+// Resting returns how many queues of this process rest, so that the periodic checker reads only two words of
+// each.
 func Resting(a *arena.Arena) int { return park.Resting((*arenakernel.Arena)(a)) }
 
 // Queued returns how many waits of all processes are queued in the object at off.
@@ -128,10 +129,11 @@ func (s *Sequencer) Counter() *atomic.Uint64 { return &s.words.value }
 // Empty reports whether no call is in the cell of a token for which Close would have to wait.
 func (s *Sequencer) Empty(token uint64) bool { return s.cell(token).queue.Empty() }
 
-// MarkCanceled is the first step of CancelWaiters.
+// MarkCanceled makes the first step of CancelWaiters: it ends the waits, but wakes nobody.
 func (s *Sequencer) MarkCanceled() { s.words.turns.Add(uint64(turnsOne)) }
 
-// WatchFor begins a wait for a token as WaitAny does. It returns the functions reached and leave of the watcher.
+// WatchFor begins a wait for a token in the way that WaitAny does. It returns the functions reached and leave
+// of the watcher.
 func (s *Sequencer) WatchFor(token uint64) (reached func() (bool, error), leave func(), err error) {
 	w, err := s.At(token).watch(func() {})
 	if err != nil {
@@ -140,7 +142,7 @@ func (s *Sequencer) WatchFor(token uint64) (reached func() (bool, error), leave 
 	return w.reached, w.leave, nil
 }
 
-// Look makes the periodic check of s.
+// Look runs the periodic check of s.
 func (s *Sequencer) Look() {
 	for i := range s.cells {
 		if c := s.cells[i].Load(); c != nil {
@@ -149,7 +151,7 @@ func (s *Sequencer) Look() {
 	}
 }
 
-// LookAt makes the periodic checks of all handles of this process to the Sequencer at off.
+// LookAt runs the periodic checks of all handles of this process on the Sequencer at off.
 func LookAt(a *arena.Arena, off arena.Offset) {
 	handles.Lock()
 	var all []*Sequencer
@@ -162,7 +164,7 @@ func LookAt(a *arena.Arena, off arena.Offset) {
 	}
 }
 
-// Heap checks the heaps of this process, and returns how many waits are in them.
+// Heap returns how many waits are in the token heaps of this process, and an error if a heap is not in order.
 func (s *Sequencer) Heap() (n int, err error) {
 	for i := range s.cells {
 		c := s.cells[i].Load()
@@ -209,7 +211,7 @@ func ScribbleNodes(a *arena.Arena, o arenakernel.Object, r *rand.Rand) {
 	})
 }
 
-// LookAll makes the periodic checks that are otherwise made ten times a second.
+// LookAll runs the periodic checks, which otherwise run ten times a second.
 func LookAll(s *Sequencer, auto, gate *Event) {
 	s.Look()
 	auto.auto.check()

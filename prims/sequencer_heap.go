@@ -2,17 +2,19 @@ package prims
 
 import "container/heap"
 
-// tokenWait is a wait of this process for a token of a Sequencer.
+// tokenWait is a wait of this process for a token, a value that the counter of a Sequencer has to
+// reach.
 type tokenWait struct {
 	token   uint64
 	turns   sequencerTurns // when the wait began
 	arrival uint64         // guarded by: mu of the cell
-	place   int            // guarded by: mu of the cell; in the token heap
-	// tell is called once, when the wait is over and off the token heap. It does not block.
+	place   int            // guarded by: mu of the cell; the index in the token heap, or off
+	// tell is called once, when the wait is over and has left the token heap. It does not block.
 	tell func()
 }
 
-// tokenHeap has the waits that are not over, by token, and those for one token by arrival.
+// tokenHeap is a heap of the waits that are not over, ordered by token. Waits for the same token are
+// ordered by arrival.
 type tokenHeap []*tokenWait
 
 func (h tokenHeap) Len() int { return len(h) }
@@ -35,10 +37,11 @@ func (h *tokenHeap) Pop() any {
 	return w
 }
 
-// off is the place of a wait that is off its token heap.
+// off is the place of a wait that is not in a token heap.
 const off = -1
 
-// join puts a wait into the token heap. The caller has entered, and stays until the wait is off the token heap.
+// join puts a wait into the token heap. The caller has entered the handle's opening, and stays until
+// the wait has left the token heap.
 func (c *tokenCell) join(w *tokenWait) {
 	c.mu.Lock()
 	c.arrivals++
@@ -49,14 +52,15 @@ func (c *tokenCell) join(w *tokenWait) {
 	c.serve()
 }
 
-// isOff reports whether a wait is off the token heap.
+// isOff reports whether a wait has left the token heap.
 func (c *tokenCell) isOff(w *tokenWait) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return w.place == off
 }
 
-// outcome is the result of a wait that is over or, if the handle is being closed, off the token heap.
+// outcome returns the result of a wait that is over. It is also called for a wait that left the token
+// heap because the handle is being closed.
 func (c *tokenCell) outcome(w *tokenWait) error {
 	switch over, err := c.s.judge(w); {
 	case over:
@@ -64,10 +68,11 @@ func (c *tokenCell) outcome(w *tokenWait) error {
 	case c.queue.Closing():
 		return c.closed()
 	}
-	return c.s.canceled() // a ResetTo under way has set the counter back since the wait was over
+	return c.s.canceled() // the wait was over, but a concurrent ResetTo has set the counter back since then
 }
 
-// remove takes a wait off the token heap. It reports false if the wait is off already, and tell was or will be called.
+// remove takes a wait off the token heap. It reports false if the wait has left the heap already; then
+// tell was or will be called.
 func (c *tokenCell) remove(w *tokenWait) bool {
 	c.mu.Lock()
 	on := w.place != off
@@ -81,9 +86,9 @@ func (c *tokenCell) remove(w *tokenWait) bool {
 	return on
 }
 
-// serve calls tell for the waits in the token heap that are over, and makes sure that a wake comes for the
-// others. Only one goroutine at a time does so. It releases the mutex while it tells or wakes, because both may
-// call serve again.
+// serve calls tell for the waits in the token heap that are over, and makes sure that a wake comes for
+// the others. Only one goroutine at a time does so. It releases the mutex before it calls tell or wakes
+// anybody, because both may call serve again.
 func (c *tokenCell) serve() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,9 +96,10 @@ func (c *tokenCell) serve() {
 		return
 	}
 	if len(c.waits) == 0 && c.watch == nil {
-		return // a late wake; the object may be gone
+		return // the wake came late; the object may already be gone
 	}
-	// A wait in the token heap, or the call that has just removed the last one, keeps the object open so far.
+	// Up to here the object is kept open by a wait in the token heap, or by the call that has just
+	// removed the last wait.
 	c.queue.EnterEnding()
 	c.serving = true
 	defer func() {
@@ -101,10 +107,10 @@ func (c *tokenCell) serve() {
 		c.queue.Exit()
 	}()
 	for c.again {
-		// The loop ends: each iteration follows a change by another call.
+		// Another iteration means that another call has asked for one, or has changed the cell.
 		c.again = false
 		over := c.takeOver()
-		var first tokenWait // a copy: the wait may be removed, and used again, at any time
+		var first tokenWait // a copy, because the wait itself may be removed and reused at any time
 		waits := len(c.waits)
 		if waits > 0 {
 			first = *c.waits[0]
@@ -119,7 +125,7 @@ func (c *tokenCell) serve() {
 	}
 }
 
-// anyInHeapOver reports whether waits in the token heap are over.
+// anyInHeapOver reports whether any wait in the token heap is over.
 func (c *tokenCell) anyInHeapOver() bool {
 	v, turns := c.s.words.value.Load(), sequencerTurns(c.s.words.turns.Load())
 	c.mu.Lock()
@@ -127,7 +133,8 @@ func (c *tokenCell) anyInHeapOver() bool {
 	return len(c.waits) > 0 && (c.waits[0].token <= v || turns != c.turns)
 }
 
-// takeOver takes the waits that are over off the token heap: in the order of the tokens, if the counter has reached them.
+// takeOver takes the waits that are over off the token heap. Waits whose tokens the counter has reached
+// are returned in the order of their tokens.
 func (c *tokenCell) takeOver() (over []*tokenWait) { // guarded by: mu
 	v, turns := c.s.words.value.Load(), sequencerTurns(c.s.words.turns.Load())
 	for len(c.waits) > 0 && (c.waits[0].token <= v || c.queue.Closing()) {
@@ -153,8 +160,9 @@ func (c *tokenCell) takeOver() (over []*tokenWait) { // guarded by: mu
 	return over
 }
 
-// arm makes sure that a wake comes for the waits in the token heap. first is the first of them, and waits is
-// their number. arm reports false if some of them may be over. Only the goroutine in serve calls it.
+// arm makes sure that a wake comes for the waits in the token heap. first is the first of them, and
+// waits is their number. arm reports false if some of them may be over. Only the goroutine in serve
+// calls arm.
 func (c *tokenCell) arm(first *tokenWait, waits int) bool {
 	if waits == 0 {
 		if c.watch != nil {
@@ -164,7 +172,8 @@ func (c *tokenCell) arm(first *tokenWait, waits int) bool {
 		return true
 	}
 	for {
-		// The loop ends: each iteration follows a change by another call.
+		// Another iteration means that another call has changed the word of the cell, so the loop is
+		// lock-free.
 		s, ok := c.announce(first)
 		if !ok || c.queue.Closing() {
 			return false

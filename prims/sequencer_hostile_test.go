@@ -20,8 +20,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// trusting runs f. f may panic with a typed error, as calls do that cannot return an error, and as Reset does.
-// trusting returns an error for any other panic, for an error that damage cannot explain, and if f does not end.
+// trusting runs f. f may panic with a typed error, as Reset does, and as calls do that cannot return an error.
+// trusting returns an error if f panics otherwise, if f returns an error that damaged words cannot explain, or
+// if f does not return.
 func trusting(what string, words func() string, f func() error) error {
 	return guarded(what, words, func() {
 		defer func() {
@@ -55,8 +56,8 @@ func isOneOf(err error, those ...error) bool {
 	return false
 }
 
-// hostileBodies chooses what to overwrite in a body: all of it, a part, or a single bit. The bytes are random,
-// all ones, or small offsets.
+// hostileBodies chooses which bytes of a body to overwrite, and with what. The range is all of the body, a part
+// of it, or a single bit. The bytes are random, all ones, or small offsets.
 func hostileBodies(r *rand.Rand, size int) (at uint64, b []byte) {
 	n := []int{1, 8, 16, 64, size}[r.IntN(5)]
 	at = uint64(r.IntN(size)) &^ 7
@@ -84,7 +85,8 @@ func hostileBodies(r *rand.Rand, size int) (at uint64, b []byte) {
 	return at, b
 }
 
-// Whatever the bytes of the body and of the nodes are, every call ends, with success or with an error.
+// TestHostileSequencer: every call ends, with success or with an error, whatever bytes the body and the nodes
+// have.
 func TestHostileSequencer(t *testing.T) {
 	rounds := proctest.Rounds(60, 600)
 	seed := rand.Uint64()
@@ -151,8 +153,8 @@ func cancelAll(waits []*prims.Pending) {
 	}
 }
 
-// A peer changes the bytes all the time while processes wait and count. When the bytes are valid again, so is the
-// object.
+// TestScribbledSequencer: a peer keeps changing the bytes while processes wait and count. Once the bytes are
+// valid again, the object works again.
 func TestScribbledSequencer(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 16 << 20})
 	s, err := prims.OpenSequencer(a, "s", nil)
@@ -198,7 +200,7 @@ func TestScribbledSequencer(t *testing.T) {
 	for ctx.Err() == nil {
 		for _, o := range []arenakernel.Object{s.Object(), auto.Object()} {
 			at, b := hostileBodies(r, int(o.Size))
-			if o == s.Object() || at >= prims.MonitorBytes { // the queue lock has its own tests
+			if o == s.Object() || at >= prims.MonitorBytes { // the queue lock has separate tests
 				prims.Scribble(a, o, at, b[:min(len(b), 64)])
 			}
 			prims.ScribbleNodes(a, o, r)

@@ -23,9 +23,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// litmusBoard is where two processes record how far they are.
+// litmusBoard is memory in which two processes record their progress.
 type litmusBoard struct {
-	At   atomic.Uint64 // the round that the other process begins
+	At   atomic.Uint64 // the round that the other process is beginning
 	Done atomic.Uint64 // the last round that the other process has ended
 	_    [112]byte
 	Go   atomic.Uint64 // the round that the test has ended
@@ -37,7 +37,8 @@ type litmusParams struct {
 	Seed        uint64
 }
 
-// litmusRounds returns the number of rounds of a litmus test: SHMSYNC_LITMUS_ROUNDS if it is set.
+// litmusRounds returns the number of rounds of a litmus test: SHMSYNC_LITMUS_ROUNDS if it is set, otherwise
+// full, or fewer if the tests do not run long.
 func litmusRounds(t testing.TB, full uint64) uint64 {
 	if s := os.Getenv("SHMSYNC_LITMUS_ROUNDS"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -63,7 +64,8 @@ func await(w *atomic.Uint64, n uint64) {
 	}
 }
 
-// yield is for turn i of a loop that waits for the other process. It lets that process run if it needs this CPU.
+// yield is called in iteration i of a loop that waits for the other process. It lets that process run if both
+// need the same CPU.
 func yield(i int) {
 	runtime.Gosched()
 	if i%64 == 0 {
@@ -71,7 +73,7 @@ func yield(i int) {
 	}
 }
 
-// litmusSide has the objects of each of the two processes.
+// litmusSide has the objects of one of the two processes.
 type litmusSide struct {
 	s    *prims.Sequencer
 	auto *prims.Event
@@ -94,8 +96,8 @@ func openLitmus(a *arena.Arena) (x *litmusSide, err error) {
 	return x, err
 }
 
-// forgotten reports whether waits of the Sequencer are overdue and nobody is about to end them. It checks the
-// words many times, and they must say so each time.
+// forgotten reports whether waits of the Sequencer are overdue and no process is about to end them. It checks
+// the words many times, and reports true only if each check finds that.
 func (x *litmusSide) forgotten() bool {
 	for range 100 {
 		if !x.s.Overdue() {
@@ -106,7 +108,7 @@ func (x *litmusSide) forgotten() bool {
 	return true
 }
 
-// litmusModes are what the other process does in round n. The token of that round is n.
+// litmusModes has the functions that the other process runs in round n. The token of that round is n.
 var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 	// waits for the last possible token
 	"final": func(x *litmusSide, n uint64, r *rand.Rand) error {
@@ -140,7 +142,7 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 		}
 		return nil
 	},
-	// begins to wait while the test cancels, and then counts
+	// begins to wait while this process cancels the waits, and then counts
 	"registration": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		x.b.At.Store(n)
 		jitter(r, 2000)
@@ -150,14 +152,14 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 		}
 		return nil
 	},
-	// waits for a token that is set once
+	// waits for a token that the test sets once
 	"token": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		x.b.At.Store(n)
 		jitter(r, 300)
 		x.auto.Wait()
 		return nil
 	},
-	// gives up at about the time of the Set, and then gets the token all the same
+	// gives up at about the time of the Set, and then takes the token anyway
 	"token timeout": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(100))*time.Microsecond)
 		defer cancel()
@@ -168,7 +170,7 @@ var litmusModes = map[string]func(x *litmusSide, n uint64, r *rand.Rand) error{
 		x.auto.Wait()
 		return nil
 	},
-	// waits for each turn of a gate
+	// waits for the gate to be set in odd rounds, and to be reset in even rounds
 	"gate": func(x *litmusSide, n uint64, r *rand.Rand) error {
 		x.b.At.Store(n)
 		jitter(r, 300)
@@ -208,9 +210,9 @@ func init() {
 	})
 }
 
-// litmus plays rounds. The other process begins a round, this process does its part, and then the wait of the
-// other process must end. Only the periodic checks, ten times a second, would repair a lost wake. So a wait that
-// is overdue long before the next check counts as lost.
+// litmus runs rounds. In each round the other process begins, this process does its part, and then the wait of
+// the other process must end. If a wake is lost, only a periodic check, ten times a second, can end the wait.
+// So litmus counts a wake as lost if a wait is overdue long before the next check.
 func litmus(t *testing.T, mode string, rounds uint64, part func(x *litmusSide, n uint64, r *rand.Rand), opts ...proctest.Option) {
 	a := newArena(t, nil)
 	x, err := openLitmus(a)
@@ -324,7 +326,8 @@ func turnGate(x *litmusSide, n uint64, r *rand.Rand) {
 	}
 }
 
-// Without periodic checks, a lost wake would be a round that never ends.
+// TestNoWakeIsLostWithoutChecks: the processes run without periodic checks. So if a wake were lost, a round
+// would never end.
 func TestNoWakeIsLostWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -340,7 +343,8 @@ func TestNoWakeIsLostWithoutChecks(t *testing.T) {
 	}
 }
 
-// A process counts, and dies before it checks for waiters. Its count stays, and the reaper wakes the waiters.
+// TestSequencerCounterDies: a process counts, and dies before it checks for waiters. Its count stays, and the
+// reaper wakes the waiters.
 func TestSequencerCounterDies(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -372,8 +376,8 @@ func TestSequencerCounterDies(t *testing.T) {
 	sound(t, a)
 }
 
-// A process that is stopped after it has counted is not dead. The periodic checks of the waiters find the count,
-// both for blocked and for pending waits.
+// TestSequencerCounterStopped: a process is stopped after it has counted. It is not dead, so nobody reaps it.
+// The periodic checks of the waiters find the count, both for blocked and for pending waits.
 func TestSequencerCounterStopped(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -399,8 +403,9 @@ func TestSequencerCounterStopped(t *testing.T) {
 	}
 }
 
-// A wait is over, but nobody wakes its waiter. The waiter has checked the counter earlier, and it goes to sleep
-// after the periodic check that finds the end of the wait.
+// TestSequencerCheckBeforeTheSleep: a wait is over, but nobody wakes its waiter. The periodic check finds that
+// the wait is over when the waiter has already checked the counter and is about to sleep. A later check wakes
+// the waiter.
 func TestSequencerCheckBeforeTheSleep(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -439,8 +444,8 @@ func TestSequencerCheckBeforeTheSleep(t *testing.T) {
 	}
 }
 
-// A waiter for a far token has read the counter, and is about to announce a nearer token. The counter passes the
-// nearer token first.
+// TestSequencerPassedBeforeTheAnnouncement: a waiter for a far token has read the counter, and is about to
+// announce a nearer token. The counter passes the nearer token before the announcement.
 func TestSequencerPassedBeforeTheAnnouncement(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -459,8 +464,8 @@ func TestSequencerPassedBeforeTheAnnouncement(t *testing.T) {
 	require.NoError(t, s.Wait(4*far))
 }
 
-// A count changes the word of a cell only once, even if the counting process announces its other waits in that
-// word again.
+// TestSequencerCountChangesTheWordOnce: a count changes the word of a cell only once, even if the process that
+// counts announces its other waits in that word again.
 func TestSequencerCountChangesTheWordOnce(t *testing.T) {
 	changes := func(s *prims.Sequencer, token uint64) uint32 { return uint32(s.Cell(token).Load()) }
 	t.Run("jump", func(t *testing.T) {
@@ -487,7 +492,8 @@ func TestSequencerCountChangesTheWordOnce(t *testing.T) {
 	})
 }
 
-// The goroutine that serves the token heap keeps the handle open even when all waits have left.
+// TestSequencerServesBeforeClose: the goroutine that serves the token heap keeps the handle open, even after
+// all waits have left the heap.
 func TestSequencerServesBeforeClose(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -498,7 +504,7 @@ func TestSequencerServesBeforeClose(t *testing.T) {
 	crashpoint.ArmFunc("sequencer.wait.read", 1, func() {
 		s.Counter().Store(5) // as if a process had counted and then stopped
 		crashpoint.Disarm()
-		crashpoint.ArmFunc("sequencer.wait.read", 1, func() { // the wait for 5 has ended, and the token of other is announced
+		crashpoint.ArmFunc("sequencer.wait.read", 1, func() { // the wait for 5 is over, and other's token is announced
 			close(in)
 			<-out
 		})
@@ -514,8 +520,8 @@ func TestSequencerServesBeforeClose(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A process has ended the waits of a Sequencer and has woken nobody, or it has counted past tokens. Then it dies,
-// or stops for ever. The waits end all the same.
+// TestSequencerEndOfWaitsIsLeft: a process ends the waits of a Sequencer, or counts past tokens, and wakes
+// nobody. Then it dies, or is stopped for ever. The waits still end.
 func TestSequencerEndOfWaitsIsLeft(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -542,7 +548,7 @@ func TestSequencerEndOfWaitsIsLeft(t *testing.T) {
 					for i := range 300 {
 						waits = append(waits, s.WaitAsync(uint64(i%7+1)))
 					}
-					here.must(t, order{Op: "look", Object: "s"}) // the first periodic check wakes in any case
+					here.must(t, order{Op: "look", Object: "s"}) // the first check wakes in any case
 					s.Look()
 					victim := sequencerActor(t, a, "victim", proctest.Env(how+"="+point))
 					want := op == "advance"
@@ -566,7 +572,7 @@ func TestSequencerEndOfWaitsIsLeft(t *testing.T) {
 							here.isCanceled(t, id)
 						}
 					}
-					// The rest of the call, if it ever runs, does no harm.
+					// If the stopped process goes on, the rest of its call does no harm.
 					s.Advance(100)
 					next := 0
 					if op != "stop" {

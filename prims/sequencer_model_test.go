@@ -11,11 +11,11 @@ import (
 
 const (
 	mqThreads = 4
-	mqRange   = 8 // range of the field next; the whole counter has a larger range
+	mqRange   = 8 // number of values of the field next; the counter has more values
 	mqFar     = 2 // how far ahead a token can be announced
 )
 
-// mqCell is a tokenCellState. All tokens are of one cell.
+// mqCell models a tokenCellState. All tokens belong to one cell.
 type mqCell struct {
 	seq       uint8
 	announced bool
@@ -25,20 +25,20 @@ type mqCell struct {
 func (c mqCell) ahead(v uint8) uint8 { return (c.next - v) % mqRange }
 func (c mqCell) due(v uint8) bool    { return c.announced && (c.ahead(v) == 0 || c.ahead(v) > mqFar) }
 
-// mqThread is a goroutine in a process of its own, including the periodic check of that process.
+// mqThread is a goroutine in a separate process, together with the periodic check of that process.
 type mqThread struct {
 	pc     uint8
-	cell   mqCell // the word that it has read
-	value  uint8  // the counter that it has read, or the new value that it has set
-	jump   uint8  // by how much it has increased the counter
-	at     uint8  // how many operations it has done
-	turns  uint8  // the number of turns when its wait began
-	token  uint8  // the token for which it waits
-	seq    uint8  // the sequence on which it sleeps
-	looked uint8  // the sequence at its last periodic check, plus 1
-	checks bool   // a periodic check is about to wake
+	cell   mqCell // the word that the thread has read
+	value  uint8  // the counter that the thread has read, or the new value that it has stored
+	jump   uint8  // by how much the thread has increased the counter
+	at     uint8  // how many operations the thread has done
+	turns  uint8  // the value of turns when the wait began
+	token  uint8  // the token that the thread waits for
+	seq    uint8  // the sequence that the thread sleeps on
+	looked uint8  // the sequence at the last periodic check, plus 1
+	checks bool   // a periodic check is about to wake the thread
 	dead   bool
-	over   bool // its wait was over at some moment
+	over   bool // the wait of the thread was over at some moment
 }
 
 type mqState struct {
@@ -56,10 +56,10 @@ const (
 	mqIdle uint8 = iota
 	mqEnded
 	mqCount    // the next operation
-	mqLook     // looks at the cell after a count
+	mqLook     // checks the cell after a count
 	mqHit      // changes the word of the cell
 	mqWake     // wakes all
-	mqTurned   // has ended the waits, and will set the counter or make all waiters check
+	mqTurned   // has ended the waits, and is about to set the counter or to make all waiters check
 	mqMakeLook // makes all waiters check
 	mqTurnHit  // changes the word
 	mqTurnWake // wakes all
@@ -69,14 +69,14 @@ const (
 	mqHelp     // makes a change that is due
 	mqHelpWake // wakes all
 	mqAnnounce // announces its token
-	mqAgain    // looks at the counter once more
+	mqAgain    // checks the counter once more
 	mqSleep    // goes to sleep
 	mqAsleep   // sleeps
 )
 
-// sequencerModel is one cell of a Sequencer. Each thread has a string of operations. In it a digit increases the
-// counter by that number, C ends all waits, and R ends them and sets the counter to 0. A string of one small
-// letter is a wait: a for the counter 1, b for 2, and so on.
+// sequencerModel is one cell of a Sequencer. Each thread has a string of operations. A digit increases the
+// counter by that number, C ends all waits, and R ends all waits and sets the counter to 0. A string that is
+// one small letter is a wait: a for the counter 1, b for 2, and so on.
 type sequencerModel struct {
 	threads []string
 	first   uint8 // the initial value of the counter
@@ -115,7 +115,7 @@ func (m *sequencerModel) check(s *mqState) error {
 // isOver reports whether the wait of t is over.
 func (s *mqState) isOver(t *mqThread) bool { return s.value >= t.token || s.turns != t.turns }
 
-// resets reports whether a thread is about to set the counter back. Then counts of other threads may be lost.
+// resets reports whether a thread is about to set the counter back. If so, counts of other threads may be lost.
 func (m *sequencerModel) resets(s *mqState) bool {
 	for i, ops := range m.threads {
 		if t := &s.thread[i]; t.pc == mqTurned && ops[t.at-1] == 'R' {
@@ -125,8 +125,8 @@ func (m *sequencerModel) resets(s *mqState) bool {
 	return false
 }
 
-// done reports whether each thread has ended. Threads that are stopped or dead, and waits that were never over,
-// need not have ended.
+// done reports whether each thread has ended that has to: not the threads that are stopped or dead, and not the
+// waits that were never over.
 func (m *sequencerModel) done(s *mqState) bool {
 	for i := range m.threads {
 		t := &s.thread[i]
@@ -194,8 +194,8 @@ func (m *sequencerModel) next(s *mqState, emit func(model.Step[mqState])) {
 	}
 }
 
-// stepCheck is a periodic check that has something to do. Without a stopped thread the protocol must not depend
-// on it.
+// stepCheck models the periodic check of a waiter. It has a step only where the check would find something to
+// do. Unless a thread is stopped, the protocol must work without this step.
 func (m *sequencerModel) stepCheck(s *mqState, t *mqThread, do func(string, func(*mqState, *mqThread))) {
 	switch {
 	case !m.stops || m.bug == mqNoCheck:
@@ -204,7 +204,7 @@ func (m *sequencerModel) stepCheck(s *mqState, t *mqThread, do func(string, func
 			t.checks = false
 			m.wake(to)
 		})
-	case t.pc != mqAsleep: // the check wakes nobody, and comes again
+	case t.pc != mqAsleep: // the check wakes nobody here, and runs again later
 	case s.isOver(t) && (s.value >= t.token || m.bug != mqCheckForgetsTurns) && m.bug != mqCheckTrustsTheWord:
 		do("finds that its wait is over", func(to *mqState, t *mqThread) { t.checks = true })
 	case (t.looked != s.cell.seq+1 || !s.cell.announced):
@@ -230,8 +230,8 @@ func (m *sequencerModel) ends(s *mqState, t *mqThread) {
 	*t = mqThread{pc: mqEnded}
 }
 
-// hits changes the word of a cell, if it still is c, as was read before. It reports whether it changed the word,
-// and whether a waiter must be woken.
+// hits changes the word of the cell if it is still c, the value that was read before. It reports whether it
+// changed the word, and whether a waiter must be woken.
 func (m *sequencerModel) hits(s *mqState, c mqCell) (ok, wakes bool) {
 	if s.cell != c {
 		return false, false

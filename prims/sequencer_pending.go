@@ -2,7 +2,7 @@ package prims
 
 import "github.com/shmsync/shmsync"
 
-// pendingToken is the wait of a Pending for a token.
+// pendingToken is a wait for a token that belongs to a Pending.
 type pendingToken struct {
 	c    *tokenCell
 	wait tokenWait
@@ -28,13 +28,13 @@ func (s *Sequencer) async(token uint64) *Pending {
 	return p
 }
 
-// told ends the Pending: the wait is off the token heap.
+// told ends the Pending, because its wait has left the token heap.
 func (x *pendingToken) told(p *Pending) {
 	p.end(x.c.outcome(&x.wait))
 	x.c.leave()
 }
 
-// cancel ends the wait. A token that is reached takes precedence.
+// cancel ends the wait. If the token is reached, the wait succeeds instead.
 func (x *pendingToken) cancel(p *Pending) bool {
 	if !x.c.remove(&x.wait) {
 		x.told(p)

@@ -37,8 +37,9 @@ func init() {
 	})
 }
 
-// sequencerWorker increments the Sequencer steps, and waits for the next values. Nobody increments the Sequencer
-// far, so another goroutine cancels each wait for it. The Sequencer ends is stopped only by the worker itself.
+// sequencerWorker increments the Sequencer steps, and waits for its next values. It also waits for values of
+// the Sequencer far, which nobody increments. So another goroutine cancels each of these waits. Only the worker
+// itself stops the Sequencer ends.
 type sequencerWorker struct {
 	a                *arena.Arena
 	steps, far, ends *prims.Sequencer
@@ -53,7 +54,7 @@ func (w *sequencerWorker) turn(g int, r *rand.Rand) error {
 	case 2, 3:
 		return w.async(r, 2)
 	}
-	// Each goroutine makes the steps for which it waits, in a second goroutine beside the wait.
+	// For each wait, a second goroutine makes the increments that the wait needs.
 	s := w.steps
 	token, pause := s.Value()+uint64(r.IntN(4)), r.IntN(200)
 	var wg sync.WaitGroup
@@ -78,7 +79,8 @@ func (w *sequencerWorker) turn(g int, r *rand.Rand) error {
 	return err
 }
 
-// async begins n pending waits for the next steps, cancels some of them, and makes the steps.
+// async begins n pending waits for the next values of steps, cancels some of them, and makes the increments for
+// the others.
 func (w *sequencerWorker) async(r *rand.Rand, n int) error {
 	s := w.steps
 	var waits []*prims.Pending
@@ -101,7 +103,7 @@ func (w *sequencerWorker) async(r *rand.Rand, n int) error {
 	return nil
 }
 
-// cancelled waits for a value that never comes, and cancels the wait.
+// cancelled waits for values that are never reached, and cancels the waits.
 func (w *sequencerWorker) cancelled(r *rand.Rand) error {
 	p, q := w.far.WaitAsync(1<<60+r.Uint64N(8)), w.far.WaitAsync(1<<60)
 	w.far.CancelWaiters()
@@ -113,7 +115,7 @@ func (w *sequencerWorker) cancelled(r *rand.Rand) error {
 	return nil
 }
 
-// stopped waits for a token that never comes, and stops the Sequencer. The next call makes a new Sequencer.
+// stopped waits for a token that is never reached, and stops the Sequencer. So each call makes a new Sequencer.
 func (w *sequencerWorker) stopped(r *rand.Rand) error {
 	s, err := prims.OpenSequencer(w.a, "", nil)
 	if err != nil {

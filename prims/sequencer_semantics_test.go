@@ -19,8 +19,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// These are the tests of the system on which the Sequencer is modelled, with their names. Each runs with several
-// processes.
+// TestSequencerCatalogue has the tests of the system on which the Sequencer is modelled, under their original
+// names. Each runs with several processes.
 func TestSequencerCatalogue(t *testing.T) {
 	inc := order{Op: "increment", Object: "s"}
 	sequencerTests(t, nil, map[string]func(*testing.T, *sequencerGroup){
@@ -147,7 +147,7 @@ func TestSequencerCatalogue(t *testing.T) {
 			x.waiter.isCanceled(t, x.waiter.ended(id))
 		},
 		"cancelAfterInTable": func(t *testing.T, x *sequencerGroup) {
-			// A wait between others is cancelled, and the others stay.
+			// One of many waits is canceled, and the others stay.
 			var ids []int
 			for token := range uint64(20) {
 				ids = append(ids, x.queued(t, "async", token+1))
@@ -255,7 +255,8 @@ func TestSequencerCatalogue(t *testing.T) {
 	})
 }
 
-// WaitAny may begin to wait for a Sequencer that was stopped after WaitAny had checked it.
+// TestSequencerWatchAfterStop: WaitAny checks a Sequencer and then begins to wait for it. The Sequencer may be
+// stopped in between.
 func TestSequencerWatchAfterStop(t *testing.T) {
 	s := newSequencer(t, nil)
 	s.Stop()
@@ -269,8 +270,9 @@ func TestSequencerWatchAfterStop(t *testing.T) {
 	}
 }
 
-// A ResetTo has ended all waits and has not set the counter back yet. Meanwhile other waits begin, and their
-// tokens are reached. These waits also end, without an error or with ErrCanceled.
+// TestSequencerWaitsDuringReset: a ResetTo has ended all waits and has not set the counter back yet. Meanwhile
+// other waits begin, and their tokens are reached. These waits also end, either without an error or with
+// ErrCanceled.
 func TestSequencerWaitsDuringReset(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -295,7 +297,8 @@ func TestSequencerWaitsDuringReset(t *testing.T) {
 	leave()
 }
 
-// Goroutines in the token heaps give up, and others take their places, while the process serves the heaps.
+// TestSequencerHeapGivesUp: while the process serves its token heaps, goroutines in the heaps give up, and
+// others take their places.
 func TestSequencerHeapGivesUp(t *testing.T) {
 	s := newSequencer(t, nil)
 	end := time.Now().Add(proctest.Rounds(proctest.Scale(time.Second)/5, proctest.Scale(time.Second)))
@@ -323,8 +326,8 @@ func TestSequencerHeapGivesUp(t *testing.T) {
 	require.Zero(t, s.QueuedWaits())
 }
 
-// Waits of a process that do not end by themselves are ended in the order of their tokens, and in the order of
-// arrival for equal tokens.
+// TestSequencerOrder: pending waits for tokens of one cell end in the order of their tokens. When the counter
+// reaches a token, exactly the waits for this token and for lower ones have ended.
 func TestSequencerOrder(t *testing.T) {
 	s := newSequencer(t, nil)
 	var waits []*prims.Pending
@@ -348,7 +351,7 @@ func TestSequencerOrder(t *testing.T) {
 	}
 }
 
-// The test checks the object as other processes find it.
+// TestSequencerOpen: other processes that open the object find what this process has created.
 func TestSequencerOpen(t *testing.T) {
 	a := newArena(t, nil)
 	s, err := prims.OpenSequencer(a, "s", &prims.SequencerOptions{Initial: 40, Spin: -1})
@@ -384,7 +387,7 @@ func TestSequencerOpen(t *testing.T) {
 	require.NoError(t, a.Delete("s"))
 }
 
-// A process that leaves the arena ends its own waits, and no others.
+// TestSequencerArenaClose: when a process leaves the arena, its waits end, and those of other processes do not.
 func TestSequencerArenaClose(t *testing.T) {
 	a := newArena(t, nil)
 	s, err := prims.OpenSequencer(a, "s", nil)
@@ -408,8 +411,8 @@ func TestSequencerArenaClose(t *testing.T) {
 	sound(t, a)
 }
 
-// Waits take no memory of the arena except one node for each cell on which a process waits. If there is no room
-// for the node, they do without it.
+// TestSequencerNoSpace: waits take no memory of the arena except one node for each cell on which a process
+// waits. If there is no room for the node, the waits work without it.
 func TestSequencerNoSpace(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 1 << 20})
 	s, err := prims.OpenSequencer(a, "", nil)
@@ -480,7 +483,8 @@ func eventuallyQuiet(s *prims.Sequencer, token uint64) {
 	}
 }
 
-// After every insertion and removal the heaps are valid. Exactly the waits whose tokens are reached end.
+// TestSequencerHeap: after every insertion and every removal the token heaps are in order. Exactly the waits
+// whose tokens are reached end.
 func TestSequencerHeap(t *testing.T) {
 	rounds := proctest.Rounds(2000, 20_000)
 	s := newSequencer(t, nil)

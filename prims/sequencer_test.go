@@ -23,7 +23,8 @@ func newSequencer(t testing.TB, opts *prims.SequencerOptions) *prims.Sequencer {
 	return s
 }
 
-// registerSequencer begins n pending waits for tokens from first on, in random order.
+// registerSequencer begins n pending waits, in random order, for n consecutive tokens, of which the lowest is
+// first.
 func registerSequencer(t testing.TB, s *prims.Sequencer, n int, first uint64) []*prims.Pending {
 	waits := make([]*prims.Pending, n)
 	for _, i := range rand.Perm(n) {
@@ -51,9 +52,9 @@ func BenchmarkSequencerIncrement(b *testing.B) {
 	}
 }
 
-// The cost of an increment does not depend on how many waits are for later tokens. The best of many runs shows
-// that: with 10,000 waits an increment takes as long as without waits. It would take 1,000 times as long if it
-// examined each wait.
+// TestSequencerIncrementCost: the cost of an increment does not depend on the number of waits for later tokens.
+// The test compares the fastest of many runs: with 10,000 waits an increment takes as long as without waits. If
+// an increment examined each wait, it would take 1,000 times as long.
 func TestSequencerIncrementCost(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector, whose cost hides that of the calls")

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// begin is a wait that begins now. tell may be set later.
+// begin returns a wait that begins now. The caller may set tell later.
 func (s *Sequencer) begin(token uint64) tokenWait {
 	return tokenWait{token: token, turns: sequencerTurns(s.words.turns.Load()), place: off}
 }
@@ -44,8 +44,8 @@ func (s *Sequencer) canceled() error {
 	return failed(s.a, s.object, "sequencer.wait", shmsync.ErrCanceled, nil, detail)
 }
 
-// mostOnWord is how many waits of a cell sleep on its word themselves. Such a wait wakes soonest, but has to
-// check the counter at each wake. The other waits are in the token heap.
+// mostOnWord is how many waits of a cell sleep on the word of the cell themselves. Such a wait wakes
+// soonest, but has to check the counter at each wake. All further waits are in the token heap.
 const mostOnWord = 2
 
 // await waits until a wait is over.
@@ -76,16 +76,17 @@ func (s *Sequencer) await(ctx context.Context, w *tokenWait) error {
 	return c.awaitInHeap(ctx, w)
 }
 
-// wordWait is a wait that sleeps on the word itself. A periodic check tests whether it is over. The word alone
-// does not show that if a process that is stopped made the counter jump past next, or if a peer has overwritten
-// the word.
+// wordWait is a wait that sleeps on the word itself. A periodic check tests whether the wait is over.
+// The word alone does not show that in two cases: a process made the counter jump past next and was
+// stopped, or a peer has overwritten the word.
 type wordWait struct {
 	used  bool
 	token uint64
 	turns sequencerTurns
 }
 
-// takeWord returns a place of the cell for a wait that sleeps on the word, or -1 if there is none.
+// takeWord reserves one of the cell's places for waits that sleep on the word, and returns its index,
+// or -1 if there is none.
 func (c *tokenCell) takeWord(w *tokenWait) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +105,7 @@ func (c *tokenCell) leaveWord(i int) {
 	c.onWord[i] = wordWait{}
 }
 
-// anyOnWordOver reports whether waits that sleep on the word are over.
+// anyOnWordOver reports whether any wait that sleeps on the word is over.
 func (c *tokenCell) anyOnWordOver() bool {
 	v, turns := c.s.words.value.Load(), sequencerTurns(c.s.words.turns.Load())
 	c.mu.Lock()
@@ -112,10 +113,10 @@ func (c *tokenCell) anyOnWordOver() bool {
 	return slices.ContainsFunc(c.onWord[:], func(w wordWait) bool { return w.used && (w.token <= v || w.turns != turns) })
 }
 
-// awaitOnWord is await for a goroutine that sleeps on the word.
+// awaitOnWord is await for a goroutine that itself sleeps on the word.
 func (c *tokenCell) awaitOnWord(w *tokenWait, cancel *park.Cancel) error {
 	for {
-		// The loop ends: each iteration follows a wake.
+		// Another iteration means that a wake has come.
 		word, ok := c.announce(w)
 		ended := park.Again
 		if ok {

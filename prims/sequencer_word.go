@@ -2,26 +2,27 @@ package prims
 
 import "fmt"
 
-// sequencerCells is how many cells a Sequencer has. The waits for a token are in cell token % sequencerCells.
-// So an Increment checks one cell, and wakes no waits for the other tokens nearby.
+// sequencerCells is how many cells a Sequencer has. A wait for a token belongs to cell token %
+// sequencerCells. So an Increment checks one cell, and does not wake the waits for other tokens nearby.
 const sequencerCells = 16
 
-// tokenCellState is the word of a cell of a Sequencer. It is an eventcountState.
+// tokenCellState is the word of a cell of a Sequencer: an eventcountState whose bits 33..63, which are free for
+// the object, are next.
 //
 //	bits 0..31   sequence   counts the changes that make waiters look; they sleep on this half
 //	bit  32      announced  a waiter may sleep, or be on the way to it
 //	bits 33..63  next       the low 31 bits of the smallest token that was announced since the last change
 //
-// A waiter announces its token. If the token is more than tokenFar ahead of the counter, the waiter announces a
-// nearer token of the same cell instead. Then it checks the counter once more: has the counter reached the
-// token, or passed next? If not, the waiter sleeps while the sequence is what it was. A process that counts
-// checks the cell afterwards. If next is announced and the counter has reached it, that process changes the
-// sequence, which ends the announcement, and wakes all waiters of the cell. Waiters whose tokens are not
-// reached announce themselves again.
+// A waiter announces its token. If the token is more than tokenFar ahead of the counter, the waiter
+// announces a nearer token of the same cell instead. Then the waiter checks the counter once more. If
+// the counter has neither reached the token nor passed next, the waiter sleeps until the sequence
+// changes. A process that counts checks the cell afterwards. If a token is announced and the counter
+// has reached next, that process changes the sequence, which ends the announcement, and wakes all
+// waiters of the cell. Waiters whose tokens are not reached announce themselves again.
 //
-// So next may be smaller than every token that is waited for, which costs one wake, but is never greater than
-// the smallest of them. If next is not 1 to tokenFar ahead of the counter, the counter has reached it. So 31
-// bits are enough for next.
+// next may be smaller than every token that is waited for. That costs one needless wake. next is never
+// greater than the smallest of these tokens. If next is not 1 to tokenFar ahead of the counter, the
+// counter has reached next. So 31 bits are enough for next.
 //
 //	writers: waiters, processes that count, cancel, stop or reset, and periodic checks, each by CAS
 //	readers: the same, tools
@@ -41,7 +42,8 @@ const (
 func (s tokenCellState) sequence() uint32 { return uint32(s) }
 func (s tokenCellState) announced() bool  { return eventcountState(s).announced() }
 
-// ahead is how far next is ahead of a counter at v. If it is not 1 to tokenFar, the counter has reached next.
+// ahead returns how far next is ahead of a counter at v. If the result is not 1 to tokenFar, the
+// counter has reached next.
 func (s tokenCellState) ahead(v uint64) uint32 {
 	return (uint32(s>>tokenNextShift) - uint32(v)) & tokenNextMask
 }
@@ -49,12 +51,12 @@ func (s tokenCellState) ahead(v uint64) uint32 {
 // due reports whether the waiters of the cell have to check the counter, which is at v.
 func (s tokenCellState) due(v uint64) bool { return s.announced() && s.ahead(v)-1 >= tokenFar }
 
-// announce is the word after a waiter has announced token, while the counter is at v. The counter has not
-// reached token, and the word is not due.
+// announce returns the word after a waiter has announced token, while the counter is at v. The counter
+// has not reached token, and the word is not due.
 func (s tokenCellState) announce(token, v uint64) tokenCellState {
 	ahead := token - v
 	if ahead > tokenFar {
-		ahead = tokenFar - (v+tokenFar-token)%sequencerCells // one of the same cell
+		ahead = tokenFar - (v+tokenFar-token)%sequencerCells // a nearer token of the same cell
 	}
 	if s.announced() && uint64(s.ahead(v)) <= ahead {
 		return s
@@ -62,7 +64,7 @@ func (s tokenCellState) announce(token, v uint64) tokenCellState {
 	return s&(1<<tokenNextShift-1) | tokenCellState(eventcountAnnounced) | tokenCellState((v+ahead)&tokenNextMask)<<tokenNextShift
 }
 
-// String renders the state for messages.
+// String describes the state for messages.
 func (s tokenCellState) String() string {
 	if !s.announced() {
 		return fmt.Sprintf("nobody announced, sequence %d", s.sequence())
@@ -70,12 +72,12 @@ func (s tokenCellState) String() string {
 	return fmt.Sprintf("a token with the low bits %#x announced, sequence %d", uint64(s>>tokenNextShift), s.sequence())
 }
 
-// sequencerTurns is the word that ends waits of a Sequencer which have not reached their tokens.
+// sequencerTurns is the word that ends the waits of a Sequencer whose tokens are not reached.
 //
 //	bit  0      stopped  Stop was called; never cleared
 //	bits 1..63  count    of the calls of CancelWaiters, Stop and ResetTo
 //
-// A wait remembers the word as it was when it began. It ends when the word is another one.
+// A wait stores the word as it was when the wait began. The wait ends when the word has changed.
 //
 //	writers: CancelWaiters and ResetTo (addition), Stop (CAS)
 //	readers: waits, tools

@@ -20,7 +20,7 @@ type sequencerWords struct {
 	value atomic.Uint64
 	_     [56]byte
 	turns atomic.Uint64 // see sequencerTurns
-	// lastCPU and spin, pays are as in mutexWords.
+	// lastCPU, spin and pays are as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
@@ -55,7 +55,7 @@ const (
 	tokenCellPollerOff = arenakernel.Offset(unsafe.Offsetof(tokenCellWords{}.poller))
 )
 
-// places are the words of the eventcount of cell i.
+// places returns the words of the eventcount of cell i.
 func (w *sequencerWords) places(i int) eventcountPlaces {
 	c := &w.cells[i]
 	return eventcountPlaces{
@@ -63,7 +63,8 @@ func (w *sequencerWords) places(i int) eventcountPlaces {
 	}
 }
 
-// next is how far the smallest announced token is ahead of a counter at v, and whether one is announced.
+// next returns how far the smallest announced token is ahead of a counter at v, and whether any token
+// is announced.
 func (w *sequencerWords) next(v uint64) (ahead uint64, announced bool) {
 	for i := range w.cells {
 		s := tokenCellState(w.cells[i].state.Load())
@@ -80,7 +81,7 @@ func (w *sequencerWords) next(v uint64) (ahead uint64, announced bool) {
 	return ahead, announced
 }
 
-// sequencerBody views the private body of a Sequencer that is being made.
+// sequencerBody returns the words of a Sequencer that is being created in b, which is still private.
 func sequencerBody(b []byte) *sequencerWords {
 	_ = b[sequencerBytes-1]
 	return (*sequencerWords)(unsafe.Pointer(unsafe.SliceData(b)))

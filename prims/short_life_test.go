@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// shortLife has the durations of the parts of a process's short stay in an arena.
+// shortLife says how long each part of a process's short stay in an arena took.
 type shortLife struct {
 	Join, Open, Lock, Leave time.Duration
 }
@@ -64,7 +64,8 @@ func init() {
 	})
 }
 
-// newVillage makes an arena with a Mutex m, in which n other processes stay. It returns the name of the arena.
+// newVillage makes an arena with a Mutex m, and starts n processes that stay in it. It returns the name of the
+// arena.
 func newVillage(t testing.TB, n int) string {
 	a := newArena(t, nil)
 	_, err := prims.OpenMutex(a, "m", nil)
@@ -89,7 +90,8 @@ func init() {
 	})
 }
 
-// Short stays leave neither participants nor death records behind, and each part of a stay is measured.
+// TestShortLivesLeaveNothing: short stays leave neither participants nor death records behind. Each part of a
+// stay is measured.
 func TestShortLivesLeaveNothing(t *testing.T) {
 	name := newVillage(t, 2)
 	const lives = 5
@@ -112,8 +114,8 @@ func TestShortLivesLeaveNothing(t *testing.T) {
 	require.NoError(t, i.Check())
 }
 
-// BenchmarkShortLife measures the total cost of a process that opens an arena, locks once, and leaves. The
-// process is a new one each time, or one that has done the same before.
+// BenchmarkShortLife measures the total cost of a process that opens an arena, locks once, and leaves. Each
+// process does so once, or a hundred times.
 func BenchmarkShortLife(b *testing.B) {
 	for _, neighbours := range []int{1, 4} {
 		for _, lives := range []int{1, 100} {

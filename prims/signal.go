@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// SignalWaker schedules up to 4096 queues between processes. Producers say that a queue has
-// something in it. Workers find such queues, serve one at a time, and sleep while there is none.
-// The contents of the queues belong to the user.
+// SignalWaker schedules up to 4096 queues between processes. A producer announces that a queue has something in
+// it. A worker finds such a queue, serves it alone, and sleeps while there is none. The contents of the queues
+// belong to the user.
 //
 //	// producer                        // worker
 //	queue.push(item)                   for {
@@ -27,24 +27,24 @@ import (
 //	                                   }
 //
 // Each queue has a [Gate] that is idle, scheduled, or executed by one worker. The gates alone say which queues
-// have to be served. An index of two levels helps to find them: a [Signal] has a bit for each of 64 queues, and
-// the summary has a bit for each signal that may have a set bit. A summary bit that goes from 0 to 1 issues a
-// permit, which sleeping workers wait for. The index may have a bit too many, which costs one check. It lacks a
-// bit only while a process is in the middle of an operation.
+// have to be served. An index of two levels helps to find them. A [Signal] has a bit for each of 64 queues, and
+// the summary has a bit for each signal that may have a set bit. When a summary bit goes from 0 to 1, a permit
+// is issued, and sleeping workers wait for permits. The index may have a bit too many, which costs one check.
+// It lacks a bit only while a process is in the middle of an operation.
 //
-// In the terminology of the Go memory model, and across processes: a Schedule that returns true,
-// or that finds the queue executing and sets its flag, synchronizes, with all before it, before
-// the return of the Begin, Next or TryBeginInline that takes the queue next. So does each Finish.
-// A Schedule that finds the queue scheduled makes one load and gives no such edge. Its item is
-// not missed all the same, if the producer publishes it by an atomic store and the worker looks
-// for it by an atomic load. The store, the load of the gate, the worker's change of the gate and
-// its load of the queue are all sequentially consistent. The load of the gate came before the
-// change, or it would not have found the queue scheduled. So the store came before the worker's
-// load.
+// In the terminology of the Go memory model, and across processes: a Schedule that returns true, or that finds
+// the queue executing and sets its flag, synchronizes, with all before it, before the return of the Begin, Next
+// or TryBeginInline that takes the queue next. So does each Finish. A Schedule that finds the queue already
+// scheduled makes one load and gives no such edge. Its item is still not missed if the producer publishes the
+// item by an atomic store and the worker looks for it by an atomic load. This is so because the store, the load
+// of the gate, the worker's change of the gate and its load of the queue are all sequentially consistent. The
+// load of the gate found the queue scheduled, so it came before the worker's change of the gate. So the store
+// of the item came before the worker's load of the queue.
 //
 // When a process dies, the queues that it executed are scheduled again, and every announcement that it had
-// begun is completed. Permits that it had taken, or had not issued yet, are issued. Its registrations are
-// removed: see docs/design/0009. A stopped process keeps the queues that it executes; all others go on.
+// begun is completed. The permits that it had taken, or had not issued yet, are issued. Its registrations are
+// removed; see docs/design/0009. A stopped process keeps the queues that it executes, but blocks no other
+// queue.
 type SignalWaker struct {
 	signalView
 	name     arenakernel.ParticipantID
@@ -52,7 +52,7 @@ type SignalWaker struct {
 	wakeWord park.WakeWord
 	key      race.Key
 	counting bool
-	cursor   atomic.Uint32 // index of the next slice of gates to check
+	cursor   atomic.Uint32 // index of the next group of gates to check
 }
 
 // SignalWakerOptions says how a SignalWaker is created. A nil *SignalWakerOptions means the
@@ -144,13 +144,13 @@ func (w *SignalWaker) tuning() park.Tuning {
 	return park.Tuning{Budget: &h.spin, Pays: &h.pays, LastCPU: &h.lastCPU, Slot: w.a.Self().Slot()}
 }
 
-// Signals is the number of signals.
+// Signals returns the number of signals.
 func (w *SignalWaker) Signals() int { return len(w.lines) }
 
-// Queues is the number of queues: 64 for each signal. They are numbered from 0.
+// Queues returns the number of queues: 64 for each signal. They are numbered from 0.
 func (w *SignalWaker) Queues() int { return len(w.gates) }
 
-// Offset is the place of the SignalWaker in its arena, for SignalWakerAt in another process.
+// Offset returns the place of the SignalWaker in its arena, for SignalWakerAt in another process.
 func (w *SignalWaker) Offset() arena.Offset { return w.object.Offset }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
@@ -160,15 +160,15 @@ func (w *SignalWaker) SetSpin(d time.Duration) {
 	w.head.spin.Store(spinField(d))
 }
 
-// Spin is the value of the last SetSpin.
+// Spin returns the value of the last SetSpin.
 func (w *SignalWaker) Spin() time.Duration {
 	w.opening.use()
 	return spinOf(w.head.spin.Load())
 }
 
-// Close closes this handle on the SignalWaker, and no other. What this process executes and has
-// registered stays. Calls that wait through the handle end with an error that Is ErrClosed. A
-// second Close is an error that Is ErrClosed.
+// Close closes this handle on the SignalWaker, and no other. The queues that this process executes and its
+// registrations stay. Calls that wait through the handle end with an error that Is ErrClosed. A second Close is
+// an error that Is ErrClosed.
 func (w *SignalWaker) Close() error { return w.opening.close("signalwaker.close") }
 
 // String renders the state on one line.

@@ -12,7 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// The document describes the parts of a SignalWaker that follow its head.
+// TestABISignalParts: docs/abi.md describes the parts of a SignalWaker that follow its head as the code has
+// them.
 func TestABISignalParts(t *testing.T) {
 	requireABIFields(t, "Signal line", reflect.TypeFor[signalLine]())
 	requireABIFields(t, "Gate", reflect.TypeFor[signalGate]())

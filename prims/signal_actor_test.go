@@ -15,7 +15,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// signalStage has the signal wakers on which an actor acts.
+// signalStage has the signal wakers that an actor uses. An actor carries out orders, in this process or in
+// another one.
 type signalStage struct {
 	a *arena.Arena
 	contexts
@@ -30,13 +31,13 @@ func init() {
 	})
 }
 
-// signalActor returns an actor in a process of its own.
+// signalActor starts an actor in a separate process.
 func signalActor(t testing.TB, a *arena.Arena, label string) *actor {
 	t.Helper()
 	return actorOf(t, a, "signal/actor", label)
 }
 
-// num carries out an order that has one number and must succeed.
+// num carries out an order that has one number as its argument and must succeed.
 func num(t testing.TB, x *actor, op string, n int) answer {
 	t.Helper()
 	return x.must(t, order{Op: op, Object: "w", N: n})
@@ -85,7 +86,7 @@ func (s *signalStage) perform(o order, a *answer) error {
 			s.g[fmt.Sprint(o.Object, g.Queue())] = &g
 			s.mu.Unlock()
 		}
-	case "walk": // makes N executions, and sleeps between them
+	case "walk": // executes N queues, and sleeps while none is scheduled
 		for a.N < uint64(o.N) {
 			if g, ok := w.Next(0); ok {
 				g.Finish()
@@ -197,10 +198,10 @@ func newWaker(t testing.TB, a *arena.Arena, opts *prims.SignalWakerOptions) *pri
 	return w
 }
 
-// idle waits until everything is as before the first use: no bit, no permit and no sleeper is left.
+// idle waits until w is as before its first use: without a bit, a permit or a sleeper.
 func idle(t testing.TB, a *arena.Arena, w *prims.SignalWaker) {
 	t.Helper()
-	for w.TryAcquire() { // a stale permit costs one check
+	for w.TryAcquire() { // take stale permits: each costs one check
 		g, ok := w.Next(0)
 		require.False(t, ok, "queue %d was scheduled", g.Queue())
 	}

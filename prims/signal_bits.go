@@ -10,14 +10,14 @@ import (
 
 var _ = crashpoint.Register("signal.bit.acquired")
 
-// Signal is a view of one signal of a SignalWaker: a bit for each of 64 queues. A bit is set
-// while the [Gate] of its queue waits for an executor. Gates set and clear the bits themselves,
-// and [SignalWaker.Next] uses them. A Signal is for programs that choose among queues in their
-// own way. A program that acquires a bit calls Begin of the gate, which decides, and
-// TryUnmarkIfEmpty of the waker.
+// Signal is a view of one signal of a SignalWaker: a bit for each of 64 queues. A bit is set while the [Gate]
+// of its queue waits for an executor. Gates set and clear the bits themselves, and [SignalWaker.Next] reads
+// them. A Signal is for programs that choose among queues in their own way. A program that acquires a bit calls
+// Begin of the gate, which decides whether the program executes the queue, and then TryUnmarkIfEmpty of the
+// waker.
 //
-// Every operation is a sequentially consistent access of one word. If a process dies after it has
-// acquired a bit and before Begin, nothing is lost: the reaper sets the bit again.
+// Every operation is one sequentially consistent access to one word. If a process dies after it has acquired a
+// bit and before it has called Begin, nothing is lost: the reaper sets the bit again.
 type Signal struct {
 	v     *signalView
 	line  *signalLine
@@ -30,7 +30,7 @@ func (w *SignalWaker) Signal(i int) Signal {
 	return Signal{&w.signalView, &w.lines[i], i}
 }
 
-// Index is the number of the signal in its waker.
+// Index returns the number of the signal in its waker.
 func (s Signal) Index() int { return s.index }
 
 func (s Signal) bits() *atomic.Uint64 {
@@ -45,8 +45,9 @@ func (s Signal) mask(bit int) uint64 {
 	return 1 << bit
 }
 
-// Set sets a bit. It reports whether no bit was set before, and whether this call has set it. A
-// caller that gets wasEmpty calls MarkActive of the waker. It may also call MarkActive each time.
+// Set sets a bit. wasEmpty reports whether the signal had no bit before, and wasSet whether this call has set
+// the bit. If wasEmpty is true, the caller has to call MarkActive of the waker. It may also call MarkActive
+// each time.
 func (s Signal) Set(bit int) (wasEmpty, wasSet bool) {
 	m := s.mask(bit)
 	old := s.bits().Or(m)
@@ -59,8 +60,8 @@ func (s Signal) SetMask(mask uint64) (wasEmpty bool, set uint64) {
 	return old == 0, mask &^ old
 }
 
-// Acquire clears a bit and reports whether it was set: true for exactly one of
-// several callers.
+// Acquire clears a bit and reports whether the bit was set. If several callers acquire the same bit, exactly
+// one gets true.
 func (s Signal) Acquire(bit int) bool {
 	_, _, ok := s.TryAcquire(bit)
 	return ok
@@ -87,17 +88,17 @@ func (s Signal) IsSet(bit int) bool { return s.bits().Load()&s.mask(bit) != 0 }
 // Load returns all bits.
 func (s Signal) Load() uint64 { return s.bits().Load() }
 
-// Size is the number of set bits.
+// Size returns the number of set bits.
 func (s Signal) Size() int { return bits.OnesCount64(s.bits().Load()) }
 
 // IsEmpty reports whether no bit is set.
 func (s Signal) IsEmpty() bool { return s.bits().Load() == 0 }
 
-// Nearest returns the set bit that is nearest to start: the lower one if two are equally near, and 64 if no bit
-// is set.
+// Nearest returns the set bit that is nearest to start. If two bits are equally near, it returns the lower one.
+// If no bit is set, it returns 64.
 func (s Signal) Nearest(start int) int { return nearestBit(s.bits().Load(), start) }
 
-// Queue is the number of the queue of a bit.
+// Queue returns the number of the queue that the bit stands for.
 func (s Signal) Queue(bit int) int {
 	s.mask(bit)
 	return s.index*signalBits + bit

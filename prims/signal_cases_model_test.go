@@ -4,7 +4,8 @@ package prims
 
 import "testing"
 
-// Mistakes: the holes of the protocol from which this one was derived, and others.
+// Mistakes that the model can have. Some of them were found in an earlier protocol, from which this one was
+// derived.
 const (
 	finishForgetsSummary bug = "A: Finish sets the bit again, and not the summary's"
 	beginByStore         bug = "B: Begin is a plain store"
@@ -25,7 +26,7 @@ const (
 	nobodyElseWoken   bug = "who finds more than it takes wakes nobody"
 )
 
-// Producers and workers share the bits between them.
+// TestModelSignalWaker: producers set the bits and workers clear them, at the same time.
 func TestModelSignalWaker(t *testing.T) {
 	one := signalModel{workers: 1, producers: 1, queues: 1, items: 3}
 	pair := signalModel{workers: 1, producers: 2, queues: 2, items: 1}
@@ -39,13 +40,14 @@ func TestModelSignalWaker(t *testing.T) {
 	})
 }
 
-// A second Finish changes nothing.
+// TestModelSignalFinishTwice: a second Finish of the same execution changes nothing.
 func TestModelSignalFinishTwice(t *testing.T) {
 	m := signalModel{workers: 1, producers: 1, queues: 1, items: 2, twice: true}
 	requireModels(t, []exploration{{"one and one", small, m.explore, []bug{finishSubtracts}}})
 }
 
-// In this model there are no items. Each Release issues several permits, and wakes one waiter.
+// TestModelSignalPermits: a model without items. Each Release issues several permits, and itself wakes only one
+// waiter.
 func TestModelSignalPermits(t *testing.T) {
 	two := signalModel{workers: 2, producers: 1, items: 1, release: 2}
 	three := signalModel{workers: 3, producers: 1, items: 1, release: 2, cancel: true}
@@ -57,7 +59,7 @@ func TestModelSignalPermits(t *testing.T) {
 	})
 }
 
-// A worker gives up for good, and another one is stopped for good.
+// TestModelSignalLeave: one worker gives up for good, and another one is stopped for good.
 func TestModelSignalLeave(t *testing.T) {
 	quit := signalModel{workers: 2, producers: 1, queues: 1, items: 2, cancel: true}
 	stop := signalModel{workers: 2, producers: 1, queues: 2, items: 2, stop: true}
@@ -67,7 +69,7 @@ func TestModelSignalLeave(t *testing.T) {
 	})
 }
 
-// Producers and workers die at every step.
+// TestModelSignalDeath: producers and workers die, at every step.
 func TestModelSignalDeath(t *testing.T) {
 	single := signalModel{workers: 2, producers: 1, queues: 1, items: 1, kills: 1}
 	one := signalModel{workers: 2, producers: 1, queues: 1, items: 2, kills: 1}

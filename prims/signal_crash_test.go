@@ -21,12 +21,12 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// This is the kill matrix of the SignalWaker. A victim dies at each crash point in turn, beside a partner and the
-// test itself, which work all the time. If the victim was about to announce a queue, another process announces
-// it, and the queues of the victim are executed.
+// These tests kill a process at each crash point of the SignalWaker. The victim dies at one point after the
+// other, beside a partner and the test itself, which work all the time. If the victim died before it announced
+// a queue, another process announces the queue. In the end the queues of the victim have been executed.
 
 const (
-	victimQueue = 4*64 + 44 // a queue that the board does not use; only the victim produces and works there
+	victimQueue = 4*64 + 44 // a queue outside of the board; only the victim produces and works there
 	orphanQueue = 5*64 + 45 // a queue that a reap takes from the victim
 )
 
@@ -40,8 +40,8 @@ func signalPoints() (points []string) {
 }
 
 func init() {
-	// The victim has only one goroutine. So no goroutine passes a crash point while another one is between an
-	// item and the Schedule that announces the item.
+	// The victim has only one goroutine. With several goroutines, one could die at a crash point while another
+	// has pushed an item and not yet called the Schedule that announces it.
 	proctest.Register("signal/victim", func(c *proctest.Child) {
 		s, _ := joinSignalSite(c, "victim")
 		w, self := s.w, s.a.Self()
@@ -90,13 +90,14 @@ func init() {
 				case <-over:
 					return true
 				default:
-					quiet.Release(1) // the other worker may have come back for another permit
+					quiet.Release(1) // the sleeping worker may have come back for another permit
 					return false
 				}
 			}); err != nil {
 				c.Fatal(err)
 			}
-			// The words are made as a death leaves them, so that a reaper can also die while it repairs them.
+			// Put the words into the state that a death leaves. Then a reaper has something to repair, and can
+			// die while it does so.
 			orphan := w.Gate(orphanQueue)
 			if orphan.TryBeginInline() {
 				w.MarkOwnerDead(func(n arena.ParticipantID) bool { return n == self })

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A queue, here only a count of items, and a worker that executes it. Producers and workers may be in any
-// processes.
+// The queue of this example is only a count of items. A worker executes it. Producers and workers may be in
+// different processes.
 func ExampleSignalWaker() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})

@@ -18,7 +18,7 @@ func (w *SignalWaker) Object() arenakernel.Object { return w.object }
 // Announced reports whether a waiter has announced itself.
 func (w *SignalWaker) Announced() bool { return w.wakeWord.Announced() }
 
-// WakeSequence returns the sequence that counts the wakes, and that wraps.
+// WakeSequence returns the sequence of the wake word. It counts the wakes, and wraps.
 func (w *SignalWaker) WakeSequence() uint32 { return w.head.wake.Load() >> 1 }
 
 // SetSummary overwrites the summary, and issues no permit.
@@ -30,7 +30,7 @@ func (w *SignalWaker) SetGate(q int, v uint64) { w.gates[q].word.Store(v) }
 // GateWord returns the word of a gate.
 func (w *SignalWaker) GateWord(q int) uint64 { return w.gates[q].word.Load() }
 
-// MarkOwnerDead changes the gates as the deaths of all participants would for which gone returns true.
+// MarkOwnerDead changes the gates as if all participants had died for which gone returns true.
 func (w *SignalWaker) MarkOwnerDead(gone func(arena.ParticipantID) bool) {
 	for q := range w.gates {
 		w.reapGate(q, gone)
@@ -41,7 +41,8 @@ func (w *SignalWaker) MarkOwnerDead(gone func(arena.ParticipantID) bool) {
 // Repair repairs w after the death of dead, as a reaper does.
 func (w *SignalWaker) Repair(dead arena.ParticipantID) { repairSignals(w.a, w.object, dead) }
 
-// Scribble overwrites the words of w, as far as the bytes go: those of the body, of each gate, and of each row.
+// Scribble overwrites the words of w with the bytes of b, until these are used up: first the body, then each
+// gate, then each row.
 func (w *SignalWaker) Scribble(b []byte) {
 	next := func() (v uint64) {
 		if len(b) < 8 {

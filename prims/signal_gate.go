@@ -15,21 +15,21 @@ var (
 	_ = crashpoint.Register("signal.drop.cleared")
 )
 
-// Gate is a handle on the gate of one queue. Any number of producers schedule the queue; one
-// worker at a time executes it. The handle that began an execution, or a copy that replaces it,
-// has to finish the execution.
+// Gate is a handle on the gate of one queue. Any number of producers schedule the queue; one worker at a time
+// executes it. An execution has to be finished by the handle that began it, or by a copy of this handle that is
+// used instead.
 //
-// The compare-and-swap that chooses the executor also writes the executor's ID into the gate. So
-// a death at any instruction leaves a gate that is scheduled, or a gate that names its dead
-// executor; see [SignalWaker].
+// The compare-and-swap that chooses the executor also writes the executor's ID into the gate. So a process that
+// dies at any instruction leaves a gate that is scheduled, or a gate that names it as the dead executor; see
+// [SignalWaker].
 type Gate struct {
 	w       *SignalWaker
 	queue   uint32
-	running signalGateWord // word of the execution that this handle began; 0 if none
+	running signalGateWord // the word of the execution that this handle began; 0 if there is none
 }
 
-// Gate returns a handle on the gate of a queue. It is inlined, so that the handle need not be on
-// the heap.
+// Gate returns a handle on the gate of a queue. Gate is small enough to be inlined, so that the handle need not
+// be on the heap.
 func (w *SignalWaker) Gate(queue int) *Gate {
 	if uint(queue) >= uint(len(w.gates)) {
 		w.noSuchQueue(queue)
@@ -37,7 +37,7 @@ func (w *SignalWaker) Gate(queue int) *Gate {
 	return &Gate{w: w, queue: uint32(queue)}
 }
 
-// Queue is the number of the gate's queue.
+// Queue returns the number of the gate's queue.
 func (g *Gate) Queue() int { return int(g.queue) }
 
 func (g *Gate) word() *signalGate {
@@ -47,19 +47,19 @@ func (g *Gate) word() *signalGate {
 
 func (g *Gate) key() race.Key { return g.w.key + race.Key(g.queue+1)*gateKeyStep }
 
-// gateKeyStep separates the keys of gates for the race detector.
+// gateKeyStep is the distance between the keys of two gates for the race detector.
 const gateKeyStep = 0x9e3779b97f4a7c15
 
-// Schedule says that there is something in the queue. The caller has published it by an atomic
-// store, or under a lock. Schedule reports whether this call has made the queue scheduled. The
-// result is false if the queue was scheduled already. It is also false if a worker executes the
-// queue; then the Finish of that worker schedules it again. Schedule never blocks. If the queue
-// is scheduled, the call costs one load. It makes no system call if no worker sleeps.
+// Schedule announces that there is something in the queue. The caller has published it before, by an atomic
+// store or under a lock. Schedule reports whether this call has made the queue scheduled. The result is false
+// if the queue was scheduled already. It is also false if a worker executes the queue; then the Finish of that
+// worker schedules it again. Schedule never blocks. If the queue is scheduled already, the call costs one load.
+// It makes no system call if no worker sleeps.
 func (g *Gate) Schedule() bool {
 	gate := g.word()
 	for {
-		// The loop ends: whenever the CAS fails, another call has succeeded, and of such calls
-		// only the end of an execution leaves the queue unscheduled.
+		// The CAS fails only if another call has changed the word. Of such calls, only the end of an execution
+		// leaves the queue unscheduled, so the loop is lock-free.
 		s := signalGateWord(gate.word.Load())
 		if race.Enabled {
 			race.ReleaseMerge(g.key())
@@ -74,7 +74,7 @@ func (g *Gate) Schedule() bool {
 		// lin: Schedule takes effect here.
 		if gate.word.CompareAndSwap(uint64(s), uint64(s.schedule())) {
 			if s.executing() {
-				return false // its executor will find the flag
+				return false // the Finish of its executor will find the flag
 			}
 			crashpoint.Hit("signal.schedule.gated")
 			g.w.publish(int(g.queue))
@@ -84,9 +84,9 @@ func (g *Gate) Schedule() bool {
 	}
 }
 
-// publish sets the bit of a queue, and the bit of its signal in the summary. It sets the second
-// bit in any case: the process that set the signal's first bit may be stopped before it reached
-// the summary.
+// publish sets the bit of a queue, and the bit of its signal in the summary. It sets the summary bit even if
+// the signal already had bits: the process that set the signal's first bit may have been stopped before it set
+// the summary bit.
 func (v *signalView) publish(q int) {
 	i := q / signalBits
 	// sync(signal.summary): release
@@ -95,14 +95,13 @@ func (v *signalView) publish(q int) {
 	v.mark(i)
 }
 
-// Begin begins the execution of a scheduled queue, and reports whether the caller is its executor
-// from here on, until Finish. If several callers try, one succeeds. A program calls it after it
-// has acquired the queue's bit, but Begin does not need the bit.
+// Begin begins the execution of a scheduled queue, and reports whether it did. If so, the caller is the
+// executor until Finish. If several callers try, one succeeds. A program usually calls Begin after it has
+// acquired the queue's bit, but Begin does not need the bit.
 func (g *Gate) Begin() bool {
 	gate := g.word()
 	for {
-		// The loop ends: whenever the CAS fails, another call has begun the execution or set the
-		// flag.
+		// The CAS fails only if another call has begun the execution or set the flag, so the loop is lock-free.
 		s := signalGateWord(gate.word.Load())
 		if !s.ready() {
 			return false
@@ -110,8 +109,8 @@ func (g *Gate) Begin() bool {
 		next := s.begin(g.w.name)
 		// sync(signal.schedule): acquire
 		// sync(signal.finish): acquire
-		// lin: Begin takes effect here. The name is written together with the flag, and before
-		// the bit is cleared: if the process dies here, the gate says that it was the executor.
+		// lin: Begin takes effect here. The CAS writes the executor's ID together with the flag, before the bit
+		// is cleared. If the process dies after the CAS, the gate names it as the executor.
 		if gate.word.CompareAndSwap(uint64(s), uint64(next)) {
 			g.begun(next)
 			crashpoint.Hit("signal.begin.taken")
@@ -149,9 +148,9 @@ func (g *Gate) begun(next signalGateWord) {
 	g.w.add(StatTasksPolled, 1)
 }
 
-// Finish ends the execution that this handle began. It reports whether the queue is scheduled
-// again, because a producer scheduled it in the meantime. It panics if this handle executes
-// nothing. So a second Finish panics, and never ends the execution of another worker.
+// Finish ends the execution that this handle began. It reports whether the queue is scheduled again because a
+// producer scheduled it in the meantime. Finish panics if this handle executes nothing. So a second Finish
+// panics instead of ending the execution of another worker.
 func (g *Gate) Finish() (again bool) { return g.finish(false) }
 
 // FinishAndSchedule ends the execution and schedules the queue again. It is for a worker that has
@@ -161,7 +160,7 @@ func (g *Gate) FinishAndSchedule() { g.finish(true) }
 func (g *Gate) finish(again bool) bool {
 	gate, running := g.word(), g.running
 	for {
-		// The loop ends: during an execution a producer can set one flag, once.
+		// The CAS fails at most once: during an execution a producer can only set one flag.
 		s := signalGateWord(gate.word.Load())
 		if running == 0 || s&^gateScheduled != running {
 			g.w.mistake("Finish of queue %d by a handle that does not execute it: the gate is %v", g.queue, s)
@@ -193,9 +192,8 @@ func (g *Gate) ended(scheduled, yielded bool) {
 	}
 }
 
-// clear clears the bit of a queue that the caller executes. If that was the signal's last bit, it
-// clears the signal's bit in the summary. Nobody has a reason to set the bit before the execution
-// ends.
+// clear clears the bit of a queue that the caller executes. If that was the signal's last bit, clear also
+// clears the signal's bit in the summary. No process needs to set the queue's bit before the execution ends.
 func (v *signalView) clear(q int) {
 	i, m := q/signalBits, uint64(1)<<(q%signalBits)
 	line := &v.lines[i]
@@ -204,9 +202,9 @@ func (v *signalView) clear(q int) {
 	}
 }
 
-// drop clears a bit whose gate does not wait for an executor: a reap or a late producer may have set the bit,
-// or the executor has not cleared it yet. Just before drop clears the bit, the gate may become scheduled, so
-// that the bit is needed. So drop checks the gate once more afterwards.
+// drop clears a bit whose gate does not wait for an executor. Such a bit is left if a reap or a late producer
+// has set it, or if the executor has not cleared it yet. The gate may become scheduled just before drop clears
+// the bit, and then the bit is needed. So drop checks the gate once more after it has cleared the bit.
 func (v *signalView) drop(q int) {
 	i, m := q/signalBits, uint64(1)<<(q%signalBits)
 	left := v.lines[i].bits.And(^m) &^ m
@@ -220,9 +218,9 @@ func (v *signalView) drop(q int) {
 
 // GateState is the state of a gate at one moment.
 type GateState struct {
-	Scheduled bool              // something is in the queue, or was
+	Scheduled bool              // something is in the queue, or has been
 	Executing bool              // a worker executes it
-	Executor  *shmsync.Identity // the worker's process, if it is known
+	Executor  *shmsync.Identity // the process of the worker that executes the queue, if it is known
 	Epoch     uint32            // counts the executions, and wraps
 }
 

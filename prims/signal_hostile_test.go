@@ -20,8 +20,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// guardedSignal runs f, which may panic as calls do that end or release something which this process does not
-// have. guardedSignal returns any other failure.
+// guardedSignal runs f and returns an error if f fails. It returns no error if f panics because it ended or
+// released something that this process does not have.
 func guardedSignal(what string, words func() string, f func()) error {
 	return guardedBy(func(r any) bool {
 		s, ok := r.(string)
@@ -80,7 +80,7 @@ func hostileSignals(t testing.TB, w *prims.SignalWaker, bytes []byte, words func
 		w.Scribble(bytes)
 		require.NoError(t, guardedSignal(what, words, f), "%x", bytes)
 	}
-	// The waker can be made valid again.
+	// After the damage the waker can be made valid again.
 	w.Unscribble()
 	w.Gate(3).Schedule()
 	g, ok := w.Next(0)
@@ -122,7 +122,7 @@ func TestHostileSignalWaker(t *testing.T) {
 		ones[i] = 0xff
 	}
 	hostileSignals(t, w, ones, describe)
-	// The head claims more signals or rows than the object has room for.
+	// The head claims more signals or rows than the object has room for, and opening fails.
 	for _, head := range [][2]uint32{{4, 128}, {64, 128}, {255, 128}, {3, 1 << 31}, {3, 127}, {0, 128}} {
 		config, rows := w.SetHead(head[0], head[1])
 		require.ErrorIs(t, prims.CheckSignals(w), shmsync.ErrCorrupt)
@@ -140,7 +140,8 @@ func TestHostileSignalWaker(t *testing.T) {
 	}
 }
 
-// A peer changes the bytes all the time while processes work. At the end it restores valid bytes.
+// TestScribbledSignalWaker: a peer keeps changing the bytes while processes work. At the end the peer restores
+// valid bytes, and the waker works.
 func TestScribbledSignalWaker(t *testing.T) {
 	a := newArena(t, nil)
 	w, err := prims.OpenSignalWaker(a, "w", &prims.SignalWakerOptions{Signals: 3})

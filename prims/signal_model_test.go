@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a SignalWaker with two queues of one signal.
+// The words of the model. It is a SignalWaker with two queues, both of one signal.
 const (
 	kGate = iota // two gates; each has a scheduled bit, an executing bit, and name << 2
 	kBits = iota + 1
@@ -25,18 +25,18 @@ const (
 	kExecuting
 	kNameShift = iota
 
-	kMostPermits = 6 // a larger number makes no difference
+	kMostPermits = 6 // more permits than this make no difference
 )
 
 // The registers of a thread.
 const (
 	krQueue = iota
-	krGate  // the gate word that it has seen
+	krGate  // the gate word that the thread has read
 	krWake  // the value of the wake word to sleep on, or to change
-	krBack  // the step after it has marked
-	krRouse // the step after it has woken
-	krLeft  // how many items a producer has still to push; for a worker, whether it leaves after this
-	krTwice // it calls Finish once more than it may
+	krBack  // the step that follows after mark
+	krRouse // the step that follows after rouse
+	krLeft  // how many items a producer has still to push; for a worker, whether it stops after this
+	krTwice // the thread calls Finish once more than it may
 )
 
 // The steps of a thread.
@@ -95,7 +95,7 @@ type signalModel struct {
 	stop               bool // the last worker may be stopped for ever while it executes
 	kills              int  // how many producers and workers may die; the first producer and the first worker never die
 	twice              bool // workers may call Finish twice
-	release            int  // if set, producers issue that many permits instead of items, and workers take one each
+	release            int  // if set, producers issue this many permits instead of items, and each worker takes one
 
 	bug bug
 }
@@ -136,7 +136,7 @@ var (
 	errGate         = errors.New("a gate says what cannot be")
 )
 
-// inside reports whether a thread believes that it is the executor of a queue.
+// inside reports whether a thread is at a step where it acts as the executor of a queue.
 func inside(t *model.Thread) bool {
 	switch t.PC {
 	case ksClear, ksOther, ksOtherPermits, ksOtherSleep, ksExecute, ksConsume, ksFinish, ksFinishSwap:
@@ -164,8 +164,8 @@ func (m *signalModel) check(s *model.Sys) error {
 	return nil
 }
 
-// resolved reports whether no work is left in any queue, except queues whose executor is stopped. A producer that
-// dies between pushing and scheduling has told nobody of its item, so after a death items may be left.
+// resolved reports whether no work is left in any queue, except in queues whose executor is stopped. After a
+// death, items may be left: nobody knows of an item whose producer died after the push and before the Schedule.
 func (m *signalModel) resolved(s *model.Sys) bool {
 	died := false
 	for _, l := range s.Life {
@@ -185,7 +185,7 @@ func (m *signalModel) resolved(s *model.Sys) bool {
 
 func (m *signalModel) done(s *model.Sys) bool { return m.resolved(s) && !m.unreaped(s) }
 
-// maySleep reports whether workers may stay asleep: only if no work and no permit is left.
+// maySleep reports whether workers may stay asleep: only if there is neither work nor a permit.
 func (m *signalModel) maySleep(s *model.Sys, _ int) bool {
 	return m.resolved(s) && s.Mem[kPermits] == 0
 }
@@ -199,7 +199,8 @@ func (m *signalModel) unreaped(s *model.Sys) bool {
 	return false
 }
 
-// canon renumbers the sequence of the wake word, and clears registers that are no longer used.
+// canon makes equivalent states equal: it renumbers the sequence of the wake word, and clears registers that
+// are no longer used.
 func (m *signalModel) canon(s *model.Sys) {
 	const first = 2
 	now := s.Mem[kWake]
@@ -211,7 +212,7 @@ func (m *signalModel) canon(s *model.Sys) {
 			if t.R[krWake]>>1 == now>>1 && t.R[krWake] != 0 {
 				t.R[krWake] = first | t.R[krWake]&1
 			} else {
-				t.R[krWake] = 0 // the old value never comes back
+				t.R[krWake] = 0 // the old value of the word never comes back
 			}
 		default:
 			t.R[krWake] = 0
@@ -237,7 +238,8 @@ func (m *signalModel) show(s *model.Sys) string {
 	return str + fmt.Sprintf("bits %b, summary %b, permits %d, announced %d", s.Mem[kBits], s.Mem[kSummary], s.Mem[kPermits], s.Mem[kWake]&1)
 }
 
-// work is a worker: it calls Next, executes, and calls Finish. If there is nothing to execute, it calls Acquire.
+// work is a worker. It calls Next, executes the queue, and calls Finish. If there is nothing to execute, it
+// calls Acquire.
 func (m *signalModel) work(x *model.Exec) {
 	q := x.R(krQueue)
 	gate, mask := kGate+int(*q), uint8(1)<<*q
@@ -361,7 +363,7 @@ func (m *signalModel) work(x *model.Exec) {
 	}
 }
 
-// finish is Finish, and perhaps a second Finish, which is a mistake of the caller.
+// finish models Finish. It may also call Finish a second time, which is a mistake of the caller.
 func (m *signalModel) finish(x *model.Exec, gate int) {
 	mine := kExecuting | uint8(x.Me+1)<<kNameShift
 	after := func(again bool) {
@@ -401,11 +403,11 @@ func (m *signalModel) finish(x *model.Exec, gate int) {
 		if m.bug == finishSubtracts {
 			x.Update(gate, func(v uint8) uint8 { return v - mine })
 		}
-		// The process remembers that the worker executes nothing, so the second call changes nothing.
+		// The handle records that the worker executes nothing any more, so the second call changes nothing.
 	}
 }
 
-// unmark is unmarkIfEmpty. back is the step that follows.
+// unmark models unmarkIfEmpty. back is the step that follows.
 func (m *signalModel) unmark(x *model.Exec, back uint8) {
 	*x.R(krBack) = back
 	x.Goto(ksUnmark)
@@ -577,7 +579,7 @@ func (m *signalModel) acquire(x *model.Exec) {
 	}
 }
 
-// gone ends a call of Acquire. The worker looks for work again, or stops for good.
+// gone ends a call of Acquire. After that the worker searches for work again, or stops for good.
 func (m *signalModel) gone(x *model.Exec) {
 	if *x.R(krLeft) != 0 {
 		x.Idle()
@@ -639,7 +641,7 @@ func (m *signalModel) produce(x *model.Exec) {
 	}
 }
 
-// kUpdate is a read-modify-write that returns the new value.
+// kUpdate is an atomic read-modify-write that returns the new value.
 func kUpdate(x *model.Exec, w int, f func(uint8) uint8) (v uint8) {
 	x.Update(w, func(old uint8) uint8 {
 		v = f(old)

@@ -11,29 +11,29 @@ var (
 	_ = crashpoint.Register("signal.partition.cleared")
 )
 
-// MarkYield sets the status bit that says that a worker has yielded, and issues a permit if the
-// bit was not set. It reports whether this call has set it.
+// MarkYield sets the yield bit of the status, which means that a worker has yielded. It issues a permit if the
+// bit was not set, and reports whether this call has set it.
 func (w *SignalWaker) MarkYield() bool {
 	w.opening.use()
 	return w.markStatus(statusYield)
 }
 
-// TryUnmarkYield clears that bit and reports whether this call cleared it. It does not take the
-// permit back that came with the bit.
+// TryUnmarkYield clears the yield bit, and reports whether this call cleared it. The permit that was issued
+// with the bit remains.
 func (w *SignalWaker) TryUnmarkYield() bool {
 	w.opening.use()
 	return w.unmarkStatus(statusYield)
 }
 
-// MarkTasks sets the status bit that says that the partition has tasks, and issues a permit if
-// the bit was not set. It reports whether this call has set it.
+// MarkTasks sets the tasks bit of the status, which means that the partition has tasks. It issues a permit if
+// the bit was not set, and reports whether this call has set it.
 func (w *SignalWaker) MarkTasks() bool {
 	w.opening.use()
 	return w.markStatus(statusTasks)
 }
 
-// TryUnmarkTasks clears that bit and reports whether this call cleared it. If the partition's
-// summary has a leaf, it sets the bit again, with a permit, and reports false.
+// TryUnmarkTasks clears the tasks bit, and reports whether this call cleared it. If the summary of the
+// partition still has a leaf, TryUnmarkTasks sets the bit again, with a permit, and reports false.
 func (w *SignalWaker) TryUnmarkTasks() bool {
 	w.opening.use()
 	if !w.unmarkStatus(statusTasks) {
@@ -70,15 +70,15 @@ func (v *signalView) unmarkStatus(s signalStatus) bool {
 	return v.head.status.Load()&m != 0 && v.head.status.And(^m)&m != 0
 }
 
-// Partitions. Suppose that each worker has a waker of its own to sleep on, and serves some of the
-// signals, start..end-1, of a waker that the workers share. These signals are its leaves. The
-// partition summary of the worker's waker sums them up: bit k stands for leaf start+k. The tasks
-// bit is set while the summary has a bit.
+// Partitions. In a program with partitions, all workers share one waker, and each worker serves only some of
+// its signals: start..end-1. These signals are the worker's leaves. Each worker also has a waker of its own,
+// which it sleeps on. The partition summary in the worker's own waker has a bit for each leaf: bit k stands for
+// signal start+k of the shared waker. The tasks bit is set while the partition summary has a bit.
 
-// SyncPartitionSummary makes the partition summary of w say which of the signals start..end-1 of
-// tree have bits. There are at most 64 such signals. It reports whether one has bits. A nil tree
-// means w itself. The worker that owns w calls it before it sleeps. A second check finds a leaf
-// that gets a bit during the call.
+// SyncPartitionSummary updates the partition summary of w: afterwards it has a bit for each of the signals
+// start..end-1 of tree that has bits. There are at most 64 such signals. SyncPartitionSummary reports whether
+// any of them has bits. A nil tree means w itself. The worker that owns w calls it before it sleeps. If a leaf
+// gets a bit during the call, a second check finds it.
 func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (work bool) {
 	w.opening.use()
 	if tree == nil {
@@ -94,8 +94,8 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 			now |= 1 << k
 		}
 	}
-	// First add the new leaves, so that no concurrent call misses one. Then remove the old leaves,
-	// each with a second check of the leaf.
+	// First add the new leaves, so that no concurrent call misses any of them. Then remove the old leaves, and
+	// check each of them once more after that.
 	// sync(signal.tasks): release
 	old := w.head.partition.Or(now)
 	for k, gone := 0, old&^now; gone != 0; k, gone = k+1, gone>>1 {
@@ -118,9 +118,9 @@ func (w *SignalWaker) SyncPartitionSummary(start, end int, tree *SignalWaker) (w
 	return w.head.partition.Load() != 0
 }
 
-// MarkPartitionLeafActive says that leaf k of the partition, counted from its start, may have
-// work, and sets the tasks bit. It reports whether no leaf was active before. A program calls it
-// on the leaf owner's waker after it has set a bit in the leaf.
+// MarkPartitionLeafActive records that leaf k of the partition, counted from its start, may have work, and sets
+// the tasks bit. It reports whether no leaf was active before. A program that has set a bit in a leaf calls it
+// on the waker of the worker that owns the leaf.
 func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
 	w.opening.use()
 	m := w.leaf(k)
@@ -131,9 +131,8 @@ func (w *SignalWaker) MarkPartitionLeafActive(k int) (wasEmpty bool) {
 	return old == 0
 }
 
-// ClearPartitionLeaf says that leaf k has no work, and clears the tasks bit if it was the last
-// such leaf. The worker that owns the partition calls it, and checks the leaf once more
-// afterwards.
+// ClearPartitionLeaf records that leaf k has no work. If no other leaf has work, it also clears the tasks bit.
+// The worker that owns the partition calls it, and checks the leaf once more afterwards.
 func (w *SignalWaker) ClearPartitionLeaf(k int) {
 	w.opening.use()
 	m := w.leaf(k)

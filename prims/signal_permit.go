@@ -18,8 +18,8 @@ var (
 	_ = crashpoint.Register("signal.acquire.taken")
 )
 
-// Release issues n permits and wakes that many waiters. A negative n panics. It never
-// blocks, and makes no system call when there are no sleepers.
+// Release issues n permits and wakes up to n waiters. It panics if n is negative. It never blocks, and makes no
+// system call when nobody sleeps.
 //
 // In the terminology of the Go memory model, and across processes: Release synchronizes before
 // the return of each Acquire that takes one of its permits.
@@ -37,7 +37,7 @@ func (w *SignalWaker) Release(n int) {
 	w.release(n)
 }
 
-// release issues n permits, n > 0.
+// release is Release for an n that is greater than 0.
 func (v *signalView) release(n int) {
 	// sync(signal.permit): release
 	// lin: Release takes effect here.
@@ -46,9 +46,9 @@ func (v *signalView) release(n int) {
 	v.rouse(n)
 }
 
-// rouse wakes up to n waiters after n permits were issued. The announcement decides about the
-// first wake. For further wakes the approximate number of sleepers is only a hint: each waiter
-// that takes a permit passes the wake on while there are more permits.
+// rouse wakes up to n waiters after n permits were issued. The announcement in the wake word decides whether
+// the first wake is made. For further wakes there is only a hint, the approximate number of sleepers. That
+// suffices, because each waiter that takes a permit wakes another waiter while there are more permits.
 func (v *signalView) rouse(n int) {
 	b := v.wakeWakeWord()
 	if !b.Announced() {
@@ -67,7 +67,7 @@ func (v *signalView) rouse(n int) {
 func (w *SignalWaker) TryAcquire() bool {
 	w.opening.use()
 	for {
-		// The loop ends: whenever the CAS fails, another call has taken or issued a permit.
+		// The CAS fails only if another call has taken or issued a permit, so the loop is lock-free.
 		p := w.head.permits.Load()
 		if p == 0 {
 			return false
@@ -82,11 +82,12 @@ func (w *SignalWaker) TryAcquire() bool {
 	}
 }
 
-// Acquire takes a permit, and waits until there is one. A permit says that there was something to do after the
-// caller had searched for it by Next in vain. A permit is only a hint: another worker may have done the work
-// since then, and the caller's next search is in vain. If there is no permit but the summary is not empty,
-// Acquire returns without a permit. The caller then calls Next again, which finds a queue or clears the stale
-// bits. Acquire panics with an *[shmsync.Error] that Is ErrClosed if this process closes the arena meanwhile.
+// Acquire takes a permit, and waits until there is one. A worker calls it after Next has found nothing. A
+// permit means that there was something to do after that search. A permit is only a hint: another worker may
+// have done the work since then, and the caller's next search may find nothing. If there is no permit but the
+// summary is not empty, Acquire returns without a permit. The caller then calls Next again, which finds a queue
+// or clears the stale bits. Acquire panics with an *[shmsync.Error] that Is ErrClosed if this process closes
+// the arena meanwhile.
 func (w *SignalWaker) Acquire() {
 	if w.TryAcquire() {
 		return
@@ -96,9 +97,9 @@ func (w *SignalWaker) Acquire() {
 	}
 }
 
-// AcquireContext is Acquire that ends with ctx.Err() when ctx ends first, and with an ErrClosed
-// when this process closes the arena. An error means that no permit was taken. If there is a
-// permit, the call takes it even though ctx has ended.
+// AcquireContext is Acquire, but it ends with ctx.Err() when ctx ends first, and with an error that Is
+// ErrClosed when this process closes the arena. An error means that no permit was taken. If there is a permit,
+// the call takes it even though ctx has ended.
 func (w *SignalWaker) AcquireContext(ctx context.Context) error {
 	if err := w.opening.error("signalwaker.acquire"); err != nil {
 		return err
@@ -109,11 +110,11 @@ func (w *SignalWaker) AcquireContext(ctx context.Context) error {
 	return w.acquireSlow(ctx)
 }
 
-// acquireSlow waits for a permit. The wake word closes the gap between the check of the permits and the sleep.
-// A waiter announces itself in the word, checks the permits, and sleeps only while the word keeps the value of
-// the announcement. A process that issues a permit checks the word after that, and changes the word if it is
-// announced. So either the waiter sees the permit, or the issuer sees the announcement, and then the sleep ends
-// or does not begin.
+// acquireSlow waits for a permit. No wake is lost between its check of the permits and its sleep. A waiter
+// announces itself in the wake word, checks the permits, and sleeps only while the word keeps the announced
+// value. A process that issues a permit reads the word afterwards, and changes it if a waiter is announced. So
+// either the waiter sees the permit, or the process that issues it sees the announcement, and then the sleep
+// ends or does not begin.
 func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	if !w.queue.Enter() {
 		return w.fail("signalwaker.acquire", shmsync.ErrClosed, closedHandle)
@@ -136,13 +137,12 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 			return nil
 		}
 		if w.SnapshotSummary() != 0 {
-			// There is something to do, and another worker took its permit. That worker may have
-			// taken it before it could see that there are waiters, and may run late.
+			// There is something to do, but another worker has taken the permit for it. That worker may have
+			// taken it before it could see that there are waiters, and it may be slow.
 			w.passOn()
 			return nil
 		}
-		// A wake that was meant for another waiter, or a permit, may come at the same moment as
-		// the end of the context.
+		// A permit, or a wake that was meant for another waiter, may come at the moment when the context ends.
 		switch w.queue.Sleep(uint32(word), park.SleepSpec{}, &c) {
 		case park.Again:
 			crashpoint.Hit("signal.acquire.woken")
@@ -160,9 +160,9 @@ func (w *SignalWaker) acquireSlow(ctx context.Context) error {
 	}
 }
 
-// passOn passes on a wake that its receiver does not need: the receiver leaves, or was not there
-// any more. The wake has cleared the announcement bit, which may stand for other sleepers, too.
-// So passOn sets the bit again, and wakes a sleeper if there are more permits.
+// passOn wakes another sleeper because the caller does not use its own wake: the caller stops waiting, or it no
+// longer slept when the wake came. The wake has cleared the announcement bit, which may also stand for other
+// sleepers. So passOn sets the bit again, and wakes a sleeper if there are more permits.
 func (v *signalView) passOn() {
 	b := v.wakeWakeWord()
 	b.Announce()
@@ -171,14 +171,14 @@ func (v *signalView) passOn() {
 	}
 }
 
-// Permits is the number of permits.
+// Permits returns the number of permits.
 func (w *SignalWaker) Permits() uint64 {
 	w.opening.use()
 	return w.head.permits.Load()
 }
 
-// Sleepers is how many goroutines wait for a permit, in all living processes, including workers
-// that called RegisterSleeper. It is for tools; no wake depends on it.
+// Sleepers returns how many goroutines of all living processes wait for a permit, including workers that called
+// RegisterSleeper. It is for tools; no wake depends on it.
 func (w *SignalWaker) Sleepers() int {
 	w.opening.use()
 	return w.sleepers()
@@ -195,7 +195,7 @@ func (v *signalView) sleepers() (n int) {
 
 // RegisterSleeper counts a worker that waits elsewhere, for example in a poll of file descriptors, among the
 // sleepers. The worker registers, calls Next once more, and only then waits. The SignalWaker does not wake it.
-// Its death unregisters it.
+// The death of the process undoes the registration.
 func (w *SignalWaker) RegisterSleeper() {
 	w.opening.use()
 	w.counter(countSleeper, 1)
@@ -209,8 +209,7 @@ func (w *SignalWaker) UnregisterSleeper() {
 	}
 }
 
-// RegisterWorker counts one more worker of this process, until UnregisterWorker
-// or its death.
+// RegisterWorker counts one more worker of this process, until UnregisterWorker or until the process dies.
 func (w *SignalWaker) RegisterWorker() {
 	w.opening.use()
 	w.counter(countWorker, 1)
@@ -224,7 +223,7 @@ func (w *SignalWaker) UnregisterWorker() {
 	}
 }
 
-// WorkerCount is how many workers living processes have registered.
+// WorkerCount returns how many workers living processes have registered.
 func (w *SignalWaker) WorkerCount() (n int) {
 	w.opening.use()
 	for i := range w.rows {
@@ -235,15 +234,15 @@ func (w *SignalWaker) WorkerCount() (n int) {
 	return n
 }
 
-// row is the row of this process.
+// row returns the row of this process.
 func (w *SignalWaker) row() *signalRow { return &w.rows[w.name.Slot()-1] }
 
-// counter adds by, which is 1 or -1, to a count of this process, and reports whether it could. It
-// drops the counts of the slot's previous participant.
+// counter adds by, which is 1 or -1, to one of the counts of this process, and reports whether it could. If the
+// row still has the counts of the slot's previous participant, they become 0 first.
 func (w *SignalWaker) counter(what signalCount, by int) bool {
 	row := w.row()
 	for {
-		// The loop ends: whenever the CAS fails, another goroutine has succeeded.
+		// The CAS fails only if another goroutine has changed the counts, so the loop is lock-free.
 		old := signalCount(row.count.Load())
 		c := old
 		if c.participant() != w.name {
@@ -274,7 +273,7 @@ func (v *signalView) restock(least int) {
 	need := bits.OnesCount64(v.head.summary.Load()&v.mask) + bits.OnesCount64(v.head.status.Load()&uint64(statusYield|statusTasks))
 	need = max(need, least)
 	for {
-		// The loop ends: whenever the CAS fails, another call has taken or issued a permit.
+		// The CAS fails only if another call has taken or issued a permit, so the loop is lock-free.
 		p := v.head.permits.Load()
 		if p >= uint64(need) {
 			return
@@ -290,8 +289,8 @@ func (v *signalView) restock(least int) {
 // ended reports whether a participant is dead and gone.
 func (w *SignalWaker) ended(n arenakernel.ParticipantID) bool { return w.a.Dead(n) && w.a.Gone(n) }
 
-// check is called ten times a second while a goroutine of this process waits for a permit. It does what a
-// stopped or dead process left undone.
+// check is called ten times a second while a goroutine of this process waits for a permit. It completes what a
+// stopped or dead process has left undone.
 func (w *SignalWaker) check() {
 	at := int(w.cursor.Add(1)-1) * lookGates % len(w.gates)
 	for q := at; q < min(at+lookGates, len(w.gates)); q++ {

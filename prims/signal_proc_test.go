@@ -19,7 +19,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// signalParty is a site of this process, with partners in other processes.
+// signalParty opens a site, which is a waker with its queues, in this process, and starts partners that use it
+// in other processes.
 func signalParty(t *testing.T, workers int, partners ...int) (*signalSite, []*proctest.Proc) {
 	t.Helper()
 	a := newArena(t, &arena.Options{Label: "test"})
@@ -42,8 +43,8 @@ func signalParty(t *testing.T, workers int, partners ...int) (*signalSite, []*pr
 	return s, procs
 }
 
-// drain stops all work, and checks that everything was executed and that no bit, permit, sleeper or worker is
-// left.
+// drain stops all work. Then it checks that everything was executed, and that no bit, permit, sleeper or worker
+// is left.
 func drain(t *testing.T, s *signalSite, procs []*proctest.Proc) {
 	t.Helper()
 	for _, p := range procs {
@@ -52,8 +53,8 @@ func drain(t *testing.T, s *signalSite, procs []*proctest.Proc) {
 	}
 	require.NoError(t, s.stop(), "%s", words(s.a))
 	alone(t, s.a, 1)
-	// A worker that stopped may have left a queue scheduled. Then the summary has a bit for it, so no process has
-	// to schedule it again.
+	// A worker that stopped may have left a queue scheduled. The summary has a bit for the queue, so another
+	// process need not schedule it again.
 	for {
 		g, ok := s.w.Next(0)
 		if !ok {
@@ -71,8 +72,8 @@ func drain(t *testing.T, s *signalSite, procs []*proctest.Proc) {
 	sound(t, s.a)
 }
 
-// Producers and workers of three processes, some of them behind pollers, share a waker. No item is lost, no queue
-// has two executors at a time, and nothing is left over.
+// TestSignalStress: producers and workers of three processes share a waker. Some of the workers wait behind
+// pollers. No item is lost, no queue has two executors at a time, and nothing is left over.
 func TestSignalStress(t *testing.T) {
 	s, procs := signalParty(t, 3, 3, 18)
 	d := proctest.Rounds(proctest.Scale(2*time.Second)/10, proctest.Scale(2*time.Second))
@@ -96,8 +97,8 @@ func TestSignalStress(t *testing.T) {
 	drain(t, s, procs)
 }
 
-// The last item of each burst is found, whichever process pushes it: no worker goes on sleeping while there is an
-// item. No later push would make up for a lost wake.
+// TestSignalNoLostWake: whichever process pushes the last item of a burst, a worker finds it. No worker stays
+// asleep while there is an item. The pushes stop after each burst, so no later push makes up for a lost wake.
 func TestSignalNoLostWake(t *testing.T) {
 	a, w, x := twoSides(t)
 	rounds := proctest.Rounds(1000, 20_000)
@@ -111,7 +112,7 @@ func TestSignalNoLostWake(t *testing.T) {
 				t.Fatalf("queue %d of round %d\n%s", k%4096, k, words(a))
 			}
 			if k%4 == 0 {
-				runtime.Gosched() // otherwise the worker is about to sleep
+				runtime.Gosched() // without it, the worker is mostly about to sleep
 			}
 		}
 	}
@@ -119,7 +120,7 @@ func TestSignalNoLostWake(t *testing.T) {
 	idle(t, a, w)
 }
 
-// shortly returns a function that reports true once the timeout has passed. The function is cheap enough for a
+// shortly returns a function that reports whether the timeout has passed. The function is cheap enough for a
 // tight loop.
 func shortly() func() bool {
 	n, end := 0, time.Now().Add(timeout())
@@ -129,7 +130,7 @@ func shortly() func() bool {
 	}
 }
 
-// Working processes are killed at random. The others go on.
+// TestSignalRandomKills: processes are killed at random moments while they work. The others go on.
 func TestSignalRandomKills(t *testing.T) {
 	s, procs := signalParty(t, 2, 16)
 	rounds := proctest.Rounds(5, 25)
@@ -146,16 +147,16 @@ func TestSignalRandomKills(t *testing.T) {
 	drain(t, s, procs)
 }
 
-// An executor is stopped. Nobody else executes its queue, however long the stop takes. All other queues are
-// executed.
+// TestSignalStoppedExecutor: an executor is stopped. No other process executes its queue, however long the stop
+// takes. All other queues are executed.
 func TestSignalStoppedExecutor(t *testing.T) {
 	s, procs := signalParty(t, 2, 3)
 	x := signalActor(t, s.a, "stopped")
-	held := 200 // a queue that the board does not use
+	held := 200 // a queue outside of the board
 	num(t, x, "schedule", held)
 	stop := held
 	if !num(t, x, "begin", held).OK {
-		// Another worker may have begun the execution first. It has finished, or is about to.
+		// Another worker may have begun the execution first. Then it has finished by now, or finishes soon.
 		eventually(t, "it is ours", func() string { return words(s.a) }, func() bool { return num(t, x, "inline", held).OK })
 	}
 	x.proc.Stop(t)
@@ -185,8 +186,9 @@ func TestSignalStoppedExecutor(t *testing.T) {
 	drain(t, s, procs)
 }
 
-// Two processes are stopped: a worker that has taken the only permit and has not called Next yet, and a process
-// in the middle of Schedule. The periodic checks of the sleepers find the queues that these two keep from them.
+// TestSignalLook: two processes are stopped, a worker that has taken the only permit and not called Next yet,
+// and a producer in the middle of Schedule. The queues that they leave are found by the periodic checks of the
+// sleepers.
 func TestSignalLook(t *testing.T) {
 	a, w, x := twoSides(t)
 	g := w.Gate(300)
@@ -201,7 +203,7 @@ func TestSignalLook(t *testing.T) {
 	for asleep := false; !asleep; {
 		idle(t, a, w)
 		id = x.start(order{Op: "acquire", Object: "w"})
-		// A periodic check that was running may still have issued a permit.
+		// A periodic check that was already running may still have issued a permit.
 		eventually(t, "it sleeps or comes back", func() string { return words(a) }, func() bool {
 			asleep = num(t, x, "sleepers", 0).N == 1
 			_, back := x.said[id]
@@ -219,7 +221,8 @@ func TestSignalLook(t *testing.T) {
 	idle(t, a, w)
 }
 
-// A death undoes what the dead process left: executions, reservations, registrations and sleepers.
+// TestSignalDeath: after the death of a process, its executions, reservations, registrations and sleepers are
+// undone.
 func TestSignalDeath(t *testing.T) {
 	a, w, x := twoSides(t)
 	y := signalActor(t, a, "successor")
@@ -245,7 +248,7 @@ func TestSignalDeath(t *testing.T) {
 	w.TryUnmarkIfEmpty(0)
 	w.TryUnmarkIfEmpty(1)
 	var ids []int
-	for range 20 { // more than sleep in the kernel
+	for range 20 { // more than the number that sleep in the kernel
 		x.start(order{Op: "acquire", Object: "w"})
 		ids = append(ids, y.start(order{Op: "acquire", Object: "w"}))
 	}
@@ -274,8 +277,8 @@ func TestSignalDeath(t *testing.T) {
 	idle(t, a, w)
 }
 
-// Every wake of a Release reaches a living sleeper, even if dead sleepers and dead pollers are in front of it in
-// the kernel's queue.
+// TestSignalDeadSleepers: every wake of a Release reaches a living sleeper, even if dead sleepers and dead
+// pollers are before it in the kernel's queue.
 func TestSignalDeadSleepers(t *testing.T) {
 	a, w, x := twoSides(t)
 	y := signalActor(t, a, "alive")
@@ -289,11 +292,11 @@ func TestSignalDeadSleepers(t *testing.T) {
 	}
 	eventually(t, "all sleep", func() string { return words(a) }, func() bool { return w.Sleepers() == 32 })
 	x.proc.Signal(t, syscall.SIGKILL)
-	w.Release(16) // at once, so that the dying processes are still counted and may be woken
+	w.Release(16) // at once, while the dying processes still count as sleepers and may be woken
 	x.proc.Wait(t)
 	alone(t, a, 2)
-	// The permits that dead processes have taken are lost, because permits are only hints. But the living
-	// processes get all permits that are left.
+	// The permits that dead processes have taken are lost. This is allowed, because permits are only hints. But
+	// the living processes get all other permits.
 	eventually(t, "no permit is left beside a sleeper", func() string { return words(a) }, func() bool {
 		return w.Permits() == 0 || w.Sleepers() == 0
 	})
@@ -384,8 +387,9 @@ func BenchmarkGate(b *testing.B) {
 	})
 }
 
-// An execution of a queue happens before the next execution, and a producer happens before the execution that it
-// asked for. Plain variables show that to the race detector.
+// TestSignalEdges: an execution of a queue happens before the next execution of the queue. A producer happens
+// before the execution that it asked for. If one of these edges were missing, the race detector would report
+// the accesses to plain variables.
 func TestSignalEdges(t *testing.T) {
 	w := newWaker(t, newArena(t, nil), nil)
 	count, handed, got := 0, 0, 0
@@ -420,8 +424,8 @@ func TestSignalEdges(t *testing.T) {
 		}
 	}()
 	for handed < 1000 {
-		// The executor executes the queue or has finished. In both cases this goroutine may fill the queue only
-		// when the gate says so.
+		// Another executor executes the queue, or has finished. In both cases this goroutine may fill the queue
+		// only when the gate allows it.
 		if g := w.Gate(100); g.TryBeginInline() {
 			handed++
 			g.FinishAndSchedule()

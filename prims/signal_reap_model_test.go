@@ -4,7 +4,8 @@ package prims
 
 import "github.com/shmsync/shmsync/internal/model"
 
-// reap reaps the dead. It repairs the gates and the index as repairSignals does, and wakes as wakeSignals does.
+// reap models a reaper. It repairs the gates and the index as repairSignals does, and wakes as wakeSignals
+// does.
 func (m *signalModel) reap(x *model.Exec) {
 	q := x.R(krQueue)
 	switch x.PC() {
@@ -64,7 +65,7 @@ func (m *signalModel) reap(x *model.Exec) {
 		}
 		x.Idle()
 	default:
-		// The gate was published, so go on with the next gate.
+		// The gate is published, so go on with the next gate.
 		if x.PC() == ksReapNext {
 			m.step(x)
 			return
@@ -94,7 +95,7 @@ func (m *signalModel) reapGate(x *model.Exec) {
 	}
 }
 
-// nextGate sets the step that follows after a publication.
+// nextGate makes the reaper go on with the next gate after a publication.
 func (m *signalModel) nextGate(x *model.Exec) { x.Goto(ksReapNext) }
 
 // step goes on to the next gate, or after the last gate to the signal.

@@ -19,9 +19,9 @@ func init() {
 	})
 }
 
-// repairSignals takes back what dead had, and repairs the index from the gates. Several processes may do each
-// step at once, or once too often. That does no harm: a worker clears a bit that was set needlessly, and a
-// superfluous permit costs one search.
+// repairSignals frees the reservations of dead, schedules the queues that it executed, and repairs the index
+// from the gates. Several processes may do each step at the same time, or a step may be repeated. That is
+// harmless: a worker clears a bit that was set needlessly, and a needless permit costs one search.
 func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	v, err := viewSignals(a, o)
 	if err != nil {
@@ -37,8 +37,8 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 	if c := row.count.Load(); a.Reaps(dead, signalCount(c).participant()) {
 		arenakernel.TakeFromDead(a, signalCount(c).participant(), &row.count, c, 0)
 	}
-	// The dead process may have taken a permit and not acted on it. Or it may have set a bit in a leaf and not
-	// told the leaf's owner, which checks its leaves when it wakes up.
+	// The dead process may have taken a permit and not acted on it. Or it may have set a bit in a leaf without
+	// a call of MarkPartitionLeafActive. The owner of the leaf checks its leaves when it wakes up.
 	least := 0
 	if b := v.wakeWakeWord(); b.Announced() || v.sleepers() > 0 {
 		least = 1
@@ -51,7 +51,7 @@ func repairSignals(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.
 func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) {
 	gate := &v.gates[q].word
 	for {
-		// The loop ends: whenever the CAS fails, another call has succeeded.
+		// The CAS fails only if another call has changed the gate, so the loop is lock-free.
 		s := signalGateWord(gate.Load())
 		switch {
 		case s.executing() && gone(s.participant()):
@@ -62,8 +62,8 @@ func (v *signalView) reapGate(q int, gone func(arenakernel.ParticipantID) bool) 
 			crashpoint.Hit("signal.reap.released")
 			v.publish(q)
 		case s.ready() && v.lines[q/signalBits].bits.Load()&(1<<(q%signalBits)) == 0:
-			// The producer, or the worker that acquired the bit, has not finished its step, or is
-			// dead.
+			// The producer, or the worker that acquired the bit, has not finished its step, or is dead. So set
+			// the bit in its place.
 			v.publish(q)
 		}
 		return
@@ -97,7 +97,7 @@ func (v *signalView) reapTask(q int, dead arenakernel.ParticipantID) {
 	}
 }
 
-// wakeSignals makes a wake that a dead process did not make.
+// wakeSignals makes the wakes that a dead process may not have made.
 func wakeSignals(a *arenakernel.Arena, o arenakernel.Object, owed arenakernel.Owed) {
 	v, err := viewSignals(a, o)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// twoSides returns a new waker, and an actor in another process that uses the waker, too.
+// twoSides returns a new waker, and an actor in another process that has the waker open, too.
 func twoSides(t *testing.T) (*arena.Arena, *prims.SignalWaker, *actor) {
 	t.Helper()
 	a := newArena(t, &arena.Options{Label: "test"})
@@ -75,7 +75,7 @@ func TestSignalWakerCreation(t *testing.T) {
 	require.NoError(t, prims.CheckSignals(w))
 }
 
-// Two processes change the bits of one signal.
+// TestSignalBits: two processes change the bits of the same signal.
 func TestSignalBits(t *testing.T) {
 	_, w, x := twoSides(t)
 	s := w.Signal(3)
@@ -108,14 +108,14 @@ func TestSignalBits(t *testing.T) {
 	require.Zero(t, w.SnapshotSummary(), "bits alone mark nothing")
 }
 
-// Each change of a bit of the summary from 0 to 1 issues one permit.
+// TestSignalSummary: a permit is issued each time a bit of the summary goes from 0 to 1.
 func TestSignalSummary(t *testing.T) {
 	_, w, x := twoSides(t)
 	require.True(t, w.MarkActive(63))
 	require.False(t, num(t, x, "mark", 63).OK)
 	require.EqualValues(t, 1, w.Permits())
 	require.EqualValues(t, uint64(1)<<63, num(t, x, "summary", 0).N)
-	// Only the new bits of overlapping masks issue permits.
+	// If two masks overlap, only the bits that are new issue permits.
 	require.EqualValues(t, 0b1110, w.MarkActiveMask(0b1110))
 	require.EqualValues(t, 4, w.Permits())
 	require.EqualValues(t, 0b10001, x.must(t, order{Op: "mark-mask", Object: "w", Token: 0b11111}).N)
@@ -125,7 +125,7 @@ func TestSignalSummary(t *testing.T) {
 	require.Equal(t, 4, w.SummarySelect(6))
 	require.EqualValues(t, 63, num(t, x, "select", 50).N)
 	require.EqualValues(t, 0, num(t, x, "select", 0).N)
-	// Unmarking takes back no permit. A signal can be unmarked only if it is empty.
+	// Unmarking takes back no permit. TryUnmarkIfEmpty unmarks a signal only if it is empty.
 	w.Signal(2).Set(7)
 	require.False(t, num(t, x, "unmark-empty", 2).OK)
 	require.True(t, w.TryUnmarkIfEmpty(3))
@@ -134,7 +134,7 @@ func TestSignalSummary(t *testing.T) {
 	require.False(t, w.TryUnmark(2))
 	require.EqualValues(t, uint64(1)<<63|0b10011, w.SnapshotSummary())
 	require.EqualValues(t, 6, w.Permits())
-	// Next clears the bits of the summary for signals without a scheduled queue.
+	// Next clears a bit of the summary if its signal has no scheduled queue.
 	require.True(t, w.MarkActive(2))
 	require.False(t, num(t, x, "next", 100).OK)
 	require.Zero(t, w.SnapshotSummary())
@@ -163,7 +163,7 @@ func TestSignalPermits(t *testing.T) {
 	}
 	require.False(t, x.op(t, "try", "w").OK)
 
-	// Two of three sleepers are released, and one remains.
+	// Of three sleepers, two are released and one remains.
 	var ids []int
 	for range 3 {
 		ids = append(ids, x.start(order{Op: "acquire", Object: "w"}))
@@ -185,8 +185,8 @@ func TestSignalPermits(t *testing.T) {
 	idle(t, a, w)
 }
 
-// Deadlines have passed or are about to pass, and contexts end at the time of a release. No permit is lost, and
-// none is created.
+// TestSignalAcquireContext: deadlines have passed or are about to pass, and contexts end at the time of a
+// release. No permit is lost, and none is created.
 func TestSignalAcquireContext(t *testing.T) {
 	a, w, x := twoSides(t)
 	done, cancel := context.WithCancel(context.Background())
@@ -206,8 +206,8 @@ func TestSignalAcquireContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() { second <- w.AcquireContext(ctx) }()
 		eventually(t, "both sleep", func() string { return words(a) }, func() bool { return w.Sleepers() == 2 })
-		// A release and the end of one waiter's context come at the same time. If that waiter does not get the
-		// permit, the other one does.
+		// A release and the end of one waiter's context come at the same time. If this waiter does not get the
+		// permit, the other waiter does.
 		go cancel()
 		w.Release(1)
 		if err := <-second; err == nil {
@@ -233,7 +233,7 @@ func TestSignalStatus(t *testing.T) {
 	require.True(t, x.op(t, "tasks", "w").OK)
 	status("true true")
 	require.EqualValues(t, 2, w.Permits())
-	// The lowest bits of the summary have another meaning.
+	// The lowest bits of the summary are not the status bits.
 	w.MarkActiveMask(3)
 	require.True(t, x.op(t, "unyield", "w").OK)
 	require.True(t, w.TryUnmarkTasks())
@@ -242,7 +242,7 @@ func TestSignalStatus(t *testing.T) {
 	require.EqualValues(t, 3, w.SnapshotSummary())
 	status("false false")
 	require.EqualValues(t, 4, w.Permits(), "unmarking takes no permit back")
-	// Tasks are marked again as long as the partition has a leaf.
+	// As long as the partition has a leaf, TryUnmarkTasks marks the tasks again.
 	require.True(t, num(t, x, "leaf", 9).OK)
 	require.EqualValues(t, 5, w.Permits())
 	require.False(t, w.TryUnmarkTasks())
@@ -252,7 +252,7 @@ func TestSignalStatus(t *testing.T) {
 	status("false false")
 }
 
-// A worker owns a partition of the signals of a SignalWaker.
+// TestSignalPartition: one worker owns a partition of the signals of a SignalWaker.
 func TestSignalPartition(t *testing.T) {
 	a, w, x := twoSides(t)
 	tree, err := prims.OpenSignalWaker(a, "tree", nil)
@@ -276,7 +276,7 @@ func TestSignalPartition(t *testing.T) {
 	require.False(t, got.OK)
 	require.Zero(t, got.N)
 	require.Equal(t, "false false", num(t, x, "status", 0).Text)
-	// A process that sets a bit tells the owner of the partition.
+	// A process that sets a bit in a leaf calls MarkPartitionLeafActive on the owner's waker.
 	require.True(t, num(t, x, "leaf", 5).OK)
 	require.False(t, w.MarkPartitionLeafActive(6))
 	require.EqualValues(t, 1<<5|1<<6, w.PartitionSummary())
@@ -365,7 +365,7 @@ func TestSignalStats(t *testing.T) {
 	require.EqualValues(t, 6, s[prims.StatStealAttempts])
 	require.EqualValues(t, 1, s[prims.StatLeafSummaryChecks])
 	require.EqualValues(t, 6, num(t, x, "stat", int(prims.StatStealAttempts)).N)
-	// The counts stay when the process that counted dies.
+	// The counts remain after the process that counted has died.
 	x.proc.Kill(t)
 	alone(t, a, 1)
 	require.Equal(t, s, w.Stats())
@@ -381,7 +381,7 @@ func TestSignalStats(t *testing.T) {
 	require.Equal(t, "stat 14", prims.SignalStat(14).String())
 }
 
-// Two processes take a gate through its states, step by step.
+// TestGate: two processes take a gate through all its states, step by step.
 func TestGate(t *testing.T) {
 	a, w, x := twoSides(t)
 	g := w.Gate(130)
@@ -397,7 +397,8 @@ func TestGate(t *testing.T) {
 	require.EqualValues(t, 1, w.Permits(), "none for a second queue of it")
 	require.False(t, num(t, x, "inline", 130).OK)
 
-	// The executor takes the bit, then the gate, and then clears the bit in the summary.
+	// The executor first clears the bit and then begins the execution. After that it clears the bit in the
+	// summary.
 	require.True(t, w.Signal(2).Acquire(2))
 	require.False(t, num(t, x, "take", 130).OK)
 	require.True(t, g.Begin())
@@ -434,8 +435,8 @@ func TestGate(t *testing.T) {
 	idle(t, a, w)
 }
 
-// A bit without a scheduled queue, or of a queue that is being executed, is cleared and does not hide another
-// bit.
+// TestGateStaleBits: a stale bit, whose queue is not scheduled or is being executed, is cleared. It does not
+// hide another bit.
 func TestGateStaleBits(t *testing.T) {
 	a, w, x := twoSides(t)
 	num(t, x, "set", 1)
@@ -454,7 +455,8 @@ func TestGateStaleBits(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 2, g.Queue())
 	g.FinishAndSchedule()
-	// Hole A: meanwhile an executor has cleared the bit in the summary. Finish marks the signal again.
+	// Hole A of the earlier protocol: meanwhile an executor has cleared the bit in the summary. Finish marks
+	// the signal again.
 	g, ok = w.Next(0)
 	require.True(t, ok)
 	require.Zero(t, w.SnapshotSummary())
@@ -467,12 +469,13 @@ func TestGateStaleBits(t *testing.T) {
 	idle(t, a, w)
 }
 
-// A worker that begins an execution while others sleep wakes one of them for the other scheduled queues.
+// TestSignalWakesAnother: a worker begins an execution while other workers sleep and more queues are scheduled.
+// It wakes one of the other workers.
 func TestSignalWakesAnother(t *testing.T) {
 	a, w, x := twoSides(t)
 	id := x.start(order{Op: "acquire", Object: "w"})
 	eventually(t, "it sleeps", func() string { return words(a) }, func() bool { return w.Sleepers() == 1 && w.Announced() })
-	// Two queues of one signal are scheduled, and the permit is gone, as if a worker had taken the permit and
+	// Two queues of one signal are scheduled, and there is no permit, as if a worker had taken the permit and
 	// then found both queues.
 	w.SetGate(0, 1<<29)
 	w.SetGate(1, 1<<29)
@@ -486,7 +489,7 @@ func TestSignalWakesAnother(t *testing.T) {
 	require.True(t, num(t, x, "next", 0).OK)
 	require.False(t, g.Finish())
 	num(t, x, "finish", 1)
-	// A worker does not go to sleep while a queue is scheduled.
+	// A worker that calls Acquire while a queue is scheduled does not sleep.
 	num(t, x, "schedule", 9)
 	require.True(t, w.TryAcquire())
 	w.Acquire()
@@ -497,7 +500,8 @@ func TestSignalWakesAnother(t *testing.T) {
 	idle(t, a, w)
 }
 
-// An executor was declared dead while it was stalled. It can no longer change the gate.
+// TestGateFencedOut: an executor was declared dead while it was not running. When it goes on, it can no longer
+// change the gate.
 func TestGateFencedOut(t *testing.T) {
 	_, w, x := twoSides(t)
 	old := w.Gate(5)
@@ -520,7 +524,7 @@ func TestGateFencedOut(t *testing.T) {
 	require.False(t, next.Finish())
 }
 
-// A wait of this process ends when it closes the arena.
+// TestSignalClosedArena: when this process closes the arena, its waits end.
 func TestSignalClosedArena(t *testing.T) {
 	a := newArena(t, nil)
 	w := newWaker(t, a, nil)

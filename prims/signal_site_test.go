@@ -18,8 +18,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A site has queues. Items are consecutive numbers. A queue is represented by two counts: how many items were put
-// into it, and how many of them were executed.
+// A site is a waker with its queues, as one process has them open. The items of a queue are consecutive
+// numbers. So a queue is represented by two counts: how many items were pushed, and how many of them were
+// executed.
 
 const signalQueues = 16 // eight queues for each of two signals
 
@@ -65,7 +66,7 @@ func (s *signalSite) push(k int) {
 	s.w.Gate(queueAt(k)).Schedule()
 }
 
-// execute executes a queue, and checks that no other goroutine does.
+// execute executes a queue, and checks that no other goroutine executes it at the same time.
 func (s *signalSite) execute(g *prims.Gate) {
 	k, ok := placeOf(g.Queue())
 	if !ok {
@@ -114,8 +115,8 @@ func (s *signalSite) worker(near int, limit time.Duration) {
 	}
 }
 
-// work starts workers and a producer. With many workers, some wait behind the poller, because fewer may sleep in
-// the kernel.
+// work starts workers and a producer. If there are many workers, some wait behind the poller, because the
+// number that may sleep in the kernel is limited.
 func (s *signalSite) work(workers int) {
 	for i := range workers {
 		limit := time.Duration(0)
@@ -136,9 +137,9 @@ func (s *signalSite) work(workers int) {
 	})
 }
 
-// goesOn waits until all present items have been executed. A producer that died before it called Schedule has
-// told nobody of its item, and the queue is idle. goesOn schedules such queues itself, after all others have been
-// executed.
+// goesOn waits until all items that are in the queues now have been executed. If a producer died between a push
+// and the Schedule, nobody knows of its item, and the queue is idle. goesOn schedules such queues itself, after
+// all others have been executed.
 func (s *signalSite) goesOn() error {
 	var end [signalQueues]uint64
 	for k := range end {
@@ -197,14 +198,14 @@ func joinSignalSite(c *proctest.Child, label string) (*signalSite, crashParams) 
 }
 
 func init() {
-	// partner works until it is told to stop, and then to drain.
+	// The process signal/partner works until the test tells it to stop, and then drains the queues.
 	registerPartner("signal/partner", func(c *proctest.Child) *signalSite {
 		s, p := joinSignalSite(c, "partner")
 		s.work(p.Round)
 		return s
 	}, nil)
 
-	// mayfly works until it is killed.
+	// The process signal/mayfly works until it is killed.
 	proctest.Register("signal/mayfly", func(c *proctest.Child) {
 		s, _ := joinSignalSite(c, "mayfly")
 		s.work(4)

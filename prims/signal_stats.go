@@ -9,22 +9,22 @@ import (
 // SignalStat names a counter of a SignalWaker.
 type SignalStat int
 
-// The counters. In a SignalWaker that was created with the option Count, the operations update
-// the counters that are marked "counted". The program updates the others by the method Count.
+// The counters. Those marked "counted" are updated by the operations of a SignalWaker that was created with the
+// option Count. The program itself updates the others by the method Count.
 const (
 	StatTasksPolled        SignalStat = iota // executions begun; counted
 	StatCompleted                            // executions that left the queue idle; counted
 	StatYielded                              // executions that scheduled it again; counted
 	StatWaiting                              // waits for a permit; counted
-	StatCASFailures                          // CAS on a gate that lost against another call; counted
+	StatCASFailures                          // CAS on a gate that failed because of another call; counted
 	StatEmptyScans                           // calls of Next that found nothing; counted
-	StatYieldQueuePolls                      // looks at a worker's own yielded tasks
-	StatSignalPolls                          // signals that Next looked at; counted
-	StatStealAttempts                        // looks at other workers' queues
+	StatYieldQueuePolls                      // checks of a worker's own yielded tasks
+	StatSignalPolls                          // signals that Next checked; counted
+	StatStealAttempts                        // checks of other workers' queues
 	StatStealSuccesses                       // attempts that found something
-	StatLeafSummaryChecks                    // looks at a partition's summary; counted
+	StatLeafSummaryChecks                    // checks of a partition's summary; counted
 	StatLeafSummaryHits                      // syncs of the partition summary that found work; counted
-	StatLeafStealAttempts                    // looks at leaves of other partitions
+	StatLeafStealAttempts                    // checks of leaves of other partitions
 	StatLeafStealSuccesses                   // attempts that found something
 
 	signalStats = iota
@@ -44,7 +44,7 @@ func (s SignalStat) String() string {
 	return signalStatNames[s]
 }
 
-// Count adds n to a counter.
+// Count adds n to a counter of the program.
 func (w *SignalWaker) Count(s SignalStat, n uint64) {
 	if s < 0 || s >= signalStats {
 		w.mistake("counter %d", int(s))
@@ -52,7 +52,7 @@ func (w *SignalWaker) Count(s SignalStat, n uint64) {
 	w.row().stats[s].Add(n)
 }
 
-// add counts an operation of the library.
+// add counts n operations of the library, if w counts.
 func (w *SignalWaker) add(s SignalStat, n uint64) {
 	if w.counting {
 		w.row().stats[s].Add(n)
@@ -74,7 +74,7 @@ func (w *SignalWaker) Stats() (stats [signalStats]uint64) {
 // SignalHealth is the state of a SignalWaker at about one moment.
 type SignalHealth struct {
 	At        time.Time // when it was read
-	Summary   uint64    // summary: signals that may have bits
+	Summary   uint64    // the summary: a bit for each signal that may have bits
 	Signals   int       // number of signals that have bits
 	Scheduled int       // queues that wait for an executor
 	Executing int       // queues that a worker executes
@@ -88,7 +88,7 @@ type SignalHealth struct {
 	HasWork   bool   // a queue is scheduled, or a status bit is set
 }
 
-// Health reads all words. A process may call it to examine another process that is stuck.
+// Health reads all words without a lock. A process may call it to examine another process that is stuck.
 func (w *SignalWaker) Health() SignalHealth {
 	w.opening.use()
 	h := w.health()

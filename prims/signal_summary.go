@@ -11,17 +11,17 @@ var (
 	_ = crashpoint.Register("signal.unmark.cleared")
 )
 
-// MarkActive sets the bit of a signal in the summary, and issues a permit if the bit was not set.
-// It reports whether this call has set the bit. Gates call it themselves.
+// MarkActive sets the bit of a signal in the summary, and issues a permit if the bit was not set. It reports
+// whether this call has set the bit. Gates do this themselves.
 func (w *SignalWaker) MarkActive(i int) bool {
 	w.opening.use()
 	w.checkSignal(i)
 	return w.mark(i)
 }
 
-// mark is MarkActive. If the bit is already set, the process that set it issues the permit. If a process clears
-// the bit at the same time, it checks the signal after that, and finds the queue's bit, which was set before
-// the call of mark.
+// mark is MarkActive without its checks. If the bit is already set, the process that set it issues the permit.
+// A process that clears the bit at the same time checks the signal after that. It finds the queue's bit, which
+// was set before the call of mark.
 func (v *signalView) mark(i int) bool {
 	m := uint64(1) << i
 	if v.head.summary.Load()&m != 0 || v.head.summary.Or(m)&m != 0 {
@@ -32,8 +32,8 @@ func (v *signalView) mark(i int) bool {
 	return true
 }
 
-// MarkActiveMask is MarkActive for all signals in a mask, by one access. It returns the signals
-// that were not marked before, and issues a permit for each of them.
+// MarkActiveMask is MarkActive for all signals in a mask, by one atomic operation. It returns the signals that
+// were not marked before, and issues a permit for each of them.
 func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
 	w.opening.use()
 	if mask&^w.mask != 0 {
@@ -50,9 +50,9 @@ func (w *SignalWaker) MarkActiveMask(mask uint64) (marked uint64) {
 	return marked
 }
 
-// TryUnmarkIfEmpty clears the bit of a signal in the summary if the signal has no bits, and
-// reports whether it did. A second check finds a bit that is set in the meantime, and marks the
-// signal again, with a permit. No permit is taken back.
+// TryUnmarkIfEmpty clears the bit of a signal in the summary if the signal has no bits, and reports whether it
+// did. Then it checks the signal once more. If the signal has got a bit in the meantime, TryUnmarkIfEmpty marks
+// it again, with a permit. No permit is taken back.
 func (w *SignalWaker) TryUnmarkIfEmpty(i int) bool {
 	w.opening.use()
 	w.checkSignal(i)
@@ -74,9 +74,8 @@ func (v *signalView) unmarkIfEmpty(i int) bool {
 	return was
 }
 
-// TryUnmark clears the bit of a signal in the summary, whatever bits the signal has, and reports
-// whether this call did so. It is for a caller that has taken all bits of the signal; other
-// callers use TryUnmarkIfEmpty.
+// TryUnmark clears the bit of a signal in the summary, whatever bits the signal has, and reports whether this
+// call did so. It is for a caller that has taken all bits of the signal. Other callers use TryUnmarkIfEmpty.
 func (w *SignalWaker) TryUnmark(i int) bool {
 	w.opening.use()
 	w.checkSignal(i)
@@ -84,27 +83,27 @@ func (w *SignalWaker) TryUnmark(i int) bool {
 	return w.head.summary.Load()&m != 0 && w.head.summary.And(^m)&m != 0
 }
 
-// SnapshotSummary returns the summary: a bit for each signal that may have bits. It may have too
-// many bits. It lacks one only while an operation that will set it is under way.
+// SnapshotSummary returns the summary: a bit for each signal that may have bits. It may have bits too many. It
+// lacks a bit only while an operation that will set the bit is under way.
 func (w *SignalWaker) SnapshotSummary() uint64 {
 	w.opening.use()
 	return w.head.summary.Load() & w.mask
 }
 
-// SummarySelect returns the signal in the summary that is nearest to near, as [nearestBit] does:
-// 64 if there is none.
+// SummarySelect returns the signal in the summary that is nearest to near, or 64 if the summary is empty. See
+// [nearestBit].
 func (w *SignalWaker) SummarySelect(near int) int {
 	w.opening.use()
 	return nearestBit(w.SnapshotSummary(), near)
 }
 
-// nextPasses is how often Next goes through the summary before it leaves the rest to another
-// worker.
+// nextPasses is how many times Next goes through the summary before it issues a permit, so that another worker
+// continues the search.
 const nextPasses = 64
 
-// Next finds a scheduled queue, preferably near the queue near, and begins its execution. The
-// caller serves the queue and then calls Finish of the gate. ok is false if no queue is
-// scheduled. A caller that then wants to wait calls Acquire, which wakes for the next queue.
+// Next finds a scheduled queue, preferably near the queue near, and begins its execution. The caller serves the
+// queue and then calls Finish of the gate. ok is false if no queue is scheduled. Then the caller may call
+// Acquire to sleep until the next queue is scheduled.
 //
 // If other workers sleep and more queues are scheduled, Next issues a permit, so that those
 // queues need not wait for this execution.
@@ -121,15 +120,15 @@ func (w *SignalWaker) Next(near int) (g Gate, ok bool) {
 			w.wakeAnother()
 			return g, true
 		}
-		// The bit was stale, and pass has cleared it. While it was set, a queue of its signal may
-		// have been scheduled without a permit. So look again until the summary is empty.
+		// The bit was stale, and pass has cleared it. While the bit was set, another queue of its signal may
+		// have been scheduled without a permit. So check again until the summary is empty.
 	}
 	w.release(1) // the worker that takes the permit continues the search
 	w.add(StatEmptyScans, 1)
 	return Gate{}, false
 }
 
-// pass goes once through the signals in active.
+// pass checks each of the signals in active once, and begins the first execution that it can.
 func (w *SignalWaker) pass(active uint64, near int) (g Gate, ok bool) {
 	first := near / signalBits
 	for active != 0 {
@@ -157,8 +156,8 @@ func (w *SignalWaker) pass(active uint64, near int) (g Gate, ok bool) {
 	return Gate{}, false
 }
 
-// wakeAnother issues a permit for a scheduled queue other than the caller's, if a worker sleeps
-// and there is no permit.
+// wakeAnother issues a permit if a signal is marked in the summary, a worker sleeps, and there is no permit.
+// The permit is for a scheduled queue other than the caller's.
 func (w *SignalWaker) wakeAnother() {
 	if w.SnapshotSummary() != 0 && w.head.permits.Load() == 0 && w.wakeWord.Announced() {
 		w.release(1)

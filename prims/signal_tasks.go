@@ -13,10 +13,10 @@ var (
 	_ = crashpoint.Register("signal.unreserve.freed")
 )
 
-// ReserveTask reserves a queue that no process has reserved, for a task of this process, and
-// returns its number. ok is false if there is none. The search begins at a random queue, and
-// covers all. A reservation ends with ReleaseTask or with the death of this process. The queue's
-// gate stays as it was left, so an executor may look at a fresh task once in vain.
+// ReserveTask reserves a queue for a task of this process, and returns the number of the queue. ok is false if
+// all queues are reserved. The search begins at a random queue, and covers all. A reservation ends with
+// ReleaseTask or with the death of this process. The queue's gate stays as it was, so an executor may once
+// check a new task needlessly.
 func (w *SignalWaker) ReserveTask() (queue int, ok bool) {
 	w.opening.use()
 	return w.ReserveTaskIn(0, len(w.lines))
@@ -56,8 +56,8 @@ func (w *SignalWaker) reserveIn(i, turn int) (bit int, ok bool) {
 			continue // another process was faster
 		}
 		crashpoint.Hit("signal.reserve.indexed")
-		// lin: the reservation takes effect here. The bit may have been clear for a reserved
-		// queue; it stays set.
+		// lin: the reservation takes effect here. The bit may have been clear although the queue was reserved.
+		// It stays set.
 		if w.gates[i*signalBits+bit].task.CompareAndSwap(0, uint32(w.name)) {
 			crashpoint.Hit("signal.reserve.taken")
 			return bit, true
@@ -78,7 +78,7 @@ func (w *SignalWaker) ReleaseTask(queue int) {
 	w.lines[queue/signalBits].tasks.And(^(uint64(1) << (queue % signalBits)))
 }
 
-// Tasks is how many queues are reserved.
+// Tasks returns how many queues are reserved.
 func (w *SignalWaker) Tasks() (n int) {
 	w.opening.use()
 	for i := range w.lines {

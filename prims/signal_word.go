@@ -7,9 +7,9 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// signalGateWord is the word of a gate: the truth about its queue. The bits in the signals, the
-// summary and the permits are an index of these words, which a reap can repair from the words at
-// any time.
+// signalGateWord is the word of a gate. It alone says whether the queue has to be served. The bits in the
+// signals, the summary and the permits are an index of these words, and a reap can repair the index from the
+// words at any time.
 //
 //	bits  0..28  executor   the participant that executes the queue, or 0
 //	bit   29     scheduled  the next executor has to serve the queue
@@ -25,9 +25,9 @@ import (
 //	n         1          1          the same, and something came   Schedule
 //	                                meanwhile
 //
-// While scheduled is set and executing is not, the bit in the signal is set, with two exceptions:
-// between the CAS of this word and the setting of the bit, and between the clearing of a bit and
-// the check of this word that must follow it.
+// While scheduled is set and executing is not, the bit in the signal is set. There are two exceptions. One is
+// the time between the CAS of this word and the setting of the bit. The other is the time between the clearing
+// of a bit and the check of this word, which must follow it.
 //
 //	writers: Schedule, Begin, Finish and their like, reaps (any process), each by CAS
 //	readers: the same
@@ -59,15 +59,15 @@ func (g signalGateWord) ready() bool { return g.scheduled() && !g.executing() }
 // idle reports whether the queue is neither scheduled nor executed.
 func (g signalGateWord) idle() bool { return !g.scheduled() && !g.executing() }
 
-// schedule is the word after a producer has scheduled the queue.
+// schedule returns the word after a producer has scheduled the queue.
 func (g signalGateWord) schedule() signalGateWord { return g | gateScheduled }
 
-// begin is the word of the next execution, by participant n.
+// begin returns the word of the next execution, by participant n.
 func (g signalGateWord) begin(n arenakernel.ParticipantID) signalGateWord {
 	return (g+gateEpoch)&gateEpochs | gateExecuting | signalGateWord(n)
 }
 
-// finish is the word after an execution. again makes the queue scheduled even if no producer has
+// finish returns the word after an execution. If again is true, the queue is scheduled even if no producer has
 // scheduled it meanwhile.
 func (g signalGateWord) finish(again bool) signalGateWord {
 	next := g & (gateEpochs | gateScheduled)
@@ -77,7 +77,7 @@ func (g signalGateWord) finish(again bool) signalGateWord {
 	return next
 }
 
-// orphan is the word after the death of its executor.
+// orphan returns the word after the death of its executor.
 func (g signalGateWord) orphan() signalGateWord { return (g+gateEpoch)&gateEpochs | gateScheduled }
 
 // valid reports whether a correct participant may have written g.
@@ -85,7 +85,7 @@ func (g signalGateWord) valid() bool {
 	return g&gateReserved == 0 && g.executing() == (g.participant() != 0)
 }
 
-// String renders the word by the names of its parts.
+// String describes the word by the names of its parts.
 func (g signalGateWord) String() string {
 	s := "idle"
 	switch {
@@ -99,8 +99,8 @@ func (g signalGateWord) String() string {
 	return fmt.Sprintf("%s, epoch %d", s, g.epoch())
 }
 
-// signalStatus is the status word of a SignalWaker. It is not part of the summary, so that
-// clearing a bit of one cannot clear a bit of the other.
+// signalStatus is the status word of a SignalWaker. It is separate from the summary, so that clearing a bit of
+// the one word cannot clear a bit of the other.
 //
 //	bit  0      yield  a worker has yielded and asks for others
 //	bit  1      tasks  the partition has tasks
@@ -123,8 +123,8 @@ const (
 	statusTasks
 )
 
-// signalCount is the registrations of a participant at a SignalWaker, apart from executions and
-// tasks.
+// signalCount holds the registrations of a participant at a SignalWaker. Executions and tasks are not among
+// them.
 //
 //	bits  0..28  name      the participant; the counts of a name that is not current are 0
 //	bits 29..43  workers   registered workers
@@ -151,7 +151,7 @@ func (c signalCount) participant() arenakernel.ParticipantID {
 func (c signalCount) workers() int  { return int(c >> 29 & maxWorkers) }
 func (c signalCount) sleepers() int { return int(c >> 44) }
 
-// signalsOf is the number of signals in a config word.
+// signalsOf returns the number of signals in a config word.
 func signalsOf(config uint32) int {
 	if n := int(config & 0xff); n != 0 {
 		return n
@@ -159,10 +159,10 @@ func signalsOf(config uint32) int {
 	return signalBits
 }
 
-const signalCounts = 1 << 8 // the bit of config that makes operations count themselves
+const signalCounts = 1 << 8 // the bit of config that makes operations count in stats
 
-// nearestBit returns the bit of bitmap that is nearest to start, the lower one of two that are
-// equally near. It is 64 if there is none, or if start is 64 or more.
+// nearestBit returns the bit of bitmap that is nearest to start. If two bits are equally near, it returns the
+// lower one. If there is no bit, or if start is 64 or more, it returns 64.
 func nearestBit(bitmap uint64, start int) int {
 	if bitmap == 0 || start >= signalBits || start < 0 {
 		return signalBits
@@ -178,5 +178,5 @@ func nearestBit(bitmap uint64, start int) int {
 	return start - below
 }
 
-// signalBits is the number of queues of a signal, and the most signals of a waker.
+// signalBits is the number of queues of a signal. It is also the maximum number of signals of a waker.
 const signalBits = 64

@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// The test tries every state of a gate and every transition, with extreme epochs.
+// TestSignalGateWordTable tries every state of a gate and every transition, with extreme epochs.
 func TestSignalGateWordTable(t *testing.T) {
 	n := arena.ParticipantID(3 | 7<<11)
 	for _, epoch := range []uint64{0, 1, 1<<31 - 1, 1<<32 - 1} {
@@ -66,7 +66,7 @@ func TestNearestBitTable(t *testing.T) {
 			for b := range 64 {
 				d, e := b-start, best-start
 				if m>>b&1 != 0 && (best == 64 || max(d, -d) < max(e, -e)) {
-					best = b // of two equally near ones the lower comes first
+					best = b // if two bits are equally near, the lower one comes first
 				}
 			}
 			if got := nearestBit(m, start); got != best {

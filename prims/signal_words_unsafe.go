@@ -12,12 +12,12 @@ import (
 // signalHead is the first 768 bytes of the body of a SignalWaker. Its signals, its gates and a
 // row for each slot of the arena follow.
 //
-// Words that different CPUs write are 128 bytes apart: a cache line, and the neighbour that the
-// CPU fetches along with it.
+// Words that different CPUs write are 128 bytes apart: a cache line, and the neighbour line that the CPU
+// prefetches along with it.
 type signalHead struct {
 	_ structs.HostLayout
-	// config has the number of signals in bits 0..7, 0 for 64. Bit 8 is set if operations count
-	// themselves. Immutable after init.
+	// config has the number of signals in bits 0..7, where 0 stands for 64. Bit 8 is set if operations count in
+	// stats. Immutable after init.
 	config uint32
 	rows   uint32 // the number of rows. Immutable after init.
 	_      [120]byte
@@ -46,7 +46,7 @@ type signalHead struct {
 	wake    atomic.Uint32
 	lastCPU atomic.Uint32 // the CPUs that issued permits last, see park; a hint
 	pays    atomic.Uint32 // how well spinning has paid lately, see park; a hint
-	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by people
+	spin    atomic.Uint32 // spin budget: 0 adaptive, else ns + 1; set by users
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
 	_       [104]byte
 
@@ -115,7 +115,7 @@ type signalRow struct {
 	_     [2]uint64
 }
 
-// The layout is ABI: an offset that moves does not compile.
+// The layout is ABI: if a field moves, its line does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.config)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(signalHead{}.rows)-4]
@@ -156,27 +156,27 @@ func signalBytes(signals, rows int) uint64 {
 	return signalHeadBytes + uint64(signals)*(signalLineBytes+signalBits*signalGateBytes) + uint64(rows)*signalRowBytes
 }
 
-// signalBody views the head of a private body that is being made.
+// signalBody returns the head of a body that is being created in b, which is still private.
 func signalBody(b []byte) *signalHead {
 	_ = b[signalHeadBytes-1]
 	return (*signalHead)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// signalView has the words of a SignalWaker in this process's memory.
+// signalView has pointers to the words of a SignalWaker in this process's memory.
 type signalView struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	head   *signalHead
 	lines  []signalLine
 	gates  []signalGate
-	rows   []signalRow // the row of slot i is at i - 1
+	rows   []signalRow // the row of slot i is at index i-1
 	mask   uint64      // the bits of summary that stand for a signal
 
 	opening *opening
 }
 
-// viewSignals views the words of an object. A peer may have overwritten the size in its
-// head.
+// viewSignals returns the words of an object. It validates the head, because a peer may have overwritten the
+// size there.
 func viewSignals(a *arenakernel.Arena, o arenakernel.Object) (v signalView, err error) {
 	head, err := arenakernel.TryAt[signalHead](a, o.Body)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A peer makes the list of slot records shorter. A process that knew the hidden record still takes the
-// participant in its slot into account.
+// TestHiddenRecordStaysKnown: a peer shortens the list of slot records, which hides a record. A process that
+// has read the record before still considers the participant of its slot.
 func TestHiddenRecordStaysKnown(t *testing.T) {
 	a := newArena(t, nil)
 	rw, err := prims.OpenRWMutex(a, "rw", nil)
@@ -53,7 +53,8 @@ func slotRecords(t *testing.T, a *arena.Arena, o arenakernel.Object) (offs []are
 	return offs, slots
 }
 
-// hideLatestRecord makes the list of slot records begin with the second one.
+// hideLatestRecord overwrites the head of the list of slot records so that the list begins with the second
+// record.
 func hideLatestRecord(t *testing.T, a *arena.Arena, o arenakernel.Object) (undo func()) {
 	t.Helper()
 	offs, _ := slotRecords(t, a, o)
@@ -64,7 +65,7 @@ func hideLatestRecord(t *testing.T, a *arena.Arena, o arenakernel.Object) (undo 
 	return func() { list.Store(head) }
 }
 
-// damageRecords makes the list of slot records begin with an impossible offset.
+// damageRecords overwrites the head of the list of slot records with an impossible offset.
 func damageRecords(_ *testing.T, a *arena.Arena, o arenakernel.Object) (undo func()) {
 	list := (*arenakernel.Arena)(a).SlotRecords(o)
 	head := list.Swap(1)

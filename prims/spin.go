@@ -2,10 +2,10 @@ package prims
 
 import "time"
 
-// spinNever is the budget of waiters that never spin, as an object stores it.
+// spinNever is the spin budget that an object stores if its waiters never spin.
 const spinNever = 1
 
-// spinField is a spin budget as an object stores it: 0 adaptive, else ns + 1.
+// spinField returns a spin budget as an object stores it: 0 is adaptive, any other value is ns + 1.
 func spinField(d time.Duration) uint32 {
 	switch {
 	case d == 0:

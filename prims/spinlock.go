@@ -14,28 +14,25 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// SpinLock is a mutual exclusion lock between processes for critical sections of
-// some tens of instructions. Prefer [Mutex]: no measurement has shown SpinLock to be
-// faster beyond noise, and SpinLock takes less memory but bounds no wait. See
-// docs/performance.md.
+// SpinLock is a mutual exclusion lock between processes for critical sections of some tens of instructions.
+// Prefer [Mutex]: in no measurement was SpinLock faster by more than the noise, and a SpinLock does not bound
+// how long a caller waits. Its only advantage is that it takes less memory. See docs/performance.md.
 //
-// A process that finds the lock held spins first, even if others wait already. As with a [Mutex],
-// a process holds it: a goroutine may lock it and another goroutine of the same process unlock
-// it.
+// A process that finds the lock held spins first, even if others wait already. The holder is a process, as with
+// a [Mutex]: a goroutine may lock it and another goroutine of the same process unlock it.
 //
-// A SpinLock is as unfair as a lock can be: the process that comes at the right moment gets it.
-// If the holder does not run, waiters do not keep spinning: after a bounded spin a waiter yields
-// its CPU a few times, and then sleeps until the lock is released or its holder dies. A SpinLock
-// takes 128 bytes, a Mutex 192. If critical sections are long, or starvation matters, a Mutex is
-// the better choice.
+// A SpinLock promises no order: any process that tries at the right moment gets it, whoever has waited longest.
+// Waiters do not keep spinning while the holder is not running: after a bounded spin a waiter yields its CPU a
+// few times, and then sleeps until the lock is released or its holder dies. A SpinLock takes 128 bytes, a Mutex
+// 192. If critical sections are long, or starvation matters, a Mutex is the better choice.
 //
-// In the terminology of the Go memory model, and across processes: for n < m the n'th call
-// of Unlock synchronizes before the m'th call of Lock returns. A release by the death of its
-// holder synchronizes before the call that reports it, and before the call that gets the
-// lock because of it.
+// In the terminology of the Go memory model, and across processes: for n < m the n'th call of Unlock
+// synchronizes before the m'th call of Lock returns. If the lock is released because its holder died, that
+// release synchronizes before the call that reports the death, and before the call that gets the lock because
+// of it.
 type SpinLock struct {
-	// The fast paths fit the compiler's budget for inlining only with plain
-	// pointers to their words and the functions of package atomic.
+	// The compiler inlines the fast paths only if they use plain pointers to their words and the functions of
+	// package atomic.
 
 	own  *uint32 // the state word
 	wake *uint32 // the wake word
@@ -51,8 +48,8 @@ type SpinLockOptions struct {
 	// object, and any policy for an existing one. If it is set and the object has another policy,
 	// opening fails.
 	Policy Policy
-	// Repair, if set, is run by this process's Lock and LockContext when they find that a holder
-	// died, as by Recover; then they go on. It belongs to this handle and is not stored.
+	// Repair, if set, is run by Lock and LockContext of this process when they find that a holder died, as
+	// Recover would run it. Then they go on. Repair belongs to this handle and is not stored.
 	Repair func() error
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -115,9 +112,9 @@ func (l *SpinLock) Lock() {
 	l.core.lockOrPanic()
 }
 
-// LockContext locks l, and waits until it can or ctx ends. An error means that l is not held:
-// ctx.Err(), or an error that Is ErrOwnerDead or ErrNotRecoverable by the policy of l,
-// ErrCorrupt, or ErrClosed. If the lock is free, the call takes it even though ctx has ended.
+// LockContext locks l, and waits until it can or ctx ends. An error means that this call did not lock l. The
+// error is ctx.Err(), or it Is ErrOwnerDead, ErrNotRecoverable, ErrCorrupt or ErrClosed. If the lock is free,
+// the call takes it even though ctx has ended.
 func (l *SpinLock) LockContext(ctx context.Context) error {
 	if !race.Enabled && !crashpoint.Enabled && atomic.CompareAndSwapUint32(l.own, 0, l.self) {
 		return nil
@@ -125,8 +122,7 @@ func (l *SpinLock) LockContext(ctx context.Context) error {
 	return l.core.lock(ctx)
 }
 
-// TryLock locks l if that is possible without waiting, and reports whether it did. State tells
-// why it failed.
+// TryLock locks l if that is possible without waiting, and reports whether it did. State shows why it failed.
 func (l *SpinLock) TryLock() bool {
 	if !race.Enabled && !crashpoint.Enabled && atomic.CompareAndSwapUint32(l.own, 0, l.self) {
 		return true
@@ -138,7 +134,7 @@ func (l *SpinLock) TryLock() bool {
 // ErrCorrupt if a peer overwrote the lock.
 func (l *SpinLock) Unlock() {
 	if !race.Enabled && !crashpoint.Enabled {
-		wake := l.wake // loaded here, because the processor loads nothing during the CAS
+		wake := l.wake // loaded before the CAS, because the processor executes no load during it
 		// sync(spinlock.release): release
 		if atomic.CompareAndSwapUint32(l.own, l.self, 0) {
 			if atomic.LoadUint32(wake)&1 != 0 {
@@ -155,34 +151,34 @@ func (l *SpinLock) Unlock() {
 // recoverable until a later Recover succeeds, and Recover returns the error. Other callers
 // wait while repair runs. If this process dies before repair returns, l is owner-dead again.
 //
-// If the lock is healthy, Recover waits for it, releases it and does not run repair. Its own
-// errors are those of LockContext except ErrOwnerDead. It panics if repair is nil, and leaves the
-// lock as it is.
+// If the lock is healthy, Recover locks and unlocks it, and does not run repair. Apart from an error of repair,
+// Recover returns the errors of LockContext except ErrOwnerDead. If repair is nil, Recover panics and leaves
+// the lock as it is.
 func (l *SpinLock) Recover(repair func() error) error {
 	return l.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+// RecoverContext is Recover, but it ends with ctx.Err() when ctx ends before repair is called.
 func (l *SpinLock) RecoverContext(ctx context.Context, repair func() error) error {
 	mustHaveRepair(repair != nil, l.core.what+" "+objectName(l.core.object))
 	return l.core.recover(ctx, repair)
 }
 
-// Offset is the place of the SpinLock in its arena, for SpinLockAt in another process.
+// Offset returns the place of the SpinLock in its arena, for SpinLockAt in another process.
 func (l *SpinLock) Offset() arena.Offset { return l.core.object.Offset }
 
-// Close closes this handle on the SpinLock, and no other. Calls that wait through it end with an
-// error that Is ErrClosed. Holds of this process stay; release them through another handle. A
+// Close closes this handle on the SpinLock, and no other. Calls that wait through it end with an error that Is
+// ErrClosed. If this process holds the lock, it still holds it afterwards; unlock it through another handle. A
 // second Close is an error that Is ErrClosed.
 func (l *SpinLock) Close() error { return l.core.close() }
 
-// end takes the words away from the fast paths, as Mutex.end does.
+// end makes the fast paths fail, so that they no longer use the words of the object; see Mutex.end.
 func (l *SpinLock) end() {
 	l.core.end()
 	takeWords(&l.own, &l.wake)
 }
 
-// Policy says what happens to l when its holder dies.
+// Policy returns what happens to l when its holder dies.
 func (l *SpinLock) Policy() Policy { return l.core.policy }
 
 // SetSpin bounds how long waiters of all processes spin before they sleep. If d is 0, waiters
@@ -192,7 +188,7 @@ func (l *SpinLock) SetSpin(d time.Duration) {
 	l.core.words.spin.Store(spinField(d))
 }
 
-// Spin is the value of the last SetSpin.
+// Spin returns the value of the last SetSpin.
 func (l *SpinLock) Spin() time.Duration {
 	l.core.opening.use()
 	return spinOf(l.core.words.spin.Load())
@@ -200,9 +196,9 @@ func (l *SpinLock) Spin() time.Duration {
 
 // SpinLockState is the result of State.
 type SpinLockState struct {
-	Held    bool              // it is held, perhaps by a process that recovers it
-	Owner   *shmsync.Identity // its holder, or the process whose death left it behind; nil if it is free or the holder is not known
-	Waiting bool              // there may be waiters asleep
+	Held    bool              // it is held, perhaps by a process that is recovering it
+	Owner   *shmsync.Identity // its holder, or the process that died with it; nil if free or unknown
+	Waiting bool              // waiters may be asleep
 	Err     error             // why it cannot be locked: nil, ErrOwnerDead, ErrNotRecoverable or ErrCorrupt
 	Word    string            // the state word, rendered for people
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A spinActor is an actor for spin locks.
+// A spinActor carries out orders for spin locks, in this process or in another one.
 type spinActor struct{ conversation[order] }
 
-// spinStage has the objects on which a spinActor acts. An object whose name begins with rw is an RWSpinLock, any
-// other a SpinLock.
+// spinStage has the objects that a spinActor uses. An object whose name begins with rw is an RWSpinLock, any
+// other object is a SpinLock.
 type spinStage struct {
 	a *arena.Arena
 	contexts
@@ -46,8 +46,8 @@ func remoteSpin(t testing.TB, a *arena.Arena, label string, opts ...proctest.Opt
 	return &spinActor{withRemote[order](t, a, "spin/actor", label, opts...)}
 }
 
-// spinEverywhere runs a test with two actors in this process, with one of them in another process, and with both
-// in processes of their own.
+// spinEverywhere runs a test three times: with both actors in this process, with one of them in another
+// process, and with both in separate processes.
 func spinEverywhere(t *testing.T, test func(t *testing.T, holder, other *spinActor, a *arena.Arena)) {
 	t.Run("one process", func(t *testing.T) {
 		a := newArena(t, nil)
@@ -63,20 +63,20 @@ func spinEverywhere(t *testing.T, test func(t *testing.T, holder, other *spinAct
 	})
 }
 
-// op carries out an operation that has no arguments.
+// op carries out an order that has no arguments.
 func (x *spinActor) op(t testing.TB, op, object string) answer {
 	t.Helper()
 	return x.do(t, order{Op: op, Object: object})
 }
 
-// must carries out an operation that has to succeed.
+// must carries out an order that has to succeed.
 func (x *spinActor) must(t testing.TB, op, object string) {
 	t.Helper()
 	a := x.op(t, op, object)
 	require.Empty(t, a.Err+a.Panic, "%s of %s\n%s", op, object, x.dump())
 }
 
-// try carries out a try, and returns its result.
+// try carries out an order that tries to lock, and returns whether it did.
 func (x *spinActor) try(t testing.TB, op, object string) bool {
 	t.Helper()
 	a := x.op(t, op, object)
@@ -84,7 +84,7 @@ func (x *spinActor) try(t testing.TB, op, object string) bool {
 	return a.OK
 }
 
-// blocked starts an order, and returns when the order waits.
+// blocked starts an order, and returns when the order is waiting.
 func (x *spinActor) blocked(t testing.TB, o order) int {
 	t.Helper()
 	count := order{Op: "waiters", Object: o.Object, Policy: o.Policy}
@@ -251,7 +251,7 @@ func (s *spinStage) actRW(ctx context.Context, o order, a *answer) error {
 		return st.Err
 	case "bits":
 		a.N = l.Bits()
-	case "pair": // writes the same value to two words, and reads whether they are equal
+	case "pair": // writes the same value to two words, and reports whether they are equal
 		return rwSpinPair(s.a, l, o.N)
 	case "walk":
 		return rwSpinWalk(s.a, l, o.N, int(o.Token))

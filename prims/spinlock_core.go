@@ -21,8 +21,8 @@ var (
 	_ = crashpoint.Register("spinlock.unlock.before_wake")
 )
 
-// spinYields is how often a waiter that has spun yields its CPU before it sleeps. In folly a
-// waiter yields after a thousand tries, and goes on for ever.
+// spinYields is how often a waiter yields its CPU after it has spun, before it sleeps. In folly a waiter yields
+// after a thousand tries, and never sleeps.
 const spinYields = 4
 
 // spinCore is what a SpinLock and an RWSpinLock have in common: the state word, the waiters for
@@ -31,8 +31,8 @@ type spinCore struct {
 	state  *atomic.Uint32 // a spinWord
 	name   arenakernel.ParticipantID
 	words  *spinWords
-	rw     *RWSpinLock   // the RWSpinLock that it is a part of; nil for a SpinLock
-	op     string        // prefix of the operation in its errors
+	rw     *RWSpinLock   // the RWSpinLock that contains the spinCore; nil for a SpinLock
+	op     string        // first part of the operation's name in errors
 	what   string        // the kind of lock, for messages
 	next   park.WakeWord // wakes the waiters for an exclusive hold
 	queue  *park.Queue   // waiters of this process for an exclusive hold
@@ -81,8 +81,8 @@ func (c *spinCore) end() {
 	}
 }
 
-// lockOrPanic is the slow path of Lock. It is not inlined: inside Lock it would keep Lock itself
-// from being inlined into its callers.
+// lockOrPanic is the slow path of Lock. It is not inlined into Lock, because the compiler would then no longer
+// inline Lock into its callers.
 //
 //go:noinline
 func (c *spinCore) lockOrPanic() {
@@ -91,7 +91,7 @@ func (c *spinCore) lockOrPanic() {
 	}
 }
 
-// lock takes the lock exclusively, unless it returns an error. ctx may be nil.
+// lock takes the lock exclusively. If it returns an error, it has not taken the lock. ctx may be nil.
 func (c *spinCore) lock(ctx context.Context) error {
 	err := c.own(ctx, true)
 	if err == nil {
@@ -100,7 +100,7 @@ func (c *spinCore) lock(ctx context.Context) error {
 	return err
 }
 
-// own is lock without its hooks.
+// own takes the lock exclusively. Unlike lock, it does not report the hold to the race detector and to tests.
 func (c *spinCore) own(ctx context.Context, mayRepair bool) error {
 	if c.rw == nil {
 		return c.wait(ctx, spinHeld, mayRepair)
@@ -130,7 +130,7 @@ func (c *spinCore) tryLock() bool {
 	return true
 }
 
-// try takes the lock as kind if that is possible without waiting.
+// try takes the lock as kind says, if that is possible without waiting.
 func (c *spinCore) try(as spinKind) bool {
 	for {
 		took, changed, _ := c.step(spinWord(c.state.Load()), as)
@@ -140,9 +140,9 @@ func (c *spinCore) try(as spinKind) bool {
 	}
 }
 
-// step changes state word o if that is possible without waiting: it takes a free lock or deals
-// with a dead owner. changed says that the word is no longer o, err that the lock will not become
-// free by itself.
+// step changes the lock, whose state word is o, if that is possible without waiting: it takes a free lock or
+// deals with a dead owner. took reports whether the lock was taken. changed means that the word is no longer o.
+// err means that the lock will not become free by itself.
 func (c *spinCore) step(o spinWord, as spinKind) (took, changed bool, err error) {
 	switch {
 	case o.free() && as == spinRead:
@@ -167,8 +167,8 @@ func (c *spinCore) diedName() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(c.words.died.Load() & arenakernel.ParticipantIDMask)
 }
 
-// deadOwner returns the participant that died while it held the lock, for a report. o is the state
-// word.
+// deadOwner returns the participant that died while it held the lock, so that an error can name it. o is the
+// state word.
 func (c *spinCore) deadOwner(o spinWord) arenakernel.ParticipantID {
 	if n := o.participant(); n != 0 {
 		return n
@@ -176,7 +176,7 @@ func (c *spinCore) deadOwner(o spinWord) arenakernel.ParticipantID {
 	return c.diedName()
 }
 
-// verdict returns the owner of a state word, and why nobody can lock.
+// verdict returns the owner that state word w names, and the reason why nobody can lock, or nil.
 func (c *spinCore) verdict(w spinWord) (owner *shmsync.Identity, err error) {
 	if n := w.participant(); n != 0 {
 		owner = c.a.Who(n)
@@ -197,11 +197,11 @@ type spinWaiter struct {
 	c        *spinCore
 	as       spinKind
 	wakeWord *park.WakeWord
-	met      *metWords // dates the holds that this waiter sleeps for
+	met      *metWords // receives the dates of holds that this waiter sleeps for
 	queue    *park.Queue
 	cancel   park.Cancel
 	slept    bool
-	dying    bool // the last sleep was on a holder that is dead and not gone
+	dying    bool // the last sleep was for a holder that is dead but not gone
 	exit     goneWait
 }
 
@@ -255,8 +255,8 @@ func (w *spinWaiter) acquire(ctx context.Context, mayRepair bool) error {
 		case park.Again:
 			spun = w.dying
 		case park.Canceled:
-			// A satisfied condition takes precedence over the end of the context, and a wake that
-			// this waiter got is not lost.
+			// If the lock can be taken now, that takes precedence over the end of the context, and the wake
+			// that this waiter may have got is not lost.
 			if c.try(w.as) {
 				w.took()
 				return nil
@@ -280,20 +280,20 @@ func (c *spinCore) spinWhile(o spinWord, done func() bool) bool {
 		return false
 	}
 	if o.participant() == c.name {
-		// The holder is a goroutine of this process, which may wait for this thread.
+		// The holder is a goroutine of this process, which may need the CPU of this thread to go on.
 		runtime.Gosched()
 		return done()
 	}
 	return park.GiveWay(spinYields, done)
 }
 
-// tuning steers the spinning of waiters.
+// tuning returns the parameters of the spinning of waiters.
 func (c *spinCore) tuning() park.Tuning {
 	return park.Tuning{Budget: &c.words.spin, Pays: &c.words.pays, LastCPU: &c.words.lastCPU, Slot: c.name.Slot()}
 }
 
-// took ends a wait that got the lock. Others may be asleep, and the wake of this waiter has
-// cleared their announcement.
+// took ends a wait that got the lock. The wake of this waiter has cleared the announcement of other waiters
+// that may be asleep.
 func (w *spinWaiter) took() {
 	if w.slept && w.as != spinRead {
 		v := w.wakeWord.Announce()
@@ -322,20 +322,21 @@ func (w *spinWaiter) sleep() park.Result {
 	return r
 }
 
-// blocks reports whether a waiter may sleep on o: the next change of the word wakes it.
+// blocks reports whether a waiter may sleep while the word is o: then the next change of the word wakes the
+// waiter.
 func (c *spinCore) blocks(o spinWord) bool {
 	return o.valid(c.rw != nil) && o.held() && (c.a.Current(o.participant()) || c.stays(o))
 }
 
-// stays reports whether hold o must stay as it is for now: its participant is dead but not gone, and the policy
-// passes the hold on only when the participant is gone.
+// stays reports whether hold o must stay as it is for now. That is so if its participant is dead but not gone,
+// and the policy frees the hold only when the participant is gone.
 func (c *spinCore) stays(o spinWord) bool {
 	return o.kind() != spinDraining && o.ownerDied(policyOf(c.words.policy)).free() && !c.a.Gone(o.participant())
 }
 
-// leave ends a wait that did not get the lock. A wake may have been meant for this waiter, so
-// leave makes sure that another wake reaches the remaining waiters. A wake for readers needs no
-// successor: it reaches all readers.
+// leave ends a wait that did not get the lock. A wake may have been meant for this waiter, so leave makes sure
+// that another wake reaches the remaining waiters. If this waiter is a reader, no other wake is needed, because
+// a wake for readers reaches all readers.
 func (w *spinWaiter) leave() {
 	crashpoint.Hit("spinlock.lock.leaving")
 	if !w.slept || w.as == spinRead {
@@ -353,7 +354,7 @@ func (c *spinCore) unlock() {
 	c.release("Unlock", spinHeld, spinFree)
 }
 
-// release releases a hold of this process, or turns it into another hold.
+// release releases a hold of this process, or turns it into another kind of hold.
 func (c *spinCore) release(verb string, from spinKind, to spinWord) {
 	race.ReleaseMerge(c.key)
 	crashpoint.Hit("spinlock.unlock.before_release")
@@ -381,7 +382,7 @@ func (c *spinCore) passOn() {
 	c.next.Release()
 }
 
-// notHeld ends a release whose caller has no such hold.
+// notHeld reports the mistake of a caller that releases a hold which it does not have.
 func (c *spinCore) notHeld(verb string) {
 	o := spinWord(c.state.Load())
 	if !o.valid(c.rw != nil) {

@@ -25,11 +25,11 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// This is the kill matrix of the spin locks. A victim dies at each of their crash points beside two processes
-// that stay: the test and its partner. Each goroutine of these two goes on, and nothing is left behind.
+// These tests kill a process at each crash point of the spin locks. The victim dies beside two processes that
+// stay: the test and its partner. Each goroutine of these two processes goes on, and nothing is left behind.
 
-// spinKills are the crash points of spin locks that a process passes while others use the lock. Only a process
-// that deals with a death passes the other points.
+// spinKills are the crash points that a process passes while it uses a spin lock beside others. The remaining
+// points are passed only by a process that reaps or recovers after a death.
 var spinKills = []string{
 	"spinlock.lock.acquired", "spinlock.lock.announced", "spinlock.lock.woken", "spinlock.lock.leaving",
 	"spinlock.unlock.before_release", "spinlock.unlock.before_wake",
@@ -41,14 +41,14 @@ var spinReaps = []string{
 	"spinlock.owner_dead.marked", "spinlock.recover.taken", "spinlock.recover.repaired", "spinlock.recover.before_wake",
 }
 
-// spinCanary has words that a holder sets while it holds the lock: an exclusive holder sets W, and a holder for
+// spinCanary has words that a holder sets while it holds the lock. An exclusive holder sets W. A holder for
 // writing or for upgrade sets U.
 type spinCanary struct {
 	W, U atomic.Uint64
 	_    [112]byte
 }
 
-const spinSiteLocks = 4 // a SpinLock and an RWSpinLock of each policy
+const spinSiteLocks = 4 // a SpinLock and an RWSpinLock for each policy
 
 type spinSite struct {
 	a       *arena.Arena
@@ -76,7 +76,7 @@ func openSpinSite(a *arena.Arena, fail func(error)) (s *spinSite, err error) {
 	return s, cmp.Or(err, e)
 }
 
-// stays requires that a word keeps its value for a while.
+// stays fails unless a word keeps its value for a while.
 func (s *spinSite) stays(what string, w *atomic.Uint64, is uint64) {
 	for range rand.IntN(60) {
 		if v := w.Load(); v != is {
@@ -102,7 +102,7 @@ func (s *spinSite) upgrades(k int) {
 	s.reads(k)
 }
 
-// turn uses lock k once, in one of several ways. It returns the error that prevented that.
+// turn locks and unlocks lock k once, in one of several ways. If that is not possible, it returns the error.
 func (s *spinSite) turn(k int, ctx context.Context) error {
 	if k%2 == 0 {
 		l := s.spins[k/2]
@@ -166,7 +166,7 @@ func (s *spinSite) turn(k int, ctx context.Context) error {
 	return nil
 }
 
-// use calls turn, whatever state the lock is in. It returns false if it gave up.
+// use calls turn, and recovers the lock if necessary. It returns false if it gave up.
 func (s *spinSite) use(k int, limit time.Duration) bool {
 	ctx, cancel := context.Background(), func() {}
 	if limit != 0 {
@@ -195,7 +195,7 @@ func (s *spinSite) use(k int, limit time.Duration) bool {
 	return false
 }
 
-// work starts the goroutines with which the survivors use the locks all the time.
+// work starts the goroutines of a survivor. They use the locks all the time.
 func (s *spinSite) work() {
 	for k := range spinSiteLocks {
 		for i := range 6 {
@@ -276,7 +276,7 @@ func init() {
 						}
 					})
 				}
-				// A goroutine that reads for long makes writers wait and give up.
+				// A goroutine that holds the lock for reading for long makes writers wait and give up.
 				if l := s.rws[k/2]; k%2 == 1 {
 					wg.Go(func() {
 						for range 5 {
@@ -294,7 +294,7 @@ func init() {
 		lastWords(c, s.a)
 	})
 
-	// spin/sacrifice creates the arena, and dies with one hold of each kind.
+	// The process spin/sacrifice creates the arena, and dies with one hold of each kind.
 	proctest.Register("spin/sacrifice", func(c *proctest.Child) {
 		var p crashParams
 		c.Params(&p)
@@ -317,7 +317,7 @@ func init() {
 		c.Await()
 	})
 
-	// spin/reaper is the only one left: it reaps, and recovers the locks.
+	// The process spin/reaper is the only one left in the arena. It reaps, and recovers the locks.
 	proctest.Register("spin/reaper", func(c *proctest.Child) {
 		s := joinSpinSite(c, "reaper")
 		var wg sync.WaitGroup
@@ -345,7 +345,7 @@ func TestSpinLockKillMatrix(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint", "spin/partner", "spin/victim", "spin/sacrifice", "spin/reaper")
 	}
-	// Together the two lists must contain all points.
+	// Together the lists spinKills and spinReaps must have all points.
 	listed := map[string]bool{}
 	for _, p := range append(spinKills[:len(spinKills):len(spinKills)], spinReaps...) {
 		listed[p] = true
@@ -429,7 +429,7 @@ func spinKillBesideOthers(t *testing.T) {
 }
 
 // spinKillReaper kills a process, and then the reaper that recovers the locks of that process. The next process
-// finds everything usable.
+// can use all locks.
 func spinKillReaper(t *testing.T) {
 	round := 0
 	play := func(t *testing.T, env ...string) (died bool) {

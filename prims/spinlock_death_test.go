@@ -14,8 +14,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The holder is killed while others wait in two processes, on threads of their own and behind the poller.
-// Depending on the policy, all of them get an error, or all of them get the lock, one after the other.
+// TestSpinLockHolderDies: the holder is killed while other goroutines wait in two processes, some on threads of
+// their own and some behind the poller. Depending on the policy, all of them get an error, or all of them get
+// the lock, one after the other.
 func TestSpinLockHolderDies(t *testing.T) {
 	const waiters = 15 // in each process
 	for _, c := range []struct{ object, hold string }{
@@ -48,7 +49,7 @@ func TestSpinLockHolderDies(t *testing.T) {
 				start := time.Now()
 				victim.proc.Kill(t)
 				if policy == prims.PolicyRelease {
-					// The process that got the lock releases it, so that the next waiter gets it.
+					// The waiter that got the lock releases it, so that the next waiter gets it.
 					left := all
 					eventually(t, "all get it", others[0].dump, func() bool {
 						kept := left[:0]
@@ -104,7 +105,7 @@ func (x *spinActor) poll(t testing.TB, id int) (answer, bool) {
 		return a, true
 	}
 	if x.proc != nil {
-		// The answer to this order comes after all earlier output.
+		// The actor answers this order after it has written all earlier output.
 		x.do(t, order{Op: "cpu"})
 	} else {
 		select {
@@ -118,9 +119,9 @@ func (x *spinActor) poll(t testing.TB, id int) (answer, bool) {
 	return a, ok
 }
 
-// The death of a reader takes back its holds and no others. A waiting writer gets the lock when the living
-// readers have left, however many readers died. The next participant in the slot of a dead reader has none of its
-// holds.
+// TestRWSpinLockReaderDies: when a reader dies, its own holds are released and no others. A waiting writer gets
+// the lock when the living readers have left, however many readers died. The next participant in the slot of a
+// dead reader has none of its holds.
 func TestRWSpinLockReaderDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -156,7 +157,7 @@ func TestRWSpinLockReaderDies(t *testing.T) {
 	}
 }
 
-// The last reader is killed. The writer gets the lock soon.
+// TestRWSpinLockLastReaderDies: the last reader is killed while a writer waits. The writer gets the lock soon.
 func TestRWSpinLockLastReaderDies(t *testing.T) {
 	a := newArena(t, nil)
 	writer := remoteSpin(t, a, "writer")
@@ -173,9 +174,9 @@ func TestRWSpinLockLastReaderDies(t *testing.T) {
 	require.Zero(t, writer.op(t, "bits", "rw").N)
 }
 
-// A writer dies while it waits for readers. Its death is not reported, because the writer did not hold the lock
-// yet. Readers get the lock at once. A process that dies during an upgrade has an upgradable hold, so the policy
-// decides.
+// TestRWSpinLockDrainerDies: a writer dies while it waits for readers to leave. Its death is not reported,
+// because the writer did not hold the lock yet, and readers get the lock at once. In contrast, a process that
+// dies while it waits in an upgrade has an upgradable hold. So the policy decides what happens.
 func TestRWSpinLockDrainerDies(t *testing.T) {
 	for _, policy := range []prims.Policy{prims.PolicyReport, prims.PolicyRelease} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -212,7 +213,8 @@ func TestRWSpinLockDrainerDies(t *testing.T) {
 				r = other.op(t, "state", "rw")
 				require.Equal(t, []string{"owner-dead"}, r.Is)
 				require.Equal(t, victim.proc.Pid(), r.Who.PID)
-				// Only the recovery knew the ID of the dead holder. Another participant may have that ID by now.
+				// While a recovery waits, no word has the ID of the dead holder. So another participant may
+				// have that ID by now.
 				require.Equal(t, "owner-dead", r.Text)
 				rec := other.blocked(t, order{Op: "recover", Object: "rw"})
 				reader.must(t, "runlock", "rw")
@@ -229,7 +231,8 @@ func TestRWSpinLockDrainerDies(t *testing.T) {
 	}
 }
 
-// A process that leaves the arena in good order loses its holds as if it had died. Its own waiters get an error.
+// TestSpinLockHolderLeaves: a process leaves the arena by Close while it holds locks. It loses its holds as if
+// it had died. Its own waiters get an error.
 func TestSpinLockHolderLeaves(t *testing.T) {
 	a := newArena(t, nil)
 	victim, other := remoteSpin(t, a, "victim"), localSpin(a)
@@ -259,7 +262,8 @@ func TestSpinLockHolderLeaves(t *testing.T) {
 	sound(t, a)
 }
 
-// With Options.Repair, the callers that find the lock owner-dead repair it and go on.
+// TestSpinLockRepairOption: the option Repair is set. Callers that find the lock owner-dead repair it and go
+// on.
 func TestSpinLockRepairOption(t *testing.T) {
 	a := newArena(t, nil)
 	repairs := 0
@@ -290,8 +294,8 @@ func TestSpinLockRepairOption(t *testing.T) {
 	}
 }
 
-// Each wake is made by the process that owes it: even in processes without periodic checks, no waiter stays
-// asleep.
+// TestSpinLockWithoutChecks: the processes run without periodic checks. No waiter stays asleep, so each call
+// makes all the wakes that it has to make.
 func TestSpinLockWithoutChecks(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint")

@@ -9,7 +9,7 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Functions for the tests of package prims_test.
+// This file has functions for the tests of package prims_test.
 
 // Waiters returns how many goroutines of this process sleep, or are parked, on l.
 func (l *SpinLock) Waiters() int { return l.core.queue.Waiting() }
@@ -25,7 +25,7 @@ func (l *SpinLock) Object() arenakernel.Object { return l.core.object }
 // Object returns the object of l.
 func (l *RWSpinLock) Object() arenakernel.Object { return l.core.object }
 
-// Bits returns the words that name the holders of l. It returns 0 if there are none.
+// Bits returns the words that name the holders of l, combined by OR. The result is 0 if there is no holder.
 func (l *RWSpinLock) Bits() uint64 {
 	bits := uint64(l.core.state.Load())
 	for i := range l.slots {
@@ -34,7 +34,7 @@ func (l *RWSpinLock) Bits() uint64 {
 	return bits
 }
 
-// Bits returns the word that names the holder of l. It returns 0 if there is none.
+// Bits returns the word that names the holder of l. The result is 0 if there is no holder.
 func (l *SpinLock) Bits() uint64 { return uint64(l.core.state.Load()) }
 
 // SetHolds overwrites the number of holds for reading that this process has.
@@ -43,9 +43,9 @@ func (l *RWSpinLock) SetHolds(holds uint32) {
 	l.mine.Store(uint64(makeRWSpinCount(l.core.name, holds)))
 }
 
-// RewriteSpin overwrites the words of the spin lock at o with the bytes of b, as far as b goes. The order is:
-// state, wake, gate, drain, top, policy, died, spin, lastCPU, pays, then the three heads of the poller lists,
-// then the words of readers.
+// RewriteSpin overwrites the words of the spin lock at o with the bytes of b, until these are used up. The
+// order of the words is: state, wake, gate, drain, top, policy, died, spin, lastCPU, pays, then the three heads
+// of the poller lists, then the words of readers.
 func RewriteSpin(a *arena.Arena, o arenakernel.Object, b []byte) {
 	w := arena.At[spinWords](a, o.Body)
 	for i, word := range []interface{ Store(uint32) }{&w.state, &w.wake, &w.gate, &w.drain, &w.top, nil, &w.died, &w.spin, &w.lastCPU, &w.pays} {

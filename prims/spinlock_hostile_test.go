@@ -46,8 +46,8 @@ func spinSeeds() (seeds [][]byte) {
 	return append(seeds, all)
 }
 
-// cannotMore returns f without the panic about too many holds. Hostile words may say that this process has that
-// many.
+// cannotMore returns f, but ignores the panic about too many holds. The damaged words may say that this process
+// has so many.
 func cannotMore(f func()) func() {
 	return func() {
 		defer func() {
@@ -206,8 +206,8 @@ func FuzzRWSpinLockWord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { hostileRWSpin(t, &h, b) })
 }
 
-// A peer changes the bytes all the time while processes lock. When it restores valid bytes, the lock can be used
-// as before.
+// TestScribbledRWSpinLock: a peer keeps changing the bytes while processes lock. When the peer has restored
+// valid bytes, the lock works as before.
 func TestScribbledRWSpinLock(t *testing.T) {
 	a := newArena(t, nil)
 	l := newRWSpin(t, a, nil)
@@ -243,7 +243,8 @@ func TestScribbledRWSpinLock(t *testing.T) {
 	require.NoError(t, arenaCheck(a))
 }
 
-// arenaCheck returns the fault that Check still finds after a while, or nil.
+// arenaCheck calls Check until it finds no fault, or for a limited time. It returns the fault that remains, or
+// nil.
 func arenaCheck(a *arena.Arena) error {
 	var err error
 	waitUntil(timeout(), func() bool {
@@ -253,12 +254,12 @@ func arenaCheck(a *arena.Arena) error {
 	return err
 }
 
-// The reader count of this process has an impossible value. A TryRLock returns all the same, and an RLockContext
-// fails.
+// TestRWSpinLockTriesWithAnImpossibleCount: the reader count of this process has an impossible value. TryRLock
+// still returns, and RLockContext fails.
 func TestRWSpinLockTriesWithAnImpossibleCount(t *testing.T) {
 	a := newArena(t, nil)
 	l := newRWSpin(t, a, nil)
-	l.SetHolds(0) // the word names this process with 0 holds, instead of being 0
+	l.SetHolds(0) // now the word names this process with 0 holds; a correct word would be 0
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

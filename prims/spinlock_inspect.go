@@ -18,8 +18,8 @@ func inspectSpin(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspect
 	return i.Inspection
 }
 
-// spinState adds the words that both spin locks have, and returns the index of the hold in the
-// state word.
+// spinState adds the words that a SpinLock and an RWSpinLock have in common. It returns the index of the hold
+// that the state word names.
 func (i *inspection) spinState(w *spinWords, readers bool) (on []int) {
 	i.Policy, i.Spin = policyOf(w.policy).String(), spinText(w.spin.Load())
 	s := spinWord(w.state.Load())
@@ -78,7 +78,8 @@ func inspectRWSpin(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspe
 		readers = append(readers, i.hold(arenakernel.Hold{Owner: n.participant(), Mode: arenakernel.HoldShared, Count: uint64(n.holds())})...)
 	}
 	if s := spinWord(w.state.Load()); s.valid(true) && s.held() {
-		// No reader passes while the word is not 0, and only its owner waits for readers.
+		// While the word is not 0, no reader gets in, and only the owner that the word names waits for readers
+		// to leave.
 		i.dateReaders(append(slices.Clip(readers), on...), waitsOn(spinDrainOff, spinDrainPollerOff), s.participant())
 	}
 	i.waits(waitsOn(spinGateOff, spinGatePollerOff), "read", on)

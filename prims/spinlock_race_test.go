@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// The race detector knows the synchronization of both locks, so it reports no race on plain variables that they
-// guard.
+// TestSpinLockRaceEdges: the race detector sees the edges of both locks. So it reports no race on plain
+// variables that the locks guard.
 func TestSpinLockRaceEdges(t *testing.T) {
 	if !race.Enabled {
 		t.Skip("needs -race")

@@ -25,8 +25,8 @@ func init() {
 	})
 }
 
-// markOwnerDeadSpin deals with state word o, whose participant was found dead. It reports false
-// if the word stays: the data that the lock guards is handed over when that participant is gone.
+// markOwnerDeadSpin changes state word o, whose participant was found dead. It reports false if the word stays
+// as it is: the next holder may use the data that the lock guards only when that participant is gone.
 func markOwnerDeadSpin(a *arenakernel.Arena, obj arenakernel.Object, w *spinWords, o spinWord, readers bool) (changed bool) {
 	next := o.ownerDied(policyOf(w.policy))
 	if next == o || next.free() && o.kind() != spinDraining && !a.Gone(o.participant()) {
@@ -53,8 +53,8 @@ func markOwnerDeadSpin(a *arenakernel.Arena, obj arenakernel.Object, w *spinWord
 	return true
 }
 
-// wakeSpinWaiters wakes the waiters for the state word, announced or not: all readers, if the
-// lock has readers, and one or all of the others.
+// wakeSpinWaiters wakes the waiters for the state word, even if none is announced: all readers, if the lock has
+// readers, and one or all of the others.
 func wakeSpinWaiters(a *arenakernel.Arena, w *spinWords, owed arenakernel.Owed, readers bool) {
 	if readers {
 		gate := rwSpinGate(a, w)
@@ -72,7 +72,7 @@ func repairSpin(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.P
 	repairSpinWord(a, obj, dead, false)
 }
 
-// repairSpinWord takes back what dead holds in the state word.
+// repairSpinWord takes the hold of dead out of the state word, if the word names dead.
 func repairSpinWord(a *arenakernel.Arena, obj arenakernel.Object, dead arenakernel.ParticipantID, readers bool) {
 	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {
@@ -89,7 +89,7 @@ func repairSpinWord(a *arenakernel.Arena, obj arenakernel.Object, dead arenakern
 	}
 }
 
-// wakeSpin makes a wake that a dead process did not make.
+// wakeSpin makes the wakes that a dead process may not have made.
 func wakeSpin(a *arenakernel.Arena, obj arenakernel.Object, owed arenakernel.Owed) {
 	w, err := arenakernel.TryAt[spinWords](a, obj.Body)
 	if err != nil {
@@ -124,8 +124,8 @@ func checkSpinWords(a *arenakernel.Arena, obj arenakernel.Object, op string, rea
 	return nil
 }
 
-// check is called ten times a second while a goroutine of this process waits. It finds wakes and
-// grants that the waiters did not get because a process is stopped or dead.
+// check is called ten times a second while a goroutine of this process waits. If a process is stopped or dead,
+// waiters may have missed a wake, or the word may still name the dead process. check makes up for both.
 func (c *spinCore) check() {
 	o, readers := spinWord(c.state.Load()), c.rw != nil
 	switch {
@@ -136,13 +136,14 @@ func (c *spinCore) check() {
 	case c.a.Dead(o.participant()):
 		markOwnerDeadSpin(c.a, c.object, c.words, o, readers)
 	default:
-		// The waiter that was woken last may be stopped before it has announced the others again.
+		// The waiter that was woken last may have been stopped before it announced the other waiters again.
 		c.meetAgain(c.next.Announce())
 	}
 }
 
-// meetAgain dates the present hold once more: a waiter that claimed the lock, and then waited for readers,
-// has changed the word that identifies its hold. v is the announced wake word.
+// meetAgain records the present time for the present hold once more. This is needed because a waiter that
+// claimed the lock, and then waited for readers, has changed the word that identifies its hold. v is the
+// announced wake word.
 func (c *spinCore) meetAgain(v park.Word) {
 	gate := c.words.gate.Load()
 	o := spinWord(c.state.Load())
@@ -155,7 +156,7 @@ func (c *spinCore) meetAgain(v park.Word) {
 	}
 }
 
-// recover is Recover for both locks.
+// recover is Recover of a SpinLock and of an RWSpinLock.
 func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 	if err := c.opening.error(c.op + ".recover"); err != nil {
 		return err
@@ -175,7 +176,7 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 		if o.kind() == spinOwnerDead && !c.a.Gone(o.participant()) {
 			switch err := awaitGone(ctx, c.a, c.queue, o.participant(), func() bool { return spinWord(c.state.Load()) == o }); err {
 			case nil:
-				continue // another process may recover it by now
+				continue // another process may be recovering the lock by now
 			case errClosing:
 				return c.closed()
 			default:
@@ -189,8 +190,8 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 		crashpoint.Hit("spinlock.recover.taken")
 		if c.rw != nil {
 			if n := o.participant(); n != 0 {
-				// The process that marked the word may have died before it stored this. The word
-				// died is only for reports.
+				// The process that marked the word owner-dead may have died before it stored died. died is only
+				// for reports.
 				c.words.died.Store(uint32(n))
 			}
 			if err := c.rw.drain(ctx, drainForRecover(c.name, o)); err != nil {
@@ -217,8 +218,8 @@ func (c *spinCore) recover(ctx context.Context, repair func() error) error {
 	}
 }
 
-// passThrough takes a healthy lock and releases it. It does not run the Repair of the options,
-// which the caller has not asked for.
+// passThrough takes a healthy lock and releases it. It does not run the Repair of the options, because the
+// caller of Recover has passed its own repair.
 func (c *spinCore) passThrough(ctx context.Context) error {
 	err := c.own(ctx, false)
 	if err == nil {

@@ -59,8 +59,9 @@ func TestSpinLockWaits(t *testing.T) {
 	})
 }
 
-// The test calls each way in which the two locks wait with a context. A free lock takes precedence over a context
-// that has ended. The error is that of the context. A caller that gave up leaves nothing behind.
+// TestSpinLockContext tests each call of the two locks that waits with a context. A free lock takes precedence
+// over a context that has ended. Otherwise the error is that of the context. A caller that gave up leaves
+// nothing behind.
 func TestSpinLockContext(t *testing.T) {
 	for _, c := range []struct{ object, hold, give, ctx, undo string }{
 		{"s", "lock", "unlock", "lockctx", "unlock"},
@@ -163,7 +164,8 @@ func TestSpinLockOpen(t *testing.T) {
 	sound(t, a)
 }
 
-// A hundred threads, as many as in flare's test, use a lock from two processes.
+// TestSpinLockExcludes: a hundred threads of two processes use one lock. The test of the library flare uses a
+// hundred, too.
 func TestSpinLockExcludes(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		const goroutines, turns = 50, 2000
@@ -179,7 +181,8 @@ func TestSpinLockExcludes(t *testing.T) {
 	})
 }
 
-// While a holder is stopped, a waiter uses hardly any CPU time, and the holder keeps its hold.
+// TestSpinLockHolderStopped: while a holder is stopped, a waiter uses hardly any CPU time, and the holder keeps
+// its hold.
 func TestSpinLockHolderStopped(t *testing.T) {
 	for _, c := range []struct {
 		object, hold, give string
@@ -204,7 +207,7 @@ func TestSpinLockHolderStopped(t *testing.T) {
 			for _, op := range c.wait {
 				ids = append(ids, other.start(order{Op: op, Object: c.object}))
 			}
-			// The wait lasts a second, measured by this test.
+			// The wait lasts one second on the clock of the test.
 			ctxOp := c.wait[0] + "ctx"
 			r := other.do(t, order{Op: ctxOp, Object: c.object, Limit: time.Second})
 			require.Equal(t, []string{"ctx-deadline"}, r.Is)
@@ -224,7 +227,7 @@ func TestSpinLockHolderStopped(t *testing.T) {
 	}
 }
 
-// A thousand goroutines wait for one lock on a few threads.
+// TestSpinLockThreads: a thousand goroutines wait for one lock, which takes few threads.
 func TestSpinLockThreads(t *testing.T) {
 	a := newArena(t, nil)
 	s, rw := newSpin(t, a, nil), newRWSpin(t, a, nil)
@@ -258,7 +261,7 @@ func TestSpinLockThreads(t *testing.T) {
 	require.Zero(t, rw.Bits()|s.Bits())
 }
 
-// A Lock of a free lock allocates nothing, and neither does a try that fails.
+// TestSpinLockAllocations: a Lock of a free lock allocates nothing, and neither does a try that fails.
 func TestSpinLockAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
 		t.Skip("needs a build without the race detector and crash points: their hooks allocate")
@@ -293,8 +296,8 @@ func TestSpinLockAllocations(t *testing.T) {
 	require.Zero(t, rw.Bits())
 }
 
-// Waiters that give up race with releases. A call that returns nil has the lock to itself, and no waiter stays
-// behind.
+// TestSpinLockCancelRace: waiters give up while the lock is released. If a call returns nil, its caller has the
+// lock alone. No waiter is left in the queue.
 func TestSpinLockCancelRace(t *testing.T) {
 	spinEverywhere(t, func(t *testing.T, holder, other *spinActor, a *arena.Arena) {
 		for round := range 60 {
@@ -331,7 +334,7 @@ func TestSpinLockCancelRace(t *testing.T) {
 	})
 }
 
-// benchSpin measures a pair of calls in one goroutine and in two.
+// benchSpin measures a lock and an unlock, in one goroutine and in two.
 func benchSpin(b *testing.B, lock, unlock func()) {
 	for _, p := range []int{1, 2} {
 		b.Run(fmt.Sprintf("goroutines-%d", p), func(b *testing.B) {

@@ -24,13 +24,12 @@ import (
 //	6     n     held by n for upgrade, which waits for readers to   Upgrade
 //	            leave
 //
-// Every other value is corrupt, and so are kinds 1, 2 and 6 in a SpinLock. A process that finds a
-// word whose name is not current changes it. Kinds 0, 2 and 6 become kind 3 (policy PolicyReport)
-// or 0 (policy PolicyRelease), kind 4 becomes kind 3, and kind 1, whose owner never had the lock,
-// becomes 0.
+// Every other value is corrupt, and so are kinds 1, 2 and 6 in a SpinLock. A process that finds a word whose
+// name is not current changes the word. Kinds 0, 2 and 6 become kind 3 (policy PolicyReport) or 0 (policy
+// PolicyRelease). Kind 4 becomes kind 3. Kind 1 becomes 0, because its owner never had the lock.
 //
-// Only the value 0 lets anybody in. Only the CAS of 0 grants a hold, except holds for reading; a
-// wake only makes a waiter try.
+// Only while the word is 0 can a participant get a hold. Every hold except one for reading is granted by a CAS
+// of the value 0. A wake only makes a waiter try.
 //
 //	writers: the locking and unlocking calls, Recover, reaper (any process)
 //	readers: the same, and RLock
@@ -52,7 +51,7 @@ const (
 	spinNotRecoverable
 	spinUpgrading
 
-	// spinRead is the kind of hold that a reader asks for. No word contains it.
+	// spinRead is the kind for a caller that wants to read. No state word contains it.
 	spinRead
 )
 
@@ -62,9 +61,9 @@ const (
 	spinFree spinWord = 0
 	spinLost          = spinWord(spinNotRecoverable << spinKindShift)
 
-	// spinOwnerGone is the word that a Recover restores when it gives up. While that Recover waited
-	// for readers, no word had the ID of the participant that died, so another participant may have
-	// the ID by now.
+	// spinOwnerGone is the word that a Recover restores when it gives up. While that Recover waited for
+	// readers, the word had the ID of the recovering process instead of the ID of the participant that died. So
+	// another participant may have the latter ID by now.
 	spinOwnerGone = spinWord(spinOwnerDead << spinKindShift)
 )
 
@@ -78,8 +77,7 @@ func (w spinWord) participant() arenakernel.ParticipantID {
 }
 func (w spinWord) free() bool { return w == spinFree }
 
-// held reports whether the word says that a participant, dead or alive, holds the lock
-// exclusively or for upgrade.
+// held reports whether a participant, dead or alive, holds the lock exclusively or for upgrade.
 func (w spinWord) held() bool {
 	switch w.kind() {
 	case spinHeld, spinDraining, spinUpgrade, spinRecovering, spinUpgrading:
@@ -88,7 +86,7 @@ func (w spinWord) held() bool {
 	return false
 }
 
-// valid reports whether w is the word of some state. readers says that it is the word of an
+// valid reports whether a correct process may have written w. readers means that w is the word of an
 // RWSpinLock.
 func (w spinWord) valid(readers bool) bool {
 	switch w.kind() {
@@ -106,7 +104,7 @@ func (w spinWord) valid(readers bool) bool {
 	return false
 }
 
-// ownerDied is the word after its participant was found dead.
+// ownerDied returns the word after its participant was found dead.
 func (w spinWord) ownerDied(p Policy) spinWord {
 	switch {
 	case !w.held():
@@ -117,7 +115,7 @@ func (w spinWord) ownerDied(p Policy) spinWord {
 	return makeSpin(spinOwnerDead, w.participant())
 }
 
-// String renders the word by the names of its parts.
+// String describes the word by the names of its parts.
 func (w spinWord) String() string {
 	switch {
 	case w.free():

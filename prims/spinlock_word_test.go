@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync/arena"
 )
 
-// The test follows the table of spinlock_word.go, for every kind of word and for extreme IDs.
+// TestSpinWordTable checks the table of spinlock_word.go, for every kind of word and for extreme IDs.
 func TestSpinWordTable(t *testing.T) {
 	for kind := range spinKind(8) {
 		for _, name := range wordNames {
@@ -68,7 +68,7 @@ func TestSpinWordString(t *testing.T) {
 	}
 }
 
-// The test follows the table of rwspinlock_word.go.
+// TestRWSpinCountTable checks the table of rwspinlock_word.go.
 func TestRWSpinCountTable(t *testing.T) {
 	const slot = 3
 	me, before, after := arena.ParticipantID(slot|7<<11), arena.ParticipantID(slot|6<<11), arena.ParticipantID(slot|8<<11)

@@ -14,8 +14,8 @@ import (
 type spinWords struct {
 	_     structs.HostLayout
 	state atomic.Uint32 // see spinWord
-	// drain is the futex word of the waiter for readers to leave; see park.Word. It belongs to an
-	// RWSpinLock, and is on this line because each RUnlock reads it.
+	// drain is the futex word of the waiter for readers to leave; see park.Word. It belongs to an RWSpinLock.
+	// It is on this cache line because each RUnlock reads it.
 	drain atomic.Uint32
 	// top is the highest slot whose participant has ever read. It belongs to an RWSpinLock.
 	//   writers: a participant's first RLock, before it counts itself; it only grows
@@ -25,7 +25,7 @@ type spinWords struct {
 	//   crash:   a value that is too high costs a look
 	top atomic.Uint32
 	_   [4]byte
-	// met dates the hold in the state word, by waiters that sleep on wake, and gateMet by readers
+	// met records when a waiter that sleeps on wake has found the present hold; gateMet does so for readers
 	// that sleep on gate.
 	met     metWords
 	gateMet metWords
@@ -47,7 +47,7 @@ type spinWords struct {
 	_           [8]byte
 }
 
-// rwSpinSlot is the readers of one participant. It takes two cache lines, since a CPU fetches the
+// rwSpinSlot has the counts of one participant's readers. It takes two cache lines, since a CPU prefetches the
 // neighbour of a line, too.
 type rwSpinSlot struct {
 	_     structs.HostLayout
@@ -55,7 +55,7 @@ type rwSpinSlot struct {
 	_     [120]byte
 }
 
-// The layout is ABI: an offset that moves does not compile.
+// The layout is ABI: if a field moves, its line does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.state)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(spinWords{}.drain)-4]
@@ -87,7 +87,7 @@ const (
 	rwSpinSlotBytes = unsafe.Sizeof(rwSpinSlot{})
 )
 
-// spinBody views the private body of a spin lock that is being made.
+// spinBody returns the words of a spin lock that is being created in b, which is still private.
 func spinBody(b []byte) *spinWords {
 	_ = b[spinBytes-1]
 	return (*spinWords)(unsafe.Pointer(unsafe.SliceData(b)))
@@ -98,8 +98,8 @@ func rwSpinBytes(a *arenakernel.Arena) uint64 {
 	return uint64(spinBytes) + uint64(a.MaxParticipants())*uint64(rwSpinSlotBytes)
 }
 
-// rwSpinSlots views the readers' words of the RWSpinLock whose body is at off. The word of slot i
-// is at index i-1.
+// rwSpinSlots returns the readers' words of the RWSpinLock whose body is at off. The word of slot i is at index
+// i-1.
 func rwSpinSlots(a *arenakernel.Arena, off arenakernel.Offset) ([]rwSpinSlot, error) {
 	first := off + arenakernel.Offset(spinBytes)
 	n := a.MaxParticipants()

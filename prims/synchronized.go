@@ -16,9 +16,9 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// Synchronized is a value of type T with its lock. An Update happens wholly or not at all, even
-// if its process is killed in the middle of it, or if its function panics or returns an error. So
-// a death needs no repair, and no call reports one.
+// Synchronized is a value of type T with its lock. An Update happens wholly or not at all, even if its process
+// is killed in the middle of it, or if its function panics or returns an error. So no repair is needed after a
+// death, and no call returns an error because of it.
 //
 // Load reads the value without the lock. It never waits for an Update, not even if the Update's
 // process is stopped or dead, and never sees a part of an Update.
@@ -26,15 +26,14 @@ import (
 // T has no pointers and at most SynchronizedMost bytes. An Update copies the value once, and so
 // does a Load. Larger or linked data needs a [Mutex], and a plan for deaths.
 //
-// If a process dies in an Update or a View, others get the lock when none of its system calls can
-// write to the value any more.
+// If a process dies in an Update or a View, other processes get the lock when no system call of the dead
+// process can write to the value any more.
 //
 // In the terminology of the Go memory model, and across processes: an Update or Store
 // synchronizes before every later Update, View or Store returns or calls its function, and
 // before the return of a Load that sees its value.
 //
-// The name is that of folly and Boost. Load is a reader of what the Linux kernel calls a
-// seqcount latch.
+// The name Synchronized is that of folly and Boost. Load reads as the Linux kernel reads a seqcount latch.
 type Synchronized[T any] struct {
 	synchronized
 	copies [2]*T
@@ -44,12 +43,12 @@ type Synchronized[T any] struct {
 type synchronized struct {
 	lock  *Mutex
 	words *synchronizedWords
-	// inside says that a goroutine that got the lock through this handle may be using the copies.
+	// inside is 1 while a goroutine that got the lock through this handle may be using the copies.
 	//   writers: the holder of the lock
 	//   readers: Close of this and of other handles of the process
 	inside atomic.Uint32
-	// heldSince is when left first found that this process has the lock although no handle uses the copies.
-	// CLOCK_MONOTONIC ns; 0: never. Only the goroutine that closes the handle uses it.
+	// heldSince is when left first found that this process has the lock although no handle uses the copies. It
+	// is CLOCK_MONOTONIC in ns; 0 means never. Only the goroutine that closes the handle uses it.
 	heldSince int64
 }
 
@@ -66,15 +65,14 @@ type SynchronizedOptions struct {
 const SynchronizedMost = 64 << 10
 
 const (
-	// synchronizedTries is how often Load reads the value before it tries to lock. Each try
-	// that fails has met a commit.
+	// synchronizedTries is how often Load reads the value before it tries to lock. A try fails only if a commit
+	// was made meanwhile.
 	synchronizedTries = 100
-	// synchronizedWait bounds how long Load waits for the lock, in nanoseconds, before it reads
-	// again: if the holder has been stopped, reading succeeds. Otherwise the waiter is handed the
-	// lock much sooner.
+	// synchronizedWait bounds how long Load waits for the lock, in nanoseconds, before it reads again. If the
+	// holder of the lock has been stopped, reading succeeds. Otherwise Load is handed the lock much sooner.
 	synchronizedWait = 10e6
-	// synchronizedRounds is how often Load reads and waits before it waits for the lock without a
-	// bound. Load gets that far only if a process overwrites the words.
+	// synchronizedRounds is how often Load reads and waits before it waits for the lock without a bound. Only
+	// if a process overwrites the words does Load get that far.
 	synchronizedRounds = 100
 )
 
@@ -91,8 +89,8 @@ var (
 // OpenSynchronized finds the Synchronized of that name in the arena or creates it with the
 // value initial. An empty name makes a fresh anonymous one.
 //
-// If an existing one has a value of another layout, the error Is ErrIncompatible.
-// OpenSynchronized panics if T has pointers or more than SynchronizedMost bytes.
+// If an existing object has a value of another layout, the error Is ErrIncompatible. OpenSynchronized panics if
+// T has pointers or more than SynchronizedMost bytes.
 func OpenSynchronized[T any](a *arena.Arena, name string, initial T, opts *SynchronizedOptions) (*Synchronized[T], error) {
 	return openSynchronized((*arenakernel.Arena)(a), name, initial, opts, false)
 }
@@ -124,7 +122,7 @@ func SynchronizedAt[T any](a *arena.Arena, off arena.Offset) (*Synchronized[T], 
 		})
 }
 
-// synchronizedLayout returns the fingerprint of a T and the size of a body with two of them.
+// synchronizedLayout returns the fingerprint of T and the size of a body with two copies of a T.
 func synchronizedLayout[T any]() (layout, size uint64) {
 	layout, err := arenakernel.LayoutOf[T]()
 	if err != nil {
@@ -144,7 +142,8 @@ func buildSynchronized[T any](a *arenakernel.Arena, o arenakernel.Object) (*Sync
 	for i, off := range copies {
 		s.copies[i] = arenakernel.At[T](a, o.Body+off)
 	}
-	// A death leaves nothing to repair. The Repair is for a policy that a peer has overwritten.
+	// After a death there is nothing to repair. The Repair is needed only if a peer has overwritten the policy
+	// of the lock.
 	s.lock = buildMutexAt(a, o, o.Body, &MutexOptions{Repair: func() error { return nil }})
 	s.lock.counted()
 	s.lock.inner = true
@@ -157,15 +156,15 @@ func buildSynchronized[T any](a *arenakernel.Arena, o arenakernel.Object) (*Sync
 // unchanged if f panics or calls [runtime.Goexit], or if this process dies before Update has
 // committed. f must not keep v, nor start anything that writes to v after f has returned.
 //
-// An Update, View or Store of s within f waits for itself for ever, and so does a Close of s or
-// of the arena. An error that is not f's means that f was not called, with one exception:
-// ErrCorrupt says that a peer has overwritten the lock, and the value is unchanged.
+// An Update, View or Store of s within f waits for itself for ever, and so does a Close of s or of the arena.
+// If Update returns an error that f has not returned, f was not called. There is one exception: ErrCorrupt says
+// that a peer has overwritten the lock, and the value is unchanged.
 func (s *Synchronized[T]) Update(f func(v *T) error) error {
 	return s.UpdateContext(context.Background(), f)
 }
 
-// UpdateContext is Update that ends with ctx.Err() if ctx ends before it has the lock.
-// If the lock is free, the call takes it even though ctx has ended.
+// UpdateContext is Update, but it ends with ctx.Err() if ctx ends before it has the lock. If the lock is free,
+// the call takes it even though ctx has ended.
 func (s *Synchronized[T]) UpdateContext(ctx context.Context, f func(v *T) error) error {
 	if err := s.lock.LockContext(ctx); err != nil {
 		return s.failed("update", err)
@@ -191,8 +190,8 @@ func (s *Synchronized[T]) Store(v T) {
 	}
 }
 
-// StoreContext is Store that ends with ctx.Err() if ctx ends before it has the lock.
-// If the lock is free, the call takes it even though ctx has ended.
+// StoreContext is Store, but it ends with ctx.Err() if ctx ends before it has the lock. If the lock is free,
+// the call takes it even though ctx has ended.
 func (s *Synchronized[T]) StoreContext(ctx context.Context, v T) error {
 	if err := s.lock.LockContext(ctx); err != nil {
 		return s.failed("store", err)
@@ -207,15 +206,14 @@ func (s *Synchronized[T]) StoreContext(ctx context.Context, v T) error {
 	return s.commit("store", c+1)
 }
 
-// View locks the value and calls f with it, without a copy. The value does not change during the
-// call. f must not change it, and must not keep v. What Update says about calls within f, and
-// about errors, holds here, too.
+// View locks the value and calls f with it, without a copy. The value does not change during the call. f must
+// not change it, and must not keep v. For calls within f, and for errors, the rules of Update apply.
 func (s *Synchronized[T]) View(f func(v *T) error) error {
 	return s.ViewContext(context.Background(), f)
 }
 
-// ViewContext is View that ends with ctx.Err() if ctx ends before it has the lock.
-// If the lock is free, the call takes it even though ctx has ended.
+// ViewContext is View, but it ends with ctx.Err() if ctx ends before it has the lock. If the lock is free, the
+// call takes it even though ctx has ended.
 func (s *Synchronized[T]) ViewContext(ctx context.Context, f func(v *T) error) error {
 	if err := s.lock.LockContext(ctx); err != nil {
 		return s.failed("view", err)
@@ -227,21 +225,20 @@ func (s *Synchronized[T]) ViewContext(ctx context.Context, f func(v *T) error) e
 	return f(s.copies[s.words.current.Load()&1])
 }
 
-// Load returns a copy of the value. It does not wait for an Update that is under way, whatever
-// happens to the Update's process: it returns the value from before that Update. It panics with
-// an *Error that Is ErrClosed, or ErrCorrupt if a peer has overwritten the object.
+// Load returns a copy of the value. It does not wait for an Update that is under way, even if the process of
+// the Update is stopped or dead. Instead it returns the value from before that Update. It panics with an *Error
+// that Is ErrClosed, or that Is ErrCorrupt if a peer has overwritten the object.
 //
-// After 100 reads that each met a commit, Load locks the value to read it. In a program built
-// with -race it first tries to lock, for 10 ms, so that the race detector sees the edges with
-// which Load synchronizes.
+// If 100 reads fail because of commits, Load locks the value to read it. In a program built with -race it first
+// tries to lock, for 10 ms, so that the race detector sees the edges with which Load synchronizes.
 func (s *Synchronized[T]) Load() T {
 	var v T
 	s.LoadInto(&v)
 	return v
 }
 
-// LoadInto is Load for a value that is too large to be returned. During the call *v may have
-// parts of several values; when LoadInto returns, *v is one value.
+// LoadInto is Load for a value that is too large to be returned: it copies the value to *v. During the call *v
+// may have parts of several values. When LoadInto returns, *v is a single value.
 func (s *Synchronized[T]) LoadInto(v *T) {
 	s.lock.opening.use()
 	if !race.Enabled {
@@ -256,8 +253,8 @@ func (s *Synchronized[T]) LoadInto(v *T) {
 	}
 }
 
-// read reads the value without the lock, and reports whether the value is whole. An Update may
-// write to the copy at the same time, which is no race: read detects it.
+// read reads the value without the lock, and reports whether it got a whole value. An Update may write to the
+// same copy meanwhile. This is harmless, because read then reports false.
 //
 //go:norace
 func (s *Synchronized[T]) read(v *T) bool {
@@ -320,15 +317,15 @@ func (s *synchronized) lockFor(timeout int64) error {
 	return nil
 }
 
-// enter begins the use of the copies. The lock is held. It fails if the handle is being closed:
-// after the close the object may be deleted, and its bytes may belong to another object.
+// enter begins the use of the copies. The lock is held. enter fails if the handle is being closed: after the
+// close the object may be deleted, and its bytes may belong to another object.
 //
 //	enter                          left
 //	CAS of the owner word          closing = true, before
 //	look at closing                look at the owner word
 //
-// Both are sequentially consistent, so one of them sees the other. If enter looked first, a Close
-// could miss an Update that has just begun.
+// Both sides are sequentially consistent, so at least one of them sees the store of the other. If enter loaded
+// closing before the CAS, a Close could miss an Update that has just begun.
 func (s *synchronized) enter(verb string) error {
 	s.setInside(1)
 	if s.lock.opening.closing.Load() {
@@ -360,7 +357,7 @@ func (s *synchronized) holds() bool {
 	return o.held() && o.participant() == s.lock.name
 }
 
-// commit makes the written copy the value.
+// commit makes the copy that was written the value.
 func (s *synchronized) commit(verb string, n uint64) error {
 	crashpoint.Hit("synchronized.update.written")
 	if !s.holds() {
@@ -373,8 +370,8 @@ func (s *synchronized) commit(verb string, n uint64) error {
 	return nil
 }
 
-// failed is the error of a call whose lock returned err. The lock repairs itself after a death,
-// so any other error comes from a peer that has overwritten the words.
+// failed returns the error of a call whose lock returned err. The lock repairs itself after a death. So any
+// other error means that a peer has overwritten the words.
 func (s *synchronized) failed(verb string, err error) error {
 	var e *shmsync.Error
 	if !errors.As(err, &e) {
@@ -392,20 +389,20 @@ func (s *synchronized) fail(verb string, err error, detail string) error {
 	return failed(s.lock.a, s.lock.object, "synchronized."+verb, err, nil, detail)
 }
 
-// Offset is the place of the Synchronized in its arena, for SynchronizedAt in another process.
+// Offset returns the place of the Synchronized in its arena, for SynchronizedAt in another process.
 func (s *Synchronized[T]) Offset() arena.Offset { return s.lock.object.Offset }
 
-// Close closes this handle on the Synchronized, and no other. It waits for Updates and Views of
-// this handle that have the lock. Calls that wait for the lock end with an error that Is
-// ErrClosed. All Loads must have returned before. A second Close is an error that Is ErrClosed.
+// Close closes this handle on the Synchronized, and no other. It waits for Updates and Views of this handle
+// that have the lock. Calls that wait for the lock end with an error that Is ErrClosed. All Loads must have
+// returned before the call of Close. A second Close is an error that Is ErrClosed.
 func (s *Synchronized[T]) Close() error { return s.lock.opening.close("synchronized.close") }
 
 // SynchronizedState is the result of State.
 type SynchronizedState struct {
 	Commits uint64            // how often an Update or a Store has changed the value
-	Held    bool              // an Update, a View or a Store is under way, or its process has died in it and is not gone
+	Held    bool              // a call is using the value, or its process has died in the call and is not gone
 	Owner   *shmsync.Identity // the process that has the lock; nil if it is free or the process is not known
-	Waiting bool              // there may be waiters for the lock
+	Waiting bool              // waiters for the lock may be asleep
 	Err     error             // ErrCorrupt if a peer has overwritten the lock, otherwise nil
 }
 

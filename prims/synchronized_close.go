@@ -5,8 +5,8 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// left reports whether the waits of this handle have ended, and its Updates and Views have returned:
-// they use bytes that belong to another object once this one is deleted.
+// left reports whether the waits of this handle have ended and its Updates and Views have returned. Until then
+// they use bytes that may belong to another object once this object is deleted.
 func (s *synchronized) left() bool {
 	switch {
 	case !park.Left(s.lock.queue):
@@ -21,12 +21,13 @@ func (s *synchronized) left() bool {
 	case s.heldSince == 0:
 		s.heldSince = shmsync.Monotonic()
 	}
-	// A goroutine may have the lock before or after its use of the copies, and may be without a CPU. If the
-	// lock is still held after synchronizedForged, a peer has written the word.
+	// A goroutine may have the lock just before or after its use of the copies, and may not be running. But if
+	// the lock is still held after synchronizedForged, a peer has written the owner word.
 	return shmsync.Monotonic()-s.heldSince >= synchronizedForged
 }
 
-// synchronizedForged is how long a Close waits for a hold of this process of which no handle knows.
+// synchronizedForged is how long a Close waits if this process has the lock and no handle of it uses the
+// copies.
 const synchronizedForged = 2e9 // ns
 
 // othersInside reports whether a goroutine that got the lock through another handle of this process uses the copies.

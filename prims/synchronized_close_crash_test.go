@@ -12,8 +12,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A Close waits for a goroutine that has left the function of its Update and has not unlocked yet, however long
-// the goroutine gets no CPU, and whether or not the process has another handle.
+// TestSynchronizedCloseWaitsForTheUnlock: a goroutine has left the function of its Update and has not unlocked
+// yet. Close waits for it, however long the goroutine does not run, and whether or not the process has another
+// handle.
 func TestSynchronizedCloseWaitsForTheUnlock(t *testing.T) {
 	for _, another := range []bool{false, true} {
 		a := newArena(t, nil)
@@ -30,7 +31,7 @@ func TestSynchronizedCloseWaitsForTheUnlock(t *testing.T) {
 			case err := <-closed:
 				t.Errorf("Close returned %v, and the Update has not unlocked yet", err)
 				closed <- err
-			case <-after(500 * time.Millisecond): // 25 times as long as Close used to wait
+			case <-after(500 * time.Millisecond): // Close once waited only for 1/25 of this time
 			}
 		})
 		require.NoError(t, s.Update(func(v *int) error { *v = 2; return nil }))
@@ -38,7 +39,8 @@ func TestSynchronizedCloseWaitsForTheUnlock(t *testing.T) {
 	}
 }
 
-// A Close does not wait for an Update through another handle of its process.
+// TestSynchronizedCloseBesideAnUpdateOfAnotherHandle: Close does not wait for an Update that was called through
+// another handle of its process.
 func TestSynchronizedCloseBesideAnUpdateOfAnotherHandle(t *testing.T) {
 	a := newArena(t, nil)
 	s, err := prims.OpenSynchronized(a, "s", 1, nil)

@@ -4,11 +4,11 @@ package prims
 
 import "sync/atomic"
 
-// commitStore makes the commit n of a Synchronized.
+// commitStore makes commit n of a Synchronized by a store to current.
 //
-// The function is not inlined, so the compiler neither moves the stores of the caller behind it
-// nor drops them. On arm64 the atomic store is STLR: the CPU keeps the earlier stores in front of
-// it.
+// The function is not inlined. So the compiler cannot move the stores of the caller to after the call, and
+// cannot drop them. On arm64 the atomic store is the instruction STLR: the CPU makes all earlier stores visible
+// before it.
 //
 //go:noinline
 func commitStore(current *atomic.Uint64, n uint64) { current.Store(n) }

@@ -15,7 +15,7 @@ import (
 // Bank is data that several processes share. The sum of the balances never changes.
 type Bank struct{ Balance [3]int64 }
 
-// A record that several processes change. If one of them is killed, the others find the record as it was before
+// Several processes change one record. If one of them is killed, the others find the record as it was before
 // its Update or after it. No repair code is needed.
 func ExampleSynchronized() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
@@ -41,14 +41,14 @@ func ExampleSynchronized() {
 	}
 	fmt.Println(pay(0, 1, 30))
 	fmt.Println(pay(0, 2, 80))
-	fmt.Println(bank.Load().Balance) // waits for nobody, not even for a stopped process
+	fmt.Println(bank.Load().Balance) // waits for no process, not even for a stopped one
 	// Output:
 	// <nil>
 	// too little money
 	// [70 30 0]
 }
 
-// A statistics page: one process writes, others read a consistent copy at any time.
+// A statistics page that one process writes. Other processes read a consistent copy at any time.
 func ExampleSynchronized_LoadInto() {
 	name := fmt.Sprint("example-", os.Getpid()) // a program has a fixed name
 	a, err := arena.Open(name, &arena.Options{Size: 1 << 20})

@@ -9,12 +9,12 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// synchronizedModel has two updaters and a reader of a value with two parts. The first updater may be killed,
-// also while the kernel copies into the value on its behalf. In each value, both parts are the number of its
-// commit.
+// synchronizedModel has two updaters and a reader of a value with two parts. In each value, both parts are the
+// number of its commit. The first updater may be killed, even while a system call of it still copies into the
+// value.
 type synchronizedModel struct {
 	kills int
-	stops bool // updaters may be stopped for ever; then the others give up their wait for the lock
+	stops bool // updaters may be stopped for ever; then the other threads give up their wait for the lock
 	bug   bug
 }
 
@@ -27,7 +27,7 @@ const (
 	syLoadWaits    bug = "a Load waits for the lock"
 )
 
-// The words: the owner, the number of commits, and the parts of both copies.
+// The words: the owner word, the number of commits, and the parts of both copies.
 const (
 	syOwner   = iota
 	syCurrent // counts to syCommits
@@ -40,21 +40,21 @@ const (
 	syGarbage = 15 // the bytes that a system call copies
 )
 
-// The ghosts, for the invariant.
+// The ghosts, which only the invariant uses.
 const (
-	syInCall = iota // the kernel copies on behalf of the first updater, into the copy syInCall-1
+	syInCall = iota // the kernel copies for the first updater, into the copy syInCall-1
 	syTorn
 	syReaped
 )
 
-// The registers: the copy or number with which a thread works, and the parts that a Load has read.
+// The registers: the copy or number that a thread works with, and the parts that a Load has read.
 const (
 	syC = iota
 	syA
 	syB
 )
 
-// The steps of an updater, of a reader, of the kernel, and of the reaper.
+// The steps of the threads: an updater, a reader, the kernel, and the reaper.
 const (
 	syIdle = iota
 	syLock
@@ -197,7 +197,7 @@ func (m *synchronizedModel) load(x *model.Exec) {
 	}
 }
 
-// kernel is the system call of the first updater. A kill does not end the call at once.
+// kernel is a system call of the first updater. The call may go on after the process was killed.
 func (m *synchronizedModel) kernel(x *model.Exec) {
 	switch x.PC() {
 	case syIdle:
@@ -279,8 +279,9 @@ func (m *synchronizedModel) explore(b bug) model.Result {
 	return y.Explore()
 }
 
-// There are Updates, Loads, and a death at every step, after which a system call may still write. There is also a
-// stop at every step, after which Loads still return.
+// TestModelSynchronized has three models. In the first, processes call Update and Load. In the second, a
+// process dies at any step, and a system call of it may still write afterwards. In the third, a process is
+// stopped at any step, and Loads still return.
 func TestModelSynchronized(t *testing.T) {
 	lives, dies, stops := synchronizedModel{}, synchronizedModel{kills: 1}, synchronizedModel{stops: true}
 	requireModels(t, []exploration{

@@ -54,7 +54,7 @@ func init() {
 			return &synchronizedWorker{s: s}, err
 		},
 	})
-	// This process calls Update in an endless loop.
+	// The process synchronized/updates calls Update in an endless loop.
 	proctest.Register("synchronized/updates", func(c *proctest.Child) {
 		var name string
 		c.Params(&name)
@@ -125,8 +125,9 @@ func (w *synchronizedWorker) rest() error {
 	return w.s.Close()
 }
 
-// A process is stopped at a crash point, or killed there. The value is the one before its Update or the one after
-// it. Loads do not wait for the process; Updates wait until it is dead.
+// TestSynchronizedStoppedAtEachPoint: a process is stopped at a crash point of an Update, and then killed. The
+// value is the one before the Update or the one after it. Loads do not wait for the process. Updates wait until
+// it is dead.
 func TestSynchronizedStoppedAtEachPoint(t *testing.T) {
 	if !crashpoint.Enabled {
 		proctest.Skip(t, "needs the build tag crashpoint", "synchronized/updates")

@@ -14,7 +14,7 @@ func init() {
 	})
 }
 
-// checkSynchronized reports states that a correct Synchronized never has.
+// checkSynchronized returns an error for a state that a correct Synchronized never has.
 func checkSynchronized(a *arenakernel.Arena, o arenakernel.Object) error {
 	w, err := arenakernel.TryAt[synchronizedWords](a, o.Body)
 	if err != nil {
@@ -49,7 +49,7 @@ func inspectSynchronized(a *arenakernel.Arena, o arenakernel.Object) arenakernel
 	return i.Inspection
 }
 
-// hideSynchronized hides both copies of the value.
+// hideSynchronized hides both copies of the value from the output of tools.
 func hideSynchronized(_ *arenakernel.Arena, o arenakernel.Object, hide func(from arenakernel.Offset, n uint64)) {
 	copies, size := synchronizedShape(0)
 	hide(copies[0], max(o.Size, size)-size)

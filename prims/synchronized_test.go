@@ -184,7 +184,8 @@ func TestSynchronizedContext(t *testing.T) {
 	require.EqualValues(t, 3, s.Load().Once)
 }
 
-// Loads of 64 KiB beside Updates return whole values, also the Loads that take the lock.
+// TestSynchronizedLoadsAreWhole: Loads of 64 KiB return whole values while other goroutines call Update. So do
+// the Loads that take the lock.
 func TestSynchronizedLoadsAreWhole(t *testing.T) {
 	a := newArena(t, nil)
 	type block [8192]uint64
@@ -237,7 +238,8 @@ func TestSynchronizedLoadsAreWhole(t *testing.T) {
 	require.EqualValues(t, turns, s.Load()[0])
 }
 
-// A Load that waits for the lock does not wait for a holder that never commits.
+// TestSynchronizedLoadGivesUpTheLock: a Load that waits for the lock gives up if the holder never commits, and
+// reads without the lock.
 func TestSynchronizedLoadGivesUpTheLock(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSynchronized(t, a, "s", account{Once: 1})
@@ -275,7 +277,8 @@ func TestSynchronizedAllocations(t *testing.T) {
 	}
 }
 
-// If a peer has overwritten bytes, calls end with ErrCorrupt, or the bytes have no effect.
+// TestSynchronizedHostileBytes: a peer overwrites bytes. Then calls end with ErrCorrupt, or the bytes have no
+// effect.
 func TestSynchronizedHostileBytes(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSynchronized(t, a, "s", account{Once: 1})
@@ -292,7 +295,7 @@ func TestSynchronizedHostileBytes(t *testing.T) {
 	for word, is := range map[uint32]error{
 		7 << 29:       shmsync.ErrCorrupt,          // no such kind
 		5 << 29:       shmsync.ErrCorrupt,          // the kind not-recoverable, which a Synchronized never has
-		3<<29 | 12345: nil, 3<<29 | 1<<28 | 5: nil, // owner-dead, but the ID is of no process: repaired
+		3<<29 | 12345: nil, 3<<29 | 1<<28 | 5: nil, // owner-dead, but no process has this ID: repaired
 	} {
 		s.SetOwnerWord(word)
 		err := s.Update(nothing)
@@ -318,7 +321,8 @@ func TestSynchronizedHostileBytes(t *testing.T) {
 	sound(t, a)
 }
 
-// A peer changes the number of commits all the time. Load ends all the same.
+// TestSynchronizedLoadEndsBesideAPeerThatWrites: a peer keeps changing the number of commits. Load still
+// returns.
 func TestSynchronizedLoadEndsBesideAPeerThatWrites(t *testing.T) {
 	a := newArena(t, nil)
 	s := newSynchronized(t, a, "s", [8192]byte{})
@@ -356,8 +360,8 @@ func TestSynchronizedInspection(t *testing.T) {
 	}))
 }
 
-// BenchmarkSynchronizedRatios measures a slice of each operation in turn, and reports the fastest slice of each.
-// So other programs on the host disturb all operations alike.
+// BenchmarkSynchronizedRatios runs all operations in turn, each for a short time. It repeats that, and reports
+// the fastest run of each operation. So other programs on the host disturb all operations alike.
 func BenchmarkSynchronizedRatios(b *testing.B) {
 	a := newArena(b, nil)
 	m, err := prims.OpenMutex(a, "reference", nil)

@@ -8,11 +8,11 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// UpgradeSynchronized turns the Synchronized of that name into one of a T if its value has
-// another type, as [arena.Upgrade] does with a Value. It also turns a Value into a Synchronized.
-// migrate fills in v from the value as the last Update left it. UpgradeSynchronized is for
-// [arena.Options.OnFirst], and panics elsewhere. opts concern the object that it makes, whose
-// count of commits begins again.
+// UpgradeSynchronized turns the Synchronized of that name into one with a value of type T, if its value has
+// another type, as [arena.Upgrade] does with a Value. It also turns a Value into a Synchronized. migrate fills
+// in v from the value as the last Update left it. UpgradeSynchronized may be called only in
+// [arena.Options.OnFirst], and panics elsewhere. opts apply to the object that it makes, whose count of commits
+// begins at 0.
 func UpgradeSynchronized[T any](a *arena.Arena, name string, migrate func(old arena.Stored, v *T) error, opts *SynchronizedOptions) error {
 	var opt SynchronizedOptions
 	if opts != nil {
@@ -42,7 +42,7 @@ func UpgradeSynchronized[T any](a *arena.Arena, name string, migrate func(old ar
 	})
 }
 
-// committedCopy is the offset of the valid copy of the value of a Synchronized, for any T.
+// committedCopy returns the offset of the valid copy of the value of a Synchronized, for any T.
 func committedCopy(a *arenakernel.Arena, o arenakernel.Object) (arenakernel.Offset, error) {
 	w, err := arenakernel.TryAt[synchronizedWords](a, o.Body)
 	if err != nil {
@@ -52,7 +52,7 @@ func committedCopy(a *arenakernel.Arena, o arenakernel.Object) (arenakernel.Offs
 	if w.current.Load()&1 == 0 || o.Size < size {
 		return o.Body + copies[0], nil
 	}
-	// The rest of the body is the first copy, rounded up to a multiple of 64, and the second
-	// copy. Half of the rest, rounded up in the same way, is the size of the first.
+	// The rest of the body is the first copy, rounded up to a multiple of 64, and the second copy. So the size
+	// of the first copy is half of the rest, rounded up in the same way.
 	return o.Body + copies[0] + (arenakernel.Offset(o.Size-size)/2+63)&^63, nil
 }

@@ -61,7 +61,7 @@ func init() {
 	})
 }
 
-// first runs f in OnFirst, and returns the arena.
+// first runs f in OnFirst of a new opening, and returns the arena.
 func first(t *testing.T, name string, f func(a *arena.Arena)) *arena.Arena {
 	t.Helper()
 	ran := false
@@ -71,8 +71,9 @@ func first(t *testing.T, name string, f func(a *arena.Arena)) *arena.Arena {
 	return a
 }
 
-// A program of the next version dies during its migration, and the old version goes on. Then another program of
-// the next version upgrades what the old one has left.
+// TestUpgradeSynchronizedAfterADeath: a program of the next version dies during its migration, and a program of
+// the old version goes on. Then another program of the next version upgrades the value that the old version has
+// left.
 func TestUpgradeSynchronizedAfterADeath(t *testing.T) {
 	name := arenaName(t)
 	a, err := arena.Open(name, nil)
@@ -106,7 +107,7 @@ func TestUpgradeSynchronizedAfterADeath(t *testing.T) {
 	sound(t, a)
 }
 
-// upgradeSize upgrades a Synchronized of the type T with the value v to one of the type hitsV1.
+// upgradeSize upgrades a Synchronized of a T to one of a hitsV1. The value is v.
 func upgradeSize[T comparable](t *testing.T, v T) {
 	for commits := range 2 {
 		name := arenaName(t)
@@ -137,7 +138,7 @@ func upgradeSize[T comparable](t *testing.T, v T) {
 	}
 }
 
-// An upgrade finds the valid copy, whatever the size of the value is.
+// TestUpgradeSynchronizedOfAnySize: an upgrade finds the valid copy, whatever the size of the value is.
 func TestUpgradeSynchronizedOfAnySize(t *testing.T) {
 	upgradeSize(t, [1]byte{1})
 	upgradeSize(t, [63]byte{1, 62: 2})
@@ -147,7 +148,7 @@ func TestUpgradeSynchronizedOfAnySize(t *testing.T) {
 	upgradeSize(t, [4097]byte{1, 4096: 2})
 }
 
-// A Value that had no lock becomes a Synchronized.
+// TestUpgradeSynchronizedFromValue: a Value, which has no lock, becomes a Synchronized.
 func TestUpgradeSynchronizedFromValue(t *testing.T) {
 	name := arenaName(t)
 	a, err := arena.Open(name, nil)
@@ -169,8 +170,9 @@ func TestUpgradeSynchronizedFromValue(t *testing.T) {
 	require.Equal(t, hitsV2{Hits: 7}, s.Load())
 }
 
-// A process of the next version starts while processes of the old version are in. The error names the processes
-// that have to end, and the call with which OnFirst keeps the contents.
+// TestOpenOfAnotherTypeNamesTheProcessesThatAreIn: a process of the next version opens an object while
+// processes of the old version are in the arena. The error names the processes that have to end first. It also
+// names the call with which OnFirst keeps the contents.
 func TestOpenOfAnotherTypeNamesTheProcessesThatAreIn(t *testing.T) {
 	name := arenaName(t)
 	one := proctest.Start(t, "upgrade/old", proctest.Params([2]string{name, "hits-v1"}))
@@ -205,7 +207,8 @@ func TestOpenOfAnotherTypeNamesTheProcessesThatAreIn(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// In OnFirst no other process is in the way. The error has other advice for each kind of object.
+// TestOpenOfAnotherTypeAdvisesByKind: in OnFirst no other process is in the arena. So the error gives the
+// advice for the kind of the object.
 func TestOpenOfAnotherTypeAdvisesByKind(t *testing.T) {
 	a := first(t, arenaName(t), func(a *arena.Arena) {
 		_, err := arena.Value[hitsV1](a, "value")

@@ -18,10 +18,10 @@ import (
 //	held by n,  c        c&1         a system call of n may write it  n is dead and not gone  the free byte lock of n:
 //	dead                                                                                      the owner word becomes free
 //
-// The store of current+1 is the commit. A process that dies before the commit leaves the value
-// unchanged. A copy becomes the other one by a commit, and only a later holder of the lock writes
-// it. So a reader without the lock has a whole value if current is the same before and after it
-// has read the copy: this is the seqcount latch of the Linux kernel.
+// The store of current+1 is the commit. If a process dies before the commit, the value is unchanged. A valid
+// copy becomes the other copy by a commit, and only a later holder of the lock writes to it. So a reader
+// without the lock has read a whole value if current is the same before and after it has read the copy. This is
+// the seqcount latch of the Linux kernel.
 type synchronizedWords struct {
 	_    structs.HostLayout
 	lock mutexWords // with PolicyRelease
@@ -42,15 +42,15 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(synchronizedWords{})-256]
 )
 
-// synchronizedShape returns the offsets in the body of the copies of a value of that many bytes,
-// and the size of the body.
+// synchronizedShape returns the size of a body, and where in the body the two copies of the value begin. The
+// value has the given number of bytes.
 func synchronizedShape(value uintptr) (copies [2]arenakernel.Offset, size uint64) {
 	copies[0] = arenakernel.Offset(unsafe.Sizeof(synchronizedWords{}))
 	copies[1] = copies[0] + (arenakernel.Offset(value)+63)&^63
 	return copies, uint64(copies[1]) + uint64(value)
 }
 
-// initSynchronized fills in the private body of a Synchronized that is being made.
+// initSynchronized initializes the body of a Synchronized that is being created; the body is still private.
 func initSynchronized[T any](body []byte, initial *T, opt *SynchronizedOptions) {
 	copies, size := synchronizedShape(unsafe.Sizeof(*initial))
 	_ = body[:size]
@@ -60,5 +60,5 @@ func initSynchronized[T any](body []byte, initial *T, opt *SynchronizedOptions) 
 	*(*T)(unsafe.Add(unsafe.Pointer(w), copies[0])) = *initial
 }
 
-// storeFlag is a plain store of a flag of this process. The compiler does not move it.
+// storeFlag stores a flag of this process by a plain store that the compiler does not move.
 func storeFlag(w *atomic.Uint32, v uint32) { *(*uint32)(unsafe.Pointer(w)) = v }

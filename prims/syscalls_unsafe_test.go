@@ -16,9 +16,10 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// forbid makes the kernel kill this process if the calling goroutine calls membarrier, futex_waitv, or futex on a
-// word of the arena. It locks the goroutine to its thread. The filter is for that thread only, because other
-// goroutines of the arena may be about to sleep. The futexes of the Go runtime are not in the arena.
+// forbid installs a seccomp filter. The kernel then kills this process if the calling goroutine calls
+// membarrier, futex_waitv, or futex on a word of the arena. forbid locks the goroutine to its thread. The
+// filter is for that thread only, because other goroutines of the arena may be about to sleep. The futexes of
+// the Go runtime are not in the arena, so they are still allowed.
 func forbid(a *arena.Arena) error {
 	const (
 		load      = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -26,7 +27,7 @@ func forbid(a *arena.Arena) error {
 		notLess   = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
 		ret       = unix.BPF_RET | unix.BPF_K
 		number    = 0
-		arg0, hi  = 16, 4 // offsets in struct seccomp_data, little-endian
+		arg0, hi  = 16, 4 // offsets in struct seccomp_data, on a little-endian machine
 		allow     = 0x7fff0000
 		kill      = 0x80000000
 		setFilter = 1 // SECCOMP_SET_MODE_FILTER
@@ -49,7 +50,7 @@ func forbid(a *arena.Arena) error {
 		{Code: ret, K: kill},
 	}
 	if first>>32 != last>>32 {
-		return syscall.ERANGE // the filter compares only the lower halves of addresses
+		return syscall.ERANGE // the filter compares only the low half of an address
 	}
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -65,7 +66,7 @@ func forbid(a *arena.Arena) error {
 }
 
 // registerSilent registers a helper process for [silent]. open opens objects of the arena, and returns the
-// function that acts on them.
+// function act, which uses them.
 func registerSilent(process string, open func(a *arena.Arena) (act func(how string), err error)) {
 	proctest.Register(process, func(c *proctest.Child) {
 		var p struct{ Arena, How string }
@@ -86,15 +87,15 @@ func registerSilent(process string, open func(a *arena.Arena) (act func(how stri
 		}
 		c.Ready()
 		act(p.How)
-		// The process ends without Close, because Close would wake others.
+		// The process ends without Close, because Close would make system calls that wake others.
 		c.Say(true)
 		c.Await()
 	})
 }
 
-// silent makes a process do something that must not need a system call, because the kernel would kill the process
-// for one. If trapped is true, the action needs a system call, and silent requires that the kernel kills the
-// process.
+// silent makes a process do something that must not need a system call: the kernel kills the process if it
+// makes one. If trapped is true, the action does need a system call, and silent requires that the kernel kills
+// the process.
 func silent(t *testing.T, a *arena.Arena, process, how string, trapped bool) {
 	t.Helper()
 	p := proctest.Start(t, process, proctest.Params(struct{ Arena, How string }{nameOf(a), how}))
@@ -156,5 +157,5 @@ func TestNoSyscalls(t *testing.T) {
 	}
 }
 
-// segmentAddress returns the address of the bytes of a segment.
+// segmentAddress returns the address of the first byte of a segment.
 func segmentAddress(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

@@ -10,9 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// SetSpinOf bounds how long waiters of all processes spin for an object before they sleep, as the
-// SetSpin of the object's type does, for an object of any kind. It is for tools. An object
-// without such a bound is an error that Is ErrNotSupported.
+// SetSpinOf is SetSpin for an object of any kind: it bounds how long waiters of all processes spin for the
+// object before they sleep. It is for tools. If the object has no such bound, the error Is ErrNotSupported.
 func SetSpinOf(a *arena.Arena, o arena.Object, d time.Duration) error {
 	k := (*arenakernel.Arena)(a)
 	for _, off := range spinWordsOf(k, arenakernel.Object(o)) {
@@ -29,7 +28,7 @@ func SetSpinOf(a *arena.Arena, o arena.Object, d time.Duration) error {
 	return nil
 }
 
-// spinWordsOf returns the offsets, in the body, of an object's spin budgets.
+// spinWordsOf returns where in its body an object has its spin budgets.
 func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offset {
 	switch o.Kind {
 	case mutexKind, rwmutexKind, synchronizedKind:
@@ -82,15 +81,15 @@ func spinWordsOf(a *arenakernel.Arena, o arenakernel.Object) []arenakernel.Offse
 	return nil
 }
 
-// RecoverAt makes a lock usable again whose holder died, as the Recover of its type does, for any
-// type of lock: Mutex, CohortMutex, RWMutex, FairMutex, SpinLock, RWSpinLock or, for a key,
-// MultiLock. A WaitGroup, Latch, Barrier or Future that a death has made unusable is reset after
-// repair. RecoverAt is for tools. An object of another kind is an error that Is ErrNotSupported.
+// RecoverAt is Recover for a lock of any type: it makes a lock usable again whose holder died. The lock is a
+// Mutex, CohortMutex, RWMutex, FairMutex, SpinLock, RWSpinLock or, for a key, MultiLock. A WaitGroup, Latch,
+// Barrier or Future that a death has made unusable is reset after repair. RecoverAt is for tools. For an object
+// of another kind the error Is ErrNotSupported.
 func RecoverAt(a *arena.Arena, o arena.Object, key uint64, repair func() error) error {
 	return RecoverAtContext(context.Background(), a, o, key, repair)
 }
 
-// RecoverAtContext is RecoverAt that ends with ctx.Err() when ctx ends before repair is called.
+// RecoverAtContext is RecoverAt, but it ends with ctx.Err() when ctx ends before repair is called.
 func RecoverAtContext(ctx context.Context, a *arena.Arena, o arena.Object, key uint64, repair func() error) error {
 	var (
 		x interface {

@@ -14,7 +14,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// SetSpinOf changes the word that the option Spin sets, and no other word, in an object of each kind.
+// TestSetSpinOf: in an object of each kind, SetSpinOf changes the word that the option Spin sets, and no other
+// word.
 func TestSetSpinOf(t *testing.T) {
 	type opened interface{ Offset() arena.Offset }
 	for name, open := range map[string]func(a *arena.Arena, spin time.Duration) (opened, error){

@@ -8,13 +8,13 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// spinCell is a spin budget at its place in an object.
+// spinCell is the spin budget in an object.
 type spinCell struct {
 	_     structs.HostLayout
 	field atomic.Uint32
 }
 
-// Where the spin budgets are in the bodies.
+// The offsets of the spin budgets in the bodies.
 const (
 	mutexSpinOff   = arenakernel.Offset(unsafe.Offsetof(mutexWords{}.spin))
 	spinSpinOff    = arenakernel.Offset(unsafe.Offsetof(spinWords{}.spin))
@@ -22,7 +22,7 @@ const (
 	signalSpinOff  = arenakernel.Offset(unsafe.Offsetof(signalHead{}.spin))
 	monitorSpinOff = arenakernel.Offset(unsafe.Offsetof(monitorWords{}.spin))
 
-	// The heads of the lists of poller nodes in the bodies.
+	// The offsets, in the bodies, of the heads of the lists of poller nodes.
 	mutexPollerOff       = arenakernel.Offset(unsafe.Offsetof(mutexWords{}.poller))
 	rwmutexReadersPoller = arenakernel.Offset(unsafe.Offsetof(rwmutexWords{}.pollerReaders))
 	rwmutexWriterPoller  = arenakernel.Offset(unsafe.Offsetof(rwmutexWords{}.pollerWriter))

@@ -4,8 +4,8 @@ package prims
 
 import "testing"
 
-// Each wait is on the line of its process and in the queue of all processes. It has exactly one outcome, grants
-// follow the order of arrival, and no wait is left without a wake.
+// TestModelTurns: a wait is both in the queue of all processes and on the line of its process. Each wait has
+// exactly one outcome. Waits are granted in the order of arrival, and no wait is left without a wake.
 func TestModelTurns(t *testing.T) {
 	alone := turnsModel{process: []uint8{0, 0, 0}, calls: 1, cancels: true}
 	two := turnsModel{process: []uint8{0, 0, 1}, calls: 1, cancels: true}

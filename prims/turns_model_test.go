@@ -9,10 +9,11 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// turnsModel is a FairMutex, whose waits are also on the line of their process. It has the queue of all
-// processes, the line of each process, the nodes, and the wakes in the runtime and in the kernel. Each goroutine
-// waits for the lock a number of times, and may give up at any step of a wait. One process may be killed, and the
-// others reap it. A stop is only a delay here, so it needs no step.
+// turnsModel is a FairMutex. A wait for it is in the queue of all processes, and also on the line of its
+// process, the list of the process's own waits. The first wait of a line has the turn: only its goroutine
+// sleeps in the kernel. The model has the queue, the lines, the nodes, and the wakes in the runtime and in the
+// kernel. Each goroutine waits for the lock a number of times, and may give up at any step of a wait. One
+// process may be killed, and the others reap it. A stop is only a delay in this model, so it needs no step.
 type turnsModel struct {
 	process []uint8 // of each goroutine
 	calls   uint8   // of each goroutine
@@ -69,17 +70,17 @@ const (
 type turnsThread struct {
 	at, node, calls uint8
 	turn, token     bool // of its wait
-	woken           bool // the kernel has woken it
+	woken           bool // the kernel has woken the goroutine
 	owes            uint8
 	stamp           uint8
 }
 
 type turnsState struct {
 	thread    [turnsMost]turnsThread
-	queue     [turnsMost]uint8    // goroutine plus 1, in order of arrival
-	line      [2][turnsMost]uint8 // the same, for each process
-	held      [2]bool             // whether a goroutine of the line holds the lock
-	owner     uint8               // the goroutine plus 1 that holds the lock, or to which it was granted
+	queue     [turnsMost]uint8    // goroutines plus 1, in order of arrival
+	line      [2][turnsMost]uint8 // the same for the line of each process
+	held      [2]bool             // whether a goroutine of the line holds the lock, for each process
+	owner     uint8               // the goroutine that holds the lock, or to which it was granted, plus 1
 	queueLock uint8               // goroutine plus 1
 	arrivals  uint8
 	killed    bool
@@ -131,8 +132,8 @@ func (m *turnsModel) leaveLine(s *turnsState, i uint8, granted bool) {
 	}
 }
 
-// grant resolves the first wait of the queue if the lock is free. It returns the goroutine that must be woken,
-// plus 1.
+// grant grants the lock to the first wait of the queue if the lock is free. It returns the goroutine that must
+// be woken, plus 1.
 func (m *turnsModel) grant(s *turnsState) (owes uint8) {
 	for s.owner == 0 && s.queue[0] != 0 {
 		i := s.queue[0]
@@ -201,7 +202,7 @@ func (m *turnsModel) next(s *turnsState, emit func(model.Step[turnsState])) {
 	m.deaths(s, emit)
 }
 
-// deaths emits the kill of a process, and its reaping by a reaper. The reaper can have the queue lock when no
+// deaths adds the steps in which a process is killed and then reaped. A reaper can take the queue lock when no
 // living goroutine has it.
 func (m *turnsModel) deaths(s *turnsState, emit func(model.Step[turnsState])) {
 	if m.mortal == 0 {
@@ -234,8 +235,8 @@ func (m *turnsModel) deaths(s *turnsState, emit func(model.Step[turnsState])) {
 	}
 	m.grant(&to)
 	for i := range to.thread {
-		// The periodic check wakes sleepers whose wait is over, because a dead process may have owed them the
-		// wake.
+		// The periodic check wakes a sleeper whose wait is over, because the process that should have woken it
+		// may be dead.
 		if t := &to.thread[i]; t.at == tpAsleep && t.node == tnResolved {
 			t.woken = true
 		}
@@ -252,7 +253,7 @@ func (m *turnsModel) nextOf(s *turnsState, i uint8, emit func(model.Step[turnsSt
 		emit(model.Step[turnsState]{To: to, Label: label, By: fmt.Sprintf("g%d", i)})
 	}
 	p := m.process[i]
-	// giveUp is the end of the context, at any step of the wait.
+	// giveUp models the end of the context, at any step of the wait.
 	giveUp := func() {
 		if n := s.thread[i].node; m.cancels && (n == tnQueued || n == tnAsleep) {
 			begin()

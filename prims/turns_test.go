@@ -21,8 +21,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// turnsBoard is what a FairMutex guards: the place of its last holder in the order of arrival, and the number of
-// mistakes.
+// turnsBoard is the data that a FairMutex guards: which place its last holder had in the order of arrival, and
+// how many mistakes were found.
 type turnsBoard struct{ Last, Holds, Wrong uint64 }
 
 type turnsParams struct {
@@ -46,7 +46,7 @@ func init() {
 	})
 }
 
-// run makes goroutines lock and unlock, or give up after a random time.
+// run starts goroutines that lock and unlock, or give up after a random time.
 func (p turnsParams) run(a *arena.Arena, seed uint64) error {
 	f, err := prims.OpenFairMutex(a, "f", nil)
 	if err != nil {
@@ -94,8 +94,8 @@ func (p turnsParams) run(a *arena.Arena, seed uint64) error {
 	return errors.Join(<-errs, f.Close())
 }
 
-// Goroutines of two processes get a FairMutex in the order in which their waits arrived, whatever their process
-// is, and although others give up at any time.
+// TestFairMutexTurnsKeepTheOrderOfArrival: goroutines of two processes get a FairMutex in the order in which
+// their waits arrived, whatever their process is, even though other goroutines give up at any time.
 func TestFairMutexTurnsKeepTheOrderOfArrival(t *testing.T) {
 	a := newArena(t, nil)
 	v, err := arena.Value[turnsBoard](a, "board")
@@ -114,8 +114,8 @@ func TestFairMutexTurnsKeepTheOrderOfArrival(t *testing.T) {
 	require.False(t, f.State().Held)
 }
 
-// fairLine makes this process hold the lock, then queues two waits of another process, and then one wait of this
-// process.
+// fairLine makes this process hold the lock. Then it queues two waits of another process, and after these one
+// wait of this process.
 func fairLine(t *testing.T) (f *prims.FairMutex, x *actor, theirs [2]int, got chan struct{}) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFairMutex(a, "f", nil)
@@ -136,8 +136,8 @@ func fairLine(t *testing.T) (f *prims.FairMutex, x *actor, theirs [2]int, got ch
 	return f, x, theirs, got
 }
 
-// A process is killed while one of its goroutines has the turn. The waits behind the waits of that process get
-// the lock.
+// TestFairMutexKilledWithTheTurn: a process is killed while one of its goroutines has the turn, that is, is the
+// first on the line of the process's waits. Later waits of other processes get the lock.
 func TestFairMutexKilledWithTheTurn(t *testing.T) {
 	f, x, _, got := fairLine(t)
 	x.proc.Kill(t)
@@ -148,9 +148,9 @@ func TestFairMutexKilledWithTheTurn(t *testing.T) {
 	require.NoError(t, f.State().Err)
 }
 
-// A process is stopped while one of its goroutines has the turn. Others are not affected until the lock is handed
-// to that goroutine. Then they wait for the process, as for any stopped holder. When it goes on, the order of
-// arrival is as before.
+// TestFairMutexStoppedWithTheTurn: a process is stopped while one of its goroutines has the turn. Other
+// processes are not affected until the lock is granted to that goroutine. Then they wait for the process, as
+// for any stopped holder. When the process goes on, the order of arrival is as before.
 func TestFairMutexStoppedWithTheTurn(t *testing.T) {
 	f, x, theirs, got := fairLine(t)
 	x.proc.Stop(t)
@@ -173,8 +173,8 @@ func TestFairMutexStoppedWithTheTurn(t *testing.T) {
 	f.Unlock()
 }
 
-// A wait that gives up passes the turn on, whatever its place in the queue. So does a wait that ends because its
-// handle is closed.
+// TestFairMutexTurnPassesOn: when a wait with the turn gives up, the next wait of the process gets the turn. This
+// also happens if the wait ends because its handle is closed, and wherever the wait is in the queue.
 func TestFairMutexTurnPassesOn(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFairMutex(a, "f", nil)
@@ -202,28 +202,28 @@ func TestFairMutexTurnPassesOn(t *testing.T) {
 		waits[i].cancel()
 		require.ErrorIs(t, <-waits[i].done, context.Canceled)
 	}
-	end(0) // it had the turn
-	end(3) // it waited for the turn
+	end(0) // this waiter had the turn
+	end(3) // this waiter waited for the turn
 	require.NoError(t, closed.Close())
 	require.Error(t, <-waits[2].done)
 	require.Error(t, <-waits[5].done)
 	require.Equal(t, 2, f.Waiters())
 	f.Unlock()
 	require.NoError(t, <-waits[1].done)
-	end(4) // it waited behind a hold of its own process
+	end(4) // this waiter waited for a hold of its own process to end
 	require.Zero(t, f.Waiters())
 	last := make(chan error, 1)
 	go func() { last <- f.LockContext(t.Context()) }()
 	eventually(t, "it waits", f.String, func() bool { return f.Waiters() == 1 && f.Queued() == 1 })
-	f.Unlock() // end a hold that was granted
+	f.Unlock() // ends the hold that was granted to waits[1]
 	require.NoError(t, <-last)
 	f.Unlock()
 	require.True(t, f.TryLock())
 	f.Unlock()
 }
 
-// The goroutines that wait for a key of a MultiLock take turns. Each key has its own turns, even if keys share a
-// bucket.
+// TestMultiLockTurns: the goroutines that wait for a key of a MultiLock get the turn one after the other. Each
+// key has a line of its own, even if keys share a bucket.
 func TestMultiLockTurns(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := prims.OpenMultiLock(a, "x", &prims.MultiLockOptions{Buckets: 1})
@@ -247,7 +247,7 @@ func TestMultiLockTurns(t *testing.T) {
 	require.Equal(t, [keys]int{2000, 2000, 2000}, counts)
 }
 
-// Tools show the goroutines that wait for their turn, and since when they wait.
+// TestWaitsForTheTurnAreSeen: tools show the goroutines that wait for the turn, and since when they wait.
 func TestWaitsForTheTurnAreSeen(t *testing.T) {
 	a := newArena(t, nil)
 	f, err := prims.OpenFairMutex(a, "f", nil)

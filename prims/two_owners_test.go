@@ -22,8 +22,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// canary is data in the arena that an owner of a lock writes while it holds the lock. An owner that finds a tag
-// other than its own is not alone.
+// canary is data in the arena that the owner of a lock writes. An owner that finds another tag than its own is
+// not the only owner.
 type canary struct {
 	Tag   atomic.Uint64
 	Turns atomic.Uint64
@@ -36,7 +36,8 @@ type tightParams struct{ Arena string }
 
 func tightName(i int) string { return fmt.Sprintf("tight-%d", i) }
 
-// tightPolicy alternates between the policies, so that both ways to take a dead process's hold are tested.
+// tightPolicy alternates between the policies, so that the test covers both ways in which the hold of a dead
+// process is taken.
 func tightPolicy(i int) prims.Policy { return prims.PolicyReport + prims.Policy(i&1) }
 
 func openTight(a *arena.Arena) (locks []*prims.Mutex, board *[tightLocks]canary, err error) {
@@ -52,8 +53,8 @@ func openTight(a *arena.Arena) (locks []*prims.Mutex, board *[tightLocks]canary,
 }
 
 func init() {
-	// tight makes goroutines on several threads lock and unlock until the process is killed: one goroutine for
-	// each of six locks, whose holds are biased, and two for each of the others.
+	// The process tight has goroutines on several threads lock and unlock until it is killed. Of its locks, six
+	// have one goroutine each, and their holds become biased. The others have two goroutines each.
 	proctest.Register("tight", func(c *proctest.Child) {
 		var p tightParams
 		c.Params(&p)
@@ -80,7 +81,7 @@ func init() {
 			go func() {
 				for {
 					if err := locks[i].LockContext(context.Background()); err != nil {
-						// The previous process died with the lock, and its survivor is about to take it.
+						// The previous process died with the lock, and the test is about to take it.
 						runtime.Gosched()
 						continue
 					}
@@ -99,9 +100,9 @@ func init() {
 	})
 }
 
-// A process whose threads lock and unlock in tight loops is killed, and its locks are taken at once. No owner
-// ever finds another owner. Above all the test looks for a late store of a thread that has not ended yet, which
-// would free the hold of the next owner.
+// TestMutexNeverTwoOwners: the threads of a process lock and unlock in tight loops. The process is killed, and
+// its locks are taken at once. No owner ever finds another owner. The main danger is a late store of a thread
+// of the killed process that still runs: it would free the hold of the next owner.
 func TestMutexNeverTwoOwners(t *testing.T) {
 	rounds := proctest.Rounds(40, 400)
 	neverTwoOwners(t, rounds)
@@ -171,7 +172,7 @@ func neverTwoOwners(t *testing.T, rounds int, env ...string) {
 	}
 }
 
-// solitary returns an error unless the caller stays alone under m for a while.
+// solitary returns an error if another owner appears while the caller holds m for a while.
 func solitary(m *prims.Mutex, c *canary) error {
 	me := uint64(os.Getpid())
 	c.Tag.Store(me)
@@ -186,7 +187,7 @@ func solitary(m *prims.Mutex, c *canary) error {
 	return nil
 }
 
-// requireDied checks that err names the dead process.
+// requireDied requires that err names the dead process.
 func requireDied(t testing.TB, err error, pid int, label string) {
 	t.Helper()
 	require.ErrorIs(t, err, shmsync.ErrOwnerDead)

@@ -23,33 +23,33 @@ var (
 	_ = crashpoint.Register("tx.commit.idle")
 )
 
-// Tx is a transaction: the changes that the function of an Update makes to data in the arena.
-// Either all of them stay or none of them does, even if this process is killed at any
-// instruction. That holds for memory that [Save], [SaveSlice] or [Set] got before the change, and
-// for blocks of Alloc and Free.
+// Tx is a transaction: the changes that the function of an Update makes to data in the arena. Either all of
+// these changes stay or none of them does, even if this process is killed at any instruction. This applies to
+// memory that the function passed to [Save], [SaveSlice] or [Set] before the change, and to blocks of Alloc and
+// Free.
 //
-// A Tx belongs to the goroutine that runs the function, until the function returns.
+// A Tx may be used only by the goroutine that runs the function, and only until the function returns.
 type Tx struct {
 	place  txPlace
 	tail   uint32
-	nSaved uint // ranges that were saved; the one of number i is at i % 8 in saved
+	nSaved uint // number of saved ranges; range i is at index i%8 of saved
 	active uint64
 	open   bool
 	blocks bool // the log has records of blocks
 	saved  [8]txRange
-	within txRange // encloses all ranges that were saved; if there is none, from is greater than to
+	within txRange // encloses all saved ranges; if there is none, from is greater than to
 
 	log    *undoLog
 	object string
 	ended  bool  // the function has returned
-	failed error // why the transaction can only be undone
-	noLock bool  // this process has no byte lock
+	failed error // why the transaction can only be undone, or nil
+	noLock bool  // this process has no byte lock, so others cannot see when it is gone
 }
 
 // txRange is a range of the heap that was saved.
 type txRange struct{ from, to uintptr }
 
-// txEnd is the panic that ends the function of an Update whose transaction has failed.
+// txEnd is the value of the panic that ends the function of an Update whose transaction has failed.
 type txEnd struct{ tx *Tx }
 
 func newTx(l *undoLog, object string) *Tx {
@@ -80,8 +80,8 @@ func (tx *Tx) begin(op string) error {
 	return nil
 }
 
-// finish ends the transaction: it commits it or undoes it. The only error is errBadLog: neither
-// was possible then.
+// finish ends the transaction: it commits or undoes it. If neither is possible, it returns errBadLog. It
+// returns no other error.
 func (tx *Tx) finish(commit bool) error {
 	tx.open = false
 	if tx.tail == 0 {
@@ -99,13 +99,13 @@ func (tx *Tx) finish(commit bool) error {
 		crashpoint.Hit("tx.commit.decided")
 		return l.end(self, tx.tail, true)
 	}
-	// This store is the commit.
+	// The store is the commit.
 	storeLogState(tx.place.state, 0)
 	crashpoint.Hit("tx.commit.idle")
 	return nil
 }
 
-// fail ends the function of the Update.
+// fail ends the function of the Update by a panic. The transaction can then only be undone.
 func (tx *Tx) fail(err error) {
 	if tx.failed == nil {
 		tx.failed = err
@@ -126,12 +126,12 @@ func (tx *Tx) mistake(call, what string) {
 	panic("shmsync: " + call + " in a transaction of " + strconv.Quote(tx.object) + " " + what)
 }
 
-// Alloc returns size zeroed bytes of the arena, as [arena.Arena.Alloc] does. The block stays if
-// the transaction commits, and is freed otherwise. If the arena or the log has no room, Alloc
-// ends the function that it is called from, as [Save] does.
+// Alloc returns size zeroed bytes of the arena, as [arena.Arena.Alloc] does. The block stays allocated if the
+// transaction commits, and is freed otherwise. If the arena or the log has no room, Alloc ends the function
+// that called it, as [Save] does.
 //
-// The offset must not be given to others before the transaction has committed, except in data
-// that the lock guards.
+// Before the transaction has committed, other processes must not get the offset, except in data that the lock
+// guards.
 func (tx *Tx) Alloc(size, align uint64) arena.Offset {
 	if align > arenakernel.MaxAlign || align&(align-1) != 0 {
 		tx.mistake("Alloc", "with alignment "+strconv.FormatUint(align, 10)+", which is not a power of two up to 4096")
@@ -158,9 +158,9 @@ func (tx *Tx) Alloc(size, align uint64) arena.Offset {
 	return off
 }
 
-// Free frees the block at off when the transaction commits. Its bytes can be read until then.
-// Free panics if no block of Alloc begins at off. If the log has no room, Free ends the function
-// that it is called from, as [Save] does.
+// Free frees the block at off when the transaction commits. The bytes of the block can be read until then. Free
+// panics if no block of Alloc begins at off. If the log has no room, Free ends the function that called it, as
+// [Save] does.
 func (tx *Tx) Free(off arena.Offset) {
 	if !tx.open {
 		tx.mistake("Free", "")
@@ -184,7 +184,7 @@ func (tx *Tx) Free(off arena.Offset) {
 	crashpoint.Hit("tx.free.logged")
 }
 
-// freeOwn frees a block that this transaction has allocated.
+// freeOwn is Free for a block that this transaction has allocated.
 func (tx *Tx) freeOwn(off arena.Offset) {
 	why := "which another transaction of this process has"
 	err := tx.log.each(tx.tail, func(r logRecord, end uint32) {

@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// BenchmarkUpdate measures an Update, and for comparison Lock, two stores and Unlock.
+// BenchmarkUpdate measures an Update and, for comparison, the sequence Lock, two stores, Unlock.
 func BenchmarkUpdate(b *testing.B) {
 	a := newArena(b, nil)
 	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback})
@@ -62,7 +62,7 @@ func BenchmarkUpdate(b *testing.B) {
 	})
 }
 
-// An Update allocates nothing on the Go heap.
+// TestUpdateAllocations: an Update allocates nothing on the Go heap.
 func TestUpdateAllocations(t *testing.T) {
 	if race.Enabled || crashpoint.Enabled {
 		t.Skip("needs a build without the race detector and crash points: their hooks allocate")

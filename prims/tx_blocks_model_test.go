@@ -29,8 +29,8 @@ const (
 	tbOwnNameInLog bug = "the log names the process that rolls back"
 )
 
-// The words. Each lock has an owner word, a log with two records, and the block that is its data. After these
-// words come the blocks.
+// The words. First come the words of each lock: an owner word, a log with two records, and a word that names
+// the block that is the lock's data. Then come the words of the blocks.
 const (
 	tbOwner  = iota // process + 1; tbRecovering
 	tbLog           // phase | process + 1 | tail
@@ -85,8 +85,8 @@ const (
 	tbFreed
 )
 
-// The registers: the lock, the new block and the old block, the number of the record at hand, counted from 1, the
-// process in the log, and whether the transaction is committed.
+// The registers: the lock, the new block, the old block, the current record (counted from 1), the process that
+// the log names, and whether the transaction is committed.
 const (
 	tbK = iota
 	tbNew
@@ -96,8 +96,8 @@ const (
 	tbCommit
 )
 
-// The ghosts, which no process reads. The ghost of a block says whose block it is: that of lock 0, of lock 1, or
-// of another thread. The last ghost is set by the first mistake.
+// The ghosts, which no process reads. The ghost of a block says who has the block: lock 0, lock 1, or another
+// thread. The last ghost records the first mistake.
 const (
 	tbOfOther = 3
 	tbWrong   = 3
@@ -107,14 +107,14 @@ func tbWord(kind, process uint8) uint8 { return kind | process<<tbNameShift }
 
 func (m *txBlocksModel) word(x *model.Exec, w int) int { return int(*x.R(tbK))*tbLock + w }
 
-// must records a mistake unless the block belongs to of, a lock or another thread.
+// must records a mistake unless the block belongs to of, which is a lock or another thread.
 func (m *txBlocksModel) must(x *model.Exec, block, of uint8) {
 	if x.Ghost[block] != of {
 		x.Ghost[tbWrong] = 1
 	}
 }
 
-// transaction is a thread that runs transactions of lock k.
+// transaction is the program of a thread that runs transactions of lock k.
 func (m *txBlocksModel) transaction(k uint8) model.Program {
 	return func(x *model.Exec) {
 		me := uint8(x.Process() + 1)
@@ -197,7 +197,7 @@ func (m *txBlocksModel) transaction(k uint8) model.Program {
 	}
 }
 
-// rollBack is a thread that rolls back the transactions of dead processes.
+// rollBack is the program of a thread that rolls back the transactions of dead processes.
 func (m *txBlocksModel) rollBack(locks int, required bool) model.Program {
 	return func(x *model.Exec) {
 		switch x.PC() {
@@ -240,13 +240,13 @@ func (m *txBlocksModel) rollBack(locks int, required bool) model.Program {
 	}
 }
 
-// end is the part that a commit, an abort and a rollback have in common.
+// end has the steps that a commit, an abort and a rollback have in common.
 func (m *txBlocksModel) end(x *model.Exec) {
 	me, of, at := uint8(x.Process()+1), *x.R(tbK)+1, *x.R(tbAt)
 	commit := *x.R(tbCommit) == 1
 	record := m.word(x, tbFirst+int(at)-1)
 	block := func(r uint8) int { return tbBlock + int(r&3) }
-	next := func(pc uint8) { // go to the record before, or to pc if there is none
+	next := func(pc uint8) { // go to the previous record, or to step pc if there is none
 		if *x.R(tbAt)--; *x.R(tbAt) == 0 {
 			*x.R(tbAt) = x.Load(m.word(x, tbLog)) >> tbTailShift
 			x.Goto(pc)
@@ -321,7 +321,7 @@ func (m *txBlocksModel) end(x *model.Exec) {
 		x.Store(m.word(x, tbLog), 0)
 		x.Goto(tbLook)
 		if at == 0 {
-			x.Goto(tbUnlock) // only a mutant gets here
+			x.Goto(tbUnlock) // only a model with a planted mistake gets here
 		}
 	case tbLook:
 		x.Say("looks at a block that may go back")
@@ -345,7 +345,7 @@ func (m *txBlocksModel) end(x *model.Exec) {
 	}
 }
 
-// look continues with the record before.
+// look goes on with the previous record.
 func (m *txBlocksModel) look(x *model.Exec) {
 	x.Goto(tbLook)
 	if *x.R(tbAt)--; *x.R(tbAt) == 0 {
@@ -388,7 +388,7 @@ func (m *txBlocksModel) other(x *model.Exec) {
 	}
 }
 
-// reap returns the blocks of dead processes that are in no log.
+// reap frees the blocks of dead processes that are in no log.
 func (m *txBlocksModel) reap(x *model.Exec) {
 	for p := range model.Threads {
 		if x.LifeOf(p) == model.Condemned {
@@ -468,8 +468,8 @@ func (m *txBlocksModel) explore(b bug) model.Result {
 	return y.Explore()
 }
 
-// A death at every step of a transaction and of a rollback, beside another transaction of the same process, or
-// beside a thread that allocates and frees. No block is lost or used twice.
+// TestModelTxBlocks: a process dies at every step of a transaction and of a rollback. Meanwhile the same
+// process runs another transaction, or another thread allocates and frees. No block is lost or used twice.
 func TestModelTxBlocks(t *testing.T) {
 	rollbacks, transactions := txBlocksModel{kills: 2}, txBlocksModel{kills: 1, twice: true}
 	requireModels(t, []exploration{

@@ -16,7 +16,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A process dies at each crash point of an Update and of a rollback. The data is whole, and no block is lost.
+// TestUpdateAtEveryPoint: a process dies at each crash point of an Update and of a rollback. The data is whole,
+// and no block is lost.
 func TestUpdateAtEveryPoint(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		if !strings.HasPrefix(point, "tx.") || point == "tx.log.lost" { // see TestLostLogAtItsPoint
@@ -30,7 +31,7 @@ func TestUpdateAtEveryPoint(t *testing.T) {
 	}
 }
 
-// This is the same for an RWMutex.
+// TestRWMutexUpdateAtEveryPoint is the same test for an RWMutex.
 func TestRWMutexUpdateAtEveryPoint(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		if strings.HasPrefix(point, "tx.") && !strings.HasPrefix(point, "tx.rollback.") && point != "tx.log.lost" ||
@@ -57,7 +58,8 @@ func dieInTx(t *testing.T, point string, rw bool) {
 	}
 	v := at(point, 1+rand.IntN(4))
 	if strings.Contains(point, ".rollback.") {
-		// Other processes die in an Update until v is the process that undoes such an Update.
+		// Other processes die in an Update, one after another, until v is the process that undoes such an
+		// Update.
 		v.Await(t)
 		for live := true; live; {
 			at([]string{"tx.save.valid", "tx.alloc.logged", "tx.free.logged", "tx.commit.decided"}[rand.IntN(4)], 1+rand.IntN(9)).WaitSignal(t, syscall.SIGKILL)

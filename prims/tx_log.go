@@ -20,14 +20,13 @@ var (
 	_ = crashpoint.Register("tx.log.lost")
 )
 
-// undoLog is the undo log of a lock as this process sees it. Its records hold what the
-// unfinished transaction of the lock's holder has saved; see logState. It is at the end of
-// the lock's body.
+// undoLog is the undo log of a lock, as this process has it mapped. Its records hold the bytes that the
+// unfinished transaction of the lock's holder has saved; see logState. It is at the end of the lock's body.
 //
 //	record: the saved bytes | padding to a multiple of 8 | offset u64 | length u32 | kind u32
 //
-// The lock guards the records. A peer may have written anything into them: what is read here is
-// validated, and used from private memory.
+// The lock guards the records. A peer may have overwritten them. So each record is validated when it is read,
+// and used from private memory.
 type undoLog struct {
 	a       *arenakernel.Arena
 	head    *logHead
@@ -36,7 +35,7 @@ type undoLog struct {
 	object  arenakernel.Object
 }
 
-// own reports whether a range overlaps the object of the lock, which no transaction saves.
+// own reports whether a range overlaps the object of the lock. No transaction saves such a range.
 func (l *undoLog) own(off arenakernel.Offset, n uint64) bool {
 	return off < l.object.Body+arenakernel.Offset(l.object.Size) && l.object.Offset < off+arenakernel.Offset(n)
 }
@@ -50,7 +49,7 @@ const (
 	logUnit    = 64
 )
 
-// logSize is the size of the records of a new log, from the options.
+// logSize returns the size of the records of a new log, as the options ask for it.
 func logSize(p Policy, asked int, what string) uint64 {
 	switch {
 	case asked != 0 && p != PolicyRollback:
@@ -65,8 +64,8 @@ func logSize(p Policy, asked int, what string) uint64 {
 	return (uint64(asked) + logUnit - 1) &^ (logUnit - 1)
 }
 
-// withLog is the size of a body with words bytes of words and a log of that size, or without a
-// log if log is 0.
+// withLog returns the size of a body that has the given number of bytes of words and a log of that size. If log
+// is 0, the body has no log.
 func withLog(words, log uint64) uint64 {
 	if log == 0 {
 		return words
@@ -74,7 +73,7 @@ func withLog(words, log uint64) uint64 {
 	return words + logHeadBytes + log
 }
 
-// logOf returns the log of an object whose body begins with that many bytes of words.
+// logOf returns the log of an object. words is the number of bytes of words at the beginning of the body.
 func logOf(a *arenakernel.Arena, o arenakernel.Object, words uint64) (*undoLog, error) {
 	size := o.Size - words - logHeadBytes
 	if o.Size < words+logHeadBytes+logUnit || size > logMost || size%logUnit != 0 {
@@ -106,7 +105,7 @@ func (l *undoLog) differs(asked int) string {
 	return ""
 }
 
-// errBadLog says that the log is in a state in which no correct process leaves it.
+// errBadLog means that no correct process leaves the log in this state.
 var errBadLog = errors.New("the undo log is corrupt")
 
 // logRecord is a validated record.
@@ -125,7 +124,7 @@ func (l *undoLog) before(end uint32) (r logRecord, err error) {
 	end -= logFooter
 	f := l.records[end : end+logFooter]
 	r.off = arenakernel.Offset(binary.LittleEndian.Uint64(f))
-	last := binary.LittleEndian.Uint64(f[8:]) // one load: a peer may write between two
+	last := binary.LittleEndian.Uint64(f[8:]) // one load, because a peer may write between two loads
 	r.n, r.kind = uint32(last), uint32(last>>32)
 	padded := (uint64(r.n) + 7) &^ 7
 	switch {
@@ -137,8 +136,8 @@ func (l *undoLog) before(end uint32) (r logRecord, err error) {
 	return r, nil
 }
 
-// each calls f for the records below tail, from the last to the first. The walk ends, because
-// each record has at least a footer.
+// each calls f for the records below tail, from the last to the first. It returns after a bounded number of
+// records, because each record has at least a footer.
 func (l *undoLog) each(tail uint32, f func(r logRecord, end uint32)) error {
 	for end := tail; end > 0; {
 		r, err := l.before(end)
@@ -153,8 +152,8 @@ func (l *undoLog) each(tail uint32, f func(r logRecord, end uint32)) error {
 	return nil
 }
 
-// undoBytes restores what the records below tail have saved. It may be repeated. It restores
-// nothing unless all records are valid.
+// undoBytes restores the bytes that the records below tail have saved. If any record is invalid, it restores
+// nothing. It may be repeated.
 func (l *undoLog) undoBytes(tail uint32) error {
 	if err := l.each(tail, nil); err != nil {
 		return err
@@ -175,18 +174,18 @@ func (l *undoLog) hasBlocks(tail uint32) (has bool, err error) {
 
 // endBlocks commits, or undoes, what the transaction of n did to blocks. It may be repeated, also by another
 // process: if a block is not logged in the name of n, an earlier call has dealt with it, or it was never
-// logged. A block that goes back to the arena first becomes this process's, and its record becomes logGiven. It
-// becomes free only in release, when the log is idle. Otherwise a transaction with another log could allocate
-// the block in the name of n, and the next process at this log would free it again.
+// logged. A block that has to be freed first becomes a block of this process, and its record becomes logGiven.
+// The block is freed only by release, when the log is idle. If endBlocks freed it, a transaction with another
+// log could allocate the block in the name of n, and the next process at this log would free it again.
 func (l *undoLog) endBlocks(n arenakernel.ParticipantID, tail uint32, commit bool) error {
 	return l.each(tail, func(r logRecord, end uint32) {
 		switch {
 		case r.kind == logBytes:
 			return
 		case r.kind == logGiven:
-			// An earlier process made the record logGiven. That process, or its reaper, has the block. From
-			// here on logGiven means that this process has it, so this record must change: the block may be in
-			// use again, and another goroutine may free it.
+			// An earlier process made the record logGiven. That process, or its reaper, frees the block. From
+			// here on logGiven means that this process frees the block. So this record must change: the block
+			// may be in use again by then, and another goroutine of this process may be about to free it.
 			if commit {
 				l.setKind(end, logAlloc)
 			} else {
@@ -208,8 +207,8 @@ func (l *undoLog) endBlocks(n arenakernel.ParticipantID, tail uint32, commit boo
 	})
 }
 
-// release gives back the blocks that endBlocks has taken. If this process dies meanwhile, its reaper gives back
-// the rest. endBlocks has left no logGiven record of an earlier process.
+// release frees the blocks that endBlocks has taken. If this process dies meanwhile, its reaper frees the rest.
+// endBlocks has left no logGiven record of an earlier process.
 //
 // Preconditions: the log is idle, and the caller still holds the lock.
 func (l *undoLog) release(tail uint32) {
@@ -220,10 +219,10 @@ func (l *undoLog) release(tail uint32) {
 	})
 }
 
-// undo undoes the transaction of n. After an error, which is errBadLog, it may have restored
-// some of the bytes.
+// undo undoes the transaction of n. The only error is errBadLog. After an error some of the bytes may have been
+// restored.
 //
-// Preconditions: the caller holds the lock, for n or after n.
+// Preconditions: the caller holds the lock, and is n or got the lock after n.
 func (l *undoLog) undo(n arenakernel.ParticipantID, tail uint32) error {
 	if err := l.undoBytes(tail); err != nil {
 		return err
@@ -242,7 +241,7 @@ func (l *undoLog) undo(n arenakernel.ParticipantID, tail uint32) error {
 	return nil
 }
 
-// end ends the transaction of n, whose bytes are undone or committed.
+// end ends the transaction of n, whose bytes are undone or committed already.
 func (l *undoLog) end(n arenakernel.ParticipantID, tail uint32, commit bool) error {
 	if err := l.endBlocks(n, tail, commit); err != nil {
 		return err
@@ -257,8 +256,8 @@ func (l *undoLog) end(n arenakernel.ParticipantID, tail uint32, commit bool) err
 	return nil
 }
 
-// recover ends the transaction that a dead holder left. After an error, which is errBadLog, it
-// may have restored some of the bytes.
+// recover ends the transaction that a dead holder left. The only error is errBadLog. After an error some of the
+// bytes may have been restored.
 //
 // Preconditions: this process holds the lock, and every earlier holder is gone.
 func (l *undoLog) recover() error {
@@ -287,7 +286,7 @@ func (l *undoLog) recover() error {
 	return nil
 }
 
-// lose makes the log lost: the lock is about to become not recoverable, or to be repaired.
+// lose marks the log lost, because the lock is about to become not recoverable, or to be repaired.
 //
 // Preconditions: the caller holds the lock.
 func (l *undoLog) lose() {
@@ -297,14 +296,15 @@ func (l *undoLog) lose() {
 	}
 }
 
-// disown makes the log lost if its transaction is not that of the dead holder in owner word o, and that holder
-// was not rolling back. In that case the function of an Update has unlocked the lock, and others have had the
-// lock since then. disown must come before the lock is taken from the dead holder. Otherwise a death right
-// after that would hide whose hold it was.
+// disown marks the log lost if its transaction is not that of the dead holder in owner word o, and the dead
+// holder was not rolling back a transaction either. Such a log is left if the function of an Update has
+// unlocked the lock, and others have locked it since then. disown must be called before the lock is taken from
+// the dead holder. Otherwise, if the caller died right after it took the lock, nobody would know any more who
+// held the lock.
 //
-// The caller does not hold the lock, and may have been stopped for long since it read o. So it reads
-// the state first, and then the owner word again, while the ID of the dead holder is in an act word:
-// see the table of logState for why that suffices.
+// The caller does not hold the lock, and may have been stopped for long since it read o. So it reads the state
+// first. Then, while the ID of the dead holder is in an act word, it reads the owner word again. The comment of
+// logState says why that suffices.
 func (l *undoLog) disown(owner *atomic.Uint32, o ownerWord) {
 	s, dead := l.state(), o.participant()
 	if s == 0 || s == logStateLost || s.participant() == dead {
@@ -313,14 +313,14 @@ func (l *undoLog) disown(owner *atomic.Uint32, o ownerWord) {
 	arenakernel.WhileGone(l.a, dead, owner, uint32(o), func() { l.loseForeign(s) })
 }
 
-// loseForeign makes the log lost if it still has state s. The caller does not hold the lock.
+// loseForeign marks the log lost if it still has state s. The caller does not hold the lock.
 func (l *undoLog) loseForeign(s logState) {
 	if l.head.state.CompareAndSwap(uint64(s), uint64(logStateLost)) {
 		crashpoint.Hit("tx.log.lost")
 	}
 }
 
-// check returns what is impossible about the log, or nil.
+// check returns an error if a correct process cannot have left the log as it is.
 func (l *undoLog) check() error {
 	s := l.state()
 	if !s.valid(l.size) {

@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// lostStep says what a process does with the lock and the ledger before it dies.
+// lostStep says what a process does with the lock and the ledger, the data of the lock, before it dies.
 type lostStep struct {
 	Arena, Step string
 	RW          bool // the lock is an RWMutex
@@ -108,7 +108,7 @@ func lostDies(t *testing.T, path, step string, env ...string) {
 	proctest.Start(t, "tx/lost", proctest.Params(lostStep{Arena: path, Step: step}), proctest.Env(env...)).WaitSignal(t, syscall.SIGKILL)
 }
 
-// requireLost requires that m is not recoverable, that nothing was undone, and that a Recover makes m usable.
+// requireLost requires that m is not recoverable, that no change was undone, and that a Recover makes m usable.
 func requireLost(t *testing.T, a *arena.Arena, m txLock, l *ledger, from int64) {
 	t.Helper()
 	require.ErrorIs(t, m.LockContext(t.Context()), shmsync.ErrNotRecoverable)
@@ -122,8 +122,9 @@ func requireLost(t *testing.T, a *arena.Arena, m txLock, l *ledger, from int64) 
 	alone(t, a, 1)
 }
 
-// A lock is not recoverable, and a process dies in the repair of a Recover. The next holder does not undo the old
-// transaction, which would overwrite the work of the repair.
+// TestRecoverThatDiesIsNotRolledBack: a lock is not recoverable, and a process dies during the repair of a
+// Recover. The next holder does not undo the old transaction, because that would overwrite the work of the
+// repair.
 func TestRecoverThatDiesIsNotRolledBack(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -136,8 +137,8 @@ func TestRecoverThatDiesIsNotRolledBack(t *testing.T) {
 	requireLost(t, a, m, l, 8)
 }
 
-// A log that was left by a process other than the dead holder is not undone, because the holder may have changed
-// the data since then.
+// TestLogOfAnotherHolderIsNotUndone: a holder dies, and the log names another process, which held the lock
+// earlier. This log is not undone, because the dead holder may have changed the data since then.
 func TestLogOfAnotherHolderIsNotUndone(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -146,8 +147,8 @@ func TestLogOfAnotherHolderIsNotUndone(t *testing.T) {
 	requireLost(t, a, m, l, 7)
 }
 
-// A process dies, or is stopped, just after it has marked the log as lost. Until then no other process is in the
-// arena, because the other process would mark the log instead.
+// TestLostLogAtItsPoint: a process dies, or is stopped, just after it has marked the log as lost. Until then no
+// other process is in the arena. Otherwise the other process might mark the log first.
 func TestLostLogAtItsPoint(t *testing.T) {
 	if !crashpoint.Enabled {
 		t.Skip("needs the build tag crashpoint")
@@ -167,7 +168,7 @@ func TestLostLogAtItsPoint(t *testing.T) {
 				v.Await(t)
 				lostDies(t, path, "unlocks in an Update")
 				if step == "reaps" {
-					lostDies(t, path, "changes") // v is the only process that can reap the dead one
+					lostDies(t, path, "changes") // v is the only process that can reap the dead process
 				} else {
 					v.Send(true)
 				}
@@ -194,8 +195,9 @@ func TestLostLogAtItsPoint(t *testing.T) {
 	}
 }
 
-// A reaper is stopped after it has read the owner word of a holder that is gone. When it goes on, the next
-// holder, which is alive, is in a transaction. The log of that transaction stays.
+// TestStaleReaperLeavesALivingTransaction: a reaper is stopped after it has read the owner word of a holder
+// that is gone. When the reaper goes on, the next holder, which is alive, is in a transaction. The reaper does
+// not mark the log of that transaction as lost.
 func TestStaleReaperLeavesALivingTransaction(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -216,8 +218,9 @@ func TestStaleReaperLeavesALivingTransaction(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// The function of an Update unlocks its Mutex, and the process recovers from the panic. If the process dies later
-// as a holder without a transaction, nothing is undone, because others have changed the data since then.
+// TestUpdateThatHasUnlockedLosesItsLog: the function of an Update unlocks its Mutex, and the process recovers
+// from the panic. Later the process holds the lock again, without a transaction, and dies. Nothing is undone,
+// because others have changed the data since the Update.
 func TestUpdateThatHasUnlockedLosesItsLog(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -225,7 +228,8 @@ func TestUpdateThatHasUnlockedLosesItsLog(t *testing.T) {
 	requireLost(t, a, m, l, 9)
 }
 
-// A wait for a Cond panics within an Update, because it would let others see an unfinished change.
+// TestCondWaitInUpdatePanics: a wait for a Cond within an Update panics, because it would unlock the Mutex and
+// let others see an unfinished change.
 func TestCondWaitInUpdatePanics(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)

@@ -21,8 +21,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// txShared is data that is whole whenever no Update runs: the sum of the accounts is 0, the bytes of Fill are
-// equal, and each block of Blocks contains its place in the list.
+// txShared is data that is whole whenever no Update runs: the sum of the accounts is 0, all bytes of Fill are
+// equal, and each block of Blocks contains its own place in the list.
 type txShared struct {
 	Account [8]int64
 	Fill    [200]byte
@@ -69,7 +69,7 @@ func txHeldBy(m txLock, pid int) bool {
 	return false
 }
 
-// look calls f while it holds m. In half of the calls it locks m only for reading, if m can be locked so.
+// look calls f while it holds m. In half of the calls it locks m only for reading, if m is an RWMutex.
 func look(ctx context.Context, m txLock, f func()) error {
 	if rw, is := m.(*prims.RWMutex); is && rand.IntN(2) == 0 {
 		if err := rw.RLockContext(ctx); err != nil {
@@ -86,13 +86,13 @@ func look(ctx context.Context, m txLock, f func()) error {
 	return nil
 }
 
-// txBank has a txShared with its lock, and the bytes that victims read from a file.
+// txBank is a txShared with its lock, as one process has it open, and the bytes that victims read from a file.
 type txBank struct {
 	a     *arena.Arena
 	m     txLock
 	s     *txShared
 	big   []byte
-	blind bool // no change is saved, so a death tears the data
+	blind bool // no change is saved, so a death leaves torn data
 }
 
 const txBig = 64 << 10
@@ -109,7 +109,7 @@ func openTxBank(a *arena.Arena, rw bool) (b *txBank, err error) {
 	return b, err
 }
 
-// save calls Save, except for a blind bank.
+// save calls Save, unless the bank is blind.
 func save[T any](b *txBank, tx *prims.Tx, p *T) {
 	if !b.blind {
 		prims.Save(tx, p)
@@ -118,7 +118,7 @@ func save[T any](b *txBank, tx *prims.Tx, p *T) {
 
 var errTxAbort = errors.New("the caller gives up")
 
-// change makes a random Update, of accounts, bytes or blocks. The Update may abort at the end.
+// change runs a random Update, which changes accounts, bytes or blocks. The Update may abort at the end.
 func (b *txBank) change() error {
 	err := b.m.Update(func(tx *prims.Tx) error {
 		s, x := b.s, rand.Int64N(1000)
@@ -187,7 +187,8 @@ func (x *txBlock) set(turn uint64) {
 	}
 }
 
-// read makes the kernel copy a file into the data. The copying goes on after a kill.
+// read runs an Update in which the kernel copies a file into the data. If the process is killed, the kernel may
+// copy for a while longer.
 func (b *txBank) read(f *os.File) error {
 	return b.m.Update(func(tx *prims.Tx) error {
 		prims.SaveSlice(tx, b.big)
@@ -199,7 +200,7 @@ func (b *txBank) read(f *os.File) error {
 	})
 }
 
-// whole returns an error that says which part of the data is torn, or nil.
+// whole returns nil if the data is whole. Otherwise the error says which part is torn.
 //
 // Preconditions: the caller holds the lock.
 func (b *txBank) whole() error {
@@ -283,7 +284,7 @@ func init() {
 }
 
 // txKills kills victims at random moments. It returns how many transactions were undone after a death, and how
-// often the data was torn.
+// many times the data was torn.
 func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
 	a := newArena(t, &arena.Options{Size: 8 << 20})
 	b, err := openTxBank(a, p.RW)
@@ -314,9 +315,8 @@ func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
 				}
 			}
 			if k == atOnce-1 {
-				// The kill comes as soon as the test sees the victim hold the lock, so the victim mostly dies
-				// with the lock. Without this, on a single busy CPU the victim might not run at all before its
-				// death.
+				// The victim is killed as soon as the test sees it hold the lock, so it mostly dies with the
+				// lock. Otherwise, on a single busy CPU, the victim might not run at all before its death.
 				eventually(t, "the victim has the lock", func() string { return words(a) }, func() bool {
 					return txHeldBy(b.m, v.Pid())
 				})
@@ -353,7 +353,7 @@ func txKills(t *testing.T, kills int, p txParams) (undone uint64, torn int) {
 
 func TestUpdateSurvivesKills(t *testing.T) { txSurvives(t, txParams{}) }
 
-// This is the same with an RWMutex; half of the survivors read.
+// TestRWMutexUpdateSurvivesKills is the same test with an RWMutex; half of the survivors' calls read.
 func TestRWMutexUpdateSurvivesKills(t *testing.T) { txSurvives(t, txParams{RW: true}) }
 
 func txSurvives(t *testing.T, p txParams) {
@@ -366,7 +366,7 @@ func txSurvives(t *testing.T, p txParams) {
 	}
 }
 
-// This is the control experiment: without Save, the same deaths leave torn data.
+// TestDataWithoutSaveIsTorn is the control experiment: if Save is not called, the same deaths leave torn data.
 func TestDataWithoutSaveIsTorn(t *testing.T) {
 	torn := 0
 	for range 20 {

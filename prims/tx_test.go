@@ -67,14 +67,15 @@ func TestUpdateCommits(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// fillLog saves until the log is full.
+// fillLog calls Save until the log is full.
 func fillLog(tx *prims.Tx, l *ledger) {
 	for i := 0; ; i = (i + 1) % len(l.Bytes) {
 		prims.Set(tx, &l.Bytes[i], 7)
 	}
 }
 
-// Unless the function of an Update returns nil, the data is as it was before, however the function ends.
+// TestUpdateUndoes: unless the function of an Update returns nil, the data is as it was before, in whatever way
+// the function ends.
 func TestUpdateUndoes(t *testing.T) {
 	own := errors.New("own")
 	for name, end := range map[string]func(tx *prims.Tx, l *ledger) error{
@@ -130,7 +131,8 @@ func TestUpdateUndoes(t *testing.T) {
 	}
 }
 
-// Random overlapping ranges are saved and overwritten. An abort restores every byte.
+// TestUpdateUndoesOverlappingRanges: random overlapping ranges are saved and overwritten. An abort restores
+// every byte.
 func TestUpdateUndoesOverlappingRanges(t *testing.T) {
 	a := newArena(t, nil)
 	m, err := prims.OpenMutex(a, "m", &prims.MutexOptions{Policy: prims.PolicyRollback, LogBytes: 1 << 20})
@@ -209,8 +211,9 @@ func TestUpdateMistakes(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// An Update whose function unlocks the Mutex returns an error that says so. The next Update finds the log in use.
-// Then the lock is not recoverable until a repair.
+// TestUpdateThatUnlocks: the function of an Update unlocks the Mutex, and the Update panics with a message that
+// says so. The next Update finds a log that is not idle. From then on the lock is not recoverable until a
+// repair.
 func TestUpdateThatUnlocks(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -229,7 +232,8 @@ func TestUpdateThatUnlocks(t *testing.T) {
 	requireIdle(t, a, m)
 }
 
-// Locks without an undo log refuse PolicyRollback, with an error that says why.
+// TestPolicyRollbackNeedsALog: locks that cannot have an undo log refuse PolicyRollback, with an error that
+// says why.
 func TestPolicyRollbackNeedsALog(t *testing.T) {
 	a := newArena(t, nil)
 	p := prims.PolicyRollback
@@ -250,7 +254,7 @@ func TestPolicyRollbackNeedsALog(t *testing.T) {
 	require.Zero(t, a.Stats().Objects)
 }
 
-// The Close of an arena waits for the Updates of its process.
+// TestCloseWaitsForUpdate: Close of an arena waits for the Updates of its process.
 func TestCloseWaitsForUpdate(t *testing.T) {
 	a := newArena(t, nil)
 	m, l := newRollback(t, a, 0)
@@ -287,8 +291,8 @@ func canceled(t *testing.T) context.Context {
 	return ctx
 }
 
-// Whatever is in the log of a dead holder, the next caller gets the lock, or an error that is ErrNotRecoverable.
-// No call faults, and a repair makes the lock usable.
+// FuzzUndoLog: a holder has died and left a log with arbitrary contents. The next caller gets the lock, or an
+// error that Is ErrNotRecoverable. No call faults, and a repair makes the lock usable.
 func FuzzUndoLog(f *testing.F) {
 	f.Add(uint64(0), []byte{})
 	f.Add(uint64(1)<<61|24|1<<43, bytes.Repeat([]byte{1}, 24))

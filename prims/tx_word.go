@@ -6,8 +6,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// logState is the word of an undo log that says which of its records are valid. It alone
-// describes the transaction of the lock's holder.
+// logState is the state word of an undo log. It says which records of the log are valid, and alone describes
+// the transaction of the lock's holder.
 //
 //	bits 0..31   tail   bytes of valid records, a multiple of 8
 //	bits 32..60  name   the process whose transaction it is, or was
@@ -27,10 +27,10 @@ import (
 // Every other value is corrupt. Only a transaction with records of blocks goes through undone
 // or committed.
 //
-// The lock is a Mutex, or an RWMutex, whose gate is then the owner word that this text speaks of.
+// The lock is a Mutex or an RWMutex. In an RWMutex, the owner word that this comment speaks of is the gate.
 //
-// Only the holder of the lock writes the word, with the two exceptions below. A process that rolls
-// back holds the lock, and the owner word names that process. So the log keeps the name of D.
+// Only the holder of the lock writes the word, with the two exceptions below. A process that rolls back the
+// transaction of D holds the lock, and the owner word names that process. The log keeps the ID of D meanwhile.
 //
 //	idle -> active                         the first Save, Alloc or Free
 //	active -> active, with more tail       the next one
@@ -41,28 +41,28 @@ import (
 //	active -> lost                         the same, without the lock
 //	lost -> idle                           Recover has repaired the data
 //
-// Two processes make the word lost by a compare-and-swap, without the lock. Both do so after the
-// function of an Update of D has unlocked the mutex.
+// In two cases a process marks the log lost by a compare-and-swap, without the lock. In both cases the function
+// of an Update of D has unlocked the lock before.
 //
-//   - D itself, at the end of that Update, unless D has the lock again.
-//   - A reaper of H, before it takes the lock from H; see disown. H is a later holder that is gone.
+//   - D itself does so at the end of that Update, unless D has the lock again.
+//   - A reaper of H does so before it takes the lock from H; see disown. H is a later holder that is gone.
 //     (1) The reaper reads the owner word, which names H, and then the log state. (2) It puts the ID of H
 //     into an act word, so no participant gets this ID from now on. (3) It checks that the owner word is as
 //     it was, and that H is gone. So H had the lock all the time from (1) to (3), and only H or another
 //     reaper of H can have written the log state. Hence the log state that was read is not that of a living
 //     holder. If another reaper of H stored lost first, the compare-and-swap of this one fails.
 //     ABA: after a Recover, a living D may begin a transaction that saves as many bytes, which gives the
-//     same value. A reaper that was stopped since (3) then makes the log of D lost. D does not notice, and
+//     same value. A reaper that was stopped since (3) then marks the log of D lost. D does not notice, and
 //     commits or undoes the transaction as always. Only if D dies in this transaction does the lock become
 //     not recoverable, and that is reported.
 //
-// lost comes before the lock becomes not recoverable, and before the repair of a Recover. So a
-// death in a repair is not followed by a rollback, which would overwrite what was repaired.
+// The log is marked lost before the lock becomes not recoverable, and before a Recover calls the repair. So if
+// a process dies during the repair, no rollback follows, which would overwrite what was repaired.
 //
-// Obligations. The records below tail are complete before the store of tail. The caller's stores
-// to what Save recorded come after the store of active, and before the store that commits. The
-// last byte is restored before the store of undone. No byte is restored in the phases undone and
-// committed: blocks may belong to others by then.
+// Order of the stores. The records below tail are complete before the store of tail. The caller's stores to the
+// bytes that Save recorded come after the store of active, and before the store that commits. The last byte is
+// restored before the store of undone. In the phases undone and committed no byte is restored, because blocks
+// may belong to others by then.
 //
 //	writers: the holder of the lock, by a plain store that the compiler cannot move, see storeLogState;
 //	         D and a reaper, see above
@@ -103,7 +103,7 @@ func (s logState) participant() arenakernel.ParticipantID {
 	return arenakernel.ParticipantID(s>>logNameShift) & arenakernel.ParticipantIDMask
 }
 
-// valid reports whether s is the state of a log of size bytes that is idle or can be undone.
+// valid reports whether s is idle, or is the state of a log of size bytes that can be undone.
 func (s logState) valid(size uint32) bool {
 	if s == 0 {
 		return true
@@ -112,7 +112,7 @@ func (s logState) valid(size uint32) bool {
 		s.tail() >= logFooter && s.tail() <= size && s.tail()%8 == 0
 }
 
-// String renders the word by the names of its parts.
+// String describes the word by the names of its parts.
 func (s logState) String() string {
 	if s == 0 {
 		return "idle"
@@ -134,14 +134,13 @@ func (s logState) String() string {
 
 // Kinds of the records of a log.
 const (
-	logBytes     = iota // the bytes at the offset were these
+	logBytes     = iota // the record has the bytes that were at the offset
 	logAlloc            // the transaction has allocated the block at the offset
-	logFree             // it frees the block at the offset if it commits
-	logTemporary        // it has allocated the block, and frees it in any case
-	logGiven            // the block goes back when the log is idle; see endBlocks
+	logFree             // the transaction frees the block at the offset if it commits
+	logTemporary        // the transaction has allocated the block, and frees it in any case
+	logGiven            // the block is freed when the log is idle; see endBlocks
 	logKinds
 )
 
-// logFooter is the size of what follows the saved bytes of a record: offset (8), length (4),
-// kind (4).
+// logFooter is the size of the part of a record that follows the saved bytes: offset (8), length (4), kind (4).
 const logFooter = 16

@@ -30,22 +30,23 @@ var (
 
 const logHeadBytes = 64
 
-// logBody views the head of the log at the end of the private body of a lock that is being made.
+// logBody returns the head of the log at the end of the body of a lock that is being created. The body is still
+// private.
 func logBody(body []byte, words uint64) *logHead {
 	_ = body[words+logHeadBytes-1]
 	// SAFETY: the line above checks the length; the body is aligned to 64 bytes, and so are the words.
 	return (*logHead)(unsafe.Pointer(&body[words]))
 }
 
-// storeLogState stores the state of a log. It is not inlined and does nothing but the store: the
-// compiler moves no store of its caller over a call, and the store is one instruction. So if a
-// killed thread has made this store, it has made all earlier ones; if it has not, it has made none
-// of the later ones. See docs/memory-model.md.
+// storeLogState stores the state of a log. It is not inlined and consists of the store alone. The compiler
+// moves no store of its caller across a call, and the store is one instruction. So if a killed thread has made
+// this store, it has made all earlier stores. If it has not made this store, it has made none of the later
+// ones. See docs/memory-model.md.
 //
 //go:noinline
 func storeLogState(p *uint64, s uint64) { *p = s }
 
-// txPlace has the addresses that a transaction uses in this process.
+// txPlace holds the addresses that a transaction uses in this process.
 type txPlace struct {
 	heap     unsafe.Pointer // the first byte of the heap
 	heapSize uintptr
@@ -53,7 +54,7 @@ type txPlace struct {
 	records  unsafe.Pointer
 	room     uintptr // bytes of records
 	state    *uint64
-	// Where the object of the lock begins and ends, counted from heap.
+	// Where the object of the lock begins and ends, as distances from heap.
 	lock, lockEnd uintptr
 }
 
@@ -66,13 +67,13 @@ func placeOf(l *undoLog) txPlace {
 	}
 }
 
-// Save records *p, which is in the arena of the lock, before the caller changes it. If the
-// transaction does not commit, *p gets its present value back. A range within one of the last 8
-// that were saved is not recorded again.
+// Save records *p, which is in the arena of the lock, before the caller changes it. If the transaction does not
+// commit, *p gets its present value back. A range that lies within one of the last 8 saved ranges is not
+// recorded again.
 //
-// If the log has no room, Save ends the function that it is called from, by a panic, which Update
-// turns into an error that Is [shmsync.ErrNoSpace]. Save panics for a p outside of the arena, and
-// for a tx whose Update has ended.
+// If the log has no room, Save ends the function that called it by a panic, which Update turns into an error
+// that Is [shmsync.ErrNoSpace]. Save also panics if p is outside of the arena, or if the Update of tx has
+// ended.
 func Save[T any](tx *Tx, p *T) { tx.save(unsafe.Pointer(p), unsafe.Sizeof(*p)) }
 
 // SaveSlice is [Save] for the elements of s.
@@ -81,7 +82,7 @@ func SaveSlice[T any](tx *Tx, s []T) {
 	tx.save(unsafe.Pointer(unsafe.SliceData(s)), uintptr(len(s))*unsafe.Sizeof(t))
 }
 
-// Set is [Save] of *p, and then *p = v.
+// Set calls [Save] for *p, and then sets *p to v.
 func Set[T any](tx *Tx, p *T, v T) {
 	tx.save(unsafe.Pointer(p), unsafe.Sizeof(v))
 	*p = v
@@ -99,7 +100,7 @@ func (tx *Tx) save(p unsafe.Pointer, n uintptr) {
 		return
 	}
 	k := tx.nSaved
-	if end <= tx.within.to && tx.within.from <= at { // not so where a program saves fields in the order of a struct
+	if end <= tx.within.to && tx.within.from <= at { // false if a program saves the fields of a struct in order
 		for i := range tx.saved[:min(k, uint(len(tx.saved)))] {
 			if r := &tx.saved[i]; r.from <= at && end <= r.to {
 				return
@@ -115,7 +116,7 @@ func (tx *Tx) save(p unsafe.Pointer, n uintptr) {
 	// SAFETY: the records have room bytes, which was checked just now, and p has n bytes in
 	// the heap of the arena, which is mapped while an Update goes on.
 	to := unsafe.Add(tx.place.records, tail)
-	if n == 8 { // a word, as most are: without a call
+	if n == 8 { // a word, the most frequent case: without a call
 		*(*uint64)(to) = *(*uint64)(p)
 	} else {
 		copy(unsafe.Slice((*byte)(to), n), unsafe.Slice((*byte)(p), n))
@@ -131,7 +132,7 @@ func (tx *Tx) save(p unsafe.Pointer, n uintptr) {
 	crashpoint.Hit("tx.save.valid")
 }
 
-// record appends a record without bytes, of a block.
+// record appends a record for a block; it has no saved bytes.
 func (tx *Tx) record(off arenakernel.Offset, kind uint64) {
 	if logFooter > uint64(tx.log.size)-uint64(tx.tail) {
 		tx.full(0)
@@ -143,7 +144,7 @@ func (tx *Tx) record(off arenakernel.Offset, kind uint64) {
 	storeLogState(tx.place.state, uint64(tx.tail)|tx.active)
 }
 
-// unrecord removes the last record, which record has made.
+// unrecord removes the last record. record has made it.
 func (tx *Tx) unrecord() {
 	tx.tail -= logFooter
 	if tx.tail == 0 {
@@ -153,10 +154,10 @@ func (tx *Tx) unrecord() {
 	storeLogState(tx.place.state, uint64(tx.tail)|tx.active)
 }
 
-// storeKind stores the kind of a record in one piece, because its place is a multiple of 4.
+// storeKind stores the kind of a record by one store, because the kind is at a multiple of 4.
 //
 //go:noinline
 func storeKind(p *byte, kind uint32) {
-	// SAFETY: the caller has found a footer of 16 bytes of which these are the last 4.
+	// SAFETY: p points to the last 4 bytes of a footer of 16 bytes, which the caller has found.
 	*(*uint32)(unsafe.Pointer(p)) = kind
 }

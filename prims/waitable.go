@@ -11,26 +11,25 @@ import (
 	"github.com/shmsync/shmsync/internal/park"
 )
 
-// Waitable is a toolkit: a synchronization primitive between processes that consists of a shared
-// state S and rules. The rules say when a wait may go on and how that changes the state. S and E
-// have no pointers. E says what one wait wants, and has at most eight bytes.
+// Waitable is a toolkit for synchronization primitives between processes. A primitive consists of a shared
+// state S and of rules. The rules say when a wait may go on and how that changes the state. A value of E, at
+// most eight bytes, says what one wait wants. S and E have no pointers.
 //
-// Waits are served in the order in which they came, or in the order of Rules.Before; no call
-// overtakes a wait. When a process dies, the claims that it holds are given back. The rules are
-// called with the state locked: they must be quick, must not call the Waitable, and must be the
-// same in all processes.
+// Waits are served in the order in which they came, or in the order of Rules.Before; no call overtakes a wait.
+// When a process dies, the claims that it holds are undone. The rules are called with the state locked. So they
+// must be quick, and must not call the Waitable. They must be the same in all processes.
 //
-// If a rule panics or calls [runtime.Goexit], it changes nothing, and the Waitable becomes not
-// recoverable: waits end with an error that Is ErrNotRecoverable, Update and Release panic with
-// it, and no rule is called until Recover succeeds. A process also runs rules for waits of
-// others, and for the claims of the dead. A panic of a rule continues only in the goroutine whose
-// own call needed the rule.
+// If a rule panics or calls [runtime.Goexit], it changes nothing, and the Waitable becomes not recoverable.
+// Then waits end with an error that Is ErrNotRecoverable, Update and Release panic with such an error, and no
+// rule is called until Recover succeeds. A process also runs rules for the waits of other processes, and for
+// the claims of dead processes. A panic of a rule continues only in the goroutine whose own call needed the
+// rule.
 //
 // In the terminology of the Go memory model, and across processes: each Update, Release and claim
 // synchronizes before every later one, and before a State that sees it. An Update or Release also
 // synchronizes before the return of a Wait that it ended.
 //
-// The design follows Raymond Chen's library for awaitable synchronization objects.
+// The design is that of Raymond Chen's library for awaitable synchronization objects.
 type Waitable[S, E any] struct {
 	mon    *monitor
 	fifo   fifo
@@ -41,7 +40,7 @@ type Waitable[S, E any] struct {
 	a      *arenakernel.Arena
 	object arenakernel.Object
 	name   arenakernel.ParticipantID
-	noRule bool // the running function is that of an Update. Guarded by: the queue lock
+	noRule bool // the function that is running is that of an Update. Guarded by: the queue lock
 }
 
 // Rules say how a Waitable behaves.
@@ -49,15 +48,14 @@ type Rules[S, E any] struct {
 	// Claim reports whether a wait for e may go on in state s, and if so changes s
 	// for it. It sees the same state and gives the same answer in every process.
 	Claim func(s *S, e E) bool
-	// Release undoes a claim. If it is nil, claims are not held: they cannot be released, and are
-	// not undone when their process dies.
+	// Release undoes a claim. If it is nil, claims are not held: they cannot be released, and the death of
+	// their process does not undo them.
 	Release func(s *S, e E)
-	// OnDeath is called instead of Release for a claim of a process that died. Nil
-	// means Release.
+	// OnDeath is called instead of Release for a claim of a process that died. If it is nil, Release is called.
 	OnDeath func(s *S, e E)
-	// Undo is called for a claim that was granted to a wait whose process died before Wait
-	// returned: the process never had the claim. Nil means Release or, if that is nil, OnDeath.
-	// Without any of the three, such a claim is lost.
+	// Undo is called for a claim that was granted to a wait whose process died before Wait returned, so that
+	// the process never used the claim. If Undo is nil, Release is called or, if that is nil too, OnDeath. If
+	// all three are nil, such a claim is never undone.
 	Undo func(s *S, e E)
 	// Before reports whether a wait for x is served before an earlier wait for y. Nil means that
 	// no wait overtakes another.
@@ -67,8 +65,9 @@ type Rules[S, E any] struct {
 // WaitableOptions says how a Waitable is created. A nil *WaitableOptions means the
 // zero value.
 type WaitableOptions struct {
-	// Holds bounds, for a new object, how many different claims, by process and value of E, can
-	// be held or be granted and not accepted yet at a time. 0 means 256.
+	// Holds bounds, for a new object, how many different claims can exist at a time, counting those that are
+	// held and those that are granted and not accepted yet. Claims are different if they differ in the process
+	// or in the value of E. 0 means 256.
 	Holds int
 	// Spin bounds how long a waiter of a new object spins before it sleeps. If it is 0,
 	// waiters learn the bound from earlier spins; if it is negative, they never spin.
@@ -81,7 +80,7 @@ const (
 	waitableVersion  = 3
 	waitableHolds    = 256
 	waitableHoldSize = 40
-	waitableCount    = 1 << 20 // most claims of one value of E by one participant
+	waitableCount    = 1 << 20 // the maximum number of claims of one participant for one value of E
 )
 
 // How a wait of a Waitable ended.
@@ -138,7 +137,7 @@ func WaitableAt[S, E any](a *arena.Arena, off arena.Offset, rules Rules[S, E]) (
 		})
 }
 
-// waitableLayout is the fingerprint of S and E together.
+// waitableLayout returns the fingerprint of S and E together.
 func waitableLayout[S, E any]() uint64 {
 	if sizeOf[E]() > 8 {
 		panic(fmt.Sprintf("shmsync: a wait of a Waitable is of at most 8 bytes, %T has %d", *new(E), sizeOf[E]()))
@@ -153,7 +152,7 @@ func waitableLayout[S, E any]() uint64 {
 	return layout
 }
 
-// waitableType describes S and E together, as waitableLayout has them.
+// waitableType returns a text that describes S and E together, in the same form as waitableLayout.
 func waitableType[S, E any]() string {
 	return arenakernel.TypeTextOf[struct {
 		S S
@@ -180,18 +179,18 @@ func buildWaitable[S, E any](a *arenakernel.Arena, o arenakernel.Object, rules R
 	x.mon = buildMonitor(a, o, o.Body, x, false)
 	x.fifo = fifo{x.mon, &x.words.queue}
 	x.asideFromRules()
-	// Only a process that has the rules can take back what the dead have claimed, so its poller
-	// must hear of deaths.
+	// Only a process that has the rules can undo the claims of dead processes. So its poller has to be notified
+	// of deaths.
 	x.mon.queueLock.queue.StartPoller()
 	return x
 }
 
-// Wait waits until the rules let a wait for e go on. An error means that they did not: it Is
+// Wait waits until the rules let a wait for e go on. If it returns an error, they did not. The error Is
 // ErrCanceled after Stop, ErrNotRecoverable, ErrNoSpace, ErrCorrupt or ErrClosed.
 func (x *Waitable[S, E]) Wait(e E) error { return x.WaitContext(context.Background(), e) }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first. A wait that may go on at once
-// does so even if ctx has ended.
+// WaitContext is Wait, but it ends with ctx.Err() when ctx ends first. A wait that may go on at once does so
+// even if ctx has ended.
 func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 	m := x.mon
 	if err := m.begin(); err != nil {
@@ -223,19 +222,19 @@ func (x *Waitable[S, E]) WaitContext(ctx context.Context, e E) error {
 // changeTries is how often awaitChange checks before it takes the queue lock.
 const changeTries = 20
 
-// awaitChange waits until the state contains the claim that waitNode was granted. The granter
-// resolves a wait before it changes the state, since the wait may give up until then. Because of
-// awaitChange, a State that is called after Wait has returned contains the claim. If the granter
-// is stopped in between, it holds the queue lock, and without that lock nobody could release the
-// claim either. If the granter is dead, the next holder of the lock makes the change.
+// awaitChange waits until the state contains the claim that waitNode was granted. The granter first ends the
+// wait and then changes the state, since the wait may give up until it is ended. Because of awaitChange, a
+// State that is called after Wait has returned contains the claim. If the granter is stopped in between, it
+// holds the queue lock, and without that lock nobody could release the claim either. If the granter is dead,
+// the next holder of the lock makes the change.
 func (x *Waitable[S, E]) awaitChange(waitNode *park.WaitNode) {
 	n := waitNode.Node
 	if outcome(n.Extra().Load()).result() != waitableGranted {
 		return
 	}
 	for range changeTries {
-		// The node keeps its stamp until the change is made, and is not reused before this
-		// process has collected it.
+		// The node keeps its stamp until the change is made. This process does not reuse the node before it has
+		// collected it.
 		if stamp := n.Stamp().Load(); stamp == 0 || stamp == x.mon.words.accounted.Load() {
 			return
 		}
@@ -246,8 +245,9 @@ func (x *Waitable[S, E]) awaitChange(waitNode *park.WaitNode) {
 	}
 }
 
-// enqueue claims for this process or queues a wait. The caller holds the queue lock, and enqueue
-// releases it. If it returns no wait node, there is nothing to wait for, and err says why.
+// enqueue makes a claim for this process or, if that is not possible now, queues a wait. The caller holds the
+// queue lock, and enqueue releases it. If enqueue returns no wait node, there is nothing to wait for: the claim
+// was made, or err says why not.
 func (x *Waitable[S, E]) enqueue(ctx context.Context, extra uint64) (waitNode *park.WaitNode, err error) {
 	m, b, done, queued := x.mon, takeWakes(), false, false
 	defer func() {
@@ -257,7 +257,7 @@ func (x *Waitable[S, E]) enqueue(ctx context.Context, extra uint64) (waitNode *p
 		x.fail(recover(), b, func() {
 			switch {
 			case queued:
-				m.collect(waitNode) // fail has ended the wait
+				m.collect(waitNode) // fail has already ended the wait
 			case waitNode != nil:
 				waitNode.Return()
 			}
@@ -286,14 +286,14 @@ func (x *Waitable[S, E]) enqueue(ctx context.Context, extra uint64) (waitNode *p
 	}
 	m.join(waitNode, 0, extra)
 	queued = true
-	x.resolve(b) // Before may put this wait first
+	x.resolve(b) // the rule Before may put this wait first
 	done = true
 	m.leave(b)
 	return waitNode, nil
 }
 
-// TryWait makes the claim of Wait if that is possible without waiting, and reports whether it
-// did. Err tells whether a wait can ever succeed.
+// TryWait makes the claim of Wait if that is possible without waiting, and reports whether it did. Err shows
+// whether a wait can succeed later.
 func (x *Waitable[S, E]) TryWait(e E) (ok bool) {
 	x.mon.opening.use()
 	if !x.mon.tryEnter() {
@@ -302,7 +302,7 @@ func (x *Waitable[S, E]) TryWait(e E) (ok bool) {
 	x.locked(func() (changed bool) {
 		ended, err := x.tryClaim(packExtra(e))
 		ok = ended && err == nil
-		return false // the claim lets no other wait go on
+		return false // a claim does not let any other wait go on
 	})
 	return ok
 }
@@ -336,9 +336,9 @@ func (x *Waitable[S, E]) stopped() error {
 	return x.mon.fail("waitable.wait", shmsync.ErrCanceled, nil, "it was stopped")
 }
 
-// Release gives back a claim for e that this process has made. It panics if there is none, if the
-// rules have no Release, and with an error that Is ErrNotRecoverable if x is not recoverable. The
-// claim stays in the last case.
+// Release undoes a claim for e that this process has made. It panics if there is no such claim, if the rules
+// have no Release, or with an error that Is ErrNotRecoverable if x is not recoverable. In the last case the
+// claim stays.
 func (x *Waitable[S, E]) Release(e E) {
 	if x.rules.Release == nil {
 		panic("shmsync: Release of waitable " + objectName(x.object) + ", whose claims are not held")
@@ -380,8 +380,8 @@ func (x *Waitable[S, E]) Update(f func(s *S)) {
 	})
 }
 
-// Stop ends all waits, now and from now on, with an error that Is ErrCanceled. It cannot be
-// undone. Claims stay, and can be released.
+// Stop ends all waits, and all later waits, with an error that Is ErrCanceled. It cannot be undone. Claims
+// stay, and can be released.
 func (x *Waitable[S, E]) Stop() {
 	if err := x.mon.enter(nil); err != nil {
 		panic(err)
@@ -392,7 +392,7 @@ func (x *Waitable[S, E]) Stop() {
 	})
 }
 
-// mustEnter takes the queue lock of a usable object, or panics.
+// mustEnter takes the queue lock, and panics if x cannot be used.
 func (x *Waitable[S, E]) mustEnter(op string) {
 	err := x.mon.enter(nil)
 	if err == nil && x.lost() {
@@ -426,7 +426,7 @@ func (x *Waitable[S, E]) locked(f func() (changed bool)) {
 	x.mon.leave(b)
 }
 
-// Offset is the place of the Waitable in its arena, for WaitableAt in another process.
+// Offset returns the place of the Waitable in its arena, for WaitableAt in another process.
 func (x *Waitable[S, E]) Offset() arena.Offset { return x.object.Offset }
 
 // Close closes this handle on the Waitable, and no other. Calls that wait through it end with an

@@ -13,8 +13,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A process whose rule failed dies before it has reported that to the waiters. The waiters get the error all the
-// same.
+// TestWaitableDiesLosing: a rule fails in a process, and the process dies before it has ended the waits. The
+// waiters still get the error.
 func TestWaitableDiesLosing(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)
@@ -33,8 +33,9 @@ func TestWaitableDiesLosing(t *testing.T) {
 	sound(t, a)
 }
 
-// If a process dies right after it has accepted a claim, OnDeath undoes the claim. If it dies before, Undo does,
-// because the process never had the claim.
+// TestWaitableDiesAccepting: a process dies right after it has accepted a claim, and OnDeath undoes the claim.
+// If the process dies before it has accepted the claim, Undo is called instead, because the process never used
+// the claim.
 func TestWaitableDiesAccepting(t *testing.T) {
 	for point, want := range map[string]outcomes{
 		"monitor.await.resolved": {Claimed: 1, Undone: 1},
@@ -55,11 +56,11 @@ func TestWaitableDiesAccepting(t *testing.T) {
 	}
 }
 
-// A Wait returns only when the state includes its claim, even if the granter dies after it has resolved the wait
-// and before it has changed the state.
+// TestWaitableWaitReturnsWithItsClaimInTheState: a Wait returns only when the state contains its claim. This
+// holds even if the granter dies after it has ended the wait and before it has changed the state.
 func TestWaitableWaitReturnsWithItsClaimInTheState(t *testing.T) {
 	a := newArena(t, nil)
-	// With this spin time the waiter sees at once that its wait was resolved.
+	// The waiter spins so long that it sees at once when its wait ends.
 	x, err := prims.OpenWaitable(a, "stock", stock{}, failingRules, &prims.WaitableOptions{Spin: time.Minute})
 	require.NoError(t, err)
 	dies := newStockist(t, a, proctest.Env("SHMSYNC_CRASHPOINT=monitor.resolve.resolved"))
@@ -77,8 +78,9 @@ func TestWaitableWaitReturnsWithItsClaimInTheState(t *testing.T) {
 	sound(t, a)
 }
 
-// A claim or a release changes the state and the hold of the process. A process that dies in the middle changes
-// both or neither. So the state is correct after the hold was taken back.
+// TestWaitableDiesInTheMiddleOfAChange: a claim or a release changes both the state and the hold of the
+// process. A process that dies in the middle of it has changed both or neither. So the state is correct after
+// the hold was taken back.
 func TestWaitableDiesInTheMiddleOfAChange(t *testing.T) {
 	for _, point := range []string{"monitor.commit.logged", "monitor.commit.begun:1", "monitor.commit.begun:2"} {
 		for _, op := range []string{"try", "release"} {

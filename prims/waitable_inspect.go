@@ -7,8 +7,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// inspectWaitable has no rules, so it cannot tell for which holds a wait waits: an Update may end
-// the wait, too.
+// inspectWaitable has no rules. So it cannot find out which holds keep a wait from going on; besides, an Update
+// may end the wait, too.
 func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Inspection {
 	w, err := arenakernel.TryAt[waitableWords](a, o.Body)
 	if err != nil || o.Size < waitableShapeOf(0, 0).size {
@@ -45,14 +45,15 @@ func inspectWaitable(a *arenakernel.Arena, o arenakernel.Object) arenakernel.Ins
 	return i.Inspection
 }
 
-// waitableHoldsAt is the offset in the body where the holds begin. It is the end of the body if
-// there are none.
+// waitableHoldsAt returns where in the body the array of waitableHold begins. If the array is empty, that is
+// the end of the body.
 func waitableHoldsAt(o arenakernel.Object, w *waitableWords) arenakernel.Offset {
 	n, most := w.holds.Load(), (o.Size-uint64(waitableShapeOf(0, 0).size))/waitableHoldSize
 	return arenakernel.Offset(o.Size - waitableHoldSize*min(n, most))
 }
 
-// hideWaitable hides the state, and the text of a panic, which may contain parts of the state.
+// hideWaitable hides the state from the output of tools. It also hides the text of a panic, which may contain
+// parts of the state.
 func hideWaitable(a *arenakernel.Arena, o arenakernel.Object, hide func(from arenakernel.Offset, n uint64)) {
 	end := o.Size
 	state := waitableShapeOf(0, 0).copies[0]

@@ -12,20 +12,19 @@ import (
 
 var _ = crashpoint.Register("waitable.lose.marked")
 
-// Rules are a program's own code. They run with the queue lock held, and also when a process
-// serves the waits of others or cleans up after a death. A rule that panics, or that ends its
-// goroutine as t.FailNow does, must not keep the lock. It must not end the code that runs it for
-// another process either. So:
+// Rules are a program's own code. They run with the queue lock held, and also when a process serves the waits
+// of others or cleans up after a death. If a rule panics, or ends its goroutine as t.FailNow does, the lock
+// must still be released. A call that runs the rule for another process must not end either. So:
 //
 //   - a rule works on a copy of the state, which becomes the state once the rule has returned;
-//   - if it does not return, the Waitable is marked as not recoverable, and no rule is
+//   - if a rule does not return, the Waitable is marked as not recoverable, and no rule is
 //     called any more until Recover succeeds;
 //   - a panic continues if the rule was run for the call itself (locked, enqueue), and
 //     stops if the rule was run for others (guarded);
 //   - nothing stops runtime.Goexit, so goroutines of this library, and a call that cleans up
-//     after a death, run rules in a goroutine of their own (aside).
+//     after a death, run rules in a separate goroutine (aside).
 
-// guarded lets f run rules for others, unless x is not recoverable.
+// guarded calls f, which runs rules for others. If x is not recoverable, guarded does nothing.
 func (x *Waitable[S, E]) guarded(f func()) {
 	if x.lost() {
 		return
@@ -52,14 +51,16 @@ func aside(f func()) (returned bool) {
 	return returned
 }
 
-// reapIfDue reaps if a participant has died since the last reap. The queue lock is held.
+// reapIfDue calls sweep, in a separate goroutine, if a participant has died since the last reap. The queue lock
+// is held.
 func (x *Waitable[S, E]) reapIfDue(b *wakes) {
 	if m := x.mon; m.reapDue() && !aside(func() { m.sweep(b) }) {
 		x.resolve(b)
 	}
 }
 
-// asideFromRules makes goroutines that must survive run the rules in separate goroutines.
+// asideFromRules sets up the monitor so that goroutines which must survive a rule run the rules in separate
+// goroutines.
 func (x *Waitable[S, E]) asideFromRules() {
 	m := x.mon
 	m.queueLock.alsoCheck = func() { aside(m.check) }
@@ -71,8 +72,8 @@ func (x *Waitable[S, E]) asideFromRules() {
 	}
 }
 
-// fail ends a call whose rule did not return. It ends all waits, releases the queue lock, calls
-// after, and continues a panic with v.
+// fail ends a call in which a rule did not return. It ends all waits, releases the queue lock, and calls after.
+// Then it continues a panic with v.
 func (x *Waitable[S, E]) fail(v any, b *wakes, after func()) {
 	x.markLost(v)
 	x.resolve(b)
@@ -88,8 +89,8 @@ func (x *Waitable[S, E]) fail(v any, b *wakes, after func()) {
 // lost reports whether x is not recoverable.
 func (x *Waitable[S, E]) lost() bool { return x.words.lostBy.Load() != 0 }
 
-// markLost records that a rule panicked with v in this process or, if v is nil, that it ended its
-// goroutine. The queue lock is held.
+// markLost makes x not recoverable. It records that a rule panicked with v in this process or, if v is nil,
+// that a rule ended its goroutine. The queue lock is held.
 func (x *Waitable[S, E]) markLost(v any) {
 	if x.lost() {
 		return
@@ -105,22 +106,22 @@ func (x *Waitable[S, E]) markLost(v any) {
 	crashpoint.Hit("waitable.lose.marked")
 }
 
-// notRecoverable is the error of an operation of an object that is not recoverable.
+// notRecoverable returns the error of an operation on x while x is not recoverable.
 func (x *Waitable[S, E]) notRecoverable(op string) error {
 	// sync(waitable.lost): acquire
 	by := arenakernel.ParticipantID(x.words.lostBy.Load() & arenakernel.ParticipantIDMask)
 	return x.mon.fail(op, shmsync.ErrNotRecoverable, x.a.Who(by), "a rule did not return: "+lostText(x.words))
 }
 
-// lostText is the text of the panic that made a Waitable not recoverable. A peer may have written
-// anything there.
+// lostText returns the text of the panic that made a Waitable not recoverable. A peer may have overwritten the
+// text.
 func lostText(w *waitableWords) string {
 	text, _, _ := strings.Cut(string(w.lostText[:]), "\x00")
 	return strings.ToValidUTF8(text, "")
 }
 
-// Err says whether x can be used: it is nil, or an error that Is ErrNotRecoverable, or
-// ErrCanceled after Stop. Like State it does not wait.
+// Err returns nil if x can be used, an error that Is ErrNotRecoverable, or an error that Is ErrCanceled after
+// Stop. Like State it does not wait.
 func (x *Waitable[S, E]) Err() error {
 	if err := x.mon.opening.error("waitable.err"); err != nil {
 		return err
@@ -134,19 +135,19 @@ func (x *Waitable[S, E]) Err() error {
 	return nil
 }
 
-// Recover makes a Waitable usable again that is not recoverable because a rule did not return. It
-// calls repair with a copy of the state from before the rule, and makes the copy the state.
-// Claims that processes hold stay, and the state that repair leaves has to agree with them. Right
-// after that, the rules undo claims of processes that have died since. If repair returns an
-// error, or panics, x remains as it is, and Recover returns the error.
+// Recover makes a Waitable usable again that is not recoverable because a rule did not return. It calls repair
+// with a copy of the state from before the rule, and makes the copy the state. Claims that processes hold stay,
+// and the state that repair leaves has to be consistent with them. Right after that, the rules undo the claims
+// of processes that have died meanwhile. If repair returns an error, or panics, x remains as it is, and Recover
+// returns the error.
 //
-// If the Waitable can be used, Recover does not call repair. Its own errors are those of Wait. It
-// panics if repair is nil.
+// If the Waitable can be used, Recover does not call repair. Apart from an error of repair, Recover returns the
+// errors of Wait. It panics if repair is nil.
 func (x *Waitable[S, E]) Recover(repair func(s *S) error) error {
 	return x.RecoverContext(context.Background(), repair)
 }
 
-// RecoverContext is Recover that ends with ctx.Err() when ctx ends before repair is called.
+// RecoverContext is Recover, but it ends with ctx.Err() when ctx ends before repair is called.
 func (x *Waitable[S, E]) RecoverContext(ctx context.Context, repair func(s *S) error) error {
 	mustHaveRepair(repair != nil, "waitable "+objectName(x.object))
 	if err := x.mon.enter(ctx); err != nil {

@@ -20,8 +20,8 @@ import (
 // stock is the state of a Waitable whose rules fail for certain waits.
 type stock struct{ Free, Taken int64 }
 
-// The argument of a wait. These values say which rule fails for the wait. A rule that exits calls runtime.Goexit,
-// as t.FailNow does.
+// The values of the argument of a wait. Each says which rule fails for the wait, and how. A rule that exits
+// calls runtime.Goexit, as t.FailNow does.
 const (
 	fine int32 = iota
 	panicsInClaim
@@ -36,7 +36,7 @@ const (
 
 var failingRules = prims.Rules[stock, int32]{
 	Claim: func(s *stock, e int32) bool {
-		s.Taken++ // no effect if the rule does not return true
+		s.Taken++ // has an effect only if the rule returns true
 		switch {
 		case e == panicsInClaim, e == panicsInClaimWhenFree && s.Free > 0:
 			panic("this claim fails")
@@ -68,7 +68,7 @@ var failingRules = prims.Rules[stock, int32]{
 	},
 }
 
-// stocked is what a process of these tests has open.
+// stocked has the objects that a process of these tests has open.
 type stocked struct {
 	x *prims.Waitable[stock, int32]
 	m *prims.Mutex
@@ -166,7 +166,7 @@ func init() {
 	})
 }
 
-// stockist is a process that carries out orders.
+// stockist is a helper process that carries out orders.
 type stockist struct {
 	*proctest.Proc
 	next int
@@ -180,7 +180,8 @@ func newStockist(t *testing.T, a *arena.Arena, opts ...proctest.Option) *stockis
 	return &stockist{Proc: p, said: map[int]stockAnswer{}}
 }
 
-// begin makes the process begin an order, and returns its number. answer returns the answer.
+// begin sends an order to the process, and returns the number of the order. answer waits for the answer to an
+// order.
 func (s *stockist) begin(op string, e int32) (id int) {
 	s.next++
 	s.Send(stockOrder{s.next, op, e})
@@ -226,8 +227,8 @@ func isLost(t *testing.T, x *prims.Waitable[stock, int32], why string, state sto
 	require.Equal(t, state, x.State(), "a rule that fails changes nothing")
 }
 
-// If a rule does not return, only the goroutine of the caller whose rule it is ends. The rule changes nothing,
-// and all processes get an error, the waiters included.
+// TestWaitableRuleThatFailsEndsItsCallerOnly: a rule does not return in a call that needs it. Only the
+// goroutine of this call ends. The rule changes nothing. All processes get an error, and so do the waiters.
 func TestWaitableRuleThatFailsEndsItsCallerOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		e     int32
@@ -268,8 +269,9 @@ func TestWaitableRuleThatFailsEndsItsCallerOnly(t *testing.T) {
 	}
 }
 
-// If a rule does not return for a waiter, the caller that serves the wait does not end: it has done what it was
-// called for. The waiter gets an error.
+// TestWaitableRuleThatFailsForAWaiterSparesTheServer: a call serves the wait of another goroutine, and the rule
+// for that wait does not return. The call still returns normally, because its own work is done. The waiter gets
+// an error.
 func TestWaitableRuleThatFailsForAWaiterSparesTheServer(t *testing.T) {
 	for name, e := range map[string]int32{"panic": panicsInClaimWhenFree, "exit": exitsInClaimWhenFree} {
 		t.Run(name, func(t *testing.T) {
@@ -288,8 +290,8 @@ func TestWaitableRuleThatFailsForAWaiterSparesTheServer(t *testing.T) {
 	}
 }
 
-// A rule that fails while a death is reaped ends no other process. Everything else that the dead process had is
-// recovered.
+// TestWaitableRuleThatFailsForTheDeadKillsNoBystander: a rule fails while a process reaps a death. The process
+// does not end. Everything else that the dead process had is recovered.
 func TestWaitableRuleThatFailsForTheDeadKillsNoBystander(t *testing.T) {
 	for name, e := range map[string]int32{"panic": panicsInOnDeath, "exit": exitsInOnDeath} {
 		t.Run(name, func(t *testing.T) {
@@ -318,7 +320,7 @@ func TestWaitableRuleThatFailsForTheDeadKillsNoBystander(t *testing.T) {
 	}
 }
 
-// orLost returns a, or, if the Waitable was lost, the answer of a success.
+// orLost returns a. But if the Waitable was lost, it returns the answer of a call that succeeded.
 func (a stockAnswer) orLost() stockAnswer {
 	if a.Lost {
 		return stockAnswer{ID: a.ID}
@@ -326,8 +328,9 @@ func (a stockAnswer) orLost() stockAnswer {
 	return a
 }
 
-// After a rule has failed, Recover gives the Waitable a state, and all processes can use it again. It returns the
-// claims of processes that died meanwhile. Living processes may release their claims.
+// TestWaitableRecoverBringsBackAfterARuleFailed: after a rule has failed, Recover gives the Waitable a new
+// state, and all processes can use it again. The claims of processes that died meanwhile are undone. Living
+// processes may release their claims.
 func TestWaitableRecoverBringsBackAfterARuleFailed(t *testing.T) {
 	a := newArena(t, nil)
 	k, err := openStocked(a)
@@ -364,8 +367,9 @@ func TestWaitableRecoverBringsBackAfterARuleFailed(t *testing.T) {
 	require.Equal(t, stockAnswer{ID: p.next + 1}, p.do(t, "wait", fine))
 }
 
-// A process that reaps takes the queue lock of a Waitable through one of its own handles. The words stay mapped
-// until it has released the lock, even if the handle is closed meanwhile.
+// TestWaitableClosedWhileReapingKeepsItsWords: to reap, a process takes the queue lock of a Waitable through
+// one of its own handles. The words stay mapped until it has released the lock, even if the handle is closed
+// meanwhile.
 func TestWaitableClosedWhileReapingKeepsItsWords(t *testing.T) {
 	a := newArena(t, nil)
 	keeper := newStockist(t, a)

@@ -14,8 +14,8 @@ func init() {
 	})
 }
 
-// repairWaitable takes back what dead has claimed, if this process has the rules. Otherwise a
-// process that has them does so when its poller hears of the death, or in its next call.
+// repairWaitable undoes the claims of dead, if this process has the rules. Otherwise a process that has them
+// does so when its poller is notified of the death, or in its next call.
 func repairWaitable(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
 	if w, err := arenakernel.TryAt[waitableWords](a, o.Body); err == nil {
 		repairMutexWords(a, o, &w.mon.queueLock, dead, true)
@@ -35,7 +35,7 @@ type monitored interface{ monitorOf() *monitor }
 
 func (x *Waitable[S, E]) monitorOf() *monitor { return x.mon }
 
-// openMonitor is the monitor of a handle on o in this process, or nil if there is no handle.
+// openMonitor returns the monitor of this process's handle on o, or nil if there is no handle.
 func openMonitor(a *arenakernel.Arena, o arenakernel.Object) *monitor {
 	handles.Lock()
 	defer handles.Unlock()

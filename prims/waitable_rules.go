@@ -13,7 +13,7 @@ func (x *Waitable[S, E]) claim(s *S, extra uint64) bool {
 	return x.rules.Claim(s, unpackExtra[E](extra))
 }
 
-// find returns the entry for claims e of participant n, or nil if there is none.
+// find returns the entry for the claims of participant n for one value of E, or nil if there is none.
 func (x *Waitable[S, E]) find(n arenakernel.ParticipantID, extra uint64) *waitableHold {
 	for _, h := range x.holds {
 		if h.count.Load() != 0 && h.name.Load() == uint64(n) && h.extra.Load() == extra {
@@ -23,18 +23,18 @@ func (x *Waitable[S, E]) find(n arenakernel.ParticipantID, extra uint64) *waitab
 	return nil
 }
 
-// held reports whether claims are held, that is, until they are released or their process dies.
+// held reports whether claims are held: whether a claim lasts until it is released or its process dies.
 func (x *Waitable[S, E]) held() bool { return x.rules.Release != nil || x.rules.OnDeath != nil }
 
-// noted reports whether a claim needs an entry: it is held, or it is granted to a wait that has
-// not accepted it.
+// noted reports whether a claim needs an entry. That is so if the claim is held, or if it is granted to a wait
+// that has not accepted it.
 func (x *Waitable[S, E]) noted(granted bool) bool {
 	return x.held() || granted && x.rules.Undo != nil
 }
 
-// place is the number, counted from 1, of the entry for one more claim of participant n: its
-// entry for the same claim, or a free one. The number is 0 if the claim needs no entry. If ok is
-// false, there is no room.
+// place finds the entry for one more claim of participant n: its entry for the same claim, or a free one. It
+// returns the number of the entry, counted from 1, or 0 if the claim needs no entry. If there is no room, ok is
+// false.
 func (x *Waitable[S, E]) place(n arenakernel.ParticipantID, extra uint64, granted bool) (place uint32, ok bool) {
 	if !x.noted(granted) {
 		return 0, true
@@ -50,10 +50,10 @@ func (x *Waitable[S, E]) place(n arenakernel.ParticipantID, extra uint64, grante
 			return uint32(i + 1), h.count.Load() < waitableCount
 		}
 	}
-	return free, free != 0 || !x.held() // if the entries are full, a claim that is not held needs no entry
+	return free, free != 0 || !x.held() // a claim that is not held can do without an entry if all entries are in use
 }
 
-// note adds to c that n has one more claim, in the entry that place returned.
+// note adds to the change c that n has one more claim, in the entry that place returned.
 func (x *Waitable[S, E]) note(c *change, place uint32, n arenakernel.ParticipantID, extra uint64, granted bool) {
 	if place < 1 || int(place) > len(x.holds) {
 		return
@@ -74,7 +74,7 @@ func (x *Waitable[S, E]) note(c *change, place uint32, n arenakernel.Participant
 	}
 }
 
-// accept records that a wait of this process knows of the claim that it was granted.
+// accept records that a wait of this process has accepted the claim that it was granted.
 func (x *Waitable[S, E]) accept(place uint32) {
 	if place >= 1 && int(place) <= len(x.holds) {
 		x.holds[place-1].accepted.Add(1)
@@ -82,8 +82,8 @@ func (x *Waitable[S, E]) accept(place uint32) {
 	}
 }
 
-// unaccepted is how many claims of an entry were granted to waits that have not accepted them. A
-// wait may accept its claim before the grant is recorded.
+// unaccepted returns how many claims of an entry were granted to waits that have not accepted them. It never
+// returns a negative number: a wait may accept its claim before the grant is recorded.
 func (h *waitableHold) unaccepted() uint64 {
 	if n := int64(h.granted.Load() - h.accepted.Load()); n > 0 {
 		return min(uint64(n), waitableCount) // bounded, because a peer may have written the counts
@@ -91,12 +91,12 @@ func (h *waitableHold) unaccepted() uint64 {
 	return 0
 }
 
-// free reports whether an entry belongs to nobody.
+// free reports whether an entry is unused.
 func (h *waitableHold) free() bool {
 	return h.count.Load() == 0 && h.granted.Load() == h.accepted.Load()
 }
 
-// next is the wait that is served next.
+// next returns the wait that is served next.
 func (x *Waitable[S, E]) next() (first wait, ok bool) {
 	first, ok = x.fifo.head()
 	if x.rules.Before == nil || !ok {
@@ -112,7 +112,7 @@ func (x *Waitable[S, E]) next() (first wait, ok bool) {
 	return first, true
 }
 
-// inOrder is the queue in the order in which it is served.
+// inOrder returns the waits of the queue in the order in which they are served.
 func (x *Waitable[S, E]) inOrder() (all []wait) {
 	x.fifo.each(func(w wait) bool {
 		all = append(all, w)
@@ -150,7 +150,7 @@ func (x *Waitable[S, E]) serveAll(b *wakes) {
 	if !ok || !x.serve(b, w) {
 		return
 	}
-	// inOrder is called once: searching for the first each time would take quadratic time.
+	// inOrder is called once, because a search for the first wait in each iteration would take quadratic time.
 	for _, w := range x.inOrder() {
 		if !x.serve(b, w) {
 			return
@@ -188,7 +188,7 @@ func (x *Waitable[S, E]) serve(b *wakes, w wait) bool {
 	return true
 }
 
-// account makes the change for a grant whose granter died before it had done so.
+// account makes the change of the state for a grant whose granter died before it had made the change.
 func (x *Waitable[S, E]) account(w wait) {
 	var c change
 	if f := outcome(w.Extra().Load()); f.result() == waitableGranted {
@@ -230,7 +230,7 @@ func (x *Waitable[S, E]) reap(dead func(arenakernel.ParticipantID) bool) {
 	x.guarded(func() {
 		for _, h := range x.holds {
 			if h.count.Load() > waitableCount {
-				h.count.Store(0) // a peer wrote the entry
+				h.count.Store(0) // only a peer that overwrote the entry can have written this
 			}
 			of := arenakernel.ParticipantID(h.name.Load() & arenakernel.ParticipantIDMask)
 			if h.free() || !dead(of) {
@@ -252,8 +252,8 @@ func (x *Waitable[S, E]) reap(dead func(arenakernel.ParticipantID) bool) {
 	})
 }
 
-// undo undoes one claim of an entry by a rule, and leaves the entry with the given numbers of
-// held and of unaccepted claims.
+// undo undoes one claim of an entry by a rule. Afterwards the entry has the given numbers of held and of
+// unaccepted claims.
 func (x *Waitable[S, E]) undo(h *waitableHold, rule func(s *S, e E), count, unaccepted uint64) {
 	s := x.state()
 	rule(&s, unpackExtra[E](h.extra.Load()))

@@ -11,26 +11,26 @@ import (
 
 var _ = crashpoint.Register("waitable.update.copied")
 
-// The state has two copies, and the lowest bit of current names the valid one. A change announces
-// itself in copying, writes the other copy, and then increments current:
+// The state has two copies, and the lowest bit of current says which copy is valid. A change first stores its
+// number in copying, then writes the other copy, and then increments current:
 //
 //	changes                       State
 //	copying = current+1           c = current
 //	write copy current+1          read copy c
 //	current = current+1           copying is c or c+1: it was valid all the time
 //
-// So a read fails only if a whole change was made in the meantime and the next one has begun to
-// write its copy: a process has to copy the state twice while State copies it once.
+// So a read fails only if other processes made a whole change during the read and then began to write the next
+// copy. That is, they have to write two copies while State reads one.
 
-// stateTries is how often State reads before it takes the queue lock. Only a peer that overwrites
-// the words can make that many reads fail.
+// stateTries is how often State reads before it takes the queue lock. That many reads fail only if a peer
+// overwrites the words.
 const stateTries = 10_000
 
 // State returns a copy of the state. It waits for no other process, and all parts of the copy are
 // from one moment.
 func (x *Waitable[S, E]) State() S {
 	x.mon.opening.use()
-	// This keeps the arena mapped during the call.
+	// Enter keeps the arena mapped during the call.
 	q := x.mon.queueLock.queue
 	if !q.Enter() {
 		panic(x.mon.closed())
@@ -62,10 +62,10 @@ func (x *Waitable[S, E]) read() (s S, ok bool) {
 	return s, x.words.copying.Load()-c <= 1
 }
 
-// state is the valid copy of the state. The queue lock is held.
+// state returns the valid copy of the state. The caller holds the queue lock.
 func (x *Waitable[S, E]) state() S { return *x.copies[x.words.current.Load()&1] }
 
-// change adds to c that the state becomes s.
+// change adds to the change c that the state becomes s.
 func (x *Waitable[S, E]) change(c *change, s *S) {
 	next := x.words.current.Load() + 1
 	putBetween(&x.words.copying, next)

@@ -18,7 +18,8 @@ import (
 // wide is a state that takes a while to copy. All its numbers are equal.
 type wide [512]uint64
 
-// openWide opens a Waitable with the state wide. A wait with the argument true stops the process within the rule.
+// openWide opens a Waitable with the state wide. Its rule stops the process if the argument of the wait is
+// true.
 func openWide(a *arena.Arena) (*prims.Waitable[wide, bool], error) {
 	return prims.OpenWaitable(a, "wide", wide{}, prims.Rules[wide, bool]{Claim: func(s *wide, stop bool) bool {
 		if stop {
@@ -58,7 +59,7 @@ func init() {
 	})
 }
 
-// State returns even if a stopped process holds the queue lock.
+// TestWaitableStateDoesNotWaitForAStoppedProcess: State returns even if a stopped process holds the queue lock.
 func TestWaitableStateDoesNotWaitForAStoppedProcess(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := openWide(a)
@@ -84,7 +85,8 @@ func TestWaitableStateDoesNotWaitForAStoppedProcess(t *testing.T) {
 	eventually(t, "it goes on", func() string { return words(a) }, func() bool { return x.State()[7] > 7 })
 }
 
-// State returns no torn copy beside concurrent changes of the state, and does not take the queue lock for that.
+// TestWaitableStateIsWhole: State returns no torn copy while other goroutines change the state, although it
+// does not take the queue lock.
 func TestWaitableStateIsWhole(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := openWide(a)
@@ -113,8 +115,8 @@ func TestWaitableStateIsWhole(t *testing.T) {
 	}
 }
 
-// A copy of the state is valid if at most one change came while it was made. A second change may have overwritten
-// the words that were being copied.
+// TestWaitableStateIsReadAgainWhenOverwritten: State reads without a lock. If at most one change is made during
+// the read, the copy is valid. A second change may overwrite the copy that is being read, so State reads again.
 func TestWaitableStateIsReadAgainWhenOverwritten(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := openWide(a)

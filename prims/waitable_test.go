@@ -19,9 +19,9 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// The following are three primitives in a few lines each.
+// The first functions of this file are three primitives in a few lines each.
 
-// autoReset is an event whose Set lets one wait return. Without a wait the event stays set for the next one.
+// autoReset is an event whose Set lets one wait return. If nobody waits, the event stays set for the next wait.
 func autoReset(a *arena.Arena, name string) (*prims.Waitable[bool, struct{}], error) {
 	return prims.OpenWaitable(a, name, false, prims.Rules[bool, struct{}]{
 		Claim: func(set *bool, _ struct{}) bool {
@@ -36,7 +36,8 @@ func autoReset(a *arena.Arena, name string) (*prims.Waitable[bool, struct{}], er
 // sharedState is the state of a shared mutex: -1 for a writer, otherwise the number of readers.
 type sharedState struct{ Holders int32 }
 
-// shared is a shared mutex without barging. The argument of a wait is true for a writer.
+// shared is a shared mutex that does not let later callers overtake waiters. The argument of a wait is true for
+// a writer.
 func shared(a *arena.Arena, name string) (*prims.Waitable[sharedState, bool], error) {
 	return prims.OpenWaitable(a, name, sharedState{}, prims.Rules[sharedState, bool]{
 		Claim: func(s *sharedState, write bool) bool {
@@ -104,7 +105,7 @@ type waitableWorker struct {
 func (w *waitableWorker) turn(g int, r *rand.Rand) error {
 	return ends(r, func(ctx context.Context) error {
 		if r.IntN(2) == 0 {
-			// A waiter may wait for ever if others are always served first.
+			// The timeout ends the wait, which could last for ever if others are always served first.
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			defer cancel()
 			e := wish{uint16(1 + r.IntN(7)), uint16(g)}
@@ -170,7 +171,8 @@ func TestWaitableAutoReset(t *testing.T) {
 	require.ErrorIs(t, e.Wait(struct{}{}), shmsync.ErrCanceled)
 }
 
-// A reader that arrives after a waiting writer does not barge. When the writer gives up, the reader goes on.
+// TestWaitableShared: a reader that arrives after a waiting writer does not overtake the writer. When the
+// writer gives up, the reader goes on.
 func TestWaitableShared(t *testing.T) {
 	a := newArena(t, nil)
 	rw, err := shared(a, "rw")
@@ -221,8 +223,8 @@ func TestWaitablePriority(t *testing.T) {
 	}
 }
 
-// A crowd of waits is served at once, in an order that the rules define. That takes far fewer comparisons than
-// the square of the number of waits. The test counts the comparisons.
+// TestWaitablePriorityCrowd: many waits are served at once, in an order that the rules define. The test counts
+// the comparisons. Their number is far less than the square of the number of waits.
 func TestWaitablePriorityCrowd(t *testing.T) {
 	const n = 10_000
 	compared := 0
@@ -287,7 +289,7 @@ func init() {
 	})
 }
 
-// The claims of a dead process are returned, and waiters for them go on.
+// TestWaitableTakesBackFromTheDead: when a process dies, its claims are undone, and waiters for them go on.
 func TestWaitableTakesBackFromTheDead(t *testing.T) {
 	a := newArena(t, nil)
 	p := proctest.Start(t, "waitable/hold", proctest.Params(nameOf(a)), proctest.Dump(func() string { return words(a) }))
@@ -328,7 +330,7 @@ func init() {
 	})
 }
 
-// The claims of a process that leaves the arena are returned, too.
+// TestWaitableTakesBackFromWhoLeaves: when a process leaves the arena, its claims are undone, too.
 func TestWaitableTakesBackFromWhoLeaves(t *testing.T) {
 	a := newArena(t, nil)
 	rw, err := shared(a, "rw")
@@ -380,7 +382,7 @@ func TestWaitableOpen(t *testing.T) {
 	require.ErrorContains(t, err, "field E is uint8 at 24 in the arena, and int16 at 24 in this program")
 }
 
-// A claim for which there is no room is refused, and changes nothing.
+// TestWaitableHoldsAreBounded: if there is no room for a claim, it is refused, and nothing changes.
 func TestWaitableHoldsAreBounded(t *testing.T) {
 	a := newArena(t, nil)
 	rules := prims.Rules[int, uint8]{
@@ -439,8 +441,8 @@ func init() {
 	})
 }
 
-// When a process dies, OnDeath undoes the claims with which its waits had returned. Undo undoes the claim that
-// was granted to a wait that never returned.
+// TestWaitableUndoesWhatTheDeadNeverHad: a process dies. If a wait of it had returned, OnDeath undoes the
+// wait's claim. If a wait was granted a claim and never returned, Undo undoes the claim.
 func TestWaitableUndoesWhatTheDeadNeverHad(t *testing.T) {
 	a := newArena(t, nil)
 	x, err := openOutcomes(a)

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// waitableWords is the head of the body of a Waitable, 512 bytes. Two copies of the
-// user's state follow, each at a multiple of 64 bytes, and then the holds.
+// waitableWords is the head of the body of a Waitable, 512 bytes. Two copies of the user's state follow, each
+// at a multiple of 64 bytes, and then the array of waitableHold.
 type waitableWords struct {
 	_   structs.HostLayout
 	mon monitorWords
@@ -30,7 +30,7 @@ type waitableWords struct {
 	//   futex:   none
 	//   crash:   never changes
 	holds atomic.Uint64
-	// copying is the last change whose copy of the state was begun; see State.
+	// copying is the number of the last change that has begun to write its copy of the state; see State.
 	//   writers: the holder of the queue lock, before it writes the copy, and after it
 	//   readers: State
 	//   order:   before the stores that follow it, and after those that precede it; State reads
@@ -53,7 +53,7 @@ type waitableWords struct {
 	lostText [72]byte
 }
 
-// waitableHold counts the claims of one participant for one value that it has not given back.
+// waitableHold counts the claims of one participant for one value of E that the participant has not given back.
 //
 //	writers: the holder of the queue lock
 //	readers: the same, periodic checks
@@ -64,9 +64,9 @@ type waitableHold struct {
 	name  atomic.Uint64
 	extra atomic.Uint64 // what was claimed
 	count atomic.Uint64 // number of claims that are held
-	// granted counts the claims that waits of the participant were granted; the holder of the
-	// queue lock writes it. accepted counts the claims that the participant knows of; its waits
-	// write it without the queue lock. The entry is free when count is 0 and the two are equal.
+	// granted counts the claims that waits of the participant were granted. The holder of the queue lock writes
+	// it. accepted counts the claims that these waits have accepted. They write it without the queue lock. The
+	// entry is free when count is 0 and granted is equal to accepted.
 	granted, accepted atomic.Uint64
 }
 
@@ -85,7 +85,7 @@ var (
 
 const waitableLostTextOff = arenakernel.Offset(unsafe.Offsetof(waitableWords{}.lostText))
 
-// waitableShape has the places of the parts of a Waitable with a state of that many bytes.
+// waitableShape says where the parts of a Waitable are, for a state of a given size.
 type waitableShape struct {
 	copies [2]arenakernel.Offset // offsets in the body
 	holds  arenakernel.Offset
@@ -121,7 +121,7 @@ func waitableBody(b []byte) *waitableWords {
 	return (*waitableWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// initialState writes a new object's state.
+// initialState writes the state of an object that is being created.
 func initialState[S any](body []byte, shape waitableShape, s *S) {
 	_ = body[shape.copies[0]+arenakernel.Offset(unsafe.Sizeof(*s))-1 : shape.size]
 	*(*S)(unsafe.Pointer(&body[shape.copies[0]])) = *s

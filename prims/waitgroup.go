@@ -11,17 +11,16 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// WaitGroup is a counter of work that is under way, in any number of processes. Goroutines wait
-// for its end. Its methods are those of sync.WaitGroup, and Claim. It can be used again when the
-// counter is 0; Add may be called at any time, even while others wait. A wait notices the death
-// of a process only if that process has work of its own: work that it added, or took over by
-// Claim. A parent that calls Add(1) and starts a child for it waits for ever if the child is
-// killed, unless the child calls Claim(1) first.
+// WaitGroup is a counter of unfinished work, in any number of processes. Goroutines wait until it is 0. Its
+// methods are those of sync.WaitGroup, and Claim. It can be used again when the counter is 0. Add may be called
+// at any time, even while others wait. A wait notices the death of a process only if that process has work of
+// its own: work that it added, or took over by Claim. If a parent calls Add(1), starts a child to do the work,
+// and the child is killed, then a wait lasts for ever, unless the child called Claim(1) first.
 //
-// When a process dies that has work of its own left, waits end with an error that Is ErrOwnerDead
-// and names the process. That lasts until others have done the work so that the counter is 0,
-// another process claims the work, or Reset forgets it. Done first counts for the work of the
-// calling process, as long as it has some, and then for that of others.
+// When a process dies that has work of its own left, waits end with an error that Is ErrOwnerDead and names the
+// process. This ends when others have done the work so that the counter is 0, when another process claims the
+// work, or when Reset forgets it. Done first counts for the work of the calling process, as long as it has
+// some, and then for the work of others.
 //
 // In the terminology of the Go memory model, and across processes: a call of Done synchronizes
 // before the return of any Wait that it ends.
@@ -88,14 +87,13 @@ func (g *WaitGroup) Add(delta int) {
 	g.done(-int64(delta))
 }
 
-// Claim makes this process responsible for n of the work that other processes added. If this
-// process dies before the work is done, waits fail; a death of the process that added the work no
-// longer has an effect. Claim first takes work that the dead left, and then work of the process
-// that has the most unclaimed work. It takes no work that another process claimed. The counter
-// does not change. Claim panics if n is negative or more than there is to claim. If a process is
-// just dying, Claim first waits until its work is free. If other processes do some of the work
-// during such a call, this process may have claimed a part of n when it panics, and stays
-// responsible for that part.
+// Claim makes this process responsible for n of the work that other processes added. If this process dies
+// before the work is done, waits fail. The death of the process that added the work no longer has an effect.
+// Claim first takes work that dead processes left, and then work of the process that has the most unclaimed
+// work. It takes no work that another process claimed. The counter does not change. Claim panics if n is
+// negative, or if there is less than n to claim. If a process is just dying, Claim first waits until the work
+// of that process can be claimed. If other processes do some of the work during a call that panics, this
+// process may have claimed a part of n, and stays responsible for that part.
 func (g *WaitGroup) Claim(n int) {
 	if n < 0 || !g.counter.claim(uint64(n), true) {
 		panic(fmt.Sprintf("shmsync: Claim of %d of waitgroup %s: more than there is to claim", n, objectName(g.counter.object)))
@@ -134,8 +132,8 @@ func (g *WaitGroup) Wait() {
 	}
 }
 
-// WaitContext is Wait that ends with ctx.Err() when ctx ends first, or with an error that Is
-// ErrOwnerDead, ErrCorrupt or ErrClosed. A counter of 0 takes precedence over all of these.
+// WaitContext is Wait, but it ends with ctx.Err() when ctx ends first, or with an error that Is ErrOwnerDead,
+// ErrCorrupt or ErrClosed. If the counter is 0, WaitContext returns nil in all these cases.
 func (g *WaitGroup) WaitContext(ctx context.Context) error {
 	if g.counter.left.Load()>>32 == 0 && !race.Enabled {
 		return nil
@@ -143,12 +141,12 @@ func (g *WaitGroup) WaitContext(ctx context.Context) error {
 	return g.counter.wait(ctx)
 }
 
-// Reset forgets the work that dead processes left, and reports whether there was any. From then
-// on the counter has only the work of the living. A Done for work that a dead process had added
-// for others is one too many then.
+// Reset forgets the work that dead processes left, and reports whether there was any. From then on the counter
+// has only the work of living processes. If a dead process had added work for others, a Done for that work is
+// then one Done too many.
 func (g *WaitGroup) Reset() bool { return g.counter.reset() }
 
-// Offset is the place of the WaitGroup in its arena, for WaitGroupAt in another process.
+// Offset returns the place of the WaitGroup in its arena, for WaitGroupAt in another process.
 func (g *WaitGroup) Offset() arena.Offset { return g.counter.object.Offset }
 
 // Close closes this handle on the WaitGroup, and no other. Calls that wait through it end with an
@@ -162,10 +160,10 @@ func (g *WaitGroup) Close() error {
 // WaitGroupState is the result of State.
 type WaitGroupState struct {
 	Count   int64             // the counter
-	Own     int64             // what this process has added and not done
+	Own     int64             // the work that this process has added and not done
 	Waiting bool              // there are waiters
 	Err     error             // why waits fail: nil or ErrOwnerDead
-	Who     *shmsync.Identity // the process that died; nil if it is not known any more
+	Who     *shmsync.Identity // the process that died; nil if the library no longer knows it
 }
 
 // State reads g without locking it. The answer may be out of date when it returns.

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// A parent adds work for two children, and each child claims its part. The death of one child is reported. When a
-// replacement has claimed that part, waits succeed again.
+// TestWaitGroupClaim: a parent adds work for two children, and each child claims its part. When one child dies,
+// waits fail. After another process has claimed that part, waits work again.
 func TestWaitGroupClaim(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -39,7 +39,8 @@ func TestWaitGroupClaim(t *testing.T) {
 	sound(t, a)
 }
 
-// A child claims the work of its dead parent at once, even though no process has reaped the parent yet.
+// TestWaitGroupClaimAfterDeath: a child claims the work of its dead parent at once, even though no process has
+// reaped the parent yet.
 func TestWaitGroupClaimAfterDeath(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

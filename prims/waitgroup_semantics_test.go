@@ -26,8 +26,9 @@ func newWaitGroup(t testing.TB, a *arena.Arena, name string) *prims.WaitGroup {
 	return g
 }
 
-// The test of package sync: two groups are used by turns, again and again. No waiter of the first group goes on
-// before all its work is done, and no waiter of the second group goes on before that.
+// TestWaitGroupInOneProcess is a test of package sync. Two groups are used alternately, many times. No waiter
+// of the first group goes on before all its work is done, and no waiter of the second group goes on before that
+// either.
 func TestWaitGroupInOneProcess(t *testing.T) {
 	a := newArena(t, nil)
 	first, second := newWaitGroup(t, a, "first"), newWaitGroup(t, a, "second")
@@ -79,8 +80,8 @@ func TestWaitGroupBetweenProcesses(t *testing.T) {
 	}
 }
 
-// Two processes add for each other a hundred thousand times, by turns. No waiter goes on a round too early, and
-// no count is lost.
+// TestWaitGroupReuse: two processes alternately add work for each other, a hundred thousand times. No waiter
+// goes on a round too early, and no count is lost.
 func TestWaitGroupReuse(t *testing.T) {
 	rounds := proctest.Rounds(5_000, 100_000)
 	a := newArena(t, nil)
@@ -121,7 +122,8 @@ func TestWaitGroupGo(t *testing.T) {
 	require.True(t, done.Load())
 }
 
-// A panic in a function of Go ends the process. The work of that function does not count as done.
+// TestWaitGroupGoPanics: a function that Go runs panics, which ends the process. The work of the function does
+// not count as done.
 func TestWaitGroupGoPanics(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -153,8 +155,8 @@ func TestWaitGroupMisuse(t *testing.T) {
 	require.ErrorIs(t, g.Close(), shmsync.ErrClosed)
 }
 
-// A process dies and leaves work of its own undone. Present and later waits fail until other processes have done
-// that work, or a Reset forgets it.
+// TestWaitGroupDeath: a process dies and leaves work of its own undone. Present and later waits fail until
+// other processes have done that work, or until a Reset forgets it.
 func TestWaitGroupDeath(t *testing.T) {
 	for _, how := range []string{"done by others", "reset"} {
 		t.Run(how, func(t *testing.T) {
@@ -200,9 +202,9 @@ func TestWaitGroupDeath(t *testing.T) {
 	}
 }
 
-// The death of a process that owes no work has no effect. Here the first process has done the work that it had
-// added. The second has only done work of others. The third has handed its work over: another process adds that
-// work, and the third calls Done.
+// TestWaitGroupDeathOfTheInnocent: the death of a process that has no work left of its own has no effect. Three
+// processes die. The first has done the work that it had added. The second has only done work of others. The
+// third has handed over its work: another process added the same work, and the third called Done.
 func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")
@@ -212,7 +214,7 @@ func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	done.must(t, order{Op: "wg.add", Object: "g", N: -2})
 	helper.must(t, order{Op: "wg.done", Object: "g"})
 	giver.must(t, order{Op: "wg.add", Object: "g", N: 1})
-	g.Add(1) // this process takes the work over
+	g.Add(1) // this process takes over the work of the third
 	giver.must(t, order{Op: "wg.done", Object: "g"})
 	end := make(chan error, 1)
 	go func() { end <- g.WaitContext(context.Background()) }()
@@ -239,7 +241,7 @@ func TestWaitGroupDeathOfTheInnocent(t *testing.T) {
 	require.NoError(t, <-end)
 }
 
-// A process that gets the slot of a dead process begins without a share.
+// TestWaitGroupSlotReused: a process that gets the slot of a dead process begins without work of its own.
 func TestWaitGroupSlotReused(t *testing.T) {
 	a := newArena(t, &arena.Options{Size: 4 << 20, MaxParticipants: 2})
 	g := newWaitGroup(t, a, "g")
@@ -262,8 +264,8 @@ func TestWaitGroupSlotReused(t *testing.T) {
 	}
 }
 
-// A context ends while a counter becomes 0. The wait ends for one of the two reasons, no waiter stays, and a
-// counter of 0 takes precedence over the context.
+// TestWaitGroupCancelRace: a context ends while a counter becomes 0. The wait ends for one of the two reasons.
+// If the counter is 0, the wait succeeds. No waiter is left.
 func TestWaitGroupCancelRace(t *testing.T) {
 	rounds := proctest.Rounds(2_000, 20_000)
 	a := newArena(t, nil)
@@ -312,7 +314,7 @@ func TestWaitGroupStoppedParty(t *testing.T) {
 	require.NoError(t, g.WaitContext(t.Context()))
 }
 
-// A process that is killed while it waits leaves nothing behind.
+// TestWaitGroupDeadWaiter: a process is killed while it waits, and leaves nothing behind.
 func TestWaitGroupDeadWaiter(t *testing.T) {
 	a := newArena(t, nil)
 	g := newWaitGroup(t, a, "g")

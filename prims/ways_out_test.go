@@ -15,7 +15,7 @@ import (
 	"github.com/shmsync/shmsync/prims"
 )
 
-// plainLocks has locks that the caller locks by a call without an error result.
+// plainLocks has the locks whose lock call returns no error.
 var plainLocks = map[string]func(a *arena.Arena) (func(), error){
 	"mutex":  func(a *arena.Arena) (func(), error) { m, err := prims.OpenMutex(a, "m", nil); return m.Lock, err },
 	"cohort": func(a *arena.Arena) (func(), error) { m, err := prims.OpenCohortMutex(a, "m", nil); return m.Lock, err },
@@ -61,8 +61,8 @@ func init() {
 	})
 }
 
-// If the holder of a lock died, a Lock without an error result panics. The message says what the caller can do
-// instead.
+// TestLockPanicsWithTheWaysOut: the holder of a lock has died, and a Lock that returns no error panics. The
+// message says what the caller can do instead.
 func TestLockPanicsWithTheWaysOut(t *testing.T) {
 	for name, open := range plainLocks {
 		t.Run(name, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// mutexWords is the body of a Mutex, 192 bytes. The word that every operation writes has two
-// cache lines to itself: its own, and the neighbour that the CPU prefetches.
+// mutexWords is the body of a Mutex, 192 bytes. The word that every operation writes has two cache lines to
+// itself: its own line, and the neighbour line that the CPU prefetches.
 type mutexWords struct {
 	_     structs.HostLayout
 	owner atomic.Uint32 // see ownerWord
@@ -37,8 +37,8 @@ type mutexWords struct {
 	lastCPU atomic.Uint32 // the CPUs that released last while a waiter was there, see park; a hint
 	pays    atomic.Uint32 // how well spinning has paid lately, see park; a hint
 	poller  atomic.Uint64 // head of the list of poller nodes; see arenakernel.EachPollerNode
-	handed  atomic.Uint64 // when the lock was last handed over, CLOCK_MONOTONIC ns; a hint
-	met     metWords      // when a waiter has met the present holder
+	handed  atomic.Uint64 // when the lock was last handed to a waiter, CLOCK_MONOTONIC ns; a hint
+	met     metWords      // when a waiter has found the present hold
 	counts  countWords    // the counters of the object whose first words these are
 }
 
@@ -46,7 +46,7 @@ type mutexWords struct {
 type futexWords struct {
 	_     structs.HostLayout
 	state atomic.Uint64 // see futexState
-	// lastCPU and spin, pays are as in mutexWords.
+	// lastCPU, spin and pays are as in mutexWords.
 	lastCPU atomic.Uint32
 	spin    atomic.Uint32
 	pays    atomic.Uint32
@@ -56,7 +56,7 @@ type futexWords struct {
 	_       [64]byte
 }
 
-// The layout is ABI: an offset that moves does not compile.
+// The layout is ABI: if a field moves, its line does not compile.
 var (
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.owner)-0]
 	_ = [1]struct{}{}[unsafe.Offsetof(mutexWords{}.wake)-64]
@@ -93,25 +93,25 @@ const (
 // wordPtr returns the address that the futex calls take.
 func wordPtr(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }
 
-// low is the half of w on which futex calls can sleep: it has the low bits on the little-endian
-// machines that the library supports.
+// low returns the half of w on which futex calls can sleep. That half has the low bits, because all machines
+// that the library supports are little-endian.
 func low(w *atomic.Uint64) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(w)) }
 
-// mutexBody views the private body of a Mutex that is being made.
+// mutexBody returns the words of a Mutex that is being created in b, which is still private.
 func mutexBody(b []byte) *mutexWords {
 	_ = b[mutexBytes-1]
 	return (*mutexWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// futexBody views the private body of a Futex that is being made.
+// futexBody returns the words of a Futex that is being created in b, which is still private.
 func futexBody(b []byte) *futexWords {
 	_ = b[futexBytes-1]
 	return (*futexWords)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// The fast paths of a closed handle use these words. Their values make every fast path fail: they
-// are no free lock, no hold of a participant, and no open gate, and the reader word belongs to
-// nobody.
+// The fast paths of a closed handle use these words instead of those of the object. Their values make every
+// fast path fail. The owner word is neither free nor a hold of any participant, the gate is not open, and the
+// reader word belongs to nobody.
 var (
 	closedOwner  uint32 = 1<<32 - 1
 	closedWake   uint32
@@ -124,17 +124,16 @@ var (
 
 func init() { closedCount.Store(uint64(counterLogged)) }
 
-// takeWords points the owner word and the wake word of a fast path to the words of a closed
-// handle.
+// takeWords makes a fast path fail: it points the owner word and the wake word to the words of a closed handle.
 func takeWords(own, wake **uint32) {
 	redirect(own, &closedOwner)
 	redirect(wake, &closedWake)
 }
 
-// redirect changes a pointer of a fast path. The fast path reads the pointer by a plain load, and
-// gets the old or the new value: a store of a pointer is one piece. The race detector must not
-// see the store. The last call of a goroutine reads the pointer after its release, so a program
-// that closes the handle after that call would get a false report.
+// redirect changes a pointer of a fast path. The fast path reads the pointer by a plain load. It gets the old
+// or the new value, because a pointer is stored in one piece. The race detector must not see this store. The
+// last call of a goroutine reads the pointer after its release. So if the program closes the handle after that
+// call, the race detector would report a race that is none.
 //
 //go:norace
 //go:noinline

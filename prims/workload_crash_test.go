@@ -17,8 +17,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A member of a worker group dies at each crash point that its work passes, at the first passage or a later one.
-// The others go on, and nothing is left over.
+// TestWorkerGroupCrash: a member of a worker group dies at each crash point that its work passes, when it
+// passes the point for the first time or later. The others go on, and nothing is left over.
 func TestWorkerGroupCrash(t *testing.T) {
 	eachWorkload(t, func(t *testing.T, w workload) {
 		require.NotEmpty(t, w.points)
@@ -36,7 +36,7 @@ func TestWorkerGroupCrash(t *testing.T) {
 	})
 }
 
-// pointsOf returns the crash points of a workload, without those that the workload does not pass.
+// pointsOf returns the crash points that a workload passes.
 func pointsOf(t *testing.T, w workload) (points []string) {
 	for _, p := range w.points {
 		if prefix, ok := strings.CutSuffix(p, "*"); ok {
@@ -56,12 +56,12 @@ func pointsOf(t *testing.T, w workload) (points []string) {
 	return slices.DeleteFunc(points, func(p string) bool { return slices.Contains(w.without, p) })
 }
 
-// reapLimit is how long other processes die, one after the other, until the victim is the process that reaps one.
-// For some points that can take a hundred deaths.
+// reapLimit is for how long the test kills other processes, one after the other, until the victim is the
+// process that reaps one of them. For some crash points that can take a hundred deaths.
 func reapLimit() time.Duration { return 5 * timeout() }
 
-// crashAt makes a process die when it passes a point for the n'th time. Only a process that deals with a death
-// passes some of the points. For these points other processes die while the victim works.
+// crashAt makes a process die when it passes a point for the n'th time. Some points are passed only by a
+// process that reaps or repairs after a death. For such a point, other processes die while the victim works.
 func (x *workerGroup) crashAt(point string, n int) {
 	x.t.Helper()
 	what := fmt.Sprintf("%s:%d", point, n)
@@ -73,7 +73,8 @@ func (x *workerGroup) crashAt(point string, n int) {
 		x.goesOn(what)
 		return
 	}
-	// The other process dies at a point that makes the next process, which may be the victim, repair something.
+	// The other process dies at a point where it leaves something to repair for the next process, which may be
+	// the victim.
 	dies := "mutex.unlock.before_release"
 	if kind, ok := strings.CutSuffix(point[:strings.LastIndexByte(point, '.')], ".recover"); ok && kind != "mutex" {
 		dies = kind + ".lock.accepted"

@@ -21,8 +21,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A peer may write anything into the words of an object. Processes that use the object get errors or wait, and
-// can leave. There is no fault and no endless loop.
+// TestWorkerGroupHostile: a peer writes random values into the words of objects. Processes that use the objects
+// get errors or wait, and can leave the arena. No call faults or loops for ever.
 func TestWorkerGroupHostile(t *testing.T) {
 	rounds, length := proctest.Rounds(2, 6), 200*time.Millisecond
 	if proctest.Quick() {
@@ -33,11 +33,11 @@ func TestWorkerGroupHostile(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %#x", seed)
 			a := newArena(t, &arena.Options{Size: 16 << 20})
-			// When the process is ready, it has created its objects.
+			// A process that is ready has created its objects.
 			p := proctest.Start(t, "scribbled", proctest.Params(workerGroupParams{Arena: nameOf(a), Workload: w.name, Label: "scribbled", Seed: seed}),
 				proctest.Dump(func() string { return words(a) }),
-				// A peer that overwrites a queue lock breaks mutual exclusion, and the race detector reports
-				// that.
+				// If a peer overwrites a queue lock, mutual exclusion no longer holds, and the race detector
+				// reports that.
 				proctest.Env("GORACE=exitcode=0 atexit_sleep_ms=0"))
 			p.Await(t)
 			r := rand.New(rand.NewPCG(seed, 7))
@@ -50,9 +50,9 @@ func TestWorkerGroupHostile(t *testing.T) {
 	})
 }
 
-// scribble writes random values into words of objects and of queued nodes. If queueLocks is false, it does not
-// change the queue locks, which are at the beginning of the bodies. While a queue lock is corrupt, each call
-// fails before it reads the other words.
+// scribble writes random values into words of objects and of queued nodes. The queue locks are at the beginning
+// of the bodies; if queueLocks is false, scribble does not change them. While a queue lock is corrupt, each
+// call fails before it reads the other words, so the other words would not be tested.
 func scribble(a *arena.Arena, r *rand.Rand, queueLocks bool) {
 	word := func() uint64 {
 		switch r.IntN(4) {
@@ -93,11 +93,12 @@ func scribble(a *arena.Arena, r *rand.Rand, queueLocks bool) {
 	}
 }
 
-// scribbled says that a peer scribbles on the objects of this process.
+// scribbled is true while a peer scribbles on the objects of this process.
 var scribbled atomic.Bool
 
-// goOn reports whether a worker's loop that waits for something goes on after n rounds. In a process whose
-// objects a peer scribbles on, that something may never happen.
+// goOn reports whether a worker that waits in a loop should go on after n rounds. If a peer scribbles on the
+// objects of the process, the worker gives up after some rounds, because it may wait for something that never
+// happens.
 func goOn(n int) bool { return n < 1000 || !scribbled.Load() }
 
 func init() {
@@ -120,7 +121,7 @@ func init() {
 			wg.Go(func() {
 				r := rand.New(rand.NewPCG(p.Seed, uint64(g)))
 				for !halt.Load() {
-					// The worker may compute wrong numbers, because a peer overwrites the words.
+					// The worker may compute wrong results, because a peer overwrites the words.
 					if err := tolerant(func() { w.turn(g, r) }); err != nil {
 						c.Fatal(err)
 					}
@@ -131,8 +132,8 @@ func init() {
 		c.Ready()
 		c.Await()
 		halt.Store(true)
-		// Wait until all goroutines that do not wait have ended their turns. A Close beside them would be a
-		// mistake of this test.
+		// Wait until all goroutines that are not waiting have ended their turns. A Close during a turn would be
+		// a mistake of this test.
 		for last, quiet := int64(-1), 0; quiet < 20; {
 			if n := busy.Load(); n != last || atTurn() {
 				last, quiet = n, 0
@@ -147,7 +148,7 @@ func init() {
 	})
 }
 
-// atTurn reports whether a goroutine of this process takes a turn and does not wait.
+// atTurn reports whether a goroutine of this process is in a turn and is not waiting.
 func atTurn() bool {
 	buf := make([]byte, 1<<20)
 	for s := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -159,7 +160,7 @@ func atTurn() bool {
 	return false
 }
 
-// tolerant runs f. It returns an error if f panics for another reason than what a peer wrote.
+// tolerant runs f. It returns an error if f panics for a reason that damaged words cannot explain.
 func tolerant(f func()) (failure error) {
 	defer func() {
 		switch p := recover().(type) {

@@ -24,38 +24,38 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// A workload is the work of several processes with the objects of one primitive. The processes work turn after
-// turn, and are killed one after another. The work is written so that every turn ends unless a wake, a hold or a
-// wait is lost, even if a process dies. Each goroutine of the surviving processes has to go on, and at the end
-// nothing may be left over.
+// A workload is the work of several processes with the objects of one primitive. The work consists of turns.
+// The processes take one turn after another, and are killed one after another. A turn is written so that it
+// always ends, even if a process dies. If a turn does not end, a wake, a hold or a wait was lost. So each
+// goroutine of the surviving processes has to go on, and at the end nothing may be left over.
 type workload struct {
 	name string
 	// open opens the objects in a process.
 	open func(a *arena.Arena) (worker, error)
-	// points are the crash points that every process passes if it works long enough. A test makes a process die
-	// at each of them while it works.
+	// points are the crash points that every process passes if it works long enough. A test kills a process at
+	// each of them while it works.
 	points []string
-	// without are points that have a prefix of points but that the workload does not pass. A test of its own
-	// makes a process die at each of them.
+	// without are points that have a prefix of points, but that the workload does not pass. Another test kills
+	// a process at each of them.
 	without []string
 	// nodes is the maximal number of waits that a goroutine has at a time; 0 means 1.
 	nodes uint64
-	// lists is the number of lists of poller nodes that the objects have in addition to one for each object, such
-	// as the lists of further queue locks or cells. A process that has waited on a list has a poller node there.
+	// lists is how many lists of poller nodes the objects have beyond the first one of each object, such as
+	// those of further queue locks or cells. A process that has waited on a list has a poller node there.
 	lists uint64
 }
 
 type worker interface {
 	// turn takes one turn. g is the number of the goroutine. An error fails the test.
 	turn(g int, r *rand.Rand) error
-	// rest is called when all work has ended and the dead are reaped. It checks that nothing is left over, and
-	// closes the objects.
+	// rest is called when all work has ended and the dead processes are reaped. It checks that nothing is left
+	// over, and closes the objects.
 	rest() error
 }
 
-// A halting worker has turns that end only when other goroutines take theirs, or when the work ends.
+// A halting worker has turns that may last until other goroutines take their turns, or until the work ends.
 type halting interface {
-	// until is called before the first turn. The context ends when the board says that the work ends.
+	// until is called before the first turn. The context halted ends when the work ends.
 	until(halted context.Context)
 }
 
@@ -66,11 +66,11 @@ func addWorkload(w workload) {
 	// All workloads share one helper process.
 }
 
-// workers is the number of goroutines that work in a process. It is larger than the number that may sleep in the
-// kernel, so that both ways to wait are used.
+// workers is the number of goroutines that work in a process. It is larger than the number that may sleep in
+// the kernel, so that some goroutines wait behind the poller.
 const workers = 16
 
-// workerGroupBoard is where the processes of a worker group count their turns.
+// workerGroupBoard is memory in which the processes of a worker group count their turns.
 type workerGroupBoard struct {
 	Turns [4][workers]atomic.Uint64 // by process; 0 is the test's own process
 	Halt  atomic.Uint32             // 1 when the work ends
@@ -157,7 +157,8 @@ func work(w worker, board *workerGroupBoard, waitNode int, seed uint64) error {
 // workerGroupTest is the label of the test's own process.
 const workerGroupTest = "the test"
 
-// workerGroup is the test's own process and a partner, which stay, and processes that join them and are killed.
+// workerGroup consists of the test's own process and a partner, which both stay, and of processes that join
+// them and are killed.
 type workerGroup struct {
 	t       *testing.T
 	w       workload
@@ -185,17 +186,18 @@ func newWorkerGroup(t *testing.T, w workload) *workerGroup {
 	return x
 }
 
-// join starts a process that takes part in the work, and waits until it works.
+// join starts a process that takes part in the work, and waits until the process works.
 func (x *workerGroup) join(label string, waitNode int) *proctest.Proc {
 	p := x.launch(label, waitNode)
 	p.Await(x.t)
 	return p
 }
 
-// launch is join without the wait.
+// launch is join, but it does not wait.
 func (x *workerGroup) launch(label string, waitNode int, opts ...proctest.Option) *proctest.Proc {
 	x.seed++
-	// On a busy machine a process may need more than a minute to pass a point 20 times. See also reapLimit.
+	// On a busy machine a process may need more than a minute until it has passed a point 20 times. See also
+	// reapLimit.
 	opts = append(opts, proctest.Limit(8*proctest.DefaultTimeout),
 		proctest.Params(workerGroupParams{Arena: nameOf(x.a), Workload: x.w.name, Label: label, WaitNode: waitNode, Seed: x.seed}),
 		proctest.Dump(func() string { return words(x.a) + park.DescribeWaitNodes((*arenakernel.Arena)(x.a)) + x.stacks() }))
@@ -214,7 +216,7 @@ func (x *workerGroup) stacks() string {
 	return b.String()
 }
 
-// goesOn requires that every goroutine of the survivors takes further turns.
+// goesOn requires that every goroutine of the surviving processes takes more turns.
 func (x *workerGroup) goesOn(what string) {
 	x.t.Helper()
 	var before [2][workers]uint64
@@ -243,8 +245,8 @@ func (x *workerGroup) goesOn(what string) {
 	})
 }
 
-// failed ends the test after a goroutine has reported an error and made the others halt. If that goroutine is in
-// this process, failed reports its error; otherwise the cleanup reports the error of the other process.
+// failed ends the test after a goroutine has reported an error and has made the others halt. If that goroutine
+// is in this process, failed reports its error. Otherwise the cleanup reports the error of the other process.
 func (x *workerGroup) failed(what string) {
 	x.t.Helper()
 	select {
@@ -256,7 +258,7 @@ func (x *workerGroup) failed(what string) {
 	}
 }
 
-// end ends the work of all processes, and checks what is left.
+// end ends the work of all processes, and checks that nothing is left over.
 func (x *workerGroup) end() {
 	x.t.Helper()
 	x.board.Halt.Store(1)
@@ -270,23 +272,23 @@ func (x *workerGroup) end() {
 	alone(x.t, x.a, 1)
 	require.NoError(x.t, x.own.rest())
 	sound(x.t, x.a)
-	// The number of nodes is the largest number that was ever in use at a time. Nodes that are about to be given
-	// back count as in use.
+	// The number of nodes is the largest number that was ever in use at a time. A node that is about to be
+	// freed counts as in use.
 	st := x.a.Stats()
 	x.t.Logf("%d nodes of waits, %d of pollers", st.Nodes-st.PollerNodes, st.PollerNodes)
-	// A wait that gave up while the queue lock was taken is removed later, so on a busy machine a goroutine may
-	// have several nodes. Measurements gave 0 to 27; a node for each turn would give thousands.
+	// A wait that gives up while the queue lock is held is removed later. So on a busy machine a goroutine may
+	// have several nodes. Measurements gave 0 to 27. If each turn left a node, there would be thousands.
 	require.LessOrEqual(x.t, st.Nodes-st.PollerNodes, 10*max(x.w.nodes, 1)*workers, "nodes of waits, of this process alone")
-	// The next process that needs a poller node takes one that is left over, but not one of the last dead
-	// process.
+	// The next process that needs a poller node takes one that is left over, except those of the process that
+	// died last.
 	require.LessOrEqual(x.t, st.PollerNodes, (st.Objects+x.w.lists)*workerGroupMost+2*workerGroupMost, "poller nodes")
 }
 
-// workerGroupMost is how many processes work at a time, including one that is not fully reaped.
+// workerGroupMost is how many processes work at a time. A dead process that is not fully reaped counts.
 const workerGroupMost = 5
 
-// erase closes a handle of a fresh object at off, and deletes the object unless another process has it open just
-// now.
+// erase closes a handle of a new object at off. Then it deletes the object, unless another process has it open
+// at the moment.
 func erase(a *arena.Arena, off arena.Offset, handle interface{ Close() error }) error {
 	o, err := (*arenakernel.Arena)(a).ObjectAt(off)
 	if err != nil {
@@ -300,7 +302,7 @@ func erase(a *arena.Arena, off arena.Offset, handle interface{ Close() error }) 
 	return nil
 }
 
-// ends calls f with a context that ends soon, or with one that does not end.
+// ends calls f, either with a context that ends soon, or with one that does not end.
 func ends(r *rand.Rand, f func(ctx context.Context) error) error {
 	ctx, cancel := context.Background(), func() {}
 	switch r.IntN(4) {
@@ -330,7 +332,7 @@ func eachWorkload(t *testing.T, f func(t *testing.T, w workload)) {
 	}
 }
 
-// A process of a worker group is killed at any time. The others go on.
+// TestWorkerGroupSurvives: a process of a worker group is killed at a random moment. The others go on.
 func TestWorkerGroupSurvives(t *testing.T) {
 	kills := proctest.Rounds(4, 6)
 	if proctest.Quick() {
@@ -350,7 +352,8 @@ func TestWorkerGroupSurvives(t *testing.T) {
 	})
 }
 
-// A stopped process delays others only if they need something that it holds. It goes on when it is continued.
+// TestWorkerGroupSurvivesStop: a stopped process delays other processes only if they need something that it
+// holds. When it is continued, it goes on.
 func TestWorkerGroupSurvivesStop(t *testing.T) {
 	stops := 5
 	if proctest.Quick() {

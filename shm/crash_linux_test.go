@@ -45,11 +45,11 @@ func init() {
 	})
 }
 
-// TestCreatorDies kills a creator at each crash point. The next process must find a whole segment
-// or none, and the next creator must clean up.
+// TestCreatorDies: a creator is killed at each crash point. The next process finds a complete segment
+// or none, and the next creator removes what is left.
 func TestCreatorDies(t *testing.T) {
-	// crash: points of the two ways to create, and whether the segment has
-	// been published.
+	// crash: for each point, the feature that is disabled, which selects one of the two ways to create a
+	// segment, and whether the segment has been published at the point.
 	type point struct {
 		disable   string
 		published bool

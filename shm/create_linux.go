@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// Until the link, a segment has no name, and a death leaves nothing behind. After the link the
-// segment is complete.
+// Before the link, a segment has no name, so a death leaves nothing behind. After the link, the segment
+// is complete.
 var (
 	_ = crashpoint.Register("shm.create.after_open")
 	_ = crashpoint.Register("shm.create.after_size")
@@ -21,14 +21,13 @@ var (
 	_ = crashpoint.Register("shm.create.after_link")
 )
 
-// errNoUnnamed says that an unnamed file cannot be made, or cannot be given a
-// name, on this system.
+// errNoUnnamed means that this system cannot make an unnamed file, or cannot give it a name.
 var errNoUnnamed = errors.New("unnamed temporary files are not available")
 
 // creation is one attempt to create a named segment.
 type creation struct {
 	path  string // the path as the caller wrote it
-	dirfd int    // the directory, opened once, so that renaming it does no harm
+	dirfd int    // the directory; it is opened only once, so that renaming it does no harm
 	base  string // the name in that directory
 	size  int64
 	set   settings
@@ -60,8 +59,7 @@ func createAt(path string, size int64, init func(*Segment) error, opts *Options)
 	}
 	defer unix.Close(c.dirfd)
 
-	// This check saves a useless call of init. It does not decide whether the name is taken: the
-	// link does.
+	// This check only avoids a useless call of init. The link decides whether the name is taken.
 	var st unix.Stat_t
 	if unix.Fstatat(c.dirfd, c.base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		return nil, fail("create", path, "", unix.EEXIST)
@@ -76,7 +74,7 @@ func createAt(path string, size int64, init func(*Segment) error, opts *Options)
 	return s, nil
 }
 
-// unnamed creates the segment in an unnamed file and links the file to its name. It returns
+// unnamed creates the segment in an unnamed file and then links the file to its name. It returns
 // errNoUnnamed if this system cannot do that.
 func (c *creation) unnamed() (*Segment, error) {
 	if disabled("otmpfile") {
@@ -86,7 +84,7 @@ func (c *creation) unnamed() (*Segment, error) {
 	switch err {
 	case nil:
 	case unix.EOPNOTSUPP, unix.EISDIR, unix.EINVAL:
-		// A kernel that does not know O_TMPFILE answers EISDIR.
+		// A kernel that does not know O_TMPFILE returns EISDIR.
 		return nil, errNoUnnamed
 	default:
 		return nil, fail("create", c.path, "", err)
@@ -115,9 +113,9 @@ func (c *creation) unnamed() (*Segment, error) {
 	return nil, fail("create", c.path, "link", err)
 }
 
-// build turns f, an empty file of mode 0600, into a segment. It sets the size and the seals, maps
-// the file, calls init, and sets the mode. The mode comes last because other processes may find a
-// temporary file. build takes f over: it closes f if it fails or init panics.
+// build turns f, an empty file of mode 0600, into a segment. It sets the size and the seals, maps the
+// file, and calls init. It sets the mode last, because other processes may find a temporary file before
+// it is complete. build takes ownership of f: if it fails or init panics, it closes f.
 func build(f *os.File, name string, size int64, set settings, seal func() error, init func(*Segment) error) (*Segment, error) {
 	fd := int(f.Fd())
 	var st unix.Stat_t

@@ -77,7 +77,7 @@ func TestCreateTaken(t *testing.T) {
 			require.ErrorIs(t, err, unix.EEXIST)
 			require.ErrorContains(t, err, filepath.Join(dir, base))
 		}
-		// Taken while init runs.
+		// Another process takes the name while init runs.
 		path := filepath.Join(dir, "late")
 		_, err := CreateAt(path, page, func(*Segment) error {
 			return os.WriteFile(path, []byte("theirs"), 0o600)

@@ -2,8 +2,8 @@ package shm
 
 import "github.com/shmsync/shmsync"
 
-// The sentinel errors that this package returns. Test for them with errors.Is. An error that comes
-// from a system call also matches its errno. Each error is also a *shmsync.Error for errors.As.
+// The sentinel errors that this package returns. Test for them with errors.Is. An error that comes from
+// a system call also matches its errno. errors.As finds a *shmsync.Error in each error.
 var (
 	// ErrClosed is returned by operations on a segment after its Close.
 	ErrClosed = shmsync.ErrClosed
@@ -21,8 +21,8 @@ type opError struct {
 	op   string // the operation: "open", "create"
 	name string // segment name or path
 	why  string // the cause in words, if the errno alone does not explain it
-	kind error  // sentinel; nil if err says it all
-	err  error  // underlying error, usually an errno; nil if kind says it all
+	kind error  // sentinel error; nil if err says everything
+	err  error  // underlying error, usually an errno; nil if kind says everything
 }
 
 func (e *opError) Error() string {
@@ -39,8 +39,8 @@ func (e *opError) Error() string {
 	return s
 }
 
-// Unwrap lets errors.Is match the sentinel, the errno that stands for the sentinel, and the
-// underlying error. It lets errors.As find a *shmsync.Error.
+// Unwrap lets errors.Is match the sentinel error, the errno that stands for it, and the underlying
+// error. It lets errors.As find a *shmsync.Error.
 func (e *opError) Unwrap() []error {
 	common := &shmsync.Error{Op: "shm." + e.op, Object: e.name, Err: e.kind, Detail: e.why}
 	switch {

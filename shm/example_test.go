@@ -10,11 +10,11 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// A segment that has a name: every process that opens it sees the same bytes.
+// Every process that opens the segment of this name sees the same bytes.
 func ExampleOpenOrCreate() {
 	name := fmt.Sprintf("example-segment-%d", os.Getpid())
 	seg, created, err := shm.OpenOrCreate(name, 64<<10, func(s *shm.Segment) error {
-		copy(s.Bytes(), "made once") // before anybody can open it
+		copy(s.Bytes(), "made once") // before another process can open it
 		return nil
 	}, nil)
 	if err != nil {
@@ -34,13 +34,13 @@ func ExampleCreateMemfd() {
 		log.Fatal(err)
 	}
 	defer seg.Close()
-	// Set exec.Cmd.ExtraFiles = []*os.File{seg.File()}, and call shm.FromFile(os.NewFile(3,
-	// "frames"), nil) in the child.
+	// For a child process, set exec.Cmd.ExtraFiles = []*os.File{seg.File()}. In the child, call
+	// shm.FromFile(os.NewFile(3, "frames"), nil).
 	fmt.Println(seg.Size())
 	// Output: 1048576
 }
 
-// Parse a policy that says on which NUMA nodes the pages of a segment should be.
+// ParsePolicy parses a policy, which says on which NUMA nodes the pages of a segment should be.
 func ExampleParsePolicy() {
 	p, err := shm.ParsePolicy("interleave:0-1")
 	if err != nil {
@@ -50,7 +50,7 @@ func ExampleParsePolicy() {
 	// Output: interleave [0 1]
 }
 
-// List the segments that programs have left.
+// List returns the segments in /dev/shm, for example those that programs have left.
 func ExampleList() {
 	for info, err := range shm.List() {
 		if err != nil {

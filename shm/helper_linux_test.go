@@ -27,7 +27,7 @@ func greet(s *Segment) error {
 	return nil
 }
 
-// greeted reports whether greet has run to its end on s.
+// greeted reports whether greet has completed on s.
 func greeted(s *Segment) bool {
 	b := s.Bytes()
 	return string(b[:len(greeting)]) == greeting && string(b[len(b)-len(greeting):]) == greeting
@@ -44,7 +44,7 @@ func uniqueName(t *testing.T) string {
 	return name
 }
 
-// eachCreation runs the test with unnamed temporary files and without.
+// eachCreation runs the test twice: with unnamed temporary files, and without them.
 func eachCreation(t *testing.T, test func(t *testing.T)) {
 	for _, disable := range []string{"", "otmpfile"} {
 		t.Run("disable="+disable, func(t *testing.T) {
@@ -71,7 +71,7 @@ func needRoot(t *testing.T, what string) {
 	}
 }
 
-// smallTmpfs mounts a tmpfs with the given options.
+// smallTmpfs mounts a tmpfs with the given mount options, which limit its size or its inodes.
 func smallTmpfs(t *testing.T, options string) string {
 	needRoot(t, "mount a tmpfs")
 	dir := filepath.Join(t.TempDir(), "tmpfs")
@@ -87,7 +87,7 @@ func smallTmpfs(t *testing.T, options string) string {
 	return dir
 }
 
-// closing closes s after the test.
+// closing closes s at the end of the test.
 func closing(t *testing.T, s *Segment) *Segment {
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {

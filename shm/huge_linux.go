@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These are the files in which the kernel describes transparent huge pages, the mounts, and the
-// mappings of this process. Tests replace them.
+// The files in which the kernel describes transparent huge pages, the mounts, and the mappings of this
+// process. Tests replace them.
 var (
 	hugeDir    = "/sys/kernel/mm/transparent_hugepage"
 	mountsFile = "/proc/self/mountinfo"
@@ -21,7 +21,8 @@ var (
 )
 
 // noHuge says why a file on the device dev gets no transparent huge pages although the program has
-// asked for them with madvise, and what would help. It returns "" if nothing prevents them.
+// asked for them with madvise. If possible, it also says what would help. It returns "" if nothing
+// prevents huge pages.
 func noHuge(dev uint64) string {
 	shmem, ok := chosen(filepath.Join(hugeDir, "shmem_enabled"))
 	switch {
@@ -49,7 +50,7 @@ func noHuge(dev uint64) string {
 	return ""
 }
 
-// chosen reads the word in brackets of a setting such as "always [never] advise".
+// chosen returns the word in brackets from the file of a setting such as "always [never] advise".
 func chosen(file string) (string, bool) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -60,8 +61,8 @@ func chosen(file string) (string, bool) {
 	return word, ok
 }
 
-// anyChosen reports whether the setting of any single page size permits huge pages, whatever the
-// setting for all sizes says.
+// anyChosen reports whether the setting for at least one page size permits huge pages. The setting for
+// all sizes does not matter.
 func anyChosen(pattern string) bool {
 	files, _ := filepath.Glob(pattern)
 	for _, f := range files {
@@ -79,7 +80,7 @@ type mount struct {
 	huge        string // value of its mount option "huge"
 }
 
-// mountOf returns the latest mount of a device, as /proc/self/mountinfo lists it (proc(5)).
+// mountOf returns the last mount of a device that /proc/self/mountinfo lists (proc(5)).
 func mountOf(dev uint64) (m mount, ok bool) {
 	f, err := os.Open(mountsFile)
 	if err != nil {
@@ -116,8 +117,8 @@ func (s *Segment) hugeBytes() (int64, error) {
 	return n, nil
 }
 
-// hugeIn returns how many bytes between two addresses are mapped by huge pages. smaps has the form
-// of /proc/PID/smaps.
+// hugeIn returns how many bytes between two addresses are mapped by huge pages. smaps has the format of
+// /proc/PID/smaps.
 func hugeIn(smaps io.Reader, from, to uint64) (total int64, err error) {
 	ours := false
 	lines := bufio.NewScanner(smaps)

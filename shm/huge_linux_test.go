@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakeHuge pretends that the system has the given settings and mounts.
+// fakeHuge makes this package see the given settings and mounts instead of those of the system.
 func fakeHuge(t *testing.T, shmem, one, mounts string) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "hugepages-2048kB"), 0o700))
@@ -27,8 +27,8 @@ func fakeHuge(t *testing.T, shmem, one, mounts string) {
 	t.Cleanup(func() { hugeDir, mountsFile = oldDir, oldMounts })
 }
 
-// TestWhyNoHuge: if a program asks for transparent huge pages and cannot get any, the error says
-// what would help.
+// TestWhyNoHuge: a program asks for transparent huge pages and cannot get any. The error says what
+// would help.
 func TestWhyNoHuge(t *testing.T) {
 	const shm = "25 24 0:23 / /dev/shm rw,relatime shared:3 - tmpfs tmpfs rw,size=1k"
 	const disk = "26 24 8:1 / / rw - ext4 /dev/sda1 rw"
@@ -60,7 +60,8 @@ func TestWhyNoHuge(t *testing.T) {
 	}
 }
 
-// TestHugeAskedAndGot: a segment that asks for huge pages either has some, or says why it has none.
+// TestHugeAskedAndGot: a segment for which huge pages were requested either has some, or says why it
+// has none.
 func TestHugeAskedAndGot(t *testing.T) {
 	const size = 8 << 20
 	for _, named := range []bool{false, true} {

@@ -6,37 +6,36 @@ import (
 	"os"
 )
 
-// imagePiece is how much of a file an Image reads at a time.
+// imagePiece is the size of the pieces in which an Image reads a file.
 const imagePiece = 64 << 10
 
-// Image is a private copy of the bytes of a segment, for a tool that examines the segment from
-// outside and must not disturb its users. The file is opened for reading and never mapped, so that
-// nothing is written by mistake, and so that a truncation of the file kills no process by SIGBUS.
-// Reading a hole of the file allocates no page, as it would through a mapping.
+// Image is a private copy of the bytes of a segment. It is for a tool that examines the segment from
+// outside and must not disturb its users. The file is opened for reading and never mapped. So the tool
+// cannot write to the file by mistake, and it does not die by SIGBUS when the file is truncated.
+// Reading a hole of the file does not allocate a page, as it would through a mapping.
 //
-// Fetch reads bytes when they are needed; they then stay the same until Refresh. An Image is used
-// by one goroutine at a time.
+// Fetch reads bytes when they are needed. From then on they stay the same until Refresh. Only one
+// goroutine at a time may use an Image.
 type Image struct {
 	name string
 	file *os.File
 	mem  []byte
-	have []bool // by piece
+	have []bool // whether each piece has been read
 	err  error  // the first error of a read
 }
 
-// OpenImage returns an image of the segment /dev/shm/name or, if name has a slash, of the file at
-// that path. The owner of the file does not matter: a reader of an Image trusts nothing that is in
-// it.
+// OpenImage returns an image of the segment /dev/shm/name or, if name has a slash, of the file at that
+// path. The file may belong to any user, because a reader of an Image trusts none of its bytes.
 func OpenImage(name string) (*Image, error) { return openImage(name) }
 
-// ImageOf returns an image of an open file. The file belongs to the image from then on, even if
-// ImageOf returns an error.
+// ImageOf returns an image of an open file. From then on the file belongs to the image, even if ImageOf
+// returns an error.
 func ImageOf(f *os.File) (*Image, error) { return imageOf(f) }
 
 // Name returns the path of the file.
 func (m *Image) Name() string { return m.name }
 
-// File returns the open file, which can only be read. It is closed with the image.
+// File returns the open file, which is open only for reading. It is closed together with the image.
 func (m *Image) File() *os.File { return m.file }
 
 // Size returns the size that the file had when it was opened.
@@ -45,8 +44,8 @@ func (m *Image) Size() int64 { return int64(len(m.mem)) }
 // Bytes returns the copy. Bytes that have not been fetched are zero.
 func (m *Image) Bytes() []byte { return m.mem }
 
-// Fetch makes sure that n bytes from off on have been read. Bytes that the file no longer has are
-// zero.
+// Fetch makes sure that n bytes from off have been read. If the file has become shorter, the missing
+// bytes are zero.
 func (m *Image) Fetch(off, n uint64) {
 	size := uint64(len(m.mem))
 	if off >= size || n == 0 {
@@ -72,7 +71,7 @@ func (m *Image) read(i uint64) {
 	}
 }
 
-// Refresh forgets what has been read.
+// Refresh forgets all bytes that have been read.
 func (m *Image) Refresh() {
 	clear(m.have)
 	m.err = nil

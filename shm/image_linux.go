@@ -14,7 +14,7 @@ func openImage(name string) (*Image, error) {
 		if path, err = namedPath(name); err != nil {
 			return nil, err
 		}
-		follow = unix.O_NOFOLLOW // in a directory that everybody may write to
+		follow = unix.O_NOFOLLOW // every user may create files in this directory
 	}
 	var fd int
 	err := retry(func() (err error) {
@@ -44,8 +44,8 @@ func imageOf(f *os.File) (*Image, error) {
 		f.Close()
 		return nil, err
 	}
-	// A mapping, unlike memory from make, may be larger than the memory of the system, as a sparse
-	// file may be.
+	// Use a mapping and not make: a sparse file may be larger than the memory of the system, and so may
+	// a mapping.
 	mem, err := unix.Mmap(-1, 0, int(st.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		f.Close()

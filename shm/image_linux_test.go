@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestImage: an image has the bytes that were fetched, and keeps them until Refresh. Bytes that are
-// stored in the image do not reach the file.
+// TestImage: an image contains the bytes that were fetched, and keeps them until Refresh. A store to
+// the image does not change the file.
 func TestImage(t *testing.T) {
 	name := uniqueName(t)
 	s, err := Create(name, 4*page, nil, nil)
@@ -54,8 +54,8 @@ func TestImage(t *testing.T) {
 	require.Error(t, err, "the file cannot be written")
 }
 
-// TestImageErrors: a file that cannot be read gives an error, and a file that becomes shorter
-// meanwhile does not.
+// TestImageErrors: OpenImage returns an error for a file that cannot be read. If a file becomes
+// shorter, the missing bytes are zero, and Err returns an error until Refresh.
 func TestImageErrors(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mbind sets the NUMA policy of mem, which is page-aligned.
+// mbind sets the NUMA policy of mem. mem begins at a page.
 func mbind(mem []byte, mode uintptr, mask []uint64, flags uintptr) error {
 	// The kernel reads one bit less than maxNode says.
 	maxNode := uintptr(0)
 	if len(mask) > 0 {
 		maxNode = uintptr(len(mask))*64 + 1
 	}
-	// SAFETY: the kernel does not write to mem, and reads maxNode-1 bits, all
-	// of which mask has. For a nil mask unsafe.SliceData returns NULL, as mbind expects.
+	// SAFETY: the kernel does not write to mem. It reads maxNode-1 bits, and mask has that many. For a
+	// nil mask unsafe.SliceData returns NULL, as mbind expects.
 	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&mem[0])), uintptr(len(mem)),
 		mode, uintptr(unsafe.Pointer(unsafe.SliceData(mask))), maxNode, flags)
 	if errno != 0 {
@@ -27,11 +27,11 @@ func mbind(mem []byte, mode uintptr, mask []uint64, flags uintptr) error {
 	return nil
 }
 
-// policyMask is how many words of node bits policyAt needs for the largest node number that a
-// kernel can be built for.
+// policyMask is the length of the mask in policyAt, in words. It has a bit for the largest node number
+// that a kernel can be built for.
 const policyMask = (maxNode + 1) / 64
 
-// policyAt returns the mode and the nodes of the policy of the page that begins with b.
+// policyAt returns the policy of the page that begins with b: its mode and its nodes.
 func policyAt(b *byte) (mode uintptr, mask [policyMask]uint64, err error) {
 	var m int32
 	// SAFETY: the kernel writes an int and, at most, as many bits as mask has.
@@ -43,20 +43,21 @@ func policyAt(b *byte) (mode uintptr, mask [policyMask]uint64, err error) {
 	return uintptr(m), mask, nil
 }
 
-// replace maps private memory over mem, which mapFile has mapped. Its pages are zero until they are
-// written, and do not belong to the file.
+// replace maps private memory over mem, which mapFile has mapped. The new pages do not belong to the
+// file, and are zero at first.
 func replace(mem []byte) error {
-	// SAFETY: mem is a whole mapping of this process, which no other code unmaps. Pointers into it
-	// point into the new mapping from then on.
+	// SAFETY: mem is a whole mapping of this process, and no other code unmaps it. Pointers into mem
+	// remain valid, and refer to the new mapping from then on.
 	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&mem[0]), uintptr(len(mem)), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_FIXED|unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	return err
 }
 
-// resident stores in bit 0 of each byte of vec whether the corresponding page of mem is in memory.
-// Pages have the base size of the system. A page of a file is in memory if it is in the page cache.
+// resident finds out which pages of mem are in memory. It stores the result for each page in bit 0 of
+// one byte of vec. The pages have the base size of the system. A page of a file is in memory if it is
+// in the page cache.
 //
-// Preconditions: mem has as many pages as vec has bytes, and at least one.
+// Preconditions: mem has as many pages as vec has bytes, and at least one page.
 func resident(mem, vec []byte) error {
 	// SAFETY: the kernel writes a byte for each page of mem.
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mem[0])), uintptr(len(mem)), uintptr(unsafe.Pointer(&vec[0])))
@@ -69,27 +70,27 @@ func resident(mem, vec []byte) error {
 // address returns the address at which mem is mapped, to compare with /proc.
 func address(mem []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(mem))) }
 
-// pageNodes stores in status the node of each successive page of mem, or a negative errno.
+// pageNodes stores in status, for each page of mem, the NUMA node of the page or a negative errno.
 //
 // Preconditions: mem has at least len(status) pages; status is not empty.
 func pageNodes(mem []byte, pageSize int64, status []int32) error {
 	return movePages(mem, pageSize, nil, status, 0)
 }
 
-// movePages moves successive pages of mem to the nodes in to, and stores in status
-// the node that each is then on, or a negative errno.
+// movePages moves successive pages of mem to the NUMA nodes in to. It stores in status, for each page,
+// the node on which the page is now, or a negative errno. If to is nil, no page moves.
 //
-// Preconditions: mem has at least len(status) pages; status is not empty. to is as long as status,
-// or nil; then no page moves.
+// Preconditions: mem has at least len(status) pages, and status is not empty. to is nil, or as long as
+// status.
 func movePages(mem []byte, pageSize int64, to, status []int32, flags uintptr) error {
 	addrs := make([]uintptr, len(status))
 	base := uintptr(unsafe.Pointer(&mem[0]))
 	for i := range addrs {
 		addrs[i] = base + uintptr(i)*uintptr(pageSize)
 	}
-	// SAFETY: mem is a mapping, which the garbage collector does not move, so its addresses may be
-	// kept as numbers. The kernel reads len(status) addresses and, unless to is nil (its SliceData
-	// is NULL), as many nodes. It writes as many words to status. Moving a page does not change its
+	// SAFETY: mem is a mapping, which the garbage collector does not move, so its addresses may be kept
+	// as numbers. The kernel reads len(status) addresses. It reads as many nodes, unless to is nil:
+	// then its SliceData is NULL. It writes as many words to status. Moving a page does not change its
 	// bytes.
 	_, _, errno := unix.Syscall6(unix.SYS_MOVE_PAGES, 0, uintptr(len(status)),
 		uintptr(unsafe.Pointer(&addrs[0])), uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(unsafe.Pointer(&status[0])), flags)
@@ -100,7 +101,7 @@ func movePages(mem []byte, pageSize int64, to, status []int32, flags uintptr) er
 	return nil
 }
 
-// peek faults in each page of mem for reading.
+// peek reads each page of mem, so that the page is faulted in for reading.
 func peek(mem []byte, pageSize int64) {
 	for off := int64(0); off < int64(len(mem)); off += pageSize {
 		// SAFETY: as in touch.
@@ -108,12 +109,12 @@ func peek(mem []byte, pageSize int64) {
 	}
 }
 
-// touch faults in each page of mem for writing. It adds 0 atomically, which changes no byte even if
-// other processes write there.
+// touch faults in each page of mem for writing. It atomically adds 0 to a word of the page, which
+// changes no byte even if other processes write there.
 func touch(mem []byte, pageSize int64) {
 	for off := int64(0); off < int64(len(mem)); off += pageSize {
-		// SAFETY: off is within mem and a multiple of the page size, as is
-		// the start of mem, and a page holds more than four bytes.
+		// SAFETY: off is within mem. Both off and the start of mem are multiples of the page size, and
+		// a page has more than four bytes.
 		atomic.AddUint32((*uint32)(unsafe.Pointer(&mem[off])), 0)
 	}
 }

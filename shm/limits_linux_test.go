@@ -10,8 +10,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// limited is what a process observes if its limit on the size of files is below the size of a
-// segment.
+// limited is the result in a process whose limit on the size of files is below the size of a segment.
 type limited struct {
 	Text  string
 	IsBig bool
@@ -35,7 +34,8 @@ func init() {
 	})
 }
 
-// TestErrorsNameTheLimit: if a limit of the process prevents a segment, the error names the limit.
+// TestErrorsNameTheLimit: a limit of the process prevents that a segment is made. The error names the
+// limit.
 func TestErrorsNameTheLimit(t *testing.T) {
 	p := proctest.Start(t, "shm/limited")
 	var l limited
@@ -44,7 +44,7 @@ func TestErrorsNameTheLimit(t *testing.T) {
 	require.Contains(t, l.Text, "1048576 bytes are more than RLIMIT_FSIZE or the file system permits")
 	require.True(t, l.IsBig)
 
-	// This is more than any process can have, whatever its limits.
+	// No process can have so much address space, whatever its limits are.
 	_, err := CreateMemfd("limited", 1<<56, nil, nil)
 	require.ErrorContains(t, err, "could not map 72057594037927936 bytes of address space (see RLIMIT_AS and vm.max_map_count)")
 	require.ErrorIs(t, err, unix.ENOMEM)

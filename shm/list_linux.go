@@ -40,8 +40,8 @@ func list(dir string) iter.Seq2[Info, error] {
 	}
 }
 
-// describe returns the Info of a directory entry, and whether the entry could be a segment. An
-// entry that has just been removed could not.
+// describe returns the Info of a directory entry. ok reports whether the entry could be a segment. It
+// is false for an entry that has just been removed.
 func describe(e fs.DirEntry) (info Info, ok bool, err error) {
 	if !e.Type().IsRegular() || ValidName(e.Name()) != nil {
 		return Info{}, false, nil

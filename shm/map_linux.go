@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fail makes the error of a failed system call, with the sentinel error that its errno stands for.
+// fail makes the error of a failed system call. It adds the sentinel error that the errno stands for.
 func fail(op, name, why string, err error) error {
 	e := &opError{op: op, name: name, why: why, err: err}
 	switch err {
@@ -22,7 +22,7 @@ func fail(op, name, why string, err error) error {
 	return e
 }
 
-// retry calls f until no signal interrupts it.
+// retry repeats f as long as it fails with EINTR.
 func retry(f func() error) error {
 	for {
 		if err := f(); err != unix.EINTR {
@@ -41,9 +41,9 @@ func disabled(feature string) bool {
 	return false
 }
 
-// mapFile maps all of f, with the properties that set asks for. st is the state of f, which has
-// been checked. fresh says whether the segment is being created. mapFile takes f over: it closes f
-// if it fails.
+// mapFile maps all of f, with the properties in set. st is the result of fstat for f, and has been
+// checked. fresh means that the segment is being created. mapFile takes ownership of f: if it fails, it
+// closes f.
 func mapFile(op string, f *os.File, name string, st *unix.Stat_t, set settings, fresh bool) (_ *Segment, err error) {
 	s := &Segment{name: name, file: f, dev: uint64(st.Dev), ino: st.Ino}
 	s.pageSize, s.canPlace = backing(int(f.Fd()))
@@ -93,9 +93,9 @@ func mapFile(op string, f *os.File, name string, st *unix.Stat_t, set settings, 
 	return s, nil
 }
 
-// backing returns the page size of the file behind fd, in bytes, and whether its filesystem stores
-// NUMA policies. Other filesystems accept a policy and ignore it, because their pages belong to the
-// page cache.
+// backing returns the page size of the file behind fd, in bytes. canPlace reports whether the
+// filesystem stores NUMA policies. Other filesystems accept a policy and ignore it, because their pages
+// belong to the page cache.
 func backing(fd int) (pageSize int64, canPlace bool) {
 	var fs unix.Statfs_t
 	pageSize = int64(os.Getpagesize())

@@ -42,7 +42,7 @@ func memfd(label string, huge HugePages) (int, error) {
 	case Huge1G:
 		flags |= unix.MFD_HUGETLB | unix.MFD_HUGE_1GB
 	}
-	// Linux 6.3 and later expect a flag that says whether the file may be executed. Earlier kernels
+	// Linux 6.3 and later expect a flag which says whether the file may be executed. Earlier kernels
 	// reject the flag.
 	fd, err := unix.MemfdCreate(label, flags|unix.MFD_NOEXEC_SEAL)
 	if err == unix.EINVAL {

@@ -78,8 +78,8 @@ func init() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		// The child inherited the open file description of the parent, and flock locks belong to
-		// descriptions.
+		// The child has inherited the open file description of the parent. flock locks belong to a
+		// description, so the child has the lock of the parent.
 		if err := unix.Flock(int(s.File().Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			c.Fatalf("inherited description: %v", err)
 		}

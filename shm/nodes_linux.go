@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// These are the directory in which the kernel describes its NUMA nodes, and the file that says on
-// which nodes this thread may have memory. Tests replace them.
+// nodesDir is the directory in which the kernel describes its NUMA nodes. statusFile says on which
+// nodes this thread may have memory. Tests replace them.
 var (
 	nodesDir   = "/sys/devices/system/node"
 	statusFile = "/proc/thread-self/status"
 )
 
-// nodesIn parses a list of nodes. It reports false if it cannot.
+// nodesIn parses a list of nodes. It returns false if the text is not such a list.
 func nodesIn(text string) ([]int, bool) {
 	if text = strings.TrimSpace(text); text == "" {
 		return nil, true // an empty list, for instance if no node has memory
@@ -46,8 +46,8 @@ func memsAllowed() ([]int, bool) {
 	return nil, false
 }
 
-// unusable says for each node of p why it can hold no page, as far as the system reveals it. It
-// returns "" if all nodes seem usable.
+// unusable says, for each node of p that can hold no page, why it cannot, as far as the system reveals
+// it. It returns "" if all nodes seem usable.
 func (p Policy) unusable() string {
 	var why []string
 	online, known := nodesOf("online")

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeNodes pretends that the system has the given lists of nodes.
+// fakeNodes makes this package see the given lists of nodes instead of those of the system.
 func fakeNodes(t *testing.T, files map[string]string, allowed string) {
 	dir := t.TempDir()
 	for name, text := range files {
@@ -27,7 +27,7 @@ func TestWhyNoNode(t *testing.T) {
 	fakeNodes(t, map[string]string{"online": "0-3", "has_memory": "0,2-3", "has_cpu": "0-1,3"}, "0-2")
 	for text, want := range map[string]string{
 		"bind:0":           "",
-		"bind:2":           "", // memory is what counts
+		"bind:2":           "", // node 2 has memory, and needs no CPU
 		"local":            "",
 		"bind:1":           "node 1 has no memory (nodes with memory: 0,2-3)",
 		"bind:3":           "the cpuset of this process has no memory of node 3 (cpuset.mems: 0-2)",

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// movePagesBatch is how many pages one call looks up.
+// movePagesBatch is how many pages one system call examines or moves.
 const movePagesBatch = 1024
 
-// placeNew applies the policies of a new segment. Its pages do not exist yet, so they will obey the
-// policies, whichever process touches them. It fails only if a part is not within the segment, or
-// if pages that have to be faulted in cannot be.
+// placeNew applies the policies of a new segment. The pages of the segment do not exist yet. They will
+// follow the policies, no matter which process touches them first. placeNew fails only if a part is not
+// within the segment, or if pages that have to be faulted in cannot be.
 func (s *Segment) placeNew(set settings) error {
 	pls := make([]Placement, 0, 1+len(set.Parts))
 	if set.NUMA.Mode != PolicyDefault {
@@ -30,7 +30,7 @@ func (s *Segment) placeNew(set settings) error {
 		}
 		pls = append(pls, Placement{Off: part.Off, Len: part.Len, Asked: part.Policy, Err: s.bind(part.Off, part.Len, part.Policy, 0)})
 	}
-	// For huge pages the policy belongs to this mapping alone, so the pages are allocated now.
+	// The policy of huge pages belongs to this mapping alone, so they are allocated now.
 	own := s.pageSize > int64(os.Getpagesize())
 	if set.Populate || set.Lock || own {
 		if err := s.populate(0, s.Size()); err != nil {
@@ -71,9 +71,9 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	}
 	s.verify(&pl)
 	if pl.Err != nil && (bound == nil || errors.Is(bound, errOthers)) {
-		// populate has only now mapped pages that existed before, and mbind moves only mapped
-		// pages.
-		if errors.Is(s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE_ALL), unix.EPERM) { // it takes CAP_SYS_NICE
+		// mbind moves only pages that are mapped. Some pages existed before, but only populate has
+		// mapped them, so call bind again.
+		if errors.Is(s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE_ALL), unix.EPERM) { // MPOL_MF_MOVE_ALL needs CAP_SYS_NICE
 			s.bind(lo, pl.Len, p, unix.MPOL_MF_MOVE)
 		}
 		if p.Mode == PolicyInterleave {
@@ -88,8 +88,8 @@ func (s *Segment) place(off, n int64, p Policy) Placement {
 	return pl
 }
 
-// spread distributes the pages of a range over the nodes in turn. Interleaving pages with mbind
-// does not do that: mbind leaves a page where it is if it is on any of the nodes.
+// spread distributes the pages of a range over the nodes in turn. mbind with an interleaving policy
+// does not do that: it does not move a page that is on any of the nodes.
 func (s *Segment) spread(off, n int64, nodes []int) {
 	memory, known := nodesOf("has_memory")
 	nodes = slices.DeleteFunc(nodes, func(node int) bool { return known && !slices.Contains(memory, node) })
@@ -118,9 +118,9 @@ func (s *Segment) wholePages(off, n int64) (lo, hi int64) {
 	return off / s.pageSize * s.pageSize, min((off+n+s.pageSize-1)/s.pageSize*s.pageSize, s.Size())
 }
 
-// bind sets the policy of a range of whole pages. If some nodes of the policy are unusable, the
-// kernel uses the others, and the error Is errOthers. After any other error the range has no new
-// policy.
+// bind sets the policy of a range of whole pages. If some nodes of the policy are unusable, the kernel
+// uses the other nodes, and the error Is errOthers. After any other error the policy of the range is
+// unchanged.
 func (s *Segment) bind(off, n int64, p Policy, flags uintptr) error {
 	refused := func(why string, kind, err error) error {
 		return &opError{op: "place", name: s.name, why: fmt.Sprintf("%v: %s", p, why), kind: kind, err: err}
@@ -131,7 +131,7 @@ func (s *Segment) bind(off, n int64, p Policy, flags uintptr) error {
 	}
 	switch {
 	case (err == unix.EPERM || err == unix.ENOSYS) && p.Mode.nodeless():
-		return nil // where no policy can be set, pages are placed by first touch anyway
+		return nil // no policy can be set, so pages go where they are first touched, as this policy wants
 	case err == unix.EPERM:
 		return refused("a sandbox (seccomp) forbids mbind; containers allow it with CAP_SYS_NICE; pages go where they are first touched", ErrNotSupported, err)
 	case err == unix.ENOSYS:
@@ -149,10 +149,10 @@ func (s *Segment) bind(off, n int64, p Policy, flags uintptr) error {
 	return nil
 }
 
-// errOthers ends an error about some nodes of a policy.
+// errOthers is in the chain of an error about some nodes of a policy.
 var errOthers = errors.New("its other nodes are used")
 
-// invalid says why the kernel may have rejected p as invalid.
+// invalid says why the kernel may have rejected p with EINVAL.
 func (p Policy) invalid() string {
 	if why := p.unusable(); why != "" {
 		return why
@@ -163,7 +163,7 @@ func (p Policy) invalid() string {
 	return "a mode this kernel does not know, or nodes without memory for this process"
 }
 
-// nodeMask returns the nodes as a bit mask, nil if there are none.
+// nodeMask returns the nodes as a bit mask. It returns nil if there are none.
 func (p Policy) nodeMask() []uint64 {
 	var mask []uint64
 	for _, node := range p.nodeSet() {
@@ -193,7 +193,7 @@ func (s *Segment) verify(pl *Placement) {
 	}
 }
 
-// count returns how many pages of mem are on each node, among the pages that this process has
+// count returns how many pages of mem are on each node. It counts only pages that this process has
 // mapped.
 func (s *Segment) count(mem []byte) (nodes map[int]int, known int, err error) {
 	nodes = map[int]int{}
@@ -205,7 +205,7 @@ func (s *Segment) count(mem []byte) (nodes map[int]int, known int, err error) {
 			return nil, 0, err
 		}
 		for _, node := range batch {
-			if node >= 0 { // a negative number is an errno: the page is not there
+			if node >= 0 { // a negative number is an errno: the page is not mapped
 				nodes[int(node)]++
 				known++
 			}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bindNode0 skips the test where the system forbids placement.
+// bindNode0 places s on node 0. It skips the test if the system forbids placement.
 func bindNode0(t *testing.T, s *Segment) Placement {
 	pl := s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: []int{0}})
 	if errors.Is(pl.Err, ErrNotSupported) {
@@ -56,14 +56,14 @@ func TestPlaceRefused(t *testing.T) {
 	require.ErrorContains(t, pl.Err, "there is no node 63 (nodes: 0")
 	require.True(t, pl.Verified, "where the pages are is known all the same")
 	pages := 0
-	for _, n := range pl.Nodes { // the nodes of the CPUs on which this has run
+	for _, n := range pl.Nodes { // without a policy, the pages are on the nodes of the CPUs on which this test has run
 		pages += n
 	}
 	require.EqualValues(t, s.Size()/s.pageSize, pages)
 	require.Contains(t, pl.String(), "degraded: ")
 	require.True(t, greeted(s))
 
-	// Some of the nodes do not exist: the kernel uses the others without an error.
+	// Some of the nodes do not exist. The kernel uses the other nodes and returns no error.
 	pl = s.Place(0, s.Size(), Policy{Mode: PolicyInterleave, Nodes: []int{0, 63}})
 	require.ErrorContains(t, pl.Err, "there is no node 63")
 	require.ErrorIs(t, pl.Err, errOthers)

@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// nodeList reads one of the kernel's lists of nodes; it may be empty.
+// nodeList reads one of the kernel's lists of nodes. The list may be empty.
 func nodeList(t *testing.T, which string) []int {
 	text, err := os.ReadFile(filepath.Join("/sys/devices/system/node", which))
 	if err != nil {
@@ -47,8 +47,8 @@ func severalNodes(t *testing.T, helpers ...string) []int {
 	return nodes
 }
 
-// nodesBetween returns on which NUMA nodes the pages of a range are. It first maps the pages into
-// this process, because the kernel tells a process only about pages that it has mapped.
+// nodesBetween returns on which NUMA nodes the pages of a range are. It first maps the pages into this
+// process, because the kernel gives a process this information only about pages that it has mapped.
 func nodesBetween(t *testing.T, s *Segment, off, n int64) map[int]int {
 	require.NoError(t, s.populate(off, n))
 	pl := Placement{Off: off, Len: n}
@@ -69,7 +69,7 @@ func TestPlaceOnEachNode(t *testing.T) {
 			require.Empty(t, s.Degraded(), "%v", want)
 			require.Equal(t, map[int]int{node: pages}, nodesBetween(t, s, 0, s.Size()), "%v", want)
 
-			// Pages that exist already move.
+			// Pages that already exist move to the new node.
 			for _, other := range nodes {
 				pl := s.Place(0, s.Size(), Policy{Mode: mode, Nodes: []int{other}})
 				require.NoError(t, pl.Err)
@@ -80,8 +80,8 @@ func TestPlaceOnEachNode(t *testing.T) {
 	}
 }
 
-// TestPlaceMovesWhatIsReserved: pages that exist, but that this mapping has not touched, move as
-// well.
+// TestPlaceMovesWhatIsReserved: Place also moves pages that exist and that this mapping has not
+// touched.
 func TestPlaceMovesWhatIsReserved(t *testing.T) {
 	for _, node := range severalNodes(t) {
 		for _, mode := range []PolicyMode{PolicyBind, PolicyPreferred} {
@@ -111,7 +111,7 @@ func TestPlaceInTurn(t *testing.T) {
 		require.InDelta(t, share, n, 1, "node %d of %v", node, got)
 	}
 
-	// Pages that are all on one of the nodes are spread.
+	// If all pages are on one node, Place with PolicyInterleave spreads them.
 	require.NoError(t, s.Place(0, s.Size(), Policy{Mode: PolicyBind, Nodes: nodes[:1]}).Err)
 	pl := s.Place(0, s.Size(), Policy{Mode: PolicyInterleave, Nodes: nodes})
 	require.NoError(t, pl.Err)
@@ -120,8 +120,8 @@ func TestPlaceInTurn(t *testing.T) {
 		require.Equal(t, share, n, "node %d of %v", node, pl.Nodes)
 	}
 
-	// Linux 6.9 and later have weights. Earlier kernels must give an error that says so, and no
-	// other effect.
+	// Linux 6.9 and later have weights. On earlier kernels Place returns an error that says so, and
+	// changes nothing.
 	pl = s.Place(0, s.Size(), Policy{Mode: PolicyWeightedInterleave, Nodes: nodes})
 	require.True(t, pl.Verified)
 	require.Len(t, pl.Nodes, len(nodes))
@@ -131,7 +131,7 @@ func TestPlaceInTurn(t *testing.T) {
 	}
 }
 
-// TestPlaceParts: parts of one segment have different nodes.
+// TestPlaceParts: each part of a segment can be on a different node.
 func TestPlaceParts(t *testing.T) {
 	nodes := severalNodes(t)
 	s, err := CreateMemfd("parts", int64(len(nodes))*page, nil, nil)
@@ -145,7 +145,7 @@ func TestPlaceParts(t *testing.T) {
 	}
 }
 
-// touching tells the helper "numa/touch" what to do, and touched is what the helper observed.
+// touching has the parameters of the helper "numa/touch".
 type touching struct {
 	Name string
 	CPU  int
@@ -188,8 +188,8 @@ func cpuOf(t *testing.T, node int) int {
 	return p.Nodes[0]
 }
 
-// TestPlaceTouchedElsewhere: a policy applies to pages that any process touches, from any node.
-// Without a policy, a page is on the node of the CPU that touches it, or near that node.
+// TestPlaceTouchedElsewhere: a policy applies to pages that any process touches, on any node. Without a
+// policy, a page is on the node of the CPU that touches it, or near that node.
 func TestPlaceTouchedElsewhere(t *testing.T) {
 	withMemory := severalNodes(t, "numa/touch")
 	for _, node := range nodeList(t, "has_cpu") {
@@ -217,8 +217,8 @@ func TestPlaceTouchedElsewhere(t *testing.T) {
 	}
 }
 
-// TestPlaceOnNodesWithoutMemory: a node without memory gives the same kind of error as a node that
-// does not exist. If the policy has other nodes as well, these are used, and the error says so.
+// TestPlaceOnNodesWithoutMemory: a node without memory causes the same kind of error as a node that
+// does not exist. If the policy also has other nodes, they are used, and the error says so.
 func TestPlaceOnNodesWithoutMemory(t *testing.T) {
 	withMemory := severalNodes(t)
 	without := slices.DeleteFunc(nodeList(t, "online"), func(n int) bool { return slices.Contains(withMemory, n) })

@@ -15,8 +15,8 @@ func openAt(path string, opts *Options) (*Segment, error) {
 	if err != nil {
 		return nil, &opError{op: "open", name: path, err: err}
 	}
-	// O_NONBLOCK and O_NOCTTY matter if the file turns out not to be a regular one: opening it must
-	// neither block nor make a terminal the controlling one.
+	// O_NONBLOCK and O_NOCTTY matter if the file is not a regular file. Then open must not block, and
+	// must not make a terminal the controlling terminal of this process.
 	var fd int
 	err = retry(func() (err error) {
 		fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
@@ -39,7 +39,7 @@ func fromFile(f *os.File, opts *Options) (*Segment, error) {
 	if err != nil {
 		return nil, &opError{op: "open", name: f.Name(), err: err}
 	}
-	// f.Fd would make the caller's file a blocking one.
+	// Do not use f.Fd, which would put the caller's file into blocking mode.
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return nil, &opError{op: "open", name: f.Name(), err: err}
@@ -63,7 +63,7 @@ func fromFile(f *os.File, opts *Options) (*Segment, error) {
 	return adopt(fd, f.Name(), set)
 }
 
-// adopt checks the file behind fd and maps it. It takes fd over: it closes fd if it fails.
+// adopt checks the file behind fd and maps it. It takes ownership of fd: if it fails, it closes fd.
 func adopt(fd int, name string, set settings) (*Segment, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -82,7 +82,7 @@ func adopt(fd int, name string, set settings) (*Segment, error) {
 	return mapFile("open", os.NewFile(uintptr(fd), name), name, &st, set, false)
 }
 
-// checkFile decides from the result of fstat whether a file may be mapped.
+// checkFile checks the result of fstat. It returns an error if the file must not be mapped.
 func checkFile(name string, st *unix.Stat_t, pageSize int64, trust []uint32) error {
 	incompatible := func(format string, args ...any) error {
 		return &opError{op: "open", name: name, why: fmt.Sprintf(format, args...), kind: ErrIncompatible}
@@ -108,8 +108,8 @@ func checkFile(name string, st *unix.Stat_t, pageSize int64, trust []uint32) err
 }
 
 func (s *Segment) reopen() (*os.File, error) {
-	// os.OpenFile would try to add the file to the poller of the Go runtime, and would start the
-	// poller in a process that has none yet.
+	// Do not use os.OpenFile: it would try to add the file to the netpoller of the Go runtime, and so
+	// would start the netpoller in a process that does not have it yet.
 	path, fd := fdPath(int(s.file.Fd())), -1
 	err := retry(func() (err error) {
 		fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -130,5 +130,5 @@ func (s *Segment) reopen() (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// fdPath returns a path by which this process can open the file of fd again.
+// fdPath returns a path by which this process can open the file of fd a second time.
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

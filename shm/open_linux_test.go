@@ -167,8 +167,8 @@ func TestFromFileBad(t *testing.T) {
 	require.ErrorIs(t, err, ErrIncompatible)
 }
 
-// TestRetire: after Retire the addresses stay readable and writable for a while, but no longer have
-// the bytes of the segment.
+// TestRetire: after Retire the addresses can be read and written for a while, but no longer contain the
+// bytes of the segment.
 func TestRetire(t *testing.T) {
 	s, err := CreateMemfd("retired", 4*page, nil, nil)
 	require.NoError(t, err)

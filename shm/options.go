@@ -10,8 +10,8 @@ import (
 // Options adjusts how a segment is created, opened and mapped. A nil *Options
 // means the zero value.
 type Options struct {
-	// Mode is the permission of a new segment. Only the bits 0666 may be set, and the umask does
-	// not reduce them. Zero means 0600. It is ignored when a segment is opened.
+	// Mode is the permission of a new segment. Only the bits 0666 may be set. The umask does not apply.
+	// Zero means 0600. Mode is ignored when a segment is opened.
 	Mode fs.FileMode
 	// TrustUIDs are users whose segments this process may open, besides the segments of its
 	// effective user and of root.
@@ -21,17 +21,17 @@ type Options struct {
 	// Populate reserves the whole segment and faults in all of its pages when
 	// this process maps it, so that no later access takes a page fault.
 	Populate bool
-	// Lock keeps the whole segment in memory for this process (mlock). It implies Populate. The
-	// segment counts against RLIMIT_MEMLOCK, and if it exceeds that limit the call fails.
+	// Lock keeps the whole segment in memory for this process (mlock). It implies Populate. The segment
+	// counts against RLIMIT_MEMLOCK. If it exceeds the limit, the call fails.
 	Lock bool
-	// NUMA is the placement of the pages of a new segment. It is stored with a segment in tmpfs and
-	// holds for every process. With Huge2M and Huge1G it is not stored, so it implies Populate. If
-	// the system refuses a placement, Placement reports it, and creation does not fail. NUMA is
-	// ignored when a segment is opened; use Place to change a placement.
+	// NUMA is the placement of the pages of a new segment. A segment in tmpfs stores it, so it applies
+	// to every process. With Huge2M and Huge1G it is not stored, so it implies Populate. If the system
+	// refuses a placement, the segment is created all the same, and Placement reports the error. NUMA
+	// is ignored when a segment is opened; use Place to change a placement.
 	NUMA Policy
-	// Parts are placements of parts of a new segment. A part takes precedence over NUMA and
-	// over the parts before it in the list. A part that is not within the segment, or that
-	// does not begin and end with a page, is an error.
+	// Parts are placements of parts of a new segment. A part takes precedence over NUMA and over
+	// earlier parts in the list. If a part is not within the segment, or does not begin and end at a
+	// page boundary, creation fails.
 	Parts []Part
 }
 
@@ -41,15 +41,16 @@ type HugePages int
 const (
 	// HugeNone uses the base page size of the system.
 	HugeNone HugePages = iota
-	// HugeTransparent asks the kernel for transparent huge pages (MADV_HUGEPAGE), which the kernel
-	// gives if it can. In /dev/shm this has an effect only if /dev/shm is mounted with huge=advise,
-	// within_size or always; for a memfd, only if /sys/kernel/mm/transparent_hugepage/shmem_enabled
-	// allows it. Otherwise Degraded says why. Use HugeTransparent with Populate: memory that is
-	// reserved before it is touched, as an arena does, gets small pages until the kernel joins them
-	// some time later.
+	// HugeTransparent asks the kernel for transparent huge pages (MADV_HUGEPAGE). The kernel decides
+	// whether it provides them. In /dev/shm it does so only if /dev/shm is mounted with huge=advise,
+	// within_size or always. For a memfd, it does so only if
+	// /sys/kernel/mm/transparent_hugepage/shmem_enabled allows it. Otherwise Degraded says why.
+	//
+	// Use HugeTransparent with Populate. If memory is reserved before it is touched, as in an arena, it
+	// gets small pages, and the kernel joins them some time later.
 	HugeTransparent
-	// Huge2M and Huge1G take pages of 2 MiB and 1 GiB from the pool of huge pages. They apply only
-	// to CreateMemfd, which then rounds the size up to a multiple of the page size.
+	// Huge2M and Huge1G use pages of 2 MiB and 1 GiB from the pool of huge pages. They are only for
+	// CreateMemfd, which then rounds the size up to a multiple of the page size.
 	Huge2M
 	Huge1G
 )
@@ -107,7 +108,7 @@ func (o *Options) settings() (settings, error) {
 	return s, nil
 }
 
-// placed reports whether a new segment is to be placed.
+// placed reports whether the options contain a placement for a new segment.
 func (s *settings) placed() bool { return s.NUMA.Mode != PolicyDefault || len(s.Parts) > 0 }
 
 // roundSize rounds size, in bytes, up to a multiple of page.

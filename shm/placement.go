@@ -6,15 +6,14 @@ import (
 	"slices"
 )
 
-// Placement describes the placement that a process asked for, for a part of a segment, and the
-// result.
+// Placement describes a placement that a process requested for a part of a segment, and the result.
 type Placement struct {
 	Off, Len int64       // the range in bytes, widened to whole pages
-	Asked    Policy      // what was asked
+	Asked    Policy      // the policy that was requested
 	Nodes    map[int]int // how many pages each node has, as far as known
 	Absent   int         // pages that were not in memory: no process has written them yet, or they are swapped out
-	Err      error       // why the placement is not as asked; nil if no deviation is known
-	Verified bool        // the node of every page was looked up, and Nodes is complete
+	Err      error       // how the placement differs from the request; nil if no difference is known
+	Verified bool        // the node of every page was found out, and Nodes is complete
 }
 
 // String returns a line such as "bind:0 at 0+65536: 16 pages verified, 16 on
@@ -48,11 +47,11 @@ type Part struct {
 	Policy   Policy
 }
 
-// Place sets the NUMA placement of the n bytes from offset off, widened to whole pages: it sets the
-// policy, reserves and faults in the pages, moves pages that exist on other nodes, and finds out
+// Place sets the NUMA placement of the n bytes from offset off, widened to whole pages. It sets the
+// policy, reserves the pages and faults them in, moves pages that are on other nodes, and finds out
 // where all pages are now. Pages that other processes have mapped move only if this process has
-// CAP_SYS_NICE. The result reports every failure; the method Placement returns it again later. A
-// page on the wrong node only costs time.
+// CAP_SYS_NICE. The result reports every failure. The method Placement returns the result again later.
+// A page on the wrong node works, and only takes longer to access.
 func (s *Segment) Place(off, n int64, p Policy) Placement {
 	pl := Placement{Off: off, Len: n, Asked: p}
 	if pl.Err = s.acquire("place"); pl.Err != nil {
@@ -73,21 +72,22 @@ func (s *Segment) Place(off, n int64, p Policy) Placement {
 	return pl
 }
 
-// Placement returns the placements that this process asked of this segment by Options.NUMA,
-// Options.Parts and Place, oldest first, with their results.
+// Placement returns the placements that this process has requested for this segment by Options.NUMA,
+// Options.Parts and Place, with their results. The oldest is first.
 func (s *Segment) Placement() []Placement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.placements)
 }
 
-// Where reports on which nodes the pages of the n bytes from offset off are, widened to whole
-// pages, whichever process placed them. The result has an element for each successive part with a
-// policy of its own: the policy, and how many pages each node has. A part is verified if all of its
-// pages exist. Err of a part says which pages are not where the policy of the part wants them.
+// Where reports on which NUMA nodes the pages of the n bytes from offset off are, widened to whole
+// pages. It does not matter which process placed them. The result has an element for each successive
+// part with a policy of its own. The element contains the policy, and how many pages each node has. A
+// part is verified if all of its pages exist. Err of a part says which pages are not where the policy
+// of the part wants them.
 //
-// For a segment with Huge2M or Huge1G a process knows only its own policies, and the pages
-// that it has touched.
+// For a segment with Huge2M or Huge1G, a process knows only its own policies, and the pages that it has
+// touched.
 //
 // The call maps existing pages into this process, and allocates no page. If the system does not say
 // where pages are, the error matches [ErrNotSupported].
@@ -102,8 +102,8 @@ func (s *Segment) Where(off, n int64) ([]Placement, error) {
 	return s.where(off, n)
 }
 
-// HugeBytes returns how many bytes of the segment are mapped into this process by pages larger than
-// the system's base pages. Pages that this process has not touched do not count. It needs /proc.
+// HugeBytes returns how many bytes of the segment are mapped into this process by pages larger than the
+// base pages of the system. Pages that this process has not touched do not count. It needs /proc.
 func (s *Segment) HugeBytes() (int64, error) {
 	if err := s.acquire("huge bytes"); err != nil {
 		return 0, err

@@ -8,28 +8,27 @@ import (
 	"syscall"
 )
 
-// PolicyMode says how the pages of a range are spread over NUMA nodes.
+// PolicyMode says on which NUMA nodes the pages of a range are placed.
 type PolicyMode int
 
 const (
-	// PolicyDefault puts each page on the node of the CPU that first touches it, unless the process
-	// that touches it has a policy of its own (numactl), or the filesystem is mounted with a
-	// policy.
+	// PolicyDefault puts each page on the node of the CPU that first touches it. A policy of the
+	// process that touches the page (numactl), or of the mount of the filesystem, takes precedence.
 	PolicyDefault PolicyMode = iota
 	// PolicyBind puts pages on the given nodes and nowhere else.
 	PolicyBind
-	// PolicyPreferred puts pages on the one given node while it has room.
+	// PolicyPreferred puts pages on the given node as long as that node has room.
 	PolicyPreferred
 	// PolicyInterleave puts successive pages on the given nodes in turn.
 	PolicyInterleave
-	// PolicyPreferredMany puts pages on the given nodes while one of them has room. It needs Linux
+	// PolicyPreferredMany puts pages on the given nodes as long as one of them has room. It needs Linux
 	// 5.15.
 	PolicyPreferredMany
-	// PolicyWeightedInterleave is PolicyInterleave with a share of the pages for each node that the
-	// system's weights determine. It needs Linux 6.9.
+	// PolicyWeightedInterleave is PolicyInterleave with weights: the system's weight of a node
+	// determines its share of the pages. It needs Linux 6.9.
 	PolicyWeightedInterleave
-	// PolicyLocal puts each page on the node of the CPU that first touches it, even if the process
-	// that touches it, or the mount, has another policy.
+	// PolicyLocal puts each page on the node of the CPU that first touches it. It takes precedence over
+	// a policy of the process that touches the page, and over a policy of the mount.
 	PolicyLocal
 )
 
@@ -46,21 +45,20 @@ func (m PolicyMode) String() string {
 	return policyModeNames[m]
 }
 
-// Policy is a NUMA placement. The zero Policy is first touch.
+// Policy is a NUMA placement. The zero Policy places a page where it is first touched.
 type Policy struct {
 	Mode PolicyMode // how pages are chosen
-	// Nodes are node numbers, from 0 to 1023, in any order. PolicyDefault and
-	// PolicyLocal have none, PolicyPreferred one, and the other modes have one or
-	// more.
+	// Nodes are node numbers, from 0 to 1023, in any order. PolicyDefault and PolicyLocal have no
+	// nodes, PolicyPreferred has one, and the other modes have one or more.
 	Nodes []int
 }
 
 // maxNode is the largest node number that a kernel can be built for.
 const maxNode = 1023
 
-// ParsePolicy reads what Policy.String writes: a mode and, unless the mode is "default" or "local",
-// a colon and a list of nodes and ranges of nodes, such as "bind:1" or "interleave:0-3,6". The
-// empty string is the default policy.
+// ParsePolicy parses the form that Policy.String returns: a mode and, unless the mode is "default" or
+// "local", a colon and a list of nodes and ranges of nodes. Examples are "bind:1" and
+// "interleave:0-3,6". The empty string is the default policy.
 func ParsePolicy(s string) (Policy, error) {
 	bad := func(why string) (Policy, error) {
 		return Policy{}, fmt.Errorf("shm: policy %q: %s: %w", s, why, syscall.EINVAL)
@@ -88,7 +86,7 @@ func ParsePolicy(s string) (Policy, error) {
 	return p, nil
 }
 
-// parseNodes reads a list of nodes and ranges of nodes, such as "0-3,6".
+// parseNodes parses a list of nodes and ranges of nodes, such as "0-3,6".
 func parseNodes(list string) (nodes []int, err error) {
 	for item := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(item, "-")
@@ -107,7 +105,7 @@ func parseNodes(list string) (nodes []int, err error) {
 	return nodes, nil
 }
 
-// formatNodes writes what parseNodes reads. set is sorted.
+// formatNodes writes a list in the form that parseNodes parses. set is sorted.
 func formatNodes(set []int) string {
 	var s []string
 	for i := 0; i < len(set); {
@@ -139,7 +137,7 @@ func (p Policy) nodeSet() []int {
 	return slices.Compact(slices.Sorted(slices.Values(p.Nodes)))
 }
 
-// check returns an error that matches EINVAL if p is not a policy.
+// check returns an error that matches EINVAL if p is not a valid policy.
 func (p Policy) check() error {
 	set := p.nodeSet()
 	var why string
@@ -160,8 +158,8 @@ func (p Policy) check() error {
 	return fmt.Errorf("NUMA policy %v: %s: %w", p.Mode, why, syscall.EINVAL)
 }
 
-// mismatch says which pages are not where p wants them. pages has the number of pages by node. It
-// returns "" if all pages are where p wants them.
+// mismatch says how many pages are not where p wants them. pages has the number of pages for each node.
+// The result is "" if all pages are where p wants them.
 func (p Policy) mismatch(pages map[int]int) string {
 	if p.Mode.nodeless() {
 		return ""

@@ -108,8 +108,8 @@ func TestCreateRaceProcesses(t *testing.T) {
 	})
 }
 
-// TestCreateRemoveRace has several creators and removers of one name. No process may see an
-// unfinished segment, or an error that does not name the winner.
+// TestCreateRemoveRace: several processes create and remove a segment of the same name. No call sees an
+// unfinished segment or returns an error.
 func TestCreateRemoveRace(t *testing.T) {
 	eachCreation(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "seg")
@@ -137,8 +137,8 @@ func TestCreateRemoveRace(t *testing.T) {
 	})
 }
 
-// A sweeper may catch a temporary file before its creator has locked it. The
-// creator must not notice.
+// TestSweepRace: a sweeper may remove a temporary file before its creator has locked the file. The
+// creation still succeeds.
 func TestSweepRace(t *testing.T) {
 	t.Setenv("SHMSYNC_DISABLE", "otmpfile")
 	dir := t.TempDir()

@@ -9,12 +9,13 @@ import (
 )
 
 const (
-	// reserveTries is how often a reservation is tried in one piece. On older kernels, a signal
-	// makes tmpfs give back all that the call has allocated so far. The Go runtime sends signals
-	// for preemption, so a long reservation might never end.
+	// reserveTries is how often a reservation is tried in one piece. On older kernels, a signal makes
+	// tmpfs give back all that the call has allocated so far. As the Go runtime sends signals for
+	// preemption, a long reservation might never end.
 	reserveTries = 4
-	// reserveChunk is the size in bytes of the pieces that follow. Each takes a few milliseconds.
-	// If signals still interrupt a piece, its size is halved, but not below reserveLeast.
+	// reserveChunk is the size in bytes of the pieces that are reserved after these tries. A piece
+	// takes a few milliseconds. If signals still interrupt a piece, its size is halved, but not below
+	// reserveLeast.
 	reserveChunk = 8 << 20
 	reserveLeast = 64 << 10
 )
@@ -22,8 +23,8 @@ const (
 func (s *Segment) reserve(off, n int64) error {
 	fd := int(s.file.Fd())
 	if s.pageSize > int64(os.Getpagesize()) {
-		// For huge pages from the pool, the NUMA policy belongs to the mapping and not to the file.
-		// A page fault follows the policy, and fallocate does not.
+		// For huge pages from the pool, the NUMA policy belongs to the mapping and not to the file. A
+		// page fault follows the policy, but fallocate does not.
 		lo, hi := s.wholePages(off, n)
 		if unix.Madvise(s.mem[lo:hi], unix.MADV_POPULATE_WRITE) == nil {
 			return nil
@@ -32,8 +33,8 @@ func (s *Segment) reserve(off, n int64) error {
 	err := allocate(off, n, max(reserveChunk, s.pageSize), max(reserveLeast, s.pageSize), func(off, n int64) error {
 		err := unix.Fallocate(fd, fallocKeepSize, off, n)
 		if err == unix.EOPNOTSUPP {
-			// gVisor supports no flags. The range is inside the file, so the size does not change
-			// without the flag either.
+			// gVisor supports no flags. Without the flag, the size does not change either, because the
+			// range is within the file.
 			err = unix.Fallocate(fd, 0, off, n)
 		}
 		return err
@@ -48,8 +49,8 @@ func (s *Segment) reserve(off, n int64) error {
 	return fail("reserve", s.name, fmt.Sprintf("%d bytes at %d", n, off), err)
 }
 
-// allocate calls fallocate for n bytes from off. If signals interrupt it each time, allocate
-// reserves pieces of chunk bytes. While signals interrupt these, too, it halves chunk, but not
+// allocate calls fallocate for n bytes from off. If signals interrupt each of several calls, allocate
+// reserves pieces of chunk bytes. If signals still interrupt a piece, allocate halves chunk, but not
 // below least.
 func allocate(off, n, chunk, least int64, fallocate func(off, n int64) error) error {
 	for range reserveTries {
@@ -79,17 +80,17 @@ func allocate(off, n, chunk, least int64, fallocate func(off, n int64) error) er
 func free(fd int) string {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Blocks == 0 {
-		return "how much is free is not known" // for a memfd, statfs reports a filesystem without limit
+		return "how much is free is not known" // statfs reports no limit for a memfd
 	}
 	block := uint64(fs.Bsize)
 	return fmt.Sprintf("%d bytes free of %d", fs.Bavail*block, fs.Blocks*block)
 }
 
-// populate reserves n bytes from off and faults their pages in for writing. It changes no byte.
+// populate reserves n bytes from off and faults in their pages for writing. It changes no byte.
 func (s *Segment) populate(off, n int64) error {
 	if s.advised {
-		// Only a page fault allocates a huge page; a reservation would allocate small pages first.
-		// If there is no room, the reservation below returns the error.
+		// Only a page fault allocates a huge page. The reservation below would allocate small pages, so
+		// it comes second. If there is no room, it returns the error.
 		unix.Madvise(s.mem[off:off+n], unix.MADV_POPULATE_WRITE)
 	}
 	reserved := s.reserve(off, n)
@@ -102,8 +103,8 @@ func (s *Segment) populate(off, n int64) error {
 	case nil:
 		return nil
 	case unix.EINVAL, unix.ENOSYS:
-		// Linux before 5.14 does not know the advice. Touching the pages is safe only if they have
-		// been reserved.
+		// Linux before 5.14 does not know MADV_POPULATE_WRITE. Touching the pages is safe only if they
+		// have been reserved.
 		if reserved == nil {
 			touch(mem, s.pageSize)
 		}

@@ -30,8 +30,8 @@ func TestReserveRange(t *testing.T) {
 	require.LessOrEqual(t, st.Blocks*512, int64(page), "reserves what was asked and no more")
 }
 
-// TestAllocateInPieces simulates a kernel that is interrupted in every long reservation, and in
-// every second short one.
+// TestAllocateInPieces simulates a kernel in which a signal interrupts every long reservation, and
+// every second short reservation.
 func TestAllocateInPieces(t *testing.T) {
 	var got [][2]int64
 	calls := 0
@@ -51,7 +51,8 @@ func TestAllocateInPieces(t *testing.T) {
 	require.Equal(t, [2]int64{85, 10}, got[len(got)-1])
 }
 
-// Pieces that are still too long are halved, but not below the least.
+// TestAllocateInHalves: if a piece is still interrupted, its size is halved, but not below the least
+// size.
 func TestAllocateInHalves(t *testing.T) {
 	var got []int64
 	longest, calls := int64(10), 0
@@ -66,7 +67,7 @@ func TestAllocateInHalves(t *testing.T) {
 	require.Equal(t, []int64{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}, got)
 }
 
-// Signals arrive faster than the reservation can be made in one piece.
+// TestReserveInterrupted: signals arrive so often that the reservation cannot be made in one piece.
 func TestReserveInterrupted(t *testing.T) {
 	s, err := CreateMemfd("interrupted", 64<<20, nil, nil)
 	require.NoError(t, err)
@@ -82,7 +83,7 @@ func TestReserveInterrupted(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				// The signal by which the runtime preempts a goroutine.
+				// SIGURG is the signal by which the Go runtime preempts a goroutine.
 				if err := unix.Tgkill(pid, tid, unix.SIGURG); err != nil {
 					t.Error(err)
 					return
@@ -151,7 +152,7 @@ func TestCreateFull(t *testing.T) {
 
 func TestCreateNoInodes(t *testing.T) {
 	eachCreation(t, func(t *testing.T) {
-		dir := smallTmpfs(t, "size=1m,nr_inodes=2") // one is the directory's
+		dir := smallTmpfs(t, "size=1m,nr_inodes=2") // the directory uses one of the inodes
 		first, err := CreateAt(filepath.Join(dir, "seg"), page, nil, nil)
 		require.NoError(t, err)
 		closing(t, first)

@@ -14,8 +14,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// forbid makes the given system calls of this thread fail with EPERM, as container runtimes do. The
-// caller keeps the thread.
+// forbid makes the given system calls of this thread fail with EPERM, as container runtimes do. It
+// locks the goroutine to the thread.
 func forbid(calls ...uint32) error {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -44,7 +44,7 @@ func forbid(calls ...uint32) error {
 	return nil
 }
 
-// forbidden is what a process observes that may not place memory.
+// forbidden is the result in a process that may not place memory.
 type forbidden struct {
 	Skip             string
 	Create, Place    string
@@ -83,8 +83,8 @@ func init() {
 	})
 }
 
-// TestPlaceForbidden: under a filter such as those of container runtimes, segments work, and report
-// which properties they lack.
+// TestPlaceForbidden: a seccomp filter forbids the system calls for placement, as filters of container
+// runtimes do. Segments work, and report which properties they lack.
 func TestPlaceForbidden(t *testing.T) {
 	p := proctest.Start(t, "shm/forbidden")
 	var f forbidden

@@ -21,12 +21,12 @@ type Segment struct {
 	dev, ino uint64
 	pageSize int64 // size of the pages behind the mapping
 	canPlace bool  // the filesystem stores NUMA policies
-	advised  bool  // transparent huge pages were asked for with madvise
+	advised  bool  // madvise has asked for transparent huge pages
 
 	closed atomic.Bool
-	keep   atomic.Int64 // how many nanoseconds the addresses stay mapped after Close, see Retire
-	// refs is the number of operations in progress, plus 1 until Close. The goroutine that makes it
-	// 0 unmaps the segment.
+	keep   atomic.Int64 // how many nanoseconds the addresses stay mapped after Close; see Retire
+	// refs is the number of operations in progress, plus 1 until Close. The goroutine that decrements
+	// it to 0 unmaps the segment.
 	refs atomic.Int64
 
 	mu         sync.Mutex
@@ -47,22 +47,22 @@ func (s *Segment) Bytes() []byte {
 // Size returns the size of the segment in bytes, a multiple of the page size.
 func (s *Segment) Size() int64 { return int64(len(s.mem)) }
 
-// Name returns the name that error messages show: the path of the segment, or "memfd:" and the
+// Name returns the name that error messages show. This is the path of the segment, or "memfd:" and the
 // label, or the name of the file that the segment was made from.
 func (s *Segment) Name() string { return s.name }
 
-// File returns the open file of the segment, to be passed to another process. It belongs to the
-// segment, and is closed with it.
+// File returns the open file of the segment, so that it can be passed to another process. The file
+// belongs to the segment, and is closed with it.
 func (s *Segment) File() *os.File { return s.file }
 
-// ID returns the device and inode number of the segment. Two segments with the
-// same ID, in any processes of this system, are the same memory.
+// ID returns the device and inode number of the segment. If two segments have the same ID, in any
+// processes of this system, they are the same memory.
 func (s *Segment) ID() (dev, ino uint64) { return s.dev, s.ino }
 
-// Close unmaps the segment and closes its file. It does not affect other mappings of the segment.
-// Close does not wait: an operation that is in progress in another goroutine ends normally, and the
-// last such operation unmaps the segment. Slices from Bytes must no longer be in use. A second
-// Close does nothing.
+// Close unmaps the segment and closes its file. It does not affect other mappings of the segment. Close
+// does not wait for operations that are in progress in other goroutines. These end normally, and the
+// last of them unmaps the segment. The caller must not use slices from Bytes any more. A second Close
+// does nothing.
 func (s *Segment) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -70,10 +70,11 @@ func (s *Segment) Close() error {
 	return s.release()
 }
 
-// Retire is Close for a program in which goroutines may still be in calls that use a slice from
-// Bytes and will end soon. For the time d the slice can be read and written, but it is private
-// memory that begins as zeros: no other process sees what is written. Then it is unmapped. If the
-// kernel refuses the private memory, or if addresses have 32 bits and are scarce, Retire is Close.
+// Retire is Close for a program that still has goroutines in calls which use a slice from Bytes and
+// will end soon. For the time d the slice can be read and written, but it is private memory that is
+// zero at first: no other process sees what is written. Then the memory is unmapped. If the kernel
+// refuses the private memory, or if addresses have 32 bits and are scarce, Retire does the same as
+// Close.
 func (s *Segment) Retire(d time.Duration) error {
 	if strconv.IntSize > 32 {
 		s.keep.CompareAndSwap(0, int64(d))
@@ -84,7 +85,7 @@ func (s *Segment) Retire(d time.Duration) error {
 // acquire keeps the segment mapped until release. It returns an error after Close.
 func (s *Segment) acquire(op string) error {
 	for !s.closed.Load() {
-		// The loop ends: if the CAS fails, the CAS of another goroutine has succeeded.
+		// If the CAS fails, another goroutine has changed refs, so the loop is lock-free.
 		if n := s.refs.Load(); n > 0 && s.refs.CompareAndSwap(n, n+1) {
 			return nil
 		}
@@ -112,10 +113,10 @@ func (s *Segment) release() error {
 	return nil
 }
 
-// Reserve allocates the n bytes from offset off, so that a write to them cannot fail for lack of
-// space. The bytes do not change, and a second call for the same bytes allocates nothing. If there
-// is no room, the error matches [ErrNoSpace] and the errno; part of the range may then have been
-// reserved.
+// Reserve allocates memory for the n bytes from offset off, so that a write to them cannot fail for
+// lack of space. The bytes do not change, and a second call for the same bytes allocates nothing. If
+// there is not enough room, the error matches [ErrNoSpace] and the errno, and part of the range may
+// have been reserved.
 func (s *Segment) Reserve(off, n int64) error {
 	if err := s.acquire("reserve"); err != nil {
 		return err
@@ -130,10 +131,10 @@ func (s *Segment) Reserve(off, n int64) error {
 	return s.reserve(off, n)
 }
 
-// Reopen opens the segment's file again. The result refers to the same bytes, through an open file
-// description of its own, so that locks that belong to a description (OFD and flock locks) belong
-// to this caller alone, even if the descriptor of the segment was inherited. It needs /proc, and
-// permission on the file.
+// Reopen opens the file of the segment again. The result refers to the same bytes, but has an open file
+// description of its own. Some locks, OFD and flock locks, belong to an open file description. Those of
+// the result belong to this caller alone, even if the descriptor of the segment was inherited. Reopen
+// needs /proc, and permission on the file.
 func (s *Segment) Reopen() (*os.File, error) {
 	if err := s.acquire("reopen"); err != nil {
 		return nil, err
@@ -142,8 +143,8 @@ func (s *Segment) Reopen() (*os.File, error) {
 	return s.reopen()
 }
 
-// Degraded returns an error for each property that the options asked for, that the system refused,
-// and that the segment works without: transparent huge pages and NUMA placement.
+// Degraded returns an error for each property that the options asked for and that the system refused,
+// although the segment works without it. Such properties are transparent huge pages and NUMA placement.
 func (s *Segment) Degraded() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +160,7 @@ func (s *Segment) String() string {
 	return str
 }
 
-// checkRange checks that n bytes from off lie in the segment.
+// checkRange returns an error unless the n bytes from off lie in the segment.
 func (s *Segment) checkRange(op string, off, n int64) error {
 	if off < 0 || n < 0 || off > s.Size() || n > s.Size()-off {
 		return &opError{op: op, name: s.name, why: fmt.Sprintf("%d bytes at %d are not within its %d bytes", n, off, s.Size()), err: syscall.EINVAL}

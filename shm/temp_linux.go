@@ -11,9 +11,9 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// If a file must have a name from the start, the creator gives it a temporary name, and holds a
-// flock on it while it has that name. If the creator dies, its lock is released, and the next
-// creator in the directory removes the file.
+// If a file must have a name from the start, its creator gives it a temporary name. The creator holds a
+// flock on the file while it has this name. If the creator dies, the kernel releases the lock, and the
+// next creator in the directory removes the file; it is called a sweeper here.
 //
 //	state of the temporary file    remover of its name
 //	named, not locked yet          a sweeper; the creator notices and begins again
@@ -31,12 +31,12 @@ var (
 )
 
 const (
-	// tempSuffix ends with a byte that the name of a named segment cannot contain.
+	// tempSuffix ends with a byte that is not allowed in the name of a named segment.
 	tempSuffix = ".tmp~"
-	// tempTries limits the search for a temporary name that is not taken, and that no sweeper
-	// removes before the creator has locked the file. Each creation sweeps only once, so both are
-	// rare. If another process does nothing but sweep, in a loop on another CPU, about every second
-	// try fails.
+	// tempTries limits the search for a temporary name. A try fails if the name is taken, or if a
+	// sweeper removes the file before the creator has locked it. Each creation sweeps only once, so
+	// both are rare. If another process does nothing but sweep, in a loop on another CPU, about every
+	// second try fails.
 	tempTries = 256
 )
 
@@ -45,7 +45,7 @@ func tempName(base string) string {
 	return fmt.Sprintf(".%.*s.%d.%016x%s", maxNameLen, base, os.Getpid(), rand.Uint64(), tempSuffix)
 }
 
-// isTempName reports whether name has the form that tempName gives.
+// isTempName reports whether name has the form that tempName returns.
 func isTempName(name string) bool {
 	name, dot := strings.CutPrefix(name, ".")
 	name, suffix := strings.CutSuffix(name, tempSuffix)
@@ -61,14 +61,14 @@ func isTempName(name string) bool {
 		pid != "" && strings.Trim(pid, "0123456789") == ""
 }
 
-// tempBase returns the base that tempName made a temporary name from, or the part of the base that
-// is left.
+// tempBase returns the base from which tempName made a temporary name. If tempName has shortened the
+// base, tempBase returns the shortened base.
 func tempBase(name string) string {
 	parts := strings.Split(strings.TrimSuffix(name, tempSuffix), ".")
 	return strings.Join(parts[1:len(parts)-2], ".")
 }
 
-// temporary creates the segment under a temporary name and then renames the file.
+// temporary creates the segment under a temporary name and then renames the file to its name.
 func (c *creation) temporary() (*Segment, error) {
 	sweep(c.dirfd)
 	fd, temp, err := openTemp(c.dirfd, c.base)
@@ -93,7 +93,7 @@ func (c *creation) temporary() (*Segment, error) {
 	}
 	named = false
 	crashpoint.Hit("shm.create.after_rename")
-	unix.Flock(fd, unix.LOCK_UN) // no process can use the file from here on
+	unix.Flock(fd, unix.LOCK_UN) // the caller gets the file without a lock
 	return s, nil
 }
 
@@ -113,7 +113,7 @@ func openTemp(dirfd int, base string) (fd int, temp string, err error) {
 		if err == nil && sameEntry(fd, dirfd, temp) {
 			return fd, temp, nil
 		}
-		// A sweeper has found the file before it was locked.
+		// A sweeper has found the file before this creator has locked it.
 		unix.Unlinkat(dirfd, temp, 0)
 		unix.Close(fd)
 		if err != nil && err != unix.EWOULDBLOCK && err != unix.EINTR {
@@ -139,13 +139,13 @@ func publishByLink(dirfd int, temp, base string) error {
 		return err
 	}
 	crashpoint.Hit("shm.create.before_unlink")
-	// If this fails, the segment is published all the same.
+	// The segment is published even if this call fails.
 	unix.Unlinkat(dirfd, temp, 0)
 	return nil
 }
 
-// sweep removes the temporary files of dead creators from a directory. It ignores errors, because
-// nothing depends on it.
+// sweep removes from a directory the temporary files of dead creators. It ignores errors, because no
+// other code depends on the result.
 func sweep(dirfd int) {
 	fd, err := unix.Openat(dirfd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -177,11 +177,11 @@ func sweepFile(dirfd int, name string) {
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
 		return
 	}
-	// A file that also has the name that it was made for is published, and needs no lock: removing
-	// the temporary name completes the work of its creator. Another second name proves nothing.
+	// If the file also has the name for which it was made, it is published, and removing the temporary
+	// name completes the work of its creator. This needs no lock. Any other second name proves nothing.
 	published := st.Nlink > 1 && sameEntry(fd, dirfd, tempBase(name))
 	if !published && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
-		return // its creator lives, or another sweeper has it
+		return // its creator is alive, or another sweeper has locked it
 	}
 	if sameEntry(fd, dirfd, name) {
 		crashpoint.Hit("shm.sweep.before_unlink")

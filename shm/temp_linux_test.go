@@ -59,13 +59,13 @@ func TestSweep(t *testing.T) {
 	require.NoError(t, err)
 	sweep(dirfd)
 	require.ElementsMatch(t, append(keep, liveName), entries(t, dir))
-	unix.Close(live) // as the death of its creator would
+	unix.Close(live) // has the same effect as the death of the creator
 	sweep(dirfd)
 	require.ElementsMatch(t, keep, entries(t, dir))
 }
 
-// TestSweepOfLinkedFiles: a temporary file is published only if it also has the name that it was
-// made for.
+// TestSweepOfLinkedFiles: a temporary file counts as published only if it also has the name for which
+// it was made. Another second name does not count.
 func TestSweepOfLinkedFiles(t *testing.T) {
 	dir := t.TempDir()
 	dirfd := openDir(t, dir)
@@ -73,7 +73,7 @@ func TestSweepOfLinkedFiles(t *testing.T) {
 	require.NoError(t, err)
 	defer unix.Close(live)
 	require.NoError(t, os.Link(filepath.Join(dir, temp), filepath.Join(dir, "by-somebody")))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "seg.1"), nil, 0o600)) // another's
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "seg.1"), nil, 0o600)) // a different file
 	sweep(dirfd)
 	require.ElementsMatch(t, []string{temp, "by-somebody", "seg.1"}, entries(t, dir))
 	require.NoError(t, os.Remove(filepath.Join(dir, "seg.1")))
@@ -82,7 +82,8 @@ func TestSweepOfLinkedFiles(t *testing.T) {
 	require.ElementsMatch(t, []string{"by-somebody", "seg.1"}, entries(t, dir))
 }
 
-// TestModeComesLast: other users cannot open a file that can be found before it is complete.
+// TestModeComesLast: another process may find a file before it is complete. Until then, the mode keeps
+// other users from opening it.
 func TestModeComesLast(t *testing.T) {
 	for _, disable := range []string{"", "otmpfile"} {
 		t.Setenv("SHMSYNC_DISABLE", disable)

@@ -2,7 +2,7 @@ package shm
 
 import "golang.org/x/sys/unix"
 
-// Mode numbers from include/uapi/linux/mempolicy.h of Linux 6.18; they never change.
+// Mode numbers from include/uapi/linux/mempolicy.h of Linux 6.18. They never change.
 var mpolModes = [...]uintptr{
 	PolicyDefault:            unix.MPOL_DEFAULT,
 	PolicyBind:               unix.MPOL_BIND,
@@ -13,7 +13,7 @@ var mpolModes = [...]uintptr{
 	PolicyLocal:              unix.MPOL_LOCAL,
 }
 
-// mpolSince has the version of Linux that introduced a mode.
+// mpolSince maps a mode to the version of Linux that introduced it.
 var mpolSince = map[PolicyMode]string{
 	PolicyPreferredMany:      "5.15",
 	PolicyWeightedInterleave: "6.9",

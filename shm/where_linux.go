@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mpolFlags are bits that the kernel adds to a mode: MPOL_MODE_FLAGS,
+// mpolFlags are the bits that the kernel adds to a mode: MPOL_MODE_FLAGS in
 // include/uapi/linux/mempolicy.h.
 const mpolFlags = 1<<15 | 1<<14 | 1<<13
 
@@ -81,8 +81,8 @@ func (s *Segment) policyAt(off int64) (Policy, error) {
 	return Policy{}, fmt.Errorf("policy of mode %d is of a later kernel", mode)
 }
 
-// mapExisting faults in the pages of a range that exist, because the kernel tells this process only
-// about pages that it has mapped.
+// mapExisting faults in those pages of a range that exist. The kernel says only about mapped pages
+// where they are.
 func (s *Segment) mapExisting(lo, hi int64) error {
 	base := int64(os.Getpagesize())
 	whole := s.allThere()
@@ -117,7 +117,7 @@ func (s *Segment) allThere() bool {
 	return unix.Fstat(int(s.file.Fd()), &st) == nil && st.Blocks*512 >= s.Size()
 }
 
-// populateRead faults in pages that exist, for reading.
+// populateRead faults in pages for reading. The pages exist already.
 func (s *Segment) populateRead(off, n int64) error {
 	mem := s.mem[off : off+n]
 	err := retry(func() error { return unix.Madvise(mem, unix.MADV_POPULATE_READ) })

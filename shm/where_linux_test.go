@@ -10,7 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// placeSeen is what a child observes of the pages of the segment that it has as file 0.
+// placeSeen is what a child process sees of the pages of a segment. The child has the segment as file
+// 0.
 type placeSeen struct {
 	Parts []string
 	Err   string
@@ -58,8 +59,8 @@ func look(s *Segment) (seen placeSeen) {
 	return seen
 }
 
-// TestWhereElsewhere: one process places memory. Other processes see where it is, although neither
-// they nor the creator have touched it.
+// TestWhereElsewhere: one process places memory. Other processes can find out where it is, although
+// neither they nor the creator of the segment have touched it.
 func TestWhereElsewhere(t *testing.T) {
 	s, err := CreateMemfd("where", 4*page, nil, nil)
 	require.NoError(t, err)
@@ -84,7 +85,7 @@ func TestWhereElsewhere(t *testing.T) {
 	require.Equal(t, 2*page, blocks(t, s), "looking makes no page")
 }
 
-// bindable skips the test if the system forbids placement.
+// bindable skips the test if the system forbids the placement of memory.
 func bindable(t *testing.T) {
 	s, err := CreateMemfd("bindable", page, nil, nil)
 	require.NoError(t, err)
@@ -124,7 +125,7 @@ func TestWhereOfParts(t *testing.T) {
 	require.True(t, s.Placement()[2].Verified)
 	require.False(t, s.Placement()[0].Verified, "later parts took some of it")
 
-	// Call Where for a part of it, widened to whole pages, and for an empty range.
+	// Where widens a part to whole pages. For an empty range it returns nothing.
 	parts, err = s.Where(page+1, 1)
 	require.NoError(t, err)
 	require.Len(t, parts, 1)
@@ -147,7 +148,7 @@ func TestPartsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestWhereInPageCache: Where does not report a policy that the page cache ignores.
+// TestWhereInPageCache: if the page cache ignores a policy, Where does not report it.
 func TestWhereInPageCache(t *testing.T) {
 	s, err := CreateAt(filepath.Join(t.TempDir(), "seg"), page, nil, nil)
 	require.NoError(t, err)
@@ -188,7 +189,7 @@ func TestWhereAfterClose(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// TestPlaceMoves: pages that exist move to the nodes of the policy, even if this process has not
+// TestPlaceMoves: Place moves pages that exist to the nodes of the policy, even if this process has not
 // touched them. The test needs two nodes.
 func TestPlaceMoves(t *testing.T) {
 	memory, ok := nodesOf("has_memory")

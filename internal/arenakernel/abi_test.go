@@ -18,12 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// field is a field of shared memory in the code.
+// A field describes one field of a structure in shared memory: its offset and its size in bytes.
 type field struct{ offset, size uint64 }
 
-// abiFields are the fields of structures in shared memory that have no Go struct, by the section of
-// docs/abi.md and the name of the constant. TestABIConstantsAreListed checks that the list is
-// complete.
+// abiFields are the fields of the structures in shared memory that have no Go struct. The first key
+// is the section of docs/abi.md that describes the structure, the second is the name of the
+// constant that holds the offset of the field. TestABIConstantsAreListed checks that no field is
+// missing.
 var abiFields = map[string]map[string]field{
 	"Header": {
 		"hdrMagic": {hdrMagic, 8}, "hdrOrder": {hdrOrder, 4}, "hdrVersion": {hdrVersion, 4}, "hdrWord": {hdrWord, 4},
@@ -64,7 +65,8 @@ var abiFields = map[string]map[string]field{
 	"Wait node":   structFields(reflect.TypeFor[Node]()),
 }
 
-// abiSizes are the sizes of those structures. The tables must describe every byte.
+// abiSizes are the sizes of the structures in abiFields. The tables of docs/abi.md must describe
+// every byte of each structure.
 var abiSizes = map[string]uint64{
 	"Header": headerSize, "Slot": slotStride, "Announce record": announceStride, "Death record": deathRecordStride,
 	"Object header": objectHeader, "Slot record": SlotRecordHeader, "Wait node": nodeSize,
@@ -135,7 +137,8 @@ func number(t *testing.T, where, s string) uint64 {
 	return n
 }
 
-// notOffsets are constants whose names begin like those of offsets, but which are not offsets.
+// notOffsets are constants that are not offsets, although their names begin like the names of
+// offsets.
 var notOffsets = map[string]bool{
 	"slotBits": true, "slotStride": true, "deathRecordCount": true, "deathRecordDeaths": true, "deathRecordStride": true, "deathRecordLeft": true, "deathRecordPending": true,
 	"announceCount": true, "announceStride": true,
@@ -215,8 +218,8 @@ func TestABIConstants(t *testing.T) {
 	require.Equal(t, "64, wait nodes only", classes[0].Rows[classNode].Cells[1])
 }
 
-// requireValues checks the only table of values whose first column has that heading. It ignores
-// values that are not numbers.
+// requireValues checks the only table of values in docs/abi.md whose first column has the given
+// heading. It ignores values that are not numbers.
 func requireValues(t *testing.T, heading string, want map[string]uint64) {
 	t.Helper()
 	tables := mdtable.With(abiTables(t), heading, "value")

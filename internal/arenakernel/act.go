@@ -13,10 +13,11 @@ var (
 	_ = crashpoint.Register("arena.act.verified")
 )
 
-// slotActs is the field of a slot with its act words. A thread that acts on another participant,
-// such as a dead one, publishes the other's ID in an act word of its own slot. Act words are hazard
-// pointers, after Michael: while an ID is in an act word, no new participant gets that ID, however
-// long the thread is stopped. See docs/design/0030-generations.md.
+// slotActs is the offset of the act words in a slot. A thread that acts on another participant, for
+// example takes a lock from a dead one, first publishes the ID of that participant in an act word
+// of its own slot. Act words are hazard pointers, as described by Michael: while an act word
+// contains an ID, no new participant gets that ID, however long the thread is stopped. See
+// docs/design/0030-generations.md.
 //
 //	thread that takes a word from n     joiner that renews the slot of n
 //	publishes n in an act word          searches all words for IDs
@@ -25,9 +26,10 @@ var (
 //	changes the word by CAS
 //	clears the act word
 //
-// Either the joiner finds n, in the word or in the act word, or the thread reads the word after the
-// search. In the second case, the word no longer holds n, unless a participant that has got the ID
-// n since then has written it. Then the thread finds this new participant, current or dead.
+// There are two cases. Either the joiner finds n, in the word or in the act word, and does not
+// reuse the ID n. Or the thread reads the word for the second time after the joiner has searched
+// it. The word then no longer contains n, unless a new participant with the ID n has written it
+// since. The thread then acts on this new participant, and asks whether it is current.
 //
 //	writers: threads of the owner, one at a time; the joiner that takes the slot clears what its
 //	         dead predecessor has left
@@ -37,21 +39,21 @@ var (
 //	crash:   the ID counts as found until the slot is taken again
 const slotActs Offset = 1792
 
-const actWords = 8 // threads that act at once; further threads wait for a few instructions
+const actWords = 8 // threads that act at the same time; further threads wait for a few instructions
 
 func (c *core) actWord(slot, k int) *atomic.Uint32 {
 	return c.u32(c.slot(slot) + slotActs + Offset(k*4))
 }
 
-// act is the use of an act word by a thread. Private memory of this process says which of its act
-// words are in use, so that no bytes that a peer writes can make a thread wait for an act word.
+// act is the use of one act word by one thread. Which act words are in use is recorded in private
+// memory of this process, so no bytes that a peer writes can make a thread wait for an act word.
 type act struct {
 	word  *atomic.Uint32
 	inUse *atomic.Bool
 }
 
-// beginAct publishes n in an act word, and end clears it. In between, the caller reads again the
-// word that it is going to change, and does not wait.
+// beginAct publishes n in an act word, and end clears the act word. Between the two calls, the
+// caller reads the word that it is going to change once more. It must not block there.
 func (c *core) beginAct(n ParticipantID) act {
 	crashpoint.Hit("arena.act.begun")
 	for {
@@ -73,35 +75,38 @@ func (a act) end() {
 	a.inUse.Store(false)
 }
 
-// forgetActs clears the act words that the dead predecessor left in this joiner's slot.
+// forgetActs clears the act words that the previous participant of this joiner's slot left when it
+// died.
 func (c *core) forgetActs() {
 	for k := range actWords {
 		c.actWord(c.self.Slot(), k).Store(0)
 	}
 }
 
-// sharedWord is an atomic.Uint32 or atomic.Uint64.
+// sharedWord is implemented by *atomic.Uint32 and *atomic.Uint64.
 type sharedWord[T uint32 | uint64] interface {
 	Load() T
 	CompareAndSwap(old, new T) bool
 }
 
 // TakeFromDead replaces old, a value of w that names n, with new, unless n is current. It reports
-// whether it did. Use it for every change of a word that is made because a participant has died,
-// unless a lock that the caller holds protects the word. Otherwise the caller could be stopped
-// after it has read the word, until another participant has the same ID.
+// whether it replaced the value. Every change of a word that is made because a participant has died
+// must use TakeFromDead, unless the caller holds a lock that protects the word. Without
+// TakeFromDead, the caller could be stopped after it has read the word, and continue when another
+// participant has the ID n.
 func TakeFromDead[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old, new T) bool {
 	return takeFrom(&a.core, n, w, old, new, false)
 }
 
-// TakeFromGone is TakeFromDead for a word that guards data: n must be gone.
+// TakeFromGone is TakeFromDead for a word that guards data. It requires that n is gone: nothing
+// writes to the arena for n any more.
 func TakeFromGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old, new T) bool {
 	return takeFrom(&a.core, n, w, old, new, true)
 }
 
 func takeFrom[T uint32 | uint64](c *core, n ParticipantID, w sharedWord[T], old, new T, gone bool) bool {
 	if n == 0 || n == c.self || c.self == 0 {
-		return w.CompareAndSwap(old, new) // this process leaves, or it has no slot yet
+		return w.CompareAndSwap(old, new) // this process is leaving, or it has no slot yet
 	}
 	defer c.beginAct(n).end()
 	if w.Load() != old || c.current(n) || gone && !c.gone(n) {
@@ -111,9 +116,9 @@ func takeFrom[T uint32 | uint64](c *core, n ParticipantID, w sharedWord[T], old,
 	return w.CompareAndSwap(old, new)
 }
 
-// WhileGone calls f if w still has old, which names n, and if n is gone or is this participant. It
-// reports whether it did. f changes another word, and relies on the fact that w has named n all the
-// time. No participant gets the ID n before f returns. f does not wait.
+// WhileGone calls f if w still contains old, which names n, and if n is gone or is this
+// participant. f changes another word, and may rely on w having named n all the time. No
+// participant gets the ID n before f returns. f must not block.
 func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], old T, f func()) {
 	c := &a.core
 	acts := n != 0 && n != c.self && c.self != 0
@@ -126,8 +131,9 @@ func WhileGone[T uint32 | uint64](a *Arena, n ParticipantID, w sharedWord[T], ol
 	f()
 }
 
-// Reaps reports whether a reap of dead takes back what belongs to o: the reap of dead covers o, and
-// no other participant has the ID o by now. A process that leaves takes back what it holds itself.
+// Reaps reports whether a reap of dead recovers what belongs to o. That is so if the reap of dead
+// covers the ID o and no other participant has got this ID since. A process that leaves recovers
+// what it holds itself.
 func (a *Arena) Reaps(dead, o ParticipantID) bool {
 	return dead.Covers(o) && (o == a.self || !a.isCurrent(o))
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// soon is the longest time for something that a process does at once, and not only in its next
-// check, once a second.
+// soon is the time limit for work that a process must do immediately. Work that waits for the next
+// periodic check, once a second, exceeds the limit.
 func soon() time.Duration { return proctest.Scale(250 * time.Millisecond) }
 
-// inTime makes attempts until one takes no longer than soon. A busy machine delays only some of
-// them. Work that waits for the next check is late every time.
+// inTime repeats attempt until it takes no longer than soon. A busy machine delays only some of the
+// attempts, but work that waits for the next periodic check is late in every attempt.
 func inTime(t *testing.T, attempt func() time.Duration) {
 	t.Helper()
 	n := 1
@@ -33,7 +33,7 @@ func inTime(t *testing.T, attempt func() time.Duration) {
 	t.Fatalf("late in each of %d attempts", n)
 }
 
-// leftovers cleans the arena and requires that nothing is left.
+// leftovers makes the agent clean the arena, and requires that nothing is left in it.
 func (r *remote) leftovers(t *testing.T) {
 	t.Helper()
 	r.must(t, order{Do: "clean"})

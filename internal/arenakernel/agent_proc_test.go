@@ -29,14 +29,14 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// An agent is a participant in a separate process. It carries out its parent's orders, one after
-// the other.
+// An agent is a participant in a separate process. It carries out the orders of its parent one
+// after the other.
 
-// inherited is the name by which an order refers to the arena in the file that an agent was started
-// with.
+// inherited is the name that an order uses for the arena whose file the agent inherited when it was
+// started.
 const inherited = "inherited"
 
-// order is what a parent tells an agent to do.
+// An order tells an agent what to do.
 type order struct {
 	Do    string
 	Arena string // a name, or inherited
@@ -46,7 +46,7 @@ type order struct {
 	N     int
 }
 
-// answer is the agent's reply.
+// An answer is what the agent returns for an order.
 type answer struct {
 	Err    string
 	Is     []string // the sentinel errors that Err matches
@@ -60,7 +60,7 @@ type answer struct {
 	Who    *shmsync.Identity
 }
 
-// death is one call of a function that was given to OnDeath.
+// A death is one call of a function that was registered by OnDeath.
 type death struct {
 	Participant
 	At int64 // CLOCK_MONOTONIC
@@ -163,7 +163,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		a.Deaths = slices.Clone(s.dead)
 		return nil
 	},
-	// alone waits until there are exactly N live participants and no dead ones.
+	// alone waits until the arena has exactly N live participants and no dead ones.
 	"alone": func(s *agent, o order, a *answer) error {
 		pollUntil(func() bool {
 			a.People = slices.Collect(s.arena.Participants())
@@ -179,8 +179,8 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		})
 		return nil
 	},
-	// gone waits until Name is not current any more, without system calls. The N of its answer is
-	// the time when that happened.
+	// gone waits until Name is no longer current. It polls without system calls. The N of its
+	// answer is the time when Name stopped being current.
 	"gone": func(s *agent, o order, a *answer) error {
 		for s.arena.Current(o.Name) {
 			runtime.Gosched()
@@ -188,7 +188,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		a.N = shmsync.Monotonic()
 		return nil
 	},
-	// fenced waits until this process is a target of fences.
+	// fenced waits until the fences of other processes reach this process.
 	"fenced": func(s *agent, o order, a *answer) error {
 		pollUntil(s.arena.Fenced)
 		return nil
@@ -213,7 +213,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		})
 		return s.arena.Check()
 	},
-	// woken returns how often reaps have woken the waiters of lock Text.
+	// woken returns how many times reaps have woken the waiters of the lock called Text.
 	"woken": func(s *agent, o order, a *answer) error {
 		l, err := openTestLock(s.arena, o.Text)
 		if err == nil {
@@ -227,7 +227,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		}
 		return nil
 	},
-	// use does some of everything that a healthy participant can do.
+	// use calls most of the operations that a healthy participant can call.
 	"use": func(s *agent, o order, a *answer) error { return useArena(s.arena, o.Text) },
 	"arm": func(s *agent, o order, a *answer) error {
 		crashpoint.Arm(o.Text, max(o.N, 1))
@@ -248,7 +248,8 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		s.kept = mem
 		return nil
 	},
-	// "lend the byte" lets another process hold this participant's byte lock, too.
+	// "lend the byte" passes this participant's byte lock to a child process, which then holds it,
+	// too.
 	"lend the byte": func(s *agent, o order, a *answer) error {
 		cmd := exec.Command("/bin/sleep", "600")
 		cmd.ExtraFiles = []*os.File{s.arena.lock}
@@ -269,7 +270,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		return errors.New("still here")
 	},
 	"fault": func(s *agent, o order, a *answer) error {
-		// This is a fault that Go cannot turn into a panic of one goroutine.
+		// Access to this page is a fault that Go cannot turn into a panic of one goroutine.
 		mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 		if err != nil {
 			return err
@@ -278,7 +279,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 		a.N = int64(mem[0])
 		return errors.New("still here")
 	},
-	// dump makes the process die in a way that dumps core into directory Text.
+	// dump ends the process by a signal that writes a core dump into directory Text.
 	"dump": func(s *agent, o order, a *answer) error {
 		if err := os.Chdir(o.Text); err != nil {
 			return err
@@ -292,7 +293,7 @@ var agentOrders = map[string]func(s *agent, o order, a *answer) error{
 	},
 }
 
-// raise sends a signal to this process and waits until it has had its effect.
+// raise sends a signal to this process and waits until the signal has taken effect.
 func raise(sig syscall.Signal) error {
 	if err := unix.Kill(os.Getpid(), sig); err != nil {
 		return err
@@ -309,16 +310,16 @@ func pollUntil(done func() bool) {
 	}
 }
 
-// remote is an agent as its parent sees it.
+// A remote is an agent as seen by its parent.
 type remote struct {
 	*proctest.Proc
 	arena string
 	self  ParticipantID
-	pid   int // in the agent's own namespace
+	pid   int // as seen in the agent's own pid namespace
 }
 
-// testArena is the name of an arena that does not exist yet, together with the options with which
-// agents open it. The arena is removed after the test.
+// A testArena is the name of an arena that does not exist yet, and the options with which agents
+// open it. The arena is removed after the test.
 type testArena struct {
 	name string
 	opts Options
@@ -359,8 +360,8 @@ func (r *remote) open(t testing.TB, ta *testArena, label string) {
 	r.self, r.pid = a.Self, a.Pid
 }
 
-// awaitUnlocked waits until the byte lock of a slot is free. The kernel may keep the lock, like the
-// memory of the process, for a while after the process has ended.
+// awaitUnlocked waits until the byte lock of a slot is free. The kernel may keep the lock for a
+// while after the process has ended, as it does with the memory of the process.
 func (ta *testArena) awaitUnlocked(t testing.TB, slot int) {
 	t.Helper()
 	f, err := os.OpenFile(ta.path(), os.O_RDWR, 0)
@@ -375,7 +376,7 @@ func (ta *testArena) awaitUnlocked(t testing.TB, slot int) {
 	})
 }
 
-// try gives an order and returns the answer, which may contain an error.
+// try sends an order and returns the answer, which may contain an error.
 func (r *remote) try(t testing.TB, o order) (a answer) {
 	t.Helper()
 	r.Send(o)
@@ -383,7 +384,7 @@ func (r *remote) try(t testing.TB, o order) (a answer) {
 	return a
 }
 
-// must gives an order, and fails the test unless the order succeeds.
+// must sends an order, and fails the test unless the order succeeds.
 func (r *remote) must(t testing.TB, o order) answer {
 	t.Helper()
 	a := r.try(t, o)
@@ -396,13 +397,13 @@ func (r *remote) participants(t testing.TB) []Participant {
 	return r.must(t, order{Do: "participants"}).People
 }
 
-// deaths waits for n deaths.
+// deaths waits until the agent has been told of n deaths, and returns them.
 func (r *remote) deaths(t testing.TB, n int) []death {
 	t.Helper()
 	return r.must(t, order{Do: "deaths", N: n}).Deaths
 }
 
-// alone waits until n live participants are left.
+// alone waits until the arena has exactly n live participants, and returns them.
 func (r *remote) alone(t testing.TB, n int) []Participant {
 	t.Helper()
 	return r.must(t, order{Do: "alone", N: n}).People
@@ -413,13 +414,13 @@ func (r *remote) close(t testing.TB) {
 	r.must(t, order{Do: "close"})
 }
 
-// stats checks the whole arena and counts what is in it.
+// stats makes the agent check the whole arena and returns the statistics of its heap.
 func (r *remote) stats(t testing.TB) AllocStats {
 	t.Helper()
 	return r.must(t, order{Do: "stats"}).Stats
 }
 
-// die gives an order that ends the process, or that replaces its program.
+// die sends an order that ends the process or replaces its program.
 func (r *remote) die(o order) { r.Send(o) }
 
 // bound is the longest time until a death is noticed in a test. It is far longer than necessary,
@@ -434,7 +435,7 @@ func requireWithin(t testing.TB, limit time.Duration, begin, at int64, what stri
 	return d
 }
 
-// labels are the labels of participants, sorted.
+// labels returns the labels of some participants, sorted.
 func labels(people []Participant) []string {
 	names := []string{}
 	for _, p := range people {
@@ -453,14 +454,14 @@ func labelsOfDead(dead []death) []string {
 	return names
 }
 
-// median returns the median and the greatest of some durations.
+// median returns the median and the maximum of some durations.
 func median(d []time.Duration) (p50, worst time.Duration) {
 	d = slices.Sorted(slices.Values(d))
 	return d[len(d)/2], d[len(d)-1]
 }
 
-// peek reads the file of an arena without joining, for a test that shows the state of an arena when
-// no process answers.
+// peek maps the file of an arena without joining. A test uses it to print the state of an arena
+// when no process answers.
 func peek(path string) (*Arena, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = filepath.Join(shm.Dir, path)

@@ -10,14 +10,14 @@ import (
 // Offsets within an announce record.
 const (
 	announceObject = 0
-	announceWord   = 8 // 0: the record is free
+	announceWord   = 8 // 0 if the record is free
 	announceSince  = 16
 	announceWanted = 24
 )
 
-// An announce record says that a thread of its owner sleeps, or is about to, on a word of the
-// arena. If another participant dies, its reaper wakes the object of that word once, because the
-// dead participant may have been about to do so.
+// An announce record says that a thread of its owner sleeps on a word of the arena, or is about to
+// sleep. When another participant dies, its reaper wakes the waiters of that word's object once,
+// because the dead participant may have died just before it would have woken them.
 //
 //	writers: the owner
 //	readers: reapers, the owner's periodic check, tools
@@ -25,9 +25,9 @@ const (
 //	futex:   none
 //	crash:   goes with the slot
 
-// Announce takes an announce record and fills it in. wanted is what the wait is for. Announce
-// reports false if most records are taken already; then the wait has to use a poller node. most is
-// at most 32.
+// Announce takes an announce record and stores the arguments in it. wanted is what the wait is for.
+// If most records are in use already, Announce returns false, and the wait has to use a poller node
+// instead. most is at most 32.
 func (a *Arena) Announce(object, word Offset, wanted uint64, most int) (record int, ok bool) {
 	for {
 		used := a.announceMap.Load()
@@ -39,8 +39,8 @@ func (a *Arena) Announce(object, word Offset, wanted uint64, most int) (record i
 			continue
 		}
 		r := a.announceRecord(a.mySlot, k)
-		// Usually the record holds the same values as the last time, and a load is cheaper than a
-		// store.
+		// Often the record still contains the same values from the previous wait, and a load is
+		// cheaper than a store.
 		setTo(a.u64(r+announceObject), uint64(object))
 		setTo(a.u64(r+announceSince), 0)
 		setTo(a.u64(r+announceWanted), wanted)
@@ -55,9 +55,9 @@ func setTo(w *atomic.Uint64, v uint64) {
 	}
 }
 
-// StampAnnounced writes the date into those of this process's announce records that have none yet.
-// A waiter does not read the clock for its record, because that would slow down short waits.
-// Instead, the first periodic check of the process writes the date.
+// StampAnnounced stores the current time in each announce record of this process that has no time
+// yet. A waiter does not read the clock when it fills in its record, because that would slow down
+// short waits. So the first periodic check after the wait has begun stores the time.
 func (a *Arena) StampAnnounced() {
 	for k := range announceCount {
 		r := a.announceRecord(a.mySlot, k)
@@ -68,24 +68,25 @@ func (a *Arena) StampAnnounced() {
 		if !since.CompareAndSwap(0, uint64(now)) {
 			continue
 		}
-		// This thread may have been stopped before it stored the date. The record may then belong
-		// to a later wait.
+		// If this thread was stopped before it stored the time, the record may by now belong to a
+		// later wait. The time is then too early, and is replaced.
 		if later := shmsync.Monotonic(); later-now > stampSlack {
 			since.CompareAndSwap(uint64(now), uint64(later))
 		}
 	}
 }
 
-// stampSlack is by how many nanoseconds the date of a wait may be too early.
+// stampSlack is how many nanoseconds too early the recorded time of a wait may be.
 const stampSlack = 1e5
 
-// DateAnnounced writes the date into the announce record of a waiter that has already slept in the
-// same wait, and has read the clock for another reason.
+// DateAnnounced stores the begin of the wait in an announce record. The waiter has already slept in
+// this wait, and has read the clock for another reason.
 func (a *Arena) DateAnnounced(record int, since int64) {
 	a.u64(a.announceRecord(a.mySlot, record) + announceSince).Store(uint64(since))
 }
 
-// Retract frees an announce record. It returns the date of the record, or 0.
+// Retract frees an announce record. It returns the recorded begin of the wait, or 0 if none was
+// recorded.
 func (a *Arena) Retract(record int) (since int64) {
 	r := a.announceRecord(a.mySlot, record)
 	since = int64(a.u64(r + announceSince).Load())
@@ -98,8 +99,8 @@ func (a *Arena) announceRecord(slot, k int) Offset {
 	return a.slot(slot) + slotAnnounce + Offset(k*announceStride)
 }
 
-// owed returns, for each object on which a wait is recorded, the wakes that may have been lost by
-// the death of dead.
+// owed returns which wakes may have been lost when dead died, for each object that an announce
+// record names.
 func (a *Arena) owed(dead ParticipantID) map[Offset]Owed {
 	owed := map[Offset]Owed{}
 	for i := 1; i <= a.geo.slots; i++ {

@@ -7,10 +7,10 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// JoinApart joins the arena in seg as another participant of this process, in addition to those
-// that the process already is. Package arenatest uses it to let one process play several. bytes is
-// a mapping of the file of seg that the participant uses; the caller owns it, and unmaps it after
-// Close. seg belongs to the arena, even if JoinApart returns an error.
+// JoinApart joins the arena in seg as an additional participant of this process. Package arenatest
+// uses it to run several participants in one process. bytes is a mapping of the file of seg that
+// only the new participant uses. The caller owns the mapping, and unmaps it after Close. seg
+// belongs to the arena, even if JoinApart returns an error.
 func JoinApart(seg *shm.Segment, bytes []byte, opts *Options) (*Arena, error) {
 	if err := checkPlatform("arena.open", seg.Name()); err != nil {
 		seg.Close()
@@ -31,12 +31,12 @@ func JoinApart(seg *shm.Segment, bytes []byte, opts *Options) (*Arena, error) {
 	return a, nil
 }
 
-// Kill makes a participant of JoinApart appear dead to all other participants, and ends its death
-// watcher. It changes the same words that the kernel changes when a process is killed. shared is
-// another mapping of the arena. Before the call, the caller has made the participant's own mapping
-// private, so that no store of the participant's goroutines reaches the arena any more. These
-// goroutines continue, and use the private mapping. Close of a killed participant changes nothing
-// in the arena.
+// Kill makes a participant of JoinApart look dead to all other participants, and ends its death
+// watcher. It changes the words that the kernel changes when a process is killed. shared is a
+// second mapping of the arena. Before the call, the caller must have made the participant's own
+// mapping private, so that no store of the participant's goroutines reaches the arena any more.
+// These goroutines continue to run on the private mapping. Close of a killed participant changes
+// nothing in the arena.
 func (a *Arena) Kill(shared []byte) {
 	if !a.killed.CompareAndSwap(false, true) {
 		return
@@ -44,7 +44,8 @@ func (a *Arena) Kill(shared []byte) {
 	a.closingMu.Lock()
 	a.closing.Store(true)
 	a.closingMu.Unlock()
-	// The kernel keeps this order, too: first the words of the robust list, then the files.
+	// The kernel does the same: it first marks the words of the robust list, and then closes the
+	// files.
 	file := newMemory(shared)
 	for k := range aliveWords {
 		w := file.u32(a.aliveWord(a.mySlot, k))
@@ -63,8 +64,8 @@ func (a *Arena) Kill(shared []byte) {
 	a.background.Wait()
 }
 
-// leaveKilled does the work of leave for a killed participant: it ends the waits of this process's
-// goroutines.
+// leaveKilled is leave for a killed participant. It only ends the waits of its goroutines in this
+// process.
 func (a *Arena) leaveKilled() error {
 	a.onClose.Range(func(_, f any) bool {
 		f.(func())()

@@ -9,73 +9,75 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Arena is one opening of a shared arena by this process. All openings of the
-// process share one membership. Each opening is closed separately: its Close ends
-// the handles that were opened through it, and no others.
+// An Arena is one opening of a shared arena by this process. All openings of the same arena in a
+// process share one membership. Each opening is closed separately: Close ends the handles that were
+// opened through this opening, and no other handles.
 //
-// Many goroutines may call the methods at once. After Close, a method that can return an
-// error returns one that Is [shmsync.ErrClosed]. Methods that cannot return an error panic,
-// or still work while this process has another opening.
+// Multiple goroutines may call methods on an Arena simultaneously. After Close, a method that
+// returns an error returns one that Is [shmsync.ErrClosed]. A method that does not return an error
+// panics, or still works while this process has another opening.
 type Arena struct {
 	*membership
 	ending atomic.Bool
 	over   atomic.Bool
 	calls  sync.RWMutex      // see BeginCall
-	onEnd  sync.Map          // func() to be called when this opening ends, by key
-	waits  map[Offset][]Wait // the waits that WaitsOf has found in a copy
+	onEnd  sync.Map          // functions to call when this opening is closed, by key
+	waits  map[Offset][]Wait // the waits that WaitsOf found in a copy of the arena
 
-	beforeWaits func() // an Inspector calls it before it fills waits
-	now         int64  // in the copy of a dump, the time when the dump was made, CLOCK_MONOTONIC ns; 0: now
+	beforeWaits func() // called by an Inspector before it fills waits
+	now         int64  // in a copy from a dump: when the dump was made, CLOCK_MONOTONIC ns; otherwise 0
 }
 
-// membership is what the openings of one arena have in common. It represents the one participant
-// that this process is in the arena.
+// membership is the state that all openings of one arena in this process share. It represents the
+// participant that this process is in the arena.
 type membership struct {
 	core
 	seg   *shm.Segment
 	id    segmentID
 	opens int // guarded by: attached
-	// opening is true until the first opening has been admitted; then opened is closed.
+	// opening is true until the first opening has been admitted. Then it becomes false, and opened
+	// is closed.
 	opening   bool // guarded by: attached
 	opened    chan struct{}
-	hook      atomic.Uint64 // the goroutine that runs OnFirst, 0 if none does
+	hook      atomic.Uint64 // the goroutine that runs OnFirst, or 0
 	ephemeral atomic.Bool   // the last Close removes the file
 
 	mySlot  int
 	caps    uint32
-	lock    *os.File // its byte lock shows that this process is alive; nil without byte locks
-	pin     []byte   // keeps the byte lock if the descriptor is closed by mistake; see pinLock
+	lock    *os.File // holds the byte lock that shows that this process is alive; nil without byte locks
+	pin     []byte   // keeps the byte lock even if the descriptor is closed by mistake; see pinLock
 	robust  *shmsync.RobustList
 	closing atomic.Bool // set under closingMu
 	killed  atomic.Bool // set by Kill
-	fenced  atomic.Bool // this process is a target of fences
+	fenced  atomic.Bool // fences of other processes reach this process
 
 	// The death watcher meets the goroutine that joins, and later the goroutine that leaves, at
-	// these points. live: this process is live, or notLive says why not. repaired: what this
-	// process held is taken back. watcherEnded: the death watcher no longer touches the arena.
+	// these points. live: this process is live, or notLive says why it is not. repaired: everything
+	// that this process held has been recovered. watcherEnded: the death watcher no longer accesses
+	// the arena.
 	live, repaired, watcherEnded meeting
 	notLive                      error // written before live
 
 	closingMu  sync.Mutex
-	background sync.WaitGroup // the other goroutines that must end before the memory is unmapped
+	background sync.WaitGroup // the other goroutines that must end before the arena is unmapped
 
-	reapMu     sync.Mutex            // only one goroutine of this process reaps at a time
-	reaps      map[int]*reapProgress // guarded by: reaping; by slot
-	unfinished unfinished            // whether a reap has to go on
+	reapMu     sync.Mutex            // held by the goroutine of this process that reaps
+	reaps      map[int]*reapProgress // guarded by: reapMu; by slot
+	unfinished unfinished            // whether a reap has to be continued
 	endings    endings
 	leftover   sharedSlotSet  // the slots whose reaps are unfinished
-	crowded    int            // for a joiner: slots in which it found too few generations that no word names
-	postponed  string         // for a joiner: why it could not renew used-up slots
-	asked      []atomic.Int64 // when Dead last asked for the byte of a slot's participant, CLOCK_MONOTONIC ns
+	crowded    int            // in a joiner: slots in which too few unused generations were found
+	postponed  string         // in a joiner: why it could not renew used-up slots
+	asked      []atomic.Int64 // when Dead last asked for the byte lock of a slot's participant, CLOCK_MONOTONIC ns
 	deaths     deathLog
 	events     events
 	firstHook  *eventHook    // immutable after newMember; collects events for the opening that joins
-	watched    atomic.Uint64 // how often the death watcher returned from its sleep; tests bound it
+	watched    atomic.Uint64 // how often the death watcher has returned from its sleep; tests limit it
 	slept      atomic.Uint64 // how often the death watcher slept, except while it was quiet
 
-	copied bool // the Arena of an Inspector: a copy of the bytes that only the Inspector uses
+	copied bool // the Arena is an Inspector's private copy of the bytes
 
-	onClose     sync.Map      // func() to be called before the arena is unmapped, by key
+	onClose     sync.Map      // functions to call before the arena is unmapped, by key
 	announceMap atomic.Uint32 // announce records in use, one bit each
 }
 
@@ -88,12 +90,11 @@ func (a *Arena) Segment() *shm.Segment { return a.seg }
 // Path returns the path of the arena's file, for messages.
 func (a *Arena) Path() string { return a.label }
 
-// Current reports whether n is a participant that is neither dead nor gone. It
-// costs one load.
+// Current reports whether n is a participant that has neither died nor left. It costs one load.
 //
-// A false answer synchronizes with the reap of n: no thread of n executes another instruction that
-// stores to the arena. A system call that such a thread is in may write to the arena until
-// [Arena.Gone] returns true, and a device may write even longer.
+// A call that returns false synchronizes with the reap of n: no thread of n executes another
+// instruction that stores to the arena. A system call that such a thread is in may still write to
+// the arena until [Arena.Gone] returns true, and a device may write for even longer.
 func (a *Arena) Current(n ParticipantID) bool { return a.isCurrent(n) }
 
 // Live reports whether n is a participant that has neither died nor begun to leave.
@@ -106,14 +107,14 @@ func (a *Arena) Live(n ParticipantID) bool {
 	return participantIn(i, w) == n && w.present() && w.phase() != phaseLeaving && !a.Dead(n)
 }
 
-// Fenced reports whether [shmsync.Fence] reaches this process by now. Only then may this process
+// Fenced reports whether [shmsync.Fence] reaches this process already. Only then may this process
 // release a hold by a plain store.
 func (a *Arena) Fenced() bool { return a.fenced.Load() }
 
 // Size returns the size of the arena in bytes.
 func (a *Arena) Size() int64 { return int64(a.geo.size) }
 
-// Counted reports whether the arena's objects keep counters of their operations.
+// Counted reports whether the objects of the arena count their operations.
 func (a *Arena) Counted() bool { return a.geo.counted }
 
 // MaxParticipants returns how many processes can be in the arena at once.

@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// At returns the T at off, which is in a block that Alloc returned, or in an object. It panics if T
-// contains pointers, if off is not a multiple of T's alignment, or if no block has room for a T at
-// off. For an offset that came from a peer, use [TryAt].
+// At returns a pointer to the T at off. The T must be in a block that Alloc returned, or in an
+// object. At panics if T contains pointers, if off is not a multiple of T's alignment, or if no
+// block has room for a T at off. For an offset that came from a peer, use [TryAt].
 //
 // The pointer is valid until the block is freed or the arena is closed.
 func At[T any](a *Arena, off Offset) *T {
@@ -41,8 +41,8 @@ func TryAt[T any](a *Arena, off Offset) (*T, error) {
 	return (*T)(a.at(off, size, align)), nil
 }
 
-// room says why size bytes at off are not within one block that is in use, or
-// "" if they are.
+// room returns "" if size bytes at off are within one block that is in use. Otherwise it returns
+// what is wrong.
 func (c *core) room(off Offset, size, align uint64) string {
 	if !c.within(off, size, align) {
 		return "it is out of the arena or not aligned"
@@ -55,7 +55,7 @@ func (c *core) room(off Offset, size, align uint64) string {
 	case blockRaw, blockObject, blockLogged:
 	case blockFreeing:
 		// The object is being deleted while this process visits it. The visit guards the object, so
-		// its bytes do not change.
+		// its bytes do not change yet.
 	default:
 		return "the block there is " + w.String()
 	}
@@ -65,8 +65,8 @@ func (c *core) room(off Offset, size, align uint64) string {
 	return ""
 }
 
-// WordOfBody returns the word at off, or nil if no aligned word of the body of o is there. It also
-// returns the word if the opening has ended meanwhile, so that a call can finish.
+// WordOfBody returns the word at off, or nil if off is not an aligned word in the body of o. It
+// also works after the opening has ended, so that a call in progress can finish.
 //
 // Preconditions: this participant has o open, or guards it.
 func (a *Arena) WordOfBody(o Object, off Offset) *atomic.Uint64 {
@@ -91,8 +91,8 @@ func elementsOf[T any](c *core, o Object, n int) []T {
 	return unsafe.Slice((*T)(c.at(o.Body, uint64(n)*uint64(unsafe.Sizeof(*new(T))), 8)), n)
 }
 
-// copyValue copies the bytes of a T without pointers. T may have parts that vet does not allow to
-// be copied, such as atomic variables.
+// copyValue copies the bytes of a T without pointers. An assignment would not do, because T may
+// contain parts that must not be copied according to vet, such as atomic variables.
 func copyValue[T any](to, from *T) {
 	// SAFETY: both have the size of a T.
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(to)), unsafe.Sizeof(*to)), unsafe.Slice((*byte)(unsafe.Pointer(from)), unsafe.Sizeof(*from)))
@@ -104,8 +104,8 @@ func putValue[T any](body []byte, v *T) {
 	copy(body, unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)))
 }
 
-// SlotRecordAt returns the T that is a slot record. off is an offset that SlotRecord or
-// EachSlotRecord returned for the size of a T.
+// SlotRecordAt returns a pointer to the T in a slot record. off is an offset that SlotRecord or
+// EachSlotRecord returned for records of the size of a T.
 func SlotRecordAt[T any](a *Arena, off Offset) *T {
 	// SAFETY: the block at off is as large as a T and aligned to a cache line. Slot records have no
 	// pointers that the collector would follow.

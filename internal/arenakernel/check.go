@@ -8,10 +8,10 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Check examines the whole arena and returns every state that no correct participant
-// writes, as joined errors; each error Is [shmsync.ErrCorrupt]. It also examines the
-// objects of each kind that this program knows. Changes that other processes make meanwhile
-// can cause a false report: call Check again before you act on one.
+// Check examines the whole arena, and the objects of each kind that this program knows. It returns
+// every state that no correct participant writes, as joined errors; each error Is
+// [shmsync.ErrCorrupt]. Changes that other processes make at the same time can cause a false
+// report, so call Check again before you act on a report.
 func (a *Arena) Check() error {
 	if err := a.BeginCall("arena.check"); err != nil {
 		return err
@@ -30,14 +30,14 @@ func (a *Arena) Check() error {
 	return errors.Join(errs...)
 }
 
-// checker collects the damage that it finds.
+// A checker collects the damage that it finds in an arena.
 type checker struct {
 	*core
 	errs  []error
 	found map[string]Offset // committed objects by name
 }
 
-// maxFindings bounds the report on an arena that contains only garbage.
+// maxFindings limits the length of the report on an arena that contains only garbage.
 const maxFindings = 100
 
 func (c *checker) bad(format string, args ...any) {
@@ -46,7 +46,7 @@ func (c *checker) bad(format string, args ...any) {
 	}
 }
 
-// checkHeap checks chunk words, block words, the directory, and the nodes.
+// checkHeap checks the chunk words, the block words, the directory and the wait nodes.
 func (c *core) checkHeap() []error {
 	ck := checker{core: c, found: map[string]Offset{}}
 	for i := range c.geo.chunkCount {
@@ -108,7 +108,7 @@ func (c *checker) checkBlocks(i uint64) {
 	}
 }
 
-// checkObjects checks the headers of all objects. The caller holds handles.
+// checkObjects checks the headers of all objects. The caller holds c.handles.
 func (c *checker) checkObjects() {
 	c.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
 		if w.kind() != blockObject {
@@ -141,8 +141,8 @@ func (c *checker) checkObjects() {
 	})
 }
 
-// checkDirectory checks that names lead to objects, and that each object can be
-// found by its name. The caller holds handles.
+// checkDirectory checks that each name leads to an object, and that each object can be found by its
+// name. The caller holds c.handles.
 func (c *checker) checkDirectory() {
 	for pos := range c.geo.dirCount {
 		e := c.loadEntry(pos)
@@ -169,20 +169,21 @@ func (c *checker) checkDirectory() {
 	}
 }
 
-// goes reports whether the object at off is being freed. Its nodes are freed last.
+// goes reports whether the object at off is being freed. The wait nodes of such an object are freed
+// last.
 func (c *checker) goes(off Offset) bool {
 	w, _, ok := c.blockAt(off)
 	return ok && w.kind() == blockFreeing
 }
 
-// reaped reports whether n is dead and its slot no longer belongs to it.
+// reaped reports whether n is dead and its slot no longer belongs to n.
 func (c *checker) reaped(n ParticipantID) bool {
 	i := n.Slot()
 	return i >= 1 && i <= c.geo.slots && !c.current(n) && participantIn(i, c.slotState(i)) != n
 }
 
-// checkNodes checks the words of the nodes in use, and that poller nodes are on
-// the list that they name.
+// checkNodes checks the words of the wait nodes in use. It also checks that each poller node is on
+// the list that it names.
 func (c *checker) checkNodes() {
 	lists := c.newNodeLists()
 	c.eachNode(func(off Offset, n *Node) {

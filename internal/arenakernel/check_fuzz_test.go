@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scribble writes a word at a place in the arena that the fuzzer chose, usually one that the arena
-// uses.
+// scribble writes value to a place in the arena that the fuzzer chose. In most cases the arena uses
+// this place.
 func scribble(a *Arena, places []Offset, where uint16, value uint64) {
 	off := places[int(where>>3)%len(places)]
 	if off+8 > Offset(a.size) {
@@ -36,8 +36,8 @@ func scribble(a *Arena, places []Offset, where uint16, value uint64) {
 	}
 }
 
-// tolerate calls f. f may panic with a message about a mistake of its caller, because the bytes of
-// a peer can make a correct call look like a mistake. It may not panic for any other reason.
+// tolerate calls f, which may panic with a message about a mistake of its caller: bytes that a peer
+// wrote can make a correct call look like a mistake. A panic for any other reason fails the test.
 func tolerate(t *testing.T, f func()) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -50,8 +50,8 @@ func tolerate(t *testing.T, f func()) {
 	f()
 }
 
-// FuzzHostile lets a peer write anything anywhere, and then calls everything. A call may fail,
-// but must not crash, hang or reach out of the arena.
+// FuzzHostile lets a peer write any values anywhere in the arena, and then calls all functions. A
+// call may return an error, but must not crash, hang, or access memory outside the arena.
 func FuzzHostile(f *testing.F) {
 	for kind := range byte(8) {
 		f.Add([]byte{kind, 0, 1, 2, 3, 4, 5, 6, 7, 8, kind + 8, 1, 255, 255, 255, 255, 255, 255, 255, 255})

@@ -1,8 +1,8 @@
 package arenakernel
 
-// ClaimBlock allocates a zeroed block of at least size bytes that belongs to this participant.
-// Unlike a block of Alloc, it is freed when the participant dies or leaves. If there is not enough
-// room, the error Is [shmsync.ErrNoSpace].
+// ClaimBlock allocates a zeroed block of at least size bytes that belongs to this participant. The
+// block is freed when the participant dies or leaves, unlike a block that Alloc returned. If there
+// is not enough room, the error Is [shmsync.ErrNoSpace].
 func (a *Arena) ClaimBlock(size uint64) (Offset, error) {
 	if err := a.BeginCall("arena.alloc"); err != nil {
 		return 0, err
@@ -11,15 +11,15 @@ func (a *Arena) ClaimBlock(size uint64) (Offset, error) {
 	return a.claim(size, 1)
 }
 
-// UnclaimBlock frees a block that ClaimBlock gave to this participant.
+// UnclaimBlock frees a block that this participant got from ClaimBlock.
 func (a *Arena) UnclaimBlock(off Offset) { a.unclaim(off) }
 
-// ClaimedBlock returns the first size bytes of a block that owner has claimed, or nil if owner has
-// no such block. off may come from a peer.
+// ClaimedBlock returns the first size bytes of a block that owner has claimed. It returns nil if
+// owner has no such block, so off may come from a peer.
 //
-// After the death of owner, the bytes may belong to another block. So a caller that reads the block
-// of a peer calls [Arena.Current] afterwards: if the result is true, the bytes still belonged to
-// owner.
+// After the death of owner, the bytes may become part of another block. So a caller that reads the
+// block of a peer must call [Arena.Current] afterwards. If Current returns true, the bytes that
+// were read belonged to owner.
 func (a *Arena) ClaimedBlock(off Offset, size uint64, owner ParticipantID) []byte {
 	b, ok := a.locate(off)
 	if !ok || b.class == classNode || b.load() != makeBlock(blockClaimed, owner) || size > b.size {

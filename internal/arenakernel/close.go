@@ -15,21 +15,22 @@ var (
 	_ = crashpoint.Register("arena.close.freed")
 )
 
-// Close ends this opening of the arena. It closes the handles that were opened through it first:
-// their waits end with an error that Is [shmsync.ErrClosed]. A second Close of an opening returns
-// such an error, too, and changes nothing.
+// Close ends this opening of the arena. It first closes the handles that were opened through this
+// opening: their waits end with an error that Is [shmsync.ErrClosed]. A second Close of the same
+// opening changes nothing and returns such an error.
 //
-// The Close of the last opening of this process leaves the arena. Locks that this process
-// still holds are then treated as after its death: other processes get ErrOwnerDead.
-// Pointers into the arena become invalid: using one during or after Close is a mistake of
-// the caller and may end in a fault.
+// The Close of the last opening of this process leaves the arena. Other processes then treat the
+// locks that this process still holds as if it had died: they get ErrOwnerDead. Pointers into the
+// arena become invalid. The use of such a pointer during or after Close is a mistake of the caller,
+// and may cause a fault.
 //
-// Close waits until these waits have ended, and until calls that open, create, delete, allocate or
-// free are over. So a function that such a call or a wait calls, such as a Repair, must not call
-// Close. After Close has begun, the waits of such a function through handles of this opening end,
-// and it can open no more objects. docs/design/0021-openings.md describes the steps of Close, and
-// what a death between them leaves. While OnFirst runs, Close changes nothing, and returns an error
-// that Is [syscall.EDEADLK].
+// Close waits until the waits have ended, and until calls that open, create, delete, allocate or
+// free have returned. A function that runs within such a call or wait, such as a Repair, must
+// therefore not call Close. Once Close has begun, waits of such a function through handles of this
+// opening end, and it can open no more objects. docs/design/0021-openings.md describes the steps of
+// Close, and what a death between two steps leaves.
+//
+// While OnFirst runs, Close changes nothing, and returns an error that Is [syscall.EDEADLK].
 func (a *Arena) Close() error {
 	if a.hook.Load() != 0 {
 		return a.fail("arena.close", errDeadlock, "its OnFirst closes it: let OnFirst return an error, and the Open of this process fails")
@@ -42,7 +43,7 @@ func (a *Arena) Close() error {
 		a.calls.Lock() // never unlocked
 	}
 	a.over.Store(true)
-	a.endHandles() // again, because a call may have registered the first handle, and a function for OnEnd, meanwhile
+	a.endHandles() // again: a call may have made a handle, and called OnEnd, since the first time
 	attached.Lock()
 	a.opens--
 	last := a.opens == 0
@@ -50,8 +51,8 @@ func (a *Arena) Close() error {
 		delete(attached.arenas, a.id)
 	}
 	attached.Unlock()
-	// The lock is not held here, because leave waits for functions that may open an arena. If such
-	// a function opens this arena, the process joins as another participant.
+	// leave is called without the lock, because it waits for functions that may open an arena. If
+	// such a function opens this arena, the process joins as another participant.
 	if !last {
 		return nil
 	}
@@ -66,34 +67,34 @@ func (a *Arena) endHandles() {
 }
 
 // BeginCall begins a call that writes with the ID of this participant, or that makes a handle.
-// Close waits until each such call is over, because otherwise the slot could belong to another
-// process while the call still writes. Once Close has begun to wait, BeginCall returns an error
-// that Is [shmsync.ErrClosed]. EndCall ends a call whose BeginCall returned nil.
+// Close waits until all such calls are over: otherwise the slot could belong to another process
+// while a call still writes. Once Close has begun to wait, BeginCall returns an error that Is
+// [shmsync.ErrClosed]. If BeginCall returns nil, the caller must call EndCall.
 //
-// Such a call does not wait for other participants. Operations of primitives that wait do not use
-// BeginCall: the functions of OnEnd end them, and wait for their end. A call within another call
-// goes through Within.
+// A call between BeginCall and EndCall must not wait for other participants. Operations of
+// primitives, which do wait, use OnEnd instead: the function that they register ends their waits,
+// and waits until the operations have returned. A call within another call goes through Within.
 func (a *Arena) BeginCall(op string) error {
-	// TryRLock fails only while Close waits, and after that.
+	// TryRLock fails only while Close waits for the lock, or after Close has got it.
 	if !a.calls.TryRLock() {
 		return a.ClosedError(op)
 	}
 	return nil
 }
 
-// EndCall ends the call that BeginCall has begun.
+// EndCall ends the call that began with BeginCall.
 func (a *Arena) EndCall() { a.calls.RUnlock() }
 
-// Within returns an opening for calls within a call that BeginCall has begun. Close does not refuse
-// these calls while it waits for the outer call. Register handles with the original opening.
+// Within returns an opening for calls within a call that BeginCall has begun. These calls succeed
+// even while Close waits for the outer call. Handles must be registered with the original opening.
 func (a *Arena) Within() *Arena { return &Arena{membership: a.membership} }
 
-// Closing reports whether Close of this opening has begun. Calls that began before may still be in
+// Closing reports whether Close of this opening has begun. Calls that began earlier may still be in
 // progress.
 func (a *Arena) Closing() bool { return a.ending.Load() }
 
-// Killed reports whether Kill has killed this participant. Its goroutines may never end their
-// calls.
+// Killed reports whether Kill was called for this participant. The goroutines of a killed
+// participant may never end their calls.
 func (a *Arena) Killed() bool { return a.killed.Load() }
 
 // mustBeginCall is BeginCall for an operation that cannot return an error.
@@ -103,12 +104,12 @@ func (a *Arena) mustBeginCall(op string) {
 	}
 }
 
-// ClosedError returns the error of a call through an opening that is closed or is being closed.
+// ClosedError returns the error for a call through an opening that is closed or is being closed.
 func (a *Arena) ClosedError(op string) error {
 	return a.fail(op, shmsync.ErrClosed, "this opening of the arena is closed")
 }
 
-// use returns an error if the opening is closed.
+// use returns an error if this opening is closed.
 func (a *Arena) use(op string) error {
 	if a.over.Load() {
 		return a.ClosedError(op)
@@ -144,17 +145,17 @@ func (a *Arena) leave() error {
 	a.records.Lock()
 	//lint:ignore SA2001 wait for a SlotRecord in progress: its block must not be freed before it is on the list
 	a.records.Unlock()
-	a.ring(a.slot(i) + slotWatchDoorbell) // the death watcher wakes meanwhile
+	a.ring(a.slot(i) + slotWatchDoorbell) // wakes the death watcher while this goroutine goes on
 	concerned := a.repairAll(a.self, false)
 	crashpoint.Hit("arena.close.repaired")
-	if !concerned.undoing { // if undoing, what a dead predecessor had open in this slot stays open
+	if !concerned.undoing { // if undoing, the objects that a dead predecessor had open in this slot stay open
 		a.reclaimMemory(a.self)
 	}
 	crashpoint.Hit("arena.close.reclaimed")
-	// A wake for this process may have been lost, as in a death.
+	// This process may have failed to wake a waiter, as a process that dies may have.
 	a.wakeAll(a.self, concerned)
 	a.handles.Lock()
-	a.handles.left = true // before the bits are cleared: then the bytes of a bit may belong to another object
+	a.handles.left = true // set before the bits are cleared, because the bytes of a bit may then belong to another object
 	a.handles.Unlock()
 	if !concerned.undoing {
 		a.clearOpenBits(a.self)
@@ -173,8 +174,8 @@ func (a *Arena) leave() error {
 		a.writeBack(number, synced)
 	}
 	a.ringWatchersOf(i)
-	// A peer that was woken above, and looked before the slot was free, found this participant
-	// still current. So wake it again.
+	// A peer that was woken above may have checked before the slot was free. It then found this
+	// participant still current, so wake it again.
 	a.countDeath(concerned)
 	a.dropLock()
 	if a.ephemeral.Load() {
@@ -185,18 +186,18 @@ func (a *Arena) leave() error {
 
 // lateCalls is how long the addresses of the arena stay mapped after the last Close. A call that
 // ends the wait of another goroutine, such as the Post of a Futex, may still be running when that
-// goroutine closes the arena. Close does not wait for such a call, which still reads and writes
-// these addresses. So they must not belong to another mapping yet.
+// other goroutine closes the arena. Close does not wait for such a call. The call still reads and
+// writes these addresses, so they must not belong to another mapping yet.
 const lateCalls = 5 * time.Second
 
-// OnClose registers f, which the arena calls before it is unmapped, while its bytes can still be
-// used. f ends waits of goroutines in this process. A second call with the same key replaces the
-// first.
+// OnClose registers f. The arena calls f before it is unmapped, while its bytes can still be used.
+// f ends waits of goroutines in this process. A second call with the same key replaces the function
+// of the first call.
 func (a *Arena) OnClose(key any, f func()) { a.onClose.Store(key, f) }
 
-// OnEnd registers f, which the arena calls when this opening is closed. f closes the handles that
-// were opened through this opening. The arena calls f at the beginning of Close, and again when the
-// calls in progress have ended, because such a call may have made a handle, or called OnEnd,
-// meanwhile. In the Close of the last opening, f runs before the functions of OnClose. A second
-// call with the same key replaces the first.
+// OnEnd registers f. The arena calls f when this opening is closed, and f closes the handles that
+// were opened through the opening. The arena calls f at the beginning of Close. It calls f again
+// when the calls in progress have ended, because such a call may have made a handle, or called
+// OnEnd, in the meantime. In the Close of the last opening, f runs before the functions of OnClose.
+// A second call with the same key replaces the function of the first call.
 func (a *Arena) OnEnd(key any, f func()) { a.onEnd.Store(key, f) }

@@ -12,10 +12,10 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// TestCloseWaitsForCallsInAStep: one goroutine is in the middle of a call that writes with the ID
-// of this process when another goroutine closes the arena. Close must free the slot only when that
+// TestCloseWaitsForCallsInAStep: a goroutine is in the middle of a call that writes with the ID of
+// this process, and another goroutine closes the arena. Close must not free the slot before that
 // call is over. Otherwise the call could write with the ID of a participant that has taken the slot
-// since. Calls that begin meanwhile are refused.
+// since. Calls that begin after Close has begun are refused.
 func TestCloseWaitsForCallsInAStep(t *testing.T) {
 	before := func(a *Arena) Object { return Object{} }
 	opened := func(a *Arena) Object {
@@ -90,8 +90,8 @@ func TestCloseWaitsForCallsInAStep(t *testing.T) {
 	}
 }
 
-// TestCloseOfAnOpeningWaitsForItsOwnCalls: the Close of one opening waits only for the calls of
-// that opening.
+// TestCloseOfAnOpeningWaitsForItsOwnCalls: when a process closes one of two openings, Close waits
+// only for the calls of that opening.
 func TestCloseOfAnOpeningWaitsForItsOwnCalls(t *testing.T) {
 	ta := newTestArena(t, 2)
 	a, err := Open(ta.name, &ta.opts)

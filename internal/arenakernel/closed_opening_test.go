@@ -12,7 +12,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// reaped is an object whose Repair sends its result to reapedBy.
+// reapedKind is the kind of an object whose Repair sends its result to reapedBy.
 var (
 	reapedKind = KindOf("rpd ")
 	reapedBy   = make(chan error, 8)
@@ -31,9 +31,9 @@ func init() {
 	}})
 }
 
-// TestReapingOutlivesTheOpeningThatMetTheDeath: a process learns of a death through one opening,
-// and closes this opening before it reaps, while another opening stays open. The reap still
-// continues.
+// TestReapingOutlivesTheOpeningThatMetTheDeath: a process finds a death through one of its two
+// openings, and closes this opening before it has reaped. The reap still takes place, through the
+// other opening.
 func TestReapingOutlivesTheOpeningThatMetTheDeath(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	dup, err := shm.FromFile(a.seg.File(), nil)
@@ -43,13 +43,13 @@ func TestReapingOutlivesTheOpeningThatMetTheDeath(t *testing.T) {
 	_, _, err = a.OpenObject(ObjectSpec{Name: "x", Kind: reapedKind, Version: 1, Size: 8})
 	require.NoError(t, err)
 
-	// Slot 3 belongs to a participant whose thread the kernel has marked dead.
+	// Slot 3 belongs to a participant that the kernel has marked dead.
 	live := makeSlotWord(phaseLive, 5)
 	a.u32(a.slot(3) + slotState).Store(uint32(live))
 	a.u64(a.touchedWord(3, 0)).Store(^uint64(0)) // the dead participant had the object open
 	a.u32(a.aliveWord(3, 0)).Store(shmsync.RobustOwnerDied)
 
-	a.reapMu.Lock() // no goroutine reaps before the opening is closed
+	a.reapMu.Lock() // no goroutine can reap before the opening is closed
 	dead := other.Dead(participantIn(3, live))
 	closed := other.Close()
 	a.reapMu.Unlock()
@@ -64,9 +64,9 @@ func TestReapingOutlivesTheOpeningThatMetTheDeath(t *testing.T) {
 	}
 }
 
-// TestCloseObjectAfterTheOpenBitsAreCleared: a process that leaves clears its open bits. A
-// CloseObject after that must change nothing, because the bytes of the bit may belong to another
-// object by then.
+// TestCloseObjectAfterTheOpenBitsAreCleared: a process that leaves clears its open bits, which say
+// what objects it has open. A later CloseObject must change nothing, because the bytes of the bit
+// may belong to another object by then.
 func TestCloseObjectAfterTheOpenBitsAreCleared(t *testing.T) {
 	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, 4, false) }, nil)
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestCloseObjectAfterTheOpenBitsAreCleared(t *testing.T) {
 	o, _, err := a.OpenObject(ObjectSpec{Name: "x", Kind: KindBlock, Version: 1, Size: 256})
 	require.NoError(t, err)
 
-	a.background.Add(1) // Close waits for it after it has cleared the bits
+	a.background.Add(1) // Close clears the bits and then waits for this
 	closed := make(chan error, 1)
 	go func() { closed <- a.Close() }()
 	pollFor(t, peer, func() bool { return peer.Delete("x") == nil })

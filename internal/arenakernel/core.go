@@ -7,35 +7,35 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// core is what the parts of an Arena share: the bytes, their validated geometry, and the ID of
-// this participant.
+// core is the state that the parts of an Arena share: the bytes, their validated geometry, and the
+// ID of this participant.
 type core struct {
 	memory
 	geo   geometry
 	label string // the segment's name or path, for messages
 
-	// self is this process's ID in the arena. It is set before any other code can use the arena,
-	// and then never changes.
+	// self is the ID of this process in the arena. It is set before any other code can use the
+	// arena, and does not change afterwards.
 	self ParticipantID
-	// current reports whether an ID belongs to a participant that has not left and has not
-	// been declared dead.
+	// current reports whether an ID belongs to a participant that has not left and has not been
+	// marked dead.
 	current func(ParticipantID) bool
-	// gone reports whether nothing can write any more on behalf of a participant that is not
-	// current.
+	// gone reports whether nothing can write to the arena for a participant any more. The
+	// participant is not current.
 	gone func(ParticipantID) bool
-	// reserve makes sure that n bytes at off are backed by memory. If there is too little, the
-	// error Is shmsync.ErrNoSpace.
+	// reserve allocates memory for n bytes at off. If there is too little memory, the error Is
+	// shmsync.ErrNoSpace.
 	reserve func(off, n uint64) error
 
 	// work counts the block words and directory entries that this process has read in walks and
-	// searches. Tests bound it.
+	// searches. Tests limit it.
 	work atomic.Uint64
 
 	acting  [actWords]atomic.Bool // the act words that are in use
 	heap    heapLocal
 	handles openLocal
 	nodes   nodeLocal
-	records sync.Mutex // held while this process searches for its record of an object, and while it makes one
+	records sync.Mutex // held while this process searches for its slot record of an object, or makes one
 }
 
 // fail returns the error of an operation on this arena.

@@ -27,13 +27,12 @@ func init() {
 		}
 		return nil
 	}
-	// "looked at" returns how many block words and directory entries this process has examined so
-	// far.
+	// "looked at" returns how many block words and directory entries this process has read so far.
 	agentOrders["looked at"] = func(s *agent, o order, a *answer) error {
 		a.N = int64(s.arena.work.Load())
 		return nil
 	}
-	// "claim nodes" claims N wait nodes, as N waiting goroutines would.
+	// "claim nodes" claims N wait nodes, as N goroutines that wait would do.
 	agentOrders["claim nodes"] = func(s *agent, o order, a *answer) error {
 		for range o.N {
 			if _, err := s.arena.ClaimNode(); err != nil {
@@ -64,13 +63,14 @@ func amongObjects(t testing.TB, n int) (c *crowd, maker *remote) {
 	return c, maker
 }
 
-// TestLeaveAndDeathLookAtWhatWasTouched: the cost of a leave or a death depends on what the
-// participant has touched, and not on what the arena contains. With more objects, no more block
-// words and directory entries are examined.
+// TestLeaveAndDeathLookAtWhatWasTouched: the cost of a leave or a death depends on the objects that
+// the participant has used, and not on the number of objects in the arena. With many objects in the
+// arena, no more block words and directory entries are read than with few.
 func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 	const few, many = 1, 5000
-	// The chunk of an object is examined twice for holds, twice for wakes, and once each for names,
-	// for claims and for open bits. Before that, it is examined once in the search for the name.
+	// The chunk of an object is searched twice for holds, twice for lost wakes, and once each for
+	// names, for claims and for open bits. One more search comes before these, for the name of the
+	// object.
 	const most = 10 * blockWords
 	for what, event := range map[string]func(t *testing.T, c *crowd, maker *remote) int64{
 		"leave": func(t *testing.T, c *crowd, _ *remote) int64 {
@@ -101,7 +101,7 @@ func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 			v.must(t, order{Do: "fenced"})
 			v.Kill(t)
 			c.await(t, v.self)
-			maker.must(t, order{Do: "erase", Text: "0"}) // its open bit has been cleared
+			maker.must(t, order{Do: "erase", Text: "0"}) // this clears the open bit for object "0"
 			return maker.must(t, order{Do: "looked at"}).N - before
 		},
 	} {
@@ -120,9 +120,9 @@ func TestLeaveAndDeathLookAtWhatWasTouched(t *testing.T) {
 	}
 }
 
-// TestLeaveAndDeathPassOverTheWaitsOfOthers: if a participant that leaves or dies has touched
-// nothing, no process examines the wait nodes of others, and no process checks whether one of its
-// waits has lost a wake.
+// TestLeaveAndDeathPassOverTheWaitsOfOthers: if a participant that leaves or dies has used nothing,
+// no process reads the wait nodes of other participants, and no process checks whether one of its
+// own waits has missed a wake.
 func TestLeaveAndDeathPassOverTheWaitsOfOthers(t *testing.T) {
 	c, maker := amongObjects(t, 1)
 	maker.must(t, order{Do: "claim nodes", N: 1000})
@@ -139,7 +139,7 @@ func TestLeaveAndDeathPassOverTheWaitsOfOthers(t *testing.T) {
 	c.dieAmong(t)
 	require.Equal(t, before, maker.must(t, order{Do: "looked at"}).N, "words that the reaper looked at")
 	require.Equal(t, counted, deaths(), "reaps after which every process checks its waits")
-	// The nodes of a participant that touched something are freed.
+	// The wait nodes of a participant that did use an object are freed.
 	v := c.quiet(t)
 	v.must(t, order{Do: "claim nodes", N: 10})
 	v.must(t, order{Do: "fenced"})
@@ -149,8 +149,8 @@ func TestLeaveAndDeathPassOverTheWaitsOfOthers(t *testing.T) {
 	require.Greater(t, deaths(), counted)
 }
 
-// BenchmarkCostAmongObjects measures what the leave and the death of a process that has touched
-// nothing cost, for several numbers of objects in the arena.
+// BenchmarkCostAmongObjects measures the leave and the death of a process that has used nothing,
+// for several numbers of objects in the arena.
 func BenchmarkCostAmongObjects(b *testing.B) {
 	for _, n := range []int{0, 1000, 100000} {
 		b.Run(fmt.Sprintf("leave/%d", n), func(b *testing.B) {
@@ -183,8 +183,8 @@ func BenchmarkCostAmongObjects(b *testing.B) {
 	}
 }
 
-// BenchmarkCreateAfterFull measures the creation and deletion of an object in an empty directory,
-// for several numbers of names that the directory once had.
+// BenchmarkCreateAfterFull creates and deletes an object in an empty directory that once had many
+// names, for several numbers of names.
 func BenchmarkCreateAfterFull(b *testing.B) {
 	for _, n := range []int{0, 1000, 131072} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -197,8 +197,8 @@ func BenchmarkCreateAfterFull(b *testing.B) {
 	}
 }
 
-// TestNamesOfAFullDirectoryAreDeletedQuickly fills a directory to the last name and empties it
-// again. A deletion must pass only the entries near its own name, and not all names that are left.
+// TestNamesOfAFullDirectoryAreDeletedQuickly fills a directory completely and empties it again. A
+// deletion must read only the entries near its own name, and not all entries that are left.
 func TestNamesOfAFullDirectoryAreDeletedQuickly(t *testing.T) {
 	a := newNeighbours(8<<20, 2).join(1)
 	n := a.geo.dirCount
@@ -207,14 +207,14 @@ func TestNamesOfAFullDirectoryAreDeletedQuickly(t *testing.T) {
 	require.LessOrEqual(t, a.work.Load()/n, n/16, "entries that were examined for each name")
 }
 
-// TestSearchesAfterFullAreShort: a directory that was full and was emptied is as fast as a new one,
-// once searches have passed enough removed entries to notice that.
+// TestSearchesAfterFullAreShort: searches in a directory that was full and then emptied become as
+// fast as in a new directory, after they have passed enough removed entries to notice it.
 func TestSearchesAfterFullAreShort(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine searches, for minutes with it")
 	}
-	// Many attempts to lower the reach fail while the last names are removed, so the directory has
-	// to be large enough for that.
+	// While the last names are removed, many attempts to lower the reach fail. The directory is
+	// large enough for later attempts to succeed.
 	a := newNeighbours(16<<20, 2).join(1)
 	fillAndEmpty(t, a, 1<<20)
 	for range 20 {
@@ -226,8 +226,9 @@ func TestSearchesAfterFullAreShort(t *testing.T) {
 	require.LessOrEqual(t, a.work.Load()-before, uint64(20))
 }
 
-// TestDeathWhileReachIsLowered: if a process dies while it lowers the reach, all names can still be
-// found, because searches go as far as before until another process completes the lowering.
+// TestDeathWhileReachIsLowered: a process dies while it lowers the reach, the distance up to which
+// searches go. All names must still be found, because searches use the previous reach until another
+// process has completed the lowering.
 func TestDeathWhileReachIsLowered(t *testing.T) {
 	p := newNeighbours(2<<20, 3)
 	a, b := p.join(1), p.join(2)
@@ -237,7 +238,7 @@ func TestDeathWhileReachIsLowered(t *testing.T) {
 	a.CloseObject(o)
 	before := a.reach()
 	require.Greater(t, before, uint64(1))
-	// The dead process has not examined the entries a second time, so the reach is too small.
+	// The dead process has not read the entries for the second time, so the reach may be too small.
 	a.u32(hdrDirLowerer).Store(uint32(b.self))
 	a.u64(hdrDirLowering).Store(uint64(lowering(0).begun(uint32(before))))
 	a.u32(hdrDirReach).Store(0)
@@ -255,7 +256,7 @@ func TestDeathWhileReachIsLowered(t *testing.T) {
 	require.False(t, created)
 }
 
-// fillAndEmpty makes n names, or as many as fit into the directory, and deletes them.
+// fillAndEmpty creates n names, or as many as the directory has room for, and deletes them.
 func fillAndEmpty(t testing.TB, a *Arena, n int) {
 	made := 0
 	for ; made < n; made++ {

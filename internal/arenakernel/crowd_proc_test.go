@@ -17,7 +17,7 @@ import (
 )
 
 func init() {
-	// "open quietly" joins without OnDeath.
+	// "open quietly" joins without a call of OnDeath.
 	agentOrders["open quietly"] = func(s *agent, o order, a *answer) (err error) {
 		s.arena, err = Open(o.Arena, o.Opts)
 		return err
@@ -30,14 +30,15 @@ func init() {
 		a.N = int64(s.arena.watched.Load())
 		return nil
 	}
-	// "slept" returns how often the death watcher has slept in a system call that was not quiet.
+	// "slept" returns how often the death watcher has slept in a normal system call, not in a quiet
+	// one that the Go scheduler does not see.
 	agentOrders["slept"] = func(s *agent, o order, a *answer) error {
 		a.N = int64(s.arena.slept.Load())
 		return nil
 	}
 }
 
-// crowd is n processes that have joined an arena and do nothing.
+// A crowd is n processes that have joined an arena and do nothing.
 type crowd struct {
 	*testArena
 	members []*remote
@@ -52,15 +53,15 @@ func newCrowd(t testing.TB, n int) *crowd {
 	return c
 }
 
-// quiet adds a process that joins without OnDeath.
+// quiet adds a process that joins without a call of OnDeath.
 func (c *crowd) quiet(t testing.TB) *remote {
 	r := c.start(t, proctest.Env("GOMAXPROCS=1"))
 	r.self = r.must(t, order{Do: "open quietly", Arena: c.name, Opts: &c.opts}).Self
 	return r
 }
 
-// doorbells returns how often any doorbell of the arena has been rung. It reads the file of the
-// arena without joining.
+// doorbells returns how often the doorbells of all participants have been rung. It reads the file
+// of the arena without joining.
 func (c *crowd) doorbells(t testing.TB) (rung uint32) {
 	a, err := peek(c.path())
 	require.NoError(t, err)
@@ -70,7 +71,7 @@ func (c *crowd) doorbells(t testing.TB) (rung uint32) {
 	return rung
 }
 
-// await waits until the slot of a participant that has left or died is free.
+// await waits until the slot of a participant that has left or died is free again.
 func (c *crowd) await(t testing.TB, who ParticipantID) {
 	end := time.Now().Add(bound())
 	pollUntil(func() bool {
@@ -90,7 +91,7 @@ func (c *crowd) comeAndGo(t testing.TB) {
 	require.NoError(t, a.Close())
 }
 
-// dieAmong makes a process join and die.
+// dieAmong makes a process join, and kills it.
 func (c *crowd) dieAmong(t testing.TB) {
 	v := c.quiet(t)
 	v.must(t, order{Do: "fenced"})
@@ -98,9 +99,9 @@ func (c *crowd) dieAmong(t testing.TB) {
 	c.await(t, v.self)
 }
 
-// TestWatchersAreRungBeforeOpenReturns: when Open returns, the doorbell of each participant that
-// has to watch the new participant has been rung. So its death is noticed even if it dies at once,
-// with a lock held, while one of these watchers is stopped.
+// TestWatchersAreRungBeforeOpenReturns: before Open returns, it rings the doorbell of each
+// participant that has to watch the new participant. So the death of the new participant is noticed
+// even if it dies at once with a lock held, while one of its watchers is stopped.
 func TestWatchersAreRungBeforeOpenReturns(t *testing.T) {
 	c := newCrowd(t, watchTargets)
 	first := c.peek(t).u32(c.peek(t).slot(1) + slotWatchDoorbell)
@@ -114,16 +115,16 @@ func TestWatchersAreRungBeforeOpenReturns(t *testing.T) {
 	}
 }
 
-// TestFewAreWokenByAnEvent: a join, a leave and a death wake no more participants among many than
-// among few.
+// TestFewAreWokenByAnEvent: a join, a leave or a death wakes no more participants if there are many
+// participants than if there are few.
 func TestFewAreWokenByAnEvent(t *testing.T) {
 	const few, many, ringsMore = 4, 16, 4
 	rings := map[string][2]uint32{}
 	for k, n := range []int{few, many} {
 		c := newCrowd(t, n)
 		for what, event := range map[string]func(testing.TB){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
-			// On a busy host, other watchers act, too, and rings of the previous event may be
-			// counted. So the smallest number counts.
+			// On a busy host, further watchers act, and the count may contain rings of the previous
+			// event. So the test uses the smallest count of several tries.
 			least, enough := uint32(math.MaxUint32), rings[what][0]+ringsMore
 			for tries := 0; tries < 10 || n == many && least > enough && tries < 200; tries++ {
 				before := c.doorbells(t)
@@ -141,7 +142,7 @@ func TestFewAreWokenByAnEvent(t *testing.T) {
 	}
 }
 
-// sum returns the sum of the answers of all members.
+// sum sends an order to all members and returns the sum of their answers.
 func (c *crowd) sum(t testing.TB, ask string) (n int64) {
 	for _, m := range c.members {
 		n += m.must(t, order{Do: ask}).N
@@ -149,9 +150,9 @@ func (c *crowd) sum(t testing.TB, ask string) (n int64) {
 	return n
 }
 
-// TestWatchersSleepOn: when a death watcher returns from its sleep, it wakes threads of the Go
-// runtime, which costs more than everything else about an event. A join and a leave must make no
-// watcher return. A death wakes three watchers, and must make only one of them return.
+// TestWatchersSleepOn: a death watcher that returns from its sleep wakes threads of the Go runtime,
+// which costs more than the rest of the event. So a join or a leave must make no watcher return. A
+// death wakes three watchers, and must make only one of them return.
 func TestWatchersSleepOn(t *testing.T) {
 	if !quietBuild {
 		t.Skip("needs linux/amd64 or linux/arm64 and no race detector: other watchers return for each event")
@@ -159,11 +160,11 @@ func TestWatchersSleepOn(t *testing.T) {
 	const most = 6 // for the mark, the checks of the dead process's threads, and the end of the reap
 	c := newCrowd(t, 6)
 	for _, m := range c.members {
-		m.must(t, order{Do: "fenced"}) // all work that it had postponed is done
+		m.must(t, order{Do: "fenced"}) // all work that the process had postponed is done
 	}
 	for what, event := range map[string]func(testing.TB){"join and leave": c.comeAndGo, "join and death": c.dieAmong} {
-		// On a busy host, a process takes long to end, and other watchers act, too. So the smallest
-		// number counts.
+		// On a busy host, a process takes long to end, and further watchers act. So the test uses
+		// the smallest number.
 		least, enough := int64(math.MaxInt64), int64(most)
 		if what == "join and leave" {
 			enough = 0
@@ -178,9 +179,9 @@ func TestWatchersSleepOn(t *testing.T) {
 	}
 }
 
-// TestWatchersWaitQuietlyForTheEndOfAProcess: a watcher that waits until it may free a slot waits
-// quietly. In any other system call it would keep a P of the Go scheduler at first, and the thread
-// that supervises system calls would check every 20 us until it has taken the P away.
+// TestWatchersWaitQuietlyForTheEndOfAProcess: a watcher that waits until it may free a slot uses a
+// quiet system call, which the Go scheduler does not see. In any other system call, the thread
+// would keep its P at first, and sysmon would check it every 20 us until it has taken the P away.
 func TestWatchersWaitQuietlyForTheEndOfAProcess(t *testing.T) {
 	if !quietBuild {
 		t.Skip("needs linux/amd64 or linux/arm64 and no race detector: other watchers return for each event")
@@ -190,7 +191,7 @@ func TestWatchersWaitQuietlyForTheEndOfAProcess(t *testing.T) {
 		m.must(t, order{Do: "fenced"})
 	}
 	least := int64(math.MaxInt64)
-	for n := 0; n < 100 && least > 0; n++ { // on a busy host, other watchers act, too
+	for n := 0; n < 100 && least > 0; n++ { // on a busy host, further watchers act
 		before := c.sum(t, "slept")
 		c.dieAmong(t)
 		least = min(least, c.sum(t, "slept")-before)
@@ -198,9 +199,9 @@ func TestWatchersWaitQuietlyForTheEndOfAProcess(t *testing.T) {
 	require.Zero(t, least, "sleeps that were not quiet")
 }
 
-// TestCallThatMeetsADeathFreesTheSlot: the watchers of a dead participant are stopped. A call of
-// another process, whose own watcher does not watch that participant, finds the death. That process
-// must also free the slot, although its watcher is asleep at that time.
+// TestCallThatMeetsADeathFreesTheSlot: the watchers of a dead participant are stopped. Another
+// process, which does not watch that participant, finds the death in a call. This process must also
+// free the slot, although its own death watcher is asleep.
 func TestCallThatMeetsADeathFreesTheSlot(t *testing.T) {
 	c := newCrowd(t, 1+watchTargets)
 	for _, m := range c.members {
@@ -218,8 +219,9 @@ func TestCallThatMeetsADeathFreesTheSlot(t *testing.T) {
 	c.await(t, v.self)
 }
 
-// TestShortLivesFreeTheSlotsOfTheDead: participants that stay only for a moment also free the slots
-// of the dead. None of them has to stay as long as a reaper waits after a death.
+// TestShortLivesFreeTheSlotsOfTheDead: participants that join only for a moment also free the slots
+// of dead participants. The slots are freed even if no participant stays as long as a reaper waits
+// after a death.
 func TestShortLivesFreeTheSlotsOfTheDead(t *testing.T) {
 	for range 5 {
 		c := newCrowd(t, 2)
@@ -252,7 +254,7 @@ func TestShortLivesFreeTheSlotsOfTheDead(t *testing.T) {
 // cpuOf returns the CPU time of all threads of a process.
 func cpuOf(pid int) time.Duration {
 	var ts unix.Timespec
-	clock := int32(^pid<<3 | 2) // the CPU clock of another process, as clock_getcpuclockid computes it
+	clock := int32(^pid<<3 | 2) // the CPU clock of the other process, computed as in clock_getcpuclockid
 	if err := unix.ClockGettime(clock, &ts); err != nil {
 		return 0
 	}
@@ -266,8 +268,9 @@ func (c *crowd) cpu() (d time.Duration) {
 	return d
 }
 
-// BenchmarkCostAmongMany measures how much CPU time of all other participants a join and a leave,
-// or a join and a death, cost. SHMSYNC_TEST_CROWD is their number; the default is 8.
+// BenchmarkCostAmongMany measures how much CPU time of all other participants a join and a leave
+// cost, and how much a join and a death cost. SHMSYNC_TEST_CROWD is the number of the other
+// participants; the default is 8.
 func BenchmarkCostAmongMany(b *testing.B) {
 	n := 8
 	if v, err := strconv.Atoi(os.Getenv("SHMSYNC_TEST_CROWD")); err == nil {

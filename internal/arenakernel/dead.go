@@ -14,11 +14,11 @@ var (
 	_ = crashpoint.Register("arena.reap.marked")
 )
 
-// Dead reports whether n is the ID of a participant that died or left. The first call that sees the
-// death starts the reap: when Dead returns true, Current(n) is false. Dead checks the marks that
-// the kernel leaves at a death. If the kernel leaves no mark for n, Dead asks for the byte lock.
-// For a moment after the death, Dead still returns false if the other threads of the dead process
-// cannot be fenced.
+// Dead reports whether the participant n has died or left. The first call that finds the death
+// begins the reap: when Dead returns true, Current(n) is false. Dead checks the marks that the
+// kernel leaves at a death. For a participant without such marks, it checks the byte lock. For a
+// moment after the death, Dead still returns false if the other threads of the dead process cannot
+// be fenced.
 func (a *Arena) Dead(n ParticipantID) bool {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots {
@@ -29,17 +29,17 @@ func (a *Arena) Dead(n ParticipantID) bool {
 		return true
 	}
 	if a.copied || a.killed.Load() {
-		return false // an Inspector reaps nobody, and a killed participant sees no death
+		return false // an Inspector reaps nothing, and a killed participant sees no deaths
 	}
 	if n == a.self || !a.seenDead(i, w) && !a.foundDead(i, w) {
 		return false
 	}
 	if a.mark(i, w) {
 		// The caller continues at once. The kernel has woken death watchers, which do the rest of
-		// the reap. If they do not, a goroutine of this process does it later.
+		// the reap. If they do not, a goroutine of this process does it after reapSelfAfter.
 		shmsync.Wake(wordPtr(a.u32(a.aliveWord(i, aliveWords-1))), allSleepers)
 		time.AfterFunc(reapSelfAfter, func() {
-			// When f runs, this opening may be closed while others are still open.
+			// When the function runs, this opening may be closed while other openings are not.
 			a := &Arena{membership: a.membership}
 			a.inBackground(func() {
 				a.reapMarked(i, w.with(phaseDead))
@@ -50,9 +50,9 @@ func (a *Arena) Dead(n ParticipantID) bool {
 	return !a.isCurrent(n)
 }
 
-// AnyDying reports whether there is a participant whose process the kernel has begun to end while
-// its threads may still execute instructions. Such a participant is current, and Dead is false for
-// it.
+// AnyDying reports whether there is a dying participant. The kernel has begun to end the process of
+// a dying participant, but its threads may still execute instructions. Such a participant is still
+// current, and Dead returns false for it.
 func (a *Arena) AnyDying() bool {
 	if a.copied || a.killed.Load() {
 		return false
@@ -65,8 +65,8 @@ func (a *Arena) AnyDying() bool {
 	return false
 }
 
-// reapSelfAfter is how long a participant that has found a death leaves the reap to the death
-// watchers.
+// reapSelfAfter is how long a participant that has found a death waits for the death watchers to
+// reap before it reaps itself.
 const reapSelfAfter = time.Millisecond
 
 // inBackground runs f in another goroutine, unless this process leaves the arena.
@@ -78,8 +78,8 @@ func (a *Arena) inBackground(f func()) {
 	}
 }
 
-// AliveWord returns the futex word that the kernel marks and wakes when n dies, and alive, the
-// value of the word while n lives. ok is false if the kernel does not mark a word for n.
+// AliveWord returns the futex word that the kernel marks and wakes when n dies, and its value while
+// n lives. ok is false if the kernel marks no word for n.
 func (a *Arena) AliveWord(n ParticipantID) (word *uint32, alive uint32, ok bool) {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots || n == a.self {
@@ -97,17 +97,18 @@ func (a *Arena) slotCaps(i int) uint32 {
 	return capsOf(a.u32(a.slot(i)+slotCaps).Load(), a.slotState(i))
 }
 
-// seenDead reports whether the participant in slot i, in state w, is dead and not yet marked as
-// dead.
+// seenDead reports whether the participant in slot i, in state w, is dead but not marked dead in
+// the slot yet.
 func (a *Arena) seenDead(i int, w slotWord) bool {
 	if i == a.mySlot || !w.present() {
 		return false
 	}
 	if w.phase() != phaseJoining {
-		// While a participant joins, the alive words of its slot still belong to its predecessor.
+		// While a participant joins, the alive words of the slot are still those of the previous
+		// participant.
 		for k := range aliveWords {
 			if a.u32(a.aliveWord(i, k)).Load()&shmsync.RobustOwnerDied != 0 {
-				// The mark concerns the participant of w only if the state is still w.
+				// The mark belongs to the participant of w only if the state is still w.
 				return a.slotState(i) == w
 			}
 		}
@@ -118,32 +119,33 @@ func (a *Arena) seenDead(i int, w slotWord) bool {
 	return a.byteFree(i, w) && a.slotState(i) == w
 }
 
-// surveyDead is seenDead for a survey, a check of all slots. It also asks for the byte lock if the
-// kernel would mark the participant: in a copied file, or after a loss of power, the kernel has
+// surveyDead is seenDead for a check of all slots. It checks the byte lock even of participants
+// that the kernel would mark, because in a copied file, or after a loss of power, the kernel has
 // marked no word.
 func (a *Arena) surveyDead(i int, w slotWord) bool {
 	return w.present() && (a.seenDead(i, w) || (a.foundGone(i, w) || a.byteFree(i, w)) && a.slotState(i) == w)
 }
 
 // foundDead calls surveyDead at most once per askEvery, and otherwise returns false. It finds a
-// dead participant whose robust list the kernel could not walk.
+// dead participant whose robust list the kernel could not read.
 func (a *Arena) foundDead(i int, w slotWord) bool {
 	now, last := shmsync.Monotonic(), a.asked[i].Load()
 	return now-last > askEvery && a.asked[i].CompareAndSwap(last, now) && a.surveyDead(i, w)
 }
 
-// askEvery is the shortest time, in nanoseconds, between two requests of Dead for the byte lock of
-// a participant whose death the kernel marks.
+// askEvery is the minimum time in nanoseconds between two checks of the byte lock by Dead, for a
+// participant whose death the kernel marks.
 const askEvery = 1e9
 
-// byteFree reports whether the byte lock of slot i, in state w, is free. It is false for a participant that never had it.
+// byteFree reports whether the byte lock of slot i, in state w, is free. It returns false for a
+// participant that never had its byte lock.
 func (a *Arena) byteFree(i int, w slotWord) bool {
 	if a.lock == nil || i == a.mySlot || !w.hasByte() {
 		return false
 	}
-	// If other code of this program has closed a descriptor by mistake, its number may refer to
-	// another file by now, in which no process has locked the byte. So this code asks through two
-	// descriptors.
+	// If other code of this program has closed one of the two descriptors by mistake, its number
+	// may refer to another file by now, in which no process has locked the byte. So a free lock counts
+	// only if the descriptor still refers to the file of the arena. Otherwise try the other descriptor.
 	for _, f := range []*os.File{a.lock, a.seg.File()} {
 		if locked, err := shmsync.ByteLocked(f, a.lockByte(i)); err == nil && (locked || isFile(f, a.id)) {
 			return !locked
@@ -152,8 +154,8 @@ func (a *Arena) byteFree(i int, w slotWord) bool {
 	return false
 }
 
-// ended reports whether the kernel has finished writing for the process in slot i, including the
-// slot's alive words.
+// ended reports whether the kernel has finished all writes for the process in slot i, including
+// those to the slot's alive words.
 func (a *Arena) ended(i int) bool {
 	w := a.slotState(i)
 	if a.byteFree(i, w) {
@@ -162,8 +164,9 @@ func (a *Arena) ended(i int) bool {
 	if a.lock != nil && w.hasByte() {
 		return false
 	}
-	// A joiner without a byte lock that died before it was live has made no system call that writes to the arena, and
-	// its ID is in no alive word. The kernel will never mark these words.
+	// The joiner had no byte lock and died before it was live. It has made no system call that
+	// writes to the arena, and its ID is in no alive word, so the kernel will never mark these
+	// words.
 	if !w.hasByte() && a.slotCaps(i)&capRobust == 0 && w.phase() == phaseDead {
 		return true
 	}
@@ -175,15 +178,16 @@ func (a *Arena) ended(i int) bool {
 	return true
 }
 
-// mark moves slot i from w to dead, after a fence. It reports whether this call made the change.
+// mark changes the state of slot i from w to dead, after a fence. It reports whether this call made
+// the change.
 func (a *Arena) mark(i int, w slotWord) bool {
 	crashpoint.Hit("arena.reap.seen")
 	if a.self == 0 {
-		return a.declareDead(i, w) // a joiner, which has the byte lock of the slot
+		return a.declareDead(i, w) // the caller is a joiner, which has the byte lock of the slot
 	}
 	defer a.beginAct(participantIn(i, w)).end()
-	// Check again, now that no participant can get the ID: another participant may have got it
-	// between the first check and the mark.
+	// Check again, now that no participant can get the ID: between the first check and the mark,
+	// another participant may have got it.
 	if blind := w.phase() == phaseJoining && !w.hasByte(); !blind && !a.surveyDead(i, w) {
 		return false
 	}
@@ -205,24 +209,26 @@ func (a *Arena) declareDead(i int, w slotWord) bool {
 		return false
 	}
 	a.u64(a.slot(i)+slotDied).CompareAndSwap(0, now)
-	// If the process is alive after all, its death watcher must notice that others have taken its
-	// locks.
+	// If the process is alive after all, its death watcher must find out that other participants
+	// have taken its locks.
 	a.ring(a.slot(i) + slotWatchDoorbell)
 	crashpoint.Hit("arena.reap.marked")
 	return true
 }
 
-// fenceDying makes sure that no thread of the dying process in slot i executes a store to the arena
-// any more. It returns false while it cannot be sure. The kernel marks an alive word when one
-// thread ends. The other threads have SIGKILL pending but may run on for a moment. The interrupt of
-// a fence sends each of them into the kernel, from which a thread with SIGKILL does not return. A
-// fence reaches only a process that has registered.
+// fenceDying makes sure that no thread of the dying process in slot i stores to the arena any more.
+// It returns false as long as it cannot be sure.
+//
+// The kernel marks an alive word when one thread ends. The other threads have SIGKILL pending, but
+// may run on for a moment. A fence interrupts each of them. The interrupt enters the kernel, from
+// which a thread with a pending SIGKILL does not return. A fence reaches only a process that has
+// registered for it.
 func (a *Arena) fenceDying(i int, w slotWord) bool {
 	if a.slotCaps(i)&capFence != 0 && shmsync.Fence() == nil {
 		return true
 	}
-	// A thread without memory executes no store. The kernel drops the byte lock only after it has
-	// freed the memory, which takes 30 ms for each GiB. Without a byte lock, the mark is the best
-	// evidence there is.
+	// Once the memory of the process is freed, its threads can store nothing. The kernel drops the
+	// byte lock after it has freed the memory, which takes 30 ms for each GiB. Without a byte lock,
+	// the mark is the best evidence there is.
 	return a.lock == nil || !w.hasByte() || a.foundGone(i, w) || a.byteFree(i, w) || a.detached(i, w)
 }

@@ -22,7 +22,7 @@ import (
 )
 
 func init() {
-	// prepare makes the object that "everything" needs, with a waiting poller node.
+	// prepare makes the object that "everything" uses, and a poller node that waits on it.
 	agentOrders["prepare"] = func(s *agent, o order, a *answer) error {
 		obj, _, err := s.arena.OpenObject(spec("there"))
 		if err != nil {
@@ -37,7 +37,7 @@ func init() {
 	}
 	agentOrders["everything"] = func(s *agent, o order, a *answer) error { return everything(s.arena) }
 	agentOrders["delete"] = func(s *agent, o order, a *answer) error { return s.arena.Delete(o.Text) }
-	// "locked" waits until a lock can be taken. The N of its answer is the time.
+	// "locked" waits until it gets a lock. The N of its answer is the time when it got it.
 	agentOrders["locked"] = func(s *agent, o order, a *answer) error {
 		l, err := openTestLock(s.arena, o.Text)
 		if err != nil {
@@ -50,7 +50,8 @@ func init() {
 	}
 }
 
-// everything passes all crash points that a healthy participant passes while it is in the arena.
+// everything reaches all crash points that a healthy participant can reach while it is in the
+// arena.
 func everything(a *Arena) error {
 	var errs []error
 	try := func(err error) { errs = append(errs, err) }
@@ -113,15 +114,15 @@ func everything(a *Arena) error {
 	return errors.Join(errs...)
 }
 
-// goOn is the time within which survivors have to make progress in these tests.
+// goOn is the time limit for survivors to make progress in these tests.
 func goOn() time.Duration { return proctest.Scale(proctest.DefaultTimeout) }
 
-// TestDeathAtEveryPoint kills a process at every crash point. The participants that were in before,
-// and those that join later, must make progress.
+// TestDeathAtEveryPoint kills a process at every crash point. Participants that joined before and
+// participants that join later must make progress.
 func TestDeathAtEveryPoint(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		t.Run(point, func(t *testing.T) {
-			// A creator in another subtest would also sweep the file that this subtest has left.
+			// A creator in another subtest would also remove the file that this subtest has left.
 			if !strings.HasPrefix(point, "shm.sweep.") {
 				t.Parallel()
 			}
@@ -152,8 +153,8 @@ func TestDeathAtEveryPoint(t *testing.T) {
 	}
 }
 
-// creatorDies kills a creator at the point. Of two processes that come afterwards, at most one has
-// to create the arena, and both use the same arena.
+// creatorDies kills a creator at the point. Two processes then open the arena. At most one of them
+// creates it, and both use the same arena.
 func creatorDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	env := ""
@@ -181,7 +182,7 @@ func creatorDies(t *testing.T, point string) {
 	require.Empty(t, entries)
 }
 
-// joinerDies kills a victim at the point, before or just after it becomes a participant.
+// joinerDies kills a joiner at the point, before or just after it becomes a participant.
 func joinerDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	s, v := ta.join(t, "survivor"), ta.join(t, "former")
@@ -202,8 +203,8 @@ func joinerDies(t *testing.T, point string) {
 	s.leftovers(t)
 }
 
-// TestFullArenaWaitsForADeadJoiner: a joiner has died, and nothing shows that until the kernel
-// frees its byte lock. Another joiner that finds no free slot waits for that.
+// TestFullArenaWaitsForADeadJoiner: a joiner has died, which nobody can see until the kernel frees
+// its byte lock. Another joiner finds no free slot, and has to wait until the lock is free.
 func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 	ta := newTestArena(t, 2)
 	s, j, n := ta.join(t, "survivor"), ta.start(t), ta.start(t)
@@ -224,7 +225,7 @@ func TestFullArenaWaitsForADeadJoiner(t *testing.T) {
 	n.must(t, order{Do: "use", Text: "x"})
 }
 
-// renewerDies kills or stops at the point a joiner that renews slots. The next joiner must make
+// renewerDies kills or stops, at the point, a joiner that renews slots. The next joiner must make
 // progress.
 func renewerDies(t *testing.T, point string) {
 	ta := newTestArena(t, 2)
@@ -238,7 +239,7 @@ func renewerDies(t *testing.T, point string) {
 			v.close(t)
 			a.leaveAt(1, one.last())
 		} else {
-			v.Kill(t) // the participant that takes over the slot is at the end of the window
+			v.Kill(t) // the participant that takes the slot over is the last of the window
 			ta.awaitUnlocked(t, 1)
 			a.u32(a.slot(1) + slotReclaimed).Store(one.last() - 2)
 			a.u32(a.slot(1) + slotState).Store(uint32(makeSlotWord(phaseLive, one.last()-1)))
@@ -266,9 +267,9 @@ func renewerDies(t *testing.T, point string) {
 		}
 		w.must(t, order{Do: "use", Text: "y"})
 		w.close(t)
-		if lap == 1 { // the joiner continues with what it had found before, and takes a slot
+		if lap == 1 { // the joiner has searched long ago, and now takes a slot
 			is := []window{a.mustWindow(t, 1), a.mustWindow(t, 2)}
-			// However long the joiner was stopped, it examines the slots again.
+			// The joiner must search the slots again, and must not use the old result to renew them.
 			pollUntil(func() bool { return shmsync.Monotonic() > stopped+2*takeTimeout })
 			j.Cont(t)
 			var got answer
@@ -282,11 +283,11 @@ func renewerDies(t *testing.T, point string) {
 	}
 }
 
-// TestActLastsForAWindow: a member takes something from a dead participant, and is stopped or
-// killed at a step of that. Meanwhile the slot of the dead participant goes through a whole window.
-// If the member has not published the dead participant's ID yet, another participant gets that ID,
-// and must lose nothing when the member continues. If the member has published the ID, no
-// participant gets it.
+// TestActLastsForAWindow: a member is stopped or killed while it takes something from a dead
+// participant. Meanwhile the slot of the dead participant goes through a whole window of
+// generations. If the member had not published the dead participant's ID yet, another participant
+// gets that ID, and must lose nothing when the member continues. If the member had published the
+// ID, no participant gets it.
 func TestActLastsForAWindow(t *testing.T) {
 	for _, c := range []struct {
 		point     string
@@ -315,19 +316,20 @@ func TestActLastsForAWindow(t *testing.T) {
 					m.Kill(t)
 					s.alone(t, 1)
 				}
-				// A death record would keep the ID out of the new window.
+				// Clear the death records, because a record would keep the ID out of the new
+				// window.
 				for k := range uint64(deathRecordCount) {
 					a.u32(Offset(a.geo.deathRecordOff+k*deathRecordStride) + deathRecordID).Store(0)
 				}
 				a.useUp(3)
 				a.u64(a.windowWord(3)).Store(uint64(makeWindow(2, maxGeneration, 1)))
-				if killed { // then no process takes the slot of the member and clears its act words
+				if killed { // so that no process takes the slot of the member and clears its act words
 					a.useUp(1)
 					a.u64(a.touchedWord(1, 0)).Store(1)
 				}
 				a.forgetTimes()
 				j := ta.peek(t)
-				// The survivor may be ending a wait of another participant at the moment.
+				// The survivor may be ending a wait of another participant, so retry.
 				pollFor(t, a, func() bool { j.renewSlots(); return j.postponed == "" })
 				first := v.self.Generation()
 				if c.published {
@@ -346,8 +348,8 @@ func TestActLastsForAWindow(t *testing.T) {
 				}
 				again.must(t, order{Do: "use", Text: "y"})
 				require.NotEmpty(t, s.try(t, order{Do: "lock", Text: "held"}).Err)
-				// The survivor has reaped the first participant with this ID, and must also reap
-				// this one.
+				// The survivor has reaped an earlier participant with this ID, and must reap this
+				// one, too.
 				again.Signal(t, unix.SIGKILL)
 				s.must(t, order{Do: "locked", Text: "held"})
 				s.must(t, order{Do: "lock", Text: "held"})
@@ -391,8 +393,8 @@ func workerDies(t *testing.T, point string) {
 	s.thenGoesOn(t, ta, v)
 }
 
-// thenGoesOn checks that a survivor that was in before and a newcomer make progress, and that the
-// dead leave nothing behind.
+// thenGoesOn checks that r, which joined before the death, and a new participant make progress, and
+// that the dead processes leave nothing behind.
 func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 	t.Helper()
 	begin := shmsync.Monotonic()
@@ -412,12 +414,13 @@ func (r *remote) thenGoesOn(t *testing.T, ta *testArena, dead ...*remote) {
 	n := ta.join(t, "newcomer")
 	n.must(t, order{Do: "use", Text: "x"})
 	r.must(t, order{Do: "use", Text: "y"})
-	// The newcomer has taken the slot of a dead participant. What that participant had open must
-	// not count as open in the newcomer.
+	// The new participant has taken the slot of a dead participant. The objects that the dead
+	// participant had open must not count as open in the new one.
 	r.leftovers(t)
 }
 
-// reaperDies kills a reaper at the point in the middle of a reap, while the survivor is stopped.
+// reaperDies kills a reaper at the point, in the middle of a reap. The survivor is stopped
+// meanwhile.
 func reaperDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
@@ -431,7 +434,7 @@ func reaperDies(t *testing.T, point string) {
 	s.thenGoesOn(t, ta, v, r)
 }
 
-// TestReaperDiesOverHalfDoneWork: a victim dies in the middle of an operation, and its reaper dies
+// TestReaperDiesOverHalfDoneWork: a process dies in the middle of an operation, and its reaper dies
 // while it completes that operation.
 func TestReaperDiesOverHalfDoneWork(t *testing.T) {
 	for _, c := range []struct{ victim, reaper string }{
@@ -464,8 +467,8 @@ func TestReaperDiesOverHalfDoneWork(t *testing.T) {
 	}
 }
 
-// TestReapersDieInARow: several reapers die one after the other, each while it continues the work
-// of the previous one.
+// TestReapersDieInARow: several reapers die one after the other. Each of them dies while it
+// continues the work of the previous one.
 func TestReapersDieInARow(t *testing.T) {
 	points := []string{
 		"arena.finish.recorded", "arena.finish.reclaimed", "arena.finish.taken",
@@ -495,8 +498,8 @@ func TestReapersDieInARow(t *testing.T) {
 }
 
 // TestReaperIsStopped: a reaper that is stopped at any step delays no other process. The locks of
-// the dead participant can be taken, its ID is not current, and its slot is free soon after the
-// reaper continues.
+// the dead participant can be taken, and its ID is not current. Its slot becomes free soon after
+// the reaper continues.
 func TestReaperIsStopped(t *testing.T) {
 	for _, point := range crashpoint.All() {
 		if !strings.HasPrefix(point, "arena.reap.") && !strings.HasPrefix(point, "arena.finish.") && !strings.HasPrefix(point, "arena.act.") {
@@ -509,12 +512,12 @@ func TestReaperIsStopped(t *testing.T) {
 	}
 }
 
-// reaperIsStopped stops a reaper at the point, and returns how long it takes until a survivor gets
-// what the dead participant had.
+// reaperIsStopped stops a reaper at the point. It returns how long it takes until a survivor gets
+// what the dead participant held.
 func reaperIsStopped(t *testing.T, point string) (took time.Duration) {
 	ta := newTestArena(t, 4)
 	s, r, v := ta.join(t, "survivor"), ta.join(t, "reaper"), ta.join(t, "victim")
-	v.must(t, order{Do: "fenced"}) // so that it is marked dead before it is gone
+	v.must(t, order{Do: "fenced"}) // so that v is marked dead before it is gone
 	v.must(t, order{Do: "lock", Text: "held"})
 	r.must(t, order{Do: "arm to stop", Text: point})
 	s.Stop(t)
@@ -528,7 +531,7 @@ func reaperIsStopped(t *testing.T, point string) (took time.Duration) {
 	s.must(t, order{Do: "use", Text: "x"})
 	late := ta.join(t, "late")
 	late.must(t, order{Do: "use", Text: "y"})
-	// Another death is handled meanwhile.
+	// While the reaper is stopped, another death is handled.
 	late.must(t, order{Do: "lock", Text: "held too"})
 	late.Signal(t, unix.SIGKILL)
 	s.must(t, order{Do: "locked", Text: "held too"})
@@ -542,7 +545,7 @@ func reaperIsStopped(t *testing.T, point string) (took time.Duration) {
 }
 
 // TestFirstWatcherIsStopped: the watcher that the kernel wakes first is stopped before it does
-// anything. The other watchers must still be woken, whatever their places in the ring.
+// anything. The other watchers must still be woken, whatever their distances in the ring of slots.
 func TestFirstWatcherIsStopped(t *testing.T) {
 	for place := range 3 {
 		t.Run(fmt.Sprint(place), func(t *testing.T) {
@@ -551,8 +554,8 @@ func TestFirstWatcherIsStopped(t *testing.T) {
 	}
 }
 
-// firstWatcherIsStopped stops the watcher at the place, and returns how long it takes until all
-// others have learned of a death.
+// firstWatcherIsStopped stops the watcher at the place. It returns how long it takes until all
+// other watchers have learned of a death.
 func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 	ta := newTestArena(t, 4)
 	var watchers []*remote
@@ -574,7 +577,7 @@ func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 		}
 	}
 	t.Logf("told after %v", took)
-	// The watcher was stopped, or came too late to be stopped.
+	// Either the watcher was stopped, or it came too late for that.
 	r.Kill(t)
 	for i, w := range watchers {
 		if i != place {
@@ -585,11 +588,11 @@ func firstWatcherIsStopped(t *testing.T, place int) (took time.Duration) {
 	return took
 }
 
-// TestJoinerWaitsForASlot: a process that joins a full arena waits a little while a slot is being
-// freed.
+// TestJoinerWaitsForASlot: a process that joins a full arena waits for a short time while a slot is
+// being freed.
 func TestJoinerWaitsForASlot(t *testing.T) {
-	// The reaper continues when the joiner has begun. On a busy machine it may need longer than a
-	// joiner waits.
+	// The reaper continues after the joiner has begun. On a busy machine, the reaper may need
+	// longer than a joiner waits.
 	for begun := time.Now(); !joinerWaits(t); {
 		require.Less(t, time.Since(begun), bound(), "no joiner gets the slot")
 	}
@@ -618,9 +621,9 @@ func joinerWaits(t *testing.T) bool {
 	return true
 }
 
-// TestLeaverWithAGuardedBlock: a participant deletes an object and leaves while a stopped process
-// guards the block of the object. So the participant that leaves cannot free the block. The block
-// must be freed later.
+// TestLeaverWithAGuardedBlock: a participant deletes an object and leaves, while a stopped process
+// guards the block of the object. The participant cannot free the block, so another participant
+// must free it later.
 func TestLeaverWithAGuardedBlock(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s, g, v := ta.join(t, "survivor"), ta.join(t, "periodic checker"), ta.join(t, "leaver")
@@ -638,7 +641,7 @@ func TestLeaverWithAGuardedBlock(t *testing.T) {
 	g.Recv(t, &a)
 	g.Kill(t)
 	s.alone(t, 1)
-	// The next participant in the slot of the leaver frees the block.
+	// The next participant in the same slot frees the block.
 	others := []*remote{ta.join(t, "one"), ta.join(t, "two"), ta.join(t, "three")}
 	for _, n := range others {
 		n.close(t)
@@ -646,8 +649,8 @@ func TestLeaverWithAGuardedBlock(t *testing.T) {
 	s.leftovers(t)
 }
 
-// TestSuccessorDies: all participants are dead and there is no free slot. A newcomer takes a slot
-// over, and dies meanwhile. So does the next one.
+// TestSuccessorDies: all participants are dead and no slot is free. A new participant dies while it
+// takes over a slot, and so does the next one.
 func TestSuccessorDies(t *testing.T) {
 	reached := 0
 	t.Cleanup(func() { require.Greater(t, reached, 5) })
@@ -661,8 +664,8 @@ func TestSuccessorDies(t *testing.T) {
 	}
 }
 
-// successorsDie lets two successors in a slot die at the point, with another participant between
-// them. Then a further successor takes the slot over.
+// successorsDie kills two joiners at the point, each while it takes over the same slot, with
+// another participant between them. Then a further joiner takes over the slot.
 func successorsDie(t *testing.T, point string) {
 	ta := newTestArena(t, 2)
 	dead := []*remote{ta.join(t, "stopped"), ta.join(t, "worker")}
@@ -670,8 +673,8 @@ func successorsDie(t *testing.T, point string) {
 		v.must(t, order{Do: "prepare"})
 		v.must(t, order{Do: "lock", Text: fmt.Sprint("lock ", i)})
 	}
-	// One participant dies in the middle of something. The other one is stopped, so that it does
-	// not notice.
+	// One participant dies in the middle of an operation. The other participant is stopped, so that
+	// it does not notice the death.
 	dead[0].Stop(t)
 	dead[1].must(t, order{Do: "arm", Text: "arena.delete.decided"})
 	dead[1].die(order{Do: "everything"})
@@ -697,9 +700,9 @@ func successorsDie(t *testing.T, point string) {
 	ta.join(t, "another").must(t, order{Do: "use", Text: "x"})
 }
 
-// TestSuccessorOwesWhatTheDeadOwed: a participant takes over the slot of a dead participant. It dies
-// before it has sent the wakes that its predecessor may have owed. Its reaper has to examine all
-// objects, not only those that this participant has touched.
+// TestSuccessorOwesWhatTheDeadOwed: a joiner takes over the slot of a dead participant, and dies
+// before it has sent the wakes that its predecessor may have failed to send. The reaper of the
+// joiner has to examine all objects, not only those that the joiner has used.
 func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
 	for _, point := range []string{"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired"} {
 		for owes, off := range map[string]Offset{"telling": slotTelling, "walking": slotWalking} {
@@ -712,7 +715,7 @@ func TestSuccessorOwesWhatTheDeadOwed(t *testing.T) {
 				defer f.Close()
 				c := core{geo: plan(uint64(ta.opts.Size), 1)}
 				slot := int64(c.slot(v.self.Slot()))
-				_, err = f.WriteAt([]byte{64}, slot+int64(off)) // the byte that the kernel would set for a death at that moment
+				_, err = f.WriteAt([]byte{64}, slot+int64(off)) // the byte that the kernel would set for a death at this moment
 				require.NoError(t, err)
 				successor := ta.start(t)
 				successor.must(t, order{Do: "arm", Text: point})

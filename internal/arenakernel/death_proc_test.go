@@ -19,8 +19,8 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// TestWaysToDie covers all signals and errors that end a process, whether the process itself or
-// another one sends them.
+// TestWaysToDie: a death is noticed after each signal and error that can end a process, whether the
+// process or another one causes it.
 func TestWaysToDie(t *testing.T) {
 	signal := func(sig syscall.Signal) func(*testing.T, *remote) {
 		return func(t *testing.T, r *remote) { r.Signal(t, sig) }
@@ -69,8 +69,8 @@ func TestWaysToDie(t *testing.T) {
 	}
 }
 
-// TestNoticeLatency measures how long it takes until a process that asks finds a death, and until a
-// death is reported.
+// TestNoticeLatency measures how long it takes until a process that polls finds a death, and until
+// a death is reported to OnDeath.
 func TestNoticeLatency(t *testing.T) {
 	rounds := proctest.Rounds(8, 40)
 	ta := newTestArena(t, 8)
@@ -94,8 +94,8 @@ func TestNoticeLatency(t *testing.T) {
 	t.Logf("told after %v (p50), %v (worst)", p50, worst)
 }
 
-// TestSeveralDieAtOnce: each participant watches the next one. Here the watchers that would have
-// noticed the deaths die together with the participants that they watch.
+// TestSeveralDieAtOnce: each participant watches those that follow it. Here the watchers that would
+// have noticed the deaths die together with the participants that they watch.
 func TestSeveralDieAtOnce(t *testing.T) {
 	for _, size := range []int{4, 8} {
 		for survivor := range size {
@@ -129,8 +129,8 @@ func TestSeveralDieAtOnce(t *testing.T) {
 	}
 }
 
-// TestAllDie: all participants die at once. The next joiner finds an arena, full or not, and cleans
-// up.
+// TestAllDie: all participants die at once. The next joiner finds an arena without live
+// participants, full or not, and reaps them all.
 func TestAllDie(t *testing.T) {
 	for _, slots := range []int{3, 8} {
 		t.Run(fmt.Sprintf("3 of %d", slots), func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestAllDie(t *testing.T) {
 	}
 }
 
-// TestStoppedIsAlive: a process that is stopped counts as alive.
+// TestStoppedIsAlive: a stopped process counts as alive.
 func TestStoppedIsAlive(t *testing.T) {
 	t.Parallel()
 	ta := newTestArena(t, 4)
@@ -188,7 +188,8 @@ func TestStoppedIsAlive(t *testing.T) {
 	require.Equal(t, []string{"stopped", "survivor"}, labels(s.participants(t)))
 	require.Zero(t, s.must(t, order{Do: "dead", Name: stopped.self}).N)
 	require.NotEmpty(t, s.try(t, order{Do: "lock", Text: "held"}).Err)
-	// A newcomer asks for all byte locks, and does not take the stopped process for dead either.
+	// A new participant checks all byte locks, and must not take the stopped process for dead
+	// either.
 	late := ta.join(t, "late")
 	require.Equal(t, []string{"late", "stopped", "survivor"}, labels(late.alone(t, 3)))
 	stopped.Cont(t)
@@ -200,10 +201,10 @@ func TestStoppedIsAlive(t *testing.T) {
 	require.Equal(t, stopped.self, late.deaths(t, 1)[0].Name())
 }
 
-// TestDeathOfABigProcess: the kernel marks a death before it takes the memory of the process apart,
-// after about 1/500 of the time until the process has exited. Without the mark, the death would be
-// noticed only near the end of that time. A busy machine delays the survivor, so the best of
-// several deaths counts.
+// TestDeathOfABigProcess: the kernel marks a death before it frees the memory of the process, after
+// about 1/500 of the time until the process has exited. Without the mark, the death would be
+// noticed only near the end of that time. A busy machine delays the survivor, so the test uses the
+// fastest of several deaths.
 func TestDeathOfABigProcess(t *testing.T) {
 	if err := shmsync.FeatureMembarrier.Check(); err != nil {
 		t.Skipf("needs membarrier, without which a reap waits until the memory is taken apart: %v", err)
@@ -222,8 +223,8 @@ func TestDeathOfABigProcess(t *testing.T) {
 	}
 }
 
-// deathOfABigProcess returns how long after a kill the death was noticed, and how long after it the
-// process had exited.
+// deathOfABigProcess kills a process of the given size. It returns how long after the kill the
+// death was noticed, and how long after it the process had exited.
 func deathOfABigProcess(t *testing.T, size int) (noticed, exited time.Duration) {
 	ta := newTestArena(t, 2)
 	s, v := ta.join(t, "survivor"), ta.join(t, "big")
@@ -243,9 +244,10 @@ func deathOfABigProcess(t *testing.T, size int) (noticed, exited time.Duration) 
 	return noticed, exited
 }
 
-// TestSlotOfADyingProcess: while the kernel has not finished with a dead process, as its byte lock
-// shows, no other process gets its slot. But the process counts as dead and delays no other
-// process. Here a process that has inherited the descriptor holds the byte lock.
+// TestSlotOfADyingProcess: no other process gets the slot of a dead process while its byte lock is
+// held, which means that the kernel has not finished with the process. But the process counts as
+// dead, and delays no other process. Here a process that has inherited the descriptor holds the
+// byte lock.
 func TestSlotOfADyingProcess(t *testing.T) {
 	ta := newTestArena(t, 2)
 	s, v := ta.join(t, "survivor"), ta.join(t, "victim")
@@ -266,14 +268,14 @@ func TestSlotOfADyingProcess(t *testing.T) {
 	require.Len(t, s.deaths(t, 1), 1)
 
 	require.NoError(t, unix.Kill(sleeper, unix.SIGKILL))
-	pollFor(t, ta.peek(t), func() bool { return hasEnded(sleeper) }) // the joiner would wait only for a second
+	pollFor(t, ta.peek(t), func() bool { return hasEnded(sleeper) }) // a joiner would wait for only a second
 	late.open(t, ta, "late")
 	require.Equal(t, makeParticipantID(2, 2), late.self)
 	require.Len(t, s.deaths(t, 1), 1)
 	s.alone(t, 2)
 }
 
-// The death of a process that dumps core is noticed when the dump ends.
+// TestCoreDump: the death of a process that dumps core is noticed when the dump ends.
 func TestCoreDump(t *testing.T) {
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	require.NoError(t, err)
@@ -309,8 +311,8 @@ func TestCoreDump(t *testing.T) {
 	}
 }
 
-// TestOutOfMemory: if memory runs out, the kernel takes away the private memory of a process before
-// the process has ended.
+// TestOutOfMemory: when memory runs out, the kernel kills a process and takes its private memory
+// away before the process has ended.
 func TestOutOfMemory(t *testing.T) {
 	group := newMemoryGroup(t, 64<<20)
 	ta := newTestArena(t, 4)
@@ -329,7 +331,7 @@ func TestOutOfMemory(t *testing.T) {
 	t.Logf("told %v after it began to eat", took)
 }
 
-// newMemoryGroup makes a control group whose processes get that much memory.
+// newMemoryGroup makes a control group whose processes may use limit bytes of memory.
 func newMemoryGroup(t *testing.T, limit int) string {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes a control group")
@@ -362,8 +364,8 @@ func newMemoryGroup(t *testing.T, limit int) string {
 	return group
 }
 
-// TestPIDNamespaces: processes that are each number 1 of their own pid namespace, with the same
-// thread IDs, are told apart.
+// TestPIDNamespaces: processes in separate pid namespaces are told apart, although each of them has
+// pid 1 and the same thread IDs.
 func TestPIDNamespaces(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes a pid namespace")
@@ -398,7 +400,7 @@ func TestPIDNamespaces(t *testing.T) {
 		require.Equal(t, []string{"outside", "two"}, labels(s.alone(t, 2)))
 		require.Zero(t, s.must(t, order{Do: "dead", Name: two.self}).N)
 	}
-	// Another process with number 1 takes the slot. It must not be taken for the dead one.
+	// Another process with pid 1 takes the slot. It must not be mistaken for the dead one.
 	three := ta.join(t, "three", apart())
 	require.Equal(t, 1, three.pid)
 	require.Equal(t, makeParticipantID(one.self.Slot(), 2), three.self)

@@ -13,22 +13,22 @@ var _ = crashpoint.Register("arena.record.numbered")
 
 // Offsets within a death record.
 const (
-	deathRecordSeq   = 0 // n+1 once the rest is written; 0 before that
+	deathRecordSeq   = 0 // n+1 once the other fields of record n are written; 0 before
 	deathRecordID    = 8
 	deathRecordPID   = 12
 	deathRecordDied  = 16
 	deathRecordFlags = 24
 	deathRecordLabel = 32
 
-	deathRecordLeft    = 1 // the participant closed the arena; it did not die
-	deathRecordPending = 2 // the participant was never in, and did not begin an epoch
+	deathRecordLeft    = 1 // the participant did not die, but closed the arena
+	deathRecordPending = 2 // the participant was never admitted, and did not begin an epoch
 )
 
-// deathRecordRing is a ring of death records: record number n is at index n mod count. Deaths have
-// one ring and orderly leaves have another, so that a leave does not overwrite the record of a
-// death that no process has read yet.
+// deathRecordRing is a ring of death records: record number n is at index n modulo count. Deaths
+// and orderly leaves have separate rings, so that a leave never overwrites the record of a death
+// that some process has not read yet.
 type deathRecordRing struct {
-	total        Offset // how many have been written, in the header
+	total        Offset // how many records have been written, in the header
 	first, count uint64
 }
 
@@ -41,23 +41,25 @@ func (a *Arena) deathRecord(r deathRecordRing, n uint64) Offset {
 	return Offset(a.geo.deathRecordOff + (r.first+n%r.count)*deathRecordStride)
 }
 
-// recordLeave records that this participant leaves. Errors and tools can then describe it after
-// another participant has taken its slot.
+// recordLeave records that this participant leaves. From the record, errors and tools can describe
+// the participant after another one has taken its slot.
 func (a *Arena) recordLeave() {
 	d := a.describe(a.mySlot)
 	a.putDeathRecord(deathRecordsOfLeft, a.self, d.flags|deathRecordLeft, d.pid, d.died, d.label)
 }
 
 // mostHeirs limits how many deaths one call records. Several participants may have died one after
-// the other, each while it took the slot over. The bytes of a hostile peer may claim that there
-// were more.
+// the other, each while it took over the slot. The bytes of a hostile peer could claim any number
+// of deaths.
 const mostHeirs = 256
 
 // recordDeaths records the deaths of participants of slot i, in state w, unless they already have
 // records. The first of these participants is the one that the slot describes. The others, up to
 // the generation last, died before they described themselves in the slot. recordDeaths returns
-// false if the state changed. If a reaper dies while it writes a record, the record has no number,
-// and readers skip it. The next reaper writes another record.
+// false if the state has changed.
+//
+// If a reaper dies while it writes a record, the record has no number, and readers skip it. The
+// next reaper writes another record.
 func (a *Arena) recordDeaths(i int, w slotWord, last uint32) bool {
 	d := a.describe(i)
 	g := last
@@ -76,8 +78,8 @@ func (a *Arena) recordDeaths(i int, w slotWord, last uint32) bool {
 	return true
 }
 
-// recordDeath records the death of n, which was in slot i, unless n has a record. It returns false if the slot is not in
-// state w any more.
+// recordDeath records the death of n, which was in slot i, unless n already has a record. It
+// returns false if the slot is no longer in state w.
 func (a *Arena) recordDeath(i int, w slotWord, n ParticipantID, d description) bool {
 	if a.self != 0 { // otherwise this process is a joiner that owns the slot
 		defer a.beginAct(n).end()
@@ -92,8 +94,8 @@ func (a *Arena) recordDeath(i int, w slotWord, n ParticipantID, d description) b
 	return true
 }
 
-// deathRecordFlags returns the flags of the death record of the participant that slot i describes.
-// They say whether the participant was never in and began no epoch.
+// deathRecordFlags returns the flags for the death record of the participant that slot i describes:
+// deathRecordPending if the participant was never admitted and began no epoch.
 func (a *Arena) deathRecordFlags(i int) uint32 {
 	admission := a.u32(a.slot(i) + slotAdmission).Load()
 	if admission == admissionPending || admission == admissionRefused {
@@ -106,7 +108,7 @@ func (a *Arena) putDeathRecord(ring deathRecordRing, n ParticipantID, flags, pid
 	number := a.u64(ring.total).Add(1) - 1
 	crashpoint.Hit("arena.record.numbered")
 	o := a.deathRecord(ring, number)
-	a.u64(o + deathRecordSeq).Swap(0) // a swap, because stores of the label's bytes could overtake a plain store
+	a.u64(o + deathRecordSeq).Swap(0) // a swap, because later stores of the label's bytes could overtake a plain store
 	a.u32(o + deathRecordID).Store(uint32(n))
 	a.u32(o + deathRecordPID).Store(pid)
 	a.u64(o + deathRecordDied).Store(died)
@@ -126,7 +128,7 @@ func (a *Arena) hasDeathRecord(n ParticipantID) bool {
 	return a.findDeathRecord(deathRecordsOfDead, n) != nil
 }
 
-// hasRecord reports whether either ring says that n has died or left.
+// hasRecord reports whether the death or the leave of n has been recorded.
 func (a *Arena) hasRecord(n ParticipantID) bool {
 	return a.hasDeathRecord(n) || a.findDeathRecord(deathRecordsOfLeft, n) != nil
 }
@@ -136,7 +138,7 @@ func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Ide
 	total := a.u64(r.total).Load()
 	for back := uint64(1); back <= min(total, r.count); back++ {
 		if ParticipantID(a.u32(a.deathRecord(r, total-back)+deathRecordID).Load()&ParticipantIDMask) != n {
-			continue // true for most records, so their other fields are not read
+			continue // true for most records, so their other fields need not be read
 		}
 		if id, name, ok := a.readDeathRecord(r, total-back); ok && name == n {
 			return &id
@@ -146,14 +148,14 @@ func (a *Arena) findDeathRecord(r deathRecordRing, n ParticipantID) *shmsync.Ide
 }
 
 // recordsPending reports whether death record n, which existed before the call, is about a
-// participant that was never in.
+// participant that was never admitted.
 func (a *Arena) recordsPending(n uint64) bool {
 	o := a.deathRecord(deathRecordsOfDead, n)
 	pending := a.u32(o+deathRecordFlags).Load()&deathRecordPending != 0
 	return pending && a.u64(o+deathRecordSeq).Load() == n+1
 }
 
-// readDeathRecord returns death record n of a ring. It fails if the record is not written yet, or
+// readDeathRecord returns death record n of a ring. ok is false if the record is not written yet or
 // has been overwritten.
 func (a *Arena) readDeathRecord(r deathRecordRing, n uint64) (id shmsync.Identity, name ParticipantID, ok bool) {
 	o := a.deathRecord(r, n)
@@ -168,7 +170,7 @@ func (a *Arena) readDeathRecord(r deathRecordRing, n uint64) (id shmsync.Identit
 		Label: a.getLabel(o + deathRecordLabel),
 		Died:  unixTime(a.u64(o + deathRecordDied).Load()),
 	}
-	asm.LoadFence() // because the bytes of the label are read by plain loads
+	asm.LoadFence() // because plain loads have read the bytes of the label
 	return id, name, a.u64(o+deathRecordSeq).Load() == n+1
 }
 
@@ -179,8 +181,9 @@ func unixTime(ns uint64) time.Time {
 	return time.Unix(0, int64(ns))
 }
 
-// Who returns the identity of the participant n, living or dead. It reads n's slot, or the
-// death records if the slot has been taken again. It returns nil if neither has it.
+// Who returns the identity of the participant n, living or dead. It reads n's slot. If another
+// participant has taken the slot, it reads the death records. It returns nil if neither describes
+// n.
 func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 	i := n.Slot()
 	if i < 1 || i > a.geo.slots {
@@ -196,9 +199,9 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 		if a.slotState(i) == w && (w.phase() != phaseDead && w.phase() != phaseLeaving || !a.hasRecord(n)) {
 			return &id
 		}
-		// A reaper writes the record before it clears the words of the slot, and clears these
-		// before it changes the state of the slot. While a joiner takes the slot over, the words
-		// describe its predecessor until the predecessor has a record.
+		// A reaper writes the record, then clears the words of the slot, and then changes the state
+		// of the slot. While a joiner takes over the slot, the words describe its predecessor until
+		// the predecessor has a record.
 	}
 	if id := a.findDeathRecord(deathRecordsOfDead, n); id != nil {
 		return id
@@ -206,39 +209,39 @@ func (a *Arena) Who(n ParticipantID) *shmsync.Identity {
 	return a.findDeathRecord(deathRecordsOfLeft, n)
 }
 
-// deathLog passes the deaths of others to the functions given to OnDeath.
+// A deathLog reports the deaths of other participants to the functions registered by OnDeath.
 type deathLog struct {
 	mu    sync.Mutex
 	funcs []deathFunc              // guarded by: mu
-	next  uint64                   // guarded by: mu; the first death record that was not delivered yet
+	next  uint64                   // guarded by: mu; the first death record not delivered yet
 	told  map[uint64]ParticipantID // guarded by: mu; the IDs of delivered deaths, by their index in the ring
-	holes []hole                   // guarded by: mu; death records that were not yet written when deliver read them
-	lost  uint64                   // guarded by: mu; how many records were overwritten unread, not reported yet
+	holes []hole                   // guarded by: mu; death records that were not written yet when deliver read them
+	lost  uint64                   // guarded by: mu; records that were overwritten unread and not reported yet
 }
 
-// hole is a death record that is being written. If its writer has died meanwhile, another record
-// of the same death follows.
+// A hole is the number of a death record that is still being written. If its writer has died,
+// another record of the same death will follow.
 type hole struct {
 	number uint64
 	since  time.Time
 }
 
-// holeTimeout is how long a death watcher checks regularly whether a record has been written. After
-// that it checks only when its doorbell is rung.
+// holeTimeout is how long a death watcher checks periodically whether a record has been written.
+// After that, it checks only when its doorbell is rung.
 const holeTimeout = time.Second
 
 // OnDeath registers f to be called once for every participant that dies from now on, on a goroutine
 // of its own. A participant that leaves by Close does not die.
 //
-// The arena keeps the last 192 deaths. If this process is stopped while more participants die, f is
-// not called for the earliest of them. The next call says how many records were lost, in
-// [Participant.Missed].
+// The arena keeps the records of the last 192 deaths. If more participants die while this process
+// is stopped, f is not called for the earliest of them. The next call reports how many deaths were
+// missed, in [Participant.Missed].
 func (a *Arena) OnDeath(f func(Participant)) { a.onDeath(deathFunc{f: f}) }
 
 // deathFunc is a function that is called for each death.
 type deathFunc struct {
 	f      func(Participant)
-	atOnce bool // f never waits, so it needs no goroutine of its own
+	atOnce bool // f never blocks, so it needs no goroutine of its own
 }
 
 func (a *Arena) onDeath(f deathFunc) {
@@ -255,8 +258,8 @@ func (a *Arena) onDeath(f deathFunc) {
 	l.funcs = append(l.funcs, f)
 }
 
-// deliver calls the functions for the deaths that were recorded since the last call. It reports
-// whether to call it again soon, because a record is still being written.
+// deliver calls the registered functions for the deaths that were recorded since the last call. It
+// returns true if the caller should call it again soon, because a record is still being written.
 func (l *deathLog) deliver(a *Arena) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,23 +292,23 @@ func (l *deathLog) deliver(a *Arena) (again bool) {
 	return again
 }
 
-// incomplete reports whether there are holes. The death watcher reads these records again when its
-// doorbell is rung.
+// incomplete reports whether there are holes. The death watcher reads the records of the holes
+// again when its doorbell is rung.
 func (l *deathLog) incomplete() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.holes) > 0
 }
 
-// tell calls the functions for one death, unless it has done so before. It returns false if the
-// death record is not written yet.
+// tell calls the registered functions for one death, unless an earlier call has done so. It returns
+// false if the death record is not written yet.
 func (l *deathLog) tell(a *Arena, number uint64) bool { // guarded by: mu
 	id, name, ok := a.readDeathRecord(deathRecordsOfDead, number)
 	if !ok {
 		return false
 	}
-	// A death may have several records, with records of other deaths between them. An ID with a
-	// record is not given to another participant.
+	// A death may have several records, with records of other deaths between them. As long as an ID
+	// has a record, no other participant gets this ID.
 	told := false
 	for _, n := range l.told {
 		told = told || n == name

@@ -7,12 +7,12 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// watcherThread is a goroutine on its own thread that will be the death watcher of an arena. It
-// starts before the process has a slot and does the preparations that need no slot, because the
-// start of a thread takes as long as the rest of joining.
+// A watcherThread is a goroutine, locked to its thread, that will become the death watcher of an
+// arena. The start of a thread takes as long as the rest of joining. So the watcherThread starts
+// before the process has a slot, and does the preparations that need no slot.
 type watcherThread struct {
 	hired meeting
-	a     *Arena // the arena that it watches, or nil; written before hired
+	a     *Arena // the arena that it will watch, or nil; written before hired
 }
 
 func startWatcherThread() *watcherThread {
@@ -21,9 +21,9 @@ func startWatcherThread() *watcherThread {
 	return t
 }
 
-// startFirstWatcherThread starts a watcherThread if this process is in no arena yet, and otherwise
-// returns nil. A process that is already in an arena may be opening the same arena again, which
-// needs no further thread.
+// startFirstWatcherThread starts a watcherThread if this process is in no arena yet. Otherwise it
+// returns nil: the process may be opening an arena that it is in already, which needs no further
+// thread.
 func startFirstWatcherThread() *watcherThread {
 	attached.Lock()
 	defer attached.Unlock()
@@ -39,7 +39,7 @@ func (t *watcherThread) hire(a *Arena) {
 	t.hired.arrive()
 }
 
-// dismiss ends t, unless it was hired. t may be nil.
+// dismiss ends t unless t was hired. t may be nil.
 func (t *watcherThread) dismiss() {
 	if t != nil && !t.hired.done.Load() {
 		t.hired.arrive()
@@ -47,20 +47,20 @@ func (t *watcherThread) dismiss() {
 }
 
 func (t *watcherThread) run() {
-	// Close returns only when the thread has its usual time slice again and the robust list can
-	// be reused.
+	// Close returns only when this thread has its usual time slice again and the robust list can be
+	// reused.
 	defer func() {
 		if t.a != nil {
 			t.a.watcherEnded.arrive()
 		}
 	}()
-	// The thread is never unlocked while the list is registered: the end of the thread shows all
-	// peers that this process is dead. The thread runs only this goroutine, so no C code locks a
-	// robust pthread mutex on it. The kernel would not find such a mutex.
+	// The thread stays locked while the list is registered, because peers take the end of the
+	// thread for the death of this process. Only this goroutine runs on the thread, so no C code
+	// locks a robust pthread mutex there. The kernel would not find such a mutex.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// The CPU on which this thread notices a death is often the one on which the kernel still ends
-	// the dead process.
+	// The CPU on which this thread is woken after a death is often still busy with ending the dead
+	// process.
 	defer shmsync.PromptThread()()
 	list := takeRobustList()
 	defer keepRobustList(list)
@@ -71,17 +71,16 @@ func (t *watcherThread) run() {
 	}
 }
 
-// deathWatcher is the one goroutine whose thread's robust list holds this participant's alive
-// words. It is locked to its thread and watches other participants until the process leaves the
-// arena.
+// deathWatcher runs on the thread whose robust list contains this participant's alive words. It
+// stays locked to this thread, and watches other participants until the process leaves the arena.
 func (a *Arena) deathWatcher(list *shmsync.RobustList) {
 	if a.notLive = a.becomeLive(list); a.notLive == nil {
 		a.live.arrive()
 		a.surveyAhead()
 		a.watch()
 		a.repaired.await(true)
-		// From here on the kernel does not mark the alive words: peers have to ask for the byte
-		// lock.
+		// From here on the kernel does not mark the alive words of this participant. Peers have to
+		// check its byte lock instead.
 		a.ringBefore(a.mySlot, 1)
 	}
 	if a.robust != nil {
@@ -92,11 +91,13 @@ func (a *Arena) deathWatcher(list *shmsync.RobustList) {
 	}
 }
 
-// spareRobustList is a robust list that no thread has registered. The next arena that this process
-// joins reuses it, because unmapping its page would interrupt the other threads of the process.
+// spareRobustList is a robust list that is registered for no thread. The next arena that this
+// process joins reuses it, because unmapping its page would interrupt the other threads of the
+// process.
 var spareRobustList atomic.Pointer[shmsync.RobustList]
 
-// takeRobustList returns a robust list without words, or nil if the system has no robust lists.
+// takeRobustList returns a robust list that contains no words, or nil if the system does not
+// support robust lists.
 func takeRobustList() *shmsync.RobustList {
 	if !shmsync.FeatureRobustList.Have() {
 		return nil
@@ -119,31 +120,33 @@ func keepRobustList(list *shmsync.RobustList) {
 
 const (
 	watchTargets = 3
-	// pollFirst to pollMost bound the sleep of a death watcher that cannot rely on a wake: a
-	// death may leave no mark, or a reap may wait for the kernel.
+	// pollFirst and pollMost are the shortest and the longest sleep of a death watcher that cannot
+	// rely on being woken: a death may leave no mark, or a reap may wait for the kernel.
 	pollFirst, pollMost = 3e5, 50e6 // ns
-	// stagger is how much later each watcher acts than the watcher before it. All of them are
-	// woken, although one is enough.
+	// stagger is how much later each watcher acts than the watcher before it in the ring. A death
+	// wakes all of them, although one is enough.
 	stagger = 2e6 // ns
-	// joinTimeout is how much time a joiner without a byte lock has to become live. Nothing shows
-	// whether such a joiner is alive. If it is alive but takes longer, its Open fails.
+	// joinTimeout is how much time a joiner without a byte lock has to become live. Other
+	// participants cannot see whether such a joiner is alive. If it needs more time, its Open
+	// fails.
 	joinTimeout = 10e9 // ns
-	// afterYou is the delay of the death watcher of a process while a waiter of the same process
-	// sleeps in the kernel. Such a waiter recovers from a dead holder itself, and needs the CPU for
-	// that.
+	// afterYou is how long the death watcher of a process waits while a waiter of the same process
+	// sleeps in the kernel. Such a waiter recovers a lock of the dead process itself, and needs the
+	// CPU for it.
 	afterYou = 3e5 // ns
 )
 
 // watch sleeps on the alive words of the next few participants in the ring of slots, and reaps
-// those that die. Each death wakes one sleeper of each alive word. Watchers at different distances
-// use different words, so that a death wakes several watchers. The first of them wakes the others.
+// those that die. A death wakes one sleeper on each alive word of the dead participant. Watchers at
+// different distances sleep on different words, so that a death wakes several watchers. The first
+// of them wakes the others.
 func (a *Arena) watch() {
 	doorbell := a.u32(a.slot(a.mySlot) + slotWatchDoorbell)
 	wait := int64(pollFirst)
 	seen, asked := notices{}, map[int]slotWord{}
 	later, quiet := a.afterJoining(), a.newQuietWatch()
 	for {
-		// The doorbell is read before everything that it may be rung for.
+		// The doorbell must be read before the state that a ring announces.
 		rung := doorbell.Load()
 		a.watched.Add(1)
 		if a.closing.Load() {
@@ -190,7 +193,7 @@ func (a *Arena) watch() {
 			a.sleep(sleep, deadline, doorbell, rung)
 		}
 		// Every slot is examined again, whatever the wait returned, because waitv reports only one
-		// of several wakes.
+		// wake even if there were several.
 		if a.unfinished.any() {
 			a.continueReaps()
 		}
@@ -204,13 +207,13 @@ func (a *Arena) sleep(entries []shmsync.WaitVEntry, deadline int64, doorbell *at
 		if err == nil {
 			return
 		}
-		deadline = shmsync.Monotonic() + pollFirst // ENOMEM: the kernel has no memory for so many entries at the moment
+		deadline = shmsync.Monotonic() + pollFirst // ENOMEM: the kernel has no memory for so many entries now
 	}
 	shmsync.Wait(wordPtr(doorbell), rung, deadline)
 }
 
 // watchTargets returns the slots of the next participants in the ring, and the slots of dead
-// participants between them.
+// participants between those.
 func (a *Arena) watchTargets() []int {
 	targets := make([]int, 0, watchTargets)
 	present := 0
@@ -226,7 +229,7 @@ func (a *Arena) watchTargets() []int {
 	return targets
 }
 
-// notices records when this watcher first saw a death, by slot.
+// notices records, for each slot, when this watcher first saw a death there.
 type notices map[int]notice
 
 type notice struct {
@@ -234,14 +237,15 @@ type notice struct {
 	when   int64  // CLOCK_MONOTONIC ns
 	window uint64 // the bytes of the slot's window
 	joined uint64 // slotJoined, if the notice is about a joiner without a byte lock
-	// looked is when this process last checked the threads of the dead process; 0 for never
+	// looked is when this process last checked the threads of the dead process, or 0 if it never
+	// did.
 	looked   int64
-	detached bool  // the threads of the dead process have given up its memory
-	free     int64 // when the slot may be freed, once the data is handed over, CLOCK_MONOTONIC ns; 0 before
+	detached bool  // the threads of the dead process have dropped its memory
+	free     int64 // when the slot may be freed, once the data has been handed over, CLOCK_MONOTONIC ns; 0 before
 }
 
-// left returns how many of the delay nanoseconds are left since this process first saw the death in
-// slot i, in state w of a window. It returns 0 when they are over.
+// left returns how many nanoseconds of the delay are left since this process first saw the death in
+// slot i, in state w of a window. It returns 0 when the delay is over.
 func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 	if delay == 0 {
 		return 0
@@ -253,9 +257,10 @@ func (n notices) left(i int, w slotWord, window uint64, delay int64) int64 {
 	return max(0, n[i].when+delay-now)
 }
 
-// leftOfJoiner is left for the joiner in slot i, which has no byte lock and began to join at the
-// time joined. A joiner may give the slot of a dead participant back unchanged. The next joiner
-// then gets the same generation, so joined tells the two apart, and the delay begins again.
+// leftOfJoiner is left for the joiner in slot i. The joiner has no byte lock, and began to join at
+// the time joined. A joiner may give back the slot of a dead participant unchanged, and the next
+// joiner then gets the same generation. joined differs between the two joiners, so the delay begins
+// again for the second one.
 func (n notices) leftOfJoiner(i int, w slotWord, window, joined uint64) int64 {
 	if n[i].joined != joined {
 		n[i] = notice{of: w, when: shmsync.Monotonic(), window: window, joined: joined}
@@ -263,12 +268,14 @@ func (n notices) leftOfJoiner(i int, w slotWord, window, joined uint64) int64 {
 	return n.left(i, w, window, joinTimeout)
 }
 
-// watchEntries reaps the dead among the targets. If none is dead, it returns the entries to sleep
-// on. poll is 0 if the death of every target wakes this watcher. Otherwise this watcher has to
-// check again after at most poll nanoseconds. turn is not 0 if other watchers come first: after
-// turn nanoseconds, this watcher reaps what they have not reaped.
+// watchEntries reaps the dead participants among the targets. If none is dead, it returns the
+// entries to sleep on.
 //
-// asked holds the slots whose byte lock has been asked for: see surveyAhead.
+// poll is 0 if the death of every target wakes this watcher. Otherwise this watcher has to check
+// again after at most poll nanoseconds. turn is not 0 if other watchers act first: after turn
+// nanoseconds, this watcher reaps what they have not reaped.
+//
+// asked contains the slots whose byte locks have been checked; see surveyAhead.
 func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen notices, asked map[int]slotWord) (sleep []shmsync.WaitVEntry, poll, turn int64) {
 	within := func(ns int64) {
 		if poll == 0 || ns < poll {
@@ -289,14 +296,14 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 		w := a.slotState(i)
 		_, window := a.windowOf(i)
 		if w.phase() == phaseDead {
-			if a.leftover.has(i) { // continueReaps goes on with it
+			if a.leftover.has(i) { // continueReaps does the rest
 				if !a.unfinished.onlyToFree() {
 					within(pollMost)
 				}
 				continue
 			}
-			// The participant that marked the slot may have died since, or may leave the rest to
-			// this process.
+			// The participant that marked the slot may have died since, or may leave the rest of
+			// the reap to this process.
 			delay := base + int64(distance)*stagger
 			if u := ParticipantID(a.u32(a.slot(i) + slotReaper).Load()); u != a.self && a.isCurrent(u) {
 				delay = stagger
@@ -309,8 +316,8 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 			}
 			continue
 		}
-		// The alive word is read before it is examined. So a mark that comes later changes the
-		// value on which this watcher sleeps.
+		// The alive word is loaded before it is examined. If the kernel marks the word later, it no
+		// longer has the value on which this watcher sleeps.
 		word := a.u32(a.aliveWord(i, min(distance, watchTargets-1)))
 		alive := word.Load()
 		dead := a.seenDead(i, w)
@@ -327,7 +334,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 				if a.slotState(i) != w {
 					return nil, 0, 0
 				}
-				within(pollMost) // it cannot be fenced yet
+				within(pollMost) // the participant cannot be fenced yet
 			}
 			distance++
 			continue
@@ -343,7 +350,7 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 					return nil, 0, 0
 				}
 			}
-		case phaseLeaving: // the kernel marks such a participant until shortly before its slot is free
+		case phaseLeaving: // the kernel can mark this participant until shortly before its slot is free
 			turnIn(pollMost)
 		default:
 			if !robust {
@@ -357,8 +364,8 @@ func (a *Arena) watchEntries(doorbell *uint32, rung uint32, targets []int, seen 
 	return sleep, poll, turn
 }
 
-// checkSelf ends the process if its slot belongs to another participant. Peers have then taken its
-// locks away, so it must not continue as their holder.
+// checkSelf ends the process if its slot belongs to another participant. Peers have then taken the
+// locks of this process away, so it must not continue as if it held them.
 func (a *Arena) checkSelf() {
 	if w := a.slotState(a.mySlot); !w.present() || participantIn(a.mySlot, w) != a.self {
 		panic("shmsync: " + a.label + ": this process was declared dead by a peer (slot " +
@@ -367,8 +374,8 @@ func (a *Arena) checkSelf() {
 }
 
 // ringWatchersOf wakes the death watchers of the participants that come before slot i in the ring
-// of slots. These watch slot i, have watched it, or are about to watch it. They then read the ring
-// again.
+// of slots. They watch slot i, have watched it, or are about to watch it. After a ring, they read
+// the ring of slots again.
 //
 //	joiner, or the process that     watcher
 //	frees a slot
@@ -376,8 +383,8 @@ func (a *Arena) checkSelf() {
 //	reads the states before it      reads the states after its own
 //	rings those that are present    sleeps if its doorbell is unchanged
 //
-// A watcher that is not rung was not present when the states were read. It reads the states after
-// it has become present.
+// A watcher that is not rung was not present when the states were read. So it reads the states
+// later, after it has become present.
 func (a *Arena) ringWatchersOf(i int) { a.ringBefore(i, watchTargets) }
 
 // ringBefore rings the n participants that come before slot i in the ring of slots.

@@ -28,8 +28,8 @@ func robustHeadOf(tid int) (head uintptr, err error) {
 
 func init() {
 	proctest.Register("arena/robust", func(c *proctest.Child) {
-		// Many idle threads have registered robust lists, as the threads of a C library have. The
-		// death watcher gets one of these threads.
+		// Many idle threads have registered robust lists, as the threads of a C library do. The
+		// runtime gives one of these threads to the death watcher.
 		const threads = 16
 		var name string
 		c.Params(&name)
@@ -53,8 +53,8 @@ func init() {
 				c.Fatal(err)
 			}
 		}
-		// Each round registers lists for the threads that the runtime has made since the previous
-		// round.
+		// Each round registers lists for the threads that the runtime has started since the
+		// previous round.
 		giveLists := func() {
 			var ready, done sync.WaitGroup
 			ready.Add(threads)
@@ -64,7 +64,7 @@ func init() {
 					defer runtime.UnlockOSThread()
 					giveList()
 					ready.Done()
-					ready.Wait() // so each goroutine has a thread of its own
+					ready.Wait() // now each goroutine is on a thread of its own
 				})
 			}
 			done.Wait()
@@ -85,7 +85,7 @@ func init() {
 			}
 			before, ours := heads[tid]
 			if !ours {
-				continue // a thread that the runtime has just made
+				continue // a thread that the runtime has just started
 			}
 			after, err := robustHeadOf(tid)
 			if err != nil {
@@ -97,9 +97,9 @@ func init() {
 	})
 }
 
-// TestCloseGivesTheDeathWatchersThreadItsRobustListBack: when the arena is closed, the thread of
-// the death watcher becomes an ordinary thread of the runtime. It may then run C code that locks
-// robust pthread mutexes, so it needs the list that it had before.
+// TestCloseGivesTheDeathWatchersThreadItsRobustListBack: after the arena is closed, the thread of
+// the death watcher becomes an ordinary thread of the runtime again. It may then run C code that
+// locks robust pthread mutexes, so it must get back its previous robust list.
 func TestCloseGivesTheDeathWatchersThreadItsRobustListBack(t *testing.T) {
 	if err := shmsync.FeatureRobustList.Check(); err != nil {
 		proctest.Skip(t, "needs robust lists: "+err.Error(), "arena/robust")

@@ -18,16 +18,18 @@ import (
 //	else      an object in any phase, whose block is not free    place
 //
 // An entry never becomes empty again, so every search for a name reaches the entry that was placed
-// for it. In the long run no empty entries would be left to end a search, so the reach bounds it.
+// for it. After long use there may be no empty entry left to end a search, so a search also ends at
+// the reach.
 //
-// crash: reclaimBlocks removes the entries of blocks that it takes back.
+// crash: reclaimBlocks removes the entries of the blocks that it recovers.
 type entry uint64
 
 const (
 	entryEmpty entry = 0
 	entryGone  entry = 1<<64 - 1
 
-	// timeout bounds how often a participant waits for another one to finish before it acts itself.
+	// timeout is how often a participant checks whether another one has finished, before it acts
+	// itself.
 	timeout = 64
 )
 
@@ -45,9 +47,8 @@ func (c *core) swapEntry(p uint64, old, to entry) bool {
 	return c.u64(c.entryOff(p)).CompareAndSwap(uint64(old), uint64(to))
 }
 
-// reach is how far a search may have to go from the entry where the hash of the name points. It
-// stays small while the directory has more entries than names, because a new name takes the first
-// unused entry.
+// reach is how far a search goes from the entry that the hash of the name selects. It stays small
+// while the directory has more entries than names, because a new name takes the first unused entry.
 //
 //	writers: a participant that places an entry further away, before and after it does so, by CAS
 //	         upwards; lowerReach
@@ -57,7 +58,7 @@ func (c *core) swapEntry(p uint64, old, to entry) bool {
 //	futex:   none
 //	crash:   may be greater than necessary: searches take longer
 //
-// While a participant lowers the reach, searches go as far as before it; see hdrDirLowering.
+// While a participant lowers the reach, searches use the previous value; see hdrDirLowering.
 func (c *core) reach() uint64 {
 	for range reachTries {
 		// sync(arena.reach): acquire
@@ -75,7 +76,7 @@ func (c *core) reach() uint64 {
 
 const reachTries = 16
 
-// raiseReach raises the reach to k, unless it is that large already.
+// raiseReach raises the reach to at least k.
 func (c *core) raiseReach(k uint64) {
 	word := c.u32(hdrDirReach)
 	for {
@@ -87,11 +88,11 @@ func (c *core) raiseReach(k uint64) {
 	}
 }
 
-// probe calls f for the entries where a name with that hash may be. It stops at the first empty
-// entry, or when f returns false.
+// probe calls f for the entries where a name with the given hash may be. It stops at the first
+// empty entry, or when f returns false.
 func (c *core) probe(hash uint64, f func(pos uint64, e entry) bool) { c.probeTo(c.reach(), hash, f) }
 
-// probeTo is probe for the entries at most reach away from the first.
+// probeTo is probe for the entries whose distance from the first is at most reach.
 func (c *core) probeTo(reach, hash uint64, f func(pos uint64, e entry) bool) {
 	steps := uint64(0)
 	defer func() { c.work.Add(steps) }()
@@ -118,7 +119,7 @@ func (c *core) place(off Offset, hash uint64) bool {
 			c.raiseReach(k)
 			// sync(arena.place): release
 			if c.swapEntry(pos, e, mine) {
-				c.raiseReach(k) // a concurrent lowerReach may not have seen the entry
+				c.raiseReach(k) // a concurrent lowerReach may have missed the entry
 				return true
 			}
 		}
@@ -131,14 +132,14 @@ func (c *core) unlist(off Offset, hash uint64) {
 	c.find(off, hash, func(pos uint64, e entry) bool { return !c.swapEntry(pos, e, entryGone) })
 }
 
-// find calls f for the entry of the object at off, wherever it is, until f returns false.
+// find calls f for the entry of the object at off, wherever this entry is, until f returns false.
 func (c *core) find(off Offset, hash uint64, f func(pos uint64, e entry) bool) {
 	mine := makeEntry(off, hash)
 	c.probeTo(c.geo.dirCount-1, hash, func(pos uint64, e entry) bool { return e != mine || f(pos, e) })
 }
 
-// enter guards the object of entry e and reads its header. It returns ok false if the entry has
-// changed. The caller calls unguard in any case.
+// enter guards the object of entry e and reads its header. ok is false if the entry has changed.
+// The caller must call unguard in any case.
 func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
 	off := e.offset()
 	crashpoint.Hit("arena.object.found")
@@ -157,15 +158,16 @@ func (c *core) enter(pos uint64, e entry) (h header, ok bool, err error) {
 	return h, false, c.fail("arena.object", shmsync.ErrCorrupt, "a name leads to "+off.String()+", where there is no object")
 }
 
-// seek finds the object of that name and opens it. A maker passes the object that it has placed as
-// mine; other callers pass 0. For a maker, seek waits a little for pending objects of the name that
-// were placed before mine, and then aborts them. For other callers, it skips pending objects.
+// seek finds the object with the given name and opens it. A maker passes the object that it has
+// placed as mine; other callers pass 0. For a maker, seek waits a little for pending objects of the
+// same name that were placed before mine, and then aborts them. For other callers, it skips pending
+// objects.
 //
 // Each maker places its object before it calls seek. So of two makers of one name, the one that
-// calls seek later finds the object of the other. That object is committed, or is aborted before it
-// can be.
+// calls seek later finds the object of the other. That object is either committed already, or is
+// aborted before its maker can commit it.
 func (c *core) seek(name string, hash uint64, mine Offset) (h header, found bool, err error) {
-	first := true // the objects found now come before mine
+	first := true // the objects found now were placed before mine
 	c.probe(hash, func(pos uint64, e entry) bool {
 		if !e.mayBe(hash) {
 			return true
@@ -194,8 +196,8 @@ func (c *core) seek(name string, hash uint64, mine Offset) (h header, found bool
 	return h, found, err
 }
 
-// outvote aborts h if it is pending. If wait is set and its maker is alive, it first gives the
-// maker some time to commit it, so that two makers do not keep aborting each other's objects.
+// outvote aborts h if h is pending. If wait is set and the maker of h is alive, outvote first gives
+// the maker some time to commit, so that two makers do not keep aborting each other's objects.
 func (c *core) outvote(h *header, wait bool) {
 	for try := 0; ; try++ {
 		s := h.load()
@@ -212,8 +214,8 @@ func (c *core) outvote(h *header, wait bool) {
 	}
 }
 
-// resolveEntries resolves the names of the objects of dead, for its reaper. It publishes the
-// objects that dead had committed. It removes the names of objects that dead had not committed, or
+// resolveEntries decides about the names of the objects of dead, for its reaper. It publishes the
+// objects that dead had committed. It removes the names of objects that dead had not committed or
 // had begun to free.
 func (c *core) resolveEntries(dead ParticipantID) {
 	whole := false
@@ -236,15 +238,15 @@ func (c *core) resolveEntries(dead ParticipantID) {
 }
 
 // resolveNameOf is resolveEntries for the block at off, which dead had claimed or was freeing. It
-// returns false if the bytes do not show whether the block has a name, because they may be left
-// from an earlier use of the block.
+// returns false if the bytes do not show whether the block has a name, because they may be from an
+// earlier use of the block.
 func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
 	b, ok := c.locate(off)
 	if !ok || b.class == classNode {
 		return true
 	}
-	// A maker writes the name and its hash before the entry, and they stay until the block is
-	// free.
+	// A maker writes the name and its hash before it places the entry. They stay in the block until
+	// the block is free.
 	if c.u32(off+objKind).Load() == 0 && c.u64(off+objHash).Load() == 0 {
 		return true
 	}
@@ -261,11 +263,11 @@ func (c *core) resolveNameOf(off Offset, dead ParticipantID) bool {
 	return true
 }
 
-// resolveGuarded is resolveEntry for the entry e, if it is still there.
+// resolveGuarded is resolveEntry for the entry e, unless the entry has changed.
 func (c *core) resolveGuarded(pos uint64, e entry, dead ParticipantID) {
 	c.guard(e.offset())
 	defer c.unguard()
-	// While the block is guarded it is not reused, so the entry cannot come back for another
+	// While the block is guarded it is not reused, so the same entry cannot reappear for another
 	// object.
 	if c.loadEntry(pos) == e {
 		c.resolveEntry(pos, e, dead)

@@ -1,7 +1,8 @@
 package arenakernel
 
-// lowering is the word at hdrDirLowering. It shows searches that a participant lowers the reach. It
-// also counts, so that a search notices that the reach was lowered meanwhile.
+// lowering is the word at hdrDirLowering. It shows searches that a participant is lowering the
+// reach. It also contains a sequence number, from which a search sees that the reach was lowered
+// during the search.
 //
 //	bits 0..31   the previous reach, while a participant lowers it
 //	bits 32..63  a sequence, odd while a participant lowers it
@@ -14,8 +15,9 @@ package arenakernel
 //	reach: up to the furthest
 //	sequence even
 //
-// The second check sees an entry that was placed before the reach went down. An entry that is
-// placed later raises the reach. Until the sequence is even, searches go as far as before.
+// The second pass over the entries finds an entry that was placed before the reach was lowered. An
+// entry that is placed later raises the reach. Until the sequence is even again, searches use the
+// previous reach.
 //
 //	writers: the lowerer, whose name is in hdrDirLowerer
 //	readers: searches
@@ -31,8 +33,8 @@ func (w lowering) before() uint64 { return uint64(w) & (1<<32 - 1) }
 func (w lowering) begun(before uint32) lowering { return (w>>32+1)<<32 | lowering(before) }
 func (w lowering) over() lowering               { return (w>>32 + 1) << 32 }
 
-// lowerReachIfDue lowers the reach when searches of this process have passed so many removed
-// entries that it would have been cheaper to examine all entries. The caller holds handles.
+// lowerReachIfDue lowers the reach if searches of this process have passed so many removed entries
+// that it would have been cheaper to examine all entries. The caller holds c.handles.
 func (c *core) lowerReachIfDue() {
 	l := &c.handles
 	if l.passed <= l.lowerAfter+lowerRatio*c.geo.dirCount {
@@ -42,23 +44,24 @@ func (c *core) lowerReachIfDue() {
 	before := c.reach()
 	c.lowerReach()
 	if c.reach() > before/2 {
-		// An entry really is that far away. It may be removed soon, so the delay is bounded.
+		// There is an entry at this distance, so the reach cannot be lowered. The entry may be
+		// removed soon, so the delay before the next attempt is bounded.
 		l.lowerAfter = min(max(2*l.lowerAfter, lowerRatio*c.geo.dirCount), lowerDelay*c.geo.dirCount)
 		return
 	}
 	l.lowerAfter = 0
 }
 
-// lowerRatio is how many removed entries searches pass, for each entry of the directory, before
-// one of them examines all entries.
+// lowerRatio is how many removed entries searches pass, per entry of the directory, before one of
+// them examines all entries.
 const lowerRatio = 2
 
-// lowerDelay bounds how many more removed entries are passed after an attempt has found a distant
-// name.
+// lowerDelay limits how many more removed entries searches pass, per entry of the directory, after
+// an attempt has found a distant name.
 const lowerDelay = 16
 
-// lowerReach makes the reach as small as the entries allow, unless another participant is already
-// doing so. The caller holds handles.
+// lowerReach makes the reach as small as the entries allow, unless another participant is doing so
+// already. The caller holds c.handles.
 func (c *core) lowerReach() {
 	owner := c.u32(hdrDirLowerer)
 	if u := ParticipantID(owner.Load()); u != c.self && c.current(u) || !takeFrom(c, u, owner, uint32(u), uint32(c.self), false) {
@@ -79,7 +82,7 @@ func (c *core) lowerReach() {
 	owner.CompareAndSwap(uint32(c.self), 0)
 }
 
-// furthest returns the greatest distance of an entry from the place of its hash.
+// furthest returns the greatest distance of an entry from the entry that its hash selects.
 func (c *core) furthest() (far uint64) {
 	defer c.unguard()
 	c.work.Add(c.geo.dirCount)
@@ -91,7 +94,7 @@ func (c *core) furthest() (far uint64) {
 	return far
 }
 
-// distance returns how far the entry e is from the entry where its hash points. It returns the
+// distance returns how far the entry e is from the entry that its hash selects. It returns the
 // greatest possible distance if the hash is not known, and 0 if the entry has changed.
 func (c *core) distance(pos uint64, e entry) uint64 {
 	// While the block is guarded, it is not reused, so its hash belongs to the entry.

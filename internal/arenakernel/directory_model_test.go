@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// The words of the model of a directory. Two makers create an object with the same name, whose hash
-// points to entry 0. An object with another name is in that entry.
+// The words of the model of a directory. Two makers create objects with the same name. The hash of
+// the name selects entry 0, which already contains an object with another name.
 const (
 	dReach = iota
 	dEntry // followed by two more entries
@@ -21,12 +21,12 @@ const (
 	_
 	dState // the phases of the objects of the two makers
 	_
-	dLower // 0 before the reach is lowered, 1 after that; meanwhile dBusy plus the previous reach
+	dLower // 0: the reach is not lowered yet; 1: it is lowered; in between: dBusy plus the previous reach
 )
 
 const dBusy = 4
 
-// The values of an entry in the model: 0 is empty.
+// The values of an entry in the model. The value 0 means that the entry is empty.
 const (
 	dirOther = iota + 1
 	dirGone
@@ -35,7 +35,7 @@ const (
 
 // The registers of a thread.
 const (
-	dAt     = iota // the entry at which the thread is
+	dAt     = iota // the entry that the thread examines
 	dSeen          // the reach that the thread has read
 	dPlaced        // the entry in which the thread has placed its object
 	dKnew          // whether the object existed when the search began
@@ -43,7 +43,7 @@ const (
 	dFar           // the furthest entry that the thread has found
 )
 
-// The ghost variables: which steps the threads have done.
+// The ghost variables record which steps the threads have done.
 const (
 	dDone = iota
 	dWrong
@@ -69,11 +69,11 @@ const (
 )
 
 type directoryModel struct {
-	late  bool // mistake: the reach is raised only after the search
-	early bool // mistake: the reach is read before the entry is placed
+	late  bool // mistake: a maker raises the reach only after its search
+	early bool // mistake: a maker reads the reach before it places its entry
 
 	lowered bool // another thread lowers the reach at the same time
-	once    bool // mistake: the reach is not raised again after the entry is placed
+	once    bool // mistake: a maker does not raise the reach again after it has placed its entry
 	blind   bool // mistake: searches do not check whether the reach is being lowered
 	hasty   bool // mistake: the lowerer reads the entries only once
 }
@@ -117,7 +117,7 @@ func (m directoryModel) explore() model.Result {
 	return y.Explore()
 }
 
-// lower is one call of core.lowerReach.
+// lower does the next step of core.lowerReach.
 func (m directoryModel) lower(x *model.Exec) {
 	at, far := x.R(dAt), x.R(dFar)
 	look := func(then uint8) {
@@ -174,7 +174,7 @@ func (m directoryModel) end(x *model.Exec) {
 	x.Idle()
 }
 
-// make is createNamed.
+// make does the next step of createNamed.
 func (m directoryModel) make(x *model.Exec) {
 	mine, at := uint8(dirMine+x.Me), x.R(dAt)
 	switch x.PC() {
@@ -238,7 +238,7 @@ func (m directoryModel) make(x *model.Exec) {
 	}
 }
 
-// open is openNamed.
+// open does the next step of openNamed.
 func (m directoryModel) open(x *model.Exec) {
 	if x.PC() != dirIdle {
 		m.seek(x)
@@ -251,7 +251,7 @@ func (m directoryModel) open(x *model.Exec) {
 	x.Goto(dirReach)
 }
 
-// seek is core.seek.
+// seek does the next step of core.seek.
 func (m directoryModel) seek(x *model.Exec) {
 	at := x.R(dAt)
 	e := x.Load(dEntry + int(*at))
@@ -326,8 +326,8 @@ func (m directoryModel) seek(x *model.Exec) {
 	}
 }
 
-// TestModelDirectory: of two makers of one name at most one wins. The later maker finds the object
-// of the earlier one, although no search goes further than the reach.
+// TestModelDirectory: at most one of two makers of the same name wins. The later maker finds the
+// object of the earlier one, although no search goes further than the reach.
 func TestModelDirectory(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine explores the model, ten times as slowly with it")

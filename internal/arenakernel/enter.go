@@ -26,9 +26,9 @@ var (
 )
 
 // enter takes a slot and makes this process live in it. It first takes the byte lock, then changes
-// the state word, then registers the robust list, and then sets the alive words. So a slot that is
-// not free and whose byte is not locked belongs to a dead participant. And an alive word is never
-// set before the kernel knows that it has to mark it.
+// the state word, then registers the robust list, and then sets the alive words. So if a slot is
+// not free and its byte is not locked, its participant is dead. And no alive word is set before the
+// kernel knows that it has to mark this word at the death of the process.
 func (a *Arena) enter(label string, watcher *watcherThread) error {
 	if f, err := a.seg.Reopen(); err == nil {
 		a.lock = f
@@ -52,7 +52,7 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 		}
 	}
 	i, name := a.mySlot, a.self
-	// The doorbell is rung before this participant is live, so that a death watcher watches it
+	// This participant rings the doorbell before it is live, so that a death watcher watches it
 	// from the first moment on.
 	a.ringBefore(i, 1)
 
@@ -65,18 +65,18 @@ func (a *Arena) enter(label string, watcher *watcherThread) error {
 		a.dropLock()
 		return err
 	}
-	// This rings the watchers before Open returns. Afterwards this participant may hold a lock, and
-	// the watcher that was rung above may be stopped.
+	// Ring all watchers before Open returns, because this participant may hold a lock afterwards,
+	// and the watcher that was rung above may be stopped.
 	a.ringWatchersOf(i)
 	a.goOn()
 	return nil
 }
 
-// settleIn cleans up after before, the dead participant that had this joiner's slot (0 for none),
-// and fills the slot in. It returns false if it has given the slot back for another joiner.
+// settleIn recovers what before left, the dead participant that had this joiner's slot (0 for
+// none). Then it fills in the slot. It returns false if it has given the slot back, so that another
+// joiner can take it.
 func (a *Arena) settleIn(before ParticipantID, label string) bool {
-	// A goroutine of this process reaps a participant that this process finds dead. It uses the
-	// words of the slot, too.
+	// A goroutine of this process that reaps a participant uses the words of the slot, too.
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()
 	i := a.mySlot
@@ -101,15 +101,16 @@ func (a *Arena) dropLock() {
 	a.caps &^= capOFD
 }
 
-// takeTimeout is how long, in ns, a joiner waits for a slot whose owner has died or is leaving,
-// until the kernel or a reaper has finished with the slot.
+// takeTimeout is how long, in ns, a joiner waits for a slot whose participant has died or is
+// leaving. The kernel or a reaper still has to finish with such a slot.
 const takeTimeout = 1e9
 
-// takeSlot moves a free slot to the phase joining. If no slot is free, it takes the slot of a dead
-// participant. Then before is the ID of that participant, and the caller has to clean up after it.
+// takeSlot changes the state of a free slot to joining. If no slot is free, it takes the slot of a
+// dead participant. In that case, before is the ID of that participant, and the caller has to
+// recover what it left.
 func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 	for end := shmsync.Monotonic() + takeTimeout; ; time.Sleep(time.Millisecond) {
-		// If the end passed while this joiner was stopped, it searches once more.
+		// If the time ran out while this joiner was stopped, it still searches once more.
 		late := shmsync.Monotonic() > end
 		if name, before = a.trySlots(); name != 0 {
 			return name, before, nil
@@ -123,7 +124,7 @@ func (a *Arena) takeSlot() (name, before ParticipantID, err error) {
 	}
 }
 
-// whyFull says why no slot could be taken.
+// whyFull returns the reason why no slot could be taken.
 func (a *Arena) whyFull() string {
 	usedUp, unclean := 0, 0
 	for i := 1; i <= a.geo.slots; i++ {
@@ -154,15 +155,16 @@ func (a *Arena) whyFull() string {
 	return s
 }
 
-// isStuck reports whether the participant in slot i, in state w, is dead and no generation is left
-// for a joiner that would clean up after it.
+// isStuck reports whether the participant in slot i, in state w, is dead and the slot has no
+// generation left for a joiner that would take it over.
 func (a *Arena) isStuck(i int, w slotWord) bool {
 	next, _ := a.nextGeneration(i, w, true)
 	return next == 0 && (w.phase() == phaseDead || a.surveyDead(i, w))
 }
 
-// vacating reports whether a slot may soon be free. It counts slots in the phase joining, because
-// the joiner may have died: only a free byte lock shows that, which may take a while.
+// vacating reports whether a slot may soon be free. Slots in the state joining count, because the
+// joiner may have died. Only a free byte lock shows that, and it may take a while until the lock is
+// free.
 func (a *Arena) vacating() bool {
 	for i := 1; i <= a.geo.slots; i++ {
 		w := a.slotState(i)
@@ -195,7 +197,7 @@ func (a *Arena) trySlots() (name, before ParticipantID) {
 	return 0, 0
 }
 
-// lockSlot takes the byte lock of slot i, if there are byte locks.
+// lockSlot takes the byte lock of slot i, if byte locks are available.
 func (a *Arena) lockSlot(i int) bool {
 	if a.lock == nil {
 		return true
@@ -214,14 +216,14 @@ func (a *Arena) unlockSlot(i int) {
 	}
 }
 
-// take moves slot i, which is free or dead in state w, to the phase joining. next is its
+// take changes the state of slot i, which is free or dead in state w, to joining. next is the new
 // generation, in the window raw.
 func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 	reclaimed := a.u32(a.slot(i) + slotReclaimed)
 	enters := w.phase() == phaseFree && next != w.generation()+1
-	// This is the first generation of a window. All participants before it are cleaned up, and
-	// their generations mean nothing in this window. The CAS fails if others have entered the
-	// window since w was read.
+	// This is the first generation of a window. All participants of earlier windows have been
+	// reaped, and their generations mean nothing in this window. The CAS fails if another
+	// participant has entered the window since w was read.
 	if enters && !reclaimed.CompareAndSwap(w.generation(), next-1) && reclaimed.Load() != next-1 {
 		return false
 	}
@@ -230,30 +232,30 @@ func (a *Arena) take(i int, w slotWord, next uint32, raw uint64) bool {
 		return false
 	}
 	if _, now := a.windowOf(i); now != raw {
-		// Without a byte lock, other participants may have used the slot up while this process was
-		// stopped. Then the slot is in the same state in another window.
+		// Without a byte lock, other participants may have used up all generations while this
+		// process was stopped. The slot is then in the same state as before, but in another window.
 		if enters {
 			reclaimed.CompareAndSwap(next-1, w.generation())
 		}
 		a.casSlot(i, joining, w)
 		return false
 	}
-	// Watchers use it to tell apart two joiners of one generation. It is stored before the
-	// capabilities: see givenUp.
+	// Watchers use this time to tell two joiners of the same generation apart. It must be stored
+	// before the capabilities; see givenUp.
 	a.u64(a.slot(i) + slotJoined).Store(uint64(time.Now().UnixNano()))
 	if !a.publishCaps(i, joining) {
 		return false
 	}
-	if w.phase() == phaseFree { // otherwise the words describe the dead participant, until its death is recorded
+	if w.phase() == phaseFree { // if not free, the words describe the dead participant until its death is recorded
 		a.describeNobody(i)
 	}
 	crashpoint.Hit("arena.enter.joining")
 	return true
 }
 
-// inherit takes slot i over from a dead participant that no living process is cleaning up after. It
-// returns the generation of this participant, or 0 if it did not take the slot. The caller holds
-// the slot's byte lock.
+// inherit takes over slot i from a dead participant that no living process is reaping. It returns
+// the generation of this participant, or 0 if it did not take the slot. The caller holds the byte
+// lock of the slot.
 func (a *Arena) inherit(i int, w slotWord) uint32 {
 	next, raw := a.nextGeneration(i, w, true)
 	if next == 0 {
@@ -261,13 +263,14 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	}
 	if w.present() {
 		if (a.lock == nil || !w.hasByte()) && !a.seenDead(i, w) && !a.givenUp(i, w) {
-			return 0 // alive, as far as this process can find out
+			return 0 // the participant is alive, as far as this process can find out
 		}
 		a.mark(i, w)
 	}
 	w = w.with(phaseDead)
-	// System calls of the dead participant may still write, and only its ID shows that to peers. A
-	// participant that has neither bit never became live, so it has made no such call.
+	// System calls of the dead participant may still write to the arena. Peers can only see that
+	// from its ID, so the slot must not change yet. A participant with neither bit never became
+	// live, so it has made no such system call.
 	if (w.hasByte() || a.slotCaps(i)&capRobust != 0) && !a.ended(i) {
 		return 0
 	}
@@ -281,10 +284,10 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 		return 0
 	}
 	crashpoint.Hit("arena.inherit.taken")
-	// From now on the ID of this joiner is current. If another process became the reaper in
-	// between, it finishes first. That reaper may be stopped. Then this joiner gives the slot back
-	// unchanged, because the reaper will record the death; it must not be recorded a second time,
-	// as the death of this joiner.
+	// From now on the ID of this joiner is current. If another process has become the reaper
+	// meanwhile, the joiner waits until that reaper has finished. If the reaper is stopped, the
+	// joiner gives the slot back unchanged, because that reaper will record the death. A second
+	// record by the joiner would be a record of the death of the joiner itself.
 	end := shmsync.Monotonic() + takeTimeout
 	for u := ParticipantID(reaper.Load()); u.Slot() != i && a.isCurrent(u); u = ParticipantID(reaper.Load()) {
 		if shmsync.Monotonic() > end {
@@ -300,38 +303,39 @@ func (a *Arena) inherit(i int, w slotWord) uint32 {
 	return next
 }
 
-// succeed cleans up after dead, whose slot we have. The wakes that dead owed may be lost. Until succeed
-// has sent them, this participant records that it owes them: if it dies first, its reaper examines
-// every object. The result says whether dead may hold objects whose kind this process
-// cannot repair.
+// succeed recovers what dead left, whose slot this participant has taken over. dead may have died
+// before it sent a wake that a waiter needs. Until succeed has sent these wakes, the slot records
+// that this participant still has to send them. If this participant dies first, its reaper examines
+// every object. The result reports whether dead may hold objects whose kind this process cannot
+// repair.
 func (a *Arena) succeed(dead ParticipantID) (unknown bool) {
 	all := a.owesAnybody(dead)
 	if all {
 		a.restGuard(walkOwed)
 	}
-	// Otherwise the wakes that dead was about to make would count as wakes of this participant.
+	// Otherwise the wakes that dead was about to send would count as wakes of this participant.
 	a.u32(a.slot(a.mySlot) + slotTelling).Store(0)
 	unknown = a.reclaimMemoryFor(dead, all)
 	a.restGuard(0)
 	return unknown
 }
 
-// reclaimMemoryFor repairs the objects of dead, sends the wakes that it owed, and reclaims its memory.
-// all is the argument of repairAll. unknown is the result of succeed.
+// reclaimMemoryFor repairs the objects of dead, sends the wakes that dead may have failed to send,
+// and frees its memory. all is the argument of repairAll. unknown is the result of succeed.
 func (a *Arena) reclaimMemoryFor(dead ParticipantID, all bool) (unknown bool) {
 	concerned := a.repairAll(dead, all)
 	crashpoint.Hit("arena.inherit.repaired")
 	a.wakeAll(dead, concerned)
 	crashpoint.Hit("arena.inherit.woken")
-	if !concerned.undoing { // if undoing, this is done later, together with what this participant leaves
+	if !concerned.undoing { // if undoing, this is done later, together with what this participant itself leaves
 		a.reclaimMemory(dead)
 	}
 	crashpoint.Hit("arena.inherit.reclaimed")
 	return concerned.unknown || concerned.undoing
 }
 
-// lockByte returns the byte of the file whose lock shows that a living process has taken slot i:
-// the first byte of the slot.
+// lockByte returns the first byte of slot i in the file. A lock on this byte shows that a living
+// process has the slot.
 func (a *Arena) lockByte(i int) int64 { return int64(a.slot(i)) }
 
 func (a *Arena) fillSlot(i int, label string) {
@@ -353,18 +357,19 @@ func (a *Arena) fillSlot(i int, label string) {
 	}
 }
 
-// fillIdentity fills in what it reads from /proc. That takes as long as the rest of joining, so
-// Open does not wait for it. Until then, only the byte lock shows whether this participant is gone.
+// fillIdentity stores in the slot what it reads from /proc. That takes as long as the rest of
+// joining, so Open does not wait for it. Before it is stored, only the byte lock can show that this
+// participant is gone.
 func (a *Arena) fillIdentity() {
 	id, s := selfIdentity(), a.slot(a.mySlot)
-	shmsync.FeatureThreads.Have() // the first probe takes long, so it should not happen during a death
+	shmsync.FeatureThreads.Have() // the first probe takes long, so do it now and not during a death
 	a.u64(s + slotPIDNS).Store(id.pidNS)
 	copyBytes(a.slice(s+slotBootID, 16), id.bootID[:])
 	a.u64(s + slotIdentitySum).Store(id.sum(a.self.Generation(), uint32(os.Getpid())))
-	a.u64(s + slotStart).Store(id.startTime) // last, so that a process that reads it can read the others
+	a.u64(s + slotStart).Store(id.startTime) // stored last: a process that reads it can read the other fields, too
 }
 
-// becomeLive makes this participant live. The death watcher calls it.
+// becomeLive makes this participant live. It runs on the thread of the death watcher.
 func (a *Arena) becomeLive(list *shmsync.RobustList) error {
 	i := a.mySlot
 	tid := uint32(shmsync.ThreadID())
@@ -390,8 +395,8 @@ func (a *Arena) becomeLive(list *shmsync.RobustList) error {
 	}
 	a.u32(s + slotTID).Store(tid)
 	for k := range aliveWords {
-		// FUTEX_WAITERS is always set: without this bit the kernel marks the word, but wakes
-		// nobody.
+		// Always set FUTEX_WAITERS. Without this bit the kernel marks the word at a death but wakes
+		// no thread.
 		a.u32(a.aliveWord(i, k)).Store(tid&shmsync.RobustTIDMask | shmsync.RobustWaiters)
 	}
 	crashpoint.Hit("arena.enter.before_live")
@@ -402,15 +407,15 @@ func (a *Arena) becomeLive(list *shmsync.RobustList) error {
 	return nil
 }
 
-// fenceAfter is the age at which a participant registers its process for fences. The registration
-// takes milliseconds, and if the process is killed meanwhile, it ends only after the registration.
-// A participant with a shorter life does not register.
+// fenceAfter is how long after its join a participant registers its process for fences. The
+// registration takes milliseconds. A process that is killed during the registration ends only after
+// it. A participant that leaves earlier never registers.
 const fenceAfter = 50 * time.Millisecond
 
 // fenceRegistered registers this process once.
 var fenceRegistered = sync.OnceValue(shmsync.RegisterFence)
 
-// becomeFenceTarget makes this process a target of fences, and then records that in its slot. Close
+// becomeFenceTarget registers this process for fences, and then records that in its slot. Close
 // does not wait for it.
 func (a *Arena) becomeFenceTarget() {
 	go func() {
@@ -424,18 +429,18 @@ func (a *Arena) becomeFenceTarget() {
 	}()
 }
 
-// identifyAfter is the age at which a participant reads its identity from /proc.
+// identifyAfter is how long after its join a participant reads its identity from /proc.
 const identifyAfter = time.Millisecond
 
-// postponed is work that a participant does after it has lived for a while.
+// postponed is work that a participant does some time after it has joined.
 type postponed struct {
 	at int64 // CLOCK_MONOTONIC ns
 	do func()
 }
 
-// afterJoining returns this work, in order. The death watcher does it. It does not use a timer,
-// because the first timer of a Go program sets up the poller of the runtime, and Open would wait
-// for that.
+// afterJoining returns the postponed work, in the order of the times. The death watcher does this
+// work. It does not use a timer, because the first timer of a Go program initializes the poller of
+// the runtime, for which Open would have to wait.
 func (a *Arena) afterJoining() []postponed {
 	now := shmsync.Monotonic()
 	return []postponed{

@@ -2,43 +2,44 @@ package arenakernel
 
 import "sync/atomic"
 
-// Epoch describes an epoch of an arena to the participant that begins it. An epoch lasts from a
-// join while no participant is in the arena until none is in again.
+// An Epoch describes an epoch of an arena to the participant that begins it. An epoch begins with a
+// join while no other participant is in the arena. It lasts until no participant is in the arena
+// again.
 type Epoch struct {
-	// Number counts the epochs of the arena from 1. An epoch whose OnFirst failed has the same
-	// number as the next one.
+	// Number counts the epochs of the arena, beginning with 1. If OnFirst fails in an epoch, the
+	// next epoch gets the same number.
 	Number uint64
-	// Clean reports that every participant of the last epoch left by Close, and that the file is as
-	// these participants left it. It is true for a new arena. A process that died before its Open
-	// returned matters only if it had begun an epoch.
+	// Clean reports whether every participant of the last epoch left by Close and the file is as
+	// they left it. It is true for a new arena. A process that died before its Open returned makes
+	// the epoch unclean only if it had begun an epoch.
 	Clean bool
-	// Reboot reports that the computer was started again since the last epoch began. It is
-	// false for an arena on a tmpfs, whose files a reboot removes.
+	// Reboot reports whether the computer was restarted since the last epoch began. It is false for
+	// an arena on a tmpfs, whose files do not survive a reboot.
 	Reboot bool
-	// Dead are the participants that died since the last epoch began, at most the last 192.
+	// Dead lists the participants that died since the last epoch began, at most the last 192.
 	Dead []Participant
 }
 
-// beginning has what the first participant of an epoch finds out in addition to the Epoch.
+// beginning is what the first participant of an epoch finds out, in addition to the Epoch.
 type beginning struct {
-	// torn says that pages of the file may be from different times: the computer was started again,
-	// and the file had not been written back after the last epoch. The death of a process alone
+	// torn means that pages of the file may be from different times, because the computer was
+	// restarted and the file had not been written back after the last epoch. The death of a process
 	// never tears the file.
 	torn   bool
-	deaths uint64 // the value of hdrDeathRecordsTotal up to which the Epoch lists deaths
+	deaths uint64 // the Epoch lists the deaths up to this value of hdrDeathRecordsTotal
 }
 
-// epochDeaths returns the word with the number of death records at the time when the epoch of that
-// number began. The deaths up to there were reported to the first participant of that epoch. There
-// are two such words, one for even and one for odd numbers.
+// epochDeaths returns the word that contains the number of death records when the given epoch
+// began. The deaths up to that number were reported to the first participant of the epoch. There
+// are two such words, for even and for odd epoch numbers.
 //
 //	first participant of epoch n      the next first participant
 //	writes the word of n              claims n, or n+1 if epoch n was opened
 //	opens epoch n, by a CAS           reads the word of the epoch before the one that it claims
 //
-// So once the CAS has opened an epoch, the deaths in its word count as reported. If the first
-// participant dies before that step, the next one claims n as well, and reads the word of epoch
-// n-1.
+// So once the CAS has opened an epoch, the deaths counted in its word are reported. If the first
+// participant dies before the CAS, the next first participant claims n as well, and reads the word
+// of epoch n-1.
 //
 //	writers: the claimant, for the epoch that it is about to open
 //	readers: the claimant; tools
@@ -52,9 +53,9 @@ func (c *core) epochDeaths(number uint32) *atomic.Uint64 {
 	return c.u64(hdrEpochDeaths)
 }
 
-// beginEpoch describes the epoch that this process begins. No participant is in, and the dead are
-// reaped, so each dead participant has a record. beginEpoch finds the deaths from these records
-// alone.
+// beginEpoch returns the description of the epoch that this process begins. No participant is in
+// the arena, and all dead participants have been reaped, so each of them has a death record.
+// beginEpoch finds the deaths from these records alone.
 func (a *Arena) beginEpoch(w epochWord) (e Epoch, b beginning) {
 	e.Number = uint64(w.number())
 	a.recordMissing()
@@ -70,14 +71,14 @@ func (a *Arena) beginEpoch(w epochWord) (e Epoch, b beginning) {
 		id, name, ok := a.readDeathRecord(deathRecordsOfDead, n)
 		switch {
 		case !ok && n >= since && n >= deathRecordDeaths:
-			// A writer may have been stopped while the ring was filled once, and may then have
-			// overwritten this record.
+			// The writer of this record may have been stopped until the ring was full. It may then
+			// have overwritten another record.
 			e.Clean = false
 		case !ok, told[name]:
-			// This is the first time that the ring has a record at this index. Its writer was
-			// stopped, or died while it wrote, and the participant has another record. Or two
-			// processes have recorded one death. An ID with a record is not given to another
-			// participant.
+			// The record is not complete, or its ID was found before. In the first case, its writer
+			// was stopped, or died, when the ring was used for the first time, and the participant
+			// has another record. In the second case, two processes have recorded one death. No
+			// participant gets an ID that has a record.
 		default:
 			told[name] = true
 			if n >= since {
@@ -92,11 +93,12 @@ func (a *Arena) beginEpoch(w epochWord) (e Epoch, b beginning) {
 	return e, b
 }
 
-// nobodyBegan reports whether the records show that no participant that began an epoch has died or left. If
-// two claimants die one after the other, the epoch word does not say what the first of them did.
+// nobodyBegan reports whether the records show that no participant that began an epoch has died or
+// left. It uses the records, because after the deaths of two claimants in a row the epoch word does
+// not say what the first of them did.
 //
-// An incomplete record shows nothing: its writer was stopped, or died while it wrote, and the
-// participant has another record.
+// An incomplete record shows nothing. Its writer was stopped or died, and the participant has
+// another record.
 func (a *Arena) nobodyBegan() bool {
 	for _, r := range []deathRecordRing{deathRecordsOfDead, deathRecordsOfLeft} {
 		total := a.u64(r.total).Load()

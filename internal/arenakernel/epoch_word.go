@@ -2,7 +2,8 @@ package arenakernel
 
 import "fmt"
 
-// epochWord says whether an epoch of the arena has begun, and which participant begins one.
+// epochWord says whether an epoch of the arena has begun, and which participant is beginning an
+// epoch.
 //
 //	bits 0..31   number of the epoch; 0 before the first
 //	bits 32..60  claimant: the ParticipantID of the process that has the gate; 0 for a
@@ -21,11 +22,11 @@ import "fmt"
 //	          repairs, runs OnFirst or removes       the claimant; claiming n, by the next process that has the gate
 //	removed   the file has lost its name             nothing
 //
-// The gate is an OFD lock for writing on byte [gateByte]. A process takes it only if it has found
-// that no participant is in. An ordinary joiner does not take it.
+// The gate is an exclusive OFD lock on byte [gateByte]. A process takes the gate only if it has
+// found no participant in the arena. An ordinary joiner does not take it.
 //
-// A dead claimant may leave the phase claiming or claimed behind. The phase must be claiming while
-// a claimant visits the slots, and claimed while the claimant is alone.
+// A claimant that dies may leave the phase at claiming or claimed. The phase must be claiming while
+// a claimant checks the slots, and claimed while the claimant is alone in the arena.
 //
 //	writers: the process that has the gate; a joiner that ends a claim
 //	readers: joiners, after their slot is live; tools
@@ -71,13 +72,13 @@ func (w epochWord) String() string {
 	return fmt.Sprintf("%s %d by %s", w.phase(), w.number(), w.claimant())
 }
 
-// claim returns the word of a claim that follows w, by the process that has the gate. Its number is
-// the next one if the epoch of w was open, and otherwise the number of w.
+// claim returns the word for a claim after w, by the process that has the gate. If the epoch of w
+// was open, the claim is for the next epoch number. Otherwise it is for the number of w.
 func (w epochWord) claim(claimant ParticipantID) epochWord {
 	n := w.number()
 	if w.phase() == epochOpen || n == 0 {
 		if n++; n == 0 {
-			n = 2 // the number after the largest one, which is odd; 1 would mean an arena that nobody has used
+			n = 2 // the largest number was reached; 1 would mean an arena that no participant has used
 		}
 	}
 	return makeEpochWord(epochClaiming, n, claimant)
@@ -88,7 +89,8 @@ func (w epochWord) untouched() bool {
 	return w.number() == 0 || w.number() == 1 && w.phase() == epochClaiming
 }
 
-// end returns the word of the previous epoch. It ends a claim that found a participant that is in.
+// end returns the word of the previous epoch. It is used to end a claim that found a participant in
+// the arena.
 func (w epochWord) end() epochWord {
 	if w.number() <= 1 {
 		return 0
@@ -98,10 +100,10 @@ func (w epochWord) end() epochWord {
 
 func (w epochWord) with(p epochPhase) epochWord { return makeEpochWord(p, w.number(), w.claimant()) }
 
-// opened returns the word of the epoch that a claim has begun.
+// opened returns the word that says that the epoch of claim w has begun.
 func (w epochWord) opened() epochWord { return makeEpochWord(epochOpen, w.number(), 0) }
 
-// The admission word of a slot says whether its participant is in.
+// The admission word of a slot says whether the participant of the slot is in the arena.
 //
 //	bits 0..1  admission
 //
@@ -113,8 +115,8 @@ func (w epochWord) opened() epochWord { return makeEpochWord(epochOpen, w.number
 //	first      it has claimed an epoch, and may change   in, by the participant; pending, by the next joiner of
 //	           the arena                                 the slot
 //
-// A joiner stores pending before its slot is live. So the admission word of a live slot always
-// belongs to the participant in it.
+// A joiner stores pending before its slot is live, so the admission word of a live slot always
+// belongs to the participant in the slot.
 //
 //	writers: the participant; the process that has the gate, from pending to refused only
 //	readers: joiners, claimants, tools

@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// EventKind says what happened; see [Event].
+// An EventKind says what has happened; see [Event].
 type EventKind uint8
 
 // The kinds of events.
@@ -30,18 +30,18 @@ func (k EventKind) String() string {
 	return names[k]
 }
 
-// Event describes something that went wrong in an arena, or was put right.
+// An Event describes a failure in an arena, or a recovery from a failure.
 type Event struct {
 	Kind   EventKind
 	Time   time.Time
-	Object Object            // the zero Object if the event concerns no object, or an unknown one
+	Object Object            // zero if the event concerns no object or an unknown object
 	Key    *uint64           // the key of a MultiLock; nil for other objects
 	Who    *shmsync.Identity // the participant that died; nil if unknown
 	Err    error             // the error of EventNotRecoverable and EventCorrupt, if there is one
-	Missed uint64            // how many events were dropped before this one
+	Missed uint64            // how many earlier events were dropped
 }
 
-// events passes the events of an arena to the functions of Options.OnEvent.
+// events delivers the events of an arena to the functions of Options.OnEvent.
 type events struct {
 	hooked atomic.Bool // there is a hook
 	mu     sync.Mutex
@@ -49,27 +49,27 @@ type events struct {
 	deaths sync.Once    // asks for the deaths
 }
 
-// eventHook is the OnEvent of one opening.
+// An eventHook is the OnEvent function of one opening.
 type eventHook struct {
 	f       func(Event)
 	mu      sync.Mutex
 	pending []Event             // guarded by: mu
-	told    map[Object]struct{} // guarded by: mu; objects whose damage was reported, or is pending
-	started bool                // guarded by: mu; f may be called
-	running bool                // guarded by: mu; a goroutine calls f
+	told    map[Object]struct{} // guarded by: mu; objects whose damage was reported, or will be
+	started bool                // guarded by: mu; f may be called from now on
+	running bool                // guarded by: mu; a goroutine is calling f
 	over    bool                // guarded by: mu; the opening is closed
 }
 
 const (
-	// eventsPending is how many events wait for a slow hook. If there are more, the oldest are
-	// dropped, and the next call of the hook says how many.
+	// eventsPending is the maximum number of events that wait for a slow hook. If there are more,
+	// the oldest events are dropped, and the next call of the hook reports their number.
 	eventsPending = 256
-	// eventsTold bounds the memory for objects whose damage was reported. Beyond that, damage of an
-	// object may be reported again.
+	// eventsTold limits the memory for the objects whose damage was reported. If more objects are
+	// damaged, the damage of an object may be reported again.
 	eventsTold = 1024
 )
 
-// hook collects events for f from now on. f is called only after start.
+// hook begins to collect events for f. f is not called before start.
 func (e *events) hook(f func(Event)) *eventHook {
 	h := &eventHook{f: f}
 	e.mu.Lock()
@@ -79,7 +79,7 @@ func (e *events) hook(f func(Event)) *eventHook {
 	return h
 }
 
-// unhook ends the calls of h. A call that is running continues.
+// unhook ends the calls of h. A call that is already running continues.
 func (e *events) unhook(h *eventHook) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,7 +95,7 @@ func (e *events) unhook(h *eventHook) {
 	h.over, h.pending = true, nil
 }
 
-// tell passes x to all hooks. It waits for none of them.
+// tell passes x to all hooks, without waiting for any of them.
 func (e *events) tell(x Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +105,7 @@ func (e *events) tell(x Event) {
 	}
 }
 
-// add hands an event to the goroutine that calls f, and starts one if none runs.
+// add queues an event for f, and starts the goroutine that calls f if it is not running.
 func (h *eventHook) add(x Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,7 +132,7 @@ func (h *eventHook) add(x Event) {
 	h.call()
 }
 
-// call starts a goroutine that calls f, unless there is one.
+// call starts a goroutine that calls f, if there is an event and no such goroutine.
 func (h *eventHook) call() { // guarded by: mu
 	if h.started && !h.running && len(h.pending) > 0 {
 		h.running = true
@@ -140,7 +140,7 @@ func (h *eventHook) call() { // guarded by: mu
 	}
 }
 
-// start makes h begin to call f.
+// start allows h to call f.
 func (h *eventHook) start() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,12 +148,12 @@ func (h *eventHook) start() {
 	h.call()
 }
 
-// run calls f for the pending events, one after the other.
+// run calls f for the pending events in order.
 func (h *eventHook) run() {
 	idle := false
 	defer func() {
 		if !idle {
-			go h.run() // f has ended this goroutine, as a failed assertion of a test does
+			go h.run() // f has ended this goroutine, for example by a failed assertion in a test
 		}
 	}()
 	for {
@@ -170,20 +170,20 @@ func (h *eventHook) run() {
 	}
 }
 
-// keepTelling passes the events of this arena to h until this opening is closed.
+// keepTelling delivers the events of this arena to h until this opening is closed.
 func (a *Arena) keepTelling(h *eventHook) {
 	a.OnEnd(h, func() { a.events.unhook(h) })
 	a.events.deaths.Do(func() {
-		a.onDeath(deathFunc{atOnce: true, f: func(p Participant) { // at once, and so in the order of the deaths
+		a.onDeath(deathFunc{atOnce: true, f: func(p Participant) { // called at once, so events have the order of the deaths
 			a.events.tell(Event{Kind: EventDeath, Who: &p.Identity, Missed: p.Missed})
 		}})
 	})
 	h.start()
 }
 
-// Happened passes an event of object o to the functions of Options.OnEvent. died is the participant
-// whose death caused it, or 0. The caller may hold a lock, because Happened waits for no other
-// code.
+// Happened reports an event of object o to the functions of Options.OnEvent. died is the
+// participant whose death caused the event, or 0. The caller may hold a lock, because Happened does
+// not wait for these functions.
 func (a *Arena) Happened(kind EventKind, o Object, key *uint64, died ParticipantID, err error) {
 	if !a.events.hooked.Load() {
 		return

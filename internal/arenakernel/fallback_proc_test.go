@@ -15,18 +15,18 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// without makes an agent run without the given features of the kernel.
+// without starts an agent that behaves as if the kernel lacked the given features.
 func without(features string) proctest.Option { return proctest.Env("SHMSYNC_DISABLE=" + features) }
 
-// fallbacks are combinations of features that may be missing.
+// fallbacks are sets of features that a kernel may lack.
 var fallbacks = []string{
 	"", "robust", "waitv", "membarrier", "ofd", "threads",
 	"robust,waitv", "robust,membarrier", "waitv,membarrier", "ofd,waitv", "ofd,membarrier",
 	"robust,waitv,membarrier", "ofd,waitv,membarrier", "robust,threads", "membarrier,threads",
 }
 
-// TestFallbacks: deaths are noticed whatever feature is missing, in the process that dies or in the
-// one that notices.
+// TestFallbacks: deaths are noticed whatever features are missing, whether they are missing in the
+// process that dies or in the process that has to notice.
 func TestFallbacks(t *testing.T) {
 	for _, missing := range fallbacks {
 		for side, on := range map[string][2]string{
@@ -76,7 +76,7 @@ func testFallback(t *testing.T, ours, theirs proctest.Option, missing string) {
 	s.alone(t, 1)
 	s.stats(t)
 
-	// The arena fills up, all participants die, and the next one cleans up.
+	// The arena fills up, all participants die, and the next joiner recovers everything.
 	members := []*remote{s}
 	for i := range 3 {
 		members = append(members, ta.join(t, fmt.Sprint("late ", i), theirs))
@@ -106,7 +106,7 @@ func TestNoWayToTellADeath(t *testing.T) {
 		require.Contains(t, a.Err, ta.path())
 		require.Contains(t, a.Err, "nobody could tell")
 	}
-	// The refused process has left no trace.
+	// The process that was refused has left nothing behind.
 	s.alone(t, 1)
 	n := ta.join(t, "n")
 	s.alone(t, 2)

@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// gateByte is the byte of the file whose lock is the gate. Every later layout must give this byte
-// the same meaning. The same is true of the bytes before it, whose locks belong to slots.
+// gateByte is the byte of the file whose lock is the gate. This byte must mean the same in every
+// later layout. That is also true of the bytes before it, whose locks belong to slots.
 const gateByte = 1 << 62
 
 var (
@@ -26,7 +26,7 @@ var (
 	_ = crashpoint.Register("arena.gate.opened")
 )
 
-// errMoved says that the arena's name no longer leads to its file.
+// errMoved says that the arena's path no longer leads to its file.
 var errMoved = errors.New("the name leads elsewhere")
 
 func (a *Arena) epochWord() epochWord { return epochWord(a.u64(hdrEpoch).Load()) }
@@ -39,22 +39,24 @@ func (a *Arena) casAdmission(i int, from, to uint32) bool {
 	return a.u32(a.slot(i)+slotAdmission).CompareAndSwap(from, to)
 }
 
-// presence says whether a participant is in the arena.
+// presence says whether a participant is in the arena, that is, whether it has been admitted and
+// has not left.
 type presence int
 
 const (
 	isOut   presence = iota
-	isDying          // the participant is dead, but its threads may still execute stores
+	isDying          // the participant is dead, but its threads may still store to the arena
 	isIn
 )
 
-// presenceOf reports whether the participant in slot i, which is not this one, is in.
+// presenceOf returns the presence of the participant in slot i. This participant itself counts as
+// out.
 func (a *Arena) presenceOf(i int) presence {
-	for range 8 { // each round after the first means that the slot has changed
+	for range 8 { // each further iteration means that the slot has changed
 		w := a.slotState(i)
 		switch {
 		case a.self == 0 && w.phase() == phaseDead && !a.foundGone(i, w) && !a.ended(i):
-			return isDying // a participant waits until a dying one has ended before it runs OnFirst
+			return isDying // OnFirst runs only after a dying participant has ended
 		case i == a.mySlot, w.phase() != phaseLive && w.phase() != phaseLeaving:
 			return isOut
 		case a.u32(a.slot(i)+slotAdmission).Load() != admissionIn:
@@ -65,7 +67,7 @@ func (a *Arena) presenceOf(i int) presence {
 			if a.slotState(i) == w {
 				return isIn
 			}
-		case a.self == 0: // a process that is no participant marks no slot
+		case a.self == 0: // a process without a slot does not mark slots
 			if a.foundGone(i, w) || a.ended(i) {
 				return isOut
 			}
@@ -80,8 +82,8 @@ func (a *Arena) presenceOf(i int) presence {
 	return isDying
 }
 
-// anyIn returns the slot of a participant that is in, or 0. dying reports whether, if none is in,
-// there is a participant whose death is not finished.
+// anyIn returns the slot of a participant that is in the arena, or 0. If it returns 0, dying
+// reports whether a participant has died whose process has not ended yet.
 func (a *Arena) anyIn() (slot int, dying bool) {
 	for i := 1; i <= a.geo.slots; i++ {
 		switch a.presenceOf(i) {
@@ -94,7 +96,7 @@ func (a *Arena) anyIn() (slot int, dying bool) {
 	return 0, dying
 }
 
-// lockGate takes the gate if it is free.
+// lockGate tries to take the gate, and reports whether it got it.
 func (a *Arena) lockGate() bool {
 	locked, err := shmsync.LockByte(a.lock, gateByte)
 	return err == nil && locked
@@ -102,21 +104,21 @@ func (a *Arena) lockGate() bool {
 
 func (a *Arena) unlockGate() { shmsync.UnlockByte(a.lock, gateByte) }
 
-// claimEpoch tries to claim the arena while no participant is in. If it succeeds, no participant
-// comes in until this process ends the claim. The caller has the gate.
+// claimEpoch tries to claim the arena while no participant is in it. If claimEpoch succeeds, no
+// participant is admitted until this process ends the claim. The caller has the gate.
 //
-//	claimant                          joiner, whose slot is live
-//	stores claiming                   reads the epoch word
-//	refuses those that are pending    finds that its word says in
-//	looks for one that is in          becomes in, if it is not refused
+//	claimant                             joiner, whose slot is live
+//	stores claiming                      reads the epoch word
+//	refuses all pending joiners          finds a participant that is in
+//	checks whether a participant is in   becomes in, if it is not refused
 //
-// Let Y be the first joiner that becomes in after the claimant visited its slot. Y was refused, or
-// its slot became live after the visit. So Y reads the epoch word after the visit, and finds
-// claiming. Y continues only if it ends the claim, and then the last CAS of the claimant fails. A
-// participant that came in before the visit is found by the visit.
+// The proof: let Y be the first joiner that becomes in after the claimant checked its slot. Either
+// Y was refused, or its slot became live after the check. In both cases, Y reads the epoch word
+// after the check, and finds claiming. Y continues only if it ends the claim, and then the last CAS
+// of the claimant fails. A participant that became in before the check is found by the check.
 //
-// The claim of a joiner also fails if there is a dead participant that p has not reaped. A process
-// that removes the arena has no slot and reaps nobody, so its p is nil.
+// The claim of a joiner also fails if there is a dead participant that is not reaped according to
+// p. A process that removes the arena has no slot and reaps no participant, so it passes nil for p.
 func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 	old := a.epochWord()
 	w = old.claim(a.self)
@@ -137,7 +139,7 @@ func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 	}
 	if dying || p != nil && !a.prepared(p) {
 		if old.phase() == epochClaimed {
-			a.casEpoch(w, old) // the previous claimant is dead, and may have changed the arena in OnFirst
+			a.casEpoch(w, old) // the previous claimant is dead, and its OnFirst may have changed the arena
 		} else {
 			a.casEpoch(w, w.end())
 		}
@@ -148,17 +150,18 @@ func (a *Arena) claimEpoch(p *preparation) (w epochWord, in int, dying bool) {
 	if claimed := w.with(epochClaimed); a.casEpoch(w, claimed) {
 		return claimed, 0, false
 	}
-	return 0, 0, false // a joiner has ended the claim
+	return 0, 0, false // a joiner has ended this claim
 }
 
-// admit makes this process, whose slot is live, a participant that is in: in addition to others, or
-// as the first of a new epoch. named says that the arena was opened by a name. If the name leads to
-// another file, the error Is errMoved. If ctx ends before another process has finished its OnFirst,
-// the error is that of ctx.
+// admit makes this process, whose slot is live, a participant that is in the arena. It joins other
+// participants, or is the first of a new epoch. named means that the arena was opened by a name. If
+// the name leads to another file, the error Is errMoved. If ctx ends before another process has
+// finished its OnFirst, admit returns the error of ctx.
 //
-// If this process is stopped, it delays other joiners only while it has the gate. It takes the gate
-// only after it has reaped the dead and has found no participant that is in. If a participant comes
-// in before this process has claimed, later joiners end the claim and need no gate.
+// A process that is stopped here delays other joiners only while it has the gate. It takes the gate
+// only after it has reaped all dead participants and has found no participant in the arena. If a
+// participant is admitted before this process has claimed the epoch, later joiners end the claim,
+// and need no gate.
 func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	if a.lock == nil {
 		return a.admitUngated(ctx, o, named)
@@ -167,7 +170,8 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	var p preparation
 	for pause := minGatePause; ; {
 		mine.CompareAndSwap(admissionRefused, admissionPending)
-		// The flag is read after the step above; otherwise a refusal could be overlooked.
+		// The epoch word must be read after the step above. Otherwise this process could miss that
+		// it was refused.
 		// sync(arena.epoch): acquire
 		w := a.epochWord()
 		if w.phase() == epochRemoved {
@@ -193,13 +197,15 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 				return err
 			}
 		case a.gateBusy():
-			// Many joiners may wait for one OnFirst, so they do not read the slots.
+			// While another process runs OnFirst, many joiners may wait here, so they do not read
+			// the slots.
 		case a.prepare(&p) && a.lockGate():
 			crashpoint.Hit("arena.gate.taken")
 			done, err := a.first(&p, o, named)
 			if err != nil {
-				// leave releases the gate together with the byte lock. What this process changed
-				// may stay until then, and the next first participant must be alone.
+				// Keep the gate. leave releases it together with the byte lock, because what this
+				// process changed may remain until then, and the next first participant must be
+				// alone.
 				return err
 			}
 			a.unlockGate()
@@ -218,8 +224,8 @@ func (a *Arena) admit(ctx context.Context, o *Options, named bool) error {
 	}
 }
 
-// checkAdmission returns an error if s, the admission word of a joiner that could not become in,
-// has an impossible value.
+// checkAdmission returns an error if s has an impossible value. s is the admission word of a joiner
+// that could not be admitted.
 func (a *Arena) checkAdmission(s uint32) error {
 	if s != admissionPending && s != admissionRefused {
 		return a.fail("arena.open", shmsync.ErrCorrupt, fmt.Sprintf("a peer changed the admission of this process to %d", s))
@@ -232,14 +238,14 @@ const (
 	maxGatePause = 10 * time.Millisecond
 )
 
-// moved reports whether the path of the arena leads to another file.
+// moved reports whether the arena's path leads to another file.
 func (a *Arena) moved() bool {
 	s := pathState(a.seg.File(), a.label)
 	return s == PathRemoved || s == PathReplaced
 }
 
-// first makes this process, which has the gate and has reaped the dead, the first participant of an epoch, if
-// no participant is in.
+// first makes this process the first participant of an epoch, unless a participant is in the arena.
+// This process has the gate and has reaped all dead participants.
 func (a *Arena) first(p *preparation, o *Options, named bool) (done bool, err error) {
 	if a.epochWord().phase() == epochRemoved || named && a.moved() {
 		return false, errMoved
@@ -290,15 +296,16 @@ func (a *Arena) first(p *preparation, o *Options, named bool) (done bool, err er
 	return true, nil
 }
 
-// runHook calls OnFirst. Meanwhile an Open of this arena on the same goroutine is an error.
+// runHook calls OnFirst. During the call, Open of this arena on the same goroutine returns an
+// error.
 func (a *Arena) runHook(onFirst func(*Arena, Epoch) error, e Epoch) error {
 	a.hook.Store(goroutineID())
 	defer a.hook.Store(0)
 	return onFirst(a, e)
 }
 
-// goroutineID returns the number of the calling goroutine, which no other goroutine has. The
-// runtime shows it only in the first line of a stack: "goroutine 7 [running]:".
+// goroutineID returns the number of the calling goroutine. The runtime shows this number only in
+// the first line of a stack trace: "goroutine 7 [running]:".
 func goroutineID() (n uint64) {
 	var b [64]byte
 	line := b[:runtime.Stack(b[:], false)]
@@ -306,11 +313,12 @@ func goroutineID() (n uint64) {
 	return n
 }
 
-// admitUngated is admit for a process that has no byte locks. It begins no epoch.
+// admitUngated is admit for a process without byte locks, which cannot begin an epoch.
 //
-// A process that removes the arena claims it without a slot. Without byte locks, nothing shows
-// whether that process is alive. So admitUngated waits a bounded time for the end of the claim, and
-// then ends the claim itself. The remover notices that before it removes the file.
+// A process that removes the arena claims it without having a slot. Without byte locks,
+// admitUngated cannot see whether that process is alive. So it waits for a limited time for the end
+// of the claim, and then ends the claim itself. The removing process notices that before it removes
+// the file.
 func (a *Arena) admitUngated(ctx context.Context, o *Options, named bool) error {
 	if o.OnFirst != nil || o.Recreate != 0 || o.Lifetime != LifetimeDurable {
 		return a.fail("arena.open", shmsync.ErrNotSupported, "OnFirst, Recreate and Lifetime need byte locks (F_OFD_SETLK), which do not work here")
@@ -346,7 +354,7 @@ func (a *Arena) admitUngated(ctx context.Context, o *Options, named bool) error 
 	}
 }
 
-// whoClaims describes the process that a joiner waits for.
+// whoClaims returns a description of the process that a joiner waits for.
 func (a *Arena) whoClaims() string {
 	w := a.epochWord()
 	if w.phase() != epochClaiming && w.phase() != epochClaimed {
@@ -358,7 +366,7 @@ func (a *Arena) whoClaims() string {
 	return fmt.Sprintf("a process that is no participant has the gate of the arena, for epoch %d", w.number())
 }
 
-// sleepContext sleeps for d, unless ctx ends before.
+// sleepContext sleeps for d, or until ctx ends.
 func sleepContext(ctx context.Context, d time.Duration) error {
 	if ctx.Done() == nil {
 		time.Sleep(d)
@@ -374,7 +382,7 @@ func sleepContext(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// busy returns the error of an operation that is impossible while a participant is in.
+// busy returns the error of an operation that is impossible while a participant is in the arena.
 func (a *Arena) busy(op string) error {
 	who, n := a.insiders()
 	if _, dying := a.anyIn(); n == 1 {

@@ -31,8 +31,8 @@ func init() {
 	}
 }
 
-// claimantDies kills a claimant at the point. The next process begins an epoch if no participant is
-// in, and otherwise begins none.
+// claimantDies kills a process at the point while it claims an epoch. The next process begins an
+// epoch if and only if no participant is in the arena.
 func claimantDies(t *testing.T, point string) {
 	ta := newTestArena(t, 4)
 	var s *remote
@@ -87,8 +87,9 @@ func claimantDies(t *testing.T, point string) {
 	require.Empty(t, left, "the next creator removes what a dead remover left")
 }
 
-// TestStopAtTheGate: a joiner that is stopped delays nobody, unless no participant is in and this
-// joiner begins an epoch. In that case, an Open with a context says which process it waits for.
+// TestStopAtTheGate: a stopped joiner delays no other process if a participant is in the arena. If
+// none is, and the stopped joiner is beginning an epoch, other processes have to wait. The error of
+// an Open with a context then names the process for which it waited.
 func TestStopAtTheGate(t *testing.T) {
 	for _, point := range []string{"arena.enter.live", "arena.gate.admitted", "arena.gate.preparing", "arena.gate.opened"} {
 		t.Run(point, func(t *testing.T) {
@@ -133,7 +134,8 @@ func TestStopAtTheGate(t *testing.T) {
 			v.must(t, order{Do: "arm to stop", Text: point})
 			v.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
 			v.AwaitStop(t)
-			// On a busy machine a context may end before its call reaches the gate.
+			// On a busy machine, the context may end before the call reaches the gate. The loop
+			// retries with a longer timeout.
 			for limit := 20 * time.Millisecond; ; limit *= 2 {
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				_, err := OpenContext(ctx, ta.name, nil)
@@ -156,8 +158,8 @@ func TestStopAtTheGate(t *testing.T) {
 	}
 }
 
-// TestStopAndRemove: a joiner is stopped while its arena is removed. Afterwards it joins the new
-// arena.
+// TestStopAndRemove: a joiner is stopped while its arena is removed. When it continues, it joins
+// the new arena.
 func TestStopAndRemove(t *testing.T) {
 	ta := newTestArena(t, 4)
 	v := ta.start(t)
@@ -179,8 +181,8 @@ func TestStopAndRemove(t *testing.T) {
 	require.NoError(t, Remove(ta.name))
 }
 
-// TestDeathOfAJoinerAfterAReboot: after a reboot, a joiner is killed before it is in. Other
-// processes can still open the file, which was written back before.
+// TestDeathOfAJoinerAfterAReboot: the file of an arena was written back before a reboot. After the
+// reboot, a joiner is killed before it is admitted. Other processes can still open the file.
 func TestDeathOfAJoinerAfterAReboot(t *testing.T) {
 	for _, point := range []string{"arena.enter.live", "arena.gate.taken", "arena.gate.claimed"} {
 		t.Run(point, func(t *testing.T) {
@@ -198,8 +200,8 @@ func TestDeathOfAJoinerAfterAReboot(t *testing.T) {
 	}
 }
 
-// TestFirstThatFailsKeepsTheGateUntilItHasLeft: a participant whose OnFirst has failed keeps the
-// gate until it has left, so that the next first participant is alone.
+// TestFirstThatFailsKeepsTheGateUntilItHasLeft: a first participant whose OnFirst has failed keeps
+// the gate until it has left, so that the next first participant is alone in the arena.
 func TestFirstThatFailsKeepsTheGateUntilItHasLeft(t *testing.T) {
 	ta := newTestArena(t, 4)
 	v := ta.start(t)
@@ -223,8 +225,8 @@ func TestFirstThatFailsKeepsTheGateUntilItHasLeft(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// TestDeathsOutliveAFirstThatDies: if a first participant dies before its epoch is open, the next
-// first participant gets the same deaths again.
+// TestDeathsOutliveAFirstThatDies: if a first participant dies before its epoch is open, OnFirst of
+// the next first participant gets the same deaths.
 func TestDeathsOutliveAFirstThatDies(t *testing.T) {
 	for _, point := range []string{"arena.gate.claimed", "arena.gate.begun"} {
 		t.Run(point, func(t *testing.T) {
@@ -249,7 +251,7 @@ func TestDeathsOutliveAFirstThatDies(t *testing.T) {
 }
 
 // TestDeathOfAJoinerLeavesTheArenaClean: a joiner is killed before its Open returns. The arena
-// stays clean, unless the joiner had begun an epoch.
+// stays clean unless that joiner had begun an epoch.
 func TestDeathOfAJoinerLeavesTheArenaClean(t *testing.T) {
 	for point, clean := range map[string]bool{
 		"arena.enter.joining": true, "arena.enter.live": true, "arena.gate.visited": true, "arena.gate.claimed": false,

@@ -44,7 +44,7 @@ func newDiskArena(t *testing.T, o *Options) (path string) {
 	return path
 }
 
-// afterReboot changes the file as if its last epoch had begun under another boot.
+// afterReboot changes the file so that its last epoch seems to have begun before a reboot.
 func afterReboot(t *testing.T, path string) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func afterReboot(t *testing.T, path string) {
 }
 
 // TestFailedOnFirstKeepsTheWriteBack: a first participant whose OnFirst fails does not change the
-// record of the last write-back.
+// record of the last write-back of the file.
 func TestFailedOnFirstKeepsTheWriteBack(t *testing.T) {
 	o := Options{Size: 8 << 20, MaxParticipants: 4}
 	path := newDiskArena(t, &o)
@@ -67,8 +67,8 @@ func TestFailedOnFirstKeepsTheWriteBack(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// TestJoinerThatGivesUpDoesNotVouchForTheFile: the last participant has not written the file back.
-// A joiner that gives up does not mark the file as written back either.
+// TestJoinerThatGivesUpDoesNotVouchForTheFile: the last participant did not write the file back. A
+// joiner whose Open then fails does not record a write-back either.
 func TestJoinerThatGivesUpDoesNotVouchForTheFile(t *testing.T) {
 	o := Options{Size: 8 << 20, MaxParticipants: 4}
 	path := newDiskArena(t, &o)
@@ -91,15 +91,15 @@ func TestJoinerThatGivesUpDoesNotVouchForTheFile(t *testing.T) {
 	require.ErrorContains(t, err, "started again")
 }
 
-// TestUnknownBootIsNoReboot: a process that cannot read the ID of its boot does not assume that
-// there was a reboot. It keeps the recorded ID, so that a later process that can read its own ID
-// notices a reboot.
+// TestUnknownBootIsNoReboot: a process that cannot read the ID of the current boot does not assume
+// a reboot. It keeps the recorded ID. A later process that can read the ID of its boot then notices
+// a reboot.
 func TestUnknownBootIsNoReboot(t *testing.T) {
 	o := Options{Size: 8 << 20, MaxParticipants: 4}
 	path := newDiskArena(t, &o)
 	ta := newTestArena(t, 4)
 	open := order{Do: "open without boot ID", Arena: path, Opts: &Options{}}
-	// A participant dies, so the file is not written back.
+	// A participant dies, so no process writes the file back.
 	v := ta.start(t)
 	v.must(t, order{Do: "open", Arena: path, Opts: &Options{}})
 	v.Signal(t, unix.SIGKILL)

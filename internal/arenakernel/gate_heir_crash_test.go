@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// twoDead makes an arena whose two participants were killed, and have not been reaped. The
-// participant with the label victim had slot 1, and held a lock.
+// twoDead makes an arena whose two participants were killed and are not reaped yet. The participant
+// with the label "victim" had slot 1 and held a lock.
 func twoDead(t *testing.T) *testArena {
 	t.Helper()
 	ta := newTestArena(t, 2)
 	v, x := ta.join(t, "victim"), ta.join(t, "other")
 	require.Equal(t, 1, v.self.Slot())
 	v.must(t, order{Do: "lock", Text: "held"})
-	for _, p := range []*remote{x, v} { // so that neither reaps the other
+	for _, p := range []*remote{x, v} { // both are stopped first, so that neither reaps the other
 		p.Stop(t)
 	}
 	for _, p := range []*remote{x, v} {
@@ -28,8 +28,8 @@ func twoDead(t *testing.T) *testArena {
 }
 
 // TestFirstRepairsWhatAStoppedHeirHasNot: a joiner is stopped while it takes over the slot of a
-// dead participant. The first participant of the next epoch still finds everything repaired: its
-// OnFirst runs after the repair of what the dead participant held, and gets the death.
+// dead participant. The first participant of the next epoch must repair what the dead participant
+// held before it runs OnFirst, and OnFirst must get the death.
 func TestFirstRepairsWhatAStoppedHeirHasNot(t *testing.T) {
 	for _, point := range []string{"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.reclaimed"} {
 		t.Run(point, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestFirstRepairsWhatAStoppedHeirHasNot(t *testing.T) {
 			require.Empty(t, ans.Err)
 			h.close(t)
 			require.NoError(t, a.Close())
-			// The next epoch does not get these deaths again.
+			// The next epoch must not get these deaths again.
 			opts.OnFirst = func(_ *Arena, e Epoch) error {
 				require.True(t, e.Clean)
 				require.Empty(t, e.Dead)

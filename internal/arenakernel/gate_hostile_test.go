@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// TestOpenRefusesAForeignAdmission: if a peer overwrites the admission word of a joiner, the Open
-// of the joiner fails, and does not loop for ever.
+// TestOpenRefusesAForeignAdmission: if a peer overwrites the admission word of a joiner, the
+// joiner's Open fails instead of looping for ever.
 func TestOpenRefusesAForeignAdmission(t *testing.T) {
 	for _, admission := range []uint32{admissionIn, 7} {
 		for _, gated := range []bool{true, false} {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recorded returns the labels of the participants whose deaths have a record, once for each ID.
+// recorded returns the labels of the participants whose deaths are recorded, once for each ID.
 func recorded(t *testing.T, ta *testArena) (labels []string) {
 	p := ta.peek(t)
 	told := map[ParticipantID]bool{}
@@ -24,9 +24,9 @@ func recorded(t *testing.T, ta *testArena) (labels []string) {
 	return labels
 }
 
-// TestSlotThatIsGivenUpHasOneDeath: a joiner gives the slot of a dead participant back, because a
-// stopped process is reaping it. When that process continues, it finishes the reap, and the death
-// has one record.
+// TestSlotThatIsGivenUpHasOneDeath: a process is stopped while it reaps a dead participant, so a
+// joiner that has taken the slot gives it back. When the stopped process continues, it finishes the
+// reap. The death is recorded only once.
 func TestSlotThatIsGivenUpHasOneDeath(t *testing.T) {
 	for _, point := range []string{"arena.finish.taken", "arena.record.numbered", "arena.finish.recorded"} {
 		t.Run(point, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestSlotThatIsGivenUpHasOneDeath(t *testing.T) {
 			k.must(t, order{Do: "arm to stop", Text: "arena.inherit.reaper"})
 			k.Send(order{Do: "open", Arena: ta.name, Opts: &ta.opts})
 			k.AwaitStop(t)
-			r.Cont(t) // the joiner has written its ID as the reaper's, and this ID is not current yet
+			r.Cont(t) // the joiner has stored its ID as that of the reaper, and this ID is not current yet
 			r.AwaitStop(t)
 			k.Cont(t)
 			var ans answer
@@ -57,9 +57,9 @@ func TestSlotThatIsGivenUpHasOneDeath(t *testing.T) {
 	}
 }
 
-// TestDeathOfAnHeirIsNotThatOfItsPredecessor: a joiner dies while it cleans up after a dead
-// participant whose slot it has taken over. The record of the joiner must not report the death of
-// its predecessor again.
+// TestDeathOfAnHeirIsNotThatOfItsPredecessor: a joiner takes over the slot of a dead participant
+// and dies before it has finished the reap. The death record of the joiner must not report the
+// death of its predecessor again.
 func TestDeathOfAnHeirIsNotThatOfItsPredecessor(t *testing.T) {
 	for _, point := range []string{"arena.inherit.taken", "arena.inherit.recorded", "arena.inherit.repaired", "arena.inherit.woken", "arena.inherit.reclaimed"} {
 		t.Run(point, func(t *testing.T) {
@@ -76,8 +76,8 @@ func TestDeathOfAnHeirIsNotThatOfItsPredecessor(t *testing.T) {
 	}
 }
 
-// TestDeathsOfHeirsInARowAreRecorded: two joiners die one after the other, each right after it has
-// taken over the slot of a dead participant. Each of the three deaths has a record.
+// TestDeathsOfHeirsInARowAreRecorded: two joiners die one after the other, each just after it has
+// taken over the slot of a dead participant. All three deaths must be recorded.
 func TestDeathsOfHeirsInARowAreRecorded(t *testing.T) {
 	ta := twoDead(t)
 	for range 2 {
@@ -92,10 +92,10 @@ func TestDeathsOfHeirsInARowAreRecorded(t *testing.T) {
 	require.NoError(t, beginWith(t, ta, true).Close())
 }
 
-// TestDeathThatAFirstRecordsIsNotToldAgain: a joiner is stopped right after it has taken over the
+// TestDeathThatAFirstRecordsIsNotToldAgain: a joiner is stopped just after it has taken over the
 // slot of a dead participant. The first participant of an epoch records the death of that
-// participant. Then the joiner is killed. The next epoch gets only the death of the joiner, and is
-// clean.
+// participant. Then the joiner is killed. The next epoch must get only the death of the joiner, and
+// must be clean.
 func TestDeathThatAFirstRecordsIsNotToldAgain(t *testing.T) {
 	ta := twoDead(t)
 	h := ta.start(t)
@@ -111,8 +111,8 @@ func TestDeathThatAFirstRecordsIsNotToldAgain(t *testing.T) {
 }
 
 // TestDeathOfAJoinerBeforeItsDescriptionLeavesACleanArena: a joiner takes a free slot whose last
-// participant was in, and dies before it has described itself. It was pending, so the epoch is
-// clean.
+// participant had been admitted, and dies before it has described itself. The joiner had not been
+// admitted, so the epoch must be clean.
 func TestDeathOfAJoinerBeforeItsDescriptionLeavesACleanArena(t *testing.T) {
 	ta := newTestArena(t, 2)
 	before := ta.join(t, "before")
@@ -124,8 +124,9 @@ func TestDeathOfAJoinerBeforeItsDescriptionLeavesACleanArena(t *testing.T) {
 	require.NoError(t, beginWith(t, ta, true, "").Close())
 }
 
-// TestStoppedHeirDoesNotBearTheNameOfItsPredecessor: a joiner is stopped right after it has taken
-// over the slot of a dead participant. Other processes do not take the joiner for its predecessor.
+// TestStoppedHeirDoesNotBearTheNameOfItsPredecessor: a joiner is stopped just after it has taken
+// over the slot of a dead participant. Other processes must not mistake the joiner for its
+// predecessor.
 func TestStoppedHeirDoesNotBearTheNameOfItsPredecessor(t *testing.T) {
 	ta := twoDead(t)
 	h := ta.start(t)

@@ -16,8 +16,7 @@ const (
 	openFlags   = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
 )
 
-// anyByteLocked reports whether another open file description has a lock on one of n bytes at
-// off.
+// anyByteLocked reports whether another open file description has locked any of the n bytes at off.
 func anyByteLocked(f *os.File, off, n int64) (bool, error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: off, Len: n}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
@@ -26,7 +25,7 @@ func anyByteLocked(f *os.File, off, n int64) (bool, error) {
 	return lock.Type != unix.F_UNLCK, nil
 }
 
-// anyOwner returns the owner of a file that this process may write to, as an owner to trust.
+// anyOwner returns the owner of a file as a trusted owner. This process may write to the file.
 func anyOwner(st os.FileInfo) []uint32 {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return []uint32{sys.Uid}
@@ -42,12 +41,12 @@ func inode(st os.FileInfo) uint64 {
 	return 0
 }
 
-// renameat2 is a variable, so that tests can make it fail.
+// renameat2 is a variable so that tests can make it fail.
 var renameat2 = unix.Renameat2
 
-// renameNew renames a file. If there is already a file at the new path, the error Is [fs.ErrExist].
-// If the kernel or the file system does not support such a rename, the error Is
-// [shmsync.ErrNotSupported].
+// renameNew renames a file, and never replaces another file. If there is a file at the new path,
+// the error Is [fs.ErrExist]. If the kernel or the file system does not support such a rename, the
+// error Is [shmsync.ErrNotSupported].
 func renameNew(from, to string) error {
 	switch err := renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE); err {
 	case unix.ENOSYS, unix.EINVAL, unix.EOPNOTSUPP:
@@ -57,7 +56,8 @@ func renameNew(from, to string) error {
 	}
 }
 
-// renameNoReplace is renameNew. If that is not supported, the file has both names for a moment.
+// renameNoReplace is renameNew. If renameNew is not supported, it uses a hard link, and the file
+// has both names for a moment.
 func renameNoReplace(from, to string) error {
 	if err := renameNew(from, to); !errors.Is(err, shmsync.ErrNotSupported) {
 		return err
@@ -68,30 +68,31 @@ func renameNoReplace(from, to string) error {
 	return os.Remove(from)
 }
 
-// outlivesBoot reports whether the file may survive a reboot, because it may be on a disk.
+// outlivesBoot reports whether the file may survive a reboot because it may be on a disk.
 func outlivesBoot(f *os.File) bool {
 	var fs unix.Statfs_t
 	if unix.Fstatfs(int(f.Fd()), &fs) != nil {
 		return false
 	}
-	switch uint32(fs.Type) { // the width of the field differs between machines
+	switch uint32(fs.Type) { // the type of this field differs between architectures
 	case unix.TMPFS_MAGIC, unix.HUGETLBFS_MAGIC, unix.RAMFS_MAGIC:
 		return false
 	}
 	return true
 }
 
-// bootID identifies the boot of the computer under which a process runs. It is zero if the process
-// cannot read it: if /proc is missing, or has no /proc/sys, as with ProcSubset=pid of systemd.
+// bootID identifies the boot of the computer during which a process runs. It is zero if the process
+// cannot read the ID because /proc is missing, or because /proc/sys is, as with ProcSubset=pid of
+// systemd.
 type bootID [16]byte
 
-// isAfter reports whether the computer was started again between the two boots: both are known, and
-// they differ. A process that does not know its boot does not know of a reboot either.
+// isAfter reports whether the computer was restarted between the two boots: both IDs are known and
+// they differ. If one of them is unknown, it returns false.
 func (now bootID) isAfter(then bootID) bool {
 	return now != bootID{} && then != bootID{} && now != then
 }
 
-// rebooted reports whether the computer was started again since the epoch before that of w began.
+// rebooted reports whether the computer was restarted since the previous epoch began.
 func (a *Arena) rebooted() bool {
 	if !outlivesBoot(a.seg.File()) {
 		return false
@@ -99,19 +100,18 @@ func (a *Arena) rebooted() bool {
 	return bootID(selfIdentity().bootID).isAfter(bootID(a.slice(hdrEpochBoot, 16)))
 }
 
-// rememberBoot records the boot under which an epoch begins. A process that does not know its boot
-// leaves the last known one, so that a later process that knows its boot notices a reboot in
-// between.
+// rememberBoot records the boot in which an epoch begins. A process that does not know its boot
+// keeps the recorded ID, so that a later process that knows its boot notices a reboot since then.
 func (a *Arena) rememberBoot() {
 	if id := selfIdentity().bootID; outlivesBoot(a.seg.File()) && id != [16]byte{} {
 		copy(a.slice(hdrEpochBoot, 16), id[:])
 	}
 }
 
-// epochOfWriteBack returns what writeBack needs to know about this participant, which leaves: the
-// number of its epoch, and the number of the epoch after which the file was last written back. in
-// is false if this participant was never in; then it does not know whether the last participant
-// wrote the file back.
+// epochOfWriteBack returns what writeBack needs to know about this participant, which is leaving:
+// the number of its epoch, and the number of the epoch after which the file was last written back.
+// in is false if this participant was never admitted. Such a participant does not know whether the
+// last participant wrote the file back.
 //
 // Preconditions: the slot is not free yet, so the epoch cannot end.
 func (a *Arena) epochOfWriteBack() (number, synced uint32, in bool) {
@@ -123,9 +123,10 @@ func (a *Arena) epochOfWriteBack() (number, synced uint32, in bool) {
 }
 
 // writeBack writes a file on a disk back if this participant, which has left epoch number, was the
-// last one in. The file then stays clean through a reboot before the next epoch. writeBack reads the
-// slot words before and after: if none has changed, no process used the file meanwhile. It stores
-// nothing if another participant has recorded a write-back since synced was read.
+// last one in the arena. The file then stays clean if there is a reboot before the next epoch.
+// writeBack reads the slot words before and after the write-back. If none of them has changed, no
+// process used the file meanwhile. It records nothing if another participant has recorded a
+// write-back since synced was read.
 func (a *Arena) writeBack(number, synced uint32) {
 	if !outlivesBoot(a.seg.File()) {
 		return

@@ -12,10 +12,10 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// TestDyingJoinersDoNotKeepAFirstOut: joiners die all the time, one each time that another joiner
-// reaps, or each time that this joiner has the gate. It still becomes the first participant of an
-// epoch. A participant that was in has died before, so there is something to repair in its slot,
-// which each dying joiner takes over if it can.
+// TestDyingJoinersDoNotKeepAFirstOut: each time that a joiner has reaped, or each time that it has
+// the gate, another joiner joins and dies. The first joiner must still become the first participant
+// of an epoch. An admitted participant has died before, so its slot has to be repaired. Each dying
+// joiner takes over that slot if it can.
 func TestDyingJoinersDoNotKeepAFirstOut(t *testing.T) {
 	for _, point := range []string{"arena.gate.preparing", "arena.gate.taken"} {
 		for _, dies := range []string{"arena.enter.joining", "arena.enter.live", "arena.inherit.repaired"} {

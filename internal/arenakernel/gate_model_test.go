@@ -13,26 +13,27 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// This is the model of the gate. Two or three processes join, leave and die; one more process may
-// remove the arena. One of the processes may be stopped for ever before each of its steps.
+// This file is the model of the gate. Two or three processes join, leave and die, and one more
+// process may remove the arena. One of the processes may be stopped for ever before any of its
+// steps.
 
 const gateProcs = 3
 
-// gateProc is a process of the model, with its slot.
+// A gateProc is a process of the model, together with its slot.
 type gateProc struct {
-	pc, i, lives uint8 // i is the slot that the process has reached in a survey or a visit
+	pc, i, lives uint8 // i is the slot that the process examines
 	slot, adm    uint8 // slot: 0 free, 1 joining, 2 live; adm: the admission word
 	dead         bool  // its byte lock is free
 	w            epochWord8
 }
 
-// epochWord8 is an [epochWord] with small numbers.
+// epochWord8 is an [epochWord] with smaller fields.
 type epochWord8 struct{ phase, number, claimant uint8 }
 
 type gateState struct {
 	p        [gateProcs]gateProc
 	epoch    epochWord8
-	gate     uint8 // 1 plus the process that has it
+	gate     uint8 // 1 plus the process that has the gate
 	kills    uint8
 	unlinked bool
 }
@@ -41,7 +42,7 @@ type gateState struct {
 type gateModel struct {
 	remover bool  // the last process removes the arena
 	stopped uint8 // the process that may stop for ever
-	lives   uint8 // how often each process joins
+	lives   uint8 // how many times each process joins
 	kills   uint8
 
 	refusesNobody, keepsReading, decidesByStore bool
@@ -82,7 +83,7 @@ const (
 	gpUnlockDone
 )
 
-// isIn is presenceOf for a process other than me.
+// isIn is presenceOf, called for process k by another process.
 func (m gateModel) isIn(s *gateState, k uint8) bool {
 	p := s.p[k]
 	return !p.dead && p.adm == admissionIn && p.slot == 2
@@ -128,7 +129,7 @@ func (m gateModel) step(s *gateState, k uint8) (label string) {
 		}
 		return false
 	}
-	over := func() { // the process leaves, and starts over with the name
+	over := func() { // the process leaves, and tries again with the name
 		p.pc, p.slot = gpDone, 0
 	}
 	switch p.pc {
@@ -137,7 +138,7 @@ func (m gateModel) step(s *gateState, k uint8) (label string) {
 			p.pc = gpLock
 			return "begins to remove"
 		}
-		p.slot, p.dead, p.pc = 1, false, gpClear // the admission word is still that of the previous participant
+		p.slot, p.dead, p.pc = 1, false, gpClear // the admission word still belongs to the previous participant
 		p.lives--
 		return "takes its slot"
 	case gpClear:
@@ -188,7 +189,7 @@ func (m gateModel) step(s *gateState, k uint8) (label string) {
 	case gpIn:
 		if p.adm == admissionPending {
 			p.adm, p.pc, p.w = admissionIn, gpDone, epochWord8{}
-			if s.unlinked { // the process checks the name and starts over
+			if s.unlinked { // the process checks the name and tries again
 				over()
 			}
 		} else {
@@ -358,8 +359,8 @@ func (m gateModel) explore() model.Result {
 			}
 			return nil
 		},
-		// Every process that is not stopped gets in, unless the stopped process has the gate and no
-		// participant is in.
+		// Every process that is not stopped is admitted, unless the stopped process has the gate
+		// and no participant is in the arena.
 		Done: func(s *gateState) bool {
 			done, in := true, false
 			for k := range uint8(gateProcs) {
@@ -375,9 +376,9 @@ func (m gateModel) explore() model.Result {
 	return spec.Explore()
 }
 
-// TestModelGate: no order of steps, deaths and stops lets a participant in beside the first
-// participant of an epoch, or lets one into a removed arena. No joiner waits for a stopped process
-// while another process is in.
+// TestModelGate: in every order of steps, deaths and stops, the first participant of an epoch is
+// alone while it runs OnFirst, and no participant is admitted to a removed arena. While a
+// participant is in the arena, no joiner waits for a stopped process.
 func TestModelGate(t *testing.T) {
 	for _, m := range []gateModel{{lives: 1, kills: 2}, {lives: 1, kills: 2, remover: true}, {lives: 2, remover: true}, {lives: 2}} {
 		if m.lives == 2 && !m.remover && !proctest.Long() {
@@ -400,7 +401,7 @@ func TestModelGate(t *testing.T) {
 		"waits for a claimant":          {gateModel{endsNoClaim: true}, model.ErrEndless},
 	} {
 		if c.m.lives = 2; c.m.endsNoClaim && !proctest.Long() {
-			continue // whether a state has no exit is only known when all states are known
+			continue // whether the model gets stuck is known only when all states are known
 		}
 		r := c.m.explore()
 		if r.Violation == nil {

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeathOfAFirstTellsEachDeathToOneEpoch: once the step that opens an epoch is done, its deaths
-// count as reported. If the first participant dies before that step, the next first participant
-// gets these deaths, too. If it dies later, the next one does not get them.
+// TestDeathOfAFirstTellsEachDeathToOneEpoch: a first participant dies while it opens an epoch. If
+// it dies before the step that opens the epoch, the next first participant gets the same deaths. If
+// it dies after that step, the deaths count as reported, and the next first participant does not
+// get them.
 func TestDeathOfAFirstTellsEachDeathToOneEpoch(t *testing.T) {
 	for point, dead := range map[string][]string{
 		"arena.gate.begun":  {"victim", "first"},
@@ -19,7 +20,7 @@ func TestDeathOfAFirstTellsEachDeathToOneEpoch(t *testing.T) {
 	} {
 		t.Run(point, func(t *testing.T) {
 			ta := newTestArena(t, 4)
-			for range 2 { // an epoch with an odd and one with an even number
+			for range 2 { // once with an odd and once with an even epoch number
 				d := ta.join(t, "victim")
 				d.Signal(t, unix.SIGKILL)
 				d.WaitSignal(t, unix.SIGKILL)

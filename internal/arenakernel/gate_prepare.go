@@ -7,24 +7,24 @@ import (
 
 var _ = crashpoint.Register("arena.gate.preparing")
 
-// preparation is the state of the reaps by a joiner that found no participant that is in. The
-// joiner reaps before it takes the gate. So if it is stopped meanwhile, other joiners reap, too,
-// and continue without it. When the joiner has the gate, it only checks that nothing is left to
-// reap. If something is, it gives the gate back.
+// preparation is the state of a joiner that has found no participant in the arena and therefore
+// reaps all dead participants. The joiner reaps before it takes the gate. So if it is stopped
+// during a reap, other joiners can reap, too, and continue. Once the joiner has the gate, it only
+// checks that nothing is left to reap. If something is, it gives the gate back.
 type preparation struct {
-	end     int64                 // when to leave the rest of a reap to its reaper, CLOCK_MONOTONIC ns; 0 at first
-	reaped  map[int]fullSlotState // dead slots in which nothing is left for the joiner to repair
+	end     int64                 // when to stop waiting for another reaper, CLOCK_MONOTONIC ns; 0 at first
+	reaped  map[int]fullSlotState // slots of dead participants in which this joiner has nothing left to repair
 	earlier map[int]fullSlotState // slots in which the joiner has repaired what earlier participants left
 	waits   slotSet               // slots whose dead participant has not ended, or whose reap is not finished
 	waiting bool                  // waits is not empty
-	met     map[int]fullSlotState // the last death, or the last joiner that took the slot over, that was seen in a slot
+	met     map[int]fullSlotState // for each slot, the last death seen, or the last joiner seen to take it over
 	passes  int                   // passes over the slots
 	news    int                   // changes of met after the first pass, plus claims that failed because of a death
 }
 
-// mostNews is how many deaths and joiners a process may meet after its first pass. After more of
-// them, it no longer waits until participants that died pending have ended: joiners may die all the
-// time, and each pass would find another one.
+// mostNews is how many deaths and joiners a process may see after its first pass. If it sees more,
+// it no longer waits for the end of participants that died pending. Otherwise joiners that keep
+// dying could keep it waiting for ever, because each pass would find another one.
 const mostNews = 16
 
 // meet records that slot i is in state s.
@@ -38,11 +38,11 @@ func (p *preparation) meet(i int, s fullSlotState) {
 	}
 }
 
-// late reports whether the joiner leaves participants that died pending to [Arena.repairLate].
+// late reports whether the joiner postpones participants that died pending to [Arena.repairLate].
 func (p *preparation) late() bool { return p.news > mostNews }
 
-// fullSlotState is the state of a slot, and the bytes of its window: in another window, another participant can have
-// the same state word.
+// fullSlotState is the state word of a slot, together with its window: in another window, another
+// participant can have the same state word.
 type fullSlotState struct {
 	word   slotWord
 	window uint64
@@ -59,9 +59,10 @@ func (a *Arena) gateBusy() bool {
 	return err == nil && locked
 }
 
-// prepare reaps all dead participants, and repairs what earlier ones left. It reports whether
-// nothing is left to do. While it waits for the end of dead processes, it checks only their slots,
-// because many joiners may wait at once, and checking a slot that is not dead costs a system call.
+// prepare reaps all dead participants, and repairs what earlier participants left. It reports
+// whether nothing is left to do. While prepare waits for dead processes to end, it checks only
+// their slots. Many joiners may wait at the same time, and the check of any other slot costs a
+// system call.
 func (a *Arena) prepare(p *preparation) bool {
 	crashpoint.Hit("arena.gate.preparing")
 	if p.end == 0 {
@@ -95,7 +96,8 @@ func (a *Arena) prepare(p *preparation) bool {
 	return true
 }
 
-// prepareSlot reaps the participant in slot i if it is dead. It reports whether nothing is left to do.
+// prepareSlot reaps the participant in slot i if the participant is dead. It reports whether
+// nothing is left to do.
 func (a *Arena) prepareSlot(p *preparation, i int) bool {
 	w := a.slotState(i)
 	dead := a.fullState(i, w.with(phaseDead))
@@ -108,8 +110,8 @@ func (a *Arena) prepareSlot(p *preparation, i int) bool {
 		if p.late() && a.diedPending(i, w) {
 			return true
 		}
-		// A stopped participant may be in the rest of the reap, but the data is repaired already.
-		// Gone makes system calls, so it is called last.
+		// A process that finishes the reap may be stopped, but the data is already repaired, so do
+		// not wait for it. Gone makes system calls, so it comes last.
 		if shmsync.Monotonic() < p.end || !a.Gone(participantIn(i, w)) {
 			return false
 		}
@@ -118,7 +120,8 @@ func (a *Arena) prepareSlot(p *preparation, i int) bool {
 	return true
 }
 
-// prepared reports whether p has reaped every participant that is dead, and repaired what earlier ones left.
+// prepared reports whether all dead participants are reaped, and whether everything that earlier
+// participants left is repaired, according to p.
 func (a *Arena) prepared(p *preparation) bool {
 	for i := 1; i <= a.geo.slots; i++ {
 		if i != a.mySlot && !a.preparedSlot(p, i) {
@@ -138,16 +141,17 @@ func (a *Arena) preparedSlot(p *preparation, i int) bool {
 	return a.leftByEarlier(i, w) == 0 || p.earlier[i] == a.fullState(i, w) || p.late()
 }
 
-// diedPending reports whether the participant in slot i, in state w, was never in, and did not begin an epoch.
+// diedPending reports whether the participant in slot i, in state w, was never admitted and did not
+// begin an epoch.
 func (a *Arena) diedPending(i int, w slotWord) bool {
 	d := a.describe(i)
 	return d.generation != w.generation() || d.flags&deathRecordPending != 0
 }
 
-// repairLate does the work that a late preparation has left out. This process has claimed the
-// epoch, and OnFirst has not run yet. The work is done once for each participant that died pending,
-// and for what that participant had taken over. Participants that die later do not matter. This
-// process has the gate meanwhile, so if it is stopped, it delays all joiners, as in OnFirst.
+// repairLate does the work that prepare has postponed if late returns true. This process has
+// claimed the epoch and has not run OnFirst yet. repairLate repairs once what each participant that
+// died pending has left, and what that participant had taken over. It ignores participants that die
+// later. This process has the gate here, so it delays all joiners if it is stopped, as in OnFirst.
 func (a *Arena) repairLate(p *preparation) {
 	for i := 1; p.late() && i <= a.geo.slots; i++ {
 		w := a.slotState(i)
@@ -165,8 +169,8 @@ func (a *Arena) repairLate(p *preparation) {
 	}
 }
 
-// leftByEarlier returns the last of the earlier participants of slot i, in state w, if they may
-// have left something that is not reclaimed yet. Otherwise it returns 0.
+// leftByEarlier returns the last earlier participant of slot i, in state w, if such participants
+// may have left something that is not recovered yet. Otherwise it returns 0.
 func (a *Arena) leftByEarlier(i int, w slotWord) ParticipantID {
 	last := w.generation()
 	if w.taken() {
@@ -179,15 +183,15 @@ func (a *Arena) leftByEarlier(i int, w slotWord) ParticipantID {
 }
 
 // repairEarlier repairs what dead, an earlier participant of slot i, has left. A joiner that takes
-// over the slot of a dead participant does that, too, but it may be stopped. When it continues, it
-// repairs what is left then.
+// over the slot of a dead participant does the same, but it may be stopped. When it continues, it
+// repairs only what is left.
 func (a *Arena) repairEarlier(i int, w slotWord, dead ParticipantID) {
 	a.repairAll(dead, w.phase() == phaseJoining && a.owesAnybody(dead))
 }
 
-// recordMissing writes missing death records of participants that were dead before this process
-// claimed the epoch. They are missing if a reaper, or a joiner that has taken over the slot, is
-// stopped. If it continues, it writes a second record, which readers skip.
+// recordMissing writes the missing death records of participants that died before this process
+// claimed the epoch. Such a record is missing if a reaper, or a joiner that has taken over the
+// slot, is stopped. When that process continues, it writes a second record, which readers skip.
 func (a *Arena) recordMissing() {
 	for i := 1; i <= a.geo.slots; i++ {
 		for tries := 0; i != a.mySlot && !a.recordMissingOf(i) && tries < 8; tries++ {
@@ -195,14 +199,14 @@ func (a *Arena) recordMissing() {
 	}
 }
 
-// recordMissingOf is recordMissing for slot i. It returns false if the slot changed.
+// recordMissingOf is recordMissing for slot i. It returns false if the slot has changed.
 func (a *Arena) recordMissingOf(i int) bool {
 	w := a.slotState(i)
 	switch last := w.generation(); w.phase() {
 	case phaseDead:
 		return a.recordDeaths(i, w, last)
 	case phaseJoining:
-		// A joiner that takes the slot over describes itself only after it has recorded the death
+		// A joiner that takes over the slot describes itself only after it has recorded the death
 		// of its predecessor.
 		if d := a.u32(a.slot(i) + slotDescribed).Load(); d != 0 && d < last {
 			return a.recordDeaths(i, w, last-1)

@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	// "begin" opens the arena, and answers which deaths OnFirst got.
+	// "begin" opens the arena. Its answer lists the deaths that OnFirst got.
 	agentOrders["begin"] = func(s *agent, o order, a *answer) (err error) {
 		a.Text = "not first"
 		o.Opts.OnFirst = func(_ *Arena, e Epoch) error {
@@ -34,14 +34,14 @@ func init() {
 	}
 }
 
-// reapPoints are the crash points at which a process has begun to reap a dead participant, and has
-// not freed the slot yet.
+// reapPoints are crash points between the begin of a reap and the step that frees the slot.
 var reapPoints = []string{
 	"arena.reap.repaired", "arena.reap.woken", "arena.reap.handed_over",
 	"arena.finish.taken", "arena.record.numbered", "arena.finish.recorded", "arena.finish.reclaimed",
 }
 
-// stopInAReap starts a process that is stopped while it reaps, in its Open, a participant that died with a lock.
+// stopInAReap starts a process and stops it at the point, while its Open reaps a participant that
+// died with a lock held.
 func stopInAReap(t *testing.T, ta *testArena, point string) (v *remote) {
 	d := ta.join(t, "victim")
 	d.must(t, order{Do: "lock", Text: "held"})
@@ -56,8 +56,8 @@ func stopInAReap(t *testing.T, ta *testArena, point string) (v *remote) {
 	return v
 }
 
-// beginWith opens the arena. It requires that this process is the first participant of an epoch,
-// and that OnFirst gets exactly these deaths.
+// beginWith opens the arena. It requires that this process begins an epoch, and that OnFirst gets
+// exactly the given deaths.
 func beginWith(t *testing.T, ta *testArena, clean bool, dead ...string) *Arena {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound())
@@ -79,8 +79,9 @@ func beginWith(t *testing.T, ta *testArena, clean bool, dead ...string) *Arena {
 	return a
 }
 
-// TestStopInTheReapOfAFirst: a joiner is stopped while it reaps the dead, before it begins an
-// epoch. It does not have the gate, so others begin the epoch, and find everything repaired.
+// TestStopInTheReapOfAFirst: a joiner is stopped while it reaps dead participants, before it begins
+// an epoch. The joiner does not have the gate yet, so another process begins the epoch. That
+// process must find everything repaired.
 func TestStopInTheReapOfAFirst(t *testing.T) {
 	for _, point := range reapPoints {
 		t.Run(point, func(t *testing.T) {
@@ -103,8 +104,9 @@ func TestStopInTheReapOfAFirst(t *testing.T) {
 	}
 }
 
-// TestReapThatEndsInALaterEpoch: a joiner continues after another process has begun and ended an
-// epoch, and begins the next one. The deaths that the joiner had found belong to the epoch before.
+// TestReapThatEndsInALaterEpoch: a joiner is stopped while it reaps, and another process begins and
+// ends an epoch. When the joiner continues, it begins the next epoch. It must not report the deaths
+// that it had found, because they belong to the previous epoch.
 func TestReapThatEndsInALaterEpoch(t *testing.T) {
 	for _, point := range reapPoints {
 		t.Run(point, func(t *testing.T) {
@@ -122,8 +124,8 @@ func TestReapThatEndsInALaterEpoch(t *testing.T) {
 	}
 }
 
-// TestStopInTheReapOfAPendingJoiner: a joiner that was never in dies, and the process that reaps it
-// is stopped. The arena stays clean.
+// TestStopInTheReapOfAPendingJoiner: a joiner dies before it was admitted, and the process that
+// reaps it is stopped. The arena stays clean.
 func TestStopInTheReapOfAPendingJoiner(t *testing.T) {
 	for _, point := range []string{"arena.reap.repaired", "arena.finish.taken", "arena.record.numbered", "arena.finish.recorded"} {
 		t.Run(point, func(t *testing.T) {
@@ -150,8 +152,8 @@ func TestStopInTheReapOfAPendingJoiner(t *testing.T) {
 	}
 }
 
-// TestFirstIsToldOfADeathInClose: a participant dies in Close, and the joiner that takes its slot
-// over is stopped before it has recorded the death. The process that begins the next epoch gets
+// TestFirstIsToldOfADeathInClose: a participant dies in Close, and the joiner that takes over its
+// slot is stopped before it has recorded the death. The process that begins the next epoch must get
 // this death.
 func TestFirstIsToldOfADeathInClose(t *testing.T) {
 	ta := newTestArena(t, 2)
@@ -179,8 +181,9 @@ func TestFirstIsToldOfADeathInClose(t *testing.T) {
 	require.NoError(t, beginWith(t, ta, true).Close())
 }
 
-// TestJoinerThatWaitsForTheGateReapsNobody: a joiner that waits while another process has the gate
-// does not check the slots, because many joiners may wait for one OnFirst.
+// TestJoinerThatWaitsForTheGateReapsNobody: while another process has the gate, a joiner that waits
+// does not check the slots. This keeps the wait cheap, because many joiners may wait for one
+// OnFirst.
 func TestJoinerThatWaitsForTheGateReapsNobody(t *testing.T) {
 	ta := newTestArena(t, 4)
 	d := ta.join(t, "victim")

@@ -10,7 +10,7 @@ import (
 )
 
 // firstEpoch opens the arena as the first participant of an epoch, closes it, and returns the Epoch
-// that OnFirst got.
+// passed to OnFirst.
 func firstEpoch(t *testing.T, ta *testArena) (got Epoch) {
 	t.Helper()
 	opts, firsts := ta.opts, 0
@@ -26,9 +26,9 @@ func firstEpoch(t *testing.T, ta *testArena) (got Epoch) {
 	return got
 }
 
-// TestDeathRecordedAgainIsTold: the first participant of an epoch records a death whose reaper is
-// stopped. When the reaper continues, it may record the same death again. The next epoch does not
-// get it again.
+// TestDeathRecordedAgainIsTold: a reaper is stopped, and the first participant of an epoch records
+// the death. When the reaper continues, it may record the same death a second time. The next epoch
+// must not get the death again.
 func TestDeathRecordedAgainIsTold(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "before").close(t)
@@ -44,8 +44,8 @@ func TestDeathRecordedAgainIsTold(t *testing.T) {
 }
 
 // TestOverwrittenDeathRecordLeavesNoCleanArena: a process is stopped while it writes a death
-// record. When it continues, the ring has been filled once, and it overwrites the record of another
-// death. An epoch with a record that cannot be read is not clean.
+// record. Meanwhile other records fill the whole ring. When the process continues, it overwrites
+// the record of another death. An epoch with such an unreadable record must not be clean.
 func TestOverwrittenDeathRecordLeavesNoCleanArena(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "before").close(t)
@@ -65,8 +65,8 @@ func TestOverwrittenDeathRecordLeavesNoCleanArena(t *testing.T) {
 	require.True(t, firstEpoch(t, ta).Clean)
 }
 
-// TestEpochsAreCountedAnew: after the largest number, the count of epochs continues with 2, because
-// 1 means an arena that nobody has used.
+// TestEpochsAreCountedAnew: after the largest epoch number, counting continues with 2, because the
+// number 1 means an arena that no participant has used.
 func TestEpochsAreCountedAnew(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "before").close(t)

@@ -17,7 +17,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// TestOpenTakesPath: a name with a slash is the path of a file, as in C and for shmctl.
+// TestOpenTakesPath: a name that contains a slash is the path of a file, as in the C library and in
+// shmctl.
 func TestOpenTakesPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "arena")
 	_, err := Attach(path, nil)
@@ -33,8 +34,8 @@ func TestOpenTakesPath(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrExist)
 }
 
-// TestRemoveIsRefusedWhileAProcessIsIn: while a process is in, Remove leaves the file alone, and
-// the error names the process.
+// TestRemoveIsRefusedWhileAProcessIsIn: while a process is in the arena, Remove fails without
+// removing the file. The error names the process.
 func TestRemoveIsRefusedWhileAProcessIsIn(t *testing.T) {
 	ta := newTestArena(t, 4)
 	require.ErrorIs(t, Remove(ta.name), fs.ErrNotExist)
@@ -53,8 +54,9 @@ func TestRemoveIsRefusedWhileAProcessIsIn(t *testing.T) {
 	require.NoFileExists(t, ta.path())
 }
 
-// TestRemoveOfALongNameWithLettersOfSeveralBytes: the private name of a file is cut after a number
-// of bytes, and not of letters. Otherwise a file with a long name could not be removed.
+// TestRemoveOfALongNameWithLettersOfSeveralBytes: Remove gives the file a private name first. That
+// name is cut to a number of bytes, not of letters. Otherwise a file with a long name could not be
+// removed.
 func TestRemoveOfALongNameWithLettersOfSeveralBytes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), strings.Repeat("\u00e9", 120))
 	a, err := Open(path, &Options{Size: 1 << 20})
@@ -64,7 +66,7 @@ func TestRemoveOfALongNameWithLettersOfSeveralBytes(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
-// Remove removes arenas only.
+// TestRemoveRefusesOtherFiles: Remove does not remove a file that is not an arena.
 func TestRemoveRefusesOtherFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	require.NoError(t, os.WriteFile(path, make([]byte, 8192), 0o600))
@@ -72,7 +74,7 @@ func TestRemoveRefusesOtherFiles(t *testing.T) {
 	require.FileExists(t, path)
 }
 
-// The first participant of each epoch runs OnFirst, and no other does.
+// TestFirstParticipantBeginsAnEpoch: only the first participant of each epoch runs OnFirst.
 func TestFirstParticipantBeginsAnEpoch(t *testing.T) {
 	ta := newTestArena(t, 4)
 	var got []Epoch
@@ -110,7 +112,7 @@ func TestFirstParticipantBeginsAnEpoch(t *testing.T) {
 }
 
 // TestDeathRecordThatIsNotWholeLeavesTheArenaClean: a reaper that dies while it writes a death
-// record leaves a record without its number. That does not make a clean arena unclean.
+// record leaves a record without a number. Such a record does not make a clean arena unclean.
 func TestDeathRecordThatIsNotWholeLeavesTheArenaClean(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "before").close(t)
@@ -127,8 +129,8 @@ func TestDeathRecordThatIsNotWholeLeavesTheArenaClean(t *testing.T) {
 	require.Equal(t, 1, firsts)
 }
 
-// TestOnFirstThatFailsIsRunByTheNext: if OnFirst fails, Open fails, too, and the next participant
-// is the first of the same epoch.
+// TestOnFirstThatFailsIsRunByTheNext: if OnFirst fails, Open fails. The next participant is then
+// the first participant of the same epoch.
 func TestOnFirstThatFailsIsRunByTheNext(t *testing.T) {
 	ta := newTestArena(t, 4)
 	why := errors.New("no reason")
@@ -150,8 +152,8 @@ func TestOnFirstThatFailsIsRunByTheNext(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// TestRecreateIncompatible: with RecreateIncompatible, an arena with other parameters is replaced
-// if no process is in.
+// TestRecreateIncompatible: with RecreateIncompatible, Open replaces an arena that has other
+// parameters, if no process is in it.
 func TestRecreateIncompatible(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -167,14 +169,14 @@ func TestRecreateIncompatible(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 4<<20, a.Size())
 	require.NoError(t, a.Close())
-	// Another layout.
+	// An arena with another layout version.
 	overwrite(t, ta.path(), hdrVersion, 99)
 	_, err = Open(ta.name, &Options{Recreate: RecreateCorrupt})
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 	a, err = Open(ta.name, &other)
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
-	// A damaged header.
+	// An arena with a damaged header.
 	overwrite(t, ta.path(), hdrSlots, 3)
 	_, err = Open(ta.name, &other)
 	require.ErrorIs(t, err, shmsync.ErrCorrupt)
@@ -191,7 +193,8 @@ func overwrite(t *testing.T, path string, off int64, b byte) {
 	require.NoError(t, err)
 }
 
-// TestRecreateUnclean: with RecreateUnclean, the epoch after a death begins with an empty arena.
+// TestRecreateUnclean: with RecreateUnclean, an epoch that follows a death begins with an empty
+// arena.
 func TestRecreateUnclean(t *testing.T) {
 	ta := newTestArena(t, 4)
 	r := ta.join(t, "victim")
@@ -213,8 +216,8 @@ func TestRecreateUnclean(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// TestEphemeral: the last Close removes an ephemeral arena. If it could not do so, the next epoch
-// begins with an empty arena.
+// TestEphemeral: the last Close removes an ephemeral arena. If it could not remove the arena, the
+// next epoch begins with an empty one.
 func TestEphemeral(t *testing.T) {
 	ta := newTestArena(t, 4)
 	r := ta.join(t, "victim")
@@ -238,7 +241,7 @@ func TestEphemeral(t *testing.T) {
 	require.NoFileExists(t, ta.path())
 }
 
-// A process learns that its arena's file was removed by another program.
+// TestOnDetached: a process is told when another program has removed the file of its arena.
 func TestOnDetached(t *testing.T) {
 	ta := newTestArena(t, 4)
 	told := make(chan struct{})
@@ -250,8 +253,8 @@ func TestOnDetached(t *testing.T) {
 	<-told
 }
 
-// TestClaimThatGivesUpKeepsAClaimedEpoch: the first participant of an arena has died in OnFirst,
-// and a later claim gives up because a process is dying. The arena does not count as new.
+// TestClaimThatGivesUpKeepsAClaimedEpoch: the first participant of an arena has died in OnFirst. A
+// later claim gives up because a process is dying. The arena must not count as new afterwards.
 func TestClaimThatGivesUpKeepsAClaimedEpoch(t *testing.T) {
 	ta := newTestArena(t, 4)
 	require.NoError(t, os.WriteFile(ta.path(), formatted(t, 2<<20, 4), 0o600))
@@ -273,8 +276,8 @@ func TestClaimThatGivesUpKeepsAClaimedEpoch(t *testing.T) {
 	require.Equal(t, word, epochWord(c.u64(hdrEpoch).Load()))
 }
 
-// TestErrorOfOnFirstReplacesNothing: an error of OnFirst says nothing about the arena, whichever
-// error it is, so the arena is not replaced.
+// TestErrorOfOnFirstReplacesNothing: whatever error OnFirst returns, Open does not replace the
+// arena, because that error says nothing about the arena.
 func TestErrorOfOnFirstReplacesNothing(t *testing.T) {
 	ta, tb := newTestArena(t, 4), newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -306,7 +309,7 @@ func TestErrorOfOnFirstReplacesNothing(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// A segment of a removed arena cannot be joined.
+// TestFromSegmentOfARemovedArena: a segment whose arena was removed cannot be joined.
 func TestFromSegmentOfARemovedArena(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -320,8 +323,8 @@ func TestFromSegmentOfARemovedArena(t *testing.T) {
 	require.ErrorContains(t, err, "removed")
 }
 
-// TestOnFirstDoesNotWaitForItself: OnFirst cannot open or close its own arena. Each attempt returns
-// an error that says so, and OnFirst continues.
+// TestOnFirstDoesNotWaitForItself: OnFirst cannot open or close its own arena. Such a call returns
+// an error that says so, and does not block.
 func TestOnFirstDoesNotWaitForItself(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ran := 0
@@ -356,7 +359,8 @@ func TestOnFirstDoesNotWaitForItself(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// Another goroutine that opens the arena during OnFirst waits, as another process does.
+// TestAnotherGoroutineWaitsForOnFirst: another goroutine that opens the arena during OnFirst waits,
+// as another process would.
 func TestAnotherGoroutineWaitsForOnFirst(t *testing.T) {
 	ta := newTestArena(t, 4)
 	opts, done := ta.opts, make(chan error)

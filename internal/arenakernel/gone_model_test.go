@@ -13,10 +13,11 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// This is the model of the two stages of a death. Processes lock a Mutex and let the kernel write
-// into the data that it guards. They die while such a system call is in progress. They recover the
-// Mutex, and others join in the slots of the dead. One process may be stopped for ever before each
-// of its steps, and one system call may last for ever.
+// This file is the model of the two stages of a death: first a process is dead, then it is gone.
+// Processes lock a Mutex and let the kernel write into the data that the Mutex guards. They die
+// while such a system call is in progress. Other processes recover the Mutex, and join in the slots
+// of the dead processes. One process may be stopped for ever before any of its steps, and one
+// system call may last for ever.
 
 const goneProcs = 3
 
@@ -28,32 +29,32 @@ const (
 	gmRecovering
 )
 
-// What the kernel has done with a process that was killed.
+// The states of the kernel's work on a process that was killed.
 const (
 	gkRuns uint8 = iota
 	gkKilled
-	gkDetached // none of its threads has memory
+	gkDetached // none of its threads has the memory of the process
 	gkEnded    // its byte lock is free
 )
 
-// goneProc is a slot, with its process.
+// A goneProc is a slot and the process in it.
 type goneProc struct {
 	pc       uint8
-	of, word uint8 // the participant that it asks about, and the kind of the owner word that it has read
+	of, word uint8 // the participant that the process asks about, and the kind of the owner word that it has read
 	before   uint8 // slotGone as it was before the check
 	named    uint8 // the generation of the process that the slot identified
-	locks    uint8 // how often it still calls Lock
+	locks    uint8 // how many more times the process calls Lock
 	lives    uint8 // how many more processes may join in this slot
 
 	gen    uint8 // the generation in the slot; 0: never taken
 	dead   bool  // the slot's phase is dead
 	free   bool  // the slot's phase is free
-	gone   uint8 // slotGone: the generation that was found to be gone
-	ident  uint8 // the generation whose process the slot identifies; 0: none
+	gone   uint8 // slotGone: the generation that was found gone
+	ident  uint8 // the generation whose process the slot identifies; 0: no process
 	byteOf uint8 // 0: the byte lock is free; 1: the process of gen has it; 2: a joiner
 
 	kernel uint8
-	call   bool // the kernel writes into the data for this process
+	call   bool // the kernel is writing into the data for this process
 }
 
 type goneState struct {
@@ -66,7 +67,7 @@ type goneState struct {
 type goneModel struct {
 	release bool  // PolicyRelease
 	async   bool  // the participants declare KernelIOAsynchronous
-	stopped uint8 // 1 plus the slot whose process may stop for ever; 0: none
+	stopped uint8 // 1 plus the slot whose process may stop for ever; 0: no process may
 	stuck   bool  // a system call of process 0 may last for ever
 
 	asksNobody, takesFirst, freesEarly, joinsUnnoted bool
@@ -103,10 +104,10 @@ var errTwoWriters = errors.New("the kernel writes for one process into data that
 // participant returns the ID of generation gen of slot k.
 func (goneModel) participant(k, gen uint8) uint8 { return 1 + k + goneProcs*(gen-1) }
 
-// step does one step of the process of slot k, and reports whether there is one.
+// step does one step of the process in slot k. It returns false if the process has no step to do.
 func (m goneModel) step(s *goneState, k uint8) (label string, ok bool) {
 	p := &s.p[k]
-	q := &s.p[(max(p.of, 1)-1)%goneProcs] // the slot of the participant that it asks about
+	q := &s.p[(max(p.of, 1)-1)%goneProcs] // the slot of the participant that the process asks about
 	gen := (max(p.of, 1)-1)/goneProcs + 1
 	me := m.participant(k, p.gen)
 	unless := func(ok bool, pc, otherwise uint8) {
@@ -182,8 +183,8 @@ func (m goneModel) step(s *goneState, k uint8) (label string, ok bool) {
 		unless(q.ident != 0, gnLook, gnRead)
 		return "reads the identity", true
 	case gnLook:
-		// If the slot names a process of an earlier generation, that process ended before this one
-		// could join.
+		// If the slot identifies a process of an earlier generation, that process ended before this
+		// one could join.
 		unless(p.named < q.gen || q.kernel >= gkDetached, gnCheck, gnRead)
 		return "looks at the threads", true
 	case gnCheck:
@@ -209,7 +210,7 @@ func (m goneModel) step(s *goneState, k uint8) (label string, ok bool) {
 	return "", false
 }
 
-// read is the step in which Lock reads the owner word. It chooses the step that follows.
+// read is the step of Lock that reads the owner word, and selects the next step.
 func (m goneModel) read(s *goneState, p *goneProc, me uint8) (label string, ok bool) {
 	if s.word == gmFree {
 		s.word, s.by, p.pc = gmHeld, me, gnHeld
@@ -237,7 +238,7 @@ func (m goneModel) read(s *goneState, p *goneProc, me uint8) (label string, ok b
 	return "asks whether the dead one is gone", true
 }
 
-// act is what Lock does once the participant that it asked about is gone.
+// act is the step of Lock after the participant that it asked about is gone.
 func (m goneModel) act(s *goneState, p *goneProc, me uint8) string {
 	switch of, word := p.of, p.word; {
 	case m.takesFirst && s.word == gmRecovering && s.by == me:
@@ -253,8 +254,7 @@ func (m goneModel) act(s *goneState, p *goneProc, me uint8) string {
 	return "takes what the dead one left"
 }
 
-// kernelStep does the next step of the kernel for the process of slot k, after the death of that
-// process.
+// kernelStep does the kernel's next step for the process in slot k, which has died.
 func (m goneModel) kernelStep(p *goneProc) string {
 	p.kernel++
 	if p.kernel == gkEnded {
@@ -293,8 +293,8 @@ func (m goneModel) next(s *goneState, emit func(model.Step[goneState])) {
 	}
 }
 
-// kill returns the state after the death of the process of slot k. A joiner that has not taken the
-// slot has only the byte lock.
+// kill returns the state after the death of the process in slot k. A joiner that has not taken the
+// slot yet has only the byte lock.
 func (m goneModel) kill(s goneState, k uint8) goneState {
 	s.kills--
 	p := &s.p[k]
@@ -309,7 +309,7 @@ func (m goneModel) kill(s goneState, k uint8) goneState {
 	return s
 }
 
-// done reports whether every process that waits in Lock waits for a participant that is stopped, or
+// done reports whether every process that waits in Lock waits for a stopped participant, or for one
 // whose system call is still in progress.
 func (m goneModel) done(s *goneState) bool {
 	if s.word != gmFree {
@@ -352,9 +352,9 @@ func (m goneModel) explore() model.Result {
 	return spec.Explore()
 }
 
-// TestModelGone: data is handed over only when no system call of its last owner can write into it,
-// whichever processes die, join or stop. No process waits for a stopped process that does not own
-// the Mutex, or for a system call that no owner has made.
+// TestModelGone: data is handed over only when no system call of its last owner can write into it
+// any more, whichever processes die, join or stop. No process waits for a stopped process that does
+// not own the Mutex, or for a system call by a process that never owned it.
 func TestModelGone(t *testing.T) {
 	if race.Enabled {
 		t.Skip("needs a build without the race detector: a single goroutine explores the model, ten times as slowly with it")

@@ -15,14 +15,14 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// manyThreads is a process with many threads.
+// manyThreads is the program of a process with many threads.
 type manyThreads struct {
 	Arena    string
 	Threads  int
 	KernelIO KernelIO
 }
 
-// oneOfMany is what the process reports about itself.
+// oneOfMany is what that process reports about itself.
 type oneOfMany struct {
 	Name ParticipantID
 	TID  int // a thread that is neither the leader nor the death watcher
@@ -65,7 +65,8 @@ func startMany(t *testing.T, ta *testArena, p manyThreads) (*proctest.Proc, oneO
 	return v, m
 }
 
-// needThreads skips the test if the threads of another process cannot be examined.
+// needThreads skips the test if this host does not allow the threads of another process to be
+// examined.
 func needThreads(t *testing.T) {
 	t.Helper()
 	if err := shmsync.FeatureThreads.Check(); err != nil {
@@ -73,9 +74,9 @@ func needThreads(t *testing.T) {
 	}
 }
 
-// TestLastThreadDecidesWhatIsGone: a participant is gone when its last thread has given up its
-// memory, and not before. A thread that a tracer stops during its exit keeps the memory, while the
-// other threads disappear from the list of threads.
+// TestLastThreadDecidesWhatIsGone: a participant is gone when its last thread has dropped its
+// memory, and not before. In the test, a tracer stops one thread during its exit. That thread keeps
+// the memory, although the other threads have disappeared from the list of threads.
 func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)
@@ -85,7 +86,7 @@ func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	v, m := startMany(t, ta, manyThreads{Threads: 30})
 	pid := int(a.u32(a.slot(m.Name.Slot()) + slotPID).Load())
 
-	runtime.LockOSThread() // the tracer is a thread, and not the process
+	runtime.LockOSThread() // the tracer is this thread, not the process
 	defer runtime.UnlockOSThread()
 	require.NoError(t, seizeUntilExit(m.TID))
 	v.Signal(t, os.Kill)
@@ -94,7 +95,7 @@ func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, status.Stopped(), "%v", status)
 	pollFor(t, a, func() bool { return a.Dead(m.Name) })
-	pollFor(t, a, func() bool { return threadsOf(t, pid) == 2 }) // the leader, which waits, and the traced thread
+	pollFor(t, a, func() bool { return threadsOf(t, pid) == 2 }) // the leader, which is waiting, and the traced thread
 	for range 20 {
 		require.False(t, a.Gone(m.Name), "a thread of it has memory")
 		lookAgain(a)
@@ -105,16 +106,16 @@ func TestLastThreadDecidesWhatIsGone(t *testing.T) {
 	pollFor(t, a, func() bool { return a.slotState(m.Name.Slot()).phase() == phaseFree })
 }
 
-// lookAgain makes the next call of Gone examine the threads of the dead process again, without
-// earlier results.
+// lookAgain discards earlier results, so that the next call of Gone examines the threads of the
+// dead process again.
 func lookAgain(a *Arena) {
 	a.endings.mu.Lock()
 	defer a.endings.mu.Unlock()
 	a.endings.since = nil
 }
 
-// seizeUntilExit makes the calling thread the tracer of a thread, which then stops during its
-// exit.
+// seizeUntilExit makes the calling thread the tracer of thread tid. Thread tid then stops during
+// its exit.
 func seizeUntilExit(tid int) error {
 	if err := unix.PtraceSeize(tid); err != nil {
 		return err
@@ -139,8 +140,8 @@ func threadsOf(t *testing.T, pid int) int {
 }
 
 // TestWrongIdentityIsNotGone: the identity in a slot may name a process that is not the one that
-// died: another process, alive or dead; an impossible pid; another pid namespace; another boot.
-// Such an identity does not show that the participant is gone.
+// died. It may name another process, alive or dead, or contain an impossible pid, another pid
+// namespace, or another boot. Such an identity does not prove that the participant is gone.
 func TestWrongIdentityIsNotGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)
@@ -160,7 +161,7 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	require.NoError(t, seizeUntilExit(m.TID)) // its memory stays, so its byte lock is not free
+	require.NoError(t, seizeUntilExit(m.TID)) // the thread keeps the memory, so the byte lock is not free
 	v.Signal(t, os.Kill)
 	pollFor(t, a, func() bool { return a.Dead(m.Name) })
 	start := a.u64(s + slotStart).Load()
@@ -185,8 +186,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		"init":                  {1, startOf(1)},
 		"the process that asks": {uint32(os.Getpid()), startOf(os.Getpid())},
 		"a stranger":            {uint32(os.Getppid()), start},
-		// A plain start would not do: a process that began in the same tick of 10 ms has the same
-		// start time.
+		// The exact start time would not do, because a process that started in the same tick of 10
+		// ms has the same start time.
 		"a dead stranger": {uint32(zombie.Pid), startOf(zombie.Pid) + 1},
 		"no start":        {uint32(zombie.Pid), 0},
 		"a thread of it":  {uint32(m.TID), start},
@@ -196,8 +197,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		a.u64(s + slotStart).Store(id.start)
 		require.False(t, detached(), what)
 	}
-	// With the identity of the dead stranger, the participant counts as gone. So the checks below
-	// test the other fields.
+	// With the identity of an unrelated dead process, the participant counts as gone. So each of
+	// the checks below tests the other fields.
 	a.u32(s + slotPID).Store(uint32(zombie.Pid))
 	a.u64(s + slotStart).Store(startOf(zombie.Pid))
 	for what, off := range map[string]Offset{"pid namespace": slotPIDNS, "boot": slotBootID} {
@@ -209,7 +210,7 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 		}
 		word.Store(was)
 	}
-	pollFor(t, a, detached)                                    // the death watcher of this process may just have checked
+	pollFor(t, a, detached)                                    // the death watcher may have checked a moment ago
 	a.u64(s + slotGone).Store(uint64(m.Name.Generation() + 1)) // recorded for another participant
 	require.False(t, a.Gone(m.Name), "asynchronous")
 	a.u64(s + slotGone).Store(uint64(m.Name.Generation() | 1<<generationBits)) // recorded in another window
@@ -223,8 +224,8 @@ func TestWrongIdentityIsNotGone(t *testing.T) {
 	v.Wait(t)
 }
 
-// hasEnded reports whether a process that is no child of this one is a zombie, or does not exist any
-// more.
+// hasEnded reports whether a process, which is not a child of this one, is a zombie or no longer
+// exists.
 func hasEnded(pid int) bool { return unix.Kill(pid, 0) != nil || isZombie(pid) }
 
 func isZombie(pid int) bool {
@@ -236,8 +237,8 @@ func isZombie(pid int) bool {
 	return len(rest) > 1 && rest[1] == 'Z'
 }
 
-// TestGoneIsForgottenByTheNextInTheSlot: a participant does not inherit the gone mark of its
-// predecessor in the slot.
+// TestGoneIsForgottenByTheNextInTheSlot: a new participant does not inherit the gone mark of the
+// previous participant in its slot.
 func TestGoneIsForgottenByTheNextInTheSlot(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)

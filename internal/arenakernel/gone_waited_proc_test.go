@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWaitedForIsGone: a process that its parent has waited for is gone, even if the kernel keeps
-// its memory, and therefore its byte lock. The slot must say without a doubt which process that
-// was: if a peer has changed a word of the identity, it proves nothing.
+// TestWaitedForIsGone: after its parent has waited for a dead process, the process is gone, even if
+// the kernel still has its memory, and therefore its byte lock. This requires that the slot
+// identifies the process beyond doubt. If a peer has changed a word of the identity, the identity
+// proves nothing.
 func TestWaitedForIsGone(t *testing.T) {
 	needThreads(t)
 	ta := newTestArena(t, 4)
@@ -21,8 +22,8 @@ func TestWaitedForIsGone(t *testing.T) {
 	v, m := startMany(t, ta, manyThreads{Threads: 3, KernelIO: KernelIOAsynchronous})
 	i := m.Name.Slot()
 	s := a.slot(i)
-	// The copy keeps the byte lock after the death, as the kernel does while it still has the memory of
-	// a process that has ended.
+	// The copy of the file holds the byte lock after the death. The kernel does the same while it
+	// still has the memory of a process that has ended.
 	v.KeepFile(t, ta.path())
 	v.Kill(t)
 	pollFor(t, a, func() bool { return a.Dead(m.Name) })
@@ -51,7 +52,7 @@ func TestWaitedForIsGone(t *testing.T) {
 		require.False(t, detached(), "pid %d", other)
 		pid.Store(was)
 	}
-	pollFor(t, a, detached) // the death watcher of this process may just have checked
+	pollFor(t, a, detached) // the death watcher of this process may have checked a moment ago
 	require.False(t, a.Gone(m.Name), "asynchronous")
 	require.False(t, a.byteFree(i, a.slotState(i)))
 	a.u32(s + slotCaps).And(^uint32(capAsyncIO))

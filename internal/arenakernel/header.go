@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Offsets of the header's fields; the table is in docs/abi.md. The fields before hdrChecksum are
-// immutable, and the checksum covers them.
+// Offsets of the header's fields; docs/abi.md has the table. The fields before hdrChecksum are
+// immutable and covered by the checksum.
 const (
 	hdrMagic             = 0
 	hdrOrder             = 8
@@ -41,7 +41,7 @@ const (
 	hdrChunkCount        = 160
 	hdrChecksum          = 168
 	hdrDeathRecordsTotal = 256 // number of death records of deaths
-	hdrDeaths            = 264 // a sequence that counts reaps whose traces other participants have to look for
+	hdrDeaths            = 264 // counts the reaps after which other participants have to look for what they left
 	hdrDirReach          = 268 // see core.reach
 	hdrLeftTotal         = 272 // number of death records of orderly leaves
 	hdrDirLowering       = 288 // see lowering
@@ -49,15 +49,15 @@ const (
 	hdrEpoch             = 304 // see epochWord
 	hdrEpochDeaths       = 312 // hdrDeathRecordsTotal when an epoch with an even number began; see core.epochDeaths
 	hdrChunkHint         = 320
-	hdrEpochBoot         = 328 // the boot under which the epoch began, for a file that outlives it
+	hdrEpochBoot         = 328 // the boot in which the epoch began, for a file that survives a reboot
 	hdrEpochBegan        = 344 // Unix ns
-	hdrSynced            = 352 // the epoch whose last participant left and wrote the file back to the disk
+	hdrSynced            = 352 // the epoch after which the last participant wrote the file back to the disk
 	hdrSuccessors        = 356 // not 0 once an object was made that may be a successor; see core.noteSuccessor
 	hdrEpochDeathsOdd    = 360 // hdrEpochDeaths for an odd number
 )
 
-// format writes the header of a new arena into a segment that no other process has, and reserves
-// the regions that every arena has.
+// format writes the header of a new arena into a segment that no other process uses, and reserves
+// memory for the regions that every arena has.
 func format(seg *shm.Segment, slots int, counted bool) error {
 	b := seg.Bytes()
 	g := plan(uint64(len(b)), slots)
@@ -100,7 +100,7 @@ func format(seg *shm.Segment, slots int, counted bool) error {
 	return nil
 }
 
-// minSize returns the smallest size of an arena for that many participants.
+// minSize returns the smallest size of an arena for the given number of participants.
 func minSize(slots int) uint64 {
 	size := uint64(chunkSize)
 	for plan(size, slots).chunkCount == 0 {
@@ -115,11 +115,13 @@ func checksum(b []byte) uint64 {
 	return h.Sum64()
 }
 
-// validate checks the header of a segment and returns the geometry through which everything else is
-// reached. It reads each byte once: a peer that writes the header meanwhile can make validate fail,
-// but cannot deceive it. b is a copy of the header that the caller has read from the file: a read
-// through the mapping could need memory for a page that is a hole, and would end the process if
-// there is none. name is for the error.
+// validate checks the header of a segment and returns the geometry, which locates everything else
+// in the arena. It reads each byte once, so a peer that writes to the header meanwhile can make
+// validate fail, but cannot deceive it.
+//
+// b is a copy of the header that the caller has read from the file. A read through the mapping
+// could need new memory for a page that is a hole, and would end the process if there is none. name
+// is for the error.
 func validate(b []byte, length uint64, name string) (geometry, error) {
 	bad := func(err error, format string, args ...any) (geometry, error) {
 		return geometry{}, &shmsync.Error{Op: "arena.open", Object: name, Err: err, Detail: fmt.Sprintf(format, args...)}
@@ -162,7 +164,8 @@ func validate(b []byte, length uint64, name string) (geometry, error) {
 	if slots == 0 || slots > MaxSlots {
 		return bad(shmsync.ErrCorrupt, "it claims %d participants", slots)
 	}
-	// The layout is determined by the size and the number of slots. Any other layout is forged.
+	// The size and the number of slots determine the layout. A header with any other layout is
+	// forged.
 	g := plan(size, int(slots))
 	got := geometry{
 		size: size, slots: int(slots),

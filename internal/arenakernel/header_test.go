@@ -64,13 +64,12 @@ func TestTooSmall(t *testing.T) {
 	}
 }
 
-// reseal makes the checksum of a header correct again.
+// reseal recomputes the checksum of a changed header.
 func reseal(b []byte) {
 	binary.LittleEndian.PutUint64(b[hdrChecksum:], checksum(b[:hdrChecksum]))
 }
 
-// badHeaders are changes to the contents of an arena, each with a text that the error must
-// contain.
+// badHeaders are changes to the contents of an arena, each with a text that the error must contain.
 var badHeaders = map[string]struct {
 	change func(b []byte)
 	kind   error
@@ -127,12 +126,12 @@ func TestBadHeaders(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 		})
 	}
-	// An unknown compatible feature is ignored.
+	// An unknown compatible feature must be ignored.
 	b := append([]byte(nil), good...)
 	put64(hdrCompat, 1<<63)(b)
 	_, err := validate(b, uint64(len(b)), "x")
 	require.NoError(t, err)
-	// The checksum covers every byte that it should.
+	// The checksum must cover every byte that it should.
 	for i := range hdrChecksum + 8 {
 		b := append([]byte(nil), good[:headerSize]...)
 		b[i] ^= 0x10
@@ -145,8 +144,8 @@ func TestBadHeaders(t *testing.T) {
 	}
 }
 
-// FuzzHeader: every header is refused, or describes regions that are within the segment and in
-// order.
+// FuzzHeader: validate either refuses a header, or returns regions that are within the segment and
+// in order.
 func FuzzHeader(f *testing.F) {
 	good := formatted(f, 1<<20, 4)[:headerSize]
 	f.Add(good[:hdrChecksum+8], uint32(1<<20), false)

@@ -21,23 +21,23 @@ var (
 const (
 	// nearChunks is how many chunks an allocation searches for a free block before it takes a fresh
 	// chunk. It is large enough to find blocks that other participants have freed, and small enough
-	// that the search costs little.
+	// to keep the search cheap.
 	nearChunks = 16
 
-	// claimTries bounds how often an allocation starts over because others
-	// are changing chunks under it.
+	// claimTries is how often an allocation starts over because other participants are changing the
+	// chunks that it uses.
 	claimTries = 64
 )
 
-// heapLocal is what this process remembers about the heap. All fields are hints: a wrong value does
-// no harm.
+// heapLocal is what this process remembers about the heap. All fields are hints, so a wrong value
+// does no harm.
 type heapLocal struct {
 	next [classes]atomic.Uint64 // chunk<<10 plus the index of the block to try first
-	look [classes]atomic.Uint64 // chunk in which to search for free blocks next
-	top  atomic.Uint64          // search downwards from this chunk for spans
+	look [classes]atomic.Uint64 // the chunk in which the next search for free blocks begins
+	top  atomic.Uint64          // the chunk from which the next search for a span goes downwards
 }
 
-// block is a block or span that has been located.
+// A block is a block or span whose words have been located.
 type block struct {
 	off   Offset
 	size  uint64
@@ -62,14 +62,14 @@ func (c *core) swapChunk(i uint64, old, to chunkWord) bool {
 
 func (c *core) chunkOff(i uint64) Offset { return Offset(c.geo.heapOff + i*chunkSize) }
 
-// blockWordOf returns a block word. The chunk must be reserved.
+// blockWordOf returns the word of a block. The chunk must be reserved.
 func (c *core) blockWordOf(chunk, index uint64) *atomic.Uint32 {
 	return c.u32(Offset(c.geo.blocksOff + (chunk*blockWords+index)*blockWordSize))
 }
 
-// claim finds a block of at least size bytes with that alignment, claims it for this participant,
-// and zeroes it. No peer learns of the block before publish. If this process dies first, the block
-// is freed.
+// claim finds a block of at least size bytes with the given alignment, claims it for this
+// participant, and zeroes it. No peer knows of the block until publish. If this process dies before
+// that, the block is freed.
 func (c *core) claim(size, align uint64) (Offset, error) {
 	class, ok := classFor(size, align)
 	if !ok {
@@ -101,7 +101,7 @@ func (c *core) claimBlock(class int) (Offset, error) {
 				return off, nil
 			}
 		}
-		if c.sweep(1) > 0 { // a swept chunk has memory already, which helps if there is no other memory
+		if c.sweep(1) > 0 { // a swept chunk already has memory, which helps if there is no more memory
 			continue
 		}
 		if !busy {
@@ -109,15 +109,15 @@ func (c *core) claimBlock(class int) (Offset, error) {
 		}
 		runtime.Gosched()
 	}
-	c.flushDeferred() // so that the next call finds the blocks: a Free may have come in between
+	c.flushDeferred() // so that the next call finds the blocks of a Free that came in between
 	if failed != nil {
 		return 0, failed
 	}
 	return 0, c.noSpace(uint64(classSizes[class]))
 }
 
-// claimNear searches for a free block of the class in the chunk of the last one and in a few other
-// chunks, which change from call to call.
+// claimNear searches for a free block of the class. It searches the chunk from which the last block
+// came, and a few other chunks, which change from call to call.
 func (c *core) claimNear(class int) (Offset, bool) {
 	next := c.heap.next[class].Load()
 	if chunk := next / blockWords; chunk < c.geo.chunkCount {
@@ -160,9 +160,9 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 			continue
 		}
 		crashpoint.Hit("arena.block.claimed")
-		// The chunk may have been taken back, and may have any use by now. But if it is a slab of
-		// the class now, it stays one: a sweeper would have to claim every block of it, and this
-		// participant has claimed one.
+		// The chunk may have been taken back meanwhile, and may have any use by now. But if it is a
+		// slab of the class now, it stays one: to take it back, a sweeper would have to claim each
+		// of its blocks, and this participant has claimed one of them.
 		if !c.loadChunk(chunk).slabOf(class) {
 			word.CompareAndSwap(claimed, blockFree)
 			return 0, false
@@ -173,9 +173,10 @@ func (c *core) claimIn(chunk uint64, class int, start uint64) (Offset, bool) {
 	return 0, false
 }
 
-// claimFresh makes a slab of a free chunk and claims a block of it before anybody else can. If no
-// chunk is free, the offset is 0, and busy says whether other participants are changing chunks
-// meanwhile. If there is no more memory, claimFresh takes a chunk that is backed by memory already.
+// claimFresh makes a slab of a free chunk, and claims a block of the slab before any other
+// participant can. If no chunk is free, off is 0, and busy reports whether other participants are
+// changing chunks at the same time. If there is no more memory, claimFresh takes a chunk that
+// already has memory.
 func (c *core) claimFresh(class int) (off Offset, busy bool, err error) {
 	chunk, ok, busy := c.claimChunk(0)
 	if !ok {
@@ -235,8 +236,8 @@ func (c *core) claimChunk(bits chunkWord) (chunk uint64, ok, busy bool) {
 	return 0, false, busy
 }
 
-// back makes sure that n chunks that this participant has claimed, and their block words, are
-// backed by memory. It marks the chunks reserved.
+// back allocates memory for n chunks that this participant has claimed, and for their block words.
+// Then it marks the chunks reserved.
 func (c *core) back(chunk, n uint64) error {
 	if c.reservedIn(chunk, n) < n {
 		if err := c.reserve(uint64(c.chunkOff(chunk)), n*chunkSize); err != nil {
@@ -255,7 +256,7 @@ func (c *core) back(chunk, n uint64) error {
 	return nil
 }
 
-// reservedIn returns how many of n chunks are reserved.
+// reservedIn returns how many of the n chunks are reserved, which means that they have memory.
 func (c *core) reservedIn(chunk, n uint64) (count uint64) {
 	for i := chunk; i < chunk+n; i++ {
 		if c.loadChunk(i).reserved() {

@@ -12,7 +12,7 @@ var (
 	_ = crashpoint.Register("arena.free.before_clear")
 )
 
-// locate returns the block or span that begins at off. It reports false if none begins there.
+// locate returns the block or span that begins at off. It returns false if none begins there.
 func (c *core) locate(off Offset) (block, bool) {
 	b, ok := c.holding(off)
 	return b, ok && b.off == off
@@ -75,7 +75,8 @@ func (c *core) publish(off Offset, kind int) error {
 	return nil
 }
 
-// meddled returns the error for a block of this participant that another process has changed.
+// meddled returns the error for a block that this participant has claimed and another process has
+// changed.
 func (c *core) meddled(off Offset) error {
 	return c.fail("arena.alloc", shmsync.ErrCorrupt, "the block at "+off.String()+" was changed while claimed")
 }
@@ -87,8 +88,8 @@ func (c *core) unclaim(off Offset) {
 	}
 }
 
-// release frees the block or span b, whose word is w. w is in the state claimed or freeing, and
-// names this process or a dead process that it reaps.
+// release frees the block or span b, whose word is w. The state of w is claimed or freeing. w names
+// this process, or a dead process that this process reaps.
 func (c *core) release(b block, w blockWord) {
 	if b.class < 0 {
 		c.dismantle(b.chunk)
@@ -101,10 +102,9 @@ func (c *core) release(b block, w blockWord) {
 }
 
 // Alloc returns size bytes of the arena, zeroed, at an offset that is a multiple of align and of
-// 64. align is 0 or a power of two up to [MaxAlign]; any other value is the caller's mistake and
-// panics. The block stays allocated until a process calls Free, even after the death of this
-// process: other processes may know its offset. If this process dies inside Alloc, the block is
-// freed.
+// 64. align is 0 or a power of two up to [MaxAlign]; for any other value Alloc panics. The block
+// stays allocated until a process calls Free, even after the death of this process, because other
+// processes may know its offset. If this process dies inside Alloc, the block is freed.
 //
 // If there is not enough room, the error Is [shmsync.ErrNoSpace].
 func (a *Arena) Alloc(size, align uint64) (Offset, error) {
@@ -127,10 +127,10 @@ func (a *Arena) Alloc(size, align uint64) (Offset, error) {
 	return off, nil
 }
 
-// Free frees the block at off, which Alloc returned in any process. It panics if no allocated block
-// begins at off.
+// Free frees the block at off. Alloc may have returned the block in any process. Free panics if no
+// allocated block begins at off.
 //
-// Free synchronizes with the next Alloc that returns the block.
+// A call of Free synchronizes with the Alloc that next returns the block.
 func (a *Arena) Free(off Offset) {
 	a.mustBeginCall("arena.free")
 	defer a.EndCall()

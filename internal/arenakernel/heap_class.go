@@ -1,25 +1,26 @@
 package arenakernel
 
-// The size classes of slabs. Each is a multiple of 64, so that every block is aligned to a cache
-// line. A request with a greater alignment takes a class that is a multiple of that alignment. A
-// larger request takes a span, which consists of whole chunks.
+// The size classes of slabs. Each size is a multiple of 64, so that every block is aligned to a
+// cache line. A request with a greater alignment takes a class whose size is a multiple of that
+// alignment. A request that is larger than all classes takes a span, which consists of whole
+// chunks.
 var classSizes = [classes]uint32{
 	64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768,
 	nodeSize,
 }
 
 const (
-	// classNode is the class of wait nodes. Its chunks are never used for anything else, so a
-	// participant that reads a node after it was freed still reads a node.
+	// classNode is the class of wait nodes. Its chunks are never used for anything else. So a
+	// participant that reads a node after it was freed still reads a node, possibly a newer one.
 	classNode = 17
 	classes   = 18
 
-	// MaxAlign is the greatest alignment that Alloc can be asked for.
+	// MaxAlign is the greatest alignment that Alloc supports.
 	MaxAlign = 4096
 )
 
-// classFor returns the smallest class for size bytes at that alignment, a power of two up to
-// MaxAlign. It reports false if the request needs a span.
+// classFor returns the smallest class for size bytes with the given alignment, a power of two up to
+// MaxAlign. It returns false if the request needs a span.
 func classFor(size, align uint64) (class int, ok bool) {
 	for class, s := range classSizes[:classNode] {
 		if size <= uint64(s) && uint64(s)&(align-1) == 0 {

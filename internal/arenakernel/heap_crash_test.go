@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// abandon runs f in a goroutine that stops for ever at the n'th hit of a crash point, like a
-// process that dies there. It returns false if f ran to its end.
+// abandon runs f in a goroutine that stops for ever at the n'th hit of a crash point, as if its
+// process had died there. It returns false if f returned.
 func abandon(point string, n int, f func()) bool {
 	died, done := make(chan struct{}), make(chan struct{})
 	crashpoint.ArmFunc(point, n, func() {
@@ -46,7 +46,7 @@ func goroutine() int {
 	return n
 }
 
-// pointOf splits "name:n".
+// pointOf splits a string "name:n" into the name of a crash point and a number.
 func pointOf(s string) (string, int) {
 	name, count, ok := strings.Cut(s, ":")
 	if !ok {
@@ -56,7 +56,7 @@ func pointOf(s string) (string, int) {
 	return name, n
 }
 
-// runEverything does every deed to its end, in an arena in which other participants have died.
+// runEverything does every deed completely, in an arena in which other participants have died.
 func runEverything(t *testing.T, a *Arena) {
 	for _, size := range []uint64{64, 100, 20000, 4 * chunkSize} {
 		a.Free(mustAlloc(t, a, size, 0))
@@ -86,7 +86,7 @@ func TestDeathAtEachPoint(t *testing.T) {
 			t.Run(name+"/"+at, func(t *testing.T) {
 				p := newNeighbours(3<<20, 8)
 				a, v := p.join(1), p.join(2)
-				node, err := a.ClaimNode() // which allocates the chunk of nodes
+				node, err := a.ClaimNode() // this allocates the chunk of nodes
 				require.NoError(t, err)
 				require.NoError(t, a.FreeNode(node))
 				before := d.run(t, a, v, at)
@@ -123,7 +123,8 @@ func requireForgotten(t *testing.T, a *Arena, dead ParticipantID) {
 	})
 }
 
-// requireSame checks that a death has left either nothing of a deed or all of it.
+// requireSame checks that a participant that died in a deed has left either no effect of the deed
+// or its whole effect.
 func requireSame(t *testing.T, d deed, before AllocStats, a *Arena) {
 	t.Helper()
 	after := a.Stats()
@@ -141,7 +142,8 @@ func requireSame(t *testing.T, d deed, before AllocStats, a *Arena) {
 		used += size / chunkSize
 		return true
 	})
-	// These are the chunks of the slabs in use: one of nodes, one of small blocks, one of objects.
+	// The slabs in use have at most three chunks: one of nodes, one of small blocks, one of
+	// objects.
 	require.LessOrEqual(t, a.geo.chunkCount-a.Stats().FreeChunks, used+3)
 }
 
@@ -154,7 +156,7 @@ func TestEveryPointOfTheHeapIsHit(t *testing.T) {
 		}
 	}
 	tested = append(tested, "arena.object.withdrawing")
-	tested = append(tested, "arena.node.inherited", "arena.node.reclaimed") // prims tests them in TestWorkerGroupCrash
+	tested = append(tested, "arena.node.inherited", "arena.node.reclaimed") // tested in prims by TestWorkerGroupCrash
 	mine := []string{"arena.alloc.", "arena.block.", "arena.chunk.", "arena.span.", "arena.sweep.", "arena.free.", "arena.object.", "arena.delete.", "arena.node.", "arena.poller.", "arena.slotrecord."}
 	for _, point := range crashpoint.All() {
 		if slices.ContainsFunc(mine, func(prefix string) bool { return strings.HasPrefix(point, prefix) }) {
@@ -163,8 +165,8 @@ func TestEveryPointOfTheHeapIsHit(t *testing.T) {
 	}
 }
 
-// TestSpansThatCollide: if two participants want the same chunks, one of them gives up and releases
-// all of its claims.
+// TestSpansThatCollide: if two participants want the same chunks for a span, one of them gives up
+// and releases all of its claims.
 func TestSpansThatCollide(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a, v := p.join(1), p.join(2)
@@ -188,8 +190,9 @@ func TestSpansThatCollide(t *testing.T) {
 	require.Equal(t, p.geo.chunkCount, a.Stats().FreeChunks)
 }
 
-// TestSpanMeetsStaleClaim: a participant has claimed the first block word of a chunk, and has not
-// noticed yet that its slab no longer exists. No span begins at that chunk.
+// TestSpanMeetsStaleClaim: a participant has claimed the first block word of a chunk that is no
+// longer a slab, and has not noticed that yet. No other participant can make a span that begins at
+// this chunk.
 func TestSpanMeetsStaleClaim(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a, v := p.join(1), p.join(2)
@@ -213,8 +216,8 @@ func TestSpanMeetsStaleClaim(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestClaimInASlabThatIsGone: an allocator claims a block of a slab that is taken back at the same
-// time. It dies with its claim, or gives the claim up.
+// TestClaimInASlabThatIsGone: an allocator claims a block of a slab while the slab is taken back.
+// The allocator then dies with the claim, or gives the claim up.
 func TestClaimInASlabThatIsGone(t *testing.T) {
 	for what, reuse := range map[string]func(t *testing.T, a *Arena){
 		"free":               func(*testing.T, *Arena) {},

@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// deed is an action of a participant that passes crash points. It also says what is left of the
-// action when the participant dies at such a point: usually nothing.
+// A deed is an action of a participant that passes crash points. It also says what is left of the
+// action if the participant dies at such a point: usually nothing.
 type deed struct {
 	prepare func(t *testing.T, survivor, victim *Arena) Offset
 	do      func(victim *Arena, prepared Offset)
 	points  []string
 
-	wordPtr, objects, nodes, records int // how many more there are than before
+	wordPtr, objects, nodes, records int // how many more there are than before the deed
 }
 
 var deeds = map[string]deed{
@@ -190,7 +190,8 @@ var deeds = map[string]deed{
 	},
 }
 
-// makeNew makes the object "new", with one poller node. No participant has the object open.
+// makeNew makes the object "new" with one poller node. No participant has the object open
+// afterwards.
 func makeNew(t *testing.T, a, _ *Arena) Offset {
 	o, _, err := a.OpenObject(spec("new"))
 	require.NoError(t, err)
@@ -200,13 +201,14 @@ func makeNew(t *testing.T, a, _ *Arena) Offset {
 	return off
 }
 
-// recordOfNew opens the object "new" and makes the slot record of this participant.
+// recordOfNew opens the object "new" and makes this participant's slot record of it.
 func recordOfNew(a *Arena, _ Offset) {
 	o, _, _ := a.OpenObject(spec("new"))
 	a.SlotRecord(o, 100)
 }
 
-// withRecords makes the object "new", with the slot records of three participants that have left.
+// withRecords makes the object "new" with the slot records of three participants that have left
+// since.
 func withRecords(t *testing.T, a, v *Arena) Offset {
 	off := makeNew(t, a, v)
 	o, _, err := a.OpenObject(spec("new"))
@@ -219,7 +221,8 @@ func withRecords(t *testing.T, a, v *Arena) Offset {
 	return off
 }
 
-// stopDeleting leaves an object in the state in which a deleter that is stopped would leave it.
+// stopDeleting leaves an object in the state that it has while a process that deletes it is
+// stopped.
 func stopDeleting(a *Arena, name string) {
 	o, _, _ := a.OpenObject(spec(name))
 	a.CloseObject(o)
@@ -232,7 +235,7 @@ func pollerOfNew(a *Arena, _ Offset) {
 }
 
 // run prepares the deed, and then does it up to the crash point at which v stops. It returns the
-// statistics of the heap before the deed.
+// statistics of the heap from before the deed.
 func (d deed) run(t *testing.T, a, v *Arena, at string) (before AllocStats) {
 	var off Offset
 	if d.prepare != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// neighbours is an arena in the memory of one process, with any number of participants, which are
-// goroutines. The words are on the Go heap, so that the race detector checks whether the
+// neighbours is an arena in the memory of one process. Its participants are goroutines of this
+// process. The words of the arena are on the Go heap, so that the race detector checks whether the
 // participants synchronize.
 type neighbours struct {
 	bytes []byte
@@ -30,7 +30,7 @@ func newNeighbours(size uint64, slots int) *neighbours {
 	return &neighbours{bytes: make([]byte, size), geo: plan(size, slots), live: map[ParticipantID]bool{}}
 }
 
-// join makes a new participant in that slot.
+// join makes a new participant in the given slot.
 func (p *neighbours) join(slot int) *Arena {
 	a := &Arena{membership: &membership{mySlot: slot}}
 	a.memory = newMemory(p.bytes)
@@ -63,14 +63,14 @@ func (p *neighbours) reserve(off, n uint64) error {
 	return nil
 }
 
-// kill declares a participant dead, without reaping it.
+// kill marks a participant dead, without reaping it.
 func (p *neighbours) kill(dead ParticipantID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.live, dead)
 }
 
-// reap kills a participant, and lets reaper take back what it has left.
+// reap kills a participant, and lets reaper recover what it left.
 func (p *neighbours) reap(reaper *Arena, dead ParticipantID) {
 	p.kill(dead)
 	reaper.freeNodesOf(dead)
@@ -90,7 +90,8 @@ func mustAlloc(t testing.TB, a *Arena, size, align uint64) Offset {
 	return off
 }
 
-// requirePanicNaming calls f, which must panic with a message that names the arena and off.
+// requirePanicNaming calls f and requires that f panics with a message that contains the name of
+// the arena and off.
 func requirePanicNaming(t testing.TB, off Offset, f func()) {
 	t.Helper()
 	defer func() {
@@ -102,7 +103,7 @@ func requirePanicNaming(t testing.TB, off Offset, f func()) {
 	f()
 }
 
-// isAny reports whether err is one of targets.
+// isAny reports whether err matches one of targets.
 func isAny(err error, targets ...error) bool {
 	for _, target := range targets {
 		if errors.Is(err, target) {

@@ -13,8 +13,8 @@ import (
 
 const chunkCost = chunkSize + blockWords*blockWordSize
 
-// fullHeap is a heap whose file system has room for that many chunks. All these chunks have been
-// used, are free again, and are at the beginning of the heap.
+// fullHeap returns a heap on a file system that has room for the given number of chunks. All these
+// chunks have been used and are free again. They are at the beginning of the heap.
 func fullHeap(t *testing.T, chunks int) (*neighbours, *Arena) {
 	p := newNeighbours(4<<20, 4)
 	p.limit = uint64(chunks) * chunkCost
@@ -26,7 +26,7 @@ func fullHeap(t *testing.T, chunks int) (*neighbours, *Arena) {
 	for _, off := range used {
 		a.Free(off)
 	}
-	_, err := a.Alloc(uint64(chunks+1)*chunkSize, 0) // takes the slabs back, and does not fit
+	_, err := a.Alloc(uint64(chunks+1)*chunkSize, 0) // the failed allocation frees the slabs
 	require.ErrorIs(t, err, shmsync.ErrNoSpace)
 	require.EqualValues(t, a.Stats().Chunks, a.Stats().FreeChunks)
 	require.EqualValues(t, chunks, a.Stats().Reserved)
@@ -34,7 +34,8 @@ func fullHeap(t *testing.T, chunks int) (*neighbours, *Arena) {
 	return p, a
 }
 
-// When there is no more memory, an allocation uses free blocks that are already backed by memory.
+// TestUseWhatHasMemory: when there is no more memory, an allocation uses free blocks that already
+// have memory.
 func TestUseWhatHasMemory(t *testing.T) {
 	t.Run("block", func(t *testing.T) {
 		_, a := fullHeap(t, 2)
@@ -90,8 +91,8 @@ func TestUseWhatHasMemory(t *testing.T) {
 	})
 }
 
-// TestSpanDoesNotTouchARunItCannotHave: a run of chunks whose block word is not free stays
-// unchanged.
+// TestSpanDoesNotTouchARunItCannotHave: an allocation of a span does not change a run of chunks in
+// which a block word is not free.
 func TestSpanDoesNotTouchARunItCannotHave(t *testing.T) {
 	p := newNeighbours(4<<20, 4)
 	a, v := p.join(1), p.join(2)
@@ -99,7 +100,7 @@ func TestSpanDoesNotTouchARunItCannotHave(t *testing.T) {
 	top := a.geo.chunkCount - 2
 	junk := bytes.Repeat([]byte{7}, 2*chunkSize)
 	copy(a.slice(a.chunkOff(top), 2*chunkSize), junk)
-	// v is about to notice that the slab in which it has claimed a block no longer exists.
+	// v has claimed a block in a slab that no longer exists, and is about to notice that.
 	a.blockWordOf(top, 0).Store(uint32(makeBlock(blockClaimed, v.self)))
 	off := mustAlloc(t, a, 2*chunkSize, 0)
 	require.Less(t, off, a.chunkOff(top))

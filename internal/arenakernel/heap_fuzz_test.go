@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzAlloc compares the heap with a map. Each block must be zero and aligned, must be disjoint
-// from all others, and must keep its bytes. The heap must contain no other block.
+// FuzzAlloc compares the heap with a map. Each block must be zero, aligned and disjoint from all
+// other blocks, and must keep its bytes. The heap must contain no other blocks.
 func FuzzAlloc(f *testing.F) {
 	f.Add([]byte{0, 10, 1, 200, 2, 3, 0, 255, 255, 0})
 	f.Add(bytes.Repeat([]byte{3, 0, 7, 250}, 30))

@@ -1,23 +1,23 @@
 package arenakernel
 
-// The blocks of transactions. A block that a transaction allocates or frees is logged: its block
-// word names the process of the transaction, from the record in the undo log until the transaction
-// ends. During that time, only the process that holds the lock with the log changes the word. So
-// neither a reaper nor an allocator gives the block to another user while a rollback still writes
-// into it. See docs/design/0039.
+// The blocks of transactions. A block that a transaction allocates or frees is logged: from the
+// record in the undo log until the end of the transaction, the block word names the process of the
+// transaction. During that time, only the process that holds the lock with the log changes the
+// word. So neither a reaper nor an allocator gives the block to another user while a rollback may
+// still write into it. See docs/design/0039.
 
-// HasByteLock reports whether this process holds the byte lock of its slot. Without the lock, no
-// other process could prove that this process is gone.
+// HasByteLock reports whether this process holds the byte lock of its slot. If it does not, no
+// other process can prove that this process is gone.
 func (a *Arena) HasByteLock() bool { return a.slotCaps(a.mySlot)&capOFD != 0 }
 
-// Heap returns where the heap is, the part of the arena that contains the blocks: its offset and
-// its length in bytes.
+// Heap returns the offset and the length in bytes of the heap, the part of the arena that contains
+// the blocks.
 func (a *Arena) Heap() (off Offset, n uint64) {
 	return Offset(a.geo.heapOff), a.geo.chunkCount * chunkSize
 }
 
-// Backed reports whether n bytes at off, which may come from a peer, are in the heap, in chunks
-// that are backed by memory.
+// Backed reports whether the n bytes at off are in chunks of the heap that have memory. off and n
+// may come from a peer.
 func (a *Arena) Backed(off Offset, n uint64) bool {
 	first, size := a.Heap()
 	if off < first || uint64(off-first) >= size || n > size-uint64(off-first) {
@@ -35,11 +35,11 @@ func (a *Arena) Backed(off Offset, n uint64) bool {
 	return true
 }
 
-// Bytes returns n bytes at off, for which Backed is true.
+// Bytes returns the n bytes at off. Backed must be true for them.
 func (a *Arena) Bytes(off Offset, n uint64) []byte { return a.slice(off, n) }
 
-// ClaimAligned claims a block for a transaction as ClaimBlock does, at a multiple of align, a power
-// of two up to MaxAlign. The caller calls LogBlock next.
+// ClaimAligned claims a block for a transaction. It is like ClaimBlock, but the offset is a
+// multiple of align, a power of two up to MaxAlign. The caller must call LogBlock next.
 func (a *Arena) ClaimAligned(size, align uint64) (Offset, error) {
 	if err := a.BeginCall("arena.alloc"); err != nil {
 		return 0, err
@@ -49,7 +49,7 @@ func (a *Arena) ClaimAligned(size, align uint64) (Offset, error) {
 }
 
 // LogBlock turns a block that this process has claimed into a logged block of one of its
-// transactions. The log already has the offset of the block.
+// transactions. The undo log already contains the offset of the block.
 func (a *Arena) LogBlock(off Offset) error {
 	b, ok := a.locate(off)
 	if !ok || !b.swap(makeBlock(blockClaimed, a.self), makeBlock(blockLogged, a.self)) {
@@ -58,8 +58,8 @@ func (a *Arena) LogBlock(off Offset) error {
 	return nil
 }
 
-// CanLogFreed returns why a transaction cannot free the block at off, or "" if it can. logged
-// reports that a transaction of this process already has the block.
+// CanLogFreed returns "" if a transaction can free the block at off. Otherwise it returns why it
+// cannot. logged reports whether the block already belongs to a transaction of this process.
 func (a *Arena) CanLogFreed(off Offset) (why string, logged bool) {
 	b, ok := a.locate(off)
 	if !ok {
@@ -74,8 +74,8 @@ func (a *Arena) CanLogFreed(off Offset) (why string, logged bool) {
 	return "", false
 }
 
-// LogFreed turns a raw block into a block that a transaction of this process frees. The log already
-// has the offset of the block. LogFreed returns false if the block is not raw.
+// LogFreed turns a raw block into a logged block that a transaction of this process frees. The undo
+// log already contains the offset of the block. LogFreed returns false if the block is not raw.
 func (a *Arena) LogFreed(off Offset) bool {
 	b, ok := a.locate(off)
 	if !ok {
@@ -85,16 +85,17 @@ func (a *Arena) LogFreed(off Offset) bool {
 	return b.swap(blockRaw, makeBlock(blockLogged, a.self))
 }
 
-// KeepLogged turns a logged block of a transaction of n into a raw one. It returns false if there
-// is no such block; then there is nothing to do.
+// KeepLogged turns a logged block of a transaction of n into a raw block. It returns false if there
+// is no such block, in which case there is nothing to do.
 func (a *Arena) KeepLogged(n ParticipantID, off Offset) bool {
 	b, ok := a.locate(off)
 	// sync(arena.publish): release
 	return ok && b.swap(makeBlock(blockLogged, n), makeBlock(blockRaw, 0))
 }
 
-// TakeLogged takes over a logged block of a transaction of n, so that this process can free it with
-// ReleaseTaken. It returns false if there is no such block; then there is nothing to do.
+// TakeLogged takes over a logged block from a transaction of n, so that this process can free the
+// block with ReleaseTaken. It returns false if there is no such block, in which case there is
+// nothing to do.
 func (a *Arena) TakeLogged(n ParticipantID, off Offset) bool {
 	b, ok := a.locate(off)
 	if !ok {
@@ -104,8 +105,8 @@ func (a *Arena) TakeLogged(n ParticipantID, off Offset) bool {
 	return b.swap(makeBlock(blockLogged, n), makeBlock(blockFreeing, a.self))
 }
 
-// ReleaseTaken frees a block that TakeLogged has taken. The caller knows that no other thread of
-// this process frees it.
+// ReleaseTaken frees a block that TakeLogged has taken over. The caller guarantees that no other
+// thread of this process frees the block.
 func (a *Arena) ReleaseTaken(off Offset) {
 	freeing := makeBlock(blockFreeing, a.self)
 	if b, ok := a.locate(off); ok && b.load() == freeing {

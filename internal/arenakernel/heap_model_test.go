@@ -13,19 +13,19 @@ import (
 )
 
 // The words of the model of a chunk of the heap: the chunk word and the words of its blocks. They
-// are a chunkWord and blockWords with few IDs and two classes.
+// are like a chunkWord and blockWords, but with few participants and only two classes.
 const (
 	hChunk  = iota
-	hBlock  // followed by the next ones
+	hBlock  // followed by the words of the other blocks
 	hBlocks = 2
 )
 
-// The states of a chunk. An ID is a process of the model.
+// The states of a chunk. The processes of the model serve as participants.
 const (
 	heapSlab = iota // a slab of the class that the allocator wants
 	heapOther
 	heapFree
-	heapNamed // from this value on, the word names a process that has claimed the chunk or sweeps it
+	heapNamed // from this value on, the word names the process that has claimed the chunk or sweeps it
 )
 
 func heapClaimed(process int) uint8  { return heapNamed + uint8(process) }
@@ -34,7 +34,7 @@ func heapKind(w uint8) (sweeping bool, process int) {
 	return w >= heapNamed+8, int(w-heapNamed) & 7
 }
 
-// The states of a block: free or raw, or claimed, freeing or blocked by a process.
+// The states of a block: free, raw, or claimed, freeing or blocked. The last three name a process.
 const (
 	heapBlockFree = iota
 	heapBlockRaw
@@ -57,10 +57,10 @@ const (
 	heapReaper
 )
 
-// Ghost variables.
+// The ghost variables, which no process of the model reads.
 const (
 	gHas    = iota // 1 plus the block that the allocator has
-	gReaped        // the processes that are reaped, as bits
+	gReaped        // the processes that were reaped, as a bit set
 )
 
 // heapModel is the model of the protocol, or a version with a mistake.
@@ -82,7 +82,7 @@ func (m heapModel) explore() model.Result {
 			}
 			return nil
 		},
-		// In the end, no word names a dead process, and no operation is half done.
+		// In the end, no word names a dead process, and no operation is incomplete.
 		Done: func(s *model.Sys) bool {
 			for b := range hBlocks {
 				if s.Mem[hBlock+b] >= heapBlockNamed {
@@ -102,7 +102,7 @@ func (m heapModel) explore() model.Result {
 	return y.Explore()
 }
 
-// allocate is the model of claimIn, publish and Free.
+// allocate does the next step of claimIn, publish and Free.
 func (m heapModel) allocate(x *model.Exec) {
 	pc, b := x.PC(), x.R(0)
 	x.Goto(pc + 1)
@@ -128,7 +128,7 @@ func (m heapModel) allocate(x *model.Exec) {
 	case 3:
 		x.Say("publishes it")
 		if !x.CAS(hBlock+int(*b), heapBlock(heapAllocator, heapTaken), heapBlockRaw) {
-			x.Ghost[gHas] = 0 // it has died, and does not know it
+			x.Ghost[gHas] = 0 // the process was taken for dead, and its block was freed
 			x.Idle()
 		}
 	case 4:
@@ -146,7 +146,7 @@ func (m heapModel) allocate(x *model.Exec) {
 	}
 }
 
-// sweep is sweepChunk.
+// sweep does the next step of sweepChunk.
 func (m heapModel) sweep(x *model.Exec) {
 	pc, b := x.PC(), x.R(0)
 	x.Goto(pc + 1)
@@ -205,7 +205,7 @@ func (m heapModel) sweep(x *model.Exec) {
 	}
 }
 
-// make is the model of claimFresh, for either class, and of the Free of the block.
+// make does the next step of claimFresh, for either class, and of the Free of its block.
 func (m heapModel) make(x *model.Exec) {
 	pc, b := x.PC(), x.R(0)
 	x.Goto(pc + 1)
@@ -236,7 +236,7 @@ func (m heapModel) make(x *model.Exec) {
 	}
 }
 
-// reap is the model of reclaimBlocks, for one dead process after the other.
+// reap does the next step of reclaimBlocks, for one dead process after the other.
 func (m heapModel) reap(x *model.Exec) {
 	pc := x.PC()
 	who, b := x.R(0), x.R(1)
@@ -300,8 +300,8 @@ func (m heapModel) reap(x *model.Exec) {
 }
 
 // TestModelHeap: a block stays in the chunk in which its owner has claimed it, even if another
-// process sweeps the chunk, uses the chunk for something else, or dies. No dead process keeps
-// anything claimed.
+// process sweeps the chunk, uses it for something else, or dies. Nothing stays claimed by a dead
+// process.
 func TestModelHeap(t *testing.T) {
 	r := heapModel{}.explore()
 	if r.Violation != nil {

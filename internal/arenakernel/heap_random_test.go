@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRandomDeaths: participants do everything, and die at random points, while others take back
+// TestRandomDeaths: participants call all operations and die at random points, while others recover
 // what they leave. In the end the heap contains exactly the blocks that are still allocated.
 func TestRandomDeaths(t *testing.T) {
 	const members = 5
@@ -31,7 +31,7 @@ func TestRandomDeaths(t *testing.T) {
 	reaper := p.join(members + 1)
 
 	var mu sync.Mutex
-	wordPtr := map[Offset]bool{} // blocks that Alloc returned to any participant
+	wordPtr := map[Offset]bool{} // the blocks that Alloc has returned to any participant
 	slots := map[int]int{}       // slots by goroutine
 	var ops atomic.Int64
 	var stop atomic.Bool
@@ -121,7 +121,7 @@ func TestRandomDeaths(t *testing.T) {
 	for range rounds {
 		point, _ := pointOf(points[rng.IntN(len(points))])
 		dead := make(chan int, 1)
-		over := false // guarded by mu; the round is over, so nobody dies any more
+		over := false // guarded by mu; the round is over, and no participant dies any more
 		crashpoint.ArmFunc(point, 1+rng.IntN(20), func() {
 			mu.Lock()
 			late := over

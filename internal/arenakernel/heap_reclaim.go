@@ -1,14 +1,15 @@
 package arenakernel
 
-// reclaimBlocks takes back what dead had not finished: the blocks, chunks and names that it had
-// claimed and that no other process knows of, the blocks that it was freeing, and the slabs that it
-// was sweeping. Blocks that Alloc returned to dead stay: other processes may know their offsets.
-// Objects that dead had committed stay, too. Blocks of its transactions stay logged until the
-// transactions are undone.
+// reclaimBlocks recovers what dead has not finished. It frees the blocks, chunks and names that
+// dead had claimed and that no other process knows of, the blocks that dead was freeing, and the
+// slabs that it was sweeping. It leaves blocks that Alloc returned to dead, because other processes
+// may know their offsets, and objects that dead had committed. Blocks of dead's transactions stay
+// logged until the transactions are undone.
 //
 // Preconditions: dead has been fenced, or dead is this process, which does nothing else in the
-// arena any more. This process is the reaper of dead's slot, so no other process reclaims for dead
-// at the same time. If this process dies in the middle of the call, another process may repeat it.
+// arena any more. This process is the reaper of dead's slot, so no other process calls
+// reclaimBlocks for dead at the same time. If this process dies during the call, another process
+// may repeat it.
 func (c *core) reclaimBlocks(dead ParticipantID) {
 	c.handles.Lock()
 	defer c.handles.Unlock()
@@ -19,8 +20,7 @@ func (c *core) reclaimBlocks(dead ParticipantID) {
 		if w.reserved() {
 			c.reclaimChunk(i, w, dead)
 		}
-		// The chunk itself comes last, because this is the only place where its blocks are
-		// examined.
+		// The chunk itself is freed last, because its blocks are examined only here.
 		if w = c.loadChunk(i); w.kind() == chunkClaimed && w.participant() == dead {
 			c.swapChunk(i, w, w.freed())
 		}
@@ -28,8 +28,8 @@ func (c *core) reclaimBlocks(dead ParticipantID) {
 }
 
 // reclaimChunk is reclaimBlocks for the block words of one chunk. It examines all of these words,
-// whatever the chunk is: the comment of chunkWord says how a word can be claimed although there is
-// no block.
+// whatever the chunk is used for, because a word may be claimed although there is no block; see
+// chunkWord.
 func (c *core) reclaimChunk(i uint64, w chunkWord, dead ParticipantID) {
 	if w.kind() == chunkSweeping && w.participant() == dead {
 		c.unblock(i, dead)
@@ -49,7 +49,8 @@ func (c *core) reclaimChunk(i uint64, w chunkWord, dead ParticipantID) {
 	}
 }
 
-// blockOfWord returns the block that word k of chunk i describes, if there is one.
+// blockOfWord returns the block that word k of chunk i describes. It returns false if there is no
+// such block.
 func (c *core) blockOfWord(i, k uint64) (block, bool) {
 	w := c.loadChunk(i)
 	if !w.legal(i, c.geo.chunkCount) {
@@ -68,7 +69,7 @@ func (c *core) blockOfWord(i, k uint64) (block, bool) {
 	return block{}, false
 }
 
-// reclaimBlock takes back a block whose word w names a dead participant.
+// reclaimBlock frees a block whose word w names a dead participant.
 func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 	b, ok := c.blockOfWord(i, k)
 	if !ok {
@@ -80,8 +81,8 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 		c.release(b, w)
 		return
 	}
-	// A slot record no longer belongs to the dead participant if a participant that deletes its
-	// object has published the record. Then the block may have any use by now.
+	// If a participant that deletes the object has published the slot record, the record no longer
+	// belongs to the dead participant. The block may by now have any other use.
 	if w.kind() == blockClaimed && (c.keepRecord(b, w) || b.load() != w) {
 		return
 	}
@@ -89,8 +90,8 @@ func (c *core) reclaimBlock(i, k uint64, w blockWord) {
 }
 
 // eachBlock calls f for every block and span that is not free, until f returns false. It may miss a
-// block that is claimed or freed meanwhile, and may call f for a block that has just been freed. So
-// f examines a block again before it uses the block.
+// block that is claimed or freed at the same time. It may also call f for a block that was freed a
+// moment ago. So f must check a block again before it uses the block.
 func (c *core) eachBlock(f func(off Offset, size uint64, w blockWord) bool) {
 	for i := range c.geo.chunkCount {
 		if !c.eachBlockOf(i, f) {
@@ -124,21 +125,21 @@ func (c *core) eachBlockOf(i uint64, f func(off Offset, size uint64, w blockWord
 
 // AllocStats counts the blocks in the heap of an arena.
 type AllocStats struct {
-	Chunks      uint64 // how many chunks of 64 KiB the heap has
+	Chunks      uint64 // how many chunks the heap has, of 64 KiB each
 	FreeChunks  uint64 // chunks that are not in use
 	Reserved    uint64 // chunks that are backed by memory
 	Raw         uint64 // blocks that Alloc returned and no process has freed
 	Objects     uint64
-	SlotRecords uint64 // blocks that objects have for the slots of participants that used them
-	Nodes       uint64 // wait nodes in use, or on the list of an object
+	SlotRecords uint64 // blocks in which objects keep data for each slot whose participant used them
+	Nodes       uint64 // wait nodes that are in use or on the list of an object
 	PollerNodes uint64 // blocks on the node list of an object, which are freed with the object
-	Claimed     uint64 // blocks that are being made or taken apart
-	BytesUsed   uint64 // size of all those blocks, each rounded up to its class or span
+	Claimed     uint64 // blocks that are being made or freed
+	BytesUsed   uint64 // the size of all these blocks, each rounded up to its class or span
 	Bytes       uint64 // size of the heap
 }
 
-// Stats counts the blocks in the heap. If other processes use the arena meanwhile, the numbers may
-// be from different moments.
+// Stats counts the blocks in the heap. If other processes use the arena at the same time, the
+// numbers may be from different moments.
 func (a *Arena) Stats() AllocStats {
 	a.mustUse("arena.stats")
 	s := AllocStats{Chunks: a.geo.chunkCount, Bytes: a.geo.chunkCount * chunkSize}

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHeapHammer: participants allocate blocks, write marks in them, hand them over and free them.
-// Some leave for ever in the middle of an allocation while others allocate. No two participants may
-// have the same block.
+// TestHeapHammer: participants allocate blocks, write marks into them, pass them to each other and
+// free them. Some stop for ever in the middle of an allocation. No two participants may get the
+// same block.
 func TestHeapHammer(t *testing.T) {
 	for _, size := range []uint64{1 << 20, 4 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) { hammerHeap(t, size) })
@@ -36,7 +36,7 @@ func hammerHeap(t *testing.T, size uint64) {
 	p := newNeighbours(size, members+1)
 	reaper := p.join(members + 1)
 	var reaping sync.Mutex
-	pieces := make(chan piece, 60) // handed from one participant to another
+	pieces := make(chan piece, 60) // blocks that one participant passes to another
 	failed := make(chan string, members)
 	sizes := []uint64{30, 64, 200, 1000, 5000, 32768, 40000, 3 * chunkSize}
 
@@ -70,8 +70,8 @@ func hammerHeap(t *testing.T, size uint64) {
 			if n := bytes.Count(b, []byte{0}); n != len(b) {
 				return fmt.Errorf("%d bytes of %v are not zero", len(b)-n, off)
 			}
-			// The stores are atomic because the memory is on the Go heap, where the race detector
-			// watches it. A reaper that found the block claimed may still read the bytes where an
+			// The stores are atomic, because the memory is on the Go heap, where the race detector
+			// checks it. A reaper that found the block claimed may still read the bytes at which an
 			// object has its header.
 			for k := uint64(0); k < want; k += 8 {
 				a.u64(off + Offset(k)).Store(0x0101010101010101 * uint64(q.mark))

@@ -8,7 +8,7 @@ var (
 	_ = crashpoint.Register("arena.sweep.before_free")
 )
 
-// sweep takes back up to want slabs that have no block in use, and returns how many it took back.
+// sweep frees up to want slabs that have no block in use, and returns how many it has freed.
 func (c *core) sweep(want uint64) (swept uint64) {
 	for i := range c.geo.chunkCount {
 		if swept == want {
@@ -21,11 +21,11 @@ func (c *core) sweep(want uint64) (swept uint64) {
 	return swept
 }
 
-// sweepChunk makes chunk i free if it is a slab without a block in use.
+// sweepChunk frees chunk i if the chunk is a slab with no block in use.
 //
-// An allocator that has read the chunk word before may claim a block at any time. So the sweeper
-// blocks each free block by a CAS, which fails if the claim came first. And the allocator reads the
-// chunk word again after its claim:
+// An allocator that read the chunk word earlier may claim a block at any time. So the sweeper first
+// marks each free block as blocked by a CAS, which fails if an allocator has claimed the block. And
+// the allocator reads the chunk word again after its claim:
 //
 //	allocator                         sweeper
 //	chunk is a slab

@@ -18,18 +18,17 @@ import "strconv"
 //	head      1         chunks  0     first chunk of a span                       claimSpan
 //	tail      1         head    0     another chunk of that span                  claimSpan
 //
-// Block words are read only if the reserved bit is set. Otherwise their page may not be backed by
-// memory.
+// Block words are read only if the reserved bit is set. Otherwise their page may have no memory.
 //
-// A block word of a chunk that is not a slab may be claimed for a moment: its claimant read the
-// chunk word while the chunk was still a slab. The claimant reads the chunk word again after its
-// claim, notices the change, and gives the block up. Every change of a block word from 0 is a CAS,
-// so this disturbs no other participant.
+// A block word of a chunk that is not a slab may be claimed for a moment, by an allocator that read
+// the chunk word while the chunk was still a slab. After its claim, the allocator reads the chunk
+// word again, notices the change, and releases the block. This disturbs no other participant,
+// because every change of a block word from 0 is a CAS.
 //
-// crash: a claimed chunk of the dead becomes free again. A sweep is rolled back: blocked words
-// become 0, and the chunk becomes the slab that it was. A span without all its tails has a
-// claimed or freeing block word, and is freed with that block. [core.reclaimBlocks] does all
-// three.
+// crash: [core.reclaimBlocks] recovers the chunks of a dead participant. A claimed chunk becomes
+// free again. A sweep is undone: blocked words become 0, and the chunk becomes the slab that it
+// was. A span without all its tails has a block word in state claimed or freeing, and is freed with
+// that block.
 type chunkWord uint64
 
 const (
@@ -59,20 +58,20 @@ func (w chunkWord) reserved() bool             { return w&chunkReserved != 0 }
 func (w chunkWord) number() uint64             { return uint64(w>>chunkNumberShift) & chunkNumberMask }
 func (w chunkWord) participant() ParticipantID { return ParticipantID(w >> chunkNameShift) }
 
-// freed returns the word of the chunk when it is not in use.
+// freed returns the word that the chunk has when it is not in use.
 func (w chunkWord) freed() chunkWord { return w & chunkReserved }
 
-// claimedBy returns the word of the free chunk w when n has claimed it.
+// claimedBy returns the word of the free chunk w after n has claimed it.
 func (w chunkWord) claimedBy(n ParticipantID) chunkWord {
 	return w&chunkReserved | chunkClaimed | chunkWord(n)<<chunkNameShift
 }
 
-// slabOf reports whether the chunk is a slab of that class, so that blocks can be claimed from
-// it.
+// slabOf reports whether the chunk is a slab of the given class, so that blocks of the class can be
+// claimed from it.
 func (w chunkWord) slabOf(class int) bool { return w == makeChunk(chunkSlab, uint64(class), 0) }
 
-// legal reports whether a correct participant may have written w as the word of
-// chunk i of count.
+// legal reports whether a correct participant may have written w as the word of chunk i of count
+// chunks.
 func (w chunkWord) legal(i, count uint64) bool {
 	n := w.number()
 	switch w.kind() {
@@ -92,8 +91,8 @@ func (w chunkWord) legal(i, count uint64) bool {
 	return false
 }
 
-// blockWord says what a block, or a span, is. It is not in the block, but in the page of block
-// words of its chunk, so that a stray write into a block cannot harm the allocator.
+// blockWord says what a block or span is used for. It is not in the block, but in the page of block
+// words of its chunk, so a stray write into a block cannot harm the allocator.
 //
 //	bits 0..2   kind  below
 //	bits 3..31  name  the participant at work, of claimed, freeing, blocked and logged
@@ -111,9 +110,10 @@ func (w chunkWord) legal(i, count uint64) bool {
 //	logged   n     allocated or freed by a transaction of n that LogBlock
 //	               has not ended; an undo log has its offset
 //
-// crash: claimed blocks of the dead become free, or an object if the object had been committed;
-// freeing blocks are freed; blocked ones become free. [core.reclaimBlocks] does it. It leaves
-// logged blocks alone: the next holder of the lock with the log makes them raw or free.
+// crash: [core.reclaimBlocks] recovers the blocks of a dead participant. Claimed blocks become
+// free, or objects if the object had been committed. Freeing blocks are freed, and blocked blocks
+// become free. Logged blocks stay as they are: the next holder of the lock with the log makes them
+// raw or free.
 type blockWord uint32
 
 const (
@@ -158,5 +158,5 @@ func (w blockWord) String() string {
 	return s
 }
 
-// valid reports whether a participant may have this ID.
+// valid reports whether n can be the ID of a participant.
 func (n ParticipantID) valid() bool { return n.Slot() != 0 && n.Generation() != 0 }

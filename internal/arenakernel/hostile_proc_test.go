@@ -20,11 +20,12 @@ import (
 )
 
 func init() {
-	// "become" gives up the privileges of root.
+	// "become" gives up root privileges and becomes user N.
 	agentOrders["become"] = func(s *agent, o order, a *answer) error { return syscall.Setresuid(o.N, o.N, o.N) }
 
-	// "suffer" opens an arena, uses it as far as possible, and leaves. An error is allowed. So is a
-	// panic that blames the caller, because the bytes can make a correct call look wrong.
+	// "suffer" opens an arena, uses it as far as possible, and leaves. The operations may return
+	// errors. They may also panic with a message about a mistake of the caller, because the bytes
+	// of a peer can make a correct call look like a mistake.
 	agentOrders["suffer"] = func(s *agent, o order, a *answer) error {
 		x, err := Open(o.Arena, nil)
 		if err != nil {
@@ -73,7 +74,7 @@ func suffer(a *Arena) {
 	}
 }
 
-// regions are the parts of an arena that a peer may write.
+// regions are the parts of an arena into which the hostile peer writes.
 var regions = map[string]func(g geometry) (from, to uint64){
 	"slots":         func(g geometry) (uint64, uint64) { return g.slotsOff + 3*slotStride, g.slotsOff + 6*slotStride },
 	"death records": func(g geometry) (uint64, uint64) { return g.deathRecordOff, g.dirOff },
@@ -84,7 +85,7 @@ var regions = map[string]func(g geometry) (from, to uint64){
 	"counters":      func(geometry) (uint64, uint64) { return hdrDeathRecordsTotal, hdrChunkHint + 8 },
 }
 
-// scribbleAt writes a random word, which may look correct, somewhere in a region.
+// scribbleAt writes a random word at a random place in a region. The word may look correct.
 func scribbleAt(b []byte, rng *rand.Rand, region string) {
 	geo, err := validate(b, uint64(len(b)), "scribbled")
 	if err != nil {
@@ -99,11 +100,11 @@ func scribbleAt(b []byte, rng *rand.Rand, region string) {
 		v = rng.Uint64()
 	case 1:
 		v = rng.Uint64N(64)
-	case 2: // the state of a slot, or an ID with other bits set
+	case 2: // the state of a slot, or an ID with additional bits set
 		v = rng.Uint64N(8) | rng.Uint64N(4)<<3 | rng.Uint64N(8)<<32 | rng.Uint64N(4)<<43
 	case 3: // an offset
 		v = rng.Uint64N(geo.size) &^ 63
-	case 4: // a word of the same region
+	case 4: // a copy of a word of the same region
 		v = m.u64(Offset(from + rng.Uint64N((to-from)/8)*8)).Load()
 	case 5:
 		v = m.u64(off).Load() ^ 1<<rng.Uint64N(64)
@@ -111,8 +112,8 @@ func scribbleAt(b []byte, rng *rand.Rand, region string) {
 	m.u64(off).Store(v)
 }
 
-// TestScribbledArena: an arena that a peer has scribbled over is opened without a panic, a fault or
-// a hang, whether the peer scribbles before the opening or during it.
+// TestScribbledArena: a peer writes random words into an arena, before or during the opening. An
+// agent that opens and uses the arena must not panic, fault or hang.
 func TestScribbledArena(t *testing.T) {
 	rounds := proctest.Rounds(2, 12)
 	for region := range regions {
@@ -123,7 +124,7 @@ func TestScribbledArena(t *testing.T) {
 				t.Logf("seed %d", seed)
 				rng := rand.New(rand.NewPCG(seed, 0))
 				ta := newTestArena(t, 6)
-				// The arena also contains traces of a death.
+				// The arena also contains the traces of a death.
 				v := ta.join(t, "victim")
 				v.must(t, order{Do: "use", Text: "used"})
 				v.must(t, order{Do: "lock", Text: "held"})
@@ -133,8 +134,8 @@ func TestScribbledArena(t *testing.T) {
 				sufferer := ta.start(t)
 				if when == "meanwhile" {
 					peer := ta.start(t)
-					// The first slots are left alone, because a process that finds that its own
-					// slot was taken away ends itself.
+					// Do not change the first slots, because a process whose own slot was taken
+					// away ends itself.
 					require.Empty(t, peer.must(t, order{Do: "scribble", Arena: ta.name, Text: region, N: int(seed >> 33)}).Err)
 					a := sufferer.try(t, order{Do: "suffer", Arena: ta.name, N: 3 * rounds})
 					require.Empty(t, a.Err)
@@ -155,7 +156,7 @@ func TestScribbledArena(t *testing.T) {
 	}
 }
 
-// copyFile copies a file as cp does, holes included.
+// copyFile copies a file with its holes, as cp does.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)
@@ -168,8 +169,9 @@ func copyFile(t *testing.T, from, to string) {
 	require.NoError(t, err)
 }
 
-// TestCopiedArena: in a copy of an arena in use, the slots say that all participants are alive.
-// None of them uses the copy, and the process that opens the copy finds that out.
+// TestCopiedArena: an arena is copied while it is in use. In the copy, the slots say that all
+// participants are alive, although none of them uses the copy. A process that opens the copy must
+// find that out.
 func TestCopiedArena(t *testing.T) {
 	for _, slots := range []int{2, 6} {
 		t.Run(fmt.Sprintf("2 of %d", slots), func(t *testing.T) {
@@ -198,7 +200,7 @@ func TestCopiedArena(t *testing.T) {
 
 const nobody = 65534
 
-// userExists says whether this user namespace has a user with the ID.
+// userExists reports whether this user namespace has a user with the given ID.
 func userExists(t *testing.T, uid int) bool {
 	t.Helper()
 	ranges, err := os.ReadFile("/proc/self/uid_map")
@@ -214,7 +216,7 @@ func userExists(t *testing.T, uid int) bool {
 	return false
 }
 
-// startAs starts an agent that runs as another user than root.
+// startAs starts an agent that runs as a user other than root.
 func (ta *testArena) startAs(t *testing.T, uid int) *remote {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -243,8 +245,8 @@ func TestNoPermission(t *testing.T) {
 	require.NoError(t, os.Chmod(ta.path(), 0o444))
 	refused()
 	s.alone(t, 1)
-	// With permission, the agent joins, because root is trusted, and each side notices the death of
-	// the other.
+	// With write permission, the agent joins, because it trusts root. Each of the two participants
+	// must notice the death of the other.
 	require.NoError(t, os.Chmod(ta.path(), 0o666))
 	r.open(t, ta, "nobody")
 	people := s.alone(t, 2)
@@ -266,11 +268,11 @@ func TestForeignOwner(t *testing.T) {
 	ta.opts.Mode = 0o666
 	maker := ta.startAs(t, nobody)
 	maker.open(t, ta, "maker")
-	maker.must(t, order{Do: "fenced"}) // afterwards it changes nothing without an order
+	maker.must(t, order{Do: "fenced"}) // from here on, maker changes the arena only on orders
 	before := fingerprint(t, ta.path())
 	for how, attempt := range attempts {
 		if how == "FromSegment" {
-			continue // its segment was opened with another user's permission
+			continue // this attempt opens the segment with the permission of another user
 		}
 		_, err := attempt(ta.name, nil)
 		require.ErrorIs(t, err, os.ErrPermission, how)
@@ -288,8 +290,9 @@ func TestForeignOwner(t *testing.T) {
 	require.Equal(t, "maker", trusting.deaths(t, 1)[0].Label)
 }
 
-// TestTruncatedUnderALiveArena: a separate process opens a file that is no arena, or is one no
-// longer, so that a crash would be noticed.
+// TestTruncatedUnderALiveArena: the file of an arena is truncated or enlarged. An agent then opens
+// the file, and must get an error. The agent is a separate process, so the test would notice a
+// crash.
 func TestTruncatedUnderALiveArena(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s := ta.join(t, "s")
@@ -301,7 +304,7 @@ func TestTruncatedUnderALiveArena(t *testing.T) {
 		require.Contains(t, a.Err, fmt.Sprint(size))
 		require.Contains(t, a.Err, ta.path())
 	}
-	// The size is right again, but the bytes are lost: all bytes after the header are zero.
+	// The file has its size again, but its contents are lost: all bytes after the header are zero.
 	require.NoError(t, os.Truncate(ta.path(), 4096))
 	require.NoError(t, os.Truncate(ta.path(), 2<<20))
 	s.open(t, ta, "s")
@@ -309,7 +312,8 @@ func TestTruncatedUnderALiveArena(t *testing.T) {
 	s.stats(t)
 }
 
-// Joiners race to create an arena and to join it, and all get in.
+// TestRaceToCreate: processes race to create an arena and to join it, and all of them become
+// participants.
 func TestRaceToCreate(t *testing.T) {
 	rounds := proctest.Rounds(1, 6)
 	for range rounds {
@@ -341,7 +345,7 @@ func TestRaceToCreate(t *testing.T) {
 	}
 }
 
-// TestRemovedName: a process that joins by a name after the file of that name was removed gets
+// TestRemovedName: a process that joins by name after the file with that name was removed gets
 // another arena.
 func TestRemovedName(t *testing.T) {
 	ta := newTestArena(t, 4)

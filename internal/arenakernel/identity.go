@@ -10,17 +10,17 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// identity identifies the process of a participant. A pid alone does not, because pids are reused
-// and have other meanings in other namespaces. identity decides only where to look for the threads
-// of a dead process; see [Arena.Gone].
+// identity identifies the process of a participant. A pid is not enough, because pids are reused,
+// and have other meanings in other namespaces. identity is used only to find the threads of a dead
+// process; see [Arena.Gone].
 type identity struct {
 	startTime uint64 // clock ticks since boot, field 22 of /proc/self/stat
 	pidNS     uint64 // inode of the pid namespace
 	bootID    [16]byte
 }
 
-// sum returns the checksum of an identity together with the generation and the pid of the
-// participant. A change of a single word always changes the sum.
+// sum returns the checksum of the identity, the generation and the pid of a participant. A change
+// of one word always changes the checksum.
 func (id identity) sum(generation, pid uint32) uint64 {
 	const basis, prime = 0xcbf29ce484222325, 0x100000001b3 // of FNV-1a
 	h := uint64(basis)
@@ -46,8 +46,8 @@ var selfIdentity = sync.OnceValue(func() identity {
 	return id
 })
 
-// startTimeOf returns the start time of a process. The process name in parentheses may contain
-// anything, so the fields are counted from the last parenthesis.
+// startTimeOf returns the start time of a process. The process name in parentheses may contain any
+// characters, so the fields are counted from the last closing parenthesis.
 func startTimeOf(pid string) (uint64, bool) {
 	b, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -57,7 +57,7 @@ func startTimeOf(pid string) (uint64, bool) {
 	if !ok {
 		return 0, false
 	}
-	const startField = 22 - 3 // the rest starts with field 3
+	const startField = 22 - 3 // the first field after the parenthesis is field 3
 	fields := strings.Fields(rest)
 	if len(fields) <= startField {
 		return 0, false
@@ -73,7 +73,7 @@ func cutLast(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// namespaceInode returns the inode in a link such as pid:[4026531836].
+// namespaceInode returns the inode number in a link such as pid:[4026531836].
 func namespaceInode(link string) uint64 {
 	_, rest, _ := strings.Cut(link, "[")
 	n, _ := strconv.ParseUint(strings.TrimSuffix(rest, "]"), 10, 64)
@@ -95,9 +95,10 @@ func parseUUID(s string) (id [16]byte) {
 	return id
 }
 
-// description says who a participant is or was, for its death record.
+// description says who a participant is or was. It is copied to the death record of the
+// participant.
 type description struct {
-	generation uint32 // generation of the participant that the slot describes; 0 if it describes nobody
+	generation uint32 // generation of the participant that the slot describes; 0 if none
 	flags      uint32 // flags of the death record
 	pid        uint32
 	died       uint64 // Unix ns
@@ -105,11 +106,11 @@ type description struct {
 }
 
 // describe reads the words of slot i that describe a participant. slotDescribed is the generation
-// of this participant, or 0 while the words change and while they describe nobody.
+// of that participant. It is 0 while the words change, and while they describe no participant.
 //
-// A joiner that takes a slot over from a dead participant records that death first, and then
-// describes itself. So if the joiner dies meanwhile, its death is not confused with that of its
-// predecessor, and is not reported with the label of its predecessor.
+// A joiner that takes over the slot of a dead participant first records the death, and then
+// describes itself. So if the joiner dies in between, its death is not confused with that of its
+// predecessor, and is not reported with its predecessor's label.
 //
 //	writer                       reader
 //	stores 0                     loads slotDescribed
@@ -129,7 +130,7 @@ func (a *Arena) describe(i int) description {
 	d := description{generation: word.Load()}
 	d.flags, d.pid = a.deathRecordFlags(i), a.u32(s+slotPID).Load()
 	d.died, d.label = a.u64(s+slotDied).Load(), a.getLabel(s+slotLabel)
-	asm.LoadFence() // because the bytes of the label are read by plain loads
+	asm.LoadFence() // because plain loads have read the bytes of the label
 	if d.generation == 0 || word.Load() != d.generation {
 		return description{}
 	}
@@ -142,12 +143,13 @@ func (a *Arena) describes(i int, w slotWord) bool {
 	return a.u32(a.slot(i)+slotDescribed).Load() == w.generation()
 }
 
-// describeNobody begins a change of the words that describe a participant.
+// describeNobody begins a change of the words of slot i that describe a participant.
 func (a *Arena) describeNobody(i int) {
-	a.u32(a.slot(i) + slotDescribed).Swap(0) // a swap, because stores of the label's bytes could overtake a plain store
+	a.u32(a.slot(i) + slotDescribed).Swap(0) // a swap: later stores of the label's bytes could overtake a plain store
 }
 
-// describeSelf writes the words that describe this joiner, in slot i with that generation.
+// describeSelf stores the words that describe this joiner, which has slot i in the given
+// generation.
 func (a *Arena) describeSelf(i int, generation uint32, label string) {
 	s := a.slot(i)
 	a.describeNobody(i)

@@ -6,8 +6,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// upgradeCalls are, by kind, the calls that give an object another type and keep its contents.
-// Objects of other kinds have no such call.
+// upgradeCalls names, for each kind, the function that changes the type of an object and keeps its
+// contents. Kinds without such a function are missing.
 var upgradeCalls = map[Kind]string{
 	KindValue:        "arena.Upgrade",
 	kindSynchronized: "prims.UpgradeSynchronized",
@@ -15,7 +15,7 @@ var upgradeCalls = map[Kind]string{
 
 var kindSynchronized = KindOf("SYNC")
 
-// compatible returns an error if the object that was found differs from the one that was asked for.
+// compatible returns an error if the object h differs from the requested one.
 func (a *Arena) compatible(h *header, spec ObjectSpec) error {
 	var what string
 	switch {
@@ -42,8 +42,8 @@ func (a *Arena) compatible(h *header, spec ObjectSpec) error {
 	return a.failObject("arena.open_object", h.Object.String(), shmsync.ErrIncompatible, what)
 }
 
-// keptFromFirst returns a clause of an error message that says when OnFirst runs, and which
-// processes prevent that now. It is empty if OnFirst is running.
+// keptFromFirst returns a clause for an error message that says when OnFirst runs, and which
+// processes prevent that now. It returns "" while OnFirst is running.
 func (a *Arena) keptFromFirst() string {
 	if w := a.epochWord(); w.phase() == epochClaimed && w.claimant() == a.self {
 		return ""
@@ -59,7 +59,8 @@ func (a *Arena) keptFromFirst() string {
 	}
 }
 
-// insiders returns a list of the other participants that are in, for an error, and their number.
+// insiders returns the other participants that are in the arena, as a list for an error message,
+// and their number.
 func (a *Arena) insiders() (who string, n int) {
 	var in []ParticipantID
 	for i := 1; i <= a.geo.slots; i++ {
@@ -72,8 +73,8 @@ func (a *Arena) insiders() (who string, n int) {
 	return a.called(in), len(in)
 }
 
-// called lists participants by label and pid, for an error. If there are too many, it says how many
-// more there are.
+// called returns a list of participants by label and pid, for an error message. If there are too
+// many, the list ends with the number of those left out.
 func (a *Arena) called(who []ParticipantID) string {
 	text := ""
 	for k, n := range who {
@@ -92,7 +93,7 @@ func (a *Arena) called(who []ParticipantID) string {
 	return text
 }
 
-// openIn says which participants have an object open.
+// openIn returns a clause that says which participants have an object open.
 func (a *Arena) openIn(who []ParticipantID) string {
 	if len(who) == 1 {
 		return a.called(who) + " has it open"

@@ -13,24 +13,24 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// Inspector examines an arena from outside. It is no participant, takes no slot, writes nothing and
-// wakes nobody, so it works while the participants of the arena are wedged, or when its bytes are
-// damaged. It copies the bytes that it reads, and works on this copy until Refresh; see
+// An Inspector examines an arena from outside. It is not a participant: it takes no slot, writes
+// nothing and wakes no thread. So it works even if the participants are stuck or the bytes of the
+// arena are damaged. It copies the bytes that it reads, and works on this copy until Refresh; see
 // [shm.Image].
 //
-// An Inspector is used by one goroutine at a time.
+// Only one goroutine may use an Inspector at a time.
 type Inspector struct {
-	a       *Arena // works on the copy; it is in no slot
+	a       *Arena // works on the copy; it is not a participant
 	img     *shm.Image
-	damage  error // an error in the header, or nil
+	damage  error // the error in the header, or nil
 	created time.Time
 	now     int64 // see SetNow
 }
 
-// Inspect opens the arena of that name under /dev/shm or, if name has a slash, the file at that
-// path. If the file is no arena, or has a layout that this program does not know, the error Is
-// [shmsync.ErrIncompatible]. If its header is damaged, Inspect guesses the layout and reads what it
-// can, and Check reports the damage.
+// Inspect opens the arena with the given name in /dev/shm or, if the name contains a slash, the
+// file at that path. If the file is not an arena, or has a layout that this program does not know,
+// the error Is [shmsync.ErrIncompatible]. If the header is damaged, Inspect guesses the layout and
+// reads what it can, and Check reports the damage.
 func Inspect(name string) (*Inspector, error) {
 	img, err := shm.OpenImage(name)
 	if err != nil {
@@ -39,8 +39,8 @@ func Inspect(name string) (*Inspector, error) {
 	return inspect(img)
 }
 
-// InspectFile is Inspect for an open file. The file belongs to the Inspector from then on, even
-// if an error is returned.
+// InspectFile is Inspect for an open file. The Inspector owns the file from then on, even if
+// InspectFile returns an error.
 func InspectFile(f *os.File) (*Inspector, error) {
 	img, err := shm.ImageOf(f)
 	if err != nil {
@@ -58,7 +58,7 @@ func inspect(img *shm.Image) (*Inspector, error) {
 	return i, nil
 }
 
-// read validates the header, and makes an Arena of the copy.
+// read validates the header and makes an Arena that works on the copy.
 func (i *Inspector) read() error {
 	img := i.img
 	header := make([]byte, headerSize)
@@ -80,7 +80,8 @@ func (i *Inspector) read() error {
 	a.fetch = img.Fetch
 	a.geo = geo
 	a.label = img.Name()
-	// The copy needs a slot for the guards that it writes, and an ID that no participant has.
+	// A walk writes guards into a slot of the copy, so the Arena needs a slot, and an ID that no
+	// participant has.
 	a.mySlot, a.self = 1, makeParticipantID(1, 0)
 	a.current, a.gone = a.isCurrent, a.Gone
 	a.reserve = func(_, _ uint64) error { return nil }
@@ -90,7 +91,7 @@ func (i *Inspector) read() error {
 	return nil
 }
 
-// guess returns the layout that an arena with a damaged header most likely has.
+// guess returns the most likely layout of an arena with a damaged header.
 func guess(header []byte, length uint64, damage error) (geometry, error) {
 	slots := defaultSlots
 	if n := int(uint32(header[hdrSlots]) | uint32(header[hdrSlots+1])<<8 | uint32(header[hdrSlots+2])<<16 | uint32(header[hdrSlots+3])<<24); n >= 1 && n <= MaxSlots {
@@ -104,10 +105,11 @@ func guess(header []byte, length uint64, damage error) (geometry, error) {
 	return geo, nil
 }
 
-// SetNow says that the file is a dump that was made at the time ns, CLOCK_MONOTONIC.
+// SetNow declares that the file is a dump that was made at the time ns, CLOCK_MONOTONIC.
 func (i *Inspector) SetNow(ns int64) { i.now, i.a.now = ns, ns }
 
-// Refresh reads the file again. It returns the errors of Inspect, or of reading the file.
+// Refresh discards the copy and reads the file again. It returns the same errors as Inspect, or the
+// error of reading the file.
 func (i *Inspector) Refresh() error {
 	i.img.Refresh()
 	return i.read()
@@ -119,15 +121,15 @@ func (i *Inspector) Close() error { return i.img.Close() }
 // Path returns the path of the inspected file.
 func (i *Inspector) Path() string { return i.a.label }
 
-// Removed reports whether the file has lost its name. Its participants still use the file, but no
-// other process can join it by its path. Removed is false for a memfd, which never had a name.
+// Removed reports whether the file has lost its name. Its participants can still use the file, but
+// no other process can join by the path. Removed is false for a memfd, which never had a name.
 func (i *Inspector) Removed() bool {
 	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", i.File().Fd()))
 	if err != nil || !strings.HasSuffix(link, " (deleted)") || strings.HasPrefix(link, "/memfd:") {
 		return false
 	}
-	// If a file got its name only after it was made, the descriptor of its maker shows it as
-	// removed.
+	// A file may get its name only after it was made. In that case, the descriptor of its maker
+	// shows the file as removed, although it has a name.
 	st, err := i.File().Stat()
 	return err == nil && unlinked(st)
 }
@@ -141,8 +143,9 @@ func (i *Inspector) Size() int64 { return int64(i.a.geo.size) }
 // MaxParticipants returns how many processes can be in the arena at once.
 func (i *Inspector) MaxParticipants() int { return i.a.geo.slots }
 
-// Epoch returns the number of the last epoch that began, or 0, and the participant that begins the
-// next one, or 0. clean reports that no death was recorded since the epoch began.
+// Epoch returns the number of the last epoch that began, or 0. first is the participant that is
+// beginning the next epoch, or 0. clean reports whether no death was recorded since the epoch
+// began.
 func (i *Inspector) Epoch() (number uint64, first ParticipantID, clean bool) {
 	w := i.a.epochWord()
 	if w.phase() == epochClaiming || w.phase() == epochClaimed {
@@ -152,7 +155,8 @@ func (i *Inspector) Epoch() (number uint64, first ParticipantID, clean bool) {
 	return uint64(w.number()), first, i.a.epochDeaths(w.number()).Load() == i.a.u64(hdrDeathRecordsTotal).Load()
 }
 
-// IsIn reports whether the Open of the participant in a slot has returned, or is about to.
+// IsIn reports whether the participant in a slot has been admitted: its Open has returned, or is
+// about to.
 func (i *Inspector) IsIn(slot int) bool {
 	return i.a.u32(i.a.slot(slot)+slotAdmission).Load() == admissionIn
 }
@@ -166,7 +170,8 @@ func (i *Inspector) Created() time.Time { return i.created }
 // Stats counts the blocks in the heap.
 func (i *Inspector) Stats() AllocStats { return i.a.Stats() }
 
-// Damage returns the error of the arena's header, or of reading the file; nil if both are fine.
+// Damage returns the error of the arena's header, or of reading the file. It returns nil if there
+// is no such error.
 func (i *Inspector) Damage() error {
 	if i.damage != nil {
 		return i.damage
@@ -177,14 +182,14 @@ func (i *Inspector) Damage() error {
 // Who returns the identity of the participant n, living or dead, as Arena.Who does.
 func (i *Inspector) Who(n ParticipantID) *shmsync.Identity { return i.a.Who(n) }
 
-// Current reports whether n is a participant that no process has reaped.
+// Current reports whether n is a participant that has not been reaped.
 func (i *Inspector) Current(n ParticipantID) bool { return i.a.Current(n) }
 
-// Witness is a participant as an Inspector sees it.
+// A Witness is a participant as an Inspector sees it.
 type Witness struct {
 	Participant
 	// Life is "alive", "dead" or "unknown". It is "dead" for a dead participant that has not been
-	// reaped yet, although the State of that participant is still live.
+	// reaped yet, although its State is still live.
 	Life string
 }
 
@@ -195,8 +200,8 @@ const (
 	LifeUnknown = "unknown"
 )
 
-// Participants returns the participants of the arena, including the dead that have not been
-// reaped.
+// Participants returns the participants of the arena, including dead participants that have not
+// been reaped.
 func (i *Inspector) Participants() (all []Witness) {
 	for slot := 1; slot <= i.a.geo.slots; slot++ {
 		p, ok := i.a.participant(slot)
@@ -209,8 +214,8 @@ func (i *Inspector) Participants() (all []Witness) {
 	return all
 }
 
-// life says whether the participant in a slot is alive. It asks the kernel for the byte lock, which
-// a process holds as long as it exists.
+// life returns whether the participant in a slot is alive. It checks the byte lock, which a process
+// holds as long as it exists.
 func (i *Inspector) life(slot int) string {
 	a := i.a
 	caps, w := a.slotCaps(slot), a.slotState(slot)
@@ -238,7 +243,7 @@ func (i *Inspector) life(slot int) string {
 	return LifeUnknown
 }
 
-// DeathRecord describes a participant that died or left.
+// A DeathRecord describes a participant that died or left.
 type DeathRecord struct {
 	shmsync.Identity
 	Left bool // it left by Close
@@ -264,16 +269,16 @@ func (i *Inspector) DeathRecords() (all []DeathRecord) {
 // Deaths returns how many deaths and leaves have been recorded.
 func (i *Inspector) Deaths() uint32 { return i.a.reaped() }
 
-// ObjectInfo describes an object, with facts that only the arena knows.
+// ObjectInfo is an Object with further facts that the arena knows about it.
 type ObjectInfo struct {
 	Object
 	Created time.Time       // when it was made
-	OpenBy  []ParticipantID // the participants that have it open
-	Known   bool            // this program knows its kind
+	OpenBy  []ParticipantID // the participants that have the object open
+	Known   bool            // this program knows the object's kind
 }
 
-// Objects returns the objects of the arena in the order of their offsets. It skips objects with
-// impossible headers; Check reports those.
+// Objects returns the objects of the arena, ordered by offset. It skips objects with impossible
+// headers, which Check reports.
 func (i *Inspector) Objects() (all []ObjectInfo) {
 	a := i.a
 	a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
@@ -299,8 +304,8 @@ func (i *Inspector) Look(o Object) Inspection {
 	return i.a.Inspect(o)
 }
 
-// TypeText returns the description of the type in the body of an object, which package typetext
-// reads; "" if the object has none.
+// TypeText returns the type description in the body of an object, or "" if it has none. Package
+// typetext reads such descriptions.
 func (i *Inspector) TypeText(o Object) string {
 	h, err := i.a.headerAt(o.Offset)
 	if err != nil {
@@ -309,20 +314,20 @@ func (i *Inspector) TypeText(o Object) string {
 	return i.a.typeText(&h)
 }
 
-// fetchBody reads the whole body of an object of a kind that has an Inspect function.
+// fetchBody copies the whole body of an object whose kind has an Inspect or a Check function.
 func (i *Inspector) fetchBody(o Object) {
 	if ops, ok := opsOf(o); ok && (ops.Inspect != nil || ops.Check != nil) {
 		i.img.Fetch(uint64(o.Body), o.Size)
 	}
 }
 
-// Describe renders the state of an object on one line, by its kind.
+// Describe returns the state of an object as one line of text, according to its kind.
 func (i *Inspector) Describe(o Object) string {
 	i.fetchBody(o)
 	return i.a.Describe(o)
 }
 
-// Check examines the copy as Arena.Check does, and also examines the slots and the header.
+// Check checks the copy as Arena.Check does. It also checks the slots and the header.
 func (i *Inspector) Check() error {
 	errs := []error{i.Damage()}
 	for _, o := range i.Objects() {

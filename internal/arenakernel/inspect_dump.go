@@ -1,11 +1,11 @@
 package arenakernel
 
-// EachPart calls f for the parts of the arena that a copy for a report needs, in order:
-// everything before the heap, wait nodes, and objects. It leaves out the users' data
-// (blocks of Alloc, values, items) unless data is set. f must not keep the bytes.
+// EachPart calls f for the parts of the arena that a report needs, in order: everything before the
+// heap, then wait nodes and objects. It leaves out user data (blocks of Alloc, values, items)
+// unless data is set. f must not keep the bytes.
 func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) error {
 	a := i.a
-	a.findWaitsOfCopy() // so that the waits in the report are later than the holds
+	a.findWaitsOfCopy() // first, so that the waits in the report are not older than the holds
 	if err := i.part(0, a.geo.heapOff, nil, f); err != nil {
 		return err
 	}
@@ -29,8 +29,8 @@ func (i *Inspector) EachPart(data bool, f func(off uint64, b []byte) error) erro
 	return nil
 }
 
-// part passes size bytes at off to f, in pieces. It skips pieces that are zero. keep, if it is
-// not nil, clears the bytes that the report must not contain.
+// part passes size bytes at off to f, in pieces. It skips pieces that contain only zeros. If keep
+// is not nil, keep first clears the bytes that must not be in the report.
 func (i *Inspector) part(off, size uint64, keep func(off uint64, b []byte), f func(off uint64, b []byte) error) error {
 	for size > 0 {
 		n := min(size, chunkSize-off%chunkSize)
@@ -57,11 +57,11 @@ func zero(b []byte) bool {
 	return true
 }
 
-// objectsOnly clears in b, the bytes at off, everything that does not belong to an object, and the
-// user data of objects.
+// objectsOnly clears all bytes of b that do not belong to an object, and the user data of objects.
+// b contains the bytes at off.
 func (i *Inspector) objectsOnly(off uint64, b []byte) {
 	a, kept := i.a, make([]byte, len(b))
-	// each calls do for the part of b that is within the n bytes at from.
+	// each calls do for the part of b that overlaps the n bytes at from.
 	each := func(from, n uint64, do func(dst, src []byte)) {
 		lo, hi := max(from, off), min(from+n, off+uint64(len(b)))
 		if lo < hi {

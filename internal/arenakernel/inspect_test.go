@@ -31,7 +31,8 @@ func inspected(t *testing.T, opts Options) (a *Arena, path string) {
 }
 
 // unfenced returns the bytes of an arena, without those that this process writes to its slot some
-// time after it has joined: the registration for fences, and what it reads from /proc.
+// time after it has joined: the mark that it is registered for fences, and what it reads from
+// /proc.
 func unfenced(t *testing.T, a *Arena, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -45,7 +46,8 @@ func unfenced(t *testing.T, a *Arena, path string) []byte {
 	return b
 }
 
-// TestInspect: an Inspector sees the contents of an arena, is no participant, and changes nothing.
+// TestInspect: an Inspector shows the contents of an arena, does not become a participant, and does
+// not change the arena.
 func TestInspect(t *testing.T) {
 	a, path := inspected(t, Options{Label: "me", Counted: true})
 	o, _, err := a.OpenObject(spec("x"))
@@ -102,7 +104,8 @@ func TestInspect(t *testing.T) {
 	require.True(t, i.DeathRecords()[0].Left)
 }
 
-// An arena with a damaged header can still be inspected, and Check says what is wrong.
+// TestInspectDamagedHeader: an arena with a damaged header can still be inspected, and Check
+// reports the damage.
 func TestInspectDamagedHeader(t *testing.T) {
 	a, path := inspected(t, Options{})
 	_, _, err := a.OpenObject(spec("x"))
@@ -139,7 +142,7 @@ func TestInspectDamagedHeader(t *testing.T) {
 	require.ErrorIs(t, err, shmsync.ErrIncompatible)
 }
 
-// TestInspectParts: the parts for a report contain the objects, but not the data of their users.
+// TestInspectParts: the parts for a report contain the objects of the arena without user data.
 func TestInspectParts(t *testing.T) {
 	a, path := inspected(t, Options{})
 	const secret = 0x5ec7e75ec7e75ec7
@@ -178,8 +181,8 @@ func TestInspectParts(t *testing.T) {
 }
 
 // TestInspectRecordOfStoppedMaker: a participant is stopped before it has published the block of
-// its slot record. A report contains this record, and counts it for its object. It contains no
-// other block that is being made.
+// its slot record. A report must contain this record, and must count it for its object. It must
+// contain no other block that is still being made.
 func TestInspectRecordOfStoppedMaker(t *testing.T) {
 	a, path := inspected(t, Options{})
 	const held, secret = 0x4e1d4e1d4e1d4e1d, 0x5ec7e75ec7e75ec7
@@ -211,7 +214,7 @@ func TestInspectRecordOfStoppedMaker(t *testing.T) {
 }
 
 // TestInspectReadsClaimedRecordsBeforeWaits: an Inspector reads the slot record of a stopped maker
-// before it reads the waits, so no hold in its copy has begun after a wait in the copy has ended.
+// before it reads the waits. So no hold in its copy has begun after a wait in the copy has ended.
 func TestInspectReadsClaimedRecordsBeforeWaits(t *testing.T) {
 	a, path := inspected(t, Options{})
 	_, records := withSlotRecords(t, "x", a)

@@ -1,12 +1,12 @@
 package arenakernel
 
-// Usage says what uses the memory of the heap, in bytes of blocks and spans. The sum of all fields
-// is [AllocStats].BytesUsed.
+// Usage says how much memory of the heap is used for what, in bytes of blocks and spans. The sum of
+// all fields is [AllocStats].BytesUsed.
 type Usage struct {
-	Objects map[Offset]uint64 // by object: the bytes of its header, its body and its slot records, each rounded up to its block
+	Objects map[Offset]uint64 // by object: its header, body and slot records, each rounded up to its block
 	Nodes   uint64            // wait nodes
 	Blocks  uint64            // blocks of Alloc
-	Other   uint64            // blocks that are being made or freed, except slot records on the list of an object
+	Other   uint64            // blocks being made or freed, except slot records on the list of an object
 }
 
 // Usage adds up the blocks of the heap by their use.

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// mostWaits limits how many waits are listed, because the bytes of a peer may claim more than there
-// can be.
+// mostWaits limits how many waits are returned. The bytes of a hostile peer may claim more waits
+// than possible.
 const mostWaits = 1 << 17
 
-// findWaitsOfCopy finds the waits of the copy of an Inspector. It reads them from the file after
-// the bodies of all objects, because a tool infers the age of a hold from a wait that began while
-// the hold existed. A hold in the copy may have begun after the wait began, but must not have begun
-// after the wait ended.
+// findWaitsOfCopy finds the waits in the copy of an Inspector. It reads the waits from the file
+// after the bodies of all objects. The order matters because tools infer the age of a hold from a
+// wait that began while the hold existed: a hold in the copy may have begun after a wait began, but
+// never after that wait ended.
 func (a *Arena) findWaitsOfCopy() {
 	if !a.copied || a.waits != nil {
 		return
@@ -23,8 +23,8 @@ func (a *Arena) findWaitsOfCopy() {
 	a.waits = a.findWaits()
 }
 
-// readWaitsLast reads the bodies of all objects, unless the copy has them already. Then it reads
-// again, from the file, everything that findWaits examines.
+// readWaitsLast reads the bodies of all objects, unless the copy already contains them. Then it
+// reads everything that findWaits examines from the file once more.
 func (i *Inspector) readWaitsLast() {
 	a := i.a
 	a.eachBlock(func(off Offset, size uint64, w blockWord) bool {
@@ -49,10 +49,10 @@ func (i *Inspector) readWaitsLast() {
 	}
 }
 
-// readAgain reads n bytes from the file, even if the copy has them already. If it fails, the bytes
-// are zero, so that they contain no wait.
+// readAgain reads n bytes from the file into the copy, even if the copy already contains them. If
+// it fails, it clears the bytes, so that they contain no wait.
 func (i *Inspector) readAgain(off, n uint64) {
-	i.img.Fetch(off, n) // so that they are not read once more
+	i.img.Fetch(off, n) // marks the bytes as read, so that they are not read once more
 	b := i.img.Bytes()
 	if off >= uint64(len(b)) {
 		return
@@ -63,8 +63,8 @@ func (i *Inspector) readAgain(off, n uint64) {
 	}
 }
 
-// findWaits returns all waits that the arena records, by object. Waits on a queue come first, in
-// the order of the queue; then the others, the oldest first.
+// findWaits returns all waits that the arena records, for each object. Waits on a queue come first,
+// in the order of the queue. Other waits follow, the oldest first.
 func (a *Arena) findWaits() map[Offset][]Wait {
 	found, left := map[Offset][]Wait{}, mostWaits
 	asleep := a.sleepers()
@@ -86,7 +86,7 @@ func (a *Arena) findWaits() map[Offset][]Wait {
 	})
 	for _, s := range asleep {
 		if b, ok := a.locate(s.word); ok && b.class == classNode {
-			continue // the wait node has more facts about this wait
+			continue // the wait node has more details about this wait
 		}
 		found[s.object] = append(found[s.object], Wait{
 			Owner: s.owner, Since: s.since, How: WaitAsleep, Count: 1, At: s.word - s.object - objectHeader,
@@ -101,7 +101,7 @@ func (a *Arena) findWaits() map[Offset][]Wait {
 	return found
 }
 
-// waitIn returns the wait of a node, and whether a goroutine or thread waits in it.
+// waitIn returns the wait of a node. ok reports whether a goroutine or thread waits in the node.
 func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 	list, stamp, object := Offset(n.list.Load()), n.stamp.Load(), n.Object()
 	w = Wait{Owner: n.Owner(), Node: off}
@@ -117,7 +117,7 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 		return w, false
 	case s == NodeQueued:
 		if w.How, w.Since = WaitAwake, int64(n.readyNext.Load()); w.Since != 0 {
-			w.How = WaitParked // parked until its turn within its process
+			w.How = WaitParked // parked while another wait of its process has the turn
 		}
 	case s == NodeAsleep:
 		w.How = WaitAsleep
@@ -137,7 +137,7 @@ func (a *Arena) waitIn(off Offset, n *Node) (w Wait, ok bool) {
 	return w, true
 }
 
-// sleeper is a thread that has recorded that it sleeps on a word of the arena.
+// A sleeper is a thread that has recorded that it sleeps on a word of the arena.
 type sleeper struct {
 	owner        ParticipantID
 	object, word Offset

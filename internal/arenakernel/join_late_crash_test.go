@@ -12,9 +12,9 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// TestLateJoinerLeavesTheSlotAlone: a joiner is stopped while it takes a slot, which gets another
-// participant meanwhile. When the joiner continues, it must not write to the slot: neither whether
-// its own process has a byte lock, nor the thread that the kernel marks.
+// TestLateJoinerLeavesTheSlotAlone: a joiner is stopped while it takes a slot, and another
+// participant gets the slot meanwhile. When the joiner continues, it must not write to the slot:
+// neither whether its own process has a byte lock, nor the thread that the kernel marks at a death.
 func TestLateJoinerLeavesTheSlotAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		point           string
@@ -60,9 +60,10 @@ func TestLateJoinerLeavesTheSlotAlone(t *testing.T) {
 	}
 }
 
-// TestLateHeirLeavesTheCapabilitiesAlone: a joiner without a byte lock is stopped when it has
-// become the reaper of a dead participant. Another process frees the slot, and a third one takes
-// it. When the joiner continues, it must not change the capabilities of the third process.
+// TestLateHeirLeavesTheCapabilitiesAlone: a joiner without a byte lock is stopped after it has
+// become the reaper of a dead participant. A second process frees the slot, and a third process
+// takes it. When the joiner continues, it must not change the capabilities that the third process
+// has stored.
 func TestLateHeirLeavesTheCapabilitiesAlone(t *testing.T) {
 	ta := newTestArena(t, 2)
 	survivor, victim := ta.join(t, "survivor"), ta.join(t, "victim")
@@ -88,11 +89,10 @@ func TestLateHeirLeavesTheCapabilitiesAlone(t *testing.T) {
 	survivor.Cont(t)
 }
 
-// TestLateLookLeavesTheNextJoinerAlive: two joiners have the same generation, one after the other,
-// because the first one gives the slot of a dead participant back. While the first joiner has the
-// slot, a third process finds the byte of the slot unlocked, and is stopped. When the third process
-// continues, the second joiner has the slot. The third process must not record that the second
-// joiner is gone.
+// TestLateLookLeavesTheNextJoinerAlive: a joiner gives back the slot of a dead participant, so the
+// next joiner gets the same generation. While the first joiner has the slot, a third process finds
+// the byte of the slot unlocked, and is stopped. When the third process continues, the second
+// joiner has the slot. The third process must not record that the second joiner is gone.
 func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 	ta := newTestArena(t, 3)
 	survivor, victim, reaper := ta.join(t, "survivor"), ta.join(t, "victim"), ta.join(t, "reaper")
@@ -109,7 +109,7 @@ func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 	open(first)
 	first.AwaitStop(t)
 	dead := p.slotState(2)
-	p.u32(p.slot(2) + slotReaper).Store(uint32(reaper.self)) // as if it had become the reaper in between
+	p.u32(p.slot(2) + slotReaper).Store(uint32(reaper.self)) // as if another process had become the reaper meanwhile
 	first.Cont(t)
 	first.AwaitStop(t)
 	joining := p.slotState(2)
@@ -141,7 +141,7 @@ func TestLateLookLeavesTheNextJoinerAlive(t *testing.T) {
 }
 
 // TestJoinerWithoutByteDiesInTheOnlySlot: a joiner without a byte lock dies in the only slot of an
-// arena. After a while the next joiner takes the slot.
+// arena. After some time, the next joiner can take the slot.
 func TestJoinerWithoutByteDiesInTheOnlySlot(t *testing.T) {
 	for _, with := range []string{"", "ofd"} {
 		ta := newTestArena(t, 1)

@@ -14,9 +14,9 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// TestOpenGivesASparseCopyItsMemory: in a sparse copy, the pages of zeros are holes. When the copy
-// has been opened, they are backed by memory. If the arena has all its memory, Open recognizes that
-// without a reservation.
+// TestOpenGivesASparseCopyItsMemory: in a sparse copy of an arena, pages of zeros are holes. Open
+// allocates memory for these pages. If an arena already has all its memory, Open recognizes that
+// without a system call that reserves memory.
 func TestOpenGivesASparseCopyItsMemory(t *testing.T) {
 	ta, copied := newTestArena(t, 4), newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -72,8 +72,8 @@ func believedBytes(t *testing.T, a *Arena) uint64 {
 	return a.geo.fixedEnd() + n*(chunkSize+blockWords*blockWordSize)
 }
 
-// TestFailedOpenLeavesNoWatcher: an Open that fails ends the thread that it has started, whatever
-// the reason is.
+// TestFailedOpenLeavesNoWatcher: an Open that fails for any reason ends the thread that it has
+// started for the death watcher.
 func TestFailedOpenLeavesNoWatcher(t *testing.T) {
 	name := fmt.Sprintf("shmsync-none.%d", os.Getpid())
 	ta := newTestArena(t, 4)
@@ -90,8 +90,8 @@ func TestFailedOpenLeavesNoWatcher(t *testing.T) {
 	pollUntil(func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// TestMeeting: the goroutine that waits for a meeting continues, awake or asleep, whichever
-// goroutine comes first, with one P and with two.
+// TestMeeting: the goroutine that waits for a meeting continues, whether it is still awake or
+// asleep, and whichever goroutine comes first, with one P and with two.
 func TestMeeting(t *testing.T) {
 	for _, ps := range []int{1, 2} {
 		t.Run(fmt.Sprint(ps), func(t *testing.T) {

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// Kind says what an object is: four ASCII letters, the first in the lowest byte.
+// A Kind is the type of an object: four ASCII letters, the first in the lowest byte.
 type Kind uint32
 
-// KindOf returns the Kind with these four letters.
+// KindOf returns the Kind with the four letters of s.
 func KindOf(s string) Kind {
 	if len(s) != 4 {
 		panic("shmsync: a kind has four letters: " + s)
@@ -28,7 +28,7 @@ func (k Kind) hasLetters() bool {
 	return true
 }
 
-// String returns the four letters, or the number if k does not consist of letters.
+// String returns the four letters of k, or a number if k does not consist of letters.
 func (k Kind) String() string {
 	if !k.hasLetters() {
 		return fmt.Sprintf("kind %#x", uint32(k))
@@ -37,7 +37,7 @@ func (k Kind) String() string {
 	return string(b[:])
 }
 
-// kindNames are the names of the types of this library, by kind.
+// kindNames contains the names of the types of this library, by kind.
 var kindNames = map[Kind]string{
 	KindOf("MUTX"): "Mutex", KindOf("RWMX"): "RWMutex", KindOf("FAIR"): "FairMutex", KindOf("COHM"): "CohortMutex",
 	KindOf("SPIN"): "SpinLock", KindOf("RWSP"): "RWSpinLock", KindOf("MULT"): "MultiLock", KindOf("COND"): "Cond",
@@ -47,7 +47,7 @@ var kindNames = map[Kind]string{
 	KindOf("SYNC"): "Synchronized", KindValue: "Value", KindBlock: "Block",
 }
 
-// KindName returns the name of the type of a kind. It is "" for a kind that is not of this library.
+// KindName returns the name of the type of a kind, or "" if the kind is not of this library.
 func KindName(k Kind) string { return kindNames[k] }
 
 // KindPhrase returns a phrase for an object of a kind: "a Mutex", or "an object of kind ABCD".
@@ -62,36 +62,36 @@ func KindPhrase(k Kind) string {
 	return "a " + name
 }
 
-// KindOps is what a package that defines a kind of object provides for the reaper. Several
-// goroutines and processes may call each function at once, for any bytes, so each function must be
-// idempotent and must trust nothing. The object is not open. It may be deleted meanwhile, but its
-// bytes are not used again before the function returns.
+// KindOps contains what a package that defines a kind of object provides for reapers and tools.
+// Multiple goroutines and processes may call each function at the same time, with any bytes in the
+// object. So each function must be idempotent and must not rely on the bytes. The object is not
+// open. It may be deleted during a call, but its bytes are not reused before the function returns.
 type KindOps struct {
-	// Kind is the kind that the functions serve, and Version the version of its layout; 0 stands
-	// for every version. An object of another version counts as an object of an unknown kind,
+	// Kind is the kind to which the functions apply, and Version is the version of its layout; 0
+	// means every version. An object of another version counts as an object of an unknown kind,
 	// because its bytes may have other meanings.
 	Kind    Kind
 	Version uint16
-	// Repair takes back what belongs to the IDs in the object that the reap of dead covers: holds,
+	// Repair recovers what belongs to the IDs in the object that the reap of dead covers: holds,
 	// requests, reservations. No thread of dead executes code any more. Repair is called again when
-	// dead is gone. If something protects data, such as a lock that passes to the next waiter,
-	// Repair gives it to others only if [Arena.Gone] is true.
+	// dead is gone. If the object protects data, as a lock does that passes to the next waiter,
+	// Repair must not pass it on before [Arena.Gone] returns true.
 	Repair func(a *Arena, o Object, dead ParticipantID)
-	// Wake wakes once all waiters whose wake may have been lost by the death.
+	// Wake wakes, once, all waiters whose wakes may have been lost by the death.
 	Wake func(a *Arena, o Object, owed Owed)
-	// Complete completes the last change of the object, if its changes are records. It reports
-	// whether that was possible. If so, no change of a dead participant can put a node on a queue
-	// later.
+	// Complete completes the last change of the object, if the object records its changes. It
+	// reports whether that was possible. After it returns true, no change of a dead participant can
+	// put a node on a queue any more.
 	Complete func(a *Arena, o Object) bool
-	// Check returns an error that describes impossible states of the object's bytes.
+	// Check returns an error that describes the impossible states in the object's bytes.
 	Check func(a *Arena, o Object) error
-	// Inspect returns the object's state: its holds, its waits, and which holds they wait for. a
-	// may be the copy of an [Inspector], in which a write has no effect and a wake reaches nobody.
-	// For a kind without Inspect, tools show the waits that [Arena.WaitsOf] finds.
+	// Inspect returns the state of the object: its holds, its waits, and which holds each wait is
+	// for. a may be the copy of an [Inspector], in which writes have no effect and wakes wake no
+	// thread. For a kind without Inspect, tools show the waits that [Arena.WaitsOf] finds.
 	Inspect func(a *Arena, o Object) Inspection
-	// UserData calls hide for each range of the body that holds data of the users, with its
-	// offset in the body and its length: a report leaves these bytes out. For a kind without
-	// Inspect the whole body is user data.
+	// UserData calls hide for each range of the body that contains user data, with the offset in
+	// the body and the length. Reports leave these bytes out. For a kind without Inspect, the whole
+	// body is user data.
 	UserData func(a *Arena, o Object, hide func(from Offset, n uint64))
 }
 
@@ -99,28 +99,27 @@ type KindOps struct {
 type Owed uint8
 
 const (
-	// OwedAnnounced: only participants that have announced themselves in the object can be
-	// waiting for a wake.
+	// OwedAnnounced: only a participant that has announced itself in the object can be waiting.
 	OwedAnnounced Owed = iota
-	// OwedOne: a participant has recorded that it sleeps, although the object
-	// may not say so.
+	// OwedOne: a participant has recorded that it sleeps, although the object may not show it.
 	OwedOne
 	// OwedAll: the dead participant had recorded a sleep, too. Its threads may still be in the
-	// kernel's queue, so a wake for one waiter could go to them and be lost.
+	// futex queue of the kernel, so a wake for one waiter could reach them and be lost.
 	OwedAll
 )
 
 var kinds sync.Map // Kind to KindOps
 
-// RegisterKind makes a kind of object known to the reaper and the tools. Call it from init
-// functions; registering a kind twice panics.
+// RegisterKind registers a kind of object with the reaper and the tools. It must be called from an
+// init function. RegisterKind panics if the kind is already registered.
 func RegisterKind(ops KindOps) {
 	if _, twice := kinds.LoadOrStore(ops.Kind, ops); twice {
 		panic("shmsync: kind registered twice: " + ops.Kind.String())
 	}
 }
 
-// kindOps returns the functions for a kind, if this process knows that version of it.
+// kindOps returns the functions for the given version of a kind. It returns false if this process
+// does not know them.
 func kindOps(k Kind, version uint16) (KindOps, bool) {
 	v, ok := kinds.Load(k)
 	if !ok || v.(KindOps).Version != version && v.(KindOps).Version != 0 {
@@ -132,7 +131,7 @@ func kindOps(k Kind, version uint16) (KindOps, bool) {
 // opsOf is kindOps for an object.
 func opsOf(o Object) (KindOps, bool) { return kindOps(o.Kind, o.Version) }
 
-// Inspect returns the state of an object, as its kind reports it.
+// Inspect returns the state of an object, as the Inspect function of its kind reports it.
 func (a *Arena) Inspect(o Object) Inspection {
 	a.findWaitsOfCopy()
 	if ops, ok := opsOf(o); ok && ops.Inspect != nil {
@@ -141,11 +140,11 @@ func (a *Arena) Inspect(o Object) Inspection {
 	return Inspection{Waits: a.WaitsOf(o)}
 }
 
-// describeMost is how many wait nodes a description shows.
+// describeMost is the maximum number of wait nodes in a description.
 const describeMost = 8
 
-// Describe renders the state of an object on one line, for reports of tests. It is empty for
-// a kind that this process does not know.
+// Describe returns the state of an object as one line of text, for the output of tests. It returns
+// "" for a kind that this process does not know.
 func (a *Arena) Describe(o Object) string {
 	ops, ok := opsOf(o)
 	if !ok || ops.Inspect == nil {

@@ -2,7 +2,8 @@ package arenakernel
 
 import "github.com/shmsync/shmsync/internal/race"
 
-// putLabel writes at most labelBytes bytes of a label, after a byte with their number.
+// putLabel stores the length of a label at off, in one byte, followed by the label, cut to
+// labelBytes bytes.
 func (a *Arena) putLabel(off Offset, label string) {
 	var b [1 + labelBytes]byte
 	b[0] = byte(copy(b[1:], label))
@@ -15,9 +16,10 @@ func (a *Arena) getLabel(off Offset) string {
 	return string(b[1 : 1+min(int(b[0]), labelBytes)])
 }
 
-// copyBytes copies bytes of a slot, a death record or a header, which another participant may change at the
-// same time. The caller tolerates a mixture, or detects it. A loop copies the bytes, so that the race detector,
-// which watches the arenas of package arenatest, reports no race.
+// copyBytes copies bytes of a slot, a death record or a header. Another participant may change
+// these bytes at the same time. The caller tolerates or detects a mixture of old and new bytes. The
+// copy is a loop, because the race detector, which checks the arenas of package arenatest, would
+// report a race in a call of copy.
 //
 //go:norace
 func copyBytes(to, from []byte) {
@@ -31,7 +33,7 @@ func copyBytes(to, from []byte) {
 	}
 }
 
-// stringOf returns such bytes as a string.
+// stringOf returns bytes that another participant may change as a string; see copyBytes.
 func stringOf(b []byte) string {
 	if !race.Enabled {
 		return string(b)

@@ -7,8 +7,8 @@ package arenakernel
 //
 // docs/abi.md has the byte tables; a test compares them with these constants.
 const (
-	// LayoutVersion is the version of the layout that this package reads and writes. A change of
-	// the meaning of any byte increments it, unless a feature bit covers the change.
+	// LayoutVersion is the version of the layout that this package reads and writes. It is
+	// incremented when the meaning of any byte changes, unless a feature bit covers the change.
 	LayoutVersion = 6
 
 	magic     = "shmsync\x00"
@@ -17,8 +17,8 @@ const (
 
 	headerSize = 4096
 
-	// MaxSlots is the largest number of participants of an arena: an owner word has 11 bits for the
-	// slot, and slot 0 stands for no participant.
+	// MaxSlots is the maximum number of participants of an arena. An owner word has 11 bits for the
+	// slot, and slot 0 means no participant.
 	MaxSlots = 1<<slotBits - 1
 
 	slotStride        = 2048
@@ -29,7 +29,7 @@ const (
 	deathRecordStride = 128
 	labelBytes        = 63
 
-	chunkSize     = 64 << 10 // the unit in which the heap is allocated and reserved
+	chunkSize     = 64 << 10 // the unit in which chunks of the heap are allocated and get memory
 	blockMin      = 64       // the smallest block, and the alignment of all blocks
 	blockWords    = chunkSize / blockMin
 	blockWordSize = 4
@@ -39,12 +39,11 @@ const (
 	nodeSize = 64
 )
 
-// Feature bits. A process refuses an arena with an incompatible bit that it does not know. It can
-// only inspect an arena with an unknown read-only-compatible bit. It ignores unknown compatible
-// bits.
+// Feature bits. A process refuses an arena with an unknown incompatible bit. It can only inspect an
+// arena with an unknown read-only-compatible bit. It ignores unknown compatible bits.
 const (
-	// compatCounted: objects count their operations and record when holds begin. Operations of a
-	// participant that does not know this bit are not counted.
+	// compatCounted: objects count their operations, and record when holds begin. The operations of
+	// a participant that does not know this bit are not counted.
 	compatCounted = 1
 
 	knownCompat   = compatCounted
@@ -52,8 +51,8 @@ const (
 	knownIncompat = 0
 )
 
-// geometry is the validated copy of the immutable part of the header. It is never read from
-// shared memory again.
+// geometry is a validated copy of the immutable part of the header. It is never read from shared
+// memory again.
 type geometry struct {
 	size           uint64 // size of the segment
 	slots          int    // participants, from slot 1
@@ -70,8 +69,8 @@ type geometry struct {
 
 func alignUp(v, to uint64) uint64 { return (v + to - 1) &^ (to - 1) }
 
-// plan returns the layout of a segment of size bytes for that many participants. It accepts any
-// arguments: if they do not fit, chunkCount is 0.
+// plan returns the layout of a segment of size bytes for the given number of participants. It
+// accepts any arguments. If they do not fit, chunkCount is 0.
 func plan(size uint64, slots int) geometry {
 	g := geometry{size: size, slots: slots, slotsOff: headerSize}
 	g.deathRecordOff = g.slotsOff + uint64(slots)*slotStride
@@ -90,6 +89,6 @@ func plan(size uint64, slots int) geometry {
 	return g
 }
 
-// fixedEnd returns the end of the regions that are reserved when the arena is created. Block words
-// and the heap are reserved chunk by chunk.
+// fixedEnd returns the end of the regions that get memory when the arena is created. Block words
+// and the heap get memory chunk by chunk.
 func (g *geometry) fixedEnd() uint64 { return g.blocksOff }

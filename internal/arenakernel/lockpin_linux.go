@@ -8,8 +8,8 @@ import (
 
 // pinLock keeps the byte locks of f's open file description until this process is gone, even if
 // other code in the program closes the descriptor by mistake. It maps a page of the file, because a
-// mapping refers to the open file description as a descriptor does. The child of a fork is no
-// participant, so it does not inherit the mapping.
+// mapping keeps the open file description alive as a descriptor does. The child of a fork is not a
+// participant, so it must not inherit the mapping.
 func pinLock(f *os.File) ([]byte, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -33,7 +33,7 @@ func unpinLock(page []byte) {
 	}
 }
 
-// isFile reports whether f is still a descriptor of the file with that identity.
+// isFile reports whether f is still a descriptor of the file with the given identity.
 func isFile(f *os.File, id segmentID) bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(f.Fd()), &st) == nil && uint64(st.Dev) == id.dev && st.Ino == id.ino

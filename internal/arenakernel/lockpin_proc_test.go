@@ -14,7 +14,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// descriptorsOf returns this process's descriptors of a file.
+// descriptorsOf returns the descriptors of this process that refer to a file.
 func descriptorsOf(id segmentID) (fds []int, err error) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	for _, e := range entries {
@@ -28,10 +28,10 @@ func descriptorsOf(id segmentID) (fds []int, err error) {
 }
 
 func init() {
-	// "lose the lock" closes the descriptor whose lock shows that this process is alive, as a
-	// mistake elsewhere in the program would. If Text is set, the number of the descriptor then
-	// refers to a file of that name. If N is set, the other descriptors of the arena are closed as
-	// well.
+	// "lose the lock" closes the descriptor whose byte lock shows that this process is alive, like
+	// other code of the program by mistake. If Text is set, the number of the descriptor then
+	// refers to a file with that name. If N is set, the other descriptors of the arena are closed,
+	// too.
 	agentOrders["lose the lock"] = func(s *agent, o order, a *answer) error {
 		lost := []int{int(s.arena.lock.Fd())}
 		if o.N != 0 {
@@ -64,9 +64,9 @@ func init() {
 	}
 }
 
-// TestStrayCloseIsNoDeath: a process that closes its descriptors by mistake while it holds a lock
-// is still alive and keeps the lock. That is also true for processes that join later, and in a full
-// arena.
+// TestStrayCloseIsNoDeath: a process closes its descriptors by mistake while it holds a lock. It
+// still counts as alive and keeps the lock, also for processes that join later, and also if the
+// arena is full.
 func TestStrayCloseIsNoDeath(t *testing.T) {
 	for _, all := range []int{0, 1} {
 		for _, slots := range []int{3, 6} {
@@ -97,14 +97,14 @@ func TestStrayCloseIsNoDeath(t *testing.T) {
 	}
 }
 
-// TestReusedDescriptorAccusesNobody: the number of a descriptor of a process refers to another file
-// by now. The process must not declare a peer dead because of that, and still learns of deaths
-// through its other descriptors.
+// TestReusedDescriptorAccusesNobody: after a mistaken close, a descriptor number of a process
+// refers to another file. The process must not mark a live peer dead because of that, and must
+// still notice deaths through its other descriptors.
 func TestReusedDescriptorAccusesNobody(t *testing.T) {
 	ta := newTestArena(t, 6)
 	other := t.TempDir() + "/other"
 	require.NoError(t, os.WriteFile(other, make([]byte, 1<<16), 0o600))
-	// Only byte locks show the deaths of these participants.
+	// The deaths of these participants can only be seen from their byte locks.
 	s, one, two := ta.join(t, "survivor"), ta.join(t, "one", without("robust")), ta.join(t, "two", without("robust"))
 	one.must(t, order{Do: "lock", Text: "held"})
 	s.must(t, order{Do: "lose the lock", Text: other})
@@ -124,8 +124,8 @@ func TestReusedDescriptorAccusesNobody(t *testing.T) {
 	s.must(t, order{Do: "lock", Text: "held"})
 }
 
-// TestDeclaredDeadIsTold: a process that is declared dead by mistake, by a peer or by the kernel,
-// ends at once.
+// TestDeclaredDeadIsTold: a process that was marked dead by mistake, by a peer or by the kernel,
+// ends itself at once.
 func TestDeclaredDeadIsTold(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Create(ta.name, &ta.opts)
@@ -136,7 +136,7 @@ func TestDeclaredDeadIsTold(t *testing.T) {
 		i := v.self.Slot()
 		w := a.slotState(i)
 		require.Equal(t, phaseLive, w.phase())
-		v.must(t, order{Do: "fenced"}) // otherwise others would ask for its byte lock
+		v.must(t, order{Do: "fenced"}) // otherwise other participants would check its byte lock
 		require.True(t, a.declareDead(i, w))
 		e := v.Wait(t)
 		require.False(t, e.OK())

@@ -7,13 +7,13 @@ import (
 	"github.com/shmsync/shmsync/internal/race"
 )
 
-// memory is a mapped segment. Every conversion of an offset to an address goes through it.
+// memory is a mapped segment. Every conversion of an offset to an address uses it.
 type memory struct {
 	bytes []byte
 	base  unsafe.Pointer
 	size  uint64
-	// fetch is set for an Inspector: it reads the bytes from the file if the copy does not have
-	// them yet.
+	// fetch is set for an Inspector. It reads bytes from the file unless the copy already contains
+	// them.
 	fetch func(off, n uint64)
 }
 
@@ -21,14 +21,14 @@ func newMemory(b []byte) memory {
 	return memory{bytes: b, base: unsafe.Pointer(unsafe.SliceData(b)), size: uint64(len(b))}
 }
 
-// within reports whether n bytes at off lie in the segment and off is a
-// multiple of align, a power of two.
+// within reports whether n bytes at off are in the segment, and whether off is a multiple of align,
+// a power of two.
 func (m *memory) within(off Offset, n, align uint64) bool {
 	return uint64(off) <= m.size && n <= m.size-uint64(off) && uint64(off)&(align-1) == 0
 }
 
-// at returns the address of n bytes at off. The caller has validated off; at panics for an invalid
-// one, which is a bug of this package.
+// at returns the address of n bytes at off. The caller has validated off. An invalid off is a bug
+// in this package, and at panics.
 func (m *memory) at(off Offset, n, align uint64) unsafe.Pointer {
 	if !m.within(off, n, align) {
 		panic("shmsync: offset " + off.String() + " out of the arena")
@@ -51,9 +51,9 @@ func (m *memory) u64(off Offset) *atomic.Uint64 {
 	return (*atomic.Uint64)(m.at(off, 8, 8))
 }
 
-// peek32 loads the word at off, which its owner may write as plain bytes at the same time. The
-// caller finds out by other means whether the value is valid. The race detector, which watches the
-// arenas of package arenatest, would report such a load and store as a race.
+// peek32 loads the word at off, although its owner may write the same bytes with plain stores at
+// the same time. The caller checks by other means whether the value is valid. The race detector,
+// which checks the arenas of package arenatest, would report such accesses as a race.
 //
 //go:norace
 func (m *memory) peek32(off Offset) uint32 {
@@ -78,5 +78,5 @@ func (m *memory) slice(off Offset, n uint64) []byte {
 	return unsafe.Slice((*byte)(m.at(off, n, 1)), n)
 }
 
-// wordPtr returns the address that the futex calls take.
+// wordPtr returns w as the pointer that futex calls take.
 func wordPtr(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }

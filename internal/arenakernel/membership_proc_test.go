@@ -53,7 +53,7 @@ func TestJoinAndLeave(t *testing.T) {
 	require.NotNil(t, who)
 	require.Equal(t, "two", who.Label)
 	require.Equal(t, two.Pid(), who.PID)
-	// The process still exists, and comes back as another participant.
+	// The process still exists, and joins again as another participant.
 	two.open(t, ta, "two again")
 	require.Equal(t, makeParticipantID(2, 2), two.self)
 	require.Equal(t, []string{"one", "two again"}, labels(one.alone(t, 2)))
@@ -61,7 +61,7 @@ func TestJoinAndLeave(t *testing.T) {
 	one.close(t)
 	two.close(t)
 
-	// The last participant has left an arena, and the next one finds it.
+	// After the last participant has left, the next joiner finds the same arena.
 	three := ta.join(t, "three")
 	require.Equal(t, makeParticipantID(1, 2), three.self)
 	require.Equal(t, []string{"three"}, labels(three.participants(t)))
@@ -78,7 +78,7 @@ func TestLabels(t *testing.T) {
 	require.Equal(t, []string{long[:labelBytes], filepath.Base(os.Args[0])}, labels(empty.participants(t)))
 }
 
-// TestDeathsAreToldOnce: every participant learns of each death once. A leave is not a death.
+// TestDeathsAreToldOnce: every participant is told of each death once. It is not told of a leave.
 func TestDeathsAreToldOnce(t *testing.T) {
 	ta := newTestArena(t, 8)
 	survivors := []*remote{ta.join(t, "s1"), ta.join(t, "s2"), ta.join(t, "s3")}
@@ -106,8 +106,8 @@ func TestDeathsAreToldOnce(t *testing.T) {
 	}
 }
 
-// TestManyDeathsAreToldOnce: many deaths happen at once, and all are reported. If each had two
-// death records, the ring would have too little room for them.
+// TestManyDeathsAreToldOnce: many participants die at once, and all deaths are reported. If each
+// death had two records, the ring would be too small for them.
 func TestManyDeathsAreToldOnce(t *testing.T) {
 	rounds, each := 8, 4
 	if testing.Short() {
@@ -132,8 +132,8 @@ func TestManyDeathsAreToldOnce(t *testing.T) {
 	}
 }
 
-// TestSecondOpenIsTheSame: a second Open in a process returns the same membership, whatever name or
-// call it uses.
+// TestSecondOpenIsTheSame: a second Open in the same process uses the same membership, whatever
+// name or function it uses.
 func TestSecondOpenIsTheSame(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -172,8 +172,8 @@ func TestMemfdArena(t *testing.T) {
 	require.NoError(t, err)
 	a, err := FromSegment(seg, nil)
 	require.NoError(t, err)
-	// A shared open file description does no harm, because the byte lock belongs to another
-	// description.
+	// Another descriptor of the same open file description does no harm, because the byte lock
+	// belongs to a separate description.
 	dup, err := shm.FromFile(seg.File(), nil)
 	require.NoError(t, err)
 	b, err := FromSegment(dup, nil)
@@ -184,8 +184,8 @@ func TestMemfdArena(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// TestInheritedMemfd: the descriptors of the agents share one open file description, whose locks
-// would belong to all of them. So each agent needs a description of its own.
+// TestInheritedMemfd: the agents inherit descriptors of the same open file description. A lock on
+// this description would belong to all of them, so each agent must open a description of its own.
 func TestInheritedMemfd(t *testing.T) {
 	seg, err := shm.CreateMemfd("jobs", 2<<20, func(s *shm.Segment) error { return Format(s, &Options{MaxParticipants: 4}) }, nil)
 	require.NoError(t, err)
@@ -231,7 +231,7 @@ func TestSlotsAreTaken(t *testing.T) {
 	for _, m := range members {
 		m.must(t, order{Do: "use", Text: "x"})
 	}
-	// A process that joins right after a death finds the slot free.
+	// A process that joins just after a death finds the slot free.
 	members[1].Kill(t)
 	late.open(t, ta, "late")
 	require.Equal(t, makeParticipantID(2, 2), late.self)
@@ -241,14 +241,14 @@ func TestSlotsAreTaken(t *testing.T) {
 	require.Equal(t, members[1].self, dead[0].Name())
 	require.Equal(t, "1", dead[0].Label)
 	require.Equal(t, members[1].Pid(), dead[0].PID)
-	// A leave frees a slot, too.
+	// A leave frees the slot, too.
 	members[2].close(t)
 	next := ta.join(t, "next")
 	require.Equal(t, makeParticipantID(3, 2), next.self)
 }
 
-// TestRestartInAFullArena: in a full arena, a participant is killed and replaced at once, again and
-// again.
+// TestRestartInAFullArena: in a full arena, a participant is killed and another one joins at once,
+// many times.
 func TestRestartInAFullArena(t *testing.T) {
 	ta := newTestArena(t, 2)
 	watcher, worker := ta.join(t, "watcher"), ta.join(t, "worker")
@@ -262,7 +262,7 @@ func TestRestartInAFullArena(t *testing.T) {
 	watcher.alone(t, 2)
 }
 
-// TestDeathRecords: the death records still name the dead participants after others have taken
+// TestDeathRecords: the death records still describe the dead participants after others have taken
 // their slots.
 func TestDeathRecords(t *testing.T) {
 	ta := newTestArena(t, 4)
@@ -292,7 +292,8 @@ func TestDeathRecords(t *testing.T) {
 	require.Zero(t, s.must(t, order{Do: "dead", Name: last.self}).N)
 }
 
-// pollFor waits until done returns true, and fails with a dump of the words.
+// pollFor waits until done returns true. If that takes too long, the test fails with a dump of the
+// words of the arena.
 func pollFor(t *testing.T, a *Arena, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -304,7 +305,8 @@ func pollFor(t *testing.T, a *Arena, done func() bool) {
 	}
 }
 
-// TestComeAndGo: one process joins and leaves many times, alone and beside another process.
+// TestComeAndGo: a process joins and leaves many times, first alone and then while another process
+// is in the arena.
 func TestComeAndGo(t *testing.T) {
 	rounds := proctest.Rounds(50, 400)
 	ta := newTestArena(t, 3)
@@ -321,8 +323,8 @@ func TestComeAndGo(t *testing.T) {
 	}
 }
 
-// TestLeavingWakes: a process that leaves wakes waiters as its death would, because a wake may have
-// been meant for it.
+// TestLeavingWakes: a process that leaves wakes waiters as if it had died, because it may have
+// received a wake that it did not pass on.
 func TestLeavingWakes(t *testing.T) {
 	ta := newTestArena(t, 4)
 	s, v := ta.join(t, "survivor"), ta.join(t, "leaver")
@@ -332,8 +334,8 @@ func TestLeavingWakes(t *testing.T) {
 }
 
 func init() {
-	// "tell" ends this process while it is about to push a node on its owner's ready stack. The
-	// owner is the process itself.
+	// "tell" ends this process while it is about to push a wait node on the ready stack of the
+	// node's owner, which is the process itself.
 	agentOrders["tell"] = func(s *agent, o order, a *answer) error {
 		off, err := s.arena.ClaimNode()
 		if err != nil {
@@ -345,8 +347,8 @@ func init() {
 	}
 }
 
-// TestSuccessorHasNothingToTell: the telling count of a dead participant does not count for the
-// next participant in the slot.
+// TestSuccessorHasNothingToTell: the slot counts the pushes on ready stacks that its participant
+// has begun. The count of a dead participant must not count for the next participant in the slot.
 func TestSuccessorHasNothingToTell(t *testing.T) {
 	ta := newTestArena(t, 1)
 	m := ta.join(t, "dead")
@@ -356,12 +358,12 @@ func TestSuccessorHasNothingToTell(t *testing.T) {
 }
 
 // TestLeavesDisplaceNoDeaths: participants that join and leave do not overwrite death records that
-// a stopped process has not read.
+// a stopped process has not read yet.
 func TestLeavesDisplaceNoDeaths(t *testing.T) {
 	ta := newTestArena(t, 8)
 	s := ta.join(t, "observer")
 	s.Stop(t)
-	a, err := Open(ta.name, &ta.opts) // a participant is needed that reaps
+	a, err := Open(ta.name, &ta.opts) // so that there is a participant that reaps
 	require.NoError(t, err)
 	defer a.Close()
 	var want []string
@@ -398,7 +400,8 @@ func init() {
 }
 
 // TestJoinerWithoutByteIsGivenUp: a joiner without a byte lock dies before it is live. It leaves
-// nothing that the kernel marks or releases. Its slot is given up after a while, and not earlier.
+// nothing that the kernel marks or releases. Other participants take its slot back after a timeout,
+// and not earlier.
 func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	joining := makeSlotWord(phaseJoining, 5)
@@ -413,18 +416,18 @@ func TestJoinerWithoutByteIsGivenUp(t *testing.T) {
 	require.Equal(t, joining, a.slotState(3))
 	look(joinTimeout + 1)
 	require.NotEqual(t, joining, a.slotState(3))
-	// If the joiner is alive after all, it does not become live.
+	// If the joiner is alive after all, it cannot become live any more.
 	require.False(t, a.casSlot(3, joining, joining.with(phaseLive)))
 }
 
-// TestJoinerHasItsOwnTime: a joiner without a byte lock gives the slot of a dead participant back
-// unchanged. The next joiner gets the same generation, but its time to become live begins again.
+// TestJoinerHasItsOwnTime: a joiner without a byte lock gives back the slot of a dead participant
+// unchanged. The next joiner gets the same generation, but has the full time to become live.
 func TestJoinerHasItsOwnTime(t *testing.T) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
 	require.NoError(t, err)
 	defer a.Close()
-	p := ta.peek(t) // used as a joiner without a byte lock
+	p := ta.peek(t) // acts as a joiner without a byte lock
 	dead, joining := makeSlotWord(phaseDead, 4), makeSlotWord(phaseJoining, 5)
 	p.u32(p.slot(3) + slotState).Store(uint32(dead))
 	require.True(t, p.take(3, dead, 5, 0))
@@ -448,8 +451,8 @@ func TestJoinerHasItsOwnTime(t *testing.T) {
 }
 
 // TestDeathOfAJoinerWithoutByteIsOver: a joiner without a byte lock has died before it was live, so
-// the kernel never marks its alive words. The reap must end all the same. Otherwise the slot would
-// stay dead, and each process that waits for the end of this participant would wait for ever.
+// the kernel never marks its alive words. The reap must still finish. Otherwise the slot would stay
+// dead, and processes that wait for the end of this participant would wait for ever.
 func TestDeathOfAJoinerWithoutByteIsOver(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "before").close(t)
@@ -457,7 +460,7 @@ func TestDeathOfAJoinerWithoutByteIsOver(t *testing.T) {
 	require.Nil(t, p.lock)
 	p.u32(p.slot(3) + slotState).Store(uint32(makeSlotWord(phaseDead, 5)))
 	for k := range aliveWords {
-		p.u32(p.aliveWord(3, k)).Store(4711) // what an earlier participant may have left
+		p.u32(p.aliveWord(3, k)).Store(4711) // as an earlier participant may have left it
 	}
 	require.True(t, p.ended(3))
 	p.u32(p.slot(3) + slotCaps).Store(makeCaps(capRobust, 4))
@@ -466,8 +469,8 @@ func TestDeathOfAJoinerWithoutByteIsOver(t *testing.T) {
 	require.False(t, p.ended(3), "the kernel marks a participant that was live")
 }
 
-// TestLateReaperLosesNoSlot: a late reaper leaves the next participant of the slot alone, which has
-// not become live yet. If that participant dies, the slot is still not lost.
+// TestLateReaperLosesNoSlot: a slow reaper must not change the slot after its next participant,
+// which is not live yet, has taken it. If that participant dies, the slot must become free again.
 func TestLateReaperLosesNoSlot(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	f, err := a.seg.Reopen() // the joiner's
@@ -480,7 +483,7 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	require.True(t, a.take(3, dead, 6, 0))
 	caps := a.slotCaps(3)
 	require.NotZero(t, caps)
-	a.freeSlot(3, dead, false) // called by a participant that has read this state
+	a.freeSlot(3, dead, false) // as by a participant that has read this state earlier
 	joining := a.slotState(3)
 	require.True(t, joining.is(phaseJoining, 6), "it does not change hands")
 	require.Equal(t, caps, a.slotCaps(3))
@@ -494,8 +497,9 @@ func TestLateReaperLosesNoSlot(t *testing.T) {
 	})
 }
 
-// TestSuccessorCleansUpAfterManySuccessors: many successors in a slot may die one after the other
-// before they have cleaned up after their predecessors. The last one cleans up after all of them.
+// TestSuccessorCleansUpAfterManySuccessors: many joiners take over the same slot and die one after
+// the other, each before it has finished the reap of its predecessors. The last joiner must finish
+// all of these reaps.
 func TestSuccessorCleansUpAfterManySuccessors(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	const successors = 40
@@ -512,7 +516,7 @@ func TestSuccessorCleansUpAfterManySuccessors(t *testing.T) {
 	a.reclaimMemory(makeParticipantID(3, successors))
 	require.Zero(t, a.Stats().Claimed)
 	require.EqualValues(t, successors, a.u32(a.slot(3)+slotReclaimed).Load())
-	// If a peer overwrites the field, there is only a short delay.
+	// If a peer overwrites the field, the only effect is a short delay.
 	a.u32(a.slot(3) + slotReclaimed).Store(0)
 	a.reclaimMemory(makeParticipantID(3, maxGeneration))
 }

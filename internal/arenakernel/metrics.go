@@ -1,17 +1,17 @@
 package arenakernel
 
-// Metrics is the state of an arena in numbers, for a monitoring system. Its JSON form has
+// Metrics describes the state of an arena in numbers, for a monitoring system. Its JSON form has
 // one member for each field.
 type Metrics struct {
 	Participants int                      // how many are in the arena
-	Deaths       uint32                   // how many deaths and leaves were recorded since the arena was made
+	Deaths       uint32                   // how many deaths and leaves were recorded since the arena was created
 	Path         PathState                // whether the arena's path still leads to its file
 	Size         int64                    // bytes
-	Used         uint64                   // bytes of the heap that are backed by memory
+	Used         uint64                   // bytes of the heap that have memory
 	Objects      map[string]ObjectMetrics // by name, or by offset for an object without a name
 }
 
-// ObjectMetrics are the numbers of one object.
+// ObjectMetrics describes one object in numbers.
 type ObjectMetrics struct {
 	Kind    string  // four letters
 	Holds   int     // how many participants hold the object, or a part of it
@@ -20,12 +20,12 @@ type ObjectMetrics struct {
 	Counts  *Counts // nil if the arena is not counted
 }
 
-// Metrics returns the numbers of the arena and of its objects except values and blocks. The call
-// takes longer the more objects there are. To publish them in package expvar:
+// Metrics returns the numbers of the arena and of its objects, except values and blocks. The call
+// takes longer the more objects there are. To publish the numbers in package expvar:
 //
 //	expvar.Publish("jobs", expvar.Func(func() any { return a.Metrics() }))
 func (a *Arena) Metrics() Metrics {
-	a.mustBeginCall("arena.metrics") // because a walk writes the guard of this slot
+	a.mustBeginCall("arena.metrics") // because a walk writes the guard in this slot
 	defer a.EndCall()
 	stats := a.Stats()
 	m := Metrics{Deaths: a.reaped(), Path: a.PathState(), Size: a.Size(), Used: stats.Reserved * chunkSize, Objects: map[string]ObjectMetrics{}}

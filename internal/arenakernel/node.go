@@ -22,17 +22,17 @@ var (
 // poller nodes.
 type nodeLocal struct{ sync.Mutex }
 
-// ClaimNode returns an unused wait node. The node is idle and belongs to this participant and to no
-// object. If this process dies, its reaper frees the node; once the node belongs to an object, the
-// Repair of the object's kind frees it.
+// ClaimNode returns an unused wait node. The node is idle, and belongs to this participant and to no
+// object. If this process dies, its reaper frees the node. After SetObject, the Repair of the object's
+// kind frees it instead.
 func (a *Arena) ClaimNode() (Offset, error) { return a.claimNode() }
 
-// FreeNode frees a node that ClaimNode returned. The caller makes sure that the node is on no list
-// and that no participant is about to wake it.
+// FreeNode frees a node that ClaimNode returned. The node must be on no list, and no participant may be
+// about to wake it.
 func (a *Arena) FreeNode(off Offset) error { return a.freeNode(off) }
 
-// NodeAt returns the node at off, an offset that may have come from a peer. If there is no node,
-// the error Is [shmsync.ErrCorrupt]. The node may be unused.
+// NodeAt returns the node at off. off may have come from a peer: if there is no node at off, the error
+// Is [shmsync.ErrCorrupt]. The node may be unused.
 func (a *Arena) NodeAt(off Offset) (*Node, error) { return a.nodeAt(off) }
 
 func (c *core) nodeAt(off Offset) (*Node, error) {
@@ -73,7 +73,7 @@ func (c *core) newNode() (Offset, *Node, error) {
 	return off, n, nil
 }
 
-// freeNode frees a node, whichever participant owns it.
+// freeNode frees the node at off. It does not check who owns the node.
 func (c *core) freeNode(off Offset) error {
 	b, ok := c.locate(off)
 	freeing := makeBlock(blockFreeing, c.self)
@@ -90,34 +90,36 @@ func (c *core) freeNode(off Offset) error {
 	return nil
 }
 
-// ReapNode frees a node of a dead participant that the caller has just taken off its queue. w is
-// the word that the node had while it was on the queue. If several participants try this, only the
-// first frees the node.
+// ReapNode frees a node of a dead participant. The caller has just taken the node off its queue. w is
+// the word that the node had while it was on the queue. If several participants call ReapNode for the
+// same node, only the first call frees it.
 func (a *Arena) ReapNode(off Offset, dead ParticipantID, w NodeWord) {
 	if n, err := a.nodeAt(off); err == nil {
 		a.reapNode(off, n, dead, func() bool { return n.sameUse(w) && n.stamp.Load() == 0 && !a.current(dead) })
 	}
 }
 
-// FreeEntryNode frees a node in which an object keeps some of its state, whichever participant owns
-// the node. The caller holds the lock of that state, so no other participant frees the node.
+// FreeEntryNode frees a node in which an object keeps some of its state. The node may belong to any
+// participant. The caller holds the lock of that state, so no other participant frees the node.
 func (a *Arena) FreeEntryNode(off Offset, owner ParticipantID) {
 	if n, err := a.nodeAt(off); err == nil {
 		a.reapNode(off, n, owner, nil)
 	}
 }
 
-// reapNode frees a node that is on no list and whose owner does not use it any more. The
-// participant that makes itself the owner by CAS frees the node; if it dies first, its own reaper
-// does. still checks the node once more, while no participant can get the ID of owner. still is nil
-// if nothing else can happen to the node.
+// reapNode frees a node that is on no list and that its owner does not use any more. Several
+// participants may try this at the same time. The participant that makes itself the owner by CAS frees
+// the node. If that participant dies first, its own reaper frees the node.
 //
-// The owner may be a reaper that died while it freed the node. Or the node may be freed and claimed
-// again while this process is stopped. So reapNode frees the node only if it is in use, and has not
-// been freed since.
+// still checks the node once more. While still runs, no participant can get the ID of owner. still is
+// nil if nothing else can happen to the node.
+//
+// The CAS alone is not enough. The owner may be a reaper that died while it freed the node, or the node
+// may be freed and claimed again while this process is stopped. So reapNode frees the node only if the
+// node is in use, and if it has not been freed since the call began.
 func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() bool) {
 	if owner == 0 {
-		return // another participant is about to free it, or it is free
+		return // the node is free, or another participant is about to free it
 	}
 	w := n.Load()
 	if still != nil && owner != c.self {
@@ -127,7 +129,7 @@ func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() b
 		}
 	}
 	if b, ok := c.locate(off); ok {
-		c.touch(b.chunk) // so that the reaper of this participant would look for the node
+		c.touch(b.chunk) // if this participant dies, its reaper looks for the node in this chunk
 	}
 	if n.Owner() == owner && n.owner.CompareAndSwap(uint32(owner), uint32(c.self)) {
 		crashpoint.Hit("arena.node.inherited")
@@ -140,9 +142,8 @@ func (c *core) reapNode(off Offset, n *Node, owner ParticipantID, still func() b
 // sameUse reports whether the node has not been freed since its word was w.
 func (n *Node) sameUse(w NodeWord) bool { return n.Load().Generation() == w.Generation() }
 
-// TakeNode makes this participant the owner of a node that its owner does not use any more. From
-// then on, the reaper of this participant would free the node. TakeNode reports whether it
-// succeeded.
+// TakeNode makes this participant the owner of a node that its owner does not use any more, and reports
+// whether it succeeded. If this participant then dies, its reaper frees the node.
 func (a *Arena) TakeNode(off Offset, owner ParticipantID) bool {
 	n, err := a.nodeAt(off)
 	return err == nil && a.takeNode(n, owner)
@@ -156,16 +157,17 @@ func (c *core) takeNode(n *Node, owner ParticipantID) bool {
 	return true
 }
 
-// ReclaimNode frees a node that its owner does not use any more, unless it was freed since its word
-// was w. Both the owner and the participant that takes the node off its queue call this when they
-// have done their part.
+// ReclaimNode frees a node that its owner does not use any more. It does nothing if the node was freed
+// since its word was w. Its owner and the participant that takes it off its queue both call ReclaimNode
+// when they have done their part. One of the two calls frees the node.
 func (a *Arena) ReclaimNode(off Offset, w NodeWord) {
 	n, err := a.nodeAt(off)
 	if err != nil {
 		return
 	}
 	if n.Owner() != a.self {
-		// The node may be freed meanwhile, but no participant gets the ID of its owner.
+		// Another process may free the node meanwhile. But until endTell, no participant gets the ID of
+		// the node's owner.
 		a.beginTell()
 		defer a.endTell()
 	}
@@ -185,8 +187,8 @@ func (a *Arena) EachNode(object Offset, f func(Offset, *Node)) {
 	})
 }
 
-// wakeResolved wakes the sleepers on nodes whose wait is over, because a dead participant may have
-// resolved such a wait without waking its owner.
+// wakeResolved wakes the sleepers on all nodes whose wait is over. A dead participant may have resolved
+// such a wait and died before it woke the owner of the node.
 func (c *core) wakeResolved() {
 	c.eachNode(func(_ Offset, n *Node) {
 		if n.State() == NodeResolved {
@@ -195,7 +197,7 @@ func (c *core) wakeResolved() {
 	})
 }
 
-// resetNode writes the bytes of an unused node.
+// resetNode clears the fields of a node that is about to be unused.
 func (c *core) resetNode(off Offset) {
 	n := c.node(off)
 	n.owner.Store(0)
@@ -205,8 +207,9 @@ func (c *core) resetNode(off Offset) {
 	n.retire()
 }
 
-// retire moves the word to free, with the next generation. It returns false if the word was free
-// already. The loop ends, because another participant can only move the word from waiting to ready.
+// retire makes the node free and advances its generation. It returns false if the node was free
+// already. The CAS can fail only once: all that another participant can do to the word is to move it
+// from waiting to ready.
 func (n *Node) retire() bool {
 	for {
 		w := n.Load()
@@ -234,11 +237,16 @@ func (c *core) eachNode(f func(off Offset, n *Node)) {
 	}
 }
 
-// freeNodesOf frees the nodes of a dead participant. Poller nodes stay on the lists of their
-// objects, for the next participant that needs one. Nodes on a queue are left to the kind of the
-// object. If a participant took such a node off and then died, freeNodesOf for that participant
-// frees the node. If some participant may still push a node on the stack of the dead participant,
-// the node stays until the next death, or leave, of a participant that has changed anything.
+// freeNodesOf frees the nodes of a dead participant, with these exceptions:
+//
+// A poller node stays on the list of its object. It loses its owner, so the next participant that needs
+// a poller node can take it.
+//
+// A node on a queue is freed by the kind of the object. If a participant took such a node off its queue
+// and then died, the node is freed by freeNodesOf for that participant.
+//
+// A node that some participant may still push on the ready stack of the dead participant stays. It is
+// freed after the next death or leave of a participant that has changed something.
 //
 // Preconditions: as for reclaimBlocks.
 func (a *Arena) freeNodesOf(dead ParticipantID) {
@@ -247,8 +255,9 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 	defer c.handles.Unlock()
 	defer c.unguard()
 	told := c.awaitTold()
-	// A node may be resolved after the line above, if its owner is leaving. Then the granter may
-	// not have told the poller of the owner yet.
+	// If the owner is leaving and not dead, a wait can still be resolved after awaitTold has returned.
+	// Then the granter may not have woken the owner's poller yet. (To tell a poller is to push the node
+	// on the ready stack of the poller's participant, and to wake the poller.)
 	untold := func(n *Node) bool { return n.State() == NodeResolved && !(told && c.allTold()) }
 	stacked, lists := c.readyOf(dead), c.newNodeLists()
 	var orphans []orphan
@@ -259,14 +268,14 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 			case owner == 0 && list != 0 && w.State() != NodeFree && n.Owner() == 0:
 				orphans = append(orphans, orphan{off, n, w})
 			case owner != 0 && list == 0 && !n.onQueue() && !c.current(owner) && a.offQueue(n) && !untold(n):
-				// The node was taken off its queue when its owner was reaped. The participant that
-				// took it off has died before it could free the node, or is about to free the node.
+				// The node was taken off its queue when its owner was reaped. The participant that took
+				// it off has not freed it: either it died, or it is about to free the node.
 				c.reapNode(off, n, owner, func() bool { return n.sameUse(w) && !n.onQueue() && !c.current(owner) })
 			}
 			return
 		}
-		// While the object is guarded, it is not freed. So its nodes do not change, because other
-		// participants free them only together with the object.
+		// Other participants free the nodes of an object only when they free the object. A guarded
+		// object is not freed, so its nodes do not change here.
 		object := n.Object()
 		c.guard(object)
 		w := n.Load()
@@ -276,19 +285,19 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 		there, list := object != 0 && c.isObject(object), Offset(n.list.Load())
 		switch {
 		case list == 0 && there && !a.offQueue(n):
-			// The node is on a queue, or may get there. The kind of the object takes it off and
-			// frees it.
+			// The node is on a queue, or may still be put on one. The kind of the object takes the node
+			// off and frees it.
 		case list == 0 && untold(n):
-			// The granter may still push the node, and would push it on the stack of the next
-			// participant in the slot.
+			// The granter may still push the node. It must not end up on the stack of the next
+			// participant in this slot.
 		case list == 0:
 			c.reapNode(off, n, dead, nil)
 		case there && !lists.has(list, off):
 			c.freeNode(off)
 		case there:
-			// A node that is not ready is freed, too: the dead participant may have popped it from
-			// its stack. If the word of the node has changed, a granter is telling the poller of
-			// the owner. That granter may still do so if the owner is leaving.
+			// A node that is not ready is freed, too: the dead participant may have popped it from its
+			// stack. If n.Swap fails, a granter has changed the word and wakes the poller of the owner.
+			// If the owner is leaving, a granter may still be about to do so, hence the second awaitTold.
 			if w.State() != NodeFree && (stacked[off] || told && (!c.current(dead) || c.awaitTold())) {
 				n.Swap(w, w.Freed())
 			}
@@ -298,16 +307,15 @@ func (a *Arena) freeNodesOf(dead ParticipantID) {
 	c.takeOrphans(orphans)
 }
 
-// orphan is a poller node without an owner that is ready, or was. Its owner died while the node was
-// not on the ready stack, and a releaser may still be about to push the node.
+// orphan is a poller node that has no owner and is not free. Its owner died after the node was made
+// ready and while it was not on the ready stack. So a releaser may still be about to push the node.
 type orphan struct {
 	off  Offset
 	node *Node
 	word NodeWord
 }
 
-// takeOrphans frees those orphaned nodes that are on no stack and that no releaser can push any
-// more.
+// takeOrphans frees the orphaned nodes that are on no stack and that no releaser can push any more.
 func (c *core) takeOrphans(orphans []orphan) {
 	if len(orphans) == 0 || !c.awaitTold() {
 		return
@@ -320,7 +328,7 @@ func (c *core) takeOrphans(orphans []orphan) {
 		}
 	}
 	if !c.allTold() {
-		return // a releaser may still have a node of a stack that was emptied meanwhile
+		return // meanwhile a releaser may have emptied a stack and still have its nodes
 	}
 	for _, s := range orphans {
 		if !on[s.off] {
@@ -329,7 +337,7 @@ func (c *core) takeOrphans(orphans []orphan) {
 	}
 }
 
-// awaitTold waits for allTold for a bounded time.
+// awaitTold waits a bounded time for allTold, and returns the last result of allTold.
 func (c *core) awaitTold() bool {
 	for range toldYields {
 		if c.allTold() {
@@ -340,13 +348,14 @@ func (c *core) awaitTold() bool {
 	return c.allTold()
 }
 
-// toldYields is how often a reaper yields to other goroutines while a participant is
-// between beginTell and endTell.
+// toldYields is how often a reaper yields to other goroutines while some participant is between
+// beginTell and endTell.
 const toldYields = 50
 
-// freeNodesAt frees the nodes of an object that no process has open: poller nodes; idle nodes with
-// a stamp, in which the object keeps some of its state; and waits of dead participants. It leaves
-// such waits if no process that knows the kind of the object has examined them since the death.
+// freeNodesAt frees the nodes of an object that no process has open. These are poller nodes, idle nodes
+// with a stamp, in which the object keeps some of its state, and waits of dead participants. A wait of
+// a dead participant stays if no process that knows the kind of the object has examined it since the
+// death.
 func (c *core) freeNodesAt(object Offset) {
 	c.eachNode(func(off Offset, n *Node) {
 		switch {
@@ -362,30 +371,30 @@ func (c *core) freeNodesAt(object Offset) {
 	})
 }
 
-// forgetWait clears the stamp of a node whose object is deleted. The node was on a queue of the
-// object, and its wait was over or its owner had given up. The participant that should have taken
-// the node off died first. Now there is no queue. If the node kept its stamp, the next object at
-// that offset would take the node for a wait of its own.
+// forgetWait clears the stamp of a node whose object is being deleted. The node was on a queue of the
+// object. Its wait was over, or its owner had given up, but the participant that should have taken the
+// node off died first. The queue does not exist any more. If the node kept its stamp, the next object
+// at that offset would take the node for one of its own waits.
 func (c *core) forgetWait(off Offset, n *Node) {
-	c.beginTell() // so that no participant gets the ID of the owner
+	c.beginTell() // until endTell, no participant gets the ID of the owner
 	defer c.endTell()
 	w, owner := n.Load(), n.Owner()
 	if !w.Over() && w.State() != NodeLeft {
 		return
 	}
-	// This participant becomes the owner before it clears the stamp: if it dies in between, its
-	// reaper frees the node.
+	// This participant becomes the owner before it clears the stamp. If it dies between the two steps,
+	// its reaper frees the node.
 	ours := w.State() == NodeLeft && c.takeNode(n, owner)
 	// sync(waitnode.unqueue): release
 	n.stamp.Store(0)
-	// Otherwise the owner frees the node when it sees that the stamp is 0.
+	// If this participant is not the owner, the owner frees the node when it sees that the stamp is 0.
 	if ours || n.Swap(w.With(NodeSpent), w.Freed()) && c.takeNode(n, owner) {
 		c.freeNode(off)
 	}
 }
 
-// orphaned reports whether the owner of a node is dead and no participant is about to tell the
-// poller of the owner that the wait is over.
+// orphaned reports whether the owner of a node is dead, and no participant is still going to push the
+// node on the ready stack of that owner.
 func (c *core) orphaned(n *Node) bool {
 	owner := n.Owner()
 	return owner != 0 && !c.current(owner) && (n.State() != NodeResolved || c.allTold())

@@ -10,8 +10,8 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// leave makes b free its nodes as it does when it leaves, while its ID is still current. meanwhile
-// is called when b has seen that all telling counts are 0, and has come to the first of its nodes.
+// leave lets b free its nodes as it does when it leaves. The ID of b is still current. b first sees
+// that all telling counts are 0. When b has come to the first of its nodes, leave calls meanwhile.
 func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
 	t.Helper()
 	live := makeSlotWord(phaseLive, b.self.Generation())
@@ -26,9 +26,9 @@ func (p *neighbours) leave(t *testing.T, b *Arena, meanwhile func()) {
 	require.True(t, called)
 }
 
-// TestWhoLeavesIsToldStill: a participant that leaves still learns of the end of its waits. If a
-// wait is resolved after the participant has seen that all telling counts are 0, its node is kept
-// until the participant has been told.
+// TestWhoLeavesIsToldStill: a participant that is leaving still learns that its wait is over. Here the
+// wait is resolved after the participant has seen that all telling counts are 0. The participant keeps
+// the node until the granter has pushed the node on its ready stack.
 func TestWhoLeavesIsToldStill(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -50,8 +50,9 @@ func TestWhoLeavesIsToldStill(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestPollerNodeOfWhoLeavesIsToldStill: the same is true of a poller node that is made ready after
-// that moment. No other participant gets the node before it has been pushed on its owner's stack.
+// TestPollerNodeOfWhoLeavesIsToldStill: a poller node of a leaving participant is made ready after the
+// participant has seen that all telling counts are 0. No other participant gets the node until it has
+// been pushed on the ready stack of its owner.
 func TestPollerNodeOfWhoLeavesIsToldStill(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)

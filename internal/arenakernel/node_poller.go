@@ -16,10 +16,10 @@ var (
 	_ = crashpoint.Register("arena.poller.retired")
 )
 
-// PollerNode returns a poller node of o for this participant. head is the word of o's body at which
-// the list of poller nodes begins; it is zero in a new object. PollerNode returns a node that this
-// participant owns already and for which unused returns true. Otherwise it takes a node without an
-// owner, or pushes a new one. Nodes leave the list only when the object is deleted.
+// PollerNode returns a poller node of o for this participant. head is the word of o's body at which the
+// list of poller nodes begins. It is 0 in a new object. PollerNode first looks for a node that this
+// participant owns and for which unused returns true. If there is none, it takes a node without an
+// owner, or pushes a new node. Nodes leave the list only when the object is deleted.
 //
 // A node that this participant did not own before is idle.
 func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bool) (Offset, error) {
@@ -58,9 +58,9 @@ func (a *Arena) PollerNode(o Object, head *atomic.Uint64, unused func(Offset) bo
 	return a.pushPollerNode(o, list, head)
 }
 
-// takePollerNode makes this process the owner of a poller node that has no owner. If such a node is
-// not free, it belonged to a dead participant, and a releaser may still be about to push it, so
-// takePollerNode leaves it.
+// takePollerNode makes this process the owner of a poller node that has no owner. It does not take a
+// node that is not free. Such a node belonged to a dead participant, and a releaser may still be about
+// to push it.
 func (c *core) takePollerNode(n *Node) bool {
 	if n.State() != NodeFree || n.Owner() != 0 {
 		return false
@@ -76,8 +76,8 @@ func (c *core) takePollerNode(n *Node) bool {
 	return false
 }
 
-// pushPollerNode makes a new poller node. It publishes the node before it pushes it, because a node
-// that other participants see must not be freed when its maker dies.
+// pushPollerNode makes a new poller node. It publishes the node before it pushes the node: otherwise
+// the death of this process would free a node that other participants already see.
 func (c *core) pushPollerNode(o Object, list Offset, head *atomic.Uint64) (Offset, error) {
 	off, n, err := c.newNode()
 	if err != nil {
@@ -100,10 +100,11 @@ func (c *core) pushPollerNode(o Object, list Offset, head *atomic.Uint64) (Offse
 	}
 }
 
-// ReleasePollerNode makes a poller node of this participant available to others. If the node is
-// ready, ReleasePollerNode returns false, and the participant keeps the node: a releaser may be
-// about to push it on the ready stack, and the participant has to pop it from there first. For a
-// node that belongs to another participant, or that a peer has overwritten, there is nothing to do.
+// ReleasePollerNode makes a poller node of this participant available to other participants. If the
+// node is ready, ReleasePollerNode returns false and the participant keeps the node. A releaser may be
+// about to push a ready node on the participant's ready stack, and the participant has to pop it first.
+// If the node belongs to another participant, or if a peer has overwritten it, ReleasePollerNode does
+// nothing and returns true.
 func (a *Arena) ReleasePollerNode(off Offset) bool {
 	a.nodes.Lock()
 	defer a.nodes.Unlock()
@@ -125,14 +126,14 @@ func (a *Arena) ReleasePollerNode(off Offset) bool {
 	return true
 }
 
-// EachPollerNode calls f for the nodes of the list at head, including unused ones, until f returns
-// false. If the list contains anything else, or does not end, the error Is [shmsync.ErrCorrupt].
+// EachPollerNode calls f for the nodes of the list at head, including unused nodes, until f returns
+// false. If the list contains anything but nodes, or has no end, the error Is [shmsync.ErrCorrupt].
 func (a *Arena) EachPollerNode(head *atomic.Uint64, f func(Offset, *Node) bool) error {
 	return a.walk(head, f)
 }
 
-// walk visits a list of nodes. Brent's cycle detection ends the walk of a list with a cycle. The
-// number of nodes that the arena can have bounds the walk of a list that a peer keeps changing.
+// walk visits a list of nodes. Brent's algorithm detects a cycle in the list. A peer may also keep
+// changing the list, so walk takes no more steps than the arena can have nodes.
 func (c *core) walk(head *atomic.Uint64, f func(Offset, *Node) bool) error {
 	var anchor Offset
 	steps, lap := uint64(0), uint64(1)
@@ -157,11 +158,11 @@ func (c *core) walk(head *atomic.Uint64, f func(Offset, *Node) bool) error {
 	return nil
 }
 
-// nodeLists knows which nodes are on which lists. Each node is on at most one list, so all lists
-// together have no more entries than there are nodes. If there are more, a peer has forged them.
+// nodeLists finds out which nodes are on which lists. A node is on one list at most, so all lists
+// together are no longer than the number of nodes. If they are longer, a peer has forged a list.
 type nodeLists struct {
 	*core
-	on   map[Offset]map[Offset]bool // by the offset of the list's head
+	on   map[Offset]map[Offset]bool // the nodes of each list; the key is the offset of the list's head
 	left uint64                     // how many steps all walks together may still take
 	errs []error                    // errors of the lists that are damaged
 }

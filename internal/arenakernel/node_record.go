@@ -1,40 +1,45 @@
 package arenakernel
 
-// A wait node may be on a recorded queue: a queue whose words change by records, without a lock.
-// Its stamp has RecordedStamp, and next and extra are tagged words: 32 bits of tag below 32 bits of
-// value. The value of next is the state of the wait:
+// A recorded queue is a queue whose words change by records, without a lock. A record describes a
+// change. After a participant has committed the record, any participant can complete the change.
 //
-//	0             about to be queued
-//	RecordedLast  the last one of the queue
-//	RecordedGranted, RecordedLeft, RecordedRemoved, RecordedRefused
-//	              off the queue: its wait was granted, its owner gave up, its owner is dead, or its wait
-//	              ended because nobody can have the object
-//	other         the next node of the queue, an offset divided by 64
+// A wait node that is meant for a recorded queue has RecordedStamp in its stamp. Its words next and
+// extra are tagged: 32 bits of tag below 32 bits of value. The value of next is the state of the wait:
 //
-// The words of a node that is on a recorded queue change by records only. So once the record that a
-// dead participant has committed is complete, next says whether its node is on the queue. A process
-// that knows the kind of the object completes it before it frees the node, see offQueue.
+//	0                  about to be queued
+//	RecordedLast       the last node of the queue
+//	RecordedGranted    off the queue: the wait was granted
+//	RecordedLeft       off the queue: the owner gave up
+//	RecordedRemoved    off the queue: the owner is dead
+//	RecordedRefused    off the queue: no process can get the object any more
+//	other              the next node of the queue, an offset divided by 64
+//
+// Only records change the words of a node that is on a recorded queue. If a participant dies after it
+// has committed a record, next does not show whether the node is on the queue until the record is
+// complete. So a process that knows the kind of the object completes the record before it frees the
+// node, see offQueue.
 
-// RecordedStamp is the bit of a stamp that says that next and extra are tagged words.
+// RecordedStamp is the bit of a stamp which says that next and extra are tagged words.
 const RecordedStamp = 1 << 63
 
-// The values of next that name no node: no node lies at these offsets.
+// These values of next name no node, because no node lies at these offsets.
 const (
 	RecordedLast    = 1
 	RecordedGranted = 2
 	RecordedLeft    = 3
 	RecordedRemoved = 4
 	RecordedRefused = 5
-	RecordedFirst   = 64 // the least value that may name a node
+	RecordedFirst   = 64 // the least value that can name a node
 )
 
-// RecordedNumber is the number of a wait in the order of arrival, modulo 2^31, from the stamp of its node.
+// RecordedNumber extracts the arrival number of a wait, modulo 2^31, from the stamp of its node.
 func RecordedNumber(stamp uint64) uint64 { return max(stamp>>32&(1<<31-1), 1) }
 
 // recorded reports whether next and extra of the node are tagged words.
 func (n *Node) recorded() bool { return n.stamp.Load()&RecordedStamp != 0 }
 
-// onQueue reports whether the node is on a queue of its object, and must not be reused or freed.
+// onQueue reports whether the node is on a queue of its object. Such a node must not be reused or
+// freed.
 func (n *Node) onQueue() bool {
 	switch stamp := n.stamp.Load(); {
 	case stamp == 0:
@@ -46,21 +51,24 @@ func (n *Node) onQueue() bool {
 	return v == RecordedLast || v >= RecordedFirst
 }
 
-// ReapRemoved frees a node of a dead participant that is off its recorded queue. next is the value that
-// its word next got then. If several participants try, only one frees it.
+// ReapRemoved frees a node of a dead participant that a record has taken off its recorded queue. next
+// is the value that the record stored in the node's word next. If several participants call
+// ReapRemoved, only one of them frees the node.
 func (a *Arena) ReapRemoved(off Offset, dead ParticipantID, next uint64) {
 	if n, err := a.nodeAt(off); err == nil {
 		a.reapNode(off, n, dead, func() bool { return n.recorded() && n.next.Load() == next && !a.current(dead) })
 	}
 }
 
-// mayJoin reports whether a record that is committed and not complete may put the node on a recorded queue.
+// mayJoin reports whether a committed record that is not complete may still put the node on a recorded
+// queue.
 func (n *Node) mayJoin() bool { return n.recorded() && n.next.Load()>>32 == 0 }
 
-// RecordedEnds reports whether a record that gives the value v to next ends the wait of a process that waits.
+// RecordedEnds reports whether the wait is over when a record has stored v in next, while the owner
+// still waits.
 func RecordedEnds(v uint32) bool { return v == RecordedGranted || v == RecordedRefused }
 
-// ending reports whether a record has granted or refused the wait of the node and has not resolved it.
+// ending reports whether a record has granted or refused the wait, and the node is not resolved yet.
 func (n *Node) ending() bool {
 	if !n.recorded() || !RecordedEnds(uint32(n.next.Load()>>32)) {
 		return false
@@ -72,11 +80,12 @@ func (n *Node) ending() bool {
 	return false
 }
 
-// offQueue reports whether the node of a dead participant is on no queue, and no change of its object will
-// put it on one. A process that does not know the kind of the object, or finds it corrupt, cannot tell. It
-// leaves the node to one that can.
+// offQueue reports whether the node of a dead participant is on no queue, and whether no pending change
+// of its object will put the node on a queue. A process cannot decide this if it does not know the kind
+// of the object, or if it finds the object corrupt. Then offQueue returns false, and another process
+// frees the node.
 //
-// Preconditions: the owner of the node is not current, so it makes no change any more. The caller holds
+// Preconditions: the owner of the node is not current, so it changes nothing any more. The caller holds
 // c.handles, and calls c.unguard later.
 func (a *Arena) offQueue(n *Node) bool {
 	if n.mayJoin() || n.ending() {
@@ -87,14 +96,15 @@ func (a *Arena) offQueue(n *Node) bool {
 		case n.Object() != object:
 			return false
 		case object == 0 || err != nil || !h.load().there():
-			// The object is gone, and its queue with it.
+			// The object does not exist any more, so its queue does not exist either.
 		default:
 			ops, known := opsOf(h.Object)
 			if !known {
 				return false
 			}
 			if ops.Complete != nil {
-				// If this process dies before it has woken the owners of waits that it resolves, all are woken.
+				// If this process dies before it has woken the owners of the waits that it resolves,
+				// its reaper wakes all owners.
 				a.beginTell()
 				done := ops.Complete(a, h.Object)
 				a.endTell()

@@ -11,7 +11,7 @@ import (
 	"github.com/shmsync/shmsync/internal/crashpoint"
 )
 
-// removedNode is a node of a wait that a record has taken off its queue, because its owner is dead.
+// removedNode makes a wait node that a record has taken off its queue because the node's owner is dead.
 func removedNode(t *testing.T, dead *Arena) (off Offset, n *Node, next uint64) {
 	off, err := dead.ClaimNode()
 	require.NoError(t, err)
@@ -24,7 +24,7 @@ func removedNode(t *testing.T, dead *Arena) (off Offset, n *Node, next uint64) {
 	return off, n, next
 }
 
-// errStopped ends a function where its process is stopped for ever, or killed.
+// errStopped ends a function at the point where its process is stopped for ever, or killed.
 var errStopped = errors.New("stopped")
 
 func stopsIn(t *testing.T, f func()) {
@@ -32,8 +32,11 @@ func stopsIn(t *testing.T, f func()) {
 	f()
 }
 
-// A reaper dies while it frees the node of a dead waiter. A process that completes the same record late has made itself
-// the owner of the node, and is stopped. Meanwhile the node is freed, and a third process claims it. It keeps it.
+// TestLateReaperLeavesNodeOfAnother: a process that completes a record late does not free the node of
+// another participant. The steps are: a reaper dies while it frees the node of a dead waiter. Another
+// process, late, completes the same record, makes itself the owner of the node, and is stopped. The
+// node is freed meanwhile, and a third process claims it. When late goes on, the third process keeps
+// the node.
 func TestLateReaperLeavesNodeOfAnother(t *testing.T) {
 	p := newNeighbours(2<<20, 6)
 	waiter, reaper, late, next, third := p.join(1), p.join(2), p.join(3), p.join(4), p.join(5)
@@ -45,7 +48,7 @@ func TestLateReaperLeavesNodeOfAnother(t *testing.T) {
 	p.kill(reaper.self)
 	require.Equal(t, reaper.self, n.Owner())
 
-	crashpoint.ArmFunc("arena.node.inherited", 1, func() { // where the late one is stopped
+	crashpoint.ArmFunc("arena.node.inherited", 1, func() { // late is stopped here
 		p.reap(next, reaper.self)
 		got, err := third.ClaimNode()
 		require.NoError(t, err)
@@ -58,15 +61,16 @@ func TestLateReaperLeavesNodeOfAnother(t *testing.T) {
 	requireSound(t, third)
 }
 
-// A reaper is stopped while it frees the node of a dead waiter, which has no owner any more. A process that completes the
-// same record late leaves it alone.
+// TestLateReaperLeavesNodeOfNobody: a reaper is stopped while it frees the node of a dead waiter. The
+// node has no owner at this point. A process that completes the same record late must not change the
+// node.
 func TestLateReaperLeavesNodeOfNobody(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	waiter, reaper, late := p.join(1), p.join(2), p.join(3)
 	off, n, word := removedNode(t, waiter)
 	p.kill(waiter.self)
 	crashpoint.ArmFunc("arena.node.freeing", 1, func() {
-		n.owner.Store(0) // the first store of resetNode
+		n.owner.Store(0) // resetNode does this first
 		panic(errStopped)
 	})
 	defer crashpoint.Disarm()

@@ -17,8 +17,9 @@ func init() {
 	RegisterKind(KindOps{Kind: recordedKind, Version: 1, Complete: func(_ *Arena, o Object) bool { return completes(o) }})
 }
 
-// A participant dies with a node that was prepared for a recorded queue. Its join may be committed and not carried
-// out. So the node is freed only if the object says that there is no such change.
+// TestPreparedNodeOfDeadIsKept: a participant dies after it has prepared a node for a recorded queue.
+// The record that puts the node on the queue may be committed and not complete. So the node is freed
+// only if the kind of the object confirms that there is no such record.
 func TestPreparedNodeOfDeadIsKept(t *testing.T) {
 	var n *Node
 	joins := func(Object) bool {

@@ -138,7 +138,7 @@ func TestPollerNodesOfTheDead(t *testing.T) {
 	o, _ := withPoller(t, a, "x")
 	states := map[string]struct {
 		make func(n *Node, off Offset)
-		free bool // may be taken again
+		free bool // whether the node may be taken again
 	}{
 		"idle":    {func(*Node, Offset) {}, true},
 		"waiting": {func(n *Node, _ Offset) { n.swapState(NodeIdle, NodeWaiting) }, true},
@@ -185,9 +185,9 @@ func TestPollerNodesOfTheDead(t *testing.T) {
 	}
 }
 
-// TestOrphanPollerNodesAreTakenWhenTold: a poller node whose owner died is used again only when no
-// releaser can push it on the stack any more, and when it is not on the stack of the next
-// participant in the slot.
+// TestOrphanPollerNodesAreTakenWhenTold: a poller node whose owner died is used again only when two
+// conditions hold. No releaser can push the node on a stack any more, and the node is not on the stack
+// of the participant that took over the owner's slot.
 func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -222,8 +222,8 @@ func TestOrphanPollerNodesAreTakenWhenTold(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestResolvedNodesOfTheDeadWaitForWhoTells: while the granter that has resolved a wait may still
-// push its node on a stack, no other participant gets the node.
+// TestResolvedNodesOfTheDeadWaitForWhoTells: a granter has resolved a wait and may still push the node
+// on a ready stack. Until then, no other participant gets the node.
 func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -243,9 +243,9 @@ func TestResolvedNodesOfTheDeadWaitForWhoTells(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestWaitsOfTheDeadGoWithTheirObject: the kind of an object cleans up the waits of a dead
-// participant. If no process that knows the kind does so before the object is deleted, the node is
-// freed with the object.
+// TestWaitsOfTheDeadGoWithTheirObject: normally the kind of an object cleans up the waits of a dead
+// participant. If no process that knows the kind does so before the object is deleted, the deletion
+// frees the nodes.
 func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 	for _, state := range []NodeState{NodeQueued, NodeAsleep, NodeParked, NodeLeft, NodeResolved} {
 		p := newNeighbours(2<<20, 4)
@@ -267,9 +267,9 @@ func TestWaitsOfTheDeadGoWithTheirObject(t *testing.T) {
 	}
 }
 
-// TestWaitsGoWithTheirObject: a wait of a living participant was resolved, but its node was not
-// taken off the queue. It does not outlive its object. Otherwise the next object at that offset
-// would take the node for a wait of its own.
+// TestWaitsGoWithTheirObject: a wait of a living participant was resolved, but its node was not taken
+// off the queue. When the object is deleted, the node loses its stamp. Otherwise the next object at
+// that offset would take the node for one of its own waits.
 func TestWaitsGoWithTheirObject(t *testing.T) {
 	for _, state := range []NodeState{NodeResolved, NodeSpent, NodeLeft} {
 		p := newNeighbours(2<<20, 4)
@@ -290,7 +290,7 @@ func TestWaitsGoWithTheirObject(t *testing.T) {
 		a.EachNode(next.Offset, func(off Offset, n *Node) {
 			t.Errorf("node %v, %v, is taken for a wait of the next object", off, n.Load())
 		})
-		if state == NodeResolved { // its owner, which is awake, frees it
+		if state == NodeResolved { // the owner is awake and frees the node
 			require.NoError(t, b.FreeNode(off))
 		}
 		require.Zero(t, a.Stats().Nodes, "%v", state)
@@ -314,8 +314,9 @@ func TestCheckFindsWaitsInNoObject(t *testing.T) {
 	require.ErrorContains(t, a.Check(), "that does not exist")
 }
 
-// TestNobodyIsToldOfTheDead: a granter resolves a wait and then finds that the owner is dead. It
-// frees the node, and does not push the node on the stack of the next owner.
+// TestNobodyIsToldOfTheDead: a granter resolves a wait and then finds that the owner is dead. The node
+// is freed and claimed by the next participant in the slot. The granter must not push the node on the
+// stack of that participant.
 func TestNobodyIsToldOfTheDead(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -355,7 +356,8 @@ func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 	require.Zero(t, a.node(owned).Owner())
 	require.Equal(t, b.self, a.node(queued).Owner())
 	require.EqualValues(t, 1, a.Stats().Nodes)
-	// The kind of the object takes the node off the queue. Then the node is freed once.
+	// The kind of the object takes the node off the queue. Two calls of ReapNode then free the node
+	// only once.
 	a.node(queued).Stamp().Store(0)
 	w := a.node(queued).Load()
 	a.ReapNode(queued, b.self, w)
@@ -364,7 +366,7 @@ func TestNodesOfTheDeadOnAQueueAreLeft(t *testing.T) {
 }
 
 // TestNodesOfTheDeadGoWithWhoTookThemOff: a participant takes a node of a dead participant off its
-// queue, and dies before it has freed the node.
+// queue, and dies before it has freed the node. The reaper of the second participant frees the node.
 func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -379,14 +381,15 @@ func TestNodesOfTheDeadGoWithWhoTookThemOff(t *testing.T) {
 	p.reap(a, b.self)
 	p.join(2) // another participant has taken the slot
 	require.EqualValues(t, 2, a.Stats().Nodes)
-	n.Stamp().Store(0) // by c
+	n.Stamp().Store(0) // as if c had taken the node off the queue
 	p.reap(a, c.self)
 	require.EqualValues(t, 1, a.Stats().Nodes)
 	require.Equal(t, a.self, a.node(mine).Owner())
 	requireSound(t, a)
 }
 
-// TestTakeNodeIsOnce: a node whose wait was given up gets a new owner before it is off the queue.
+// TestTakeNodeIsOnce: a node whose wait was given up can get a new owner while it is still on the
+// queue. Only one participant becomes that owner.
 func TestTakeNodeIsOnce(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -463,8 +466,8 @@ func TestEachPollerNodeRefusesWhatIsNoList(t *testing.T) {
 	}
 }
 
-// A peer keeps changing a list during the walk, so the walk never returns to a node where it was
-// before.
+// TestEachPollerNodeEndsOnAMovingList: a peer keeps changing the list, so that the walk never comes
+// back to a node where it was before. The walk still ends.
 func TestEachPollerNodeEndsOnAMovingList(t *testing.T) {
 	a := newNeighbours(1<<20, 4).join(1)
 	_, head := withPoller(t, a, "x")

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// Node is a wait node. Its 64 bytes are a node for as long as the arena exists, used or not, so it
-// does no harm to read a node after it was freed.
+// Node is a wait node. Its 64 bytes remain a node for as long as the arena exists, even while the node
+// is not in use. So a participant may read a node that has been freed meanwhile.
 type Node struct {
 	_ structs.HostLayout
 
@@ -123,8 +123,8 @@ func (n *Node) Owner() ParticipantID { return ParticipantID(n.owner.Load()) }
 // Object returns the object that the node belongs to, or 0.
 func (n *Node) Object() Offset { return Offset(n.object.Load()) }
 
-// SetObject makes the node belong to an object. From then on the Repair of the object's kind has
-// to free the node when the owner is dead. Only the owner of a node from ClaimNode calls it.
+// SetObject makes the node belong to an object. From then on, if the owner dies, the Repair of the
+// object's kind has to free the node. Only the owner of a node from ClaimNode calls SetObject.
 func (n *Node) SetObject(off Offset) { n.object.Store(uint64(off)) }
 
 // Next returns the link to the next node of the same object, an offset.
@@ -133,18 +133,19 @@ func (n *Node) Next() *atomic.Uint64 { return &n.next }
 // Wanted returns the token, the key or the number of permits that the owner waits for.
 func (n *Node) Wanted() *atomic.Uint64 { return &n.wanted }
 
-// Stamp returns the arrival stamp.
+// Stamp returns the stamp of the node: the number of its wait in the order of arrival.
 func (n *Node) Stamp() *atomic.Uint64 { return &n.stamp }
 
 // Extra returns the field that the primitive that uses the node defines.
 func (n *Node) Extra() *atomic.Uint64 { return &n.extra }
 
-// SetParkedSince records when the wait began, in a node that is about to be parked, or that stays
-// queued while its goroutine waits for its turn. In a queued node, 0 says that the owner is awake.
+// SetParkedSince records when the wait began. The owner calls it for a node that is about to be parked,
+// and for a node that stays queued while its goroutine waits for other goroutines of the process. In a
+// queued node, 0 means that the owner is awake.
 func (n *Node) SetParkedSince(ns int64) { n.readyNext.Store(uint64(ns)) }
 
-// SetBehind records, for tools, how many waiting goroutines a poller node stands for, and when the
-// first of them began to wait, CLOCK_MONOTONIC ns.
+// SetBehind records, for tools, how many waiting goroutines a poller node stands for. since is the time
+// when the first of them began to wait, in CLOCK_MONOTONIC ns.
 func (n *Node) SetBehind(count int, since int64) {
 	n.wanted.Store(uint64(since))
 	n.extra.Store(uint64(count))

@@ -2,8 +2,8 @@ package arenakernel
 
 import "fmt"
 
-// NodeWord is the futex word of a wait node: a state and a generation. One CAS resolves one wait,
-// and the generation keeps it from resolving another.
+// NodeWord is the futex word of a wait node. It consists of a state and a generation. One CAS resolves
+// one wait, and the generation makes sure that this CAS cannot resolve a later wait.
 //
 //	bits 0..3   state
 //	bits 4..31  generation: how many uses of the node are over
@@ -22,12 +22,13 @@ import "fmt"
 //	spent    resolved, but not yet off the queue; its owner   the participant that takes it off, or the owner that sees
 //	         has done with it                                 that this has happened: to free
 //
-// Waiting and ready are for poller nodes; the states after them are for waits in a queue. The CAS
-// to resolved decides a wait. It competes with the owner's CAS to left.
+// The states waiting and ready are for poller nodes. The states after them are for waits in a queue. A
+// wait ends by one of two CASes: a granter moves the word to resolved, or the owner gives up and moves
+// it to left.
 //
-// The generation changes with every step to free, and when the owner of a resolved node keeps the
-// node. So a releaser that has read the word before cannot resolve the next wait. The generation
-// wraps around.
+// The generation changes whenever the node becomes free, and whenever the owner of a resolved node
+// keeps the node for another wait. So a releaser that has read the word before cannot resolve the next
+// wait. The generation wraps around.
 //
 //	crash: freeNodesOf gives back the nodes of the dead. A poller node that is not on its
 //	owner's stack stays as it is, without an owner, until a later death, while a releaser
@@ -63,7 +64,7 @@ func (w NodeWord) State() NodeState { return NodeState(w & nodeStateMask) }
 // Generation returns how many uses of the node are over, modulo 2^28.
 func (w NodeWord) Generation() uint32 { return uint32(w) / generationUnit }
 
-// With returns the word with another state.
+// With returns the word with the state s and the same generation.
 func (w NodeWord) With(s NodeState) NodeWord {
 	return w&^nodeStateMask | NodeWord(s)&nodeStateMask
 }
@@ -71,7 +72,7 @@ func (w NodeWord) With(s NodeState) NodeWord {
 // Freed returns the word after the node has been freed.
 func (w NodeWord) Freed() NodeWord { return (w + generationUnit).With(NodeFree) }
 
-// Kept returns the word after a wait whose owner keeps the node for another wait.
+// Kept returns the word for the next wait, if the owner keeps the node after a wait is over.
 func (w NodeWord) Kept() NodeWord { return (w + generationUnit).With(NodeIdle) }
 
 // Over reports whether the wait has been resolved.

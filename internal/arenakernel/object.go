@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Object is an object of the arena: an immutable header and a body that
-// belongs to the object's kind.
+// Object is an object of the arena. It consists of an immutable header, and of a body whose layout the
+// kind of the object defines.
 type Object struct {
 	Offset  Offset // offset of the header; the Offset methods return it
 	Body    Offset // offset of the body, a multiple of 64
@@ -27,8 +27,8 @@ func (o Object) String() string {
 	return o.Name
 }
 
-// Offsets within an object header; the table is in docs/abi.md. All fields but the state are
-// immutable before the object can be found.
+// Offsets within an object header; the table is in docs/abi.md. All fields but the state are written
+// before other participants can find the object, and never change after that.
 const (
 	objKind    = 0
 	objVersion = 4 // the version in the lower half, the length of the name in the upper half
@@ -64,9 +64,9 @@ const (
 //	pending -> committed | aborted        by one CAS, which decides who gets the name
 //	committed <-> deleting -> aborted     by one CAS, which decides whether it stays
 //
-// crash: a pending object of the dead has a claimed block and is freed with the block. A deleting
-// object becomes committed again. An aborted object that was committed before is deleted to the
-// end. [core.reclaimBlocks] does all three.
+// crash: if the participant in the word is dead, [core.reclaimBlocks] finishes its work. A pending
+// object is freed together with its block, which is still claimed. A deleting object becomes committed
+// again. The deletion of an object that is aborted, and was committed before, is completed.
 type objectWord uint32
 
 const (
@@ -95,7 +95,7 @@ func (w objectWord) legal() bool {
 	return w.phase() < objectPhases && w.participant().valid()
 }
 
-// header is an object's header, read once and validated.
+// header is the header of an object as one call has read and validated it.
 type header struct {
 	Object
 	block block
@@ -113,20 +113,20 @@ func (h *header) swap(old, to objectWord) bool {
 	return h.state.CompareAndSwap(uint32(old), uint32(to))
 }
 
-// openBytes is the size of an object's open bits: one bit for each slot, and one for slot
-// 0, which stands for no participant.
+// openBytes is the size of an object's open bits. There is one bit for each slot, and an unused bit for
+// slot 0, which no participant has.
 func (c *core) openBytes() uint64 { return (uint64(c.geo.slots)/32 + 1) * 4 }
 
-// layOut returns the offsets of the open bits and of the name, and the total size, of an object
-// whose body has size bytes. The description of its type comes after the name.
+// layOut computes the layout of an object whose body has size bytes. It returns the offsets of the open
+// bits and of the name, and the total size. The description of the type comes after the name.
 func (c *core) layOut(size uint64, name, text string) (open, nameOff, total uint64) {
 	open = alignUp(objectHeader+size, 8)
 	nameOff = open + c.openBytes()
 	return open, nameOff, nameOff + uint64(len(name)+len(text))
 }
 
-// readHeader reads the header of the object in b. The caller guards the block or has the object
-// open. So the bytes are a header, unless a faulty peer has overwritten them.
+// readHeader reads the header of the object in b. The caller guards the block or has the object open,
+// so the bytes are a header. They can have other contents only if a faulty peer has overwritten them.
 func (c *core) readHeader(b block) (header, error) {
 	h := header{block: b, state: c.u32(b.off + objState)}
 	wild := func(what string) (header, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNamesOfTheStopped: a participant that is stopped while it makes or deletes a name does not
-// delay other participants that use the name.
+// TestNamesOfTheStopped: a participant is stopped while it creates or deletes an object with a name.
+// Other participants can use the name without delay.
 func TestNamesOfTheStopped(t *testing.T) {
 	for name, d := range deeds {
 		if !slices.Contains([]string{"create", "create, committed", "open", "delete", "delete, decided"}, name) {
@@ -48,13 +48,13 @@ func TestNamesOfTheStopped(t *testing.T) {
 	}
 }
 
-// TestDeathWhileWithdrawing: a maker that has lost the name dies before it has deleted its own
-// object, while another participant reads that object.
+// TestDeathWhileWithdrawing: two participants create an object of the same name. The one that comes too
+// late dies before it has deleted its own object, while the other participant reads that object.
 func TestDeathWhileWithdrawing(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
 	s := spec("new")
-	s.Init = func([]byte) { // another participant is faster
+	s.Init = func([]byte) { // another participant creates the object first
 		_, _, err := a.OpenObject(spec("new"))
 		require.NoError(t, err)
 	}
@@ -66,15 +66,15 @@ func TestDeathWhileWithdrawing(t *testing.T) {
 	require.Zero(t, a.Stats().Claimed)
 }
 
-// TestGuardedBlocksAreNotReused: a block that a participant is about to read is not allocated
-// again.
+// TestGuardedBlocksAreNotReused: while a participant guards a block, because it is about to read the
+// block, the block is not allocated again.
 func TestGuardedBlocksAreNotReused(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
 	o, _, err := a.OpenObject(spec("x"))
 	require.NoError(t, err)
 	a.CloseObject(o)
-	v.guard(o.Offset) // v is stopped while it guards the object
+	v.guard(o.Offset) // v guards the object and is stopped
 	require.NoError(t, a.Delete("x"))
 	for range 100 {
 		require.NotEqual(t, o.Offset, mustAlloc(t, a, 300, 0))
@@ -89,7 +89,7 @@ func TestGuardedBlocksAreNotReused(t *testing.T) {
 	require.NoError(t, a.Delete("x"))
 	require.Zero(t, a.Stats().Claimed)
 
-	// The guard of a dead participant does not count, and its deferred blocks are taken over.
+	// The guard of a dead participant has no effect, and its reaper takes over its deferred blocks.
 	o, _, err = a.OpenObject(spec("x"))
 	require.NoError(t, err)
 	a.CloseObject(o)
@@ -104,8 +104,8 @@ func TestGuardedBlocksAreNotReused(t *testing.T) {
 	require.Zero(t, u.Stats().Claimed)
 }
 
-// TestOpenerComesTooLate: an opener reads an entry of the directory. When it reads the object,
-// something else is in its place.
+// TestOpenerComesTooLate: an opener reads an entry of the directory. Before it reads the object, the
+// object is deleted and other bytes are in its place. The opener creates a new object.
 func TestOpenerComesTooLate(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -124,7 +124,7 @@ func TestOpenerComesTooLate(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestDeleterIsStopped: one deleter is stopped in the middle. Another deleter completes the
+// TestDeleterIsStopped: a deleter is stopped in the middle of a deletion. Another deleter completes the
 // deletion.
 func TestDeleterIsStopped(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
@@ -144,8 +144,8 @@ func TestDeleterIsStopped(t *testing.T) {
 	require.Zero(t, a.Stats().Claimed) // the block had to wait because the stopped participant guarded it
 }
 
-// TestBitsOfTheDeadAreCleared: the open bit of a dead participant does not count for the next
-// participant in the slot.
+// TestBitsOfTheDeadAreCleared: the open bit of a dead participant is cleared. It does not make the next
+// participant in the slot appear to have the object open.
 func TestBitsOfTheDeadAreCleared(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -158,7 +158,8 @@ func TestBitsOfTheDeadAreCleared(t *testing.T) {
 	}
 }
 
-// Two participants take the same poller node, and only one gets it.
+// TestPollerNodeIsTakenOnce: two participants try to take the same poller node. Only one of them gets
+// it.
 func TestPollerNodeIsTakenOnce(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v, u := p.join(1), p.join(2), p.join(3)
@@ -177,7 +178,7 @@ func TestPollerNodeIsTakenOnce(t *testing.T) {
 	require.NotEqual(t, off, mine)
 	require.Equal(t, u.self, a.node(off).Owner())
 
-	// Between the check and the CAS, the node gets into a state in which it must not be taken.
+	// Between the check and the CAS of u, the node becomes ready. A ready node must not be taken.
 	require.True(t, u.ReleasePollerNode(off))
 	crashpoint.ArmFunc("arena.poller.before_take", 1, func() { a.node(off).swapState(NodeFree, NodeReady) })
 	other, err := u.PollerNode(o, head, anyNode)
@@ -186,8 +187,8 @@ func TestPollerNodeIsTakenOnce(t *testing.T) {
 	require.Zero(t, a.node(off).Owner())
 }
 
-// TestNodeOfTheDeadIsANewOne: a node that the dead participant was claiming can be claimed again as
-// a new node.
+// TestNodeOfTheDeadIsANewOne: a participant dies while it claims a node. After the reap, the node is
+// unused and can be claimed like a new node.
 func TestNodeOfTheDeadIsANewOne(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -200,8 +201,9 @@ func TestNodeOfTheDeadIsANewOne(t *testing.T) {
 	require.Zero(t, n.Owner())
 }
 
-// TestOpenerMeetsDeletion: an opener has found an object and is about to set its open bit when the
-// object is deleted. The opener must not set the bit in anything else.
+// TestOpenerMeetsDeletion: an opener has found an object and is about to set its open bit. At this
+// moment the object is deleted and its memory is reused. The opener must not set the bit in the reused
+// memory.
 func TestOpenerMeetsDeletion(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -228,9 +230,9 @@ func TestOpenerMeetsDeletion(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestDeathOfAMakerAndAnOpener: the maker of an object dies before it has published the object, and
-// an opener dies before it has published the object in the maker's place. Neither death prevents
-// the deletion of the object.
+// TestDeathOfAMakerAndAnOpener: two participants die before the block of an object is published. The
+// first is the maker of the object. The second is an opener that was about to publish the block in
+// place of the maker. The object can still be deleted after these deaths.
 func TestDeathOfAMakerAndAnOpener(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, maker, opener := p.join(1), p.join(2), p.join(3)
@@ -245,7 +247,8 @@ func TestDeathOfAMakerAndAnOpener(t *testing.T) {
 	require.Zero(t, a.Stats().Objects+a.Stats().Claimed)
 }
 
-// A reaper may die while it takes back what the dead participant left.
+// TestDeathOfTheReaper: a reaper dies while it takes back what a dead participant left. The next reaper
+// completes the work.
 func TestDeathOfTheReaper(t *testing.T) {
 	for _, c := range []struct{ deed, first, second string }{
 		{"delete, decided", "arena.delete.decided", "arena.delete.freeing"},
@@ -276,8 +279,8 @@ func TestDeathOfTheReaper(t *testing.T) {
 	}
 }
 
-// TestOpenerLosesToManyDeleters: an opener that loses to one deleter after the other does not get
-// an error which says that the bytes are corrupt.
+// TestOpenerLosesToManyDeleters: an opener tries to cancel a deletion, and other deleters are faster
+// many times in a row. The opener must not return an error that calls the object corrupt.
 func TestOpenerLosesToManyDeleters(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)

@@ -22,13 +22,13 @@ var (
 	_ = crashpoint.Register("arena.delete.nodes_freed")
 )
 
-// Delete removes the object of that name, and its name, for good. If there is no such object the
-// error Is [fs.ErrNotExist]. While living participants, including this one, have the object open,
-// or still hold something of it after they closed their handles, the object stays. Then the error
-// Is [syscall.EBUSY] and names those participants.
+// Delete removes the object of that name, and its name, for good. If there is no such object, the error
+// Is [fs.ErrNotExist]. The object stays while living participants, including this one, have it open, or
+// still hold something of it after they closed their handles. Then the error Is [syscall.EBUSY] and
+// names those participants.
 //
 // An interrupted [Arena.UpgradeObject] may have left the contents of the object under another name.
-// Delete removes them, too, even if there is no object of the name itself.
+// Delete removes these contents, too, even if there is no object of the name itself.
 func (a *Arena) Delete(name string) error {
 	if err := a.BeginCall("arena.delete"); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (a *Arena) Delete(name string) error {
 	return nil
 }
 
-// deleteAlone is Delete, but does not look for a successor.
+// deleteAlone is Delete for a name without the contents that an interrupted upgrade may have left.
 func (a *Arena) deleteAlone(name string) error {
 	hash := hashName(name)
 	a.handles.Lock()
@@ -62,8 +62,8 @@ func (a *Arena) deleteAlone(name string) error {
 }
 
 // DeleteObject removes an object as Delete does. The object need not have a name. If an interrupted
-// upgrade has left the contents of an earlier object of the same name, DeleteObject leaves them for
-// the next upgrade.
+// upgrade has left the contents of an earlier object of the same name, DeleteObject does not remove
+// them. The next upgrade finds them.
 func (a *Arena) DeleteObject(o Object) error {
 	if err := a.BeginCall("arena.delete"); err != nil {
 		return err
@@ -83,8 +83,8 @@ func (a *Arena) DeleteObject(o Object) error {
 	return a.erase(o.Offset)
 }
 
-// erase deletes an object that the caller has just opened for that purpose. If that fails, it
-// closes the object. The caller holds handles.
+// erase deletes an object. The caller has just opened the object for that purpose, and holds handles.
+// If erase fails, it closes the object.
 func (a *Arena) erase(off Offset) error {
 	c := &a.core
 	ref := c.handles.refs[off]
@@ -93,7 +93,8 @@ func (a *Arena) erase(off Offset) error {
 		a.forget(off)
 		return c.busy(h, a.openIn([]ParticipantID{a.self}))
 	}
-	// From here on, the guard protects the object. The open bit would prevent the deletion.
+	// From here on the guard protects the object, and not the open bit, which would prevent the
+	// deletion.
 	c.guard(off)
 	a.forget(off)
 	err := a.decide(h, func() []string { return append(a.undoneFor(h), a.holders(h.Object)...) })
@@ -106,8 +107,8 @@ func (a *Arena) erase(off Offset) error {
 	return nil
 }
 
-// decide moves h from committed to aborted unless a participant has it open. It waits a little,
-// because some participants have an object open only for a moment.
+// decide moves h from committed to aborted, unless a participant has the object open. Some participants
+// have an object open only for a moment, so decide waits a little for them.
 //
 //	opener                            deleter
 //	open bit := 1                     phase: committed -> deleting
@@ -115,12 +116,12 @@ func (a *Arena) erase(off Offset) error {
 //	phase is deleting: -> committed   no open bit is set: deleting -> aborted
 //	phase is aborted: not there
 //
-// Opener and deleter write before they read, so the deleter sees the bit or the opener sees the
-// phase. Then one CAS of the phase decides.
+// Both the opener and the deleter write before they read. So the deleter sees the open bit, or the
+// opener sees the phase, or both. Then one CAS of the phase decides between them.
 //
-// A participant must open the object before it can hold it. So if no open bit is set, the
-// remaining holds belong to handles that were closed, and holders names them. The object stays
-// for those holds, too.
+// A participant must open the object before it can hold it. So if no open bit is set, the remaining
+// holds belong to handles that were closed. The function holders names these holds. The object stays
+// for them, too.
 func (a *Arena) decide(h *header, holders func() []string) error {
 	ours := makeObject(objectDeleting, a.self)
 	var why string
@@ -167,16 +168,16 @@ func (c *core) busy(h *header, why string) error {
 	return c.failObject("arena.delete", h.Object.String(), syscall.EBUSY, why)
 }
 
-// holders says which living participants hold something of an object, and what, if this process
-// knows the kind. A duty, such as to arrive or to produce a result, does not count, because it
-// concerns only participants that have the object open.
+// holders returns a text for each hold that a living participant has on an object, if this process
+// knows the kind. It leaves out duties, such as to arrive or to produce a result, because they concern
+// only participants that have the object open.
 func (a *Arena) holders(o Object) (who []string) {
 	ops, ok := opsOf(o)
 	if !ok || ops.Inspect == nil {
 		return nil
 	}
-	// Only participants with an open handle wait, so there are no waits. The empty map saves the
-	// search for them.
+	// Only a participant with an open handle can wait, and there is none. The empty map of waits saves
+	// the search for them.
 	look := &Arena{membership: a.membership, waits: map[Offset][]Wait{}}
 	for _, h := range ops.Inspect(look, o).Holds {
 		switch h.Mode {
@@ -190,7 +191,7 @@ func (a *Arena) holders(o Object) (who []string) {
 	return who
 }
 
-// finishErase frees what is left of an object after the decision to delete it.
+// finishErase frees what is left of an object. The decision to delete the object has been made.
 func (c *core) finishErase(h *header) {
 	freeing := makeBlock(blockFreeing, c.self)
 	c.touch(h.block.chunk)
@@ -206,8 +207,8 @@ func (c *core) finishErase(h *header) {
 	c.releaseUnseen(h.block, freeing)
 }
 
-// resolveDelete completes what dead had begun with the object in b: it finishes a deletion that was
-// decided, and cancels one that was not. The caller is the reaper of dead.
+// resolveDelete completes what dead had begun with the object in b. It finishes a deletion that was
+// decided, and cancels a deletion that was not. The caller is the reaper of dead.
 func (c *core) resolveDelete(b block, dead ParticipantID) {
 	c.guard(b.off)
 	defer c.unguard()
@@ -246,12 +247,12 @@ func (c *core) openAt(off Offset) (header, error) {
 	return h, c.noObject(off)
 }
 
-// headerAt reads the header of the object at off, which the caller guards.
+// headerAt reads the header of the object at off. The caller guards off.
 func (c *core) headerAt(off Offset) (header, error) {
 	// sync(arena.publish): acquire
 	if b, ok := c.locate(off); ok && b.load() == makeBlock(blockObject, 0) {
-		// The slab may have been taken back and reused between the two lookups. From now on that is
-		// impossible, because the guard is set.
+		// Between the first lookup and readHeader, the slab may have been freed and reused. The guard
+		// is set, so after this second lookup the block cannot be reused any more.
 		if now, ok := c.locate(off); ok && now == b {
 			return c.readHeader(b)
 		}

@@ -16,9 +16,9 @@ var (
 	_ = crashpoint.Register("arena.object.cancelling")
 )
 
-// slotOpening is the field of a slot with the offset of the object header that its participant is
-// about to read, or 0. The block of that object is not reused while the field names it. An open
-// object needs no such guard.
+// slotOpening is a field of a slot: the offset of the object header that the participant is about to
+// read, or 0. While the field contains this offset, the block of the object is not reused. It is a
+// hazard pointer. An object that the participant has open needs no such guard.
 //
 //	writers: the owner
 //	readers: a participant that frees the block of an object
@@ -28,29 +28,31 @@ var (
 //	crash:   the guard of a dead participant does not count; clearOpenBits clears it
 const slotOpening Offset = 224
 
-// slotWalking is a second such guard, for the walks of reaps and checks, which also read the body.
-// Unlike an open bit, it does not prevent the deletion of an object. While this guard is not 0, its
-// participant may still have to wake waiters of any participant. The value walkOwed says only that,
-// and guards nothing.
+// slotWalking is a second guard like slotOpening. Reaps and checks use it while they walk over the
+// objects; they also read the bodies. Unlike an open bit, this guard does not prevent the deletion of
+// an object.
 //
-// The lines from writers to crash at slotOpening apply to it, too.
+// While this field is not 0, its participant may still have to wake waiters of any participant. The
+// value walkOwed says only that, and guards no object.
+//
+// The lines from writers to crash at slotOpening apply to slotWalking, too.
 const slotWalking Offset = 232
 
-// walkOwed is a value of the walk guard, and not the offset of an object.
+// walkOwed is a value of slotWalking that is not the offset of an object.
 const walkOwed Offset = 1
 
-// openLocal is what this process knows about the objects that it has open. The process has one
-// guard, so the mutex makes its lookups take turns.
+// openLocal is what this process knows about the objects that it has open. The process has only one
+// guard of its own for lookups, so the mutex lets one lookup run at a time.
 type openLocal struct {
 	sync.Mutex
-	walking  sync.Mutex          // held by a walk, with its own guard
-	rest     Offset              // guarded by: walking; the value of the guard between walks
+	walking  sync.Mutex          // held during a walk, which uses slotWalking as its guard
+	rest     Offset              // guarded by: walking; the value of slotWalking between walks
 	refs     map[Offset]*openRef // guarded by: Mutex
-	left     bool                // guarded by: Mutex; this participant gives up its slot, and clears its open bits
-	deferred []Offset            // guarded by: Mutex; blocks that this process is freeing and that a peer guarded
-	passed   uint64              // guarded by: Mutex; removed entries that searches have passed since the reach was lowered
-	// lowerAfter is how many more entries have to be passed before the reach is lowered than
-	// lowerRatio says.
+	left     bool                // guarded by: Mutex; this participant is giving up its slot, and clears its open bits
+	deferred []Offset            // guarded by: Mutex; blocks that this process is freeing, and that a peer guarded
+	passed   uint64              // guarded by: Mutex; removed entries passed by searches since the reach was lowered
+	// lowerAfter delays the next lowering of the reach: this many more entries have to be passed than
+	// lowerRatio requires.
 	lowerAfter uint64 // guarded by: Mutex
 }
 
@@ -58,13 +60,13 @@ type openLocal struct {
 type openRef struct {
 	header
 	count int // number of opens that have not been closed
-	// kept: the open bit was set before this process opened the object. A dead participant of this
-	// slot had the object open, and its transaction may not be undone yet.
+	// kept means that the open bit was set before this process opened the object. A dead participant of
+	// this slot had the object open, and its transaction may not be undone yet.
 	kept bool
 }
 
-// guard prevents that the block at off is reused until unguard. After the call, the caller must
-// look the object up again.
+// guard prevents the reuse of the block at off until unguard. The object may have been deleted before
+// the guard was set, so the caller looks the object up again after the call.
 func (c *core) guard(off Offset) {
 	// sync(arena.guard): release
 	c.u64(c.slot(c.self.Slot()) + slotOpening).Store(uint64(off))
@@ -85,11 +87,11 @@ func (c *core) guarded(off Offset) bool {
 	return false
 }
 
-// releaseUnseen is release for a block that was in the directory, or was an object. If a
-// participant guards the block, this process marks it as freeing, and releases it later.
+// releaseUnseen is release for a block that was in the directory, or was an object. If a participant
+// guards the block, releaseUnseen only marks the block as freeing. This process then releases it later.
 func (c *core) releaseUnseen(b block, w blockWord) {
 	if !c.guarded(b.off) {
-		// Free the nodes only now: before this point a reaper may still look at them.
+		// Free the nodes only now. Before this point a reaper may still examine them.
 		c.freeNodesAt(b.off)
 		c.freeRecords(b.off)
 		crashpoint.Hit("arena.delete.nodes_freed")
@@ -103,15 +105,15 @@ func (c *core) releaseUnseen(b block, w blockWord) {
 	}
 }
 
-// flushDeferred is releaseDeferred for a caller that does not hold handles.
+// flushDeferred locks handles and calls releaseDeferred.
 func (c *core) flushDeferred() {
 	c.handles.Lock()
 	defer c.handles.Unlock()
 	c.releaseDeferred()
 }
 
-// releaseDeferred releases the blocks that had to wait, if no participant guards them any more. The
-// caller holds handles.
+// releaseDeferred releases the deferred blocks that no participant guards any more. The caller holds
+// handles.
 func (c *core) releaseDeferred() {
 	waiting := c.handles.deferred
 	c.handles.deferred = nil
@@ -122,7 +124,7 @@ func (c *core) releaseDeferred() {
 	}
 }
 
-// openBit returns the bit that says that the participant in the given slot has h open.
+// openBit returns the bit which says that the participant in the given slot has h open.
 //
 //	writers: the participant in the slot; clearOpenBits
 //	readers: a participant that deletes the object
@@ -135,8 +137,8 @@ func (c *core) openBit(h *header, slot int) (word *atomic.Uint32, mask uint32) {
 	return c.u32(h.open + Offset(slot/32*4)), 1 << (slot % 32)
 }
 
-// openers returns the participants that have h open. A dead participant counts until it is gone,
-// because one of its system calls may still write into the object.
+// openers returns the participants that have h open. A dead participant counts until it is gone, that
+// is, until none of its system calls can write into the arena any more.
 func (c *core) openers(h *header) (who []ParticipantID) {
 	for i := 1; i <= c.geo.slots; i++ {
 		word, mask := c.openBit(h, i)
@@ -150,8 +152,8 @@ func (c *core) openers(h *header) (who []ParticipantID) {
 	return who
 }
 
-// undoneFor lists the dead participants that had h open and whose transactions are still in an
-// undo log. A process that undoes such a transaction may write into h.
+// undoneFor lists the dead participants that had h open and whose transactions are not undone yet. A
+// process that undoes such a transaction, from its undo log, may write into h.
 func (a *Arena) undoneFor(h *header) (who []string) {
 	for i := 1; i <= a.geo.slots; i++ {
 		word, mask := a.openBit(h, i)
@@ -162,8 +164,7 @@ func (a *Arena) undoneFor(h *header) (who []string) {
 	return who
 }
 
-// adopt opens the object h, which the caller guards. It returns false if the object is not
-// committed.
+// adopt opens the object h. The caller guards h. adopt returns false if the object is not committed.
 func (c *core) adopt(h *header) (bool, error) {
 	if ref := c.handles.refs[h.Offset]; ref != nil {
 		ref.count++
@@ -176,14 +177,13 @@ func (c *core) adopt(h *header) (bool, error) {
 	crashpoint.Hit("arena.object.bit_set")
 	for try := range claimTries * timeout {
 		if try >= claimTries {
-			runtime.Gosched() // each further round means that another deletion is in progress
+			runtime.Gosched() // each further iteration means that another deletion has begun
 		}
 		// sync(arena.commit): acquire
 		s := h.load()
 		switch {
 		case s.legal() && s.phase() == objectDeleting:
-			// lin: the deletion is cancelled. While our bit is set, no further deletion is
-			// decided.
+			// lin: the deletion is cancelled. While our bit is set, no further deletion is decided.
 			crashpoint.Hit("arena.object.cancelling")
 			if h.swap(s, makeObject(objectCommitted, 0)) {
 				c.remember(h, kept)
@@ -193,7 +193,7 @@ func (c *core) adopt(h *header) (bool, error) {
 			word.And(^mask)
 			return false, c.corrupt(h.Offset, "phase")
 		case s.phase() == objectCommitted:
-			// The maker may have died before it published the object.
+			// The maker may have died before it published the object, so publish it here.
 			if w := h.block.load(); w.kind() == blockClaimed {
 				h.block.swap(w, makeBlock(blockObject, 0))
 			}
@@ -207,7 +207,7 @@ func (c *core) adopt(h *header) (bool, error) {
 	return false, c.corrupt(h.Offset, "phase that does not settle")
 }
 
-// remember records that this process has h open. kept is the value for the field of openRef.
+// remember records that this process has h open. kept is the value for openRef.kept.
 func (c *core) remember(h *header, kept bool) {
 	if c.handles.refs == nil {
 		c.handles.refs = map[Offset]*openRef{}
@@ -215,8 +215,8 @@ func (c *core) remember(h *header, kept bool) {
 	c.handles.refs[h.Offset] = &openRef{header: *h, count: 1, kept: kept}
 }
 
-// forget undoes one open of the object at off. It returns false if this process does not have the
-// object open. The caller holds handles.
+// forget closes the object at off once. It returns false if this process does not have the object open.
+// The caller holds handles.
 func (a *Arena) forget(off Offset) bool {
 	ref := a.handles.refs[off]
 	if ref == nil {
@@ -224,7 +224,7 @@ func (a *Arena) forget(off Offset) bool {
 	}
 	if ref.count--; ref.count == 0 {
 		delete(a.handles.refs, off)
-		if !ref.kept || !a.undoing(a.self) { // if undoing, the rollback still writes into the object
+		if !ref.kept || !a.undoing(a.self) { // a rollback may still write into the object
 			word, mask := a.openBit(&ref.header, a.self.Slot())
 			word.And(^mask)
 		}
@@ -250,8 +250,8 @@ func (c *core) clearOpenBits(dead ParticipantID) {
 			case blockObject:
 				c.withObject(off, clearBit)
 			case blockClaimed:
-				// An object that is committed, but that its maker has not published, can only be
-				// found by its name.
+				// An object that is committed, and whose maker has not published it, can be found only
+				// by its name.
 				c.withUnpublished(off, clearBit)
 			}
 			return true
@@ -261,8 +261,8 @@ func (c *core) clearOpenBits(dead ParticipantID) {
 	c.u64(c.slot(dead.Slot()) + slotWalking).Store(0)
 }
 
-// withObject calls f, under the guard, for the object at off, if there is one. The caller holds
-// handles.
+// withObject calls f for the object at off, if there is one. It guards the object during the call. The
+// caller holds handles.
 func (c *core) withObject(off Offset, f func(h *header)) {
 	c.guard(off)
 	defer c.unguard()
@@ -271,9 +271,9 @@ func (c *core) withObject(off Offset, f func(h *header)) {
 	}
 }
 
-// withUnpublished is withObject for an object that is committed and whose block its maker has still
-// claimed. The bytes of a claimed block may have any value, so only the directory shows whether
-// there is an object.
+// withUnpublished is withObject for an object that is committed while its block is still marked as
+// claimed by the maker. The bytes of a claimed block may have any value, so the directory has to show
+// that there is an object.
 func (c *core) withUnpublished(off Offset, f func(h *header)) {
 	b, ok := c.locate(off)
 	if !ok || b.class == classNode {

@@ -35,21 +35,21 @@ type ObjectSpec struct {
 	// [fs.ErrNotExist].
 	Existing bool
 
-	// Init fills in the body of a new object, whose bytes are zero before; nil leaves them zero.
-	// Init may run for an object that is then thrown away, because another participant has created
-	// an object of the name first.
+	// Init fills in the body of a new object, whose bytes are zero before. A nil Init leaves them zero.
+	// Init may run in vain: if another participant creates an object of this name first, the new object
+	// is discarded.
 	Init func(body []byte)
 }
 
 var errOutvoted = errors.New("outvoted")
 
-// OpenObject finds the object of that name or creates it. If several participants race to create
-// it, one of them creates it and all open it. The object stays open in this process until
-// CloseObject has been called as often as OpenObject.
+// OpenObject finds the object of that name or creates it. If several participants race to create it,
+// one of them creates it and all of them open the same object. The object stays open in this process
+// until CloseObject has been called as often as OpenObject.
 //
-// If the object has another kind, version, size or layout, the error Is [shmsync.ErrIncompatible],
-// and says what was found and what was asked for. What the maker wrote in Init synchronizes before
-// the return of every OpenObject that finds the object.
+// If the object has another kind, version, size or layout, the error Is [shmsync.ErrIncompatible]. It
+// says what was found and what was asked for. What the maker wrote in Init synchronizes before the
+// return of every OpenObject that finds the object.
 func (a *Arena) OpenObject(spec ObjectSpec) (o Object, created bool, err error) {
 	if err := a.BeginCall("arena.open_object"); err != nil {
 		return o, false, err
@@ -109,7 +109,7 @@ func (c *core) openNamed(name string, hash uint64) (header, bool, error) {
 	return c.seek(name, hash, 0)
 }
 
-// build claims a block and makes a complete object in it, which no peer can find yet. From then on
+// build claims a block and makes a complete object in it. No peer can find the object yet. From then on
 // this process has the object open.
 func (c *core) build(spec ObjectSpec, hash uint64, state objectWord) (header, error) {
 	open, nameOff, total := c.layOut(spec.Size, spec.Name, spec.Type)
@@ -167,8 +167,8 @@ func (c *core) createAnonymous(spec ObjectSpec) (Object, error) {
 	return h.Object, nil
 }
 
-// createNamed makes the object, or opens the one that another participant has made meanwhile; then
-// found is true. The error errOutvoted tells the caller to search again.
+// createNamed makes the object. If another participant has made it meanwhile, createNamed opens that
+// object and found is true. The error errOutvoted means that the caller has to search again.
 func (c *core) createNamed(spec ObjectSpec, hash uint64) (h header, found bool, err error) {
 	pending := makeObject(objectPending, c.self)
 	mine, err := c.build(spec, hash, pending)
@@ -199,15 +199,15 @@ func (c *core) createNamed(spec ObjectSpec, hash uint64) (h header, found bool, 
 	}
 	c.remember(&mine, false)
 	crashpoint.Hit("arena.object.committed")
-	// A process that has opened the object may have published it already.
+	// A process that has opened the object may already have published it.
 	if err := c.publish(mine.Offset, blockObject); err != nil && mine.block.load().kind() != blockObject {
 		return mine, false, err
 	}
 	return mine, false, nil
 }
 
-// withdraw deletes an object of this participant that has not been committed. Other participants
-// may be reading it.
+// withdraw deletes an object of this participant that is not committed. Other participants may be
+// reading the object at the same time.
 func (c *core) withdraw(h *header) {
 	h.swap(makeObject(objectPending, c.self), makeObject(objectAborted, c.self))
 	c.unlist(h.Offset, h.hash)

@@ -52,8 +52,8 @@ func TestRacingMakersGetOneObject(t *testing.T) {
 	require.Zero(t, s.Objects+s.Claimed)
 }
 
-// TestNamesUnderChurn: makers and deleters use a few names. All participants that have a name open
-// have the same object, and nobody deletes it meanwhile.
+// TestNamesUnderChurn: participants create, open and delete objects of a few names. All participants
+// that have a name open at the same time have the same object, and it is not deleted meanwhile.
 func TestNamesUnderChurn(t *testing.T) {
 	const members, names = 6, 2
 	p := newNeighbours(2<<20, members)
@@ -63,7 +63,7 @@ func TestNamesUnderChurn(t *testing.T) {
 		off  Offset
 		refs int
 	}
-	var made atomic.Int64 // minus those deleted
+	var made atomic.Int64 // objects created minus objects deleted
 	var wg sync.WaitGroup
 	errs := make(chan error, members*4)
 	fail := func(err error) {

@@ -72,7 +72,7 @@ func TestOpenObjectComparesBothSides(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, created)
 	require.EqualValues(t, 200, o.Size)
-	// The opens that were refused have left nothing open.
+	// The calls of OpenObject that were refused have not left the object open.
 	a.CloseObject(o)
 	a.CloseObject(o)
 	require.Panics(t, func() { a.CloseObject(o) })
@@ -149,7 +149,7 @@ func TestDelete(t *testing.T) {
 	require.EqualValues(t, objectCommitted, a.u32(o.Offset+objState).Load())
 	requireSound(t, a)
 
-	p.kill(b.self) // the open bit of b does not count, whether b is reaped or not
+	p.kill(b.self) // the open bit of a dead participant does not count, even before its reap
 	require.NoError(t, a.Delete("x"))
 	require.ErrorIs(t, a.Delete("x"), fs.ErrNotExist)
 	_, created, err := a.OpenObject(spec("x"))
@@ -234,7 +234,7 @@ func TestFullDirectory(t *testing.T) {
 	requireSound(t, a)
 }
 
-// An Init that panics leaves nothing behind, whether the object has a name or not.
+// TestInitPanics: if Init panics, neither an object with a name nor an anonymous object is left behind.
 func TestInitPanics(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a := p.join(1)
@@ -266,8 +266,8 @@ func firstObject(t *testing.T, a *Arena) (off Offset) {
 	return 0
 }
 
-// TestSearchIsShort: the search for a missing name examines only a few entries, however many names
-// existed before. A search finds an existing name wherever it is.
+// TestSearchIsShort: the search for a missing name examines only a few entries, no matter how many
+// names existed before. The search for an existing name always finds it.
 func TestSearchIsShort(t *testing.T) {
 	p := newNeighbours(1<<20, 4)
 	a := p.join(1)

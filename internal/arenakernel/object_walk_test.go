@@ -29,8 +29,8 @@ func init() {
 	})
 }
 
-// TestWalksDoNotKeepObjects: a walk, of the same process or of another one, does not prevent the
-// deletion of an object. The memory that the walk reads is not reused during the walk.
+// TestWalksDoNotKeepObjects: an object can be deleted while a walk reads it, in this process or in
+// another one. The memory that the walk reads is not reused before the walk has left it.
 func TestWalksDoNotKeepObjects(t *testing.T) {
 	for name, walk := range map[string]func(a *Arena){
 		"repair": func(a *Arena) { a.repairAll(makeParticipantID(3, 1), true) },

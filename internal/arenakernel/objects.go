@@ -8,9 +8,9 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// ObjectAt opens the object whose header is at off, an offset that may have come from a peer. If
-// there is no object at off, the error Is [shmsync.ErrIncompatible]. If its header is impossible,
-// the error Is [shmsync.ErrCorrupt].
+// ObjectAt opens the object whose header is at off. off may have come from a peer. If there is no
+// object at off, the error Is [shmsync.ErrIncompatible]. If the header is impossible, the error Is
+// [shmsync.ErrCorrupt].
 func (a *Arena) ObjectAt(off Offset) (Object, error) {
 	if err := a.BeginCall("arena.object"); err != nil {
 		return Object{}, err
@@ -25,8 +25,8 @@ func (a *Arena) ObjectAt(off Offset) (Object, error) {
 	return h.Object, nil
 }
 
-// CloseObject undoes one OpenObject of o. It does nothing after this process has left the arena. It
-// panics if the object is not open.
+// CloseObject undoes one OpenObject of o. After this process has left the arena, CloseObject does
+// nothing. It panics if the object is not open.
 func (a *Arena) CloseObject(o Object) {
 	a.handles.Lock()
 	defer a.handles.Unlock()
@@ -36,9 +36,9 @@ func (a *Arena) CloseObject(o Object) {
 	}
 }
 
-// Objects iterates over the objects of the arena, including anonymous ones. Each object is open
-// during its iteration of the loop, so it cannot be deleted then. Objects that are created or
-// deleted during the loop may be missing. Objects with impossible headers are skipped.
+// Objects iterates over the objects of the arena, including anonymous objects. Each object is open
+// during its iteration of the loop, so it cannot be deleted during that iteration. Objects that are
+// created or deleted during the loop may be missing. Objects with impossible headers are skipped.
 func (a *Arena) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for o, err := range a.ObjectsAndErrors() {
@@ -60,7 +60,7 @@ func (a *Arena) ObjectsAndErrors() iter.Seq2[Object, error] {
 			}
 			o, err := a.ObjectAt(off)
 			if errors.Is(err, shmsync.ErrIncompatible) {
-				return true // it was deleted
+				return true // the object was deleted
 			}
 			if err == nil {
 				defer a.CloseObject(o)
@@ -70,13 +70,13 @@ func (a *Arena) ObjectsAndErrors() iter.Seq2[Object, error] {
 	}
 }
 
-// visit calls f for the objects of the arena, without opening them. If an object is deleted
-// meanwhile, f reads bytes that belong to no object, but never those of another object. f must not
+// visit calls f for the objects of the arena, without opening them. If an object is deleted during f, f
+// reads bytes that belong to no object any more. It never reads the bytes of another object. f must not
 // walk the arena itself.
 func (a *Arena) visit(f func(Object)) { a.visitIn(a.eachBlock, f) }
 
-// visitTouched is visit for the objects in the chunks that the participant in a slot may have
-// touched.
+// visitTouched is visit for some of the objects: those in chunks that the participant in the slot may
+// have changed.
 func (a *Arena) visitTouched(slot int, f func(Object)) {
 	a.visitIn(func(f func(Offset, uint64, blockWord) bool) {
 		a.eachTouched(slot, func(chunk uint64) { a.eachBlockOf(chunk, f) })
@@ -100,7 +100,7 @@ func (a *Arena) visitIn(each func(func(Offset, uint64, blockWord) bool), f func(
 	})
 }
 
-// restGuard sets the value of the walk guard between walks.
+// restGuard sets the value that slotWalking of this participant has between walks.
 func (a *Arena) restGuard(rest Offset) {
 	a.handles.walking.Lock()
 	defer a.handles.walking.Unlock()
@@ -108,7 +108,7 @@ func (a *Arena) restGuard(rest Offset) {
 	a.u64(a.slot(a.mySlot) + slotWalking).Store(uint64(rest))
 }
 
-// lookAt reads the header of the object at off without opening it: the object may be deleted
+// lookAt reads the header of the object at off without opening the object. The object may be deleted
 // before lookAt returns.
 func (c *core) lookAt(off Offset) (Object, error) {
 	c.handles.Lock()

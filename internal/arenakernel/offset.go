@@ -2,8 +2,8 @@ package arenakernel
 
 import "strconv"
 
-// Offset is a position in an arena, in bytes from its start. Unlike an address it means the same in
-// every process. 0 stands for no position.
+// Offset is a position in an arena, in bytes from its start. Unlike an address, an offset means the
+// same position in every process. The offset 0 stands for no position.
 type Offset uint64
 
 // String renders the offset in hexadecimal.

@@ -19,8 +19,8 @@ import (
 
 var _ = crashpoint.Register("arena.remove.judged")
 
-// attached are the arenas that this process has joined, by the identity of their file. Joining
-// one of them again returns the same membership.
+// attached contains the arenas that this process has joined, by the identity of their file. If the
+// process joins one of these arenas again, it gets the same membership.
 var attached struct {
 	sync.Mutex
 	arenas map[segmentID]*membership // guarded by: Mutex
@@ -28,27 +28,27 @@ var attached struct {
 
 type segmentID struct{ dev, ino uint64 }
 
-// Open joins the arena of that name under /dev/shm, or at a path if name has a slash. It creates
-// the arena first if there is none. If several processes race to create it, one of them creates it
-// and all join it. A nil opts means the defaults. If the arena exists and opts sets another Size or
+// Open joins the arena of that name under /dev/shm, or at a path if name has a slash. If there is no
+// arena, Open creates it first. If several processes race to create it, one of them creates it and all
+// of them join it. A nil opts means the defaults. If the arena exists and opts sets another Size or
 // MaxParticipants than the arena has, the error Is [shmsync.ErrIncompatible].
 //
-// If the file is no arena, or has another layout, the error is ErrIncompatible or ErrCorrupt, and
-// the file stays as it was, unless opts.Recreate says otherwise. If no slot is free, Open waits for
-// at most a second: a process that dies, leaves, or is still joining may free its slot. If none
-// becomes free, the error is ErrNoSpace. Every call that joins an arena returns an error that Is
-// [shmsync.ErrNotSupported] in a program for a 32-bit or big-endian machine, and on systems other
-// than Linux.
+// If the file is no arena, or has another layout, the error is ErrIncompatible or ErrCorrupt. The file
+// stays as it was, unless opts.Recreate says otherwise. If no slot is free, Open waits for at most a
+// second, because a process that dies, leaves, or is still joining may free its slot. If no slot
+// becomes free, the error is ErrNoSpace. In a program for a 32-bit or big-endian machine, and on
+// systems other than Linux, every call that joins an arena returns an error that Is
+// [shmsync.ErrNotSupported].
 //
-// If this process has joined the arena already, by whatever name, Open returns another opening of
-// the same membership, which is closed separately.
+// If this process has joined the arena already, by this name or another, Open returns a further opening
+// of the same membership. Each opening is closed separately.
 //
 // Open waits while another process runs its OnFirst.
 func Open(name string, opts *Options) (*Arena, error) {
 	return OpenContext(context.Background(), name, opts)
 }
 
-// OpenContext is Open; ctx bounds the wait for another process's OnFirst.
+// OpenContext is Open with a context. ctx bounds the wait for the OnFirst of another process.
 func OpenContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
 	o := opts.orDefault()
 	if err := o.check("arena.open", name); err != nil {
@@ -86,7 +86,7 @@ func Attach(name string, opts *Options) (*Arena, error) {
 	return AttachContext(context.Background(), name, opts)
 }
 
-// AttachContext is Attach; ctx bounds the wait for another process's OnFirst.
+// AttachContext is Attach with a context. ctx bounds the wait for the OnFirst of another process.
 func AttachContext(ctx context.Context, name string, opts *Options) (*Arena, error) {
 	o := opts.orDefault()
 	if err := checkPlatform("arena.attach", name); err != nil {
@@ -105,11 +105,11 @@ func AttachContext(ctx context.Context, name string, opts *Options) (*Arena, err
 // isPath reports whether the name of an arena is the path of a file.
 func isPath(name string) bool { return strings.Contains(name, "/") }
 
-// maxMoves limits how often an opener starts over because the name leads to another file meanwhile.
+// maxMoves limits how often an opener starts over because the name has come to mean another file.
 const maxMoves = 1000
 
-// enterNamed joins the arena in the segment that find returns. It starts over if the name leads to
-// another file meanwhile, or if the arena was replaced.
+// enterNamed joins the arena in the segment that find returns. It starts over if the name has come to
+// mean another file during the join, or if the arena was replaced.
 func enterNamed(ctx context.Context, op, name string, opts *Options, find func() (*shm.Segment, bool, error)) (*Arena, error) {
 	o := opts.orDefault()
 	for range maxMoves {
@@ -152,8 +152,8 @@ func enterNamed(ctx context.Context, op, name string, opts *Options, find func()
 		Detail: "the arena was removed, but the name still leads to it, or leads to another file each time"}
 }
 
-// mayReplace reports whether the options allow a new arena to replace the present one for the
-// reason in err.
+// mayReplace reports whether the options allow a new arena to replace the existing arena because of
+// err.
 func (o *Options) mayReplace(err error) bool {
 	return o.Recreate&RecreateIncompatible != 0 && errors.Is(err, errOtherArena) ||
 		o.Recreate&RecreateCorrupt != 0 && errors.Is(err, shmsync.ErrCorrupt)
@@ -172,8 +172,8 @@ func Format(seg *shm.Segment, opts *Options) error {
 	return o.format(seg)
 }
 
-// FromSegment joins the arena in seg. The segment belongs to the arena from then on, even if
-// FromSegment returns an error, and is closed with the arena.
+// FromSegment joins the arena in seg. From then on the segment belongs to the arena, and is closed
+// together with it. This is so even if FromSegment returns an error.
 func FromSegment(seg *shm.Segment, opts *Options) (*Arena, error) {
 	if err := checkPlatform("arena.from_segment", seg.Name()); err != nil {
 		seg.Close()
@@ -206,9 +206,9 @@ func (o *Options) size() int64 { return int64(alignUp(uint64(o.Size), chunkSize)
 
 func (o *Options) format(seg *shm.Segment) error { return format(seg, o.MaxParticipants, o.Counted) }
 
-// join makes this process a participant of the arena in seg. named says that seg was found by its
-// name. watcher may be nil. joined says that the segment contains the arena that was asked for. It
-// may be true together with an error, for example an error of OnFirst.
+// join makes this process a participant of the arena in seg. named means that seg was found by its
+// name. watcher may be nil. The result joined means that the segment contains the arena that was asked
+// for. joined may be true together with an error, for example an error of OnFirst.
 func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named bool, watcher *watcherThread) (_ *Arena, joined bool, _ error) {
 	dev, ino := seg.ID()
 	id := segmentID{dev, ino}
@@ -256,11 +256,11 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 	}
 	attached.arenas[id] = a.membership
 	attached.Unlock()
-	// The library itself uses the first opening, for what this process does on behalf of all
-	// openings.
+	// The first Arena value is for the library itself, which uses it for work on behalf of all
+	// openings. The caller gets a second Arena value.
 	a = &Arena{membership: a.membership}
 	admitted := false
-	defer func() { // deferred, so that it also runs after a panic of OnFirst
+	defer func() { // deferred so that it also runs if OnFirst panics
 		if !admitted {
 			a.Close()
 		}
@@ -277,8 +277,8 @@ func join(ctx context.Context, seg *shm.Segment, opts *Options, created, named b
 	return a, true, nil
 }
 
-// keep starts what an opening with these options needs while it is open. h has collected events for
-// the opening, or is nil.
+// keep starts what an opening with the options o needs while it is open. h has already collected events
+// for the opening. h may be nil.
 func (a *Arena) keep(o *Options, h *eventHook) {
 	if o.Lifetime == LifetimeEphemeral {
 		a.ephemeral.Store(true)
@@ -294,8 +294,8 @@ func (a *Arena) keep(o *Options, h *eventHook) {
 	}
 }
 
-// compare returns an error if KernelIO is invalid, or if the options that are set differ from those of
-// an arena that existed before.
+// compare returns an error if KernelIO is invalid, or if the arena existed before and the options that
+// are set differ from those of the arena.
 func (a *membership) compare(opts *Options, created bool) error {
 	if opts != nil && opts.KernelIO > KernelIONone {
 		return a.fail("arena.open", shmsync.ErrIncompatible, fmt.Sprintf("KernelIO is %d, which is none of its values", opts.KernelIO))
@@ -318,8 +318,8 @@ func (a *membership) compare(opts *Options, created bool) error {
 	return nil
 }
 
-// newMember makes a participant that works on bytes, a mapping of the file of seg, and enters it
-// into the arena.
+// newMember makes a participant that works on bytes, which are a mapping of the file of seg. It enters
+// the participant into the arena.
 func newMember(seg *shm.Segment, bytes []byte, opts *Options, created bool, watcher *watcherThread) (*Arena, error) {
 	if watcher == nil {
 		watcher = startWatcherThread()

@@ -19,7 +19,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// attempts are the ways to join an existing file in /dev/shm.
+// attempts lists the ways to join an existing file in /dev/shm.
 var attempts = map[string]func(name string, opts *Options) (*Arena, error){
 	"Open":   Open,
 	"Attach": Attach,
@@ -32,8 +32,8 @@ var attempts = map[string]func(name string, opts *Options) (*Arena, error){
 	},
 }
 
-// requireRefused checks that no process can join the file, that the error names the file and
-// contains the texts says, and that the file does not change.
+// requireRefused checks three things: no process can join the file, the error names the file and
+// contains the texts in says, and the file does not change.
 func requireRefused(t *testing.T, name string, opts *Options, kind error, says ...string) {
 	t.Helper()
 	path := filepath.Join(shm.Dir, name)
@@ -62,7 +62,8 @@ func fingerprint(t *testing.T, path string) any {
 	return []any{st.Size(), st.Mode(), sha256.Sum256(b)}
 }
 
-// attachedNow returns the mappings of the file. After a refusal there must be none.
+// attachedNow returns the lines of /proc/self/maps for the file. After a refused join there must be
+// none.
 func attachedNow(path string) (lines []string) {
 	maps, _ := os.ReadFile("/proc/self/maps")
 	for line := range strings.Lines(string(maps)) {
@@ -207,7 +208,7 @@ func TestTooSmallForItsParticipants(t *testing.T) {
 	}
 }
 
-// mountSmall mounts a tmpfs of that size.
+// mountSmall mounts a tmpfs with the given mount options, which limit its size.
 func mountSmall(t *testing.T, options string) string {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts a tmpfs")
@@ -225,7 +226,8 @@ func mountSmall(t *testing.T, options string) string {
 	return dir
 }
 
-// TestFullFileSystem: a full file system causes an error and never a fault.
+// TestFullFileSystem: on a full file system, calls return an error. They never cause a fault such as
+// SIGBUS.
 func TestFullFileSystem(t *testing.T) {
 	dir := mountSmall(t, "size=1m")
 	path := filepath.Join(dir, "jobs")
@@ -271,8 +273,8 @@ func TestFullFileSystem(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// TestSparseCopyOnAFullFileSystem: a sparse copy of an arena is on a file system that has too
-// little room for the parts that every arena has.
+// TestSparseCopyOnAFullFileSystem: a sparse copy of an arena cannot be joined if its file system has
+// too little room for the parts that every arena has.
 func TestSparseCopyOnAFullFileSystem(t *testing.T) {
 	dir := mountSmall(t, "size=64k")
 	path := filepath.Join(dir, "jobs")

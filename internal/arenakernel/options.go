@@ -9,8 +9,8 @@ import (
 // Options says how an arena is created and joined. A nil *Options means the
 // zero value.
 type Options struct {
-	// Size of a new arena in bytes, rounded up to 64 KiB; 0 means 64 MiB. The size never changes.
-	// The file is sparse: it takes memory only as the arena fills.
+	// Size of a new arena in bytes, rounded up to a multiple of 64 KiB; 0 means 64 MiB. The size never
+	// changes. The file is sparse: it takes memory only as the arena fills.
 	Size int64
 	// MaxParticipants of a new arena, at most 2047; 0 means 128. It never changes.
 	MaxParticipants int
@@ -26,36 +26,37 @@ type Options struct {
 	// Label names this process in errors about its death and in tools. Only the first 63 bytes are
 	// kept. Empty means the program's name.
 	Label string
-	// KernelIO declares which system calls of this process write into the arena. If the process
-	// opens the arena several times, the most general declaration holds.
+	// KernelIO declares which system calls of this process write into the arena. If the process opens
+	// the arena several times, the most general of its declarations applies.
 	KernelIO KernelIO
 	// NUMA places the pages of a new arena. It is ignored if the arena exists. Segment().Degraded
 	// and Where report the result; see Place for parts of an arena.
 	NUMA shm.Policy
-	// HugePages, Populate and Lock are as in shm.Options. An arena with a name can use only
+	// HugePages, Populate and Lock have the meaning of shm.Options. An arena with a name can use only
 	// HugeTransparent. For Huge2M or Huge1G, format the arena into a segment of shm.CreateMemfd.
 	HugePages shm.HugePages
 	Populate  bool
 	Lock      bool
-	// OnFirst runs in the participant that begins an epoch, before its Open returns. No other
-	// process is in, and none gets in during the call, so OnFirst may delete and repair anything.
-	// If OnFirst fails, or its process dies, the next participant that joins begins the epoch.
-	// OnFirst uses the arena that is passed to it. If OnFirst opens the same arena, or closes it,
-	// the error Is [syscall.EDEADLK]. A goroutine that OnFirst starts may open the arena, but
-	// OnFirst must not wait for that.
+	// OnFirst runs in the participant that begins an epoch, before its Open returns. During the call no
+	// other process is in the arena or can join it, so OnFirst may delete and repair anything. If
+	// OnFirst fails, or its process dies, the next participant that joins begins the epoch.
+	//
+	// OnFirst uses the arena that is passed to it. If OnFirst opens the same arena, or closes it, the
+	// error Is [syscall.EDEADLK]. A goroutine that OnFirst starts may open the arena, but OnFirst must
+	// not wait for that.
 	OnFirst func(a *Arena, e Epoch) error `json:"-"`
-	// Recreate says for which reasons a new arena replaces an arena that no process is in; 0 means
-	// never.
+	// Recreate says for which reasons a new arena replaces an arena in which there is no process. 0
+	// means that an arena is never replaced.
 	Recreate Recreate
-	// Lifetime says what happens to the arena when no process is in. All processes that open an
-	// arena should set the same Lifetime.
+	// Lifetime says what happens to the arena when no process is in it any more. All processes that
+	// open an arena should set the same Lifetime.
 	Lifetime Lifetime
-	// OnDetached is called once, on a goroutine of its own, when the file of the arena was removed
-	// or replaced while this opening is in use. From then on, processes that open the name join
-	// another arena.
+	// OnDetached is called once, on a goroutine of its own, if the file of the arena is removed or
+	// replaced while this opening is in use. From then on, processes that open the name join another
+	// arena.
 	OnDetached func() `json:"-"`
-	// OnEvent is called for the events of the arena that this process learns of, one after the
-	// other, on a goroutine of its own and with no lock of the library held.
+	// OnEvent is called for each event of the arena that this process learns of. The calls run one
+	// after the other, on a goroutine of their own, and with no lock of the library held.
 	OnEvent func(Event) `json:"-"`
 }
 
@@ -68,12 +69,12 @@ const (
 	RecreateIncompatible Recreate = 1 << iota
 	// RecreateCorrupt: the header of the arena is damaged, or Check finds damage.
 	RecreateCorrupt
-	// RecreateUnclean: a participant died since the last epoch began, or the computer
-	// went down while one was in.
+	// RecreateUnclean: since the last epoch began, a participant died, or the computer went down while
+	// a participant was in the arena.
 	RecreateUnclean
 )
 
-// Lifetime says what happens to an arena when no process is in.
+// Lifetime says what happens to an arena when no process is in it any more.
 type Lifetime uint8
 
 const (
@@ -91,28 +92,28 @@ func (o *Options) replaces(a *Arena, e Epoch, untouched bool) bool {
 		o.Recreate&RecreateCorrupt != 0 && a.Check() != nil
 }
 
-// KernelIO says which system calls of a process write into an arena. After the death of the process
-// its data is not handed over before these calls are finished; see [Arena.Gone]. A declaration that
-// leaves out a call that the process makes can corrupt data.
+// KernelIO says which system calls of a process write into an arena. After the death of the process,
+// its data is not handed over to others before these calls are finished; see [Arena.Gone]. If a
+// declaration leaves out a call that the process makes, data can be corrupted.
 type KernelIO uint8
 
 const (
-	// KernelIOSynchronous is the default. It covers system calls that are finished when their
-	// thread leaves them: read(2), recv(2) and the like, also with O_DIRECT, and io_uring without
-	// O_DIRECT. The data is handed over when no thread of the process has memory any more, usually
-	// less than a millisecond after the death is known.
+	// KernelIOSynchronous is the default. It covers system calls that are finished when their thread
+	// returns from them: read(2), recv(2) and the like, also with O_DIRECT, and io_uring without
+	// O_DIRECT. The data is handed over when no thread of the process has memory any more. That is
+	// usually less than a millisecond after the death is known.
 	KernelIOSynchronous KernelIO = iota
-	// KernelIOAsynchronous also covers io_submit(2), and the system calls of other processes that
-	// share the memory of this one, such as a child of clone(CLONE_VM) that is no thread. The data
-	// is handed over when the kernel has taken the memory of the process apart, which takes 30 ms
-	// or more for each GiB.
+	// KernelIOAsynchronous also covers io_submit(2), and the system calls of other processes that share
+	// the memory of this process, such as a child of clone(CLONE_VM) that is no thread. The data is
+	// handed over when the kernel has freed the memory of the process, which takes 30 ms or more for
+	// each GiB.
 	KernelIOAsynchronous
 	// KernelIONone says that this process passes no memory of the arena to a system
 	// call that writes there. The data is handed over as soon as the death is known.
 	KernelIONone
 )
 
-// caps returns the capabilities of a participant that made the declaration.
+// caps returns the capability bits of a participant with this declaration.
 func (k KernelIO) caps() uint32 {
 	switch k {
 	case KernelIOAsynchronous:
@@ -123,7 +124,8 @@ func (k KernelIO) caps() uint32 {
 	return 0
 }
 
-// widen extends the declaration of this participant so that it covers an opening with k, too.
+// widen extends the declaration of this participant so that it also covers an opening with the
+// declaration k.
 func (a *membership) widen(k KernelIO) {
 	caps := a.u32(a.slot(a.mySlot) + slotCaps)
 	for {

@@ -16,9 +16,9 @@ type OtherLayout struct {
 	InUse   bool   // whether a process has the arena open
 }
 
-// InspectOtherLayout examines an arena for which Inspect fails because of its layout. ok is false
-// if the file is no arena, or is an arena that Inspect can read. The magic number, the version and
-// the byte locks of participants are at the same places in every layout.
+// InspectOtherLayout examines an arena that Inspect cannot read because of its layout. It can do so
+// because the magic number, the version and the byte locks of participants are at the same places in
+// every layout. ok is false if the file is no arena, or is an arena that Inspect can read.
 func InspectOtherLayout(name string) (l OtherLayout, ok bool) {
 	l.Path = name
 	if !isPath(name) {
@@ -42,6 +42,6 @@ func InspectOtherLayout(name string) (l OtherLayout, ok bool) {
 		return l, false
 	}
 	locked, err := anyByteLocked(f, 0, gateByte)
-	l.InUse = locked || err != nil // if the locks cannot be read, a process may be in
+	l.InUse = locked || err != nil // if the locks cannot be read, assume that a process is in the arena
 	return l, true
 }

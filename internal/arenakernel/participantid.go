@@ -2,15 +2,15 @@ package arenakernel
 
 import "fmt"
 
-// ParticipantID identifies a participant in shared words: its slot and the generation of the slot.
-// It fits into 29 bits, so a 32-bit owner word has three more bits for other uses. A generation is
-// used again only when no word names it; see [window].
+// ParticipantID identifies a participant in shared words. It consists of a slot and of the generation
+// of the slot. It fits into 29 bits, so a 32-bit owner word has three more bits for other uses. A
+// generation is used again only when no word contains it any more; see [window].
 //
 //	bits 0..10   slot        1..2047; 0 in a ParticipantID that stands for no participant
 //	bits 11..28  generation  1..262143; 0 is never used by a participant
 //
-// A ParticipantID is not current if its slot is free or dead, or was taken again. A word that
-// holds such a ParticipantID names a dead participant.
+// A ParticipantID is not current if its slot is free or dead, or if another participant has taken the
+// slot. A word with such a ParticipantID names a dead participant.
 type ParticipantID uint32
 
 const (
@@ -31,12 +31,12 @@ func makeParticipantID(slot int, generation uint32) ParticipantID {
 // Slot returns the index of the participant's slot, or 0.
 func (n ParticipantID) Slot() int { return int(n & MaxSlots) }
 
-// Generation returns the number that tells the participants of one slot apart. Each participant has
-// a greater generation than the one before, until the slot begins another [window].
+// Generation returns the number that distinguishes the participants of one slot. Each participant has a
+// greater generation than its predecessor in the slot, until the slot begins another [window].
 func (n ParticipantID) Generation() uint32 { return uint32(n>>slotBits) & maxGeneration }
 
-// Covers reports whether o names the same slot at the same or an earlier generation. The reaper of
-// n then also cleans up after o, because the reaper of o may have died before it had finished.
+// Covers reports whether o has the same slot as n, and the same or an earlier generation. If so, the
+// reaper of n also cleans up after o, because the reaper of o may have died before it had finished.
 func (n ParticipantID) Covers(o ParticipantID) bool {
 	return o != 0 && o.Slot() == n.Slot() && o.Generation() <= n.Generation()
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Participant describes a process that is in the arena, or was.
+// Participant describes a process that is in the arena, or was in it.
 type Participant struct {
 	shmsync.Identity
 
@@ -23,18 +23,18 @@ type Participant struct {
 	// "ofd" if they have to ask for the byte lock.
 	Notice string
 	Fenced bool // it may release locks by a plain store
-	// Missed is set for OnDeath only. It is how many death records were overwritten before this
-	// process could read them, since the last death that OnDeath reported. If the process that
-	// records a death dies meanwhile, the death may have two records.
+	// Missed is set for OnDeath only. It counts death records that were overwritten before this process
+	// could read them, since the last death that OnDeath reported. The count may be too high: if a
+	// process dies while it records a death, another process may record the same death again.
 	Missed uint64
 }
 
 // Name returns the ID of the participant, as words of the arena store it.
 func (p Participant) Name() ParticipantID { return makeParticipantID(p.Slot, p.Generation) }
 
-// Participants iterates over the participants of the arena, including the dead that have not been
-// reaped. For a participant that has only just taken its slot, only the slot, the generation and
-// the state are known.
+// Participants iterates over the participants of the arena, including dead participants that have not
+// been reaped. If a participant has only just taken its slot, only its slot, generation and state are
+// known.
 func (a *Arena) Participants() iter.Seq[Participant] {
 	return func(yield func(Participant) bool) {
 		a.mustUse("arena.participants")
@@ -60,8 +60,8 @@ func (a *Arena) participant(i int) (p Participant, ok bool) {
 	}
 	d := a.describe(i)
 	if d.generation != w.generation() {
-		// This participant has not described itself yet. The words still describe its predecessor
-		// in the slot.
+		// This participant has not described itself yet. The words of the slot still describe its
+		// predecessor.
 		return p, a.slotState(i).generation() == w.generation()
 	}
 	p.PID, p.Label, p.Died = int(d.pid), d.label, unixTime(d.died)
@@ -74,6 +74,6 @@ func (a *Arena) participant(i int) (p Participant, ok bool) {
 	if caps&capRobust != 0 {
 		p.Notice = "robust"
 	}
-	// The result is valid only if the same participant was in the slot while it was read.
+	// The result is valid only if the slot had the same participant during all of these reads.
 	return p, a.slotState(i).generation() == w.generation()
 }

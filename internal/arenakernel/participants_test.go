@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// newMemfdArena makes an arena that only this process is in.
+// newMemfdArena makes an arena in which this process is the only participant.
 func newMemfdArena(t *testing.T, slots int) *Arena {
 	seg, err := shm.CreateMemfd("test", 1<<20, func(s *shm.Segment) error { return format(s, slots, false) }, nil)
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestNameWords(t *testing.T) {
 	require.False(t, slotWord(6).present() || slotWord(7).taken())
 }
 
-// TestNamesOfNobody: every ID that no participant has counts as dead, whatever its bits are.
+// TestNamesOfNobody: an ID that no participant has counts as dead, whatever its bits are.
 func TestNamesOfNobody(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	require.True(t, a.Current(a.Self()))
@@ -82,7 +82,7 @@ func TestLabelsAreCut(t *testing.T) {
 		a.putLabel(off, label)
 		require.Equal(t, label[:min(len(label), labelBytes)], a.getLabel(off))
 	}
-	a.u32(off).Store(^uint32(0)) // an impossible length
+	a.u32(off).Store(^uint32(0)) // the label has an impossible length
 	require.Len(t, a.getLabel(off), labelBytes)
 	require.Zero(t, a.u32(a.slot(3)+slotAlive).Load(), "written beyond the label")
 }
@@ -133,9 +133,9 @@ func next(t *testing.T, c <-chan Participant) Participant {
 	}
 }
 
-// TestDeathRecordBeingWritten: a death record is counted but not written, because its writer was
-// stopped or died. It does not delay the reports of other deaths, and is reported when it is
-// written.
+// TestDeathRecordBeingWritten: the writer of a death record has counted the record, and was stopped or
+// died before it wrote the record. Reports of other deaths are not delayed. This death is reported when
+// the record is written.
 func TestDeathRecordBeingWritten(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
@@ -153,8 +153,8 @@ func TestDeathRecordBeingWritten(t *testing.T) {
 	require.Equal(t, makeParticipantID(3, 9), p.Name())
 	require.Equal(t, "late", p.Label)
 
-	// Another reaper, which did not know of the record, writes the same record again. A leave is
-	// not a death.
+	// Another reaper does not know of this record and writes it again. The death is not reported again.
+	// A record of a leave is not reported as a death.
 	a.putDeathRecord(deathRecordsOfDead, makeParticipantID(3, 9), 0, 0, 0, "")
 	a.putDeathRecord(deathRecordsOfLeft, makeParticipantID(4, 1), deathRecordLeft, 0, 0, "")
 	a.putDeathRecord(deathRecordsOfDead, makeParticipantID(4, 2), 0, 0, 0, "")
@@ -163,12 +163,12 @@ func TestDeathRecordBeingWritten(t *testing.T) {
 	require.Empty(t, told)
 }
 
-// TestDeathRecordsOverflow: there are more death records than the ring has room for. The last ones
-// are reported, and Who finds them.
+// TestDeathRecordsOverflow: more deaths are recorded than the ring has room for. The latest deaths are
+// reported, and Who finds them.
 func TestDeathRecordsOverflow(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
-	a.deaths.mu.Lock() // the watcher is busy
+	a.deaths.mu.Lock() // keeps the watcher from reading the records
 	const n = 3 * deathRecordDeaths
 	for i := range uint32(n) {
 		a.putDeathRecord(deathRecordsOfDead, makeParticipantID(2, i+1), 0, 0, 0, "")
@@ -198,14 +198,15 @@ func TestDeathRecordsOverflow(t *testing.T) {
 	}
 }
 
-// The memory that a process needs for reported deaths does not grow with their number.
+// TestToldDeathsAreBounded: the memory that a process needs for deaths that it has reported does not
+// grow with their number.
 func TestToldDeathsAreBounded(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
 	const n = 3 * deathRecordDeaths
 	seen := map[ParticipantID]bool{}
 	for i := range uint32(n) {
-		for range 2 { // two reapers
+		for range 2 { // two reapers record the same death
 			a.putDeathRecord(deathRecordsOfDead, makeParticipantID(2+int(i%3), i/3+1), 0, 0, 0, "")
 			a.deaths.deliver(a)
 		}
@@ -219,8 +220,8 @@ func TestToldDeathsAreBounded(t *testing.T) {
 	require.Len(t, a.deaths.told, deathRecordDeaths)
 }
 
-// TestDeathsOfSuccessorsAreToldOnce: two processes may each record the deaths of a participant and
-// of its successor in the slot. Each death is reported once.
+// TestDeathsOfSuccessorsAreToldOnce: two processes each record the deaths of a participant and of the
+// next participant in its slot. Each death is reported once.
 func TestDeathsOfSuccessorsAreToldOnce(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	told := deathsOf(a)
@@ -242,7 +243,8 @@ func TestDeathsOfSuccessorsAreToldOnce(t *testing.T) {
 	require.EqualValues(t, 7, p.Missed)
 }
 
-// TestDeclaredDead: a process whose slot was taken away must not continue.
+// TestDeclaredDead: a process finds that its slot was taken away. It panics, because it must not
+// continue.
 func TestDeclaredDead(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	live := a.slotState(1)
@@ -261,11 +263,11 @@ func TestDeclaredDead(t *testing.T) {
 	var _ shmsync.Identity = *a.Who(a.self)
 }
 
-// TestReaperThatWaitsLeavesTheSlotToOthers: while a reaper waits before it reclaims memory, the
-// slot names no reaper. If the reaper is stopped, another process continues.
+// TestReaperThatWaitsLeavesTheSlotToOthers: a reaper has to wait before it may reclaim memory. During
+// the wait the slot names no reaper, so another process can continue if the reaper is stopped.
 func TestReaperThatWaitsLeavesTheSlotToOthers(t *testing.T) {
 	a := newMemfdArena(t, 4)
-	a.reapMu.Lock() // the death watcher waits
+	a.reapMu.Lock() // as if the death watcher waited
 	defer a.reapMu.Unlock()
 	dead := makeSlotWord(phaseDead, 5)
 	a.u32(a.slot(3) + slotState).Store(uint32(dead))
@@ -274,9 +276,9 @@ func TestReaperThatWaitsLeavesTheSlotToOthers(t *testing.T) {
 	require.Zero(t, a.u32(a.slot(3)+slotReaper).Load())
 }
 
-// TestSlotIsInheritedWhenItsDeadHasEnded: without byte locks, only the marks show that a dead
-// process writes no more. The slot keeps its ID until all marks are there. Otherwise [Arena.Gone]
-// would be true too early.
+// TestSlotIsInheritedWhenItsDeadHasEnded: this test has no byte locks, so only the marks in the alive
+// words show that a dead process writes no more. The slot keeps its ID until all marks are set.
+// Otherwise [Arena.Gone] would return true too early.
 func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a := p.join(1)
@@ -299,9 +301,9 @@ func TestSlotIsInheritedWhenItsDeadHasEnded(t *testing.T) {
 	require.EqualValues(t, 6, a.inherit(4, joined))
 }
 
-// TestReaperOfUnknownKindKeepsTouchedChunks: a reaper that does not know the kind of an object
-// cannot take back what the dead participant holds of it. It leaves the set of touched chunks, so
-// that the next reaper of the slot finds the object.
+// TestReaperOfUnknownKindKeepsTouchedChunks: a reaper that does not know the kind of an object cannot
+// take back what the dead participant holds of the object. It keeps the set of chunks that the dead
+// participant has touched, so the next reaper of the slot finds the object.
 func TestReaperOfUnknownKindKeepsTouchedChunks(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	_, _, err := a.OpenObject(ObjectSpec{Name: "x", Kind: KindOf("huh?"), Version: 1, Size: 8})
@@ -322,7 +324,7 @@ func TestReaperOfUnknownKindKeepsTouchedChunks(t *testing.T) {
 
 var (
 	versionedKind     = KindOf("VERS")
-	versionedRepaired atomic.Uint32 // versions of the objects that were repaired, one bit each
+	versionedRepaired atomic.Uint32 // one bit for each version of which an object was repaired
 )
 
 func init() {
@@ -331,9 +333,9 @@ func init() {
 	}})
 }
 
-// TestReaperOfAnotherVersionLeavesTheObject: a reaper cannot read the bytes of an object with
-// another version of its kind. It leaves the object as it leaves an object of an unknown kind: the
-// next reaper of the slot finds it.
+// TestReaperOfAnotherVersionLeavesTheObject: a reaper that knows only another version of an object's
+// kind cannot read the object. It treats the object like an object of an unknown kind, so the next
+// reaper of the slot finds it.
 func TestReaperOfAnotherVersionLeavesTheObject(t *testing.T) {
 	for version, known := range map[uint16]bool{1: false, 2: true, 3: false} {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
@@ -361,8 +363,8 @@ func TestReaperOfAnotherVersionLeavesTheObject(t *testing.T) {
 	}
 }
 
-// TestWhoReadsTheRecordWhileTheSlotIsCleared: a participant that frees a slot first clears the
-// words of the slot. Meanwhile the death record has the identity of the dead participant.
+// TestWhoReadsTheRecordWhileTheSlotIsCleared: before a participant frees a slot, it clears the words of
+// the slot. Meanwhile Who reads the identity of the dead participant from the death record.
 func TestWhoReadsTheRecordWhileTheSlotIsCleared(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	for k, p := range []phase{phaseDead, phaseLeaving} {

@@ -10,8 +10,8 @@ import (
 // PathState says whether the path of an arena still leads to it.
 type PathState string
 
-// The states of an arena's path. A process that opens the path of an arena whose path was removed
-// or replaced joins another arena, or none: it does not meet the participants of the first one.
+// The states of an arena's path. After the file at the path was removed or replaced, a process that
+// opens the path joins another arena, or none. It does not meet the participants of the first arena.
 const (
 	PathThere    PathState = "there"    // the path leads to the arena
 	PathRemoved  PathState = "removed"  // no file is at the path
@@ -20,9 +20,10 @@ const (
 )
 
 // PathState reports whether the path of the arena still leads to it. If the file of an arena was
-// removed, its participants go on with it, as [shm.Remove] intends, but no other process can join
-// it by the path. systemd's RemoveIPC and clean-up jobs also remove files that are in use. The call
-// makes two system calls. [Arena.Metrics] reports the state, too.
+// removed, its participants can still use the arena, as [shm.Remove] intends, but no other process can
+// join the arena by its path. The file may be removed by mistake: systemd's RemoveIPC and clean-up jobs
+// also remove files that are in use. The call makes two system calls. [Arena.Metrics] reports the
+// state, too.
 func (a *Arena) PathState() PathState {
 	a.mustUse("arena.path_state")
 	return pathState(a.seg.File(), a.label)
@@ -41,7 +42,7 @@ func pathState(f *os.File, path string) PathState {
 	case errors.Is(err, fs.ErrNotExist):
 		return PathRemoved
 	case err != nil:
-		// The path cannot be examined. But if the file has no name at all, no path leads to it.
+		// The path cannot be examined. If the file has no name at all, no path leads to it.
 		if unlinked(own) {
 			return PathRemoved
 		}

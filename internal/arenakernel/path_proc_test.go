@@ -11,15 +11,15 @@ import (
 )
 
 func init() {
-	// "path" returns the state of the arena's path, and what the metrics report about it.
+	// "path" returns the state of the arena's path, and the state that the metrics report.
 	agentOrders["path"] = func(s *agent, o order, a *answer) error {
 		a.Text = string(s.arena.PathState()) + " " + string(s.arena.Metrics().Path)
 		return nil
 	}
 }
 
-// TestMemberNoticesThatItsPathIsGone: a member notices that the file of its arena was removed, and
-// that another file is at the path.
+// TestMemberNoticesThatItsPathIsGone: a participant can find out that the file of its arena was
+// removed, and later that another file is at the path.
 func TestMemberNoticesThatItsPathIsGone(t *testing.T) {
 	ta := newTestArena(t, 4)
 	r := ta.join(t, "member")
@@ -38,7 +38,7 @@ func TestMemberNoticesThatItsPathIsGone(t *testing.T) {
 	require.Equal(t, "replaced replaced", r.must(t, order{Do: "path"}).Text)
 }
 
-// An arena in a memfd has no path that could be removed.
+// TestMemfdHasNoPath: an arena in a memfd has no path, so it is never reported as removed.
 func TestMemfdHasNoPath(t *testing.T) {
 	a := newMemfdArena(t, 4)
 	require.Equal(t, PathNone, a.PathState())

@@ -19,8 +19,8 @@ import (
 const placeBytes = 4 * chunkSize
 
 func init() {
-	// "place" allocates a block and places it according to the policy in Text. The N of its answer
-	// is the offset.
+	// "place" allocates a block and places it according to the policy in Text. N in the answer is the
+	// offset of the block.
 	agentOrders["place"] = func(s *agent, o order, a *answer) error {
 		p, err := shm.ParsePolicy(o.Text)
 		if err != nil {
@@ -43,8 +43,8 @@ func init() {
 	}
 }
 
-// TestPlaceElsewhere: one participant places a block. Another one, which has not touched it,
-// learns where the block is and what was requested.
+// TestPlaceElsewhere: one participant places a block. Another participant, which has not touched the
+// block, learns where the block is and which policy was requested.
 func TestPlaceElsewhere(t *testing.T) {
 	ta := newTestArena(t, 4)
 	one, other := ta.join(t, "one"), ta.join(t, "other")
@@ -57,20 +57,20 @@ func TestPlaceElsewhere(t *testing.T) {
 	r = other.must(t, order{Do: "where", N: off})
 	require.Regexp(t, `^bind:0 at `+strconv.Itoa(off)+`\+262144: (\d+) pages verified, (\d+) on node 0\n$`, r.Text)
 
-	// The error for a node that does not exist names the node; the block stays where it was.
+	// If a node does not exist, the error names it, and the block stays where it was.
 	r = other.try(t, order{Do: "place", Text: "preferred:63"})
 	require.Equal(t, []string{"EINVAL"}, r.Is)
 	require.Contains(t, r.Err, "preferred:63")
 	require.Contains(t, r.Err, "no node 63")
 	require.Contains(t, r.Err, ta.name)
 
-	// The offset is beyond the arena.
+	// An offset beyond the arena is an error.
 	r = other.try(t, order{Do: "where", N: 1 << 30})
 	require.Equal(t, []string{"EINVAL"}, r.Is)
 }
 
-// TestPlacedArena: Options.NUMA applies to everything that any participant allocates later. A
-// policy that the host cannot follow is an error.
+// TestPlacedArena: Options.NUMA applies to everything that any participant allocates later. If the host
+// cannot follow the policy, an error is reported.
 func TestPlacedArena(t *testing.T) {
 	a, err := Create(newTestArena(t, 2).name, &Options{Size: 4 << 20, NUMA: shm.Policy{Mode: shm.PolicyInterleave, Nodes: []int{0}}})
 	require.NoError(t, err)
@@ -95,8 +95,8 @@ func TestPlacedArena(t *testing.T) {
 	require.Zero(t, parts[0].Absent)
 }
 
-// TestHugePageArena: an arena in pages of 2 MiB works like any other: participants join by its
-// descriptor, and their deaths are noticed.
+// TestHugePageArena: an arena in pages of 2 MiB works like any other arena. Participants join it by its
+// descriptor, and the death of a participant is noticed.
 func TestHugePageArena(t *testing.T) {
 	seg, err := shm.CreateMemfd("huge", 4<<20, func(s *shm.Segment) error { return Format(s, &Options{Size: s.Size(), MaxParticipants: 4}) },
 		&shm.Options{HugePages: shm.Huge2M})
@@ -118,8 +118,8 @@ func TestHugePageArena(t *testing.T) {
 	require.Positive(t, n)
 }
 
-// TestHugePagesArePlaced: huge pages are placed according to the policy of the arena, whichever
-// participant takes them from the pool.
+// TestHugePagesArePlaced: huge pages are placed according to the policy of the arena. It does not
+// matter which participant takes them from the pool.
 func TestHugePagesArePlaced(t *testing.T) {
 	for node := range 4 {
 		seg, err := shm.CreateMemfd("huge", 4<<20, func(s *shm.Segment) error { return Format(s, &Options{Size: s.Size()}) },

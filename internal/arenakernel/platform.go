@@ -9,9 +9,9 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// The layout has 64-bit words in little-endian order. A 32-bit program could neither map a large
-// arena, nor share 64-bit atomics and robust lists with its peers. Such a program builds, but
-// cannot join.
+// The layout of an arena has 64-bit words in little-endian order. A 32-bit program could neither map a
+// large arena, nor share 64-bit atomics and robust lists with its peers. A program for another machine
+// can be built, but cannot join an arena.
 var (
 	programBits         = bits.UintSize
 	programLittleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1

@@ -11,8 +11,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// TestJoinIsRefusedOnOtherPlatforms: in a program that cannot have the layout, because of its word
-// size or byte order, each call that joins returns an error and leaves no file behind.
+// TestJoinIsRefusedOnOtherPlatforms: a program with another word size or byte order cannot use the
+// layout of an arena. Each call that joins returns an error and leaves no file behind.
 func TestJoinIsRefusedOnOtherPlatforms(t *testing.T) {
 	for name, other := range map[string]func(){
 		"32 bits":    func() { programBits = 32 },

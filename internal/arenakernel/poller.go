@@ -11,9 +11,10 @@ var (
 	_ = crashpoint.Register("arena.ready.pushed")
 )
 
-// ReadyOne makes one of the waiting poller nodes of the list at head ready, and rings the doorbell
-// of its owner. It reports whether there was such a node. turn distributes the choice over the
-// processes that wait.
+// ReadyOne makes one of the waiting poller nodes of the list at head ready, and rings the doorbell of
+// the node's owner: it changes the word on which the owner's poller sleeps. ReadyOne reports whether
+// there was such a node. If turn grows from call to call, the choice is distributed over the waiting
+// processes.
 func (a *Arena) ReadyOne(head *atomic.Uint64, turn uint32) bool {
 	for range 3 {
 		count := uint32(0)
@@ -54,7 +55,7 @@ func (a *Arena) ReadyAll(head *atomic.Uint64) {
 	})
 }
 
-// ReadyOf makes the poller node of the participant who ready, and reports whether it did.
+// ReadyOf makes the poller node of the participant who ready, and reports whether it has done so.
 func (a *Arena) ReadyOf(head *atomic.Uint64, who ParticipantID) (done bool) {
 	a.EachPollerNode(head, func(off Offset, n *Node) bool {
 		if n.Owner() == who {
@@ -65,8 +66,8 @@ func (a *Arena) ReadyOf(head *atomic.Uint64, who ParticipantID) (done bool) {
 	return done
 }
 
-// ready moves a node from waiting to ready, pushes it on the ready stack of its owner, and rings
-// the owner's doorbell. A death in between leaves a ready node that is on no stack. The owner finds
+// ready moves a node from waiting to ready, pushes it on the ready stack of its owner, and rings the
+// owner's doorbell. If this process dies in between, the node is ready but on no stack. The owner finds
 // such a node by its periodic check.
 func (a *Arena) ready(off Offset, n *Node) bool {
 	if n.State() != NodeWaiting {
@@ -77,8 +78,7 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	if !a.isCurrent(n.Owner()) || !n.swapState(NodeWaiting, NodeReady) {
 		return false
 	}
-	// The node may have got another owner before the swap. While it is ready, it gets no other
-	// owner.
+	// The node may have got another owner before the swap. It keeps this owner while it is ready.
 	owner := n.Owner()
 	if !a.isCurrent(owner) {
 		return false
@@ -88,11 +88,12 @@ func (a *Arena) ready(off Offset, n *Node) bool {
 	return true
 }
 
-// Tell pushes a node whose wait was parked, and is now resolved, on the ready stack of the owner
-// that it had when it was resolved, and rings the owner's doorbell. Only the granter that has
-// resolved the node calls Tell, once, between BeginTell, which it has called before it resolved the
-// node, and EndTell. The owner does not reuse the node before it is off the stack. If the owner has
-// died, the node may have a new owner by now, and Tell does nothing.
+// Tell pushes a node on the ready stack of its owner and rings the owner's doorbell. The wait of the
+// node was parked and is now resolved. owner is the owner that the node had when it was resolved.
+//
+// Only the granter that has resolved the node calls Tell, and only once. It calls BeginTell before it
+// resolves the node, and EndTell after Tell. The owner does not reuse the node before it is off the
+// stack. If the owner has died, the node may have a new owner by now, and Tell does nothing.
 func (a *Arena) Tell(off Offset, n *Node, owner ParticipantID) {
 	if a.isCurrent(owner) {
 		a.pushReady(off, n, owner)
@@ -103,8 +104,8 @@ func (a *Arena) pushReady(off Offset, n *Node, owner ParticipantID) {
 	s := a.slot(owner.Slot())
 	head := a.u64(s + slotReady)
 	for {
-		// The loop ends: if the CAS fails, another push has succeeded, or the owner has emptied the
-		// stack.
+		// A failed CAS means that another push has succeeded, or that the owner has emptied the stack.
+		// So the loop is lock-free.
 		next := head.Load()
 		n.readyNext.Store(next)
 		// sync(poller.ready): release
@@ -116,19 +117,20 @@ func (a *Arena) pushReady(off Offset, n *Node, owner ParticipantID) {
 	a.ring(s + slotDoorbell)
 }
 
-// TakeReady empties this participant's ready stack and calls f for each node on it: a poller node,
-// which is then idle, or a node whose wait is over. orphans is true if something else was on the
-// stack. Then a node may be missing from the stack, and the caller has to search for it.
+// TakeReady empties this participant's ready stack and calls f for each node on it. Such a node is a
+// poller node, which is idle when f is called, or a node whose wait is over. orphans means that
+// something else was on the stack. Then a node may be missing from the stack, and the caller has to
+// search for it.
 func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
-	// Otherwise a participant could take over a node of a dead participant that this loop has not
-	// reached yet.
+	// Without beginTell, another participant could take over a node of a dead participant while this
+	// loop has not reached the node yet.
 	a.beginTell()
 	defer a.endTell()
 	// sync(poller.ready): acquire
 	off := Offset(a.u64(a.slot(a.mySlot) + slotReady).Swap(0))
-	// After TakeReadyNode, a node may be pushed a second time, and its second push cuts off the
-	// nodes below it. The stack then has one entry too many, so sooner or later the loop finds a
-	// node that is not ready.
+	// After TakeReadyNode, a node may be pushed although it is still on the stack. The second push cuts
+	// off the nodes below the first place of the node. The stack then has one entry too many, so sooner
+	// or later this loop finds a node that is not ready.
 	stale := 0
 	for off != 0 && stale < staleMax {
 		n, err := a.nodeAt(off)
@@ -146,11 +148,11 @@ func (a *Arena) TakeReady(f func(node Offset)) (orphans bool) {
 	return stale > 0
 }
 
-// staleMax bounds the walk of a stack that a peer has made endless.
+// staleMax bounds the walk of a stack that a faulty peer has made endless.
 const staleMax = 1000
 
-// SetWaiting marks this participant's poller node as waiting. The caller then checks once more the
-// state that its goroutines wait for.
+// SetWaiting marks this participant's poller node as waiting. Afterwards the caller checks once more
+// whether its goroutines still have to wait.
 func (a *Arena) SetWaiting(node Offset) {
 	if n, err := a.nodeAt(node); err == nil {
 		n.swapState(NodeIdle, NodeWaiting)
@@ -171,17 +173,18 @@ func (a *Arena) NodeReady(node Offset) bool {
 	return err == nil && n.State() == NodeReady
 }
 
-// TakeReadyNode makes a ready node idle, and reports whether the node was ready. A slow releaser
-// may still push the node on the stack of this participant. So this participant keeps the node: if
-// the node had a new owner, the push would cut off the stack of that owner.
+// TakeReadyNode makes a ready node idle, and reports whether the node was ready. A slow releaser may
+// still push the node on the stack of this participant. So this participant has to keep the node: if
+// the node got a new owner and were pushed on that owner's stack, the late push would cut off nodes of
+// that stack.
 func (a *Arena) TakeReadyNode(node Offset) bool {
 	n, err := a.nodeAt(node)
 	return err == nil && n.swapState(NodeReady, NodeIdle)
 }
 
-// Doorbell returns the word that a releaser changes to tell this participant's poller about ready
-// nodes, and the value of the word. The poller examines the nodes and then sleeps while the word
-// has that value.
+// Doorbell returns the address of this participant's doorbell and its value. A releaser changes this
+// word when it has made nodes of this participant ready. The poller checks the nodes after this call,
+// and then sleeps for as long as the word has the returned value.
 func (a *Arena) Doorbell() (doorbell *uint32, rung uint32) {
 	w := a.u32(a.slot(a.mySlot) + slotDoorbell)
 	return wordPtr(w), w.Load()
@@ -190,6 +193,6 @@ func (a *Arena) Doorbell() (doorbell *uint32, rung uint32) {
 // RingSelf rings this participant's doorbell.
 func (a *Arena) RingSelf() { a.ring(a.slot(a.mySlot) + slotDoorbell) }
 
-// Deaths returns how many participants have been reaped that may have left something in an object
-// or wait. The count wraps around.
+// Deaths counts the participants that have been reaped and may have left something in an object or
+// wait. The count wraps around.
 func (a *Arena) Deaths() uint32 { return a.u32(hdrDeaths).Load() }

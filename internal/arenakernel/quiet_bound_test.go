@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestQuietWatchAsksAboutALongEndingInTime: a process may need an hour to free its memory. The
-// pause between two checks of this process has an upper limit.
+// TestQuietWatchAsksAboutALongEndingInTime: a process may need an hour to free its memory. The pause
+// between two checks whether it has ended stays below an upper limit.
 func TestQuietWatchAsksAboutALongEndingInTime(t *testing.T) {
 	q := &quietWatch{asking: 1, now: time.Hour.Nanoseconds()}
 	q.held()

@@ -2,11 +2,11 @@
 
 package arenakernel
 
-// quietBuild says whether a death watcher can watch quietly in this build.
+// quietBuild says whether this build has quiet watches.
 const quietBuild = false
 
-// quietWatch is a sleep of the death watcher that ends only when there is something to do. This
-// build has no such sleep: the watcher wakes for every event. See quiet_unsafe.go.
+// quietWatch would be a sleep of the death watcher that ends only when there is something to do. This
+// build has none, so the watcher wakes for every event. See quiet_unsafe.go.
 type quietWatch struct{}
 
 func (a *Arena) newQuietWatch() *quietWatch { return nil }

@@ -11,22 +11,22 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// A quiet watch is the sleep of a death watcher for as long as there is nothing to do. A join, a
-// leave or a death wakes it. Then it reads the ring of slots, finds out which words to sleep on
-// now, and sleeps again. It returns when the watcher may have to act.
+// A quiet watch is a sleep of a death watcher that ends only when there is something to do. A join, a
+// leave or a death wakes the thread. The thread then reads the slots, finds out which words to sleep on
+// now, and sleeps again. The quiet watch returns when the watcher may have to act.
 //
-// For the Go scheduler all of this happens inside one system call: the thread has no P. A return
-// from a long system call wakes two threads of the Go runtime: the one that supervises system
-// calls, and one that looks for work. Because of them, a wake costs three to four times as much
-// CPU. A quiet watch avoids that in most cases: of the three watchers of a dead participant, two
+// The Go scheduler takes all of this for one long system call, during which the thread has no P. When a
+// thread returns from a long system call, two other threads of the Go runtime wake up: the thread that
+// supervises system calls, and a thread that looks for work. This makes a wake three to four times as
+// expensive. A quiet watch usually avoids these wakes: of the three watchers of a dead participant, two
 // have nothing to do if the first one reaps.
 //
-// Code that runs this way must not grow its stack, allocate, or call anything that may. So every
+// Without a P, code must not grow its stack, allocate, or call anything that may do so. So every
 // function below is nosplit and calls only nosplit functions. This code makes no decisions: it
 // recognizes the states in which watchEntries would do nothing, and leaves every other state to the
-// watcher. Builds with the race detector, and other processors, have quiet_none.go.
+// watcher. Builds with the race detector, and builds for other processors, use quiet_none.go.
 
-// quietBuild says whether a death watcher can watch quietly in this build.
+// quietBuild says whether this build has quiet watches.
 const quietBuild = true
 
 //go:linkname entersyscallblock runtime.entersyscallblock
@@ -35,7 +35,7 @@ func entersyscallblock()
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
 
-// quietWatch is what a quiet watch needs. The garbage collector does not move it.
+// quietWatch is the state of a quiet watch. The garbage collector does not move it.
 type quietWatch struct {
 	slot1       unsafe.Pointer // the address of slot 1
 	lockByte1   int64          // the lock byte of slot 1
@@ -63,25 +63,25 @@ type quietWatch struct {
 	now     int64 // CLOCK_MONOTONIC ns
 	until   int64 // the same; 0 for no bound
 
-	asking uint // the byte lock asked for is that of frees[asking-1]; 0 for a participant of the ring
+	asking uint // the byte lock asked for is that of frees[asking-1], or of a watch target if asking is 0
 
 	time  unix.Timespec // the time from the clock, and later the value of until
 	byte  unix.Flock_t  // the byte lock to ask about
 	slept bool
 }
 
-// quietTurns is how many deaths at once a quiet watch leaves to other watchers.
+// quietTurns bounds how many deaths a quiet watch can leave to other watchers at the same time.
 const quietTurns = 4
 
-// ask is a participant whose byte lock was held when this watcher asked for it. The watcher asks
-// only once for the byte lock of a live participant, and once in each round for that of any other.
+// ask records that the byte lock of a participant was held when this watcher asked for it. The watcher
+// asks only once about a live participant, and once in each round about any other participant.
 type ask struct {
 	slot  int
 	of    slotWord
 	round uint64
 }
 
-// turn is the time when this watcher first saw a death that another watcher has to handle first.
+// turn records when this watcher first saw a death. Another watcher has to handle this death first.
 type turn struct {
 	slot   int
 	of     slotWord
@@ -109,21 +109,21 @@ func (a *Arena) newQuietWatch() *quietWatch {
 	}
 }
 
-// mayTell records how many death records there are. The watcher reports these next.
+// mayTell records how many death records there are. The watcher is about to report the deaths in them.
 func (q *quietWatch) mayTell(a *Arena) {
 	if q != nil {
 		q.told = a.u64(hdrDeathRecordsTotal).Load()
 	}
 }
 
-// watch sleeps until the watcher may have to act. It adds to seen the deaths that it has left to
-// other watchers. It returns false if it did not sleep.
+// watch sleeps until the watcher may have to act. It adds to seen the deaths that it has left to other
+// watchers. It returns false if it did not sleep at all.
 func (q *quietWatch) watch(a *Arena, seen notices) (slept bool) {
 	if q == nil {
 		return false
 	}
 	ok := false
-	q.left = q.unfinished.Load() // before the rest is read
+	q.left = q.unfinished.Load() // must be read before everything else
 	if q.freesN, ok = a.toFree(q.frees[:]); !ok || q.left&leftToReap != 0 {
 		return false
 	}
@@ -137,8 +137,9 @@ func (q *quietWatch) watch(a *Arena, seen notices) (slept bool) {
 	return q.slept
 }
 
-// sleep is a system call as far as the Go scheduler knows. Until it returns, the collector reads
-// the frame of this function as it was at entersyscall, so the frame contains nothing else.
+// sleep looks like one system call to the Go scheduler. Until it returns, the garbage collector scans
+// the frame of this function as it was at entersyscall. So the frame must contain nothing that changes
+// later.
 //
 //go:nosplit
 //go:noinline
@@ -148,8 +149,9 @@ func (q *quietWatch) sleep() {
 	exitsyscall()
 }
 
-// loop sleeps as long as there is nothing to do. It ends, because the watcher has to act when its
-// participant leaves. The system calls are made here, where the stack has room for them.
+// loop sleeps until there is something to do. It ends when this participant leaves, if not before,
+// because the watcher has to act then. The system calls are made in this function, where the stack has
+// room for them.
 //
 //go:nosplit
 //go:noinline
@@ -190,15 +192,15 @@ func (q *quietWatch) loop() {
 //go:nosplit
 //go:nocheckptr
 func (q *quietWatch) word(i int, off Offset) *uint32 {
-	// SAFETY: i is a slot and off is within it, which newQuietWatch has checked.
+	// SAFETY: i is the number of a slot and off is within the slot, as newQuietWatch has checked.
 	return (*uint32)(unsafe.Add(q.slot1, uintptr(i-1)*slotStride+uintptr(off)))
 }
 
-// The results of look: what there is to do.
+// The results of look.
 const (
 	quietAct   = iota // the watcher may have something to do
-	quietAsk          // ask for a byte lock, and call look again if the lock is held
-	quietSleep        // nothing
+	quietAsk          // ask for a byte lock; if the lock is held, call look again
+	quietSleep        // there is nothing to do
 )
 
 // look finds out whether there is something to do, and fills in the words to sleep on.
@@ -206,7 +208,7 @@ const (
 //go:nosplit
 //go:nocheckptr
 func (q *quietWatch) look() int {
-	// The doorbell is read before everything that it may be rung for.
+	// The doorbell is read first. It may be rung for a change of anything that is read below.
 	q.add(0, q.word(q.mine, slotWatchDoorbell))
 	q.n, q.until, q.now = 1, 0, q.time.Sec*1e9+q.time.Nsec
 	if isSet(q.closing) || atomic.LoadUint32((*uint32)(unsafe.Pointer(q.unfinished))) != q.left {
@@ -222,7 +224,7 @@ func (q *quietWatch) look() int {
 		f := &q.frees[k%quietTurns]
 		switch {
 		case slotWord(atomic.LoadUint32(q.word(f.slot, slotState))) != f.of:
-			return quietAct // another process has freed it
+			return quietAct // another process has freed the slot
 		case f.at <= q.now:
 			q.ask(f.slot, k+1)
 			return quietAsk
@@ -289,8 +291,8 @@ func (q *quietWatch) look() int {
 	return quietSleep
 }
 
-// ask prepares the question whether the byte lock of slot i is held. asking is the value for the
-// field of that name.
+// ask prepares the system call that asks whether the byte lock of slot i is held. asking is the value
+// for q.asking.
 //
 //go:nosplit
 func (q *quietWatch) ask(i int, asking uint) {
@@ -298,8 +300,8 @@ func (q *quietWatch) ask(i int, asking uint) {
 	q.byte = unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET, Start: q.lockByte1 + int64(i-1)*slotStride, Len: 1}
 }
 
-// held records that the byte lock that was asked for is held. A slot to free is asked about again later, as in
-// nextCheck.
+// held records that the byte lock that was asked for is held. If it is the lock of a slot to free, the
+// watcher asks again later, with the pauses of nextCheck.
 //
 //go:nosplit
 func (q *quietWatch) held() {
@@ -310,8 +312,8 @@ func (q *quietWatch) held() {
 	f.at = q.now + min(askMost, max(askFirst, (q.now-f.died)/freePart))
 }
 
-// hasAsked reports whether the question a was asked before, and remembers it if not. Old questions
-// are kept, because the same ones come up again when a neighbour joins and leaves.
+// hasAsked reports whether the question a was asked before. If not, it records the question. Old
+// questions are kept, because the same questions come up again when a neighbour joins and leaves.
 //
 //go:nosplit
 func (q *quietWatch) hasAsked(a ask) bool {
@@ -337,7 +339,7 @@ func (q *quietWatch) freeing(i int) bool {
 	return false
 }
 
-// isSet returns b.Load(), but is nosplit.
+// isSet is b.Load as a nosplit function.
 //
 //go:nosplit
 func isSet(b *atomic.Bool) bool {
@@ -345,7 +347,7 @@ func isSet(b *atomic.Bool) bool {
 	return atomic.LoadUint32((*uint32)(unsafe.Pointer(b))) != 0
 }
 
-// add makes the given word entry n of the wait.
+// add makes the given word the entry n of the wait.
 //
 //go:nosplit
 //go:nocheckptr
@@ -353,7 +355,7 @@ func (q *quietWatch) add(n uint, word *uint32) {
 	q.entries[n%(1+watchTargets)] = shmsync.NewWaitVEntry(word, atomic.LoadUint32(word))
 }
 
-// by makes the sleep end no later than at the time at.
+// by limits the sleep: it ends at the time at, or earlier.
 //
 //go:nosplit
 //go:nocheckptr
@@ -391,8 +393,9 @@ func (q *quietWatch) reaping(i int) bool {
 	return uint32(w>>3)&maxGeneration == uint32(u)>>slotBits&maxGeneration && p >= phaseJoining && p <= phaseLeaving
 }
 
-// leave leaves the death in slot i, in state w, to other watchers until delay nanoseconds after
-// this watcher first saw it. It returns false if this watcher has to act now.
+// leave tries to leave a death to other watchers. The dead participant is in slot i, whose state is w.
+// leave returns true until delay nanoseconds after this watcher first saw the death. It returns false
+// when this watcher has to act itself.
 //
 //go:nosplit
 //go:nocheckptr

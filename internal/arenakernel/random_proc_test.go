@@ -18,7 +18,7 @@ import (
 )
 
 func init() {
-	// "work" never ends by itself, unless something is wrong.
+	// "work" never ends, unless something is wrong.
 	agentOrders["work"] = func(s *agent, o order, a *answer) error {
 		x := s.arena
 		for i := 1; ; i++ {
@@ -45,8 +45,9 @@ func init() {
 	}
 }
 
-// TestRandomKills: processes do everything, join and leave, are killed and stopped at random, and
-// are replaced. In the end, only the living participants are left, without traces of the others.
+// TestRandomKills: processes use all features, join and leave. At random times they are stopped, or
+// killed and replaced. In the end only the living participants are left, and there is no trace of the
+// dead participants.
 func TestRandomKills(t *testing.T) {
 	t.Parallel()
 	limit := proctest.Rounds(time.Second, 6*time.Second)
@@ -56,7 +57,7 @@ func TestRandomKills(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	// There is one slot more than there are processes at a time.
 	ta := newTestArena(t, workers+2)
-	ta.opts.Size = 32 << 20 // because blocks that the dead have allocated stay
+	ta.opts.Size = 32 << 20 // because the blocks that dead participants have allocated stay
 	s := ta.join(t, "survivor", proctest.Limit(2*proctest.DefaultTimeout))
 	start := func() *remote {
 		w := ta.join(t, "worker")
@@ -69,7 +70,7 @@ func TestRandomKills(t *testing.T) {
 	}
 	kills, stops := 0, 0
 	for end := time.Now().Add(limit); time.Now().Before(end); {
-		for range rng.IntN(8) { // some time goes by
+		for range rng.IntN(8) { // let some time pass
 			s.must(t, order{Do: "use", Text: "survivor's own"})
 		}
 		i := rng.IntN(workers)

@@ -17,22 +17,22 @@ var (
 	_ = crashpoint.Register("arena.finish.freed")
 )
 
-// reap does everything that a death requires: it marks the slot, repairs what the dead participant
-// held, makes the wakes that the dead participant may not have made, and reclaims its memory and
-// its slot. Several processes may do each step at once. If one of them dies during a step, another
-// one repeats the step.
+// reap does everything that a death requires. It marks the slot as dead, repairs what the dead
+// participant held, sends the wakes that the dead participant may not have sent, and reclaims its
+// memory and its slot. Several processes may do each step at the same time. If one of them dies during
+// a step, another process repeats the step.
 func (a *Arena) reap(i int, w slotWord) {
 	if w.present() && !a.mark(i, w) {
-		return // another participant has marked the slot, or it cannot be marked yet
+		return // another participant has marked the slot, or the slot cannot be marked yet
 	}
 	a.reapMarked(i, w.with(phaseDead))
 }
 
-// reapProgress is how far this process has come with the reap of a participant. Every process that
-// reaps does all steps, each once.
+// reapProgress records how far this process has come with the reap of a participant. Every process that
+// reaps a participant does all steps, each step once.
 type reapProgress struct {
 	of        slotWord
-	window    uint64 // bytes of the slot's window: in another window, another participant can have the same state word
+	window    uint64 // the slot's window: in another window, another participant can have the same state word
 	words     bool   // repairs that need only the death are done, and the wakes are sent
 	data      bool   // repairs that need the dead participant to be gone are done
 	written   int64  // when the death record was written, CLOCK_MONOTONIC ns; 0 before that
@@ -41,13 +41,12 @@ type reapProgress struct {
 	undoing   bool   // an undo log has a transaction of the dead participant
 }
 
-// leaveToOthersFor is how long a process that does not know all kinds of objects leaves the end of
-// a reap to other processes. During that time, a process that knows the kinds can repair the
-// objects.
+// leaveToOthersFor is how long a process that does not know all kinds of objects lets other processes
+// end a reap. During this time, a process that knows the kinds can repair the objects.
 const leaveToOthersFor = 200e6 // ns
 
-// leaveToOthers reports whether this process leaves a reap that it cannot complete to other
-// participants.
+// leaveToOthers reports whether this process should wait for other participants, because it cannot
+// complete the reap itself.
 func (a *Arena) leaveToOthers(b *reapProgress, now int64) bool {
 	if !b.unknown || now-b.written >= leaveToOthersFor {
 		return false
@@ -60,8 +59,8 @@ func (a *Arena) leaveToOthers(b *reapProgress, now int64) bool {
 	return false
 }
 
-// reclaimAfter is how long the memory of a dead participant stays unreclaimed, because the waiters
-// that its death has woken need the CPU first.
+// reclaimAfter is how long a reaper waits before it reclaims the memory of a dead participant. The
+// waiters that the death has woken need the CPU first.
 const reclaimAfter = 1e6 // ns
 
 func (a *Arena) reapMarked(i int, w slotWord) {
@@ -78,12 +77,12 @@ func (a *Arena) reapMarked(i int, w slotWord) {
 		a.reaps[i] = b
 	}
 	dead := participantIn(i, w)
-	// A participant that has touched nothing of the heap has no data in it, so the reap need not
-	// wait until this participant is gone.
+	// If the dead participant has touched nothing in the heap, none of its system calls can write
+	// there. Then the reap need not wait until the participant is gone.
 	gone := a.leftNothing(dead) || a.Gone(dead)
 	had := b.data
 	if !b.words {
-		// Other threads sleep on these words, too, but the kernel has woken only one on each.
+		// Several threads may sleep on each alive word, and the kernel has woken only one of them.
 		a.wakeAlive(i)
 		concerned := a.repairAll(dead, a.owesAnybody(dead))
 		crashpoint.Hit("arena.reap.repaired")
@@ -109,35 +108,36 @@ func (a *Arena) wakeAlive(i int) {
 	}
 }
 
-// concern is the set of participants that a death, or a leave, concerns: those that have an object
-// open that the dead participant had open too. Only these can wait for a wake of the dead
-// participant. But if it died while it told others how their waits ended, or while it reaped, any
-// participant can.
+// concern is the set of participants that have to check their objects after a death or a leave.
+// Normally these are the participants that share an open object with the dead participant, because only
+// they can wait for a wake from it. If the dead participant died while it told other participants that
+// their waits were over, or while it reaped, any participant can wait for its wake.
 type concern struct {
 	slots    slotSet
-	anything bool // at least one such object exists
+	anything bool // the dead participant had at least one object open
 	nobody   bool // the dead participant cannot have left anything in an object
 	all      bool // every participant is concerned
 	unknown  bool // an object exists whose kind this process cannot repair
 	undoing  bool // an undo log has a transaction of the dead participant
 }
 
-// owesAnybody reports whether any participant may wait for a wake of dead, and whether dead may
-// hold any object. That is so if dead, which is not this process, died while it told others how
-// their waits ended, or while it reaped.
+// owesAnybody reports whether any participant may wait for a wake from dead, whether or not they share
+// an open object. That is so if dead, which is not this process, died while it ended waits of other
+// participants, or while it reaped.
 func (a *Arena) owesAnybody(dead ParticipantID) bool {
 	s := a.slot(dead.Slot())
 	return a.u32(s+slotTelling).Load() != 0 || a.u64(s+slotWalking).Load() != 0
 }
 
-// leftNothing reports whether dead, which is not this process, cannot have left anything in an
-// object or wait node: it had no object open, and had touched nothing of the heap.
+// leftNothing reports whether dead, which is not this process, cannot have left anything in an object
+// or wait node. That is so if it had no object open and had touched nothing in the heap.
 func (a *Arena) leftNothing(dead ParticipantID) bool {
 	return !a.owesAnybody(dead) && a.touchedNothing(dead.Slot())
 }
 
-// repairAll takes back what dead holds in objects, and finds out which participants that concerns.
-// all says that dead may hold any object; otherwise dead holds only objects that it has touched.
+// repairAll takes back what dead holds in objects, and finds out which participants the death concerns.
+// If all is true, dead may hold any object. Otherwise it holds only objects in chunks that it has
+// touched.
 func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	c := &concern{all: all, nobody: !all && a.touchedNothing(dead.Slot())}
 	a.visitFor(dead, c, func(o Object) {
@@ -156,9 +156,9 @@ func (a *Arena) repairAll(dead ParticipantID, all bool) *concern {
 	return c
 }
 
-// undoing reports whether an undo log has a transaction of dead. It examines the objects that the
-// participants of the slot may have touched. It does not guard the objects, and an object that is
-// being deleted may contain any bytes. So it may wrongly return true.
+// undoing reports whether an undo log has a transaction of dead. It examines the objects in the chunks
+// that the participants of the slot may have touched. undoing may wrongly return true: it does not
+// guard the objects, and an object that is being deleted may contain any bytes.
 func (a *Arena) undoing(dead ParticipantID) (is bool) {
 	a.eachTouched(dead.Slot(), func(chunk uint64) {
 		a.eachBlockOf(chunk, func(off Offset, _ uint64, w blockWord) bool {
@@ -198,9 +198,9 @@ func (a *Arena) addOpeners(c *concern, o Object, dead ParticipantID) {
 	}
 }
 
-// wakeAll wakes, once, every waiter whose wake may have been lost by the death: sleepers that a
-// slot records, and waiters that have announced themselves in an object and are about to sleep. It
-// also wakes the pollers of processes with parked goroutines.
+// wakeAll wakes, once, every waiter whose wake may have been lost by the death. These are sleepers that
+// a slot records, and waiters that have announced themselves in an object and are about to sleep.
+// wakeAll also wakes the pollers of processes with parked goroutines.
 func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
 	if c.anything || c.all {
 		owed := a.owed(dead)
@@ -214,9 +214,9 @@ func (a *Arena) wakeAll(dead ParticipantID, c *concern) {
 	a.countDeath(c)
 }
 
-// countDeath makes the participants that a death or a leave concerns check their objects. Each such
-// participant with waiting goroutines then checks all of its objects and waits. So a dead
-// participant that cannot have left anything there is not counted.
+// countDeath makes the participants in c check their objects. Such a participant, if it has waiting
+// goroutines, checks all of its objects and waits, which is expensive. So a dead participant that
+// cannot have left anything there is not counted.
 func (a *Arena) countDeath(c *concern) {
 	if c.nobody {
 		return
@@ -232,11 +232,12 @@ func (a *Arena) countDeath(c *concern) {
 	}
 }
 
-// finish writes the death record. Later, when the dead participant is gone and a moment has passed,
-// it reclaims the memory and frees the slot. Only the participant that the slot names as the reaper
-// may do that; another participant may replace that name if it is not current. While finish waits
-// until the dead participant is gone, the slot names no reaper, because that may take long, and the
-// waiting process may be stopped.
+// finish ends a reap. It first writes the death record. Later, when the dead participant is gone and
+// reclaimAfter has passed, it reclaims the memory and frees the slot.
+//
+// Only the participant that the slot names as the reaper may do that. Another participant may replace a
+// reaper that is not current. While finish has to wait until the dead participant is gone, the slot
+// names no reaper: the wait may take long, and the waiting process may be stopped.
 func (a *Arena) finish(i int, b *reapProgress) {
 	word := a.u32(a.slot(i) + slotReaper)
 	u := ParticipantID(word.Load())
@@ -244,7 +245,7 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		if !b.data {
 			a.leaveFor(i)
 		}
-		return // if that reaper dies before it has finished, the watchers of the slot continue
+		return // if the current reaper dies before it has finished, the watchers of the slot continue
 	}
 	if !takeFrom(&a.core, u, word, uint32(u), uint32(a.self), false) {
 		a.leaveFor(i)
@@ -261,9 +262,9 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	if b.written == 0 {
 		b.written = now
 		if a.hasDeathRecord(dead) {
-			// Another participant has been here before, so the waiters that the death woke have had
-			// the CPU. The delay begins only once for each death, because it would never end with a
-			// series of short-lived reapers.
+			// Another participant has written the record before, so the waiters that the death woke
+			// have already had the CPU. The delay is not repeated for each reaper: with a series of
+			// short-lived reapers it would never end.
 			b.written -= reclaimAfter
 		} else {
 			a.recordDeaths(i, b.of, dead.Generation())
@@ -271,14 +272,14 @@ func (a *Arena) finish(i int, b *reapProgress) {
 		crashpoint.Hit("arena.finish.recorded")
 		a.ringTold()
 	}
-	if b.data && b.undoing { // another process does the rollback, and may be stopped
+	if b.data && b.undoing { // another process does the rollback, and that process may be stopped
 		b.undoing = a.undoing(dead)
 	}
 	if b.data {
 		a.endings.noteHanded(i, b.of, b.window, b.written+reclaimAfter)
 	}
-	// By its own declaration, a participant may be gone while the kernel still has to mark its
-	// alive words. If another participant took the slot now, the mark would hit this participant.
+	// A participant with KernelIONone counts as gone while the kernel still has to mark its alive
+	// words. If the slot were freed now, a late mark would hit the next participant of the slot.
 	if !b.data || b.undoing || a.leaveToOthers(b, now) {
 		a.leaveFor(i)
 		word.CompareAndSwap(uint32(a.self), 0)
@@ -286,7 +287,7 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	}
 	if now-b.written < reclaimAfter || !a.ended(i) {
 		a.leaveToFree(i)
-		// If this process is stopped here, it must not block the reap for others.
+		// If this process is stopped now, other processes can go on with the reap.
 		word.CompareAndSwap(uint32(a.self), 0)
 		return
 	}
@@ -301,24 +302,24 @@ func (a *Arena) finish(i int, b *reapProgress) {
 	a.ringWatchersOf(i)
 }
 
-// reclaimMemory reclaims the memory that dead had not handed to others. It does the same for
-// earlier participants of the slot whose reapers died before they had done so.
+// reclaimMemory reclaims the memory that dead had not handed to other participants. It does the same
+// for earlier participants of the slot whose reapers died before they had done so.
 //
 // Preconditions: this process is the reaper of the slot, or owns the slot.
 func (a *Arena) reclaimMemory(dead ParticipantID) {
 	reclaimed := a.u32(a.slot(dead.Slot()) + slotReclaimed)
 	if reclaimed.Load() == dead.Generation() {
-		a.clearOpenBits(dead) // a participant that is leaving may have opened objects after the mark
+		a.clearOpenBits(dead) // a leaving participant may have opened objects after it stored slotReclaimed
 		return
 	}
-	const most = 256 // limits the generations that died one after the other; the bytes of a peer may claim more
+	const most = 256 // bounds how many generations are reclaimed, because a peer may have overwritten the word
 	first := reclaimed.Load() + 1
 	if last := dead.Generation(); first > last || last-first >= most {
 		first = last - min(last, most) + 1
 	}
 	for g := first; g <= dead.Generation(); g++ {
 		n := makeParticipantID(dead.Slot(), g)
-		if !a.touchedNothing(dead.Slot()) { // a participant that has touched nothing has claimed no node
+		if !a.touchedNothing(dead.Slot()) { // otherwise the participant has claimed no node
 			a.freeNodesOf(n)
 		}
 		a.reclaimBlocks(n)
@@ -327,14 +328,15 @@ func (a *Arena) reclaimMemory(dead ParticipantID) {
 	a.handles.Lock()
 	left := dead == a.self && len(a.handles.deferred) > 0
 	a.handles.Unlock()
-	if !left { // after a death, the next participant of the slot frees the blocks that a peer guards
+	if !left { // after a death, the next participant of the slot frees the deferred blocks
 		reclaimed.Store(dead.Generation())
 	}
 }
 
-// freeSlot makes slot i, which is dead or leaving in state w, available again. From then on, only
-// the death records name its last participant. keep leaves the set of touched chunks to the next
-// participant of the slot; its reaper then repairs what this process could not.
+// freeSlot makes slot i available again. The slot is dead or leaving, in state w. From then on, only
+// the death records name its last participant. If keep is true, the set of touched chunks stays for the
+// next participant of the slot. The reaper of that participant then repairs what this process could not
+// repair.
 func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	s := a.slot(i)
 	if !keep && a.u32(s+slotReclaimed).Load() == w.generation() {
@@ -350,8 +352,8 @@ func (a *Arena) freeSlot(i int, w slotWord, keep bool) {
 	a.casSlot(i, w, w.with(phaseFree))
 }
 
-// unfinished says what is left to do in the slots of leftover; 0 means nothing. The bits above
-// leftToFree are a count, so that a quiet watch notices new work while it sleeps.
+// unfinished says which kinds of work are left in the slots of leftover; 0 means none. The bits above
+// leftToFree count, so that a quiet watch notices new work while it sleeps.
 type unfinished struct{ atomic.Uint32 }
 
 const (
@@ -367,17 +369,17 @@ func (u *unfinished) leave(what uint32) {
 
 func (u *unfinished) any() bool { return u.Load() != 0 }
 
-// onlyToFree reports whether the only work left is to free slots. A quiet watch can wait for that.
+// onlyToFree reports whether the only work left is to free slots. A quiet watch can handle this work.
 func (u *unfinished) onlyToFree() bool { return u.Load()&leftToReap == 0 }
 
-// leaveFor postpones a reap, or the rest of a reap. The death watcher continues it.
+// leaveFor postpones a reap, or the rest of it. The death watcher continues the reap.
 func (a *Arena) leaveFor(i int) {
 	a.leftover.add(i)
 	a.unfinished.leave(leftToReap)
 }
 
-// leaveToFree postpones the end of a reap that has handed over all data. endings has recorded when
-// the slot may be freed.
+// leaveToFree postpones the last step of a reap: to free the slot. All data is handed over, and endings
+// has recorded when the slot may be freed.
 func (a *Arena) leaveToFree(i int) {
 	a.leftover.add(i)
 	a.unfinished.leave(leftToFree)
@@ -396,11 +398,13 @@ func (a *Arena) continueReaps() {
 	})
 }
 
-// surveyAhead asks for the byte locks of the participants that this process has to watch, and reaps
-// those that hold none. It ends when this process watches as many living participants as it should,
-// or when no more are left. Each living participant asks when it joins, and asks again about each
-// participant that it begins to watch. So even in a file that was copied, or that has survived a
-// crash of the computer, some process has asked about every participant.
+// surveyAhead asks for the byte locks of the participants that this process has to watch, and reaps the
+// participants that do not hold theirs. It ends when this process watches as many living participants
+// as it should, or when no more participants are left.
+//
+// Each living participant asks when it joins, and asks again about each participant that it begins to
+// watch. So some process has asked about every participant, even in a file that was copied or that has
+// survived a crash of the computer.
 func (a *Arena) surveyAhead() {
 	for again := true; again; {
 		again = false
@@ -413,8 +417,8 @@ func (a *Arena) surveyAhead() {
 	}
 }
 
-// forgetReaps gives up reaps that another participant has finished, and reaps of slots that a
-// joiner has taken over; such a joiner waits for the current reaper of the slot.
+// forgetReaps drops reaps that another participant has finished. It also drops the reap of a slot that
+// a joiner has taken over, and gives up the role of reaper there, because the joiner waits for that.
 func (a *Arena) forgetReaps() {
 	a.reapMu.Lock()
 	defer a.reapMu.Unlock()
@@ -426,7 +430,7 @@ func (a *Arena) forgetReaps() {
 	}
 }
 
-// goOn makes the death watcher finish a reap that another goroutine has begun.
+// goOn wakes the death watcher if a reap that another goroutine has begun is unfinished.
 func (a *Arena) goOn() {
 	if a.unfinished.any() {
 		a.ring(a.slot(a.mySlot) + slotWatchDoorbell)

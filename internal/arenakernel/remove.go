@@ -19,7 +19,7 @@ var (
 	_ = crashpoint.Register("arena.remove.marked")
 )
 
-// errOtherArena is in the chain of an error which says that an arena is intact, but is not the one
+// errOtherArena is in the chain of an error about an arena that is intact, but differs from the arena
 // that was asked for.
 var errOtherArena = errors.New("another arena")
 
@@ -29,10 +29,10 @@ func (e otherArenaError) Unwrap() []error { return []error{e.error, errOtherAren
 
 func otherArena(err error) error { return otherArenaError{err} }
 
-// Remove removes the file of the arena of that name under /dev/shm, or at a path if name has a
-// slash. While participants are in, the error Is [syscall.EBUSY] and names them, and the file
-// stays. If there is no file, the error Is [fs.ErrNotExist]. If the file is no arena, the error Is
-// [shmsync.ErrIncompatible]; [shm.Remove] removes any file.
+// Remove removes the file of the arena of that name under /dev/shm, or at a path if name has a slash.
+// While participants are in the arena, the file stays, and the error Is [syscall.EBUSY] and names the
+// participants. If there is no file, the error Is [fs.ErrNotExist]. If the file is no arena, the error
+// Is [shmsync.ErrIncompatible]; [shm.Remove] removes any file.
 //
 // If byte locks do not work on the file, the error Is [shmsync.ErrNotSupported].
 func Remove(name string) error {
@@ -42,12 +42,13 @@ func Remove(name string) error {
 	return removeUnused(name, nil)
 }
 
-// gateTimeout is how long a removal waits for the gate. A process that only wants to know whether
-// any participant is in holds the gate only for a moment.
+// gateTimeout is how long a removal waits for the gate, a byte lock that a process takes when it has found
+// no participant in the arena. A process that only checks whether there is a participant has the gate only
+// for a moment.
 const gateTimeout = time.Second
 
-// removeUnused removes the file of an arena that no participant is in. If judged is not nil, it
-// removes only that file.
+// removeUnused removes the file of an arena if there is no participant in the arena. If judged is not
+// nil, it removes no other file than judged.
 func removeUnused(name string, judged *os.File) error {
 	end := time.Now().Add(gateTimeout)
 	for {
@@ -59,7 +60,7 @@ func removeUnused(name string, judged *os.File) error {
 	}
 }
 
-// tryRemove is one attempt of removeUnused. again says that another attempt may have another
+// tryRemove makes one attempt to remove the file. again means that a further attempt may have another
 // result.
 func tryRemove(name string, judged *os.File) (again bool, err error) {
 	path := name
@@ -92,7 +93,7 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 	if err != nil {
 		return false, fail(err, "")
 	}
-	if locked { // the lock may also belong to a forked child that has inherited the description
+	if locked { // Close is not enough: a forked child may have inherited the description
 		defer shmsync.UnlockByte(f, gateByte)
 	}
 	st, err := f.Stat()
@@ -131,7 +132,7 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 		return true, nil
 	}
 	if a.epochWord().phase() == epochRemoved {
-		return removeIt(f, path) // the path is another name of the file
+		return removeIt(f, path) // the file was removed under another name, and the path is a further name of it
 	}
 	if in, _ := a.anyIn(); in != 0 {
 		return false, a.busy("arena.remove")
@@ -146,8 +147,8 @@ func tryRemove(name string, judged *os.File) (again bool, err error) {
 	return a.unlinkClaimed(w)
 }
 
-// unlinkClaimed removes the file of an arena in which this process is alone. moved reports that it
-// did not, because the path leads to another file by now, or because this process is no longer
+// unlinkClaimed removes the file of an arena in which this process is alone. moved means that the file
+// was not removed, because the path leads to another file by now, or because this process is no longer
 // alone.
 func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 	if a.epochWord() != w {
@@ -157,14 +158,14 @@ func (a *Arena) unlinkClaimed(w epochWord) (moved bool, err error) {
 		return false, err
 	}
 	crashpoint.Hit("arena.remove.unlinked")
-	// Joiners that have the file open see this phase and start over. If the file was moved, no path
-	// that they know leads to it.
+	// A joiner that has the file open sees this phase and starts over. If the file was moved, the
+	// joiners do not know its new path.
 	a.casEpoch(w, w.with(epochRemoved))
 	crashpoint.Hit("arena.remove.marked")
 	return moved, nil
 }
 
-// removeIt is removeFile, with an error that says which step failed.
+// removeIt is removeFile with an error that names the operation and the path.
 func removeIt(f *os.File, path string) (moved bool, err error) {
 	if moved, err = removeFile(f, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, &shmsync.Error{Op: "arena.remove", Object: path, Err: err}
@@ -182,8 +183,8 @@ func sameFile(f, g *os.File) bool {
 	return err == nil && os.SameFile(one, two)
 }
 
-// removeLast removes the file of an ephemeral arena that this process has left, if it was the last
-// participant. If this process dies first, the first participant of the next epoch replaces the
+// removeLast removes the file of an ephemeral arena that this process has left, if no other participant
+// is in the arena. If this process dies first, the first participant of the next epoch replaces the
 // arena.
 func (a *Arena) removeLast() {
 	if strings.Contains(a.label, "/") && !a.moved() {
@@ -191,8 +192,8 @@ func (a *Arena) removeLast() {
 	}
 }
 
-// watchName calls f once, if the name of the arena leads to another file or to none while this
-// opening is open.
+// watchName calls f when the name of the arena leads to another file, or to none, while this opening is
+// open. It calls f once at most.
 func (a *Arena) watchName(f func()) {
 	stop := make(chan struct{})
 	a.OnEnd(stop, sync.OnceFunc(func() { close(stop) }))

@@ -15,8 +15,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// TestRecreateRemovesOnlyTheFileItJudged: if two processes replace one file, the slower one leaves
-// the new file alone.
+// TestRecreateRemovesOnlyTheFileItJudged: two processes replace the same file. The slower process must
+// not remove the new file.
 func TestRecreateRemovesOnlyTheFileItJudged(t *testing.T) {
 	ta := newTestArena(t, 4)
 	ta.join(t, "old").close(t)
@@ -41,7 +41,8 @@ func TestRecreateRemovesOnlyTheFileItJudged(t *testing.T) {
 	v.close(t)
 }
 
-// A file that takes the arena's path just before the removal stays.
+// TestRemoveLeavesAFileThatTookThePath: another file takes the arena's path just before the removal.
+// The removal leaves that file in place.
 func TestRemoveLeavesAFileThatTookThePath(t *testing.T) {
 	ta, other := newTestArena(t, 4), newTestArena(t, 4)
 	ta.join(t, "old").close(t)
@@ -53,7 +54,7 @@ func TestRemoveLeavesAFileThatTookThePath(t *testing.T) {
 	v.Send(order{Do: "remove", Arena: ta.name})
 	v.AwaitStop(t)
 	require.NoError(t, os.Rename(other.path(), ta.path()))
-	a, err := Open(ta.name, nil) // so the removal of the new file is refused
+	a, err := Open(ta.name, nil) // makes the removal of the new file fail
 	require.NoError(t, err)
 	v.Cont(t)
 	var ans answer
@@ -67,8 +68,8 @@ func TestRemoveLeavesAFileThatTookThePath(t *testing.T) {
 	require.ErrorIs(t, Remove(ta.name), fs.ErrNotExist)
 }
 
-// TestJoinerWithoutByteLocksMeetsARemoval: a joiner without byte locks does not get into an arena
-// that is being removed.
+// TestJoinerWithoutByteLocksMeetsARemoval: a process without byte locks opens an arena that is being
+// removed. It must not end up in the removed arena.
 func TestJoinerWithoutByteLocksMeetsARemoval(t *testing.T) {
 	if !shmsync.FeatureRobustList.Have() {
 		t.Skip("needs robust lists to notice a death without byte locks")
@@ -91,14 +92,14 @@ func TestJoinerWithoutByteLocksMeetsARemoval(t *testing.T) {
 	var ans answer
 	j.Recv(t, &ans)
 	require.Empty(t, ans.Err)
-	v.Recv(t, &ans) // the removal is refused if the joiner has ended the claim
+	v.Recv(t, &ans) // if the joiner has ended the claim, the removal is refused
 	require.Equal(t, "there there", j.must(t, order{Do: "path"}).Text)
 	j.close(t)
 }
 
-// TestArenaIsNotNewAfterTheDeathOfAFirst: two claimants die one after the other. The OnFirst of the
-// next claimant still learns whether the arena is new. The second claimant may die while it records
-// the death of the first.
+// TestArenaIsNotNewAfterTheDeathOfAFirst: two processes claim the epoch and die, one after the other.
+// The second may die while it records the death of the first. The next claimant still learns whether
+// the arena is new.
 func TestArenaIsNotNewAfterTheDeathOfAFirst(t *testing.T) {
 	for _, c := range []struct {
 		point    string
@@ -125,7 +126,7 @@ func TestArenaIsNotNewAfterTheDeathOfAFirst(t *testing.T) {
 	}
 }
 
-// remover starts a process that can remove an arena, with or without RENAME_NOREPLACE.
+// remover starts a process that can remove an arena. renames says whether it can use RENAME_NOREPLACE.
 func remover(t *testing.T, ta *testArena, renames bool) *remote {
 	v := ta.start(t)
 	if !renames {
@@ -141,8 +142,8 @@ func privateName(t *testing.T, ta *testArena) string {
 	return filepath.Join(filepath.Dir(ta.path()), fmt.Sprint(removedPrefix(ta.path()), inode(st), removedSuffix))
 }
 
-// TestRemoveReplacesNoForeignFile: if a file of another program has the private name, the removal
-// does not replace it. The error names that file.
+// TestRemoveReplacesNoForeignFile: a file of another program has the private name that the removal
+// needs. The removal does not replace the file, and its error names the file.
 func TestRemoveReplacesNoForeignFile(t *testing.T) {
 	for _, renames := range []bool{true, false} {
 		ta := newTestArena(t, 4)
@@ -165,9 +166,9 @@ func TestRemoveReplacesNoForeignFile(t *testing.T) {
 	}
 }
 
-// TestRemoveAfterADeadRemover: whatever a dead remover has left at the private name, later removals
-// work. It may be another name of the file or, on systems where rename always replaces, the
-// placeholder.
+// TestRemoveAfterADeadRemover: a process that died during a removal may have left something at the
+// private name. This is another name of the file or, on systems where rename always replaces, the
+// placeholder. Later removals work in both cases.
 func TestRemoveAfterADeadRemover(t *testing.T) {
 	for _, renames := range []bool{true, false} {
 		ta := newTestArena(t, 4)
@@ -194,7 +195,8 @@ func TestRemoveAfterADeadRemover(t *testing.T) {
 	}
 }
 
-// Even without RENAME_NOREPLACE, a file that takes the arena's path just before the removal stays.
+// TestRemoveByPlaceholderLeavesAFileThatTookThePath: RENAME_NOREPLACE is not available, and another
+// file takes the arena's path just before the removal. The removal leaves that file in place.
 func TestRemoveByPlaceholderLeavesAFileThatTookThePath(t *testing.T) {
 	ta, other := newTestArena(t, 4), newTestArena(t, 4)
 	ta.join(t, "old").close(t)
@@ -207,7 +209,7 @@ func TestRemoveByPlaceholderLeavesAFileThatTookThePath(t *testing.T) {
 	v.Send(order{Do: "remove", Arena: ta.name})
 	v.AwaitStop(t)
 	require.NoError(t, os.Rename(other.path(), ta.path()))
-	a, err := Open(ta.name, nil) // so the removal of the new file is refused
+	a, err := Open(ta.name, nil) // makes the removal of the new file fail
 	require.NoError(t, err)
 	v.Cont(t)
 	var ans answer

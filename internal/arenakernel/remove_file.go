@@ -18,23 +18,23 @@ var (
 	_ = crashpoint.Register("arena.remove.renamed")
 )
 
-// removedSuffix ends the private name that a file has while it is removed: .base.inode.removed~ in
-// the same directory. No segment can have such a name.
+// removedSuffix ends the private name that a file has during its removal: .base.inode.removed~ in the
+// same directory. No segment can have such a name.
 const removedSuffix = ".removed~"
 
-// removedPrefix returns the beginning of the private names of files at path. It contains at most
-// 200 bytes of the file name, as in C, so that a private name is not too long.
+// removedPrefix returns the beginning of the private names of files at path. It uses at most 200 bytes
+// of the file name, so that a private name is not too long. The C code of this library does the same.
 func removedPrefix(path string) string {
 	base := filepath.Base(path)
 	return "." + base[:min(len(base), 200)] + "."
 }
 
-// removeFile removes the file f, whose gate the caller has, from path. moved reports that path led to another
-// file, which is still there.
+// removeFile removes the file f from path. The caller has the gate of f. moved means that path led to
+// another file, which is still there.
 //
-// The kernel has no call that removes a name only if it leads to a certain file. So removeFile
-// first gives the file a private name, which no other program uses. Then it removes the private
-// name if it leads to the right file.
+// The kernel has no call that removes a name only if it leads to a certain file. So removeFile first
+// renames the file at path to a private name, which no other program uses. If the private name then
+// leads to f, removeFile removes it. Otherwise it renames the file back.
 func removeFile(f *os.File, path string) (moved bool, err error) {
 	own, err := f.Stat()
 	if err != nil {
@@ -64,8 +64,8 @@ func removeFile(f *os.File, path string) (moved bool, err error) {
 	return true, nil
 }
 
-// takePrivateName renames the file at path to its private name. If the private name exists already,
-// the error Is [fs.ErrExist], unless a remover that died has left it.
+// takePrivateName renames the file at path to its private name. The private name may exist already. If
+// a dead remover has left it, takePrivateName replaces it. Otherwise the error Is [fs.ErrExist].
 func takePrivateName(own os.FileInfo, path, private string) error {
 	err := renameToPrivate(own, path, private)
 	if errors.Is(err, fs.ErrExist) && leftByRemover(own, private) {
@@ -81,8 +81,8 @@ func renameToPrivate(own os.FileInfo, path, private string) error {
 	if err := renameNew(path, private); !errors.Is(err, shmsync.ErrNotSupported) {
 		return err
 	}
-	// On this system, rename replaces an existing file. So this remover first takes the private
-	// name by a symbolic link, and lets rename replace the link.
+	// On this system, rename replaces an existing file. So this process first creates a symbolic link
+	// at the private name, which fails if the name exists. Then it lets rename replace the link.
 	if err := os.Symlink(placeholder(own), private); err != nil {
 		return err
 	}
@@ -94,12 +94,13 @@ func renameToPrivate(own os.FileInfo, path, private string) error {
 	return nil
 }
 
-// placeholder returns the text of the symbolic link that a remover of that file puts at the private
+// placeholder returns the text of the symbolic link that the remover of a file creates at the private
 // name.
 func placeholder(own os.FileInfo) string { return fmt.Sprint("removal of inode ", inode(own)) }
 
-// leftByRemover reports whether a remover of the file has left what is at the private name: another
-// name of the file, or the placeholder. That remover is dead, because this process has the gate.
+// leftByRemover reports whether a remover of the file has left what is at the private name, which is
+// another name of the file, or the placeholder. That remover is dead, because this process has the
+// gate.
 func leftByRemover(own os.FileInfo, private string) bool {
 	if there, err := os.Lstat(private); err == nil && os.SameFile(own, there) {
 		return true
@@ -108,8 +109,8 @@ func leftByRemover(own os.FileInfo, private string) bool {
 	return err == nil && says == placeholder(own)
 }
 
-// sweepRemoved removes files that were at path and whose remover died before it removed their private
-// name. It leaves files that it cannot remove.
+// sweepRemoved cleans up after removers that died before they removed the private name of their file.
+// It considers files that were at path, and leaves files that it cannot remove.
 func sweepRemoved(path string) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -130,8 +131,8 @@ func sweepRemoved(path string) {
 	}
 }
 
-// sweepRemovedFile removes the file at a private name if the file has that inode number and no remover
-// holds its gate.
+// sweepRemovedFile removes the file at a private name, if the file has that inode number and no remover
+// holds the gate of the file.
 func sweepRemovedFile(private, number string) {
 	f, err := os.OpenFile(private, os.O_RDWR|openFlags, 0)
 	if err != nil {

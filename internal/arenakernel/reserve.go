@@ -2,14 +2,14 @@ package arenakernel
 
 import "encoding/binary"
 
-// restoreReservations makes sure that every part is backed by memory for which the words of the
-// arena say so. In a copy of the file, pages of zeros may be holes. If memory is full, an access to
-// a hole kills the process.
+// restoreReservations makes sure that memory backs every part that is marked as backed in the words of
+// the arena. In a copy of the file, pages of zeros may be holes. If memory is full, an access to a hole
+// kills the process.
 //
-// The check compares numbers of pages. Outside the parts that should be backed, the file contains
-// only zeros. So a copy with holes has fewer pages than the words say, and a file with at least
-// that many pages is not such a copy. The number of pages is exact if the file system counts every
-// page of the file, and nothing else.
+// The check compares numbers of pages. Outside the parts that should be backed, the file contains only
+// zeros. So a copy with holes has fewer pages than the words require. A file with at least that many
+// pages is no such copy. The number of pages is exact if the file system counts every page of the file,
+// and nothing else.
 func (a *Arena) restoreReservations() error {
 	reserved, err := a.reservedInFile()
 	if err != nil {
@@ -41,8 +41,8 @@ func (a *Arena) restoreReservations() error {
 	return nil
 }
 
-// reservedInFile counts the chunks that are marked reserved. It reads the words from the file,
-// because reading a hole through the mapping takes memory.
+// reservedInFile counts the chunks that are marked as reserved. It reads the words from the file, and
+// not through the mapping, where the read of a hole would allocate memory.
 func (a *Arena) reservedInFile() (count uint64, err error) {
 	words := make([]byte, min(a.geo.chunkCount*8, 64<<10))
 	for i := uint64(0); i < a.geo.chunkCount; {

@@ -4,5 +4,5 @@ package arenakernel
 
 import "os"
 
-// backedBytes returns exact false, because the number is not known on this system.
+// backedBytes returns 0 and false, because the number is not known on this system.
 func backedBytes(*os.File) (n uint64, exact bool) { return 0, false }

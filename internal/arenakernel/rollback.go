@@ -2,9 +2,8 @@ package arenakernel
 
 import "sync/atomic"
 
-// rollbackMutex is the body of a Mutex of prims with an undo log; see docs/abi.md. This package
-// reads it because even a process that does not use prims must not free the memory that a rollback
-// will write to.
+// rollbackMutex is the body of a Mutex of package prims with an undo log; see docs/abi.md. A process
+// without prims also has to read it: the process must not free memory to which a rollback will write.
 //
 // Package prims documents the fields. This package only reads them.
 type rollbackMutex struct {
@@ -22,8 +21,8 @@ const rollbackMutexVersion = 1
 const rollbackPolicy = 2
 
 // hasTransactionOf reports whether an undo log of the object has a transaction of dead that some
-// process will undo or is undoing. Until then the objects that dead had open are not deleted, and its
-// memory is not reused: the rollback will write into their bytes.
+// process is undoing or will undo. The rollback will write into objects that dead had open. Until it
+// has done so, these objects are not deleted, and their memory is not reused.
 func (a *Arena) hasTransactionOf(o Object, dead ParticipantID) bool {
 	if o.Kind == rollbackRWMutexKind && o.Version == rollbackRWMutexVersion {
 		return a.hasWriteOf(o, dead)
@@ -38,7 +37,7 @@ func (a *Arena) hasTransactionOf(o Object, dead ParticipantID) bool {
 	const held, biased, recovering = 0, 1, 4
 	owner, state := m.owner.Load(), m.state.Load()
 	if kind := owner >> 29; owner == 0 || kind != held && kind != biased && kind != recovering {
-		return false // its log is idle, or will not be undone
+		return false // the log is idle, or will not be undone
 	}
 	return state != 0 && a.Reaps(dead, ParticipantID(state>>32)&ParticipantIDMask)
 }
@@ -55,9 +54,9 @@ var rollbackRWMutexKind = KindOf("RWMX")
 
 const rollbackRWMutexVersion = 2
 
-// hasWriteOf is hasTransactionOf for an RWMutex. It is also true while the gate names dead. A
-// reaper opens the gate only if no other process has the writers' mutex; otherwise it tries again
-// later.
+// hasWriteOf is hasTransactionOf for an RWMutex. It is also true while the gate, the word that makes
+// readers wait for a writer, names dead. A reaper opens the gate only if no other process has the
+// writers' mutex. Otherwise the reaper tries again later.
 func (a *Arena) hasWriteOf(o Object, dead ParticipantID) bool {
 	m, err := TryAt[rollbackRWMutex](a, o.Body)
 	if err != nil || m.policy.Load()&0xff != rollbackPolicy {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTransactionWithoutPrims: this program knows no kind of object of prims, but finds a
-// transaction in the undo log of a Mutex.
+// TestTransactionWithoutPrims: a program that does not import prims still finds a transaction in the
+// undo log of a Mutex.
 func TestTransactionWithoutPrims(t *testing.T) {
 	_, known := kindOps(rollbackMutexKind, 1)
 	require.False(t, known)

@@ -34,13 +34,13 @@ const (
 
 // The capabilities of a participant, for peers and tools.
 const (
-	capRobust     = 1 << iota // its alive words are marked by the kernel
+	capRobust     = 1 << iota // the kernel marks its alive words
 	capOFD                    // the participant holds the byte lock of its slot
-	capNoKernelIO             // it passes no memory of the arena to a system call
-	capFence                  // it is a target of shmsync.Fence
-	capWaitV                  // it can sleep on several words
-	capTold                   // it called OnDeath or OnEvent, so it is told about deaths
-	capAsyncIO                // the kernel may still write into the arena for it when it has no threads
+	capNoKernelIO             // the participant passes no memory of the arena to a system call that writes there
+	capFence                  // shmsync.Fence reaches the participant
+	capWaitV                  // the participant can sleep on several words at once
+	capTold                   // the participant called OnDeath or OnEvent, so it is woken when a death is recorded
+	capAsyncIO                // the kernel may still write into the arena when the participant has no threads any more
 )
 
 // slotWord is the state word of a slot.
@@ -58,9 +58,9 @@ const (
 //	dead     fence passed, traces being removed   free by the reaper when it is gone; joining with the next
 //	                                              generation, by a joiner that finds no free one
 //
-// The next generation is the one after, or the first of a new [window].
+// The next generation is the old generation plus 1, or the first generation of a new [window].
 //
-// Every transition is one CAS of the whole word, so it is bound to the generation.
+// Every transition is one CAS of the whole word, so it can succeed only in the same generation.
 //
 //	writers: joiner, owner, reaper (any process)
 //	readers: every process that finds a ParticipantID
@@ -70,9 +70,10 @@ const (
 //	         word proves the death, and any process then moves the word to dead
 type slotWord uint32
 
-// heldByte is in this word, and not in the capabilities, so that the CAS that takes the slot also
-// sets it. Otherwise a process could conclude that a participant is dead because it does not hold
-// the byte lock, although the lock belongs, or belonged, to another joiner.
+// heldByte says that the participant holds the byte lock. It is in this word, and not in the
+// capabilities, so that the CAS that takes the slot also sets it. Otherwise a process could see a
+// participant without the byte lock and conclude that it is dead, although the lock belongs, or
+// belonged, to another joiner.
 const heldByte slotWord = 1 << 21
 
 type phase uint32
@@ -111,7 +112,7 @@ func (w slotWord) hasByte() bool               { return w&heldByte != 0 }
 func (w slotWord) is(p phase, gen uint32) bool { return w&^heldByte == makeSlotWord(p, gen) }
 func (w slotWord) String() string              { return fmt.Sprintf("%s.%d", w.phase(), w.generation()) }
 
-// with returns the word of the same participant in another phase.
+// with returns the word of the same participant in phase p.
 func (w slotWord) with(p phase) slotWord {
 	v := makeSlotWord(p, w.generation())
 	if p != phaseFree {
@@ -120,7 +121,7 @@ func (w slotWord) with(p phase) slotWord {
 	return v
 }
 
-// ownWord returns the state word of this participant's slot in a phase.
+// ownWord returns the state word that this participant's slot has in phase p.
 func (a *membership) ownWord(p phase, generation uint32) slotWord {
 	w := makeSlotWord(p, generation)
 	if a.caps&capOFD != 0 {
@@ -143,8 +144,8 @@ func makeCaps(caps, generation uint32) uint32 { return caps | generation<<capsBi
 
 const capsBits = 14
 
-// capsOf returns the capabilities in the word c, if they belong to the participant of a slot in
-// state w.
+// capsOf returns the capabilities in the word c. It returns none if they belong to another participant
+// than that of a slot in state w.
 func capsOf(c uint32, w slotWord) uint32 {
 	if c>>capsBits != w.generation() {
 		return 0
@@ -152,18 +153,20 @@ func capsOf(c uint32, w slotWord) uint32 {
 	return c & (1<<capsBits - 1)
 }
 
-// hasCaps reports whether the participant in slot i, in state w, has written its capabilities.
+// hasCaps reports whether the participant in slot i has written its capabilities. w is the state of the
+// slot.
 func (a *membership) hasCaps(i int, w slotWord) bool {
 	return a.u32(a.slot(i)+slotCaps).Load()>>capsBits == w.generation()
 }
 
 // publishCaps writes the capabilities of this participant into its slot, which is in state w. It
-// returns false if the slot has been taken away.
+// returns false if another process has changed the state of the slot, because it took this participant
+// for dead.
 func (a *membership) publishCaps(i int, w slotWord) bool {
 	word := a.u32(a.slot(i) + slotCaps)
 	for {
-		// The loop ends, because a CAS fails only if a participant of the slot has written its own
-		// capabilities.
+		// The loop is lock-free: the CAS fails only if another participant of the slot has written its
+		// own capabilities.
 		was := word.Load()
 		if a.slotState(i) != w {
 			return false
@@ -174,14 +177,13 @@ func (a *membership) publishCaps(i int, w slotWord) bool {
 	}
 }
 
-// present reports whether a participant that has not been reaped is in the slot.
+// present reports whether the slot has a participant that is not marked dead.
 func (w slotWord) present() bool {
 	p := w.phase()
 	return p == phaseJoining || p == phaseLive || p == phaseLeaving
 }
 
-// taken reports whether there is a participant in the slot, or a dead one that has not been reaped
-// completely.
+// taken reports whether the slot has a participant, or a dead participant whose reap is not complete.
 func (w slotWord) taken() bool { return w.present() || w.phase() == phaseDead }
 
 // slot returns the offset of slot i. Slots are numbered from 1.
@@ -212,10 +214,10 @@ func (c *core) aliveWord(i, word int) Offset {
 	return c.slot(i) + slotAlive + Offset(word*aliveStride)
 }
 
-// participantIn returns the ID of the participant in slot i in that state.
+// participantIn returns the ID of the participant in slot i, if w is the state of the slot.
 func participantIn(i int, w slotWord) ParticipantID { return makeParticipantID(i, w.generation()) }
 
-// isCurrent reports whether n is a participant that has not been reaped.
+// isCurrent reports whether n is a participant that is not marked dead and has not left.
 func (c *core) isCurrent(n ParticipantID) bool {
 	i := n.Slot()
 	if i < 1 || i > c.geo.slots {

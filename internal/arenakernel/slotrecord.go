@@ -16,14 +16,14 @@ var (
 	_ = crashpoint.Register("arena.slotrecord.freeing")
 )
 
-// A slot record is a block that an object has for one slot: the participant in the slot writes
+// A slot record is a block that belongs to an object and to a slot. The participant in the slot writes
 // there what it holds of the object. An object gets the record of a slot when a participant of that
-// slot opens it for the first time, so its size depends on the participants that have used it. The
-// record belongs to the slot until the object is deleted: the next participant of the slot inherits
-// it.
+// slot opens the object for the first time. So the size of an object depends on the slots that have
+// used it. The next participant of the slot inherits the record, which exists until the object is
+// deleted.
 //
-// The list of an object's records begins in its header. Records are pushed at the front, and no
-// record leaves the list before the object is deleted. A participant that has pushed a record
+// The list of an object's records begins in the header of the object. Records are pushed at the front,
+// and no record leaves the list before the object is deleted. A participant that has pushed a record
 // stores into it after that:
 //
 //	participant                         peer
@@ -31,12 +31,12 @@ var (
 //	stores into its record              loads the head of the list
 //	loads the word of the object        loads each record of the list
 //
-// All these operations are seq-cst. So the participant sees the change, or the peer sees the record
-// and the store.
+// All these operations are seq-cst. So the participant sees the change, or the peer sees the record and
+// the value that was stored.
 //
-// crash: a record that was claimed by the dead is freed if it is not on the list, and kept if it
-// is; see [core.keepRecord]. A deletion that was interrupted is repeated from the start of the
-// list; see [core.freeRecords].
+// crash: if a participant dies while its new record is still claimed, the record is kept if it is on the
+// list, and freed otherwise; see [core.keepRecord]. A deletion that was interrupted is repeated from the
+// start of the list; see [core.freeRecords].
 //
 // The first bytes of a record are its header:
 //
@@ -49,8 +49,8 @@ const (
 	recordSlot   = 16
 )
 
-// objRecords is the field of an object header with the offset of the first slot record, divided by
-// linkUnit, or 0.
+// objRecords is the offset of a field of an object header. The field contains the offset of the first
+// slot record, divided by linkUnit, or 0.
 //
 //	writers: SlotRecord, by CAS
 //	readers: all participants
@@ -59,16 +59,17 @@ const (
 //	crash:   a record is on the list, or it is not
 const objRecords = 56
 
-// objOfKind is the field of an object header that the kind of the object defines. It is 0 in a new
-// object. For an RWMutex it is the gate.
+// objOfKind is the offset of a field of an object header. The kind of the object defines the field,
+// which is 0 in a new object. For an RWMutex it is the gate, the word that makes readers wait for a
+// writer.
 const objOfKind = 60
 
-// linkUnit is the unit of objRecords. Because of it, records are only in the first 256 GiB of an
-// arena.
+// linkUnit is the unit of objRecords. As objRecords has 32 bits, records can be only in the first 256
+// GiB of an arena.
 const linkUnit = blockMin
 
-// WordOfKind returns the word in the header of o that the kind of o defines. It shares its cache
-// line with words that hardly ever change.
+// WordOfKind returns the word in the header of o that the kind of o defines. The other words in its
+// cache line hardly ever change.
 func (a *Arena) WordOfKind(o Object) *atomic.Uint32 { return a.u32(o.Offset + objOfKind) }
 
 // firstRecord returns the offset of the first slot record of an object, or 0.
@@ -76,11 +77,11 @@ func (c *core) firstRecord(object Offset) Offset {
 	return Offset(c.u32(object+objRecords).Load()) * linkUnit
 }
 
-// makeRecordWord returns the block word of a slot record: a raw block with a name of generation 0,
-// which no participant has.
+// makeRecordWord returns the block word of a slot record. The word says that the block is raw and
+// belongs to a participant of generation 0, which does not exist.
 func makeRecordWord(slot int) blockWord { return makeBlock(blockRaw, makeParticipantID(slot, 0)) }
 
-// recordSlot returns the slot if w is the block word of a slot record, and otherwise 0.
+// recordSlot returns the slot if w is the block word of a slot record. Otherwise it returns 0.
 func (w blockWord) recordSlot() int {
 	if n := w.participant(); w.kind() == blockRaw && n.Generation() == 0 {
 		return n.Slot()
@@ -88,9 +89,9 @@ func (w blockWord) recordSlot() int {
 	return 0
 }
 
-// SlotRecord returns the record of o for this participant's slot, a block of at least size bytes.
-// It makes a new record if the slot has none; the bytes after the first [SlotRecordHeader] bytes of
-// a new record are zero. If there is not enough room, the error Is [shmsync.ErrNoSpace].
+// SlotRecord returns the record of o for this participant's slot, a block of at least size bytes. If
+// the slot has none, SlotRecord makes a new record. After the first [SlotRecordHeader] bytes, a new
+// record is zero. If there is not enough room, the error Is [shmsync.ErrNoSpace].
 //
 // Preconditions: this participant has o open.
 func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
@@ -115,8 +116,8 @@ func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
 	return a.pushRecord(o.Offset, slot, size)
 }
 
-// pushRecord makes a record, and pushes it while its block is still claimed. So if the participant
-// dies before the push, the record is freed with the other claimed blocks of the participant.
+// pushRecord makes a record. It pushes the record while the block is still marked as claimed. So if the
+// participant dies before the push, its reaper frees the record like other claimed blocks.
 func (c *core) pushRecord(object Offset, slot int, size uint64) (Offset, error) {
 	off, err := c.claim(max(size, SlotRecordHeader), 1)
 	if err != nil {
@@ -150,13 +151,13 @@ func (c *core) pushRecord(object Offset, slot int, size uint64) (Offset, error) 
 // SlotRecordHeader is how many bytes at the beginning of a slot record belong to the arena.
 const SlotRecordHeader = 32
 
-// SlotRecords returns the word of o that names its latest slot record. It changes when o gets a
-// record.
+// SlotRecords returns the word of o with the offset of its latest slot record. The word changes
+// whenever o gets a record.
 func (a *Arena) SlotRecords(o Object) *atomic.Uint32 { return a.u32(o.Offset + objRecords) }
 
 // EachSlotRecord calls f for the slot records of o, the latest first, until f returns false. Each
-// record has at least size bytes. If the list contains anything else, or two records of a slot, the
-// error Is [shmsync.ErrCorrupt].
+// record has at least size bytes. If the list contains anything but such records, or two records of the
+// same slot, the error Is [shmsync.ErrCorrupt].
 //
 // Preconditions: this participant has o open, or guards it.
 func (a *Arena) EachSlotRecord(o Object, size uint64, f func(off Offset, slot int) bool) error {
@@ -172,7 +173,7 @@ func (c *core) eachRecord(object Offset, size uint64, f func(b block, slot int) 
 			return c.fail("arena.record", shmsync.ErrCorrupt,
 				fmt.Sprintf("the list of slot records of the object at %v has no record at %v", object, off))
 		}
-		seen[slot/32] |= 1 << (slot % 32) // so the walk ends
+		seen[slot/32] |= 1 << (slot % 32) // a slot that is seen twice ends the walk, so a walk of a cycle ends, too
 		if !f(b, slot) {
 			return nil
 		}
@@ -181,8 +182,8 @@ func (c *core) eachRecord(object Offset, size uint64, f func(b block, slot int) 
 	return nil
 }
 
-// recordAt returns the slot record of an object at off, which may have come from a peer. The maker
-// of the record may not have published its block yet. ok is false if there is no record.
+// recordAt returns the slot record of an object at off. off may have come from a peer. The maker of the
+// record may not have published the block yet. ok is false if there is no record.
 func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
 	b, ok = c.locate(off)
 	if !ok || b.class == classNode {
@@ -198,8 +199,8 @@ func (c *core) recordAt(object, off Offset) (b block, slot int, ok bool) {
 	return b, slot, true
 }
 
-// isRecord reports whether b, whose word is w, is a slot record. The maker of a record that is on the list
-// of its object may not have published the block yet.
+// isRecord reports whether b, whose word is w, is a slot record. b may still be marked as claimed: then
+// it is a slot record if it is on the list of its object.
 //
 // Preconditions: as for listsRecord, unless b is published.
 func (c *core) isRecord(b block, w blockWord) bool {
@@ -222,23 +223,25 @@ func (c *core) listsRecord(object Offset, b block) (listed bool) {
 	return listed
 }
 
-// keepRecord publishes a block that a dead participant had claimed, if the block is a slot record
-// that the dead participant had pushed. It reports whether that is so. The bytes of a claimed block
-// may have any value, so only the list of the object shows what the block is. The caller is the
-// reaper of the dead participant, and holds handles. If keepRecord returns false, and the word of
-// the block is still w after the call, the dead participant has not pushed the block, and nobody
-// else changes the word.
+// keepRecord publishes a block that a dead participant had claimed, if it is a slot record that the
+// dead participant had pushed. It reports whether that is so. The bytes of a claimed block may have any
+// value, so only the list of the object shows what the block is.
 //
-// If a peer has damaged the list, the block may have been on it, and handles remember their
-// records. So keepRecord keeps a block that could be a record of that list.
+// The caller is the reaper of the dead participant, and holds handles. If keepRecord returns false, and
+// the word of the block is still w after the call, the dead participant has not pushed the block. Then
+// no other participant changes the word.
+//
+// If a peer has damaged the list, the block may have been on it before, and open handles keep the
+// offsets of their records. So keepRecord keeps a block that could be a record of that list.
 func (c *core) keepRecord(b block, w blockWord) bool {
 	object := Offset(c.peek64(b.off + recordObject))
 	o, ok := c.locate(object)
 	if !ok || o.size < objectHeader || o.load().kind() != blockObject {
 		return false
 	}
-	// While the object is guarded, its list does not change: the deleter sees the guard, or the
-	// block is no object any more. Before that, the deleter has published the records.
+	// While the object is guarded, its list does not change: a deleter either sees the guard, or has
+	// already made the block something else than an object. In the second case it has published the
+	// records before.
 	c.guard(object)
 	defer c.unguard()
 	if now, ok := c.locate(object); !ok || now != o || o.load().kind() != blockObject {
@@ -261,8 +264,9 @@ func (c *core) keepRecord(b block, w blockWord) bool {
 	return true
 }
 
-// publishRecords publishes the slot records of an object that is about to be freed. The reapers of
-// dead makers may not have done so yet. No living participant has the object open.
+// publishRecords publishes the slot records of an object that is about to be freed. If the maker of a
+// record died before it published the record, its reaper may not have done so yet. No living
+// participant has the object open.
 func (c *core) publishRecords(object Offset) {
 	c.eachRecord(object, 0, func(b block, slot int) bool {
 		if w := b.load(); w.kind() == blockClaimed {
@@ -272,10 +276,11 @@ func (c *core) publishRecords(object Offset) {
 	})
 }
 
-// freeRecords frees the slot records of an object whose block this process, or a dead one that it
-// reaps, is freeing. It begins at the end of the list, so that the next call finds the records that
-// are left if this call is interrupted. A record that was freed then ends the list, because its
-// block is no longer a record of this object, even if it is in use for something else.
+// freeRecords frees the slot records of an object. The block of the object is being freed by this
+// process, or by a dead process that this process reaps. freeRecords begins at the end of the list. So
+// if it is interrupted, the next call finds the records that are left. For that call, the list ends at
+// the first freed record, even if its block is in use for something else, because the block is no
+// record of this object.
 func (c *core) freeRecords(object Offset) {
 	type record struct {
 		block

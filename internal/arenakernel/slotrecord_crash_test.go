@@ -13,9 +13,9 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// TestDeleteBeforeTheMakerOfARecordIsReaped: a participant has died after it pushed its record, and
-// the object is deleted before the reap. The record is freed only once, even if its bytes are in
-// use for something else by then.
+// TestDeleteBeforeTheMakerOfARecordIsReaped: a participant has died after it pushed its record, and the
+// object is deleted before the reap. The record is freed only once. The reap must not free the block
+// again when it is in use for something else.
 func TestDeleteBeforeTheMakerOfARecordIsReaped(t *testing.T) {
 	for _, stopped := range []string{"", "arena.delete.freeing", "arena.slotrecord.freeing", "arena.slotrecord.freeing:2"} {
 		t.Run(stopped, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestDeleteBeforeTheMakerOfARecordIsReaped(t *testing.T) {
 	}
 }
 
-// stopAfterPush leaves v in the middle of making its slot record of x: it has pushed the record.
+// stopAfterPush makes v push its slot record of x, and stops v there, before the record is published.
 func stopAfterPush(t *testing.T, v *Arena) {
 	t.Helper()
 	require.True(t, abandon("arena.slotrecord.pushed", 1, func() {
@@ -55,7 +55,8 @@ func stopAfterPush(t *testing.T, v *Arena) {
 	}))
 }
 
-// A participant that is stopped after it pushed its record delays nobody.
+// TestMakerOfARecordIsStopped: a participant is stopped after it has pushed its record. Other
+// participants are not delayed.
 func TestMakerOfARecordIsStopped(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -67,9 +68,9 @@ func TestMakerOfARecordIsStopped(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestRecordBehindADamagedPlaceStays: a participant has died after it pushed its record, and a peer
-// has damaged the list before that record. Handles may remember the record, so its block must not
-// be used for anything else.
+// TestRecordBehindADamagedPlaceStays: a participant has died after it pushed its record, and a peer has
+// damaged the list before the place of that record. Open handles may still use the record, so its block
+// must not be reused.
 func TestRecordBehindADamagedPlaceStays(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
@@ -87,14 +88,14 @@ func TestRecordBehindADamagedPlaceStays(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestRecordsOfAGuardedObjectStay: if a reaper guards the object of a record, the records are not
-// freed.
+// TestRecordsOfAGuardedObjectStay: while a reaper guards an object that is deleted, the slot records of
+// the object are not freed.
 func TestRecordsOfAGuardedObjectStay(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v := p.join(1), p.join(2)
 	o, _ := withSlotRecords(t, "x", a)
 	a.CloseObject(o)
-	v.guard(o.Offset) // v is stopped while it guards the object
+	v.guard(o.Offset) // v guards the object and is stopped
 	require.NoError(t, a.Delete("x"))
 	require.EqualValues(t, 1, a.Stats().SlotRecords)
 	require.Equal(t, []int{1}, slotsOfRecords(t, v, o))
@@ -105,7 +106,7 @@ func TestRecordsOfAGuardedObjectStay(t *testing.T) {
 }
 
 // TestCloseWhileARecordIsMade: a process closes the arena while one of its goroutines makes a slot
-// record. The list of the object stays intact.
+// record. The list of records stays intact.
 func TestCloseWhileARecordIsMade(t *testing.T) {
 	for _, point := range []string{"arena.slotrecord.claimed", "arena.slotrecord.pushed"} {
 		t.Run(point, func(t *testing.T) {
@@ -146,8 +147,8 @@ func TestCloseWhileARecordIsMade(t *testing.T) {
 	}
 }
 
-// TestFreedRecordsAreThoseThatWereChecked: a deleter that frees the records of an object must not
-// free a block that a peer has got meanwhile.
+// TestFreedRecordsAreThoseThatWereChecked: a deleter frees the records of an object. If a peer has got
+// the block of a record meanwhile, the deleter must not free that block.
 func TestFreedRecordsAreThoseThatWereChecked(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, b, c := p.join(1), p.join(2), p.join(3)

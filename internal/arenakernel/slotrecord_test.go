@@ -10,7 +10,7 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// withSlotRecords opens an object and gives it the records of a, b and c.
+// withSlotRecords opens an object and makes its slot records for all.
 func withSlotRecords(t *testing.T, name string, all ...*Arena) (o Object, records []Offset) {
 	t.Helper()
 	for _, a := range all {
@@ -33,8 +33,8 @@ func slotsOfRecords(t *testing.T, a *Arena, o Object) (slots []int) {
 	return slots
 }
 
-// TestSlotRecordBelongsToTheSlot: each slot has at most one record of an object. The next
-// participant of the slot inherits the record, which is freed with the object.
+// TestSlotRecordBelongsToTheSlot: each slot has one record of an object at most. The next participant
+// of the slot inherits the record. The record is freed with the object.
 func TestSlotRecordBelongsToTheSlot(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, b, c := p.join(1), p.join(2), p.join(3)
@@ -67,8 +67,8 @@ func TestSlotRecordBelongsToTheSlot(t *testing.T) {
 	require.Zero(t, s.SlotRecords+s.Objects+s.Claimed+s.Raw)
 }
 
-// TestSlotRecordWithoutRoom: an object gets a record only when a participant needs one. If the heap
-// is full, SlotRecord returns an error and leaves nothing behind.
+// TestSlotRecordWithoutRoom: if the heap is full, SlotRecord returns an error and leaves nothing
+// behind.
 func TestSlotRecordWithoutRoom(t *testing.T) {
 	p := newNeighbours(1<<20, 8)
 	a := p.join(1)
@@ -86,7 +86,8 @@ func TestSlotRecordWithoutRoom(t *testing.T) {
 	require.Empty(t, slotsOfRecords(t, a, o))
 }
 
-// Two goroutines of a process get the same record.
+// TestSlotRecordOfTwoGoroutines: several goroutines of a process ask for the record of an object at the
+// same time. They all get the same record.
 func TestSlotRecordOfTwoGoroutines(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a := p.join(1)
@@ -107,8 +108,8 @@ func TestSlotRecordOfTwoGoroutines(t *testing.T) {
 	require.EqualValues(t, 1, a.Stats().SlotRecords)
 }
 
-// TestSlotRecordsOverwritten: a list that a peer has overwritten causes an error, and a walk
-// through it ends.
+// TestSlotRecordsOverwritten: a peer has overwritten the list of records. A walk of the list ends, with
+// an error.
 func TestSlotRecordsOverwritten(t *testing.T) {
 	for what, spoil := range map[string]func(a *Arena, o, other Object, records []Offset){
 		"out of the arena": func(a *Arena, o, _ Object, _ []Offset) { a.SlotRecords(o).Store(1 << 31) },
@@ -167,8 +168,8 @@ func TestSlotRecordsOverwritten(t *testing.T) {
 	})
 }
 
-// TestClaimedBlockLikeASlotRecord: the bytes of a claimed block may look like a slot record. The
-// reaper of its owner frees the block unless it is on the list of the object.
+// TestClaimedBlockLikeASlotRecord: the bytes of a claimed block look like a slot record. The block is
+// not on the list of the object, so the reaper of its owner frees it.
 func TestClaimedBlockLikeASlotRecord(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, b := p.join(1), p.join(2)
@@ -183,9 +184,9 @@ func TestClaimedBlockLikeASlotRecord(t *testing.T) {
 	requireSound(t, a)
 }
 
-// TestReaperOfARecordIsLate: a reaper has read the word of a record that its dead maker had
-// claimed. Then the object is deleted, and another object gets the block of the record. The reaper
-// must leave that object alone.
+// TestReaperOfARecordIsLate: a reaper has read the word of a record that its dead maker had claimed.
+// Then the object is deleted, and another object gets the block of the record. The reaper must not
+// change the new object.
 func TestReaperOfARecordIsLate(t *testing.T) {
 	p := newNeighbours(3<<20, 8)
 	a, v, d := p.join(1), p.join(2), p.join(3)

@@ -15,8 +15,8 @@ var (
 	_ = crashpoint.Register("arena.span.dismantling")
 )
 
-// claimSpan claims as many whole chunks as size bytes need, zeroed. It searches from the top of
-// the heap downwards, where slabs are made last.
+// claimSpan claims as many whole chunks as size bytes need, and zeroes them. It searches from the top
+// of the heap downwards, because slabs are made from the bottom.
 func (c *core) claimSpan(size uint64) (Offset, error) {
 	n := size/chunkSize + min(size%chunkSize, 1)
 	if n > c.geo.chunkCount {
@@ -29,8 +29,8 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 		if off == 0 && err == nil {
 			off, busy, err = c.spanBelow(c.geo.chunkCount, n, 0)
 		}
-		// If there is no memory for this row of chunks, there may be another row in which more
-		// chunks are already backed by memory.
+		// There was no memory for this row of chunks. Search for another row in which more chunks are
+		// already backed by memory.
 		for least := uint64(1); err != nil && isNoSpace(err) && least <= n; least++ {
 			failed = err
 			off, busy, err = c.spanBelow(c.geo.chunkCount, n, least)
@@ -54,8 +54,8 @@ func (c *core) claimSpan(size uint64) (Offset, error) {
 
 func isNoSpace(err error) bool { return errors.Is(err, shmsync.ErrNoSpace) }
 
-// spanBelow claims the first n free chunks in a row, searching downwards from top. At least least
-// of these chunks must be backed by memory. If there is no such row, the offset is 0, and busy says
+// spanBelow claims n free chunks in a row. It searches downwards from top. At least least of these
+// chunks must be backed by memory already. If there is no such row, the offset is 0, and busy says
 // whether other participants are changing chunks meanwhile.
 func (c *core) spanBelow(top, n, least uint64) (off Offset, busy bool, err error) {
 	run := uint64(0)
@@ -87,7 +87,8 @@ func (c *core) spanBelow(top, n, least uint64) (off Offset, busy bool, err error
 	return 0, busy, nil
 }
 
-// claimRun claims n chunks from head on, or none. It reports whether it did.
+// claimRun claims n chunks, beginning with head. If it cannot claim all of them, it claims none and
+// returns false.
 func (c *core) claimRun(head, n uint64) bool {
 	for k := range n {
 		w := c.loadChunk(head + k)
@@ -101,7 +102,7 @@ func (c *core) claimRun(head, n uint64) bool {
 	return true
 }
 
-// freeRun frees n chunks from head on that this participant has claimed.
+// freeRun frees n chunks, beginning with head, if this participant has claimed them.
 func (c *core) freeRun(head, n uint64) {
 	for k := range n {
 		if w := c.loadChunk(head + k); w.kind() == chunkClaimed && w.participant() == c.self {
@@ -111,12 +112,13 @@ func (c *core) freeRun(head, n uint64) {
 }
 
 // makeSpan makes a span of n claimed chunks and claims its block word. If that word is not free,
-// makeSpan frees the chunks again and returns false: an allocator that claimed a block of a slab in
-// this chunk may not have noticed yet that the slab no longer exists.
+// makeSpan frees the chunks again and returns false. The word can still be in use for a moment: an
+// allocator has claimed a block of a former slab in this chunk, and has not noticed yet that the slab
+// no longer exists.
 //
-// The block word is claimed before the head is written, so that a span always has an owner. The
-// tails are written last, because a reaper finds everything that a dead owner has left from the
-// head.
+// The block word is claimed before the head is written, so that a span always has an owner. The head is
+// written before the tails, because a reaper starts from the head to find everything that a dead owner
+// has left.
 func (c *core) makeSpan(head, n uint64) (bool, error) {
 	used := make([]bool, n) // the memory of a chunk that was never reserved is zero
 	for i := range used {
@@ -148,10 +150,10 @@ func (c *core) makeSpan(head, n uint64) (bool, error) {
 	return true, nil
 }
 
-// dismantle frees the chunks of a span, the head last. Until then, the block word of the span, in
-// the state claimed or freeing, keeps the span for this participant. dismantle may continue an
-// interrupted call, so it leaves chunks alone that are free already. A chunk that had not become a
-// tail yet is still claimed, and dismantle frees it, too.
+// dismantle frees the chunks of a span, the head last. Until then, the block word, in the state claimed
+// or freeing, keeps the span for this participant. dismantle may continue an interrupted call, so it
+// skips chunks that are free already. If the span was never completed, some of its chunks are still
+// claimed by its maker, and dismantle frees them, too.
 func (c *core) dismantle(head uint64) {
 	w := c.loadChunk(head)
 	if w.kind() != chunkHead || !w.legal(head, c.geo.chunkCount) {

@@ -13,8 +13,7 @@ import (
 )
 
 func init() {
-	// "count" increments the common count of all processes. The count is the first word of an
-	// object.
+	// "count" increments a count that all processes share. It is the first word of an object.
 	agentOrders["count"] = func(s *agent, o order, a *answer) error {
 		obj, _, err := s.arena.OpenObject(spec("count"))
 		if err != nil {
@@ -26,9 +25,10 @@ func init() {
 	}
 }
 
-// TestRestartStorm: five processes are killed, closed, restarted, and upgraded to another size of
-// the arena, in random order. An upgrade never fails while no process is in. All processes that are
-// in have the same arena. No count is lost, except that an upgrade begins with a new arena.
+// TestRestartStorm: five processes are killed, closed, restarted, and upgraded to another size of the
+// arena, in random order. An upgrade never fails while no process is in the arena. All processes in the
+// arena share the same arena. No increment of the count is lost, except that an upgrade begins with a
+// new arena.
 func TestRestartStorm(t *testing.T) {
 	const fleet = 5
 	steps := proctest.Rounds(200, 2000)
@@ -37,7 +37,7 @@ func TestRestartStorm(t *testing.T) {
 	ta := newTestArena(t, 16)
 	ta.opts.Recreate = RecreateIncompatible
 	var procs [fleet]*remote
-	var started [fleet]*remote // not in
+	var started [fleet]*remote // processes that are not in the arena
 	in, counted, refused, replaced := 0, int64(0), 0, 0
 	var size int64 // size of the present arena
 	for step := range steps {
@@ -74,7 +74,7 @@ func TestRestartStorm(t *testing.T) {
 			p.close(t)
 			procs[i], started[i] = nil, p
 			in--
-		case k == 2 && rng.IntN(2) == 0: // all of them
+		case k == 2 && rng.IntN(2) == 0: // kill all processes
 			for j, q := range procs {
 				if q != nil {
 					q.Signal(t, unix.SIGKILL)

@@ -1,9 +1,11 @@
 package arenakernel
 
-// slotTelling is the field of a slot that counts the sections in which threads of its participant
-// are. In such a section a thread ends waits of others, from before it decides a wait until it has
-// told the owner, or empties the ready stack of the participant. While the count is 0, the
-// participant pushes no node that is already resolved or ready.
+// slotTelling is a field of a slot. It counts the threads of the participant that are in a telling
+// section. In such a section a thread ends waits of other participants: it begins before the thread
+// decides a wait, and ends after the thread has told the owner of the wait, that is, has pushed the
+// node on the owner's ready stack. A thread is also in such a section while it empties the
+// participant's own ready stack. While the count is 0, the participant pushes no node that is already
+// resolved or ready.
 //
 //	writers: the owner
 //	readers: a participant that frees nodes that a death has left behind
@@ -12,9 +14,9 @@ package arenakernel
 //	futex:   none
 //	crash:   the count of a dead participant is ignored; the joiner that takes the slot sets it to 0
 //
-// After its wait was decided, a node may be pushed on its owner's stack at any later time, and must
-// not be on two stacks. A node that is on no stack can be used again once each participant's count
-// was 0 at some moment after the decision.
+// After its wait was decided, a node may be pushed on its owner's stack at any later time, and must not
+// be on two stacks. A node that is on no stack can be used again when the count of each participant was
+// 0 at some moment after the decision.
 //
 //	granter                         participant that takes the node back
 //	telling + 1                     the node is resolved, or ready
@@ -26,16 +28,16 @@ package arenakernel
 // the section.
 func (a *Arena) BeginTell() { a.beginTell() }
 
-// EndTell ends the section that BeginTell began. The owners of all waits that were decided in it
-// have been told.
+// EndTell ends the section that BeginTell began. The caller has told the owners of all waits that it
+// decided in the section.
 func (a *Arena) EndTell() { a.endTell() }
 
-// AllTold reports whether every participant that had decided about a node before this call
-// has told its owner, or is dead.
+// AllTold reports whether no participant is still going to push a node that it made ready or resolved
+// before this call. Dead participants do not count.
 func (a *Arena) AllTold() bool { return a.allTold() }
 
-// The methods of core with the same names are not exported. A defined type keeps the methods of
-// embedded fields, so an exported method would also be a method of the Arena of package arena.
+// The methods below do the same for core, and are not exported. A defined type keeps the methods of
+// embedded fields, so exported methods would also be methods of the Arena of package arena.
 
 func (c *core) beginTell() { c.u32(c.slot(c.self.Slot()) + slotTelling).Add(1) }
 

@@ -11,9 +11,10 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a poller node whose owner dies while a releaser makes the node ready.
+// The words of the model. It is about a poller node whose owner dies while a releaser makes the node
+// ready. The teller is the releaser that pushes the node.
 const (
-	tNode   = iota // its state
+	tNode   = iota // the state of the node
 	tStack         // whether it is on the stack of its owner's slot
 	tSlot          // the owner's slot
 	tTeller        // the teller's slot
@@ -29,12 +30,12 @@ const (
 	tellNext // another participant is in the slot
 )
 
-// Ghost variables.
+// Ghost variables, which the code does not have.
 const (
 	gMarked   = iota // the teller is about to push the node
-	gWalked          // the next participant in the slot has reached the node on its way down the stack
+	gWalked          // the next participant in the slot has found the node on the stack
 	gWiped           // the next participant has begun with an empty stack
-	gTellDone        // the teller has had its turn
+	gTellDone        // the teller has finished
 )
 
 // The processes and threads.
@@ -50,7 +51,7 @@ const (
 	rStack
 )
 
-// tellingModel is the model of the protocol, or a version with a mistake.
+// tellingModel is the model of the protocol. Each field, if set, makes a mistake in it.
 type tellingModel struct {
 	countsLate, countsDownEarly, asksNobody, looksAtNoStack, asksOnce bool
 }
@@ -84,7 +85,7 @@ func (m tellingModel) explore() model.Result {
 func up(n uint8) uint8   { return n + 1 }
 func down(n uint8) uint8 { return n - 1 }
 
-// tell is Arena.ready.
+// tell models Arena.ready.
 func (m tellingModel) tell(x *model.Exec) {
 	pc := x.PC()
 	if pc == model.Idle && x.Ghost[gTellDone] != 0 {
@@ -140,7 +141,7 @@ func (m tellingModel) tell(x *model.Exec) {
 	}
 }
 
-// own is the poller of the owner of the node.
+// own models the poller of the owner of the node.
 func (m tellingModel) own(x *model.Exec) {
 	switch x.PC() {
 	case model.Idle:
@@ -156,12 +157,12 @@ func (m tellingModel) own(x *model.Exec) {
 	}
 }
 
-// told is the step in which allTold reads one count.
+// told models the step in which allTold reads one count.
 func (m tellingModel) told(x *model.Exec, slot int, alive uint8, count int) bool {
 	return m.asksNobody || x.Load(slot) != alive || x.Load(count) == 0
 }
 
-// reap is the model of freeNodesOf and takeOrphans. It also marks the teller dead.
+// reap models freeNodesOf and takeOrphans. It also marks the teller dead.
 func (m tellingModel) reap(x *model.Exec) {
 	pc := x.PC()
 	if pc != model.Idle {
@@ -213,7 +214,7 @@ func (m tellingModel) reap(x *model.Exec) {
 func (m tellingModel) takeOrphan(x *model.Exec, pc uint8) {
 	unless := func(ok bool) {
 		if !ok {
-			x.Idle() // and leaves it
+			x.Idle() // leaves the node as it is
 		}
 	}
 	switch pc {
@@ -238,8 +239,8 @@ func (m tellingModel) takeOrphan(x *model.Exec, pc uint8) {
 	}
 }
 
-// join takes the slot of the owner, and then acts as the poller of this slot, as fillSlot and
-// TakeReady do.
+// join takes the slot of the owner, like fillSlot. Then it acts as the poller of this slot, like
+// TakeReady.
 func (m tellingModel) join(x *model.Exec) {
 	switch x.PC() {
 	case model.Idle:
@@ -277,8 +278,9 @@ func (m tellingModel) join(x *model.Exec) {
 	}
 }
 
-// TestModelTelling: a node of a dead participant gets another owner only when the node is on no
-// stack, and no participant can push it on one any more, whichever participants die.
+// TestModelTelling: a node of a dead participant gets another owner only when two conditions hold. The
+// node is on no stack, and no participant can push it on a stack any more. This is so whichever
+// participants die.
 func TestModelTelling(t *testing.T) {
 	r := tellingModel{}.explore()
 	if r.Violation != nil {

@@ -2,11 +2,11 @@ package arenakernel
 
 import "math/bits"
 
-// slotTouched is the field of a slot that says in which chunks of the heap its participant may have
-// left something that its death, or its leave, has to take back: a claimed chunk or block, a block
+// slotTouched is a field of a slot. It says in which chunks of the heap the participant may have left
+// something that has to be taken back when it dies or leaves. That is a claimed chunk or block, a block
 // that it is freeing, an object that it has opened, and what it holds in that object. The reaper
-// examines no other chunk. So the cost of a death depends on how much the dead participant touched,
-// and not on how much the arena contains.
+// examines no other chunk. So the cost of a death depends on how much the dead participant touched, and
+// not on how much the arena contains.
 //
 //	bit k  the participant has touched one of the chunks k, k+touchedBits, k+2*touchedBits, ...
 //

@@ -23,8 +23,8 @@ var (
 	_ = crashpoint.Register("arena.upgrade.made")
 )
 
-// An upgrade gives a named object another layout. It is a step of OnFirst, so no other process has
-// the object open or opens it. A *successor* holds the new body, under its own name:
+// An upgrade gives a named object another layout. It is done in OnFirst, so no other process has the
+// object open or opens it. A *successor*, an object with a name of its own, holds the new body:
 //
 //	object  successor              meaning                                          the next upgrade
 //	old     none                   nothing was done                                 begins
@@ -36,22 +36,22 @@ var (
 //
 // crash: each row is a state that a death can leave, and says what the next process does.
 //
-// Only in [Arena.UpgradeObject] does the deletion of an object decide the upgrade. [Arena.Delete]
-// deletes the successor first. Without the successor, the object is the same as before the upgrade,
-// so a death between the two deletions has the same effect as a death before both.
+// The deletion of an object decides an upgrade only in [Arena.UpgradeObject]. [Arena.Delete] deletes
+// the successor first. Without the successor, the object is the same as before the upgrade. So a death
+// between the two deletions has the same effect as a death before both.
 
 // successorSuffix is appended to the name of an object to name its successor.
 const successorSuffix = " (upgrade)"
 
-// successorTrailer is the length of what follows the new body in a successor: the offset and the
-// creation time of the old object, 8 bytes each, and the kind and version of the new object, 4
-// bytes each.
+// successorTrailer is the length of the bytes after the new body in a successor. These are the offset
+// and the creation time of the old object, 8 bytes each, and the kind and the version of the new
+// object, 4 bytes each.
 const successorTrailer = 24
 
-// UpgradeObject gives the object with the name in spec the kind, version, size and layout of spec.
-// It does nothing if there is no such object, or if the object has all these already. migrate gets
-// the old object, which is open during the call, and returns a function that fills in the new body.
-// If migrate returns an error, the old object stays unchanged.
+// UpgradeObject gives the object with the name in spec the kind, version, size and layout of spec. It
+// does nothing if there is no such object, or if the object already has this kind, version, size and
+// layout. migrate gets the old object, which is open during the call, and returns a function that fills
+// in the new body. If migrate returns an error, the old object stays unchanged.
 //
 // Preconditions: this process runs OnFirst of this arena; otherwise UpgradeObject panics.
 func (a *Arena) UpgradeObject(spec ObjectSpec, migrate func(old Object) (fill func(body []byte), err error)) error {
@@ -88,20 +88,20 @@ func (a *Arena) UpgradeObject(spec ObjectSpec, migrate func(old Object) (fill fu
 		return err
 	}
 	crashpoint.Hit("arena.upgrade.built")
-	if err := a.deleteAlone(spec.Name); err != nil { // this process may have it open
+	if err := a.deleteAlone(spec.Name); err != nil { // the deletion fails if this process has the object open
 		return errors.Join(err, a.deleteAlone(next))
 	}
 	crashpoint.Hit("arena.upgrade.deleted")
 	return a.finishUpgrade(spec.Name, next)
 }
 
-// migrated calls migrate. It closes the old object afterwards, even after a panic.
+// migrated calls migrate. It then closes the old object, even after a panic.
 func (a *Arena) migrated(old Object, migrate func(old Object) (func(body []byte), error)) (func(body []byte), error) {
 	defer a.CloseObject(old)
 	return migrate(old)
 }
 
-// openExisting opens the object of that name, whatever its kind is, and returns its creation time.
+// openExisting opens the object of that name and of any kind, and also returns its creation time.
 func (a *Arena) openExisting(name string) (h header, created uint64, err error) {
 	h, found, err := a.openNamed(name, hashName(name))
 	if err == nil && !found {
@@ -113,7 +113,7 @@ func (a *Arena) openExisting(name string) (h header, created uint64, err error) 
 	return h, a.u64(h.Offset + objCreated).Load(), nil
 }
 
-// buildSuccessor makes the successor of old. The successor can be found only when it is complete.
+// buildSuccessor makes the successor of old. The successor cannot be found before it is complete.
 func (a *Arena) buildSuccessor(spec ObjectSpec, next string, old Object, created uint64, fill func(body []byte)) error {
 	o, made, err := a.OpenObject(ObjectSpec{
 		Kind: KindBlock, Version: 1, Name: next, Size: spec.Size + successorTrailer, Layout: spec.Layout, Type: spec.Type,
@@ -136,8 +136,8 @@ func (a *Arena) buildSuccessor(spec ObjectSpec, next string, old Object, created
 	return nil
 }
 
-// finishUpgrade finishes an upgrade of the object that an earlier process has begun, if there is
-// one.
+// finishUpgrade finishes an upgrade of the object that an earlier process has begun and not finished,
+// if any.
 func (a *Arena) finishUpgrade(name, next string) error {
 	s, _, err := a.openExisting(next)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,16 +180,16 @@ func (a *Arena) finishUpgrade(name, next string) error {
 	return a.deleteAlone(next)
 }
 
-// successor is what a successor contains about the upgrade.
+// successor is the contents of a successor.
 type successor struct {
-	body    []byte // body of the object that it becomes
-	kind    Kind   // of that object
+	body    []byte // body of the new object
+	kind    Kind   // kind of the new object
 	version uint32
-	from    Offset // the object that it was made from
-	created uint64 // the time when that was created
+	from    Offset // offset of the old object
+	created uint64 // creation time of the old object
 }
 
-// readSuccessor reads s, for which isSuccessor is true.
+// readSuccessor reads s. The caller has checked s with isSuccessor.
 func (a *Arena) readSuccessor(s *header) successor {
 	body := a.slice(s.Body, s.Size)
 	size := s.Size - successorTrailer
@@ -200,20 +200,20 @@ func (a *Arena) readSuccessor(s *header) successor {
 	}
 }
 
-// becameOf reports whether h is the object that the upgrade makes of the successor s, whose
-// contents are n: h must also have the same bytes, because a program of the new layout that opens
-// the object without an upgrade makes an empty one. No participant uses h.
+// becameOf reports whether h is the object that the upgrade makes from the successor s, whose contents
+// are n. It also compares the bytes: a program of the new layout that opens the object without an
+// upgrade makes an empty object of the same kind and size. No participant uses h.
 func (a *Arena) becameOf(h, s *header, n successor) bool {
 	return h.Kind == n.kind && uint32(h.Version) == n.version && h.Layout == s.Layout && h.Size == uint64(len(n.body)) &&
 		bytes.Equal(a.slice(h.Body, h.Size), n.body)
 }
 
 // deleteSuccessor deletes the successor that an interrupted upgrade of the object of that name has
-// left. It is called before the object itself is deleted. If of is not 0, it deletes the successor
-// only if that belongs to the object at this offset.
+// left. It is called before the object itself is deleted. If of is not 0, deleteSuccessor deletes the
+// successor only if the successor belongs to the object at this offset.
 //
-// A successor that does not belong to the object has data of its own, so it stays while the object
-// cannot be deleted because a process has it open.
+// A successor that does not belong to the object has data of its own. It stays if the object cannot be
+// deleted because a process has the object open.
 func (a *Arena) deleteSuccessor(name string, of Offset) (deleted bool, err error) {
 	next := name + successorSuffix
 	if name == "" || len(next) > maxObjectName || a.u32(hdrSuccessors).Load() == 0 {
@@ -239,13 +239,13 @@ func (a *Arena) deleteSuccessor(name string, of Offset) (deleted bool, err error
 		case try >= timeout:
 			return false, busy
 		}
-		runtime.Gosched() // a participant may have it open for a moment
+		runtime.Gosched() // a participant may have the object open for a moment
 	}
 }
 
-// isRedundant reports whether the object of that name has the same data as its successor s. busy is
-// an error while the object cannot be deleted, and otherwise nil. If of is not 0, the object must
-// be the one at that offset.
+// isRedundant reports whether the object of that name has the same data as its successor s. busy is an
+// error if the object cannot be deleted now, and otherwise nil. If of is not 0, the object must be at
+// that offset.
 func (a *Arena) isRedundant(name string, s *header, of Offset) (redundant bool, busy, err error) {
 	h, created, err := a.openExisting(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -261,8 +261,8 @@ func (a *Arena) isRedundant(name string, s *header, of Offset) (redundant bool, 
 	return redundant && (of == 0 || h.Offset == of), busy, nil
 }
 
-// deleteCreated deletes the object h that was created at that time. If that object no longer
-// exists, the error Is [fs.ErrNotExist], even if there is another object of its name.
+// deleteCreated deletes the object h that was created at that time. If that object no longer exists,
+// the error Is [fs.ErrNotExist], even if another object has the same name.
 func (a *Arena) deleteCreated(h *header, created uint64) error {
 	a.handles.Lock()
 	defer a.handles.Unlock()
@@ -282,8 +282,7 @@ func (a *Arena) deleteCreated(h *header, created uint64) error {
 	return a.erase(h.Offset)
 }
 
-// ignoreMissing returns err, or nil if err says that there is no object, because another process
-// has deleted it.
+// ignoreMissing returns err, or nil if err means that another process has already deleted the object.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -291,8 +290,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// checkUnused returns the error that the deletion of h, which openExisting has opened, would return
-// now, or nil.
+// checkUnused returns the error that a deletion of h would return now, or nil. openExisting has opened
+// h.
 func (a *Arena) checkUnused(h *header) error {
 	who := slices.DeleteFunc(a.openers(h), func(n ParticipantID) bool { return n == a.self })
 	a.handles.Lock()
@@ -309,7 +308,8 @@ func (a *Arena) checkUnused(h *header) error {
 	return nil
 }
 
-// successorOf returns which object the successor s will become, and from which object it was made.
+// successorOf reads a successor s. It returns the ObjectSpec of the object that s becomes, and the
+// offset and creation time of the object that s was made from.
 func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offset, created uint64, err error) {
 	bad := func(err error, what string) error {
 		return a.failObject("arena.upgrade", s.Name, err, what)
@@ -332,15 +332,15 @@ func (a *Arena) successorOf(name string, s *header) (spec ObjectSpec, from Offse
 	}, n.from, n.created, nil
 }
 
-// isSuccessor reports whether the object can be a successor. A block that a program has made by [Arena.Block]
-// cannot: it has no layout.
+// isSuccessor reports whether the object can be a successor. A block that a program has made by
+// [Arena.Block] has no layout, so it cannot be one.
 func (h *header) isSuccessor() bool {
 	return h.Kind == KindBlock && h.Layout != 0 && h.Size >= successorTrailer
 }
 
-// noteSuccessor records that an object like spec is being made, if that object may be a successor.
-// Before the first one, deletions do not search for a successor, because a search for a name that
-// does not exist has to pass many entries of the directory.
+// noteSuccessor stores 1 in the header of the arena, if an object like spec may be a successor. While
+// that word is 0, deletions do not search for a successor. The search for a name that does not exist is
+// slow, because it has to pass many entries of the directory.
 //
 //	writers: the maker of an object that may be a successor, before another participant can find it
 //	readers: participants that delete an object, which no participant upgrades meanwhile
@@ -353,12 +353,12 @@ func (c *core) noteSuccessor(spec ObjectSpec) {
 	}
 }
 
-// Stored is a value that an earlier version of a program has left; [StoredAs] copies it into a
-// variable of a type.
+// Stored is a value that an earlier version of a program has left. [StoredAs] copies it into a
+// variable.
 type Stored struct {
 	a    *Arena
 	off  Offset
-	old  header // of the object
+	old  header // the header of the object
 	name string
 }
 
@@ -371,7 +371,7 @@ func StoredAt(a *Arena, o Object, off Offset) Stored {
 	return Stored{a: a, off: off, old: h, name: o.String()}
 }
 
-// StoredAs returns a copy of the value if T has its layout. Otherwise the error Is
+// StoredAs returns a copy of the value if the value has the layout of T. Otherwise the error Is
 // [shmsync.ErrIncompatible].
 func StoredAs[T any](s Stored) (*T, error) {
 	l := layoutOf(reflect.TypeFor[T]())

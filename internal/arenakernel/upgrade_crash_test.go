@@ -40,8 +40,8 @@ func init() {
 	}
 }
 
-// upgraderDies kills a process when it passes a point in an upgrade for the n'th time. It returns
-// false if the process does not pass the point that often.
+// upgraderDies kills a process when it passes a point in an upgrade for the n'th time. It returns false
+// if the process passes the point less often.
 func upgraderDies(t *testing.T, point string, n int) (died bool) {
 	ta := newTestArena(t, 4)
 	a, err := Open(ta.name, &ta.opts)
@@ -68,8 +68,8 @@ func upgraderDies(t *testing.T, point string, n int) (died bool) {
 	return died
 }
 
-// TestDeathInAnUpgrade kills a process at each point that it passes in an upgrade, each time that
-// it passes the point.
+// TestDeathInAnUpgrade: a process is killed at each point that it passes in an upgrade, and at each of
+// several passes of the same point. The next process completes the upgrade.
 func TestDeathInAnUpgrade(t *testing.T) {
 	for _, point := range []string{
 		"arena.object.before_place", "arena.object.placed", "arena.object.before_commit", "arena.object.committed",
@@ -88,10 +88,10 @@ func TestDeathInAnUpgrade(t *testing.T) {
 	}
 }
 
-// TestDeathInADeletionAfterAnUpgrade: an interrupted upgrade of an object has left something. A
-// process that deletes the object dies at each point that it passes, each time that it passes the
-// point. If the object is deleted, the next upgrade does not bring it back. Otherwise nothing is
-// deleted except a successor that the object makes superfluous.
+// TestDeathInADeletionAfterAnUpgrade: an interrupted upgrade of an object has left a successor. A
+// process that deletes the object is killed at each point that it passes. If the object was deleted,
+// the next upgrade does not bring it back. Otherwise nothing was deleted, except a successor with the
+// same data as the object.
 func TestDeathInADeletionAfterAnUpgrade(t *testing.T) {
 	for _, state := range []string{"undecided", "decided", "both", "done"} {
 		for _, point := range []string{

@@ -20,7 +20,8 @@ func init() {
 	}
 }
 
-// leftover makes one of the states that a death in an upgrade leaves: see the table in upgrade.go.
+// leftover makes one of the states that a death in an upgrade can leave. The table in upgrade.go lists
+// them.
 func leftover(t *testing.T, state string) *testArena {
 	ta := newTestArena(t, 4)
 	asFirst(t, ta, func(a *Arena) { makeStats(t, a, 7) })
@@ -47,9 +48,9 @@ func leftover(t *testing.T, state string) *testArena {
 	return ta
 }
 
-// TestUpgradeKeepsContentsBesideAnEmptyObject: a program of the new layout that opens the object
-// without an upgrade makes an empty object. The next upgrade keeps the earlier contents, and its
-// error says what to do.
+// TestUpgradeKeepsContentsBesideAnEmptyObject: after an interrupted upgrade, a program of the new
+// layout opens the object without an upgrade, and so makes an empty object. The next upgrade keeps the
+// earlier contents and returns an error that says what to do.
 func TestUpgradeKeepsContentsBesideAnEmptyObject(t *testing.T) {
 	ta := leftover(t, "empty")
 	asFirst(t, ta, func(a *Arena) {
@@ -76,8 +77,8 @@ func TestUpgradeKeepsContentsBesideAnEmptyObject(t *testing.T) {
 	})
 }
 
-// TestDeleteOfASuccessorKeepsALaterBlock: a deletion removes only the successor that it has
-// examined. A program may have made a block with the name of the successor meanwhile.
+// TestDeleteOfASuccessorKeepsALaterBlock: a deletion has examined a successor. If a program has
+// meanwhile made a block with the name of the successor, the deletion does not remove the block.
 func TestDeleteOfASuccessorKeepsALaterBlock(t *testing.T) {
 	ta := leftover(t, "undecided")
 	asFirst(t, ta, func(a *Arena) {
@@ -87,7 +88,7 @@ func TestDeleteOfASuccessorKeepsALaterBlock(t *testing.T) {
 		a.CloseObject(s.Object)
 		require.NoError(t, a.deleteAlone(next))
 		require.ErrorIs(t, a.deleteCreated(&s, made), fs.ErrNotExist)
-		_, err = a.Block(next, s.Size) // it may be at the same offset
+		_, err = a.Block(next, s.Size) // the block may be at the same offset
 		require.NoError(t, err)
 		require.ErrorIs(t, a.deleteCreated(&s, made), fs.ErrNotExist)
 		require.EqualValues(t, 2, a.Stats().Objects)
@@ -95,8 +96,8 @@ func TestDeleteOfASuccessorKeepsALaterBlock(t *testing.T) {
 	})
 }
 
-// TestDeleteAfterAnInterruptedUpgrade: a program that deletes an object also deletes the successor
-// that an upgrade has left, so that the next upgrade does not bring the object back.
+// TestDeleteAfterAnInterruptedUpgrade: a deletion of an object also removes the successor that an
+// upgrade has left. So the next upgrade does not bring the object back.
 func TestDeleteAfterAnInterruptedUpgrade(t *testing.T) {
 	for _, state := range []string{"undecided", "decided", "both", "empty", "done"} {
 		t.Run(state, func(t *testing.T) {
@@ -119,8 +120,8 @@ func TestDeleteAfterAnInterruptedUpgrade(t *testing.T) {
 	}
 }
 
-// TestReplaceAfterAnInterruptedUpgrade: if an older program replaces an object, the next upgrade
-// still works.
+// TestReplaceAfterAnInterruptedUpgrade: an older program deletes the object and makes it again. The
+// next upgrade still works.
 func TestReplaceAfterAnInterruptedUpgrade(t *testing.T) {
 	ta := leftover(t, "undecided")
 	asFirst(t, ta, func(a *Arena) { require.NoError(t, a.Delete("stats")); makeStats(t, a, 9) })
@@ -130,8 +131,9 @@ func TestReplaceAfterAnInterruptedUpgrade(t *testing.T) {
 	})
 }
 
-// DeleteObject deletes an object together with the successor that an upgrade of this object has
-// left. It keeps a successor of an earlier object with the same name.
+// TestDeleteObjectAfterAnInterruptedUpgrade: DeleteObject deletes an object together with the successor
+// that an upgrade of this object has left. It keeps the successor of an earlier object with the same
+// name.
 func TestDeleteObjectAfterAnInterruptedUpgrade(t *testing.T) {
 	for state, left := range map[string]uint64{"undecided": 0, "done": 0, "both": 1, "empty": 1} {
 		t.Run(state, func(t *testing.T) {
@@ -155,8 +157,8 @@ func TestDeleteObjectAfterAnInterruptedUpgrade(t *testing.T) {
 	}
 }
 
-// TestRefusedDeleteKeepsASuccessorWithData: while a process has the object open, a deletion is
-// refused. The successor of another object with the same name stays.
+// TestRefusedDeleteKeepsASuccessorWithData: a deletion is refused because a process has the object
+// open. The deletion must not remove the successor of another object with the same name.
 func TestRefusedDeleteKeepsASuccessorWithData(t *testing.T) {
 	ta := leftover(t, "both")
 	other := ta.join(t, "other")
@@ -166,7 +168,7 @@ func TestRefusedDeleteKeepsASuccessorWithData(t *testing.T) {
 	require.ErrorIs(t, a.Delete("stats"), syscall.EBUSY)
 	require.EqualValues(t, 2, a.Stats().Objects)
 	other.close(t)
-	makeStats(t, a, 8) // this process has it open
+	makeStats(t, a, 8) // this process has the object open
 	require.ErrorIs(t, a.Delete("stats"), syscall.EBUSY)
 	require.EqualValues(t, 2, a.Stats().Objects)
 	require.NoError(t, a.Close())
@@ -176,8 +178,8 @@ func TestRefusedDeleteKeepsASuccessorWithData(t *testing.T) {
 	})
 }
 
-// TestDeleteKeepsABlockThatIsNoSuccessor: a block that a program has made stays, although its name
-// happens to be that of a successor.
+// TestDeleteKeepsABlockThatIsNoSuccessor: a program has made a block whose name happens to be that of a
+// successor. A deletion of the object keeps the block.
 func TestDeleteKeepsABlockThatIsNoSuccessor(t *testing.T) {
 	ta := newTestArena(t, 4)
 	asFirst(t, ta, func(a *Arena) {
@@ -192,8 +194,8 @@ func TestDeleteKeepsABlockThatIsNoSuccessor(t *testing.T) {
 	})
 }
 
-// TestSuccessorOfAnUnknownKind: the successor of an object whose kind this program does not know
-// does not count as damage. Delete removes it.
+// TestSuccessorOfAnUnknownKind: this program does not know the kind that a successor becomes. The
+// successor does not count as damage, and Delete removes it.
 func TestSuccessorOfAnUnknownKind(t *testing.T) {
 	ta := leftover(t, "decided")
 	asFirst(t, ta, func(a *Arena) {

@@ -31,7 +31,7 @@ func upgradeStats(a *Arena) error {
 	})
 }
 
-// requireUpgraded checks that an upgrade of stats is complete and has left nothing else.
+// requireUpgraded checks that an upgrade of stats is complete and has left no other object.
 func requireUpgraded(t *testing.T, a *Arena, hits uint64) {
 	t.Helper()
 	v, err := AttachValue[statsV2](a, "stats")
@@ -60,7 +60,7 @@ func makeStats(t *testing.T, a *Arena, hits uint64) {
 	v.Hits = hits
 }
 
-// makeSuccessor leaves the state of an upgrade whose process dies after it has built a successor.
+// makeSuccessor makes the state that remains if an upgrade dies after it has built the successor.
 func makeSuccessor(t *testing.T, a *Arena) {
 	t.Helper()
 	h, created, err := a.openExisting("stats")
@@ -105,7 +105,7 @@ func TestUpgradeIsRefused(t *testing.T) {
 		func() { upgradeStats(a) })
 	require.NoError(t, a.Close())
 	asFirst(t, ta, func(a *Arena) {
-		_, err := Value[statsV1](a, "stats") // stays open
+		_, err := Value[statsV1](a, "stats") // stays open during the upgrade
 		require.NoError(t, err)
 		require.ErrorIs(t, upgradeStats(a), syscall.EBUSY)
 		require.EqualValues(t, 1, a.Stats().Objects)
@@ -121,9 +121,9 @@ func TestUpgradeIsRefused(t *testing.T) {
 	})
 }
 
-// TestUpgradeAfterAnOlderProgram: an older program runs after a death in an upgrade, and before the
-// next upgrade. What it has written before the decision is not lost. What it writes after the
-// decision is noticed.
+// TestUpgradeAfterAnOlderProgram: a process dies in an upgrade, and an older program runs before the
+// next upgrade. If the upgrade was not decided yet, what the older program writes is kept. If it was
+// decided, the next upgrade notices the second object and returns an error.
 func TestUpgradeAfterAnOlderProgram(t *testing.T) {
 	t.Run("before the decision", func(t *testing.T) {
 		ta := newTestArena(t, 4)
@@ -150,8 +150,8 @@ func TestUpgradeAfterAnOlderProgram(t *testing.T) {
 	})
 }
 
-// TestUpgradeOfAnInterruptedUpgrade: a process of a third version first completes the upgrade to
-// the second version.
+// TestUpgradeOfAnInterruptedUpgrade: an upgrade to the second version was interrupted. A process of a
+// third version first completes it.
 func TestUpgradeOfAnInterruptedUpgrade(t *testing.T) {
 	ta := newTestArena(t, 4)
 	asFirst(t, ta, func(a *Arena) { makeStats(t, a, 7) })

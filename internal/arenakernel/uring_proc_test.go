@@ -19,13 +19,13 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// busyReader is a process that always has reads into a Block in progress until it is killed.
+// busyReader describes a process that always has reads into a Block in progress until it is killed.
 type busyReader struct {
 	Arena, File string
 	Size        uint64
-	Parts       int    // number of reads in progress
-	By          string // the system call
-	Direct      bool   // with O_DIRECT
+	Parts       int    // number of reads in progress at the same time
+	By          string // the system call that reads
+	Direct      bool   // whether the file is opened with O_DIRECT
 	KernelIO    KernelIO
 }
 
@@ -80,8 +80,8 @@ func (p *busyReader) reader(f int, data []byte) (func() error, error) {
 	}
 }
 
-// readAlone reads the whole file in one call of one thread, while many other threads make no system
-// call.
+// readAlone reads the whole file in one system call of one thread. The process also has many threads
+// that make no system call.
 func (p *busyReader) readAlone(f int, data []byte) func() error {
 	for range p.Parts {
 		go func() {
@@ -98,7 +98,7 @@ func (p *busyReader) readAlone(f int, data []byte) func() error {
 	}
 }
 
-// pagesOf makes a Block of whole pages, as O_DIRECT needs it.
+// pagesOf makes a Block and returns whole pages of it, because O_DIRECT needs whole pages.
 func pagesOf(a *Arena, size uint64) ([]byte, error) {
 	b, err := a.Block("data", size+pageBytes)
 	if err != nil {
@@ -113,8 +113,8 @@ const (
 	busyPattern = 0xAA
 )
 
-// lateStores kills busy readers. It returns after how many of the kills bytes of the Block changed
-// after Gone was true.
+// lateStores kills busy readers, one after the other. It returns after how many of these kills the
+// bytes of the Block still changed when Gone was already true.
 func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 	t.Helper()
 	if u, err := newURing(1); strings.HasPrefix(r.By, "io_uring") && (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) {
@@ -148,7 +148,7 @@ func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 		v := proctest.Start(t, "arena/busy reader", proctest.Params(r))
 		var n ParticipantID
 		v.Recv(t, &n)
-		pollFor(t, a, func() bool { return data[0] == busyPattern && data[r.Size-1] == busyPattern }) // it reads for the second time
+		pollFor(t, a, func() bool { return data[0] == busyPattern && data[r.Size-1] == busyPattern }) // its second read has begun
 		v.Signal(t, unix.SIGKILL)
 		for end := shmsync.Monotonic() + int64(bound()); !a.Dead(n) || !a.Gone(n); {
 			if shmsync.Monotonic() > end {
@@ -166,14 +166,14 @@ func lateStores(t *testing.T, dir string, r busyReader, kills int) (late int) {
 			late++
 		}
 		v.Wait(t)
-		if changed { // before the next one
+		if changed { // wait, so that the next reader is not taken for this one
 			pollForQuiet(data)
 		}
 	}
 	return late
 }
 
-// pollForQuiet clears data until no other bytes have appeared in it for a while.
+// pollForQuiet clears data again and again, until no other bytes have appeared in it for 300 ms.
 func pollForQuiet(data []byte) {
 	for end := shmsync.Monotonic() + 3e8; shmsync.Monotonic() < end; {
 		for k := 0; k < len(data); k += pageBytes {
@@ -185,9 +185,10 @@ func pollForQuiet(data []byte) {
 	}
 }
 
-// TestReadsInFlightEndBeforeGone: the kernel may make a read for a process in the background. Such
-// a read ends before the process is gone if a thread of the process copies the bytes, such as a
-// worker of an io_uring, or if the kernel waits for the read, as for io_submit.
+// TestReadsInFlightEndBeforeGone: the kernel may make a read for a process in the background. The read
+// ends before Gone returns true if a thread of the process copies the bytes, such as a worker of an
+// io_uring. The same is true if the kernel waits for the read when the process ends, as it does for
+// io_submit.
 func TestReadsInFlightEndBeforeGone(t *testing.T) {
 	kills := proctest.Rounds(1, 5)
 	for name, c := range map[string]struct {
@@ -214,10 +215,10 @@ func TestReadsInFlightEndBeforeGone(t *testing.T) {
 	}
 }
 
-// TestDirectReadsOfARingOutliveTheProcess: the kernel does not wait for a read with O_DIRECT
-// through io_uring when a process ends, because it closes the ring in the background. So the device
-// may store into the arena after the process is gone, as docs/memory-model.md says. If the device
-// is slow enough, this test shows that this really happens.
+// TestDirectReadsOfARingOutliveTheProcess: the kernel closes the io_uring of a dead process in the
+// background, and does not wait for its reads with O_DIRECT. So the device may store into the arena
+// after the process is gone, as docs/memory-model.md says. If the device is slow enough, this test
+// shows that it happens.
 func TestDirectReadsOfARingOutliveTheProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it shows a limit of the kernel, not a property of the library")

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This is the part of the kernel's io_uring interface that the tests use; see io_uring_setup(2) and
+// The part of the kernel's io_uring interface that the tests use; see io_uring_setup(2) and
 // io_uring_enter(2).
 const (
 	uringOpRead      = 22
@@ -73,7 +73,7 @@ func newURing(entries uint32) (*uring, error) {
 	return u, nil
 }
 
-// readAll reads the file into parts of data, all at once, and waits until all are done.
+// readAll reads the file into parts of data. It starts all reads at once and waits until they are done.
 func (u *uring) readAll(f int, data []byte, parts int, flags byte) error {
 	size := len(data) / parts
 	tail, mask := word32(u.sq, u.param(uringSQTail)), word32(u.sq, u.param(uringSQMask)).Load()
@@ -125,7 +125,7 @@ func newAIO(entries int) (*aio, error) {
 	return x, nil
 }
 
-// readAll reads the file into parts of data, all at once, and waits until all are done.
+// readAll reads the file into parts of data. It starts all reads at once and waits until they are done.
 func (x *aio) readAll(f int, data []byte, parts int) error {
 	size := len(data) / parts
 	blocks, pointers := make([][8]uint64, parts), make([]unsafe.Pointer, parts)

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// testLock is a lock that never waits, for tests that examine what a reap does to an object. It
-// consists of an owner word and two counts: how often it was repaired, and how often its waiters
-// were woken.
+// testLock is a lock that never waits, for tests that examine what a reap does to an object. Besides
+// the owner word it has two counts: how often the lock was taken back from a dead participant, and how
+// often its waiters were woken.
 type testLock struct {
 	arena *Arena
 	owner *atomic.Uint32 // a ParticipantID, or 0
@@ -52,8 +52,8 @@ func openTestLock(a *Arena, name string) (*testLock, error) {
 // tryLock takes the lock if it is free.
 func (l *testLock) tryLock() bool { return l.owner.CompareAndSwap(0, uint32(l.arena.self)) }
 
-// useArena does some of everything that a healthy participant can do, and leaves nothing behind.
-// name is the prefix of the names of its objects.
+// useArena does one operation of each sort that a healthy participant can do, and leaves nothing
+// behind. name is the prefix of the names of its objects.
 func useArena(a *Arena, name string) error {
 	for _, size := range []uint64{64, 100, 5000, 20000, 3 * chunkSize} {
 		off, err := a.Alloc(size, 0)
@@ -74,8 +74,8 @@ func useArena(a *Arena, name string) error {
 		a.ReleasePollerNode(node)
 		a.CloseObject(o)
 	}
-	// The death watcher of this process may have the object open for a reap, and may have lost the
-	// CPU meanwhile.
+	// The death watcher of this process may have the object open for a reap and may have lost the CPU
+	// meanwhile, so try again while the object is busy.
 	err := a.Delete(name)
 	for end := time.Now().Add(bound()); errors.Is(err, syscall.EBUSY) && time.Now().Before(end); {
 		runtime.Gosched()
@@ -117,7 +117,7 @@ func clean(a *Arena) error {
 		all = append(all, o)
 	}
 	for _, o := range all {
-		for err := error(nil); ; a.CloseObject(o) { // this process may have it open several times
+		for err := error(nil); ; a.CloseObject(o) { // this process may have the object open several times
 			if err = a.DeleteObject(o); !errors.Is(err, syscall.EBUSY) {
 				break
 			}

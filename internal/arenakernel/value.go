@@ -19,23 +19,23 @@ func init() {
 	RegisterKind(KindOps{Kind: KindBlock, Version: 1})
 }
 
-// Value returns the T of that name, or creates one that is zero. It panics if T contains pointers.
-// If the value exists, it must have been created with a type whose parts have the same sizes, kinds
-// and places; otherwise the error Is [shmsync.ErrIncompatible].
+// Value returns the T of that name, or creates a T that is zero. It panics if T contains pointers. A
+// value that exists must have been created with a type whose parts have the same sizes, kinds and
+// places. Otherwise the error Is [shmsync.ErrIncompatible].
 //
 // The value stays open, and cannot be deleted, until this process leaves the arena. The caller
 // synchronizes access to it, as to any variable: use atomic fields or a lock of package prims.
 func Value[T any](a *Arena, name string) (*T, error) { return value[T](a, name, false) }
 
-// AttachValue is Value, but creates nothing: if there is no value of that name, the error Is
+// AttachValue is Value for a value that exists. If there is no value of that name, the error Is
 // [fs.ErrNotExist].
 func AttachValue[T any](a *Arena, name string) (*T, error) { return value[T](a, name, true) }
 
-// Slice returns the n elements of that name, or creates n elements that are zero. They are the
-// value of the type [n]T: see [Value].
+// Slice returns the n elements of that name, or creates n elements that are zero. The object is the
+// same as the [Value] of the type [n]T.
 func Slice[T any](a *Arena, name string, n int) ([]T, error) { return slice[T](a, name, n, false) }
 
-// AttachSlice is Slice, but creates nothing: if there is no value of that name, the error Is
+// AttachSlice is Slice for a value that exists. If there is no value of that name, the error Is
 // [fs.ErrNotExist].
 func AttachSlice[T any](a *Arena, name string, n int) ([]T, error) { return slice[T](a, name, n, true) }
 
@@ -84,8 +84,8 @@ func slice[T any](a *Arena, name string, n int, attach bool) ([]T, error) {
 	return elementsOf[T](&a.core, o, n), nil
 }
 
-// Block returns the bytes of that name, or creates size bytes that are zero. If the block has
-// another size, the error Is [shmsync.ErrIncompatible]; if size is 0, it Is [fs.ErrInvalid]. Like a
+// Block returns the bytes of that name, or creates size bytes that are zero. If the block has another
+// size, the error Is [shmsync.ErrIncompatible]. If size is 0, the error Is [fs.ErrInvalid]. Like a
 // Value, a block stays open until this process leaves the arena.
 func (a *Arena) Block(name string, size uint64) ([]byte, error) {
 	if size == 0 {
@@ -94,7 +94,7 @@ func (a *Arena) Block(name string, size uint64) ([]byte, error) {
 	return a.block(ObjectSpec{Kind: KindBlock, Version: 1, Name: name, Size: size})
 }
 
-// AttachBlock returns the bytes of that name, however many there are. If there is no block of that
+// AttachBlock returns the bytes of that name. The block may have any size. If there is no block of that
 // name, the error Is [fs.ErrNotExist].
 func (a *Arena) AttachBlock(name string) ([]byte, error) {
 	return a.block(ObjectSpec{Kind: KindBlock, Version: 1, Name: name, AnySize: true, Existing: true})

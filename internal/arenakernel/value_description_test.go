@@ -12,8 +12,8 @@ import (
 	"github.com/shmsync/shmsync/internal/typetext"
 )
 
-// TestStoredSaysWhatDiffers: a stored value reports how it differs from another type, even if both
-// have the same layout.
+// TestStoredSaysWhatDiffers: the methods of a stored value report how the value differs from another
+// type. If only names of fields differ, the value can be read as the other type.
 func TestStoredSaysWhatDiffers(t *testing.T) {
 	ta := newTestArena(t, 4)
 	asFirst(t, ta, func(a *Arena) {
@@ -48,8 +48,8 @@ func TestStoredSaysWhatDiffers(t *testing.T) {
 	})
 }
 
-// TestSuccessorKeepsTheDescription: after an interrupted upgrade, the object that is made from the
-// successor has the description, too.
+// TestSuccessorKeepsTheDescription: after an interrupted upgrade, an object is made from the successor.
+// It has the description of the type, like any other object.
 func TestSuccessorKeepsTheDescription(t *testing.T) {
 	ta := newTestArena(t, 4)
 	asFirst(t, ta, func(a *Arena) {
@@ -67,8 +67,8 @@ func TestSuccessorKeepsTheDescription(t *testing.T) {
 	})
 }
 
-// TestExchangedFieldsAreNoticed: if two fields of the same kind change places, that is noticed,
-// although the layout is the same.
+// TestExchangedFieldsAreNoticed: two fields of the same kind have changed places. Opening the value
+// returns an error, although the fingerprint of the layout is the same.
 func TestExchangedFieldsAreNoticed(t *testing.T) {
 	a := newNeighbours(2<<20, 4).join(1)
 	_, err := Value[statsV2](a, "stats")
@@ -80,8 +80,8 @@ func TestExchangedFieldsAreNoticed(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestDamagedDescription: a description that a peer has overwritten is ignored. One that does not
-// fit into its object counts as damage.
+// TestDamagedDescription: a description that a peer has overwritten is ignored. A description that does
+// not fit into its object counts as damage.
 func TestDamagedDescription(t *testing.T) {
 	a := newNeighbours(2<<20, 4).join(1)
 	o, _, err := a.OpenObject(valueSpec[statsV2]("stats"))

@@ -8,7 +8,7 @@ import (
 	"github.com/shmsync/shmsync/internal/typetext"
 )
 
-// typeLayout is what this package knows about a type whose values can be in shared memory.
+// typeLayout is what this package knows about a type for which shared memory is used.
 type typeLayout struct {
 	fingerprint uint64 // hash of the sizes, offsets and kinds of its parts; never 0
 	text        string // the description with the names of fields; "" if it is too long
@@ -17,17 +17,16 @@ type typeLayout struct {
 
 var layouts sync.Map // reflect.Type to typeLayout
 
-// LayoutOf returns a fingerprint of T. It is the same for all types whose values have the same
-// numbers at the same places, whatever the names of the types and fields are. It is for
-// [ObjectSpec]. If T contains pointers, it cannot be in shared memory, and LayoutOf returns an
-// error.
+// LayoutOf returns a fingerprint of T, for [ObjectSpec]. Two types have the same fingerprint if their
+// values have the same numbers at the same places. The names of types and fields do not matter. If T
+// contains pointers, its values cannot be in shared memory, and LayoutOf returns an error.
 func LayoutOf[T any]() (fingerprint uint64, err error) {
 	l := layoutOf(reflect.TypeFor[T]())
 	return l.fingerprint, l.err
 }
 
-// TypeTextOf returns the description of T, for [ObjectSpec]. It is "" if LayoutOf returns an error,
-// or if the type is too large to be described.
+// TypeTextOf returns the description of T, for [ObjectSpec]. The description is empty if LayoutOf
+// returns an error, or if the type is too large to be described.
 func TypeTextOf[T any]() string { return layoutOf(reflect.TypeFor[T]()).text }
 
 func layoutOf(t reflect.Type) typeLayout {
@@ -49,8 +48,8 @@ func layoutOf(t reflect.Type) typeLayout {
 	return l
 }
 
-// typeText returns the description of the type in the body of an object; "" if the object has none.
-// The caller guards the object, or has it open.
+// typeText returns the description of the type in the body of an object. It returns "" if the object
+// has no valid description. The caller guards the object, or has it open.
 func (c *core) typeText(h *header) string {
 	if h.typeLen == 0 || h.typeLen > typetext.MaxText {
 		return ""
@@ -61,8 +60,9 @@ func (c *core) typeText(h *header) string {
 	return ""
 }
 
-// differs says how the type of an object differs from a type of this program, which has the given
-// fingerprint and description. It is "" if both store values in the same way.
+// differs says how the type of an object differs from a type of this program. layout and text are the
+// fingerprint and the description of the type of this program. The result is "" if both types store
+// values in the same way.
 func (c *core) differs(h *header, layout uint64, text string) string {
 	if h.Layout == layout && text != "" && h.typeLen == uint64(len(text)) && string(c.slice(h.typeOff, h.typeLen)) == text {
 		return ""
@@ -77,9 +77,9 @@ func (c *core) differs(h *header, layout uint64, text string) string {
 	return what
 }
 
-// TypeDiffers says how the type of an object that this process has open differs from a type of this
-// program, which has the given fingerprint and description. It is "" if both store values in the
-// same way.
+// TypeDiffers says how the type of an object differs from a type of this program. layout and text are
+// the fingerprint and the description of the type of this program. The result is "" if both types store
+// values in the same way. This process has the object open.
 func (a *Arena) TypeDiffers(o Object, layout uint64, text string) string {
 	h, err := a.headerAt(o.Offset)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// TestSliceIsAnArray: a slice is the value of the array type with its length, in all processes.
+// TestSliceIsAnArray: in every process, a slice is the same object as the value of the array type of
+// its length.
 func TestSliceIsAnArray(t *testing.T) {
 	both := newNeighbours(2<<20, 4)
 	a, b := both.join(1), both.join(2)

@@ -13,12 +13,13 @@ var (
 	_ = crashpoint.Register("arena.renew.stepped_back")
 )
 
-// slotWindow is the field of a slot with its [window].
+// slotWindow is the offset of the field of a slot that contains its [window].
 const slotWindow = 248
 
-// window is the run of generations that a slot goes through, from the first to the last. When a
-// slot has used up its window, a joiner gives it another one, with generations that no word of
-// the arena names. See docs/design/0030-generations.md.
+// window is the range of generations that a slot can give to its participants, from the first to the
+// last. When a slot has used up its window, a joiner gives the slot another window. No word of the
+// arena contains the ID of this slot with a generation of the new window. See
+// docs/design/0030-generations.md.
 //
 //	bits 0..17   first   generation
 //	bits 18..35  last    generation, not less than the first
@@ -42,22 +43,23 @@ const (
 	windowLastShift   = generationBits
 	windowNumberShift = 2 * generationBits
 
-	// heirsLeft is how many generations at the end of a window are reserved for joiners that clean
-	// up after a dead participant. They are needed because a slot gets another window only when
-	// nothing of its earlier participants is left.
+	// heirsLeft is how many generations at the end of a window are reserved for heirs: joiners that
+	// take over the slot of a dead participant and clean up after it. A slot gets another window only
+	// when nothing of its earlier participants is left, so heirs must not run out of generations.
 	heirsLeft = 256
 
-	// renewMost is how many slots one search covers. It bounds the memory of the search to 2 MiB.
+	// renewMost is how many slots one search covers at most. It bounds the memory of the search to 2
+	// MiB.
 	renewMost = 64
 )
 
-// Tests make both variables smaller, so that generations are reused soon.
+// Tests make both variables smaller, so that slots need another window soon.
 var (
 	generationsMost = uint32(maxGeneration)
-	windowLeast     = uint32(32) // half of the window is for heirs, and the other 16 joins outweigh three walks
+	windowLeast     = uint32(32) // half of the window is for heirs; the other 16 joins are worth three walks
 )
 
-var renewSearched = func() {} // tests act here, between the search and the use of its result
+var renewSearched = func() {} // tests replace it; called between the search and the use of its result
 
 func makeWindow(first, last, number uint32) window {
 	return window(first) | window(last)<<windowLastShift | window(number)<<windowNumberShift
@@ -71,8 +73,7 @@ func (w window) legal() bool    { return w.first() != 0 && w.first() <= w.last()
 // has reports whether g is a generation of the window.
 func (w window) has(g uint32) bool { return w.first() <= g && g <= w.last() }
 
-// heirs is how many generations at the end of a window are reserved for joiners that reap a dead
-// participant.
+// heirs returns how many generations at the end of the window are reserved for heirs; see heirsLeft.
 func (w window) heirs() uint32 { return min(heirsLeft, (w.last()-w.first()+1)/2) }
 
 // String shows the parts of the word with their names.
@@ -82,8 +83,8 @@ func (w window) String() string {
 
 func (c *core) windowWord(slot int) Offset { return c.slot(slot) + slotWindow }
 
-// windowOf returns the window of a slot, and its bytes. The window is not legal if a peer has
-// overwritten it.
+// windowOf returns the window of a slot, and the bytes of the word. If a peer has overwritten the word,
+// the window may not be legal.
 func (c *core) windowOf(slot int) (w window, raw uint64) {
 	// sync(arena.window): acquire
 	raw = c.u64(c.windowWord(slot)).Load()
@@ -93,9 +94,9 @@ func (c *core) windowOf(slot int) (w window, raw uint64) {
 	return window(raw), raw
 }
 
-// nextGeneration returns the generation for the process that takes slot i, free or dead in state w,
-// and the bytes of the window that it belongs to. next is 0 if the generations are used up. inherit
-// says that the process takes the slot over from a dead participant.
+// nextGeneration returns the generation for a process that takes slot i, and the bytes of the window
+// that the generation belongs to. The slot is free or dead, in state w. next is 0 if no generation is
+// left. inherit means that the process takes the slot over from a dead participant.
 func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw uint64) {
 	win, raw := c.windowOf(i)
 	g := w.generation()
@@ -103,7 +104,7 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 	case !win.legal():
 		return 0, raw
 	case !win.has(g) && inherit:
-		return 0, raw // a peer has written these bytes, because a window is recorded only for a free slot
+		return 0, raw // a peer has written these bytes: a window is recorded only for a free slot
 	case !win.has(g):
 		if !c.mayEnter(i, w, win) {
 			return 0, raw
@@ -115,18 +116,17 @@ func (c *core) nextGeneration(i int, w slotWord, inherit bool) (next uint32, raw
 	return 0, raw
 }
 
-// cleaned reports whether nothing is left of the participants that were in slot i. The slot is
-// free, and its state word is w. Something may be left if the program that reaped such a
-// participant did not know a kind of objects. Such a kind may name a participant by its generation
-// alone, which no search finds.
+// cleaned reports whether nothing is left of the earlier participants of slot i, which is free in state
+// w. A reaper leaves something if its program does not know a kind of objects. Objects of such a kind
+// may contain the generation of a participant without its slot, which no search recognizes.
 func (c *core) cleaned(i int, w slotWord) bool {
 	return c.u32(c.slot(i)+slotReclaimed).Load() == w.generation() && c.untouched(i)
 }
 
-// mayEnter reports whether the first participant of window win may take slot i, which is free in
-// state w of an earlier window. It may not if the state has changed: a joiner may have been stopped
-// since it read w. If a joiner died while it entered the window, slotReclaimed already has the
-// value for win.
+// mayEnter reports whether a joiner may take slot i as the first participant of window win. w is the
+// free state that the joiner has read, with a generation of an earlier window. mayEnter returns false
+// if other participants have used the slot since, while the joiner was stopped. If a joiner died while
+// it entered the window, slotReclaimed already has the value for win.
 func (c *core) mayEnter(i int, w slotWord, win window) bool {
 	r := c.u32(c.slot(i) + slotReclaimed).Load()
 	return (r == w.generation() || r == win.first()-1) && c.untouched(i)
@@ -151,7 +151,7 @@ func (c *core) usedUp(i int, w slotWord) bool {
 	return next == 0
 }
 
-// alone reports whether every other slot is free. A joiner may change that at any moment.
+// alone reports whether every slot but mySlot is free. A joiner may take another slot at any moment.
 func (c *core) alone(mySlot int) bool {
 	for i := 1; i <= c.geo.slots; i++ {
 		if i != mySlot && c.slotState(i).taken() {
@@ -161,29 +161,31 @@ func (c *core) alone(mySlot int) bool {
 	return true
 }
 
-// searches is how often a joiner searches before it renews slots. While other participants change
-// words under a lock, the ID of a dead participant may move to a word that the search has already
-// passed: from a wait node to a redo log, and from there to the state of an object. It moves at
-// most twice, so three searches find it.
+// searches is how often a joiner searches before it renews slots. While a search runs, another
+// participant may move the ID of a dead participant to a word that the search has already passed. Under
+// a lock, an ID moves from a wait node to a redo log, and from there to the state of an object. So it
+// moves twice at most, and one of three searches finds it.
 const searches = 3
 
-// renewSlots gives used-up slots another window, with generations that no word of the arena names
-// and on whose IDs no thread is about to act. It reports whether the caller should search for a
-// slot again, because renewSlots has renewed some or has to try again.
+// renewSlots gives another window to slots that have used up theirs. Of the IDs with generations of the
+// new window, no word of the arena contains one, and no thread is about to act on one. renewSlots
+// reports whether the caller should search for a slot again: it has renewed some, or has to try again.
 //
 //  1. It reads the states and windows of all slots. If a participant is dead, it gives up.
 //  2. It searches the words of the arena for IDs of those slots.
-//  3. It waits until each participant was seen once while it was ending no wait of another, and
-//     searches twice more.
+//  3. It waits until it has seen each participant once at a moment when that participant was ending
+//     no wait of another participant. Then it searches twice more.
 //  4. It reads the act words, whose IDs count as found, and the states again. If a participant is
 //     dead, it gives up.
 //
-// Then it picks the longest run of generations that it did not find. A thread that has read an ID
-// of an earlier window, and is about to act on it, first publishes the ID, and then reads the word
-// again: see slotActs. So participants may be in the arena meanwhile, and may even be stopped.
+// Then it chooses the longest range of generations that it did not find. Participants may be in the
+// arena meanwhile, and may even be stopped, because of a rule for threads that act on an ID. A thread
+// that has read an ID of an earlier window first publishes the ID in an act word, and then reads the
+// word with the ID again; see slotActs.
 //
-// Finally it records the windows, each by one CAS. It may be stopped for any time before that: the
-// CAS fails if another joiner has renewed the slot, and nothing else makes an ID appear again.
+// Finally it records the windows, each by one CAS. It may be stopped for any time before that. The CAS
+// fails if another joiner has renewed the slot. Otherwise no ID of the slot can have appeared in a word
+// meanwhile.
 func (a *Arena) renewSlots() (again bool) {
 	a.postponed = ""
 	if !a.anyUsedUp() {
@@ -215,8 +217,7 @@ func (a *Arena) renewSlots() (again bool) {
 		if k > 1 {
 			continue
 		}
-		// This is also done before the first search, because a search takes long and may be
-		// useless.
+		// Wait also before the first search, because a search takes long and may be useless.
 		if n, ok := a.eachTold(); !ok {
 			return a.postpone(true, "%v is in the middle of ending a wait of another, or is stopped there", n)
 		}
@@ -250,13 +251,13 @@ func (a *Arena) renewSlots() (again bool) {
 	return again
 }
 
-// renewEvery is how often a joiner renews the other slots: once in that many joins of its own slot.
+// renewEvery is how often a joiner renews the other slots: once in so many joins of its own slot.
 const renewEvery = 64
 
-// renewOthers renews the slots other than this joiner's, before later joiners find all of them used
-// up. Each attempt to renew a slot that cannot be renewed costs three walks through the arena. So
-// while other slots are free, only one joiner in renewEvery tries. renewOthers does not wait for
-// other participants.
+// renewOthers renews slots other than this joiner's, before later joiners find that all of them are
+// used up. Each attempt for a slot that cannot be renewed costs three walks through the arena. So while
+// other slots are free, only one joiner in renewEvery tries. renewOthers does not wait for other
+// participants.
 func (a *Arena) renewOthers() {
 	if a.self.Generation()%renewEvery != 0 && a.otherIsFree() {
 		return
@@ -265,7 +266,7 @@ func (a *Arena) renewOthers() {
 	}
 }
 
-// otherIsFree reports whether a slot other than this joiner's is free and has generations left.
+// otherIsFree reports whether some slot other than this joiner's is free and has generations left.
 func (a *Arena) otherIsFree() bool {
 	for i := 1; i <= a.geo.slots; i++ {
 		if w := a.slotState(i); i != a.mySlot && w.phase() == phaseFree && !a.usedUp(i, w) {
@@ -275,8 +276,8 @@ func (a *Arena) otherIsFree() bool {
 	return false
 }
 
-// deadSlot returns a slot whose participant is dead and not reaped, or 0. A joiner that takes over
-// such a slot has no act words yet.
+// deadSlot returns a slot whose participant is dead and not reaped, or 0. A joiner that takes over such
+// a slot does not publish act words yet.
 func (a *Arena) deadSlot() int {
 	for i := 1; i <= a.geo.slots; i++ {
 		if i != a.mySlot && a.slotState(i).phase() == phaseDead {
@@ -286,8 +287,9 @@ func (a *Arena) deadSlot() int {
 	return 0
 }
 
-// eachTold waits until each participant was seen once while it was ending no wait of another. If
-// a participant does so for too long, eachTold returns that participant.
+// eachTold waits until it has seen each participant once at a moment when that participant was ending
+// no wait of another participant. If a participant takes too long, eachTold returns that participant
+// and false.
 func (c *core) eachTold() (teller ParticipantID, ok bool) {
 	for i := 1; i <= c.geo.slots; i++ {
 		for try := 0; ; try++ {
@@ -308,7 +310,7 @@ func (c *core) eachTold() (teller ParticipantID, ok bool) {
 	return 0, true
 }
 
-// postpone ends a renewal that cannot be completed now, and records why.
+// postpone records why a renewal cannot be completed now. It returns again.
 func (a *Arena) postpone(again bool, format string, args ...any) bool {
 	a.postponed = fmt.Sprintf(format, args...)
 	return again
@@ -323,10 +325,10 @@ func (a *Arena) anyUsedUp() bool {
 	return false
 }
 
-// stepBack frees this joiner's slot if the slot is at the end of its window and nobody else is in
-// the arena. The joiner has cleaned up after the dead participant of the slot. So the slot can be
-// renewed, which is impossible while there is something to clean up. stepBack reports whether it
-// freed the slot.
+// stepBack frees this joiner's slot if the slot is at the end of its window and no other participant is
+// in the arena. The joiner took the slot over from a dead participant and has cleaned up after it. So
+// the slot can be renewed now, which was not possible before. stepBack reports whether it freed the
+// slot.
 func (a *Arena) stepBack() bool {
 	i, w := a.mySlot, a.ownWord(phaseJoining, a.self.Generation())
 	if win, _ := a.windowOf(i); !win.has(w.generation()) || win.last()-w.generation() > win.heirs() || !a.alone(i) {

@@ -11,11 +11,11 @@ import (
 	"github.com/shmsync/shmsync/internal/model"
 )
 
-// The words of the model of a slot that is renewed while two members stay in the arena. Slot 0 is
-// used up, and a lock word still has the ID of the last participant of this slot, which has died.
+// The words of the model. In the model a slot is renewed while two members stay in the arena. Slot 0 is
+// used up. Its last participant has died, and a lock word still contains the ID of that participant.
 const (
-	wSlot   = iota // 0 used up, 1 taken in the new window, 2 its participant is dead or has left
-	wWindow        // 0 the old window, 1 a new one with the old ID, 2 a new one without it
+	wSlot   = iota // 0: used up; 1: taken in the new window; 2: its participant is dead or has left
+	wWindow        // 0: the old window; 1: a new window with the old ID; 2: a new window without it
 	wLock          // the holder of the lock
 	wActs          // the act words of the members: whether they contain the old ID
 	_
@@ -28,20 +28,21 @@ const (
 	wOther
 )
 
-// Ghost variables.
+// Ghost variables, which the code does not have.
 const (
 	gHolds  = iota // the present participant with the old ID holds the lock
-	gWrong         // another thread has taken that hold away
-	gFinish        // the renewer has had its turn
+	gWrong         // another thread has taken the lock from that participant
+	gFinish        // the renewer has finished
 )
 
 // Registers.
 const (
-	rFound = iota // by the renewer
+	rFound = iota // the renewer has found the ID
 	rTook  = 0    // 1 if the member has the lock
 )
 
-// actModel is the model of [takeFrom] and [Arena.renewSlots], or a version with mistakes.
+// actModel is the model of [takeFrom] and [Arena.renewSlots]. Each field, if set, makes a mistake in
+// it.
 type actModel struct {
 	unpublished, readsOnce, asksOnce         bool // mistakes of a member
 	looksFirst, searchesNothing, ignoresActs bool // mistakes of the renewer
@@ -78,8 +79,8 @@ func (m actModel) explore() model.Result {
 
 func (m actModel) current(x *model.Exec) bool { return x.Load(wSlot) == 1 && x.Load(wWindow) == 1 }
 
-// member finds that the owner of the lock is dead, takes the lock, and unlocks. It may be stopped
-// before each of its steps, and never leaves.
+// member models a thread that finds the owner of the lock dead, takes the lock, and unlocks it. The
+// thread may be stopped before each of its steps, and never leaves.
 func (m actModel) member(k int) model.Program {
 	return func(x *model.Exec) {
 		pc := x.PC()
@@ -133,7 +134,7 @@ func (m actModel) member(k int) model.Program {
 	}
 }
 
-// reap takes back what a participant that is gone has left.
+// reap models a reaper: it takes back what a dead participant has left.
 func (m actModel) reap(x *model.Exec) {
 	dead := func(process int) bool { return x.LifeOf(process) != model.Alive }
 	newcomer := dead(3) && x.Load(wSlot) == 1
@@ -191,7 +192,7 @@ func (m actModel) renew(x *model.Exec) {
 	steps[pc]()
 }
 
-// join takes the renewed slot, locks with the ID that it got, unlocks and leaves.
+// join models the participant that takes the renewed slot. It locks with its ID, unlocks, and leaves.
 func (m actModel) join(x *model.Exec) {
 	pc := x.PC()
 	x.Goto(pc + 1)
@@ -204,7 +205,7 @@ func (m actModel) join(x *model.Exec) {
 	case 1:
 		x.Say("locks")
 		if !x.CAS(wLock, wNobody, wOld) {
-			x.Goto(1) // it waits
+			x.Goto(1) // the lock is held, so try again
 			return
 		}
 		x.Ghost[gHolds] = 1
@@ -219,9 +220,9 @@ func (m actModel) join(x *model.Exec) {
 	}
 }
 
-// TestModelActs: a used-up slot gets a window with the ID of a dead participant only when no word
-// has that ID and no thread acts on it. That is true wherever members that never leave are stopped
-// or killed.
+// TestModelActs: a used-up slot gets a window that contains the ID of a dead participant only under two
+// conditions. No word contains the ID, and no thread acts on it. This is so wherever members of the
+// arena are stopped or killed.
 func TestModelActs(t *testing.T) {
 	r := actModel{}.explore()
 	if r.Violation != nil {
@@ -241,25 +242,25 @@ func TestModelActs(t *testing.T) {
 	}
 }
 
-// The words of the model of an ID that moves from word to word under a lock while a joiner
-// searches, and of a node that a granter frees.
+// The words of the second model. In one case a process moves an ID from word to word under a lock while
+// a joiner searches. In the other case a granter frees a node.
 const (
 	pState = iota // state of an object
 	pLog          // the redo log
 	pNode         // the owner word of a wait node
 	pTelling
-	pWindow // 1: the window is recorded, with the ID
+	pWindow // 1 if the window is recorded and contains the ID
 )
 
 const (
 	gUsed    = iota // the node belongs to the newcomer
 	gStole          // another thread has taken the node from the newcomer
-	gEnded          // the renewer has had its turn
-	gThrough        // the holder has had its turn
+	gEnded          // the renewer has finished
+	gThrough        // the holder has finished
 )
 
-// passModel is the model of [Arena.renewSlots] together with a process that holds a queue lock and
-// makes a grant to a dead participant, or with a granter that frees a node.
+// passModel is the model of [Arena.renewSlots] and one other process. That process holds a queue lock
+// and makes a grant to a dead participant or, if granter is set, frees a node.
 type passModel struct {
 	searches    uint8
 	granter     bool
@@ -372,8 +373,8 @@ func (m passModel) newcomer(x *model.Exec) {
 	x.Ghost[gUsed] = 1
 }
 
-// TestModelPassing: the search finds an ID that moves from word to word under a lock, and waits for
-// a granter that is about to free a node.
+// TestModelPassing: the search finds an ID that another process moves from word to word under a lock.
+// It also waits for a granter that is about to free a node.
 func TestModelPassing(t *testing.T) {
 	for _, granter := range []bool{false, true} {
 		r := passModel{searches: searches, granter: granter}.explore()

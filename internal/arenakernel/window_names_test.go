@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forgetTimes clears the creation times of the objects. A joiner that renews a slot also searches
-// the headers of objects, and the bytes of a time may happen to look like an ID of the slot. A test
-// that expects an exact window calls forgetTimes before the joiner searches.
+// forgetTimes clears the creation times of the objects, because the bytes of a time may happen to look
+// like an ID. A joiner that renews a slot also searches the headers of objects. So a test that expects
+// an exact window calls forgetTimes before the joiner searches.
 func (a *Arena) forgetTimes() {
 	a.eachBlock(func(off Offset, _ uint64, w blockWord) bool {
 		if w.kind() == blockObject {
@@ -22,8 +22,8 @@ func (a *Arena) forgetTimes() {
 	})
 }
 
-// requireWindow checks that a slot has the given window. If not, the test fails, and shows the
-// words that contain an ID of the slot.
+// requireWindow checks that a slot has the given window. If not, it shows the words that contain an ID
+// of the slot, and the test fails.
 func (a *Arena) requireWindow(t *testing.T, slot int, want window) {
 	t.Helper()
 	if got := a.mustWindow(t, slot); got != want {
@@ -31,8 +31,8 @@ func (a *Arena) requireWindow(t *testing.T, slot int, want window) {
 	}
 }
 
-// wordsNaming lists the words of the arena that have an ID of a slot in bits 0..28 or 3..31, whether
-// a joiner searches them or not.
+// wordsNaming lists the words of the arena that have an ID of a slot in bits 0..28 or 3..31. It also
+// lists words that the search of a joiner leaves out.
 func (a *Arena) wordsNaming(slot int) string {
 	var b strings.Builder
 	for off := Offset(0); uint64(off) < a.size; off += 4 {

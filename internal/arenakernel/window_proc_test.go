@@ -14,7 +14,7 @@ import (
 )
 
 func init() {
-	// "few generations" makes slots need another window after only N generations.
+	// "few generations" makes a slot need another window after N generations.
 	agentOrders["few generations"] = func(s *agent, o order, a *answer) error {
 		generationsMost, windowLeast = uint32(o.N), 16
 		return nil
@@ -39,8 +39,8 @@ func init() {
 	}
 }
 
-// view returns an Arena for an arena that this process has not joined, as a joiner sees it before
-// it has a slot.
+// view returns an Arena for an arena that this process has not joined. It is like the Arena of a joiner
+// that has no slot yet.
 func view(m memory, slots int) *Arena {
 	a := &Arena{membership: &membership{}}
 	a.memory, a.geo, a.label = m, plan(m.size, slots), "a view"
@@ -56,8 +56,8 @@ func (ta *testArena) peek(t *testing.T) *Arena {
 	return view(newMemory(seg.Bytes()), ta.opts.MaxParticipants)
 }
 
-// leaveAt changes a slot as if its participants up to that generation had left: it is free, and
-// nothing is left to clean up.
+// leaveAt changes a slot as if its participants up to that generation had left. The slot is then free,
+// and there is nothing to clean up.
 func (a *Arena) leaveAt(slot int, generation uint32) {
 	a.u32(a.slot(slot) + slotReclaimed).Store(generation)
 	a.forgetTouched(slot)
@@ -73,9 +73,9 @@ func (a *Arena) mustWindow(t *testing.T, slot int) window {
 	return w
 }
 
-// TestEmptyArenaBeginsAnew: nobody is in an arena, and all its slots have used up their
-// generations. As many participants as there are slots can join at once. The same is true if the
-// last participant was killed.
+// TestEmptyArenaBeginsAnew: no process is in an arena, and all its slots have used up their
+// generations. Then as many participants as there are slots can join. This also works if the last
+// participant was killed.
 func TestEmptyArenaBeginsAnew(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		ta := newTestArena(t, 4)
@@ -85,8 +85,8 @@ func TestEmptyArenaBeginsAnew(t *testing.T) {
 			a.useUp(i)
 		}
 		if killed {
-			// The first participant has the second to last generation. So a participant that takes
-			// over the slot finds one generation, and needs more.
+			// The first participant has the second to last generation. So the participant that takes
+			// over its slot gets the last generation, and the slot then needs a new window.
 			a.u64(a.windowWord(1)).Store(uint64(makeWindow(1, 2, 0)))
 			first.must(t, order{Do: "lock", Text: "held"})
 			first.Kill(t)
@@ -119,8 +119,8 @@ func TestEmptyArenaBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestOneSlotIsInheritedForEver: in an arena with one slot, each participant is killed. The number
-// of successors that can clean up one after the other is not limited.
+// TestOneSlotIsInheritedForEver: in an arena with one slot, each participant is killed, and the next
+// participant cleans up after it. There is no limit to the number of such participants.
 func TestOneSlotIsInheritedForEver(t *testing.T) {
 	ta := newTestArena(t, 1)
 	const few = 6000 // enough for runs of 16 between the IDs of 256 death records
@@ -166,7 +166,8 @@ func (a *Arena) eachObjectWord(f func(*uint32)) {
 }
 
 // TestSlotIsRenewedWhileAMemberStays: a slot is renewed again and again while a member stays in the
-// arena, and may be stopped. The member keeps what it holds, and takes over what the dead leave.
+// arena. The member may be stopped. It keeps what it holds, and takes over what dead participants
+// leave.
 func TestSlotIsRenewedWhileAMemberStays(t *testing.T) {
 	ta := newTestArena(t, 2)
 	const few = 6000 // enough for runs of 16 between the IDs of 256 death records
@@ -215,9 +216,9 @@ func TestSlotIsRenewedWhileAMemberStays(t *testing.T) {
 	s.close(t)
 }
 
-// TestSlotWithoutHeirsComesBack: if all heirs of a slot were killed, the slot is dead at the end of
-// its window. It can be used again as soon as there is a participant in another slot. If all slots
-// are in this state, nobody can join the arena.
+// TestSlotWithoutHeirsComesBack: all joiners that took over a dead slot were killed, and its window has
+// no generation left. The slot can be used again as soon as another slot has a participant. If all
+// slots are in this state, no process can join the arena.
 func TestSlotWithoutHeirsComesBack(t *testing.T) {
 	ta := newTestArena(t, 2)
 	one := ta.join(t, "one")
@@ -228,11 +229,11 @@ func TestSlotWithoutHeirsComesBack(t *testing.T) {
 		two.must(t, order{Do: "lock", Text: "held, too"})
 		one.Stop(t)
 		if last {
-			two.Stop(t) // neither reaps the other
+			two.Stop(t) // so that neither participant reaps the other
 			one.Kill(t)
 		}
 		two.Kill(t)
-		stuck := func(i int) { // makes the state after the last heir was killed
+		stuck := func(i int) { // makes the state that is left when the last heir has been killed
 			w, g := a.mustWindow(t, i), a.slotState(i).generation()
 			a.u64(a.windowWord(i)).Store(uint64(makeWindow(w.first(), g, w.number())))
 		}
@@ -255,8 +256,8 @@ func TestSlotWithoutHeirsComesBack(t *testing.T) {
 	}
 }
 
-// TestUsedUpSlotsThatCannotBeRenewed: the error of a joiner says why used-up slots could not be
-// renewed.
+// TestUsedUpSlotsThatCannotBeRenewed: if used-up slots cannot be renewed, the error of a joiner says
+// why.
 func TestUsedUpSlotsThatCannotBeRenewed(t *testing.T) {
 	ta := newTestArena(t, 3)
 	s := ta.join(t, "stays")
@@ -288,9 +289,9 @@ func TestUsedUpSlotsThatCannotBeRenewed(t *testing.T) {
 	s.alone(t, 2)
 }
 
-// TestWindowHasNoNamedGeneration: no word of the arena contains a generation of a new window
-// together with its slot: no owner word, block word, wait node or death record, nor any word that
-// looks like one of these.
+// TestWindowHasNoNamedGeneration: no word of the arena contains an ID that consists of the slot and of
+// a generation of its new window. This applies to owner words, block words, wait nodes, death records,
+// and all words that look like one of these.
 func TestWindowHasNoNamedGeneration(t *testing.T) {
 	ta := newTestArena(t, 2)
 	v := ta.join(t, "first")
@@ -346,8 +347,8 @@ func findLock(t *testing.T, a *Arena, name string) (o Object) {
 	return o
 }
 
-// TestTooManyBytesLookLikeIDs: if bytes look like IDs of every generation, too few generations are
-// left, and the error says what to do.
+// TestTooManyBytesLookLikeIDs: so many bytes look like IDs of a slot that too few generations are left
+// for a window. The error says what to do.
 func TestTooManyBytesLookLikeIDs(t *testing.T) {
 	ta := newTestArena(t, 1)
 	v, err := Create(ta.name, &ta.opts)
@@ -365,8 +366,8 @@ func TestTooManyBytesLookLikeIDs(t *testing.T) {
 	require.Contains(t, late.Err, "too many bytes that may be IDs of 1 of them; delete objects")
 }
 
-// TestManyNamesLeaveAShortWindow: thousands of IDs that stay in the arena, such as those of closed
-// shares, leave a window that is short but usable.
+// TestManyNamesLeaveAShortWindow: thousands of IDs stay in the arena, such as those of closed shares.
+// The window that they leave is short, but usable.
 func TestManyNamesLeaveAShortWindow(t *testing.T) {
 	ta := newTestArena(t, 1)
 	v, err := Create(ta.name, &ta.opts)
@@ -390,8 +391,8 @@ func TestManyNamesLeaveAShortWindow(t *testing.T) {
 	require.Greater(t, n-w.heirs(), uint32(16))
 }
 
-// TestSlotWithLeftoversIsNotRenewed: a reaper has left objects of a kind that it does not know in a
-// used-up slot. The slot is not renewed.
+// TestSlotWithLeftoversIsNotRenewed: a reaper does not know the kind of some objects, and so has left
+// something in them. The slot of the dead participant is not renewed.
 func TestSlotWithLeftoversIsNotRenewed(t *testing.T) {
 	ta := newTestArena(t, 2)
 	v := ta.join(t, "first")
@@ -408,7 +409,7 @@ func TestSlotWithLeftoversIsNotRenewed(t *testing.T) {
 	require.Contains(t, late.Err, "in 2 of them nobody could take back what dead participants left")
 }
 
-// TestHostileWindows: whatever a peer writes into a window, a joiner gets a possible ID, or an
+// TestHostileWindows: a peer may write any bytes into a window. A joiner then gets a valid ID, or an
 // error.
 func TestHostileWindows(t *testing.T) {
 	a := newMemfdArena(t, 4)
@@ -434,9 +435,9 @@ func TestHostileWindows(t *testing.T) {
 	a.u64(a.windowWord(3)).Store(0)
 }
 
-// TestRenewalSeesWhatHappened: a joiner is stopped between the search and the record of a window.
-// Meanwhile others join, leave, die, and act on the dead. The joiner records the window only if its
-// findings are still true.
+// TestRenewalSeesWhatHappened: a joiner is stopped after its search, before it records a window.
+// Meanwhile other participants join, leave, die, and act on IDs of dead participants. The joiner
+// records the window only if the result of its search is still valid.
 func TestRenewalSeesWhatHappened(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 3)
 	j.useUp(3)
@@ -449,25 +450,26 @@ func TestRenewalSeesWhatHappened(t *testing.T) {
 	// Another joiner has renewed the slot.
 	require.True(t, searched(func() { j.u64(j.windowWord(3)).Store(uint64(makeWindow(1, maxGeneration, 1))) }))
 	require.Equal(t, makeWindow(1, maxGeneration, 1), j.mustWindow(t, 3))
-	// A participant is dead now, or died meanwhile.
+	// A participant was dead before the search, or died meanwhile.
 	state(phaseDead, 9)
 	require.False(t, searched(func() {}))
 	require.EqualValues(t, 1, j.mustWindow(t, 3).number())
 	state(phaseLive, 10)
 	require.True(t, searched(func() { state(phaseDead, 10) }))
 	require.EqualValues(t, 1, j.mustWindow(t, 3).number())
-	// A thread acts on an ID.
+	// A thread has published an ID in an act word.
 	state(phaseLive, 11)
 	require.True(t, searched(func() { j.actWord(2, 5).Store(uint32(makeParticipantID(3, 1000))) }))
 	require.Equal(t, makeWindow(1001, maxGeneration-1, 2), j.mustWindow(t, 3))
-	// Another joiner has renewed the slot, and a third one has taken the slot and left.
+	// Another joiner has renewed the slot, and a third joiner has taken the slot and left.
 	j.leaveAt(3, maxGeneration-1)
 	require.True(t, searched(func() { j.leaveAt(3, 5000) }))
 	require.EqualValues(t, 2, j.mustWindow(t, 3).number())
 	require.False(t, searched(func() {}), "it is not used up any more")
 }
 
-// TestHostileActWords: the bytes that a peer writes into act words make nobody wait.
+// TestHostileActWords: a peer has written arbitrary bytes into act words. No participant waits because
+// of them.
 func TestHostileActWords(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
@@ -485,8 +487,8 @@ func TestHostileActWords(t *testing.T) {
 	}
 }
 
-// TestTakeFrom: a word is taken only from a dead participant, and only if the word is unchanged at
-// a moment when no participant can get its ID.
+// TestTakeFrom: a word is taken only from a dead participant. It must be unchanged at a moment when no
+// other participant can get the ID of the dead participant.
 func TestTakeFrom(t *testing.T) {
 	p := newNeighbours(2<<20, 4)
 	a, b := p.join(1), p.join(2)
@@ -505,8 +507,8 @@ func TestTakeFrom(t *testing.T) {
 	require.True(t, TakeFromGone(a, a.self, word, uint64(a.self), 2), "it leaves")
 }
 
-// TestTakeSeesAnotherWindow: a joiner without a byte lock is stopped before it takes a slot, until
-// the slot has the same state in another window. The joiner must not take the slot with a
+// TestTakeSeesAnotherWindow: a joiner without a byte lock is stopped before it takes a slot. When it
+// goes on, the slot has the same state, but in another window. The joiner must not take the slot with a
 // generation of the old window.
 func TestTakeSeesAnotherWindow(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 3)
@@ -524,8 +526,8 @@ func TestTakeSeesAnotherWindow(t *testing.T) {
 	require.EqualValues(t, 39, j.u32(j.slot(3)+slotReclaimed).Load(), "those of another window are none before it")
 }
 
-// TestLateJoinerLeavesTheSlotClean: a joiner that is the first of a window is stopped until others
-// have used up that window. The slot stays clean.
+// TestLateJoinerLeavesTheSlotClean: a joiner is about to enter a new window of a slot, and is stopped
+// until other joiners have used up that window. It then leaves the slot unchanged.
 func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 3)
 	j.leaveAt(3, 50)
@@ -540,14 +542,14 @@ func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
 	require.True(t, j.cleaned(3, j.slotState(3)))
 	require.True(t, j.usedUp(3, j.slotState(3)))
 
-	// A joiner that dies before its ID is in the state word leaves the slot to the next joiner.
+	// A joiner has died before its ID was in the state word. The next joiner can take the slot.
 	j.leaveAt(3, 50)
 	j.u32(j.slot(3) + slotReclaimed).Store(59)
 	first, raw = j.nextGeneration(3, j.slotState(3), false)
 	require.EqualValues(t, 60, first)
 	require.True(t, j.take(3, j.slotState(3), first, raw))
 
-	// No joiner enters a window while something is left of earlier participants.
+	// A joiner does not enter a window while something is left of an earlier participant.
 	j.leaveAt(3, 50)
 	j.u64(j.touchedWord(3, 2)).Store(1)
 	first, _ = j.nextGeneration(3, j.slotState(3), false)
@@ -558,8 +560,8 @@ func TestLateJoinerLeavesTheSlotClean(t *testing.T) {
 	require.Zero(t, first)
 }
 
-// TestTurnAfterADeathIsOfItsWindow: a watcher that saw a death in an earlier window of a slot
-// starts its delay again for a death in a later window.
+// TestTurnAfterADeathIsOfItsWindow: a watcher has seen a death in an earlier window of a slot. For a
+// death in a later window, its delay begins again.
 func TestTurnAfterADeathIsOfItsWindow(t *testing.T) {
 	seen, w := notices{}, makeSlotWord(phaseDead, 7)
 	require.Positive(t, seen.left(3, w, 1, 1e12))
@@ -568,9 +570,9 @@ func TestTurnAfterADeathIsOfItsWindow(t *testing.T) {
 	require.Positive(t, seen.left(3, w, 2, 1e12))
 }
 
-// TestFewJoinersSearchInVain: while other slots are free, only one in 64 joins searches for
-// generations for a slot that can get none. A joiner does not search twice when it has to wait for
-// a participant.
+// TestFewJoinersSearchInVain: while other slots are free, only one in 64 joins searches for generations
+// for a slot that can get none. A joiner that would have to wait for another participant searches only
+// once.
 func TestFewJoinersSearchInVain(t *testing.T) {
 	j := view(newMemory(make([]byte, 2<<20)), 4)
 	searched, least := 0, windowLeast
@@ -641,8 +643,8 @@ func TestGenerationGaps(t *testing.T) {
 	}
 }
 
-// TestDeathRecordsLeaveAWindow: death records do not prevent that a slot gets another window,
-// whichever slots the deaths were in.
+// TestDeathRecordsLeaveAWindow: in spite of the death records, a slot can get another window. It does
+// not matter which slots the deaths were in.
 func TestDeathRecordsLeaveAWindow(t *testing.T) {
 	var s generations
 	for k := uint32(1); k <= deathRecordCount; k++ {
@@ -666,8 +668,8 @@ func TestWindowWords(t *testing.T) {
 	require.Zero(t, makeWindow(1, 5, 1<<28-1+1).number())
 }
 
-// TestGenerationsComeAgain: slots with few generations are renewed again and again, while
-// participants are killed, stopped, and leave. Nobody takes what another participant has.
+// TestGenerationsComeAgain: slots with few generations are renewed again and again, while participants
+// are killed, are stopped, and leave. No participant takes what another participant has.
 func TestGenerationsComeAgain(t *testing.T) {
 	ta := newTestArena(t, 3)
 	const few = 6000 // enough for runs of 16 between the IDs of 256 death records
@@ -678,7 +680,7 @@ func TestGenerationsComeAgain(t *testing.T) {
 	c.close(t)
 	r := rand.New(rand.NewPCG(uint64(few), 5))
 	for round := range proctest.Rounds(6, 60) {
-		for i := 1; i <= 3; i++ { // near the end of its window
+		for i := 1; i <= 3; i++ { // put the slot near the end of its window
 			w := a.mustWindow(t, i)
 			if a.slotState(i).phase() == phaseFree && w.has(a.slotState(i).generation()) {
 				a.leaveAt(i, min(w.last(), few)-w.heirs()-r.Uint32()%3)
@@ -688,8 +690,8 @@ func TestGenerationsComeAgain(t *testing.T) {
 			}
 		}
 		c.must(t, order{Do: "cycle", N: 30, Arena: ta.name})
-		// All slots have to be free first. If the dead participant of a slot is reaped after the first of
-		// the two has joined, the slot may be used up when the second one joins.
+		// Wait until all slots are free. Otherwise the dead participant of a slot could be reaped after
+		// one has joined, and the slot could be used up when two joins.
 		pollFor(t, a, func() bool {
 			c.must(t, order{Do: "cycle", N: 1, Arena: ta.name})
 			return a.slotState(1).phase() == phaseFree && a.slotState(2).phase() == phaseFree && a.slotState(3).phase() == phaseFree

@@ -10,7 +10,7 @@ type generations [(maxGeneration + 1) / 64]uint64
 
 func (s *generations) add(g uint32) { s[g/64] |= 1 << (g % 64) }
 
-// longestGap returns the longest run of generations that are not in the set. first is 0 if there is
+// longestGap returns the longest range of generations that are not in the set. first is 0 if there is
 // none.
 func (s *generations) longestGap() (first, last uint32) {
 	begin, longest := uint32(1), uint32(0)
@@ -31,15 +31,15 @@ func (s *generations) longestGap() (first, last uint32) {
 	return first, first + longest - 1
 }
 
-// idSearch searches the words of an arena for IDs of slots. It knows nothing about the kinds of
-// objects, so it may take other bytes for IDs. That only makes fewer generations available. It does
-// not read user data.
+// idSearch searches the words of an arena for IDs of slots. It does not know the kinds of objects, so
+// it may take other bytes for IDs. Such a mistake only makes fewer generations available. It does not
+// read user data.
 type idSearch struct {
 	slots []int
 	found [MaxSlots + 1]*generations
 }
 
-// add includes a slot in the search. The slot's present generation counts as found.
+// add includes a slot in the search. now is the present generation of the slot and counts as found.
 func (s *idSearch) add(slot int, now uint32) {
 	s.slots = append(s.slots, slot)
 	s.found[slot] = &generations{}
@@ -116,7 +116,7 @@ func (a *Arena) wordsOfBody(o Object, words func(from, to Offset)) {
 		})
 	}
 	slices.SortFunc(hidden, func(x, y part) int { return int(int64(x.from) - int64(y.from)) })
-	at := uint64(0) // the bytes before this one have been searched or are user data
+	at := uint64(0) // all bytes before this offset have been searched, or are user data
 	for _, h := range append(hidden, part{o.Size, o.Size}) {
 		if at < h.from {
 			words(o.Body+Offset(at&^3), o.Body+Offset(h.from))

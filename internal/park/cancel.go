@@ -7,8 +7,8 @@ import (
 	"github.com/shmsync/shmsync"
 )
 
-// Cancel lets the end of a context end a wait. The zero value is for a wait that cannot be
-// cancelled. A Cancel serves one blocked call, from its first sleep until Stop.
+// A Cancel ends a wait when a context ends. The zero value is for a wait without a context. A
+// Cancel is used for one blocked call, from its first sleep until Stop.
 type Cancel struct {
 	ctx  context.Context
 	word *atomic.Uint32 // becomes 1 when the context ends; the waiter sleeps on it, too
@@ -18,10 +18,10 @@ type Cancel struct {
 	since int64 // when the call began to wait, CLOCK_MONOTONIC ns; 0 if not known yet
 }
 
-// date returns the time at which the call began to wait. A call that is woken in vain and sleeps
-// again keeps its first date, and therefore its place among the waiters. Before the first sleep the
-// date is 0, so that a short wait need not read the clock. If the wait lasts, a periodic check sets
-// the date.
+// date returns when the call began to wait. A call that is woken although it has to wait again
+// keeps this time, and therefore its place among the waiters. Before the first sleep, date returns
+// 0, so that a short wait does not read the clock. In a longer wait, a periodic check stores the
+// time.
 func (c *Cancel) date() int64 {
 	if c.slept && c.since == 0 {
 		c.since = shmsync.Monotonic()
@@ -29,7 +29,7 @@ func (c *Cancel) date() int64 {
 	return c.since
 }
 
-// CancelBy returns a Cancel for ctx, which may be nil.
+// CancelBy returns a Cancel for ctx. ctx may be nil.
 func CancelBy(ctx context.Context) Cancel {
 	if ctx == nil || ctx.Done() == nil {
 		return Cancel{}
@@ -45,7 +45,7 @@ func (c *Cancel) Err() error {
 	return c.ctx.Err()
 }
 
-// arm makes sure that the end of the context wakes a sleeper on c.word.
+// arm arranges that the end of the context wakes a thread that sleeps on c.word.
 func (c *Cancel) arm() {
 	if c.ctx == nil || c.word != nil {
 		return

@@ -7,7 +7,7 @@ import (
 )
 
 // checkPeriodically puts q on the list of the periodic checker. The checker removes q from the list
-// when nobody waits there any more.
+// when no goroutine waits in it any more.
 func (h *lot) checkPeriodically(q *Queue) {
 	if q.listed.Load() || q.listed.Swap(true) {
 		return
@@ -21,7 +21,7 @@ func (h *lot) checkPeriodically(q *Queue) {
 	}
 }
 
-// runChecks is the periodic checker. It ends when nobody has waited for a while.
+// runChecks is the periodic checker of a process. It ends when no goroutine has waited for a while.
 func (h *lot) runChecks() {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -52,17 +52,21 @@ func (h *lot) runChecks() {
 	}
 }
 
-// recover makes up for wakes that the poller cannot see. First, a releaser may have made the
-// queue's poller node ready and then died or stopped before it pushed the node on the ready stack,
-// or the node may have fallen off the stack. recover assumes this only if two checks in a row find
-// the node ready. Second, the goroutines may wait without a node, because there was no room for one
-// or because a peer has taken the node away. Then recover wakes all of them. It reports whether
-// there was nothing to do.
+// recover delivers wakes that the poller cannot see. There are two cases.
+//
+// First, a releaser may have made the queue's poller node ready and then died or stopped before it
+// pushed the node on the ready stack, or the node may have been lost from the stack. recover
+// assumes this only if two checks in a row find the node ready.
+//
+// Second, the goroutines may wait without a node, because there was no room for a node or because a
+// peer has removed it from the list. In this case, recover wakes all of them.
+//
+// recover returns true if there was nothing to do.
 func (q *Queue) recover() bool {
 	q.mu.Lock()
 	cut := q.first != nil && !q.reachable()
-	// For a moment, a node whose wake is about to be delivered also looks as if no releaser could
-	// find it.
+	// While a wake is being delivered, releasers cannot find the node for a moment either. So only
+	// a second check in a row counts.
 	nodeless := cut && (q.node == 0 || q.wasCut)
 	q.wasCut = cut
 	ready := q.node != 0 && q.Arena.NodeReady(q.node)
@@ -70,15 +74,15 @@ func (q *Queue) recover() bool {
 	q.wasReady = ready && !lost
 	q.mu.Unlock()
 	if lost || nodeless {
-		// Without a node, the goroutines are woken only by the periodic checks, so each check wakes
-		// all of them.
+		// Without a node, only the periodic checks wake the goroutines, so each check wakes all of
+		// them.
 		q.deliver(nodeless)
 	}
 	return !cut && !ready
 }
 
-// reachable reports whether a releaser finds the queue's poller node, and finds it waiting or
-// ready. A peer may have hidden the node by overwriting the list or the node.
+// reachable reports whether a releaser can find the poller node of the queue, in state waiting or
+// ready. It cannot if a peer has overwritten the list or the node.
 func (q *Queue) reachable() (found bool) { // guarded by: mu
 	if q.node == 0 {
 		return false

@@ -4,5 +4,5 @@ package park
 
 import "time"
 
-// checkEvery is how often a process checks the words that it waits for.
+// checkEvery is the time between two checks of the words that a process waits for.
 const checkEvery = 100 * time.Millisecond

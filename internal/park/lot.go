@@ -12,21 +12,21 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// DirectMax is how many goroutines of a process may sleep in the kernel for one arena, each on its
-// own thread. It is less than the number of announce records of a slot.
+// DirectMax is the maximum number of goroutines of a process that sleep in the kernel for one
+// arena, each on its own thread. It is less than the number of announce records of a slot.
 const DirectMax = 12
 
-// lot is what the queues of one arena share in this process.
+// A lot is the state that all queues of one arena share in this process.
 type lot struct {
 	a      *arenakernel.Arena
-	procs  int32       // how many goroutines run at a time
+	procs  int32       // how many goroutines can run at the same time
 	closed atomic.Bool // set under mu
 
 	mu       sync.Mutex
 	all      map[*Queue]struct{}           // guarded by: mu
 	queues   map[arenakernel.Offset]*Queue // guarded by: mu; the queue of each poller node
-	loose    map[arenakernel.Offset]uint64 // guarded by: mu; loose nodes, which may be pushed though not ready
-	loosed   uint64                        // guarded by: mu; how many nodes have ever become loose
+	loose    map[arenakernel.Offset]uint64 // guarded by: mu; nodes that may be pushed while not ready; see takeLoose
+	loosed   uint64                        // guarded by: mu; how many times a node has become loose
 	checked  []*Queue                      // guarded by: mu; queues that have waiters
 	checking bool                          // guarded by: mu; the periodic checker is running
 	polling  bool                          // guarded by: mu; the poller is running
@@ -38,14 +38,14 @@ type lot struct {
 
 	nodePool nodePool
 
-	// took, if a test sets it before the poller starts, is called when the poller has taken a node
-	// and has not delivered its wake yet.
+	// took may be set by a test before the poller starts. The poller calls it when it has taken a
+	// node and has not delivered its wake yet.
 	took func()
 }
 
 var lots struct {
 	sync.Mutex
-	of map[any]*lot // guarded by: Mutex; the lot of each membership, by the segment of its arena
+	of map[any]*lot // guarded by: Mutex; the lot of each membership, by segment
 }
 
 func lotOf(a *arenakernel.Arena) *lot {
@@ -76,8 +76,8 @@ func (h *lot) remove(q *Queue) {
 	delete(h.all, q)
 }
 
-// adopt gets a poller node for q, and makes the poller deliver to q when the node becomes ready.
-// Each queue has its own node.
+// adopt gets a poller node for q, and registers q so that the poller delivers to q when the node
+// becomes ready. Each queue has its own node.
 func (h *lot) adopt(q *Queue) (arenakernel.Offset, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,8 +90,8 @@ func (h *lot) adopt(q *Queue) (arenakernel.Offset, error) {
 	return node, nil
 }
 
-// release gives up the poller node of a queue that is closed. If the closed queue kept its node, it
-// would receive wakes that are meant for the next queue of the object.
+// release gives up the poller node of a closed queue. If a closed queue kept its node, it would
+// receive wakes that are for the next queue of the object.
 func (h *lot) release(node arenakernel.Offset) {
 	h.mu.Lock()
 	delete(h.queues, node)
@@ -101,7 +101,7 @@ func (h *lot) release(node arenakernel.Offset) {
 	}
 }
 
-// mayRelease reports whether from now on other queues may use a node of this process.
+// mayRelease reports whether other queues may use a node of this process from now on.
 func (h *lot) mayRelease(node arenakernel.Offset) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,19 +109,20 @@ func (h *lot) mayRelease(node arenakernel.Offset) bool {
 	return !loose
 }
 
-// startPoller starts the poller if it is not running, before anybody waits for it.
+// startPoller starts the poller if it is not running. It is called before any goroutine relies on
+// the poller.
 func (h *lot) startPoller() { // guarded by: mu
 	if !h.polling && !h.closed.Load() {
 		h.polling = true
-		// The count is read before anybody waits, so that the poller misses no death.
+		// Load the count of deaths before any goroutine waits, so that the poller misses no death.
 		deaths := h.a.Deaths()
 		h.running.Go(func() { h.poller(deaths) })
 	}
 }
 
-// takeLoose makes a ready node of this process idle although the node did not come off the ready
+// takeLoose makes a ready node of this process idle although the node has not come off the ready
 // stack. It reports whether the node was ready. From then on the node is loose: its releaser may
-// still push it.
+// still push it on the stack.
 func (h *lot) takeLoose(node arenakernel.Offset) bool {
 	if !h.a.TakeReadyNode(node) {
 		return false
@@ -133,18 +134,18 @@ func (h *lot) takeLoose(node arenakernel.Offset) bool {
 	return true
 }
 
-// orphanCheck is how long, in nanoseconds, the poller waits before it searches for nodes that fell
-// off its stack. It searches twice after it has found something on the stack that is not ready. A
-// releaser that is about to push such a node does so meanwhile.
+// orphanCheck is how long, in nanoseconds, the poller waits before it searches for nodes that were
+// lost from its stack. It searches twice after it has found something on the stack that is not
+// ready. A releaser that is about to push such a node does so meanwhile.
 const orphanCheck = 1e6
 
-// poller sleeps for all parked goroutines of this process. deaths is the number of deaths that it
-// has handled.
+// poller sleeps for all parked goroutines of this process. deaths is the number of deaths that are
+// already handled.
 func (h *lot) poller(deaths uint32) {
-	var lost []untold // wait nodes whose wait is over, and which may never come off the stack
+	var lost []untold // wait nodes whose waits are over and which may never come off the stack
 	for checks := 0; ; {
 		doorbell, rung := h.a.Doorbell()
-		// The doorbell is read first, because close sets closed before it rings.
+		// The doorbell must be read first, because close sets closed before it rings the doorbell.
 		if h.closed.Load() {
 			return
 		}
@@ -174,7 +175,7 @@ func (h *lot) poller(deaths uint32) {
 			lost = nil
 		}
 		if now := h.a.Deaths(); now != deaths {
-			// The dead process may not have made a wake for a goroutine of this process.
+			// The process that died may have been about to wake a goroutine of this process.
 			deaths = now
 			for _, q := range h.adopted() {
 				q.afterDeath()
@@ -185,8 +186,8 @@ func (h *lot) poller(deaths uint32) {
 			continue
 		}
 		if delivered {
-			// The woken goroutines are in the run queue of this P. The system call below would keep
-			// the P until sysmon takes the P away.
+			// The woken goroutines are in the run queue of this P. A system call would keep the P
+			// until sysmon takes it away, so let them run first.
 			runtime.Gosched()
 			continue
 		}
@@ -207,7 +208,7 @@ func (h *lot) poller(deaths uint32) {
 	}
 }
 
-// looseBefore returns how many nodes have ever become loose, or 0 if none is loose now.
+// looseBefore returns how many times a node has become loose, or 0 if no node is loose now.
 func (h *lot) looseBefore() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -217,16 +218,17 @@ func (h *lot) looseBefore() uint64 {
 	return h.loosed
 }
 
-// fasten ends the loose state of the nodes that were among the first before loose ones. The caller
-// has seen that every releaser has pushed all of these nodes since then, and has emptied the stack
-// after that. So no releaser pushes one of these nodes again without making it ready first.
+// fasten ends the loose state of the nodes that were loose when looseBefore returned before. The
+// caller has seen that every releaser has pushed these nodes since they became loose, and has then
+// emptied the stack. So a releaser can push one of these nodes only after it has made the node ready
+// again.
 func (h *lot) fasten(before uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.loose, func(_ arenakernel.Offset, when uint64) bool { return when <= before })
 }
 
-// checkNow checks every object that has waiters here.
+// checkNow checks every object for which goroutines of this process wait.
 func (h *lot) checkNow() {
 	h.mu.Lock()
 	queues := slices.Collect(maps.Keys(h.all))
@@ -248,8 +250,8 @@ func (h *lot) adopted() []*Queue {
 	return queues
 }
 
-// close wakes all waiters, whose waits end, and returns when they have left: the memory that they
-// read is unmapped next.
+// close ends all waits by waking the waiters. It returns when they have left, because the memory
+// that they read is unmapped next.
 func (h *lot) close() {
 	h.mu.Lock()
 	h.closed.Store(true)
@@ -265,7 +267,7 @@ func (h *lot) close() {
 	lots.Unlock()
 }
 
-// sendAway wakes all waiters of this process, and reports whether there are any.
+// sendAway wakes all waiters of this process. It reports whether there were any.
 func (h *lot) sendAway() (busy bool) {
 	h.mu.Lock()
 	queues := slices.Collect(maps.Keys(h.all))

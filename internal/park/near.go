@@ -5,38 +5,38 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// NodeNow returns the NUMA node of the CPU that the caller runs on, and false if only a system
-// call could tell. Tests replace it.
+// NodeNow returns the NUMA node of the CPU on which the caller runs. It returns false if only a
+// system call could find that out. Tests replace it.
 var NodeNow = func() (node uint32, ok bool) {
 	_, node, ok = asm.CPU()
 	return node, ok
 }
 
-// nearBits returns the futex bitset of the sleepers on a NUMA node. Nodes whose numbers differ by a
-// multiple of 32 share a bit.
+// nearBits returns the futex bitset of threads that sleep on a NUMA node. Nodes whose numbers
+// differ by a multiple of 32 share a bit.
 func nearBits(node uint32) uint32 { return 1 << (node % 32) }
 
-// anyEvery is how often a wake of a near WaitList goes to the first sleeper in the queue, wherever
-// that sleeper runs: once in that many wakes. Otherwise sleepers on other nodes would wait until
-// this node has no sleeper left.
+// anyEvery is how often a wake of a near WaitList goes to the first sleeper in the queue, on
+// whatever NUMA node it runs: once in anyEvery wakes. Otherwise sleepers on other NUMA nodes would
+// wait until this NUMA node has no sleeper left.
 const anyEvery = 64
 
-// wakeOne wakes one sleeper of the kernel's queue, if there is one, and returns how many it woke.
-// For a near WaitList it prefers the sleepers on this CPU's node.
+// wakeOne wakes one sleeper in the kernel's queue, if there is one, and returns how many it woke.
+// For a near WaitList it prefers sleepers on the NUMA node of this CPU.
 //
-// Some sleepers do not say on which node they are: those of other processes, waiters with a
-// context, and C programs. For the kernel, such a sleeper is on every node. A wake for any node,
-// such as the kernel's own after a death, reaches all sleepers. So the first wake, for this node,
-// may find no sleeper, but the second one, for any node, finds one if there is one. Together they
-// wake at most one sleeper.
+// Some sleepers do not say on which NUMA node they are: those of other processes, waiters with a
+// context, and C programs. They sleep with a bitset for all NUMA nodes. A wake for all NUMA nodes,
+// such as the kernel's own wake after a death, can reach every sleeper. So if the first wake, for
+// this NUMA node, finds no sleeper, the second wake, for all NUMA nodes, finds one if there is one.
+// Together they wake at most one sleeper.
 //
-//	waker                              sleeper on another node
-//	bump the word
-//	                                   (asleep on the word before the bump)
-//	wake(node): nobody
-//	                                   a new one announces, looks, sleeps on the
-//	                                   word after the bump: the next release's
-//	wake(any): one of the two          as between a bump and its wake, always
+//	waker                              sleepers on another NUMA node
+//	changes the word
+//	                                   the first one sleeps on the old value of the word
+//	wake(this node): no sleeper
+//	                                   a second one announces, checks the state, and sleeps on the
+//	                                   new value; it is for the next release to wake it
+//	wake(all nodes): one of the two    as may happen between any change of the word and its wake
 func (l *WaitList) wakeOne(turn uint32) int {
 	if l.Near && turn>>1%anyEvery != anyEvery-1 {
 		if node, ok := NodeNow(); ok {
@@ -49,8 +49,8 @@ func (l *WaitList) wakeOne(turn uint32) int {
 }
 
 // nearSleepSpec returns the futex bitset with which a thread sleeps, so that wakes can prefer its
-// NUMA node. It returns false if the thread sleeps without one: a sleep on several words has no
-// bitset in the kernel.
+// NUMA node. It returns false if the thread sleeps without a bitset, for example on several words,
+// for which the kernel has no bitset.
 func (q *Queue) nearSleepSpec(b *SleepSpec, c *Cancel) (bits uint32, ok bool) {
 	if !q.Near || c.ctx != nil || b.Other != nil {
 		return 0, false

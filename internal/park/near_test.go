@@ -17,8 +17,8 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// sleeper is a thread that sleeps with the given bitset. It sends the bitset to woken when it is
-// woken.
+// sleeper starts a thread that sleeps with the given bitset. When the thread is woken, it sends the
+// bitset on woken.
 func sleeper(t *testing.T, l *WaitList, bits uint32, woken chan<- uint32) {
 	tid := make(chan int, 1)
 	go func() {
@@ -39,19 +39,19 @@ func sleeper(t *testing.T, l *WaitList, bits uint32, woken chan<- uint32) {
 }
 
 // waitsForBits reports whether a thread sleeps in FUTEX_WAIT_BITSET. A thread that the Go runtime
-// takes the CPU from sleeps in another system call.
+// has put to sleep is in another system call.
 func waitsForBits(t *testing.T, task string) bool {
 	if b, err := os.ReadFile(task + "/syscall"); err == nil {
 		f := strings.Fields(string(b))     // the number of the system call and its arguments
 		return len(f) > 2 && f[2] == "0x9" // the operation is FUTEX_WAIT_BITSET
 	}
-	b, err := os.ReadFile(task + "/stat") // on a machine that does not show system calls
+	b, err := os.ReadFile(task + "/stat") // used if the machine does not show system calls
 	require.NoError(t, err)
 	_, state, ok := strings.Cut(string(b), ") ")
 	return ok && state[0] == 'S'
 }
 
-// TestWakeOneNear: every sleeper is woken, the sleepers on this node first. One wake in 64 goes to
+// TestWakeOneNear: every sleeper is woken, those on this NUMA node first. One wake in 64 goes to
 // the first sleeper in the queue.
 func TestWakeOneNear(t *testing.T) {
 	old := NodeNow
@@ -85,7 +85,7 @@ func TestWakeOneNear(t *testing.T) {
 	require.Equal(t, []uint32{far, near}, order(0, far, near), "it does not care")
 }
 
-// TestNodeNow: NodeNow returns a node that exists.
+// TestNodeNow: NodeNow returns a NUMA node that exists.
 func TestNodeNow(t *testing.T) {
 	node, ok := NodeNow()
 	if !ok {

@@ -1,9 +1,9 @@
 package park
 
-// mayBeDirect reports whether the caller may sleep in the kernel, and counts it if so. It returns
-// false if other goroutines of this process are parked, or if as many goroutines sleep in the
-// kernel as can run at a time. Such a caller is woken sooner if it parks, because Grant finds it
-// there.
+// mayBeDirect reports whether the caller may sleep in the kernel, and counts the caller if so. It
+// returns false if other goroutines of this process are parked, or if as many goroutines sleep in
+// the kernel as can run at the same time. A caller that parks instead is woken sooner, because
+// Grant finds parked waiters.
 func (q *Queue) mayBeDirect(since int64) bool {
 	if q.asleep.Add(1); since == 0 {
 		return true
@@ -15,8 +15,8 @@ func (q *Queue) mayBeDirect(since int64) bool {
 	return false
 }
 
-// link inserts me in the order of since. A waiter that comes back has waited longer than those that
-// came meanwhile, and usually longest of all.
+// link inserts me into the queue, ordered by since. A waiter that has been woken and waits again
+// has waited longer than those that came meanwhile, and usually longest of all.
 func (q *Queue) link(me *waiter) { // guarded by: mu
 	me.queued = true
 	if me.since != 0 && q.first != nil && me.since < q.first.since {
@@ -43,7 +43,7 @@ func (q *Queue) link(me *waiter) { // guarded by: mu
 }
 
 // Oldest returns when the waiter that has been parked longest began to wait, according to its
-// SleepSpec. It returns 0 if nobody is parked, or if that time is not known.
+// SleepSpec. It returns 0 if no waiter is parked or if that time is unknown.
 func (q *Queue) Oldest() int64 { return q.oldest.Load() }
 
 // Parked returns how many waiters are parked.
@@ -53,8 +53,8 @@ func (q *Queue) Parked() int {
 	return q.count
 }
 
-// Grant takes the waiter that has been parked longest off the queue and ends its Sleep with
-// Granted. It returns false if nobody is parked.
+// Grant removes the waiter that has been parked longest from the queue. The Sleep of that waiter
+// returns Granted. Grant returns false if no waiter is parked.
 func (q *Queue) Grant() bool {
 	q.mu.Lock()
 	me := q.first

@@ -11,30 +11,30 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// leavePauses bounds how long a waiter waits until its node is off the queue.
+// leavePauses limits how long a waiter waits until its node is off the queue.
 const leavePauses = 200
 
 func pause() { asm.Pause(2) }
 
-// nodePool holds the wait nodes of a process. It keeps them for later waits, so a wait allocates a
-// node only while more goroutines wait than ever before.
+// A nodePool contains the wait nodes of a process. It keeps nodes for later waits, so a wait
+// allocates a node only if more goroutines wait than ever before.
 type nodePool struct {
 	lot *lot
 
 	mu   sync.Mutex
 	of   map[arenakernel.Offset]*WaitNode // guarded by: mu; by their nodes
 	all  []*WaitNode                      // guarded by: mu; the values of the map of
-	free []*WaitNode                      // guarded by: mu; the wait nodes that no wait uses
+	free []*WaitNode                      // guarded by: mu; the wait nodes that are not in use
 }
 
-// TakeNode returns an idle wait node for one wait in an object of a. The error Is ErrNoSpace if the
-// arena has no room for a node.
+// TakeNode returns an idle wait node for one wait in an object of a. If the arena has no room for
+// another node, the error Is ErrNoSpace.
 func TakeNode(a *arenakernel.Arena) (*WaitNode, error) { return lotOf(a).nodePool.take() }
 
-// TakeNode is the function TakeNode for the arena of this queue.
+// TakeNode is like the function TakeNode, for the arena of this queue.
 func (q *Queue) TakeNode() (*WaitNode, error) { return q.lot.nodePool.take() }
 
-// CachedWaitNode is TakeNode if the pool has a free node, and nil otherwise.
+// CachedWaitNode is TakeNode if the pool has a free node. Otherwise it returns nil.
 func (q *Queue) CachedWaitNode() *WaitNode {
 	b := &q.lot.nodePool
 	b.mu.Lock()
@@ -52,7 +52,7 @@ func (b *nodePool) cached() *WaitNode {
 	s.taken, s.notify, s.told, s.Withdrawer = true, nil, false, nil
 	s.in.Store(nil)
 	select {
-	case <-s.wake: // a wake for an earlier wait that had ended without it
+	case <-s.wake: // left from an earlier wait, which ended without this wake
 	default:
 	}
 	return s
@@ -90,7 +90,7 @@ func (b *nodePool) put(s *WaitNode) { // guarded by: mu
 	b.free = append(b.free, s)
 }
 
-// keep puts a wait node back into the pool. Its wait was resolved, and its node is on no stack.
+// keep returns a wait node to the pool. The wait of s was resolved, and the node is on no stack.
 func (b *nodePool) keep(s *WaitNode) { // guarded by: mu
 	w := s.Node.Load()
 	// sync(waitnode.unqueue): acquire
@@ -99,16 +99,17 @@ func (b *nodePool) keep(s *WaitNode) { // guarded by: mu
 		b.put(s)
 		return
 	}
-	// The granter has resolved the wait and not taken the node off the queue, because it is stopped
-	// or dead. The participant that takes the node off frees the node. If that has just happened,
-	// the code below frees it.
+	// The granter has resolved the wait but not taken the node off the queue, because it is stopped
+	// or dead. The participant that takes the node off the queue frees it. If that happened a
+	// moment ago, the code below frees the node.
 	b.forget(s)
 	if s.Node.Swap(w, w.With(arenakernel.NodeSpent)) && s.Node.Stamp().Load() == 0 {
 		b.lot.a.ReclaimNode(s.Off, w)
 	}
 }
 
-// forget removes a wait node whose record in the arena no longer belongs to this process.
+// forget removes a wait node from the pool because its record in the arena no longer belongs to
+// this process.
 func (b *nodePool) forget(s *WaitNode) { // guarded by: mu
 	s.taken = false
 	if b.of[s.Off] != s {
@@ -122,8 +123,8 @@ func (b *nodePool) forget(s *WaitNode) { // guarded by: mu
 	b.all = b.all[:last]
 }
 
-// popped handles a node that came off the ready stack, or that will never come. It wakes the
-// waiter, or returns a function that the caller must call instead.
+// popped handles a node that has come off the ready stack or that is known never to come. It wakes
+// the waiter, or returns a function that the caller must call for that.
 func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,27 +134,27 @@ func (b *nodePool) popped(off arenakernel.Offset) (notify func()) {
 	}
 	s.owed = false
 	if !s.taken {
-		b.keep(s) // the wait ended without this wake
+		b.keep(s) // the wait ended before this wake came
 		return nil
 	}
 	return s.tell()
 }
 
-// TellOwn wakes a waiter of this process whose node was parked when the caller resolved it. It
-// replaces Tell, and needs neither the ready stack nor the poller, because on a busy P the poller
-// runs only after every other goroutine has had a turn.
+// TellOwn wakes a waiter of this process whose node was parked when the caller resolved its wait.
+// It is used instead of Tell. It needs neither the ready stack nor the poller, which on a busy P
+// would run only after all other goroutines.
 //
-// TellOwn only wakes. The waiter then reads its node, as after every wake. If the caller stops or
-// dies before the wake, the periodic checks make up for it, as for a wake by the poller.
+// TellOwn only wakes: the waiter then reads its node, as after every wake. If the caller stops or
+// dies before the wake, a periodic check wakes the waiter.
 func (q *Queue) TellOwn(off arenakernel.Offset) {
 	if notify := q.lot.nodePool.popped(off); notify != nil {
-		// The caller may hold locks that notify takes.
+		// In a new goroutine, because the caller may hold locks that notify takes.
 		go notify()
 	}
 }
 
-// untold is a wait node whose wait was resolved, and which has not come off the ready stack. Its
-// granter is about to push it or has died, or the node fell off the stack.
+// untold is a wait node whose wait was resolved and which has not come off the ready stack. Either
+// its granter is about to push it, or the granter has died, or the node was lost from the stack.
 type untold struct {
 	waitNode *WaitNode
 	word     arenakernel.NodeWord
@@ -170,9 +171,9 @@ func (b *nodePool) untold() (lost []untold) {
 	return lost
 }
 
-// forgive wakes the waiters of lost nodes. The caller is the poller. It has seen these nodes as
-// untold. Then it has seen that every granter has pushed all its nodes, and has emptied the stack
-// once more. So a node that has not come off by now never will.
+// forgive wakes the waiters of lost nodes. The caller is the poller. It first found these nodes by
+// untold, then saw that every granter had pushed all its nodes, and then emptied the stack once
+// more. So a node that has not come off the stack by now never will.
 func (b *nodePool) forgive(lost []untold) {
 	for _, l := range lost {
 		b.mu.Lock()
@@ -186,7 +187,7 @@ func (b *nodePool) forgive(lost []untold) {
 	}
 }
 
-// tell wakes the waiter, or returns a function that the caller must call instead.
+// tell wakes the waiter, or returns a function that the caller must call for that.
 func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 	switch {
 	case s.notify == nil:
@@ -198,8 +199,8 @@ func (s *WaitNode) tell() (notify func()) { // guarded by: nodePool.mu
 	return nil
 }
 
-// check wakes waiters whose wait is over and which have not been told, because the granter may be
-// dead or stopped.
+// check wakes each waiter whose wait is over and which has not been woken, because its granter may
+// be dead or stopped.
 func (b *nodePool) check() {
 	b.mu.Lock()
 	all := slices.Clone(b.all)
@@ -212,24 +213,24 @@ func (b *nodePool) check() {
 }
 
 // prod wakes the waiter of a wait node if its wait is over, or in any case if always is set. Other
-// code may wake the same waiter as well.
+// code may wake the same waiter, too.
 func (b *nodePool) prod(s *WaitNode, always bool) {
 	b.mu.Lock()
 	var notify func()
 	switch {
 	case !s.taken:
 	case always:
-		// A peer may have overwritten the node, and the waiter may have been told before. The
-		// waiter is woken in any case.
+		// A peer may have overwritten the node, and the waiter may have been woken before. Wake it
+		// in any case.
 		s.told = false
 		notify = s.tell()
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)
-	case !s.Resolved(): // another wait uses the node by now
+	case !s.Resolved(): // the node is already used by another wait
 	case s.owed:
 		notify = s.tell()
 	default:
 		if s.notify == nil {
-			s.look() // the goroutine may be waiting for its turn
+			s.look() // the goroutine may be waiting for its turn; see Turns
 		}
 		shmsync.Wake(wordPtr(s.Node.Word()), allSleepers)
 	}
@@ -240,8 +241,8 @@ func (b *nodePool) prod(s *WaitNode, always bool) {
 }
 
 // sendAway ends the waits that use the handle of q, which is being closed, by waking their
-// goroutines. If q is nil, this process leaves the arena, and sendAway ends all waits. A wait
-// without a sleeping goroutine just ends.
+// goroutines. If q is nil, this process is leaving the arena, and sendAway ends all waits. A wait
+// without a sleeping goroutine ends by itself.
 func (b *nodePool) sendAway(q *Queue) {
 	b.mu.Lock()
 	all := slices.Clone(b.all)
@@ -253,7 +254,7 @@ func (b *nodePool) sendAway(q *Queue) {
 	}
 }
 
-// DescribeWaitNodes renders the waits of this process as text.
+// DescribeWaitNodes returns the waits of this process as text.
 func DescribeWaitNodes(a *arenakernel.Arena) string {
 	b := &lotOf(a).nodePool
 	b.mu.Lock()

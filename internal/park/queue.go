@@ -11,60 +11,60 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// Result says why a sleep ended.
+// A Result says why a sleep ended.
 type Result uint8
 
 const (
-	// Again: something has happened, or may have happened, so the caller checks the state again.
+	// Again: the waiter was woken, or may have been, so the caller must check the state again.
 	Again Result = iota
 	// Canceled: the context ended.
 	Canceled
-	// Closed: this process leaves the arena, or the handle of the wait is closed.
+	// Closed: this process leaves the arena, or the handle of the waiter is being closed.
 	Closed
 	// Granted: Grant chose this waiter.
 	Granted
 )
 
-// Queue is one handle's side of a WaitList: the goroutines that use the handle wait here.
+// A Queue is one handle's part of a WaitList. Goroutines that use the handle wait in its Queue.
 type Queue struct {
 	WaitList
 	config Config
 	lot    *lot
 
 	haveWaitV bool
-	calls     atomic.Int32 // calls between Enter and Exit
-	lasting   atomic.Int32 // other calls, which Left does not count
-	shut      atomic.Bool  // the handle is being closed, see Refuse
+	calls     atomic.Int32 // how many calls are between Enter and Exit
+	lasting   atomic.Int32 // how many calls are between EnterLasting or EnterStay and ExitLasting
+	shut      atomic.Bool  // the handle is being closed; see Refuse
 	serves    atomic.Bool  // see ServeToTheEnd
 	listed    atomic.Bool  // the periodic checker has this queue on its list
 
-	// life is held by Close, and by code that uses the object outside any call. Once Close has
+	// life is held by Close, and by code that uses the object outside any call. After Close has
 	// returned, the object may no longer exist.
 	life   sync.Mutex
 	closed bool // guarded by: life
 
 	mu    sync.Mutex
-	first *waiter            // guarded by: mu; parked goroutines, in order of arrival
+	first *waiter            // guarded by: mu; the parked goroutines in order of arrival
 	last  *waiter            // guarded by: mu
-	node  arenakernel.Offset // guarded by: mu; the poller node of this queue, 0 while there is none
+	node  arenakernel.Offset // guarded by: mu; the poller node of this queue, or 0
 	count int                // guarded by: mu; number of parked goroutines
 	since int64              // guarded by: mu; when the queue last became non-empty, CLOCK_MONOTONIC ns
 
-	asleep atomic.Int32 // number of waiters with a known since that sleep in the kernel
-	oldest atomic.Int64 // first.since; 0 if nobody is parked, or if that time is not known
+	asleep atomic.Int32 // number of waiters that sleep in the kernel and whose since is known
+	oldest atomic.Int64 // first.since; 0 if no waiter is parked or if that time is unknown
 	seated atomic.Int32 // goroutines in WaitNode.Sleep
 
-	wasReady bool // guarded by: mu; the last check found the node ready
-	wasCut   bool // guarded by: mu; at the last check, no releaser would have found the node
+	wasReady bool // guarded by: mu; the last check found the poller node ready
+	wasCut   bool // guarded by: mu; at the last check, releasers could not find the poller node
 }
 
-// waiter is a parked goroutine. It is pooled. While the waiter is on the queue, the parked
-// goroutine owns it; then the goroutine that has taken it off the queue owns it.
+// A waiter is a parked goroutine. Waiters are pooled. While the waiter is on the queue, the parked
+// goroutine owns it. Afterwards the goroutine that has taken it off the queue owns it.
 type waiter struct {
 	prev, next *waiter
 	queued     bool
 	since      int64         // when the wait began, CLOCK_MONOTONIC ns, or 0
-	others     int           // how many other waits it stands for; tools count them
+	others     int           // how many other waits this waiter represents; only tools use it
 	granted    bool          // Grant chose this waiter; written by the goroutine that takes it off the queue
 	wake       chan struct{} // capacity 1
 	notify     func()        // called for a Watch, instead of a send on wake
@@ -83,53 +83,53 @@ func (me *waiter) after(d int64) <-chan time.Time {
 
 var waiters = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1)} }}
 
-// Config is the argument of NewQueue.
+// Config contains the arguments of NewQueue.
 type Config struct {
 	WaitList WaitList
 	Object   arenakernel.Object
 	Word     arenakernel.Offset // of WaitList.Word
-	All      bool               // a wake is for all waiters, and not for one
-	// Check examines the object's own words for something that a waiter should have been told. It
-	// is called ten times a second while anybody waits.
+	All      bool               // each wake is for all waiters, not for one waiter
+	// Check examines the words of the object for a wake that a waiter should have got. It is called
+	// ten times a second while a goroutine waits.
 	Check func()
-	// Rest returns a word of the object, and the value of this word at which no wake was due after
-	// the last Check. Every process changes the word before a wake becomes due. While the word has
-	// that value, Check is called only every few seconds. Rest returns ok false if it does not know
-	// such a value. It is nil if the object has no such word.
+	// Rest returns a word of the object, and the value that this word had when the last Check found
+	// no wake to be due. Every process changes the word before a wake becomes due. While the word
+	// has that value, Check is called only every few seconds. ok is false if no such value is
+	// known. Rest is nil if the object has no such word.
 	Rest func() (word *atomic.Uint64, value uint64, ok bool)
-	// Miss is called if a wake for one waiter finds no waiter in this queue, and passes the wake
-	// on. It is nil if wakes are for all waiters.
+	// Miss is called if a wake for one waiter finds no waiter in this queue. It wakes another
+	// waiter instead. Miss is nil if each wake is for all waiters.
 	Miss func()
 }
 
-// NewQueue makes the queue of a handle of an object. Each handle has its own.
+// NewQueue returns a new queue for a handle of an object. Each handle has its own queue.
 func NewQueue(c Config) *Queue {
 	q := &Queue{WaitList: c.WaitList, config: c, lot: lotOf(c.WaitList.Arena), haveWaitV: shmsync.FeatureWaitV.Have()}
 	q.lot.add(q)
 	return q
 }
 
-// SleepSpec says what a waiter sleeps on in addition to the word of its WaitList.
+// A SleepSpec says what can wake a waiter in addition to the word of its WaitList.
 type SleepSpec struct {
 	Owner   arenakernel.ParticipantID // if not 0, wake up when this participant dies
 	Other   *atomic.Uint32            // if not nil, wake up when this word is woken, too
-	OtherIs uint32                    // the value of Other when the waiter last checked it
-	Bounded int64                     // sleep no longer than this many nanoseconds, if not 0
+	OtherIs uint32                    // the value that Other had when the waiter last checked it
+	Bounded int64                     // if not 0, sleep at most this many nanoseconds
 	Since   int64                     // when the wait began, CLOCK_MONOTONIC ns; 0 if not known
-	Park    bool                      // park, so that Grant can find the waiter; do not sleep in the kernel
+	Park    bool                      // park, so that Grant can find the waiter, and do not sleep in the kernel
 }
 
-// Sleep lets a waiter sleep that has announced itself and has then seen that it has to wait. It
-// returns at once if the word is no longer w. Otherwise it returns when the waiter is woken or when
-// the context of c ends.
+// Sleep suspends a waiter that has announced itself and has then found that it has to wait. It
+// returns at once if the word is no longer w. Otherwise it returns when the waiter is woken, or
+// when the context of c ends.
 func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
 	h := q.lot
 	h.checkPeriodically(q)
 	if q.refuses() {
 		return Closed
 	}
-	// Without waitv, a thread can sleep on only one word. The context and a hand-off reach a parked
-	// waiter in any case.
+	// Without waitv, a thread can sleep on only one word. A parked waiter can always be woken by
+	// the end of the context, and by a hand-off.
 	if !b.Park && (q.haveWaitV || c.ctx == nil && b.Other == nil) && q.mayBeDirect(b.Since) {
 		defer q.asleep.Add(-1)
 		if record, ok := q.Arena.Announce(q.config.Object.Offset, q.config.Word, uint64(w), DirectMax); ok {
@@ -144,7 +144,7 @@ func (q *Queue) Sleep(w uint32, b SleepSpec, c *Cancel) Result {
 	return q.park(w, b, c)
 }
 
-// direct sleeps in the kernel, on the thread of this goroutine.
+// direct sleeps in the kernel, on the current thread.
 func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 	var deadline int64
 	if b.Bounded != 0 {
@@ -163,7 +163,8 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 		if b.Owner != 0 {
 			if word, alive, ok := q.Arena.AliveWord(b.Owner); ok {
 				if alive&shmsync.RobustOwnerDied != 0 {
-					// The threads of the dead owner cannot be fenced yet; see Dead.
+					// The owner is dead, but its threads cannot be fenced yet, so check again soon;
+					// see Dead.
 					deadline = shmsync.Monotonic() + unfencedCheck
 				} else {
 					add(word, alive)
@@ -205,8 +206,8 @@ func (q *Queue) direct(w uint32, b SleepSpec, c *Cancel) Result {
 	return Again
 }
 
-// unfencedCheck is after how many nanoseconds a waiter checks again whether the threads of a dead
-// owner can be fenced.
+// unfencedCheck is the time in nanoseconds after which a waiter checks again whether the threads of
+// a dead owner can be fenced.
 const unfencedCheck = 200e3
 
 // park waits on a channel. The process that changes the word wakes the poller of this process,
@@ -250,8 +251,8 @@ func (q *Queue) park(w uint32, b SleepSpec, c *Cancel) Result {
 	return result
 }
 
-// enlist marks the poller node as waiting, and then queues me. If the word is no longer w after the
-// mark, enlist queues nothing and returns false. Only tools read since.
+// enlist marks the poller node as waiting, and then puts me on the queue. If the word is no longer
+// w after the mark, enlist returns false and does not queue me. since is only for tools.
 func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -271,7 +272,7 @@ func (q *Queue) enlist(w uint32, me *waiter, since int64) bool {
 	return true
 }
 
-// tellPeople writes into the poller node, for tools, how many goroutines wait.
+// tellPeople stores in the poller node how many goroutines wait, for tools.
 func (q *Queue) tellPeople() { // guarded by: mu
 	if q.node == 0 {
 		return
@@ -281,7 +282,7 @@ func (q *Queue) tellPeople() { // guarded by: mu
 	}
 }
 
-// needNode gets a poller node for the queue if it has none. If there is no room for a node, the
+// needNode gets a poller node if the queue has none. If the arena has no room for a node, the
 // periodic checks wake the waiters.
 func (q *Queue) needNode() { // guarded by: mu
 	if q.node != 0 {
@@ -292,14 +293,13 @@ func (q *Queue) needNode() { // guarded by: mu
 		return
 	}
 	q.node = node
-	// If the node is ready now, it was ready when this process last closed its handle, and that
-	// Close has passed the wake on. The releaser of the node may never push it, and while the node
-	// is ready it receives no other wake.
+	// A node that is ready now was ready when its last queue was closed, and that Close has passed the
+	// wake on. Its releaser may never push the node, and a ready node gets no other wake.
 	q.lot.takeLoose(node)
 }
 
-// delist takes me off the queue. If me is already off, it was given a wake that came before the
-// cancellation. The caller then checks the state once more and passes the wake on.
+// delist takes me off the queue. If me is already off the queue, it got a wake before the
+// cancellation. The caller then checks the state once more and passes that wake on.
 func (q *Queue) delist(me *waiter) {
 	q.mu.Lock()
 	if me.queued {
@@ -319,19 +319,21 @@ func (q *Queue) setWaiting() { // guarded by: mu
 	}
 }
 
-// setIdle marks the poller node as idle if nobody waits. If a releaser has made the node ready
-// meanwhile, it stays ready: its wake then finds nobody here, and is passed on.
+// setIdle marks the poller node as idle if no goroutine waits. If a releaser has made the node
+// ready meanwhile, the node stays ready. Its wake then finds no waiter in this queue, and is passed
+// on to another queue.
 func (q *Queue) setIdle() { // guarded by: mu
 	if q.first == nil && q.node != 0 {
 		q.Arena.SetIdle(q.node)
 	}
 }
 
-// deliver gives a wake to the first parked goroutine, or to all of them. If a wake for one finds
-// nobody, it is passed on.
+// deliver wakes the first parked goroutine, or all of them if all is set. If it has to wake one and
+// none is parked, the wake is passed on to another queue.
 //
-// The node is marked as waiting for the other goroutines before the woken goroutine runs: this
-// goroutine may take the lock, release it and search for the next waiter before deliver continues.
+// The node is marked as waiting for the remaining goroutines before the woken goroutine runs. The
+// woken goroutine may take the lock, release it, and search for the next waiter before deliver
+// continues.
 func (q *Queue) deliver(all bool) {
 	q.mu.Lock()
 	var woken *waiter // linked by next
@@ -362,8 +364,8 @@ func (q *Queue) deliver(all bool) {
 	}
 }
 
-// DeliverAllAsOne wakes all waiters. It wakes the goroutines of this queue first and directly,
-// without the poller, so nobody has to ring the doorbell of this process.
+// DeliverAllAsOne wakes all waiters. It first wakes the goroutines of this queue directly, without
+// the poller, so no process has to ring the doorbell of this process.
 func (q *Queue) DeliverAllAsOne() {
 	q.deliver(true)
 	q.mu.Lock()
@@ -372,16 +374,15 @@ func (q *Queue) DeliverAllAsOne() {
 	q.DeliverAll()
 }
 
-// ReleaseAsOne is Release of the wake word b of this queue. A goroutine of this queue is woken directly, without
-// the poller, so nobody has to ring the doorbell of this process.
+// ReleaseAsOne is Release for the wake word b of this queue. It wakes a goroutine of this queue
+// directly, without the poller, so no process has to ring the doorbell of this process.
 func (q *Queue) ReleaseAsOne(b *WakeWord) {
 	if b.Announced() {
 		b.release(q.DeliverOneAsOne)
 	}
 }
 
-// DeliverOneAsOne is DeliverOne for wakes of this process: it wakes a goroutine of this queue directly, without the
-// poller.
+// DeliverOneAsOne is DeliverOne, but wakes a goroutine of this queue directly, without the poller.
 func (q *Queue) DeliverOneAsOne(turn uint32) {
 	if turn&1 == 0 && q.wakeOne(turn) > 0 || q.deliverHere(turn>>1) || q.readyOne(turn) {
 		return
@@ -391,8 +392,8 @@ func (q *Queue) DeliverOneAsOne(turn uint32) {
 	}
 }
 
-// deliverHere wakes a goroutine of this queue. If goroutines of other queues are parked, too, it
-// does so only every other time.
+// deliverHere wakes a goroutine of this queue, and reports whether it did. If goroutines of other
+// queues are parked as well, it does so only every second time.
 func (q *Queue) deliverHere(turn uint32) bool {
 	q.mu.Lock()
 	here := q.first != nil
@@ -413,7 +414,7 @@ func (q *Queue) deliverHere(turn uint32) bool {
 	return true
 }
 
-// alive calls f unless the queue is closed.
+// alive calls f, unless the queue is closed.
 func (q *Queue) alive(f func()) {
 	q.life.Lock()
 	defer q.life.Unlock()
@@ -422,9 +423,9 @@ func (q *Queue) alive(f func()) {
 	}
 }
 
-// afterDeath delivers the wake that the dead process may not have made. It frees the node if the
-// dead process had made it ready and had not pushed it. The poller calls afterDeath right after it
-// has emptied the stack.
+// afterDeath delivers a wake that a dead process may have failed to send. If the dead process had
+// made the poller node ready and had not pushed it, afterDeath makes the node usable again. The
+// poller calls afterDeath just after it has emptied the stack.
 func (q *Queue) afterDeath() {
 	q.mu.Lock()
 	ready := q.node != 0 && q.lot.takeLoose(q.node)
@@ -435,15 +436,15 @@ func (q *Queue) afterDeath() {
 	}
 }
 
-// StartPoller starts the poller of this process, which checks the queues after each death.
+// StartPoller starts the poller of this process. The poller checks the queues after each death.
 func (q *Queue) StartPoller() {
 	q.lot.mu.Lock()
 	defer q.lot.mu.Unlock()
 	q.lot.startPoller()
 }
 
-// Seated returns how many goroutines of this process sleep in wait nodes for this object.
+// Seated returns how many goroutines of this process sleep in wait nodes of this object.
 func (q *Queue) Seated() int { return int(q.seated.Load()) }
 
-// Waiting returns how many goroutines of this process are in a call that may sleep here.
+// Waiting returns how many goroutines of this process are in a call that may sleep in this queue.
 func (q *Queue) Waiting() int { return int(q.calls.Load() + q.lasting.Load()) }

@@ -2,8 +2,9 @@ package park
 
 import "slices"
 
-// Enter begins a call that may sleep here. It returns false if the handle is being closed or this
-// process leaves the arena. Until Exit, the arena stays mapped and the object stays open.
+// Enter begins a call that may sleep in the queue. It returns false if the handle is being closed
+// or this process is leaving the arena. Until Exit, the arena stays mapped and the object stays
+// open.
 func (q *Queue) Enter() bool {
 	q.calls.Add(1)
 	if q.refuses() {
@@ -23,18 +24,18 @@ func (q *Queue) EnterNode() bool {
 	return true
 }
 
-// EnterEnding is Enter for a call that Close already waits for, and that needs the object for
-// longer.
+// EnterEnding is Enter for a call that Close already waits for. Such a call cannot be refused, and
+// needs the object for longer.
 func (q *Queue) EnterEnding() { q.calls.Add(1) }
 
-// Empty reports whether no call is in the queue that Left would count.
+// Empty reports whether no call is between Enter and Exit.
 func (q *Queue) Empty() bool { return q.calls.Load() == 0 }
 
-// Exit ends the call.
+// Exit ends a call that Enter has begun.
 func (q *Queue) Exit() { q.calls.Add(-1) }
 
-// EnterLasting is Enter for a call that Left does not count. So a Close of the handle does not wait
-// for the call, but a Close of the arena does.
+// EnterLasting is Enter for a call that Left does not count. Close of the handle does not wait for
+// such a call, but Close of the arena does.
 func (q *Queue) EnterLasting() bool {
 	q.lasting.Add(1)
 	if q.refuses() {
@@ -44,14 +45,14 @@ func (q *Queue) EnterLasting() bool {
 	return true
 }
 
-// ExitLasting ends the call that EnterLasting has begun.
+// ExitLasting ends a call that EnterLasting or EnterStay has begun.
 func (q *Queue) ExitLasting() {
 	q.lasting.Add(-1)
 }
 
-// EnterStay is EnterLasting for a call that needs the object although its handle is being closed,
-// or has been closed. The caller keeps the object open. EnterStay returns false if this process
-// leaves the arena.
+// EnterStay is EnterLasting for a call that needs the object even while its handle is being closed,
+// or after that. The caller keeps the object open. EnterStay returns false if this process is
+// leaving the arena.
 func (q *Queue) EnterStay() bool {
 	q.lasting.Add(1)
 	if q.lot.closed.Load() {
@@ -61,23 +62,23 @@ func (q *Queue) EnterStay() bool {
 	return true
 }
 
-// ServeToTheEnd makes Refuse end only the waits in wait nodes. Use it for the queue of a queue
-// lock, because a call whose wait has ended still needs that lock to clean up.
+// ServeToTheEnd restricts Refuse to waits in wait nodes. It is used for the queue of a queue lock,
+// because a call whose wait has ended still needs that lock to clean up.
 func (q *Queue) ServeToTheEnd() { q.serves.Store(true) }
 
-// Closing reports whether the handle is being closed or this process leaves the arena.
+// Closing reports whether the handle is being closed or this process is leaving the arena.
 func (q *Queue) Closing() bool { return q.lot.closed.Load() || q.shut.Load() }
 
-// refuses reports whether the queue refuses new sleepers on the word of its WaitList.
+// refuses reports whether the queue refuses new sleeps on the word of its WaitList.
 func (q *Queue) refuses() bool {
 	return q.lot.closed.Load() || q.shut.Load() && !q.serves.Load()
 }
 
-// Leaving reports whether this process leaves the arena.
+// Leaving reports whether this process is leaving the arena.
 func (q *Queue) Leaving() bool { return q.lot.closed.Load() }
 
-// Refuse makes the queues of a handle refuse new waits. Present waits end with the result Closed
-// when they are woken; Left wakes them.
+// Refuse makes the queues of a handle refuse new waits. Waits in progress return Closed when they
+// are woken, and Left wakes them.
 func Refuse(queues ...*Queue) {
 	for _, q := range queues {
 		q.shut.Store(true)
@@ -85,9 +86,9 @@ func Refuse(queues ...*Queue) {
 }
 
 // Left reports whether all calls except the lasting ones have left queues that refuse waits. If
-// not, it wakes those that wait there. The caller calls Left again a little later, because a call
-// may just have decided to sleep. Left examines all queues of a handle together, because a call in
-// one queue may wait in another.
+// they have not, Left wakes the calls that wait. The caller must call Left again after a moment,
+// because a call may have decided to sleep just before. Left examines all queues of a handle
+// together, because a call in one queue may wait in another queue.
 func Left(queues ...*Queue) bool {
 	if !slices.ContainsFunc(queues, func(q *Queue) bool { return q.calls.Load() > 0 }) {
 		return true
@@ -99,8 +100,8 @@ func Left(queues ...*Queue) bool {
 	return false
 }
 
-// sendAway wakes the waiters in this queue. It also wakes sleepers of other processes and handles,
-// which check their state and sleep again.
+// sendAway wakes the waiters in this queue. It also wakes sleepers of other processes and other
+// handles, which check the state and sleep again.
 func (q *Queue) sendAway() {
 	if q.Waiting() == 0 {
 		return
@@ -109,12 +110,13 @@ func (q *Queue) sendAway() {
 	q.deliver(true)
 }
 
-// Close gives up the queue's poller node, so that other queues can use it. Before the call, Left
-// has returned true. If the node is ready now, or its releaser may still push it, the process keeps
-// the node for its next queue of the object.
+// Close gives up the queue's poller node, so that other queues can use it. Left must have returned
+// true before. If the node is ready, or if its releaser may still push it, the process keeps the
+// node for its next queue of the object.
 //
-// The poller may have taken a wake from the node, or may take one later. The poller does not pass
-// such a wake on any more, because the object may no longer exist by then. So Close passes one on.
+// The poller may have taken a wake from the node, or may take one later. It does not pass such a
+// wake on any more, because the object may no longer exist by then. So Close itself passes one wake
+// on.
 func (q *Queue) Close() {
 	q.lot.remove(q)
 	q.life.Lock()

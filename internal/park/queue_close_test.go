@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// endWaits does what a Close of the handle of the queues does first.
+// endWaits does the first part of closing the handle of the queues.
 func endWaits(queues ...*Queue) {
 	Refuse(queues...)
 	for !Left(queues...) {
@@ -18,8 +18,8 @@ func endWaits(queues ...*Queue) {
 	}
 }
 
-// TestShutWaitsBesideCallsThatLast: while lasting calls come and go, Left still finds the other
-// call.
+// TestShutWaitsBesideCallsThatLast: lasting calls begin and end all the time. Left must still find
+// the other call.
 func TestShutWaitsBesideCallsThatLast(t *testing.T) {
 	b := newNodePool(t)
 	p := b.place(b.object())
@@ -31,7 +31,7 @@ func TestShutWaitsBesideCallsThatLast(t *testing.T) {
 		for n := 0; !stop.Load(); n++ {
 			p.EnterStay()
 			p.ExitLasting()
-			if n == 100_000 { // by now Left has read the counts, or it reads them after the call has left
+			if n == 100_000 { // Left has read the counts by now, or reads them after the call has left
 				left.Store(true)
 				p.Exit()
 			}

@@ -19,8 +19,8 @@ import (
 	"github.com/shmsync/shmsync/shm"
 )
 
-// rig is an arena with objects whose body is a wake word and, at offset 8, the head of a list of
-// poller nodes.
+// A rig is an arena for tests. The body of each of its objects is a wake word and, at offset 8, the
+// head of a list of poller nodes.
 type rig struct {
 	*arenakernel.Arena
 	t       testing.TB
@@ -40,7 +40,7 @@ func newNodePool(t testing.TB) *rig {
 	return &rig{Arena: a, t: t}
 }
 
-// place is the queue of one object.
+// A place is the queue of one object.
 type place struct {
 	*Queue
 	b        *rig
@@ -65,7 +65,7 @@ func (b *rig) place(o arenakernel.Object) *place {
 	return p
 }
 
-// enter parks a goroutine, without a check that could make up for a lost wake.
+// enter parks a goroutine. No periodic check runs that could hide a lost wake.
 func (p *place) enter() *waiter {
 	me := &waiter{wake: make(chan struct{}, 1)}
 	require.True(p.b.t, p.enlist(uint32(p.wakeWord.Announce()), me, shmsync.Monotonic()))
@@ -84,7 +84,7 @@ func (p *place) pollerNode() arenakernel.Offset {
 	return p.node
 }
 
-// mark does what a releaser does before it pushes the poller node.
+// mark makes the poller node ready, as a releaser does before it pushes the node.
 func (p *place) mark() {
 	n, err := p.b.NodeAt(p.pollerNode())
 	require.NoError(p.b.t, err)
@@ -93,7 +93,8 @@ func (p *place) mark() {
 	require.True(p.b.t, n.Swap(w, w.With(arenakernel.NodeReady)))
 }
 
-// pause stops the poller each time that it has taken a node, until took is read and goOn is called.
+// pause makes the poller stop each time that it has taken a node. The poller continues after a
+// receive from took and a call of goOn.
 func (b *rig) pause() (took chan struct{}, goOn func()) {
 	h := lotOf(b.Arena)
 	took, again := make(chan struct{}), make(chan struct{})
@@ -117,7 +118,7 @@ func (p *place) await(what string, done <-chan struct{}) {
 }
 
 // TestClosePassesOnWhatThePollerTook: the poller has taken a node, the waiter leaves, and the
-// handle is closed. Close passes the wake on, because the poller does not do so any more.
+// handle is closed. Close must pass the wake on, because the poller no longer does.
 func TestClosePassesOnWhatThePollerTook(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -133,7 +134,8 @@ func TestClosePassesOnWhatThePollerTook(t *testing.T) {
 	require.EqualValues(t, 1, p.missed.Load())
 }
 
-// TestClosePassesOnWhatIsReady is the same test with a node that the poller has not reached yet.
+// TestClosePassesOnWhatIsReady: as TestClosePassesOnWhatThePollerTook, but the poller has not taken
+// the node yet.
 func TestClosePassesOnWhatIsReady(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -149,8 +151,8 @@ func TestClosePassesOnWhatIsReady(t *testing.T) {
 	require.EqualValues(t, 1, p.missed.Load())
 }
 
-// TestClosedQueueTakesNothing: a closed queue that has kept its node must not take a wake that is
-// for the next queue of the object.
+// TestClosedQueueTakesNothing: a closed queue that has kept its node must not take a wake for the
+// next queue of the object.
 func TestClosedQueueTakesNothing(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -163,7 +165,7 @@ func TestClosedQueueTakesNothing(t *testing.T) {
 	me := p.enter()
 	p.mark()
 	p.delist(me)
-	queues := p.lot.adopted() // as a poller does that has seen a death
+	queues := p.lot.adopted() // as a poller that has seen a death
 	p.Close()
 
 	next := b.place(o)
@@ -180,8 +182,8 @@ func TestClosedQueueTakesNothing(t *testing.T) {
 	next.await("the wake arrives", me.wake)
 }
 
-// TestReadyNodeOfAClosedQueue: a node was made ready but not pushed. The next queue takes it,
-// because no push will come.
+// TestReadyNodeOfAClosedQueue: a releaser made a node ready, but did not push it. The next queue of
+// the object must make the node idle, because no push will come.
 func TestReadyNodeOfAClosedQueue(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -198,8 +200,8 @@ func TestReadyNodeOfAClosedQueue(t *testing.T) {
 	next.await("the wake arrives", me.wake)
 }
 
-// TestPollerChecksForWhatFellOffItsStack: a node that is pushed twice cuts off the nodes below it,
-// and the poller searches for these.
+// TestPollerChecksForWhatFellOffItsStack: a node that is pushed twice cuts off the nodes below it
+// in the stack. The poller must find these nodes.
 func TestPollerChecksForWhatFellOffItsStack(t *testing.T) {
 	b := newNodePool(t)
 	took, goOn := b.pause()
@@ -208,7 +210,7 @@ func TestPollerChecksForWhatFellOffItsStack(t *testing.T) {
 	other.enter()
 	require.True(t, b.ReadyOne(other.Poller, 0))
 	p.await("the poller is held", took)
-	// A reap takes p's node, which is on the stack or about to be pushed.
+	// A reap takes p's node, which is on the stack or is about to be pushed.
 	mine, lost := p.enter(), fallen.enter()
 	require.True(t, b.ReadyOne(p.Poller, 0))
 	p.afterDeath()
@@ -218,14 +220,13 @@ func TestPollerChecksForWhatFellOffItsStack(t *testing.T) {
 	fallen.await("a wake that fell off the stack", lost.wake)
 }
 
-// TestLooseNodeIsKept: a node that may still be pushed on the stack of this process is kept by this
-// process.
+// TestLooseNodeIsKept: this process keeps a node that a releaser may still push on its stack.
 func TestLooseNodeIsKept(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
 	p := b.place(o)
 	me := p.enter()
-	b.BeginTell() // a releaser marks the node and is slow
+	b.BeginTell() // a releaser has marked the node and has not pushed it yet
 	p.mark()
 	p.afterDeath()
 	p.await("after a death", me.wake)
@@ -237,7 +238,7 @@ func TestLooseNodeIsKept(t *testing.T) {
 	next := b.place(o)
 	next.enter()
 	require.Equal(t, node, next.pollerNode())
-	next.afterDeath() // the dead process may not have woken its waiter
+	next.afterDeath() // the dead process may have failed to wake the waiter
 	next.Close()
 	require.Equal(t, b.Self(), n.Owner(), "loose while it may be pushed")
 	b.Tell(node, n, b.Self())
@@ -250,8 +251,8 @@ func TestLooseNodeIsKept(t *testing.T) {
 	require.Zero(t, n.Owner())
 }
 
-// TestWaitKeepsItsDateOverWakes: a wait keeps its date after wakes that were not for it, such as
-// those of an unrelated death.
+// TestWaitKeepsItsDateOverWakes: a waiter keeps the begin of its wait when it is woken in vain, for
+// example after the death of an unrelated process.
 func TestWaitKeepsItsDateOverWakes(t *testing.T) {
 	b := newNodePool(t)
 	for _, parked := range []bool{false, true} {

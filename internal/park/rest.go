@@ -6,49 +6,49 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// resting is a queue with waiters for which no wake is due, and two words of the arena: a word that
-// changes before a wake becomes due, and the word of the queue's poller node. While both words are
-// the same as at the last check, the next check would find nothing. So the checker reads only these
-// words, and not the queue, its locks and its list.
+// resting is a queue with waiters that the periodic checker need not check now. It contains two
+// words of the arena: a word that changes before a wake becomes due, and the word of the queue's
+// poller node. While both words have the same values as at the last check, a check would find
+// nothing. So the checker reads only these words, and not the queue, its locks and its list.
 type resting struct {
 	q     *Queue
 	word  *atomic.Uint64
 	node  *atomic.Uint32
 	value uint64
 	state arenakernel.NodeWord
-	until uint32 // the queue is checked in this tick, whatever the words are
-	phase uint32 // differs between queues, so that many of them are not read in the same tick
+	until uint32 // in this tick, the queue is checked whatever its words are
+	phase uint32 // differs between queues, so that they are not all read in the same tick
 }
 
-// A queue rests while its words are read restTicks times, to twice as many: 6 to 13 seconds if they
-// are read in each tick. The next check then finds out whether a releaser still finds the poller
+// A queue rests for restTicks to 2*restTicks reads of its words: 6 to 13 seconds if the words are
+// read in each tick. The check that follows finds out whether releasers can still find the poller
 // node. Only a peer that overwrites the list can prevent that.
 const restTicks = 64
 
-// The word of the poller node of a resting queue is read only every eighth time. If a releaser has
-// made the node ready and is stopped, the next change of the first word makes the checker check the
-// queue in any case.
+// nodeTicks: the word of the poller node of a resting queue is read only every nodeTicks-th time.
+// If a releaser has made the node ready and is stopped, the first word still changes before the
+// next wake becomes due, and the checker then checks the queue.
 const nodeTicks = 8
 
 const (
-	// lookMost is about how many resting queues the checker reads in a tick. That takes 50 to 100
-	// ns for each queue, because the words of each queue are in cache lines of their own. So this
-	// many queues take about 1 % of a CPU.
+	// lookMost is approximately how many resting queues the checker reads in a tick. The words of
+	// each queue are in cache lines of their own, so the checker needs 50 to 100 ns for each queue,
+	// and 1 % of a CPU for lookMost queues.
 	lookMost = 1 << 13
-	// lapMost is the largest number of ticks in which the checker reads each queue once. It is a
-	// power of two, as is each lap.
+	// lapMost is the maximum number of ticks that the checker takes to read every resting queue
+	// once (a lap). Every lap is a power of two.
 	lapMost = 8
 )
 
 // checker is the state of the periodic checker of a lot between ticks.
 type checker struct {
 	tick    uint32
-	rests   uint32             // how often a queue began to rest
+	rests   uint32             // how many times a queue has begun to rest
 	resting [lapMost][]resting // by phase, modulo lapMost
 }
 
-// check checks the queues that have waiters, and the resting queues whose words have changed. It
-// returns the queues to be checked at the next tick.
+// check checks the queues with waiters, and the resting queues whose words have changed. It returns
+// the queues that must be checked at the next tick.
 func (c *checker) check(queues []*Queue) (kept []*Queue) {
 	c.tick++
 	lap := c.lap()
@@ -72,9 +72,10 @@ func (c *checker) check(queues []*Queue) (kept []*Queue) {
 	return kept
 }
 
-// look reads the words of resting queues, and adds the queues that have to be checked to queues.
+// look reads the words of the resting queues in at. It appends the queues that have to be checked
+// to queues.
 func (c *checker) look(at *[]resting, lap uint32, queues []*Queue) []*Queue {
-	all, rest := *at, 0 // rest: how many queues still rest
+	all, rest := *at, 0 // rest counts the queues that still rest
 	for i := range all {
 		r := &all[i]
 		nodeToo := (c.tick/lap+r.phase/lapMost)%nodeTicks == 0
@@ -100,8 +101,8 @@ func (c *checker) rest() (n int) {
 	return n
 }
 
-// lap returns in how many ticks the checker reads each resting queue once. That is 1 unless there
-// are very many.
+// lap returns the number of ticks in which the checker reads every resting queue once. It is 1
+// unless there are more than lookMost queues.
 func (c *checker) lap() uint32 {
 	lap := uint32(1)
 	for n := c.rest(); n > lookMost && lap < lapMost; n /= 2 {
@@ -110,12 +111,13 @@ func (c *checker) lap() uint32 {
 	return lap
 }
 
-// check checks a queue. It returns whether anybody waits there, and how the queue may rest.
+// check checks a queue. waits reports whether a goroutine waits in the queue. rest says how the
+// queue may rest; it is zero if it may not.
 func (q *Queue) check() (waits bool, rest resting) {
 	if q.Waiting() == 0 {
 		q.listed.Store(false)
-		// A waiter that entered before the store above still found listed set, and did not put the
-		// queue on the list.
+		// A waiter that entered before the store above found listed set, and did not put the queue
+		// on the list.
 		if q.Waiting() == 0 || q.listed.Swap(true) {
 			return false, resting{}
 		}
@@ -132,8 +134,8 @@ func (q *Queue) check() (waits bool, rest resting) {
 	return true, rest
 }
 
-// rest returns how the queue may rest, or the zero value if it may not. The caller has checked the
-// object.
+// rest returns how the queue may rest. It returns the zero value if the queue may not rest. The
+// caller has just checked the object.
 func (q *Queue) rest() resting {
 	word, value, ok := q.config.Rest()
 	if !ok {
@@ -153,5 +155,5 @@ func (q *Queue) rest() resting {
 	return resting{q: q, word: word, value: value, node: n.Word(), state: state}
 }
 
-// Resting returns how many queues of this process rest, for tests.
+// Resting returns how many queues of this process are resting. It is for tests.
 func Resting(a *arenakernel.Arena) int { return int(lotOf(a).resting.Load()) }

@@ -12,12 +12,12 @@ import (
 	"github.com/shmsync/shmsync/internal/arenakernel"
 )
 
-// calm is a queue with a waiter for which no wake is due. The test takes the place of the periodic
+// calm is a queue with a waiter for which no wake is due. The test itself calls the periodic
 // checker.
 type calm struct {
 	*place
 	me     *waiter
-	word   atomic.Uint64 // what Rest returns; it stands for a word of the object
+	word   atomic.Uint64 // the word that Rest returns, instead of a word of the object
 	knows  bool          // whether Rest knows a value
 	checks int           // how often Check has run
 	by     checker
@@ -40,7 +40,7 @@ func newCalm(t *testing.T) *calm {
 	return c
 }
 
-// ticks makes n periodic checks, and returns how often Check has run in them.
+// ticks runs n periodic checks, and returns how often Check was called in them.
 func (c *calm) ticks(n int) int {
 	before := c.checks
 	for range n {
@@ -49,7 +49,7 @@ func (c *calm) ticks(n int) int {
 	return c.checks - before
 }
 
-// TestRestingQueueIsCheckedWhenItsWordChanges: a queue rests while its words stay the same, and is
+// TestRestingQueueIsCheckedWhenItsWordChanges: a queue rests while its words do not change. It is
 // checked at the next tick after the first word has changed.
 func TestRestingQueueIsCheckedWhenItsWordChanges(t *testing.T) {
 	c := newCalm(t)
@@ -62,7 +62,7 @@ func TestRestingQueueIsCheckedWhenItsWordChanges(t *testing.T) {
 }
 
 // TestRestingQueueIsCheckedWhenItsNodeIsReady: if a releaser makes the poller node of a resting
-// queue ready, the queue is checked soon, and then in every tick.
+// queue ready, the queue is checked soon, and from then on in every tick.
 func TestRestingQueueIsCheckedWhenItsNodeIsReady(t *testing.T) {
 	c := newCalm(t)
 	c.ticks(1)
@@ -74,7 +74,7 @@ func TestRestingQueueIsCheckedWhenItsNodeIsReady(t *testing.T) {
 }
 
 // TestRestingQueueIsCheckedNowAndThen: a queue does not rest for ever, because a peer may have
-// taken its node off the list.
+// removed its node from the list.
 func TestRestingQueueIsCheckedNowAndThen(t *testing.T) {
 	c := newCalm(t)
 	c.ticks(1)
@@ -86,8 +86,8 @@ func TestRestingQueueIsCheckedNowAndThen(t *testing.T) {
 	<-c.me.wake
 }
 
-// TestRestingQueuesAreCheckedByTurns: queues that began to rest together are not all checked in the
-// same tick later.
+// TestRestingQueuesAreCheckedByTurns: queues that began to rest at the same time are not all
+// checked in the same tick later.
 func TestRestingQueuesAreCheckedByTurns(t *testing.T) {
 	b := newNodePool(t)
 	var word atomic.Uint64
@@ -113,7 +113,7 @@ func TestRestingQueuesAreCheckedByTurns(t *testing.T) {
 }
 
 // TestManyRestingQueuesAreLookedAtByTurns: if very many queues rest, only some of them are read in
-// a tick. Each is read once in a lap.
+// each tick, and each queue is read once in a lap.
 func TestManyRestingQueuesAreLookedAtByTurns(t *testing.T) {
 	for n, want := range map[int]int{lookMost - 1: 1, 3 * lookMost: 4, 9 * lookMost: 8} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestManyRestingQueuesAreLookedAtByTurns(t *testing.T) {
 	}
 }
 
-// TestQueueThatMayNotRest: a queue does not rest if the object knows no value for Rest, or if no
-// goroutine waits that a releaser would find by the poller node.
+// TestQueueThatMayNotRest: a queue does not rest if Rest knows no value, or if no goroutine waits
+// that a releaser would find through the poller node.
 func TestQueueThatMayNotRest(t *testing.T) {
 	c := newCalm(t)
 	c.knows = false
@@ -157,7 +157,8 @@ func TestQueueThatMayNotRest(t *testing.T) {
 	require.Zero(t, c.by.rest())
 }
 
-// TestRestingQueueWithoutWaiters: a queue whose waiters have left is removed.
+// TestRestingQueueWithoutWaiters: a resting queue whose waiters have left is removed from the
+// checker.
 func TestRestingQueueWithoutWaiters(t *testing.T) {
 	c := newCalm(t)
 	c.ticks(1)

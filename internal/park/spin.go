@@ -12,23 +12,23 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// Spinning decides the latency of a hand-over between two CPUs: half a microsecond if the waiter
-// spins, thirty to sixty microseconds if it sleeps in the kernel. On one CPU spinning only wastes
-// time. So waiters spin for long on an object where spins usually succeed, briefly where they
-// usually fail, and not at all if the last releaser ran on the waiter's own CPU.
+// Spinning determines the latency of a hand-over between two CPUs: half a microsecond if the waiter
+// spins, and 30 to 60 microseconds if it sleeps in the kernel. On a single CPU, spinning only
+// wastes time. So a waiter spins for long on an object for which spins usually succeed, and briefly
+// if they usually fail. It does not spin at all if the last releaser ran on the waiter's own CPU.
 const (
-	spinLeast  = 600    // ns: the budget where spins usually fail
+	spinLeast  = 600    // ns: the budget if spins usually fail
 	spinSome   = 10_000 // ns: the budget while fewer than 1 spin of 8 fails, if successful spins need no more
-	spinMost   = 40_000 // ns: the budget while fewer than 1 spin of 64 fails: what a sleep and a wake cost
+	spinMost   = 40_000 // ns: the budget while fewer than 1 spin of 64 fails: the cost of a sleep and a wake
 	spinGiveUp = 3      // after this many failures in a row, the budget is what successful spins needed, and shrinks
 	spinChunk  = 8      // pauses between two calls of done after the first microsecond
-	probeEvery = 16     // failures from one long spin to the next
+	probeEvery = 16     // how many failures come between two long spins
 
-	yieldMost  = 20_000 // ns: longer than the other party of a hand-over runs
-	yieldPause = 30     // after a yield longer than yieldMost, no yield for this many times its length: costs 3 % at most
+	yieldMost  = 20_000 // ns: longer than a releaser needs to run
+	yieldPause = 30     // no yield for this many times the length of a yield over yieldMost: costs at most 3 %
 )
 
-// Tuning points to the words of an object that control how long its waiters spin. The words are
+// Tuning points to the words of an object that determine how long its waiters spin. The words are
 // hints: a wrong value only costs time.
 type Tuning struct {
 	Budget  *atomic.Uint32 // 0: adaptive; otherwise the budget in ns, plus 1
@@ -37,8 +37,8 @@ type Tuning struct {
 	Slot    int            // slot of this participant
 }
 
-// Spin calls done until it returns true, or until sleeping is likely to be faster than spinning. It
-// reports whether done returned true.
+// Spin calls done until it returns true, or until it is likely that sleeping is faster than
+// spinning. It reports whether done has returned true.
 func (t Tuning) Spin(done func() bool) bool {
 	b := t.Budget.Load()
 	if b == 1 || oneCPU() {
@@ -68,9 +68,9 @@ func (t Tuning) Spin(done func() bool) bool {
 	return false
 }
 
-// SpinFor calls done until it returns true or until limit nanoseconds have passed. done gets the
-// nanoseconds spent so far. SpinFor does not change the Tuning of any object. On a machine with one
-// CPU it does not spin.
+// SpinFor calls done until it returns true or until limit nanoseconds have passed. The argument of
+// done is the number of nanoseconds spent so far. SpinFor uses and changes no Tuning. On a machine
+// with one CPU it does not spin.
 func SpinFor(limit int64, done func(spent int64) bool) {
 	if oneCPU() {
 		return
@@ -85,10 +85,10 @@ func SpinFor(limit int64, done func(spent int64) bool) {
 	}
 }
 
-// yield is used instead of spinning if the other party last ran on this CPU. It lets the other
-// party run once, which saves the system calls of a sleep and a wake. If a thread that computes is
-// on this CPU as well, a yield gives the CPU away for a whole time slice. So after a long yield,
-// this process does not yield for thirty times as long.
+// yield is used instead of spinning if the last releaser ran on this CPU. It lets that releaser run
+// once, which saves the system calls of a sleep and a wake. If there is also a thread on this CPU
+// that computes, a yield gives the CPU away for a whole time slice. So after a yield that took
+// long, this process does not yield for thirty times as long.
 func (t Tuning) yield(done func() bool) bool {
 	p := payWord(t.Pays.Load())
 	if n := p.failures(); n > 4 && n%probeEvery != 0 {
@@ -106,8 +106,8 @@ func (t Tuning) yield(done func() bool) bool {
 	return ok
 }
 
-// GiveWay yields the CPU up to n times while done returns false, and reports whether done has
-// returned true. It stops early if a yield lets another thread compute.
+// GiveWay yields the CPU up to n times while done returns false. It reports whether done has
+// returned true. It stops early if a yield has let another thread compute.
 func GiveWay(n int, done func() bool) bool {
 	for range n {
 		if shmsync.Monotonic() < noYieldUntil.Load() {
@@ -125,10 +125,10 @@ func GiveWay(n int, done func() bool) bool {
 	return false
 }
 
-// noYieldUntil is when this process may yield again, CLOCK_MONOTONIC ns.
+// noYieldUntil is the time until which this process must not yield, CLOCK_MONOTONIC ns.
 var noYieldUntil atomic.Int64
 
-// learn records that a spin took spent nanoseconds, and whether it succeeded.
+// learn records how many nanoseconds a spin took, and whether it succeeded.
 func (t Tuning) learn(spent int64, success bool) {
 	t.note(func(p payWord) payWord { return p.after(spent, success) })
 }
@@ -144,24 +144,24 @@ func (t Tuning) note(next func(payWord) payWord) {
 	}
 }
 
-// payWord records how useful spinning has been lately on an object. It is a hint: processes
-// overwrite each other's values, and a wrong value only costs time.
+// payWord records how successful recent spins on an object were. It is a hint: processes overwrite
+// each other's values, and a wrong value only costs time.
 //
 //	bits 0..9    how long the spins that succeeded took: a mean, in units of 64 ns
 //	bits 10..19  the share of the spins that failed: a mean, in 1/1024
 //	bits 20..31  failures in a row
 //
-// If both parties of a hand-over sleep, and each spins for less time than a wake takes, they wake
-// each other through the kernel for ever. But if both were awake at the same time once, they would
-// need no more wakes. A single delay by another program is enough to start this. So while few spins
-// fail, the budget is as long as a wake takes. After many failures in a row, one spin in probeEvery
-// is that long.
+// Two parties that hand an object over to each other may both sleep. If each of them then spins for
+// less time than a wake takes, both sleep again each time, and every hand-over needs a wake by the
+// kernel. A single delay by another program is enough to start this. If both were awake at the same
+// time once, they would need no more wakes. So while few spins fail, the budget is as long as a
+// wake takes. After many failures in a row, one spin in probeEvery is that long.
 type payWord uint32
 
 const (
 	payUnit  = 64        // ns: the unit of the mean time of successful spins
 	payField = 1<<10 - 1 // the largest value of a mean
-	payPart  = 32        // a spin moves the share by 1/payPart of the difference
+	payPart  = 32        // a spin moves the mean by 1/payPart of the difference
 )
 
 func makePay(took, share, failures uint32) payWord {
@@ -172,7 +172,7 @@ func (p payWord) took() uint32     { return uint32(p) & payField }
 func (p payWord) share() uint32    { return uint32(p>>10) & payField }
 func (p payWord) failures() uint32 { return uint32(p >> 20) }
 
-// budget returns how long the next spin lasts at most, in ns.
+// budget returns the maximum length of the next spin, in ns.
 func (p payWord) budget() int64 {
 	need := min(4*payUnit*int64(p.took())+spinLeast, spinMost) // enough for nearly all spins that succeed
 	switch n, share := p.failures(), p.share(); {
@@ -187,14 +187,15 @@ func (p payWord) budget() int64 {
 	}
 }
 
-// after returns the word after a spin of spent nanoseconds.
+// after returns the word after a spin that took spent nanoseconds.
 func (p payWord) after(spent int64, success bool) payWord {
 	took, share := p.took(), p.share()
 	if !success {
 		failures := (p.failures() + 1) & (1<<12 - 1)
 		return makePay(took, share+(payField-share)/payPart, failures)
 	}
-	// A mean that changes in whole steps would stop short of its goal, so the steps are rounded up.
+	// Round up the steps of the mean. Otherwise it would stop before it reaches its goal, because
+	// it changes in whole numbers.
 	now := uint32(min(spent/payUnit, payField))
 	if now > took {
 		took += (now - took + 7) / 8
@@ -205,7 +206,7 @@ func (p payWord) after(spent int64, success bool) payWord {
 }
 
 // afterYield returns the word after a yield. A yield says nothing about how long a spin takes. It
-// only shows whether the other party has released.
+// only shows whether the object was released.
 func (p payWord) afterYield(success bool) payWord {
 	if success {
 		return makePay(p.took(), p.share(), 0)
@@ -213,7 +214,7 @@ func (p payWord) afterYield(success bool) payWord {
 	return makePay(p.took(), p.share(), (p.failures()+1)&(1<<12-1))
 }
 
-// NoteCPU records this CPU's number for the waiters.
+// NoteCPU records the number of this CPU for the waiters.
 func (t Tuning) NoteCPU() {
 	cpu, _, ok := asm.CPU()
 	if !ok {
@@ -225,9 +226,9 @@ func (t Tuning) NoteCPU() {
 	}
 }
 
-// cpuNote holds the CPUs of the last two participants that released an object. A participant that
-// waits right after its own release has to know the CPU of the other one. The word is a hint: a
-// wrong value only costs time.
+// cpuNote contains the CPUs of the last two participants that released an object. A participant
+// that waits just after its own release needs the CPU of the other participant. The word is a hint:
+// a wrong value only costs time.
 //
 //	bits 0..9    CPU + 1 of the last releaser; 0 unknown
 //	bits 10..19  CPU + 1 of the last release by another participant; 0 unknown
@@ -250,7 +251,7 @@ func (n cpuNote) by(slot int, cpu uint32) cpuNote {
 
 func (n cpuNote) slot() int { return int(n >> 20 & (1<<11 - 1)) }
 
-// other returns CPU + 1 of the last releaser that is not the participant in slot.
+// other returns CPU + 1 of the last releaser other than the participant in slot.
 func (n cpuNote) other(slot int) uint32 {
 	if n.slot() == slot {
 		return uint32(n >> 10 & noteCPUs)
@@ -258,8 +259,8 @@ func (n cpuNote) other(slot int) uint32 {
 	return uint32(n & noteCPUs)
 }
 
-// oneCPU reports whether the machine has one CPU. The CPUs that this process may use do not
-// matter: its peers may run on others.
+// oneCPU reports whether the machine has only one CPU. It does not matter which CPUs this process
+// may use, because its peers may run on others.
 var oneCPU = sync.OnceValue(func() bool {
 	online, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {
@@ -268,7 +269,8 @@ var oneCPU = sync.OnceValue(func() bool {
 	return !strings.ContainsAny(string(online), "-,")
 })
 
-// pauseNs returns how long a pause takes, in 1/1024 ns: 10 to 140 cycles, depending on the CPU.
+// pauseNs returns how long a pause instruction takes, in 1/1024 ns. It takes 10 to 140 cycles,
+// depending on the CPU.
 var pauseNs = sync.OnceValue(func() int64 {
 	const n = 200
 	best := int64(1 << 40)

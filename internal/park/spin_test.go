@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// spins returns the word after n spins of that length and result.
+// spins returns the word after n spins with the given length and result.
 func spins(p payWord, n int, spent int64, success bool) payWord {
 	for range n {
 		p = p.after(spent, success)
@@ -14,9 +14,9 @@ func spins(p payWord, n int, spent int64, success bool) payWord {
 	return p
 }
 
-// TestSpinsStayLongBesideNoise: an occasional failure, which another program on the CPU causes,
-// does not make spins shorter than a hand-over takes. Otherwise two parties that sleep would wake
-// each other for ever.
+// TestSpinsStayLongBesideNoise: an occasional failure, caused by another program on the CPU, does
+// not make spins shorter than a hand-over takes. Otherwise two parties that both sleep would have
+// to wake each other for ever.
 func TestSpinsStayLongBesideNoise(t *testing.T) {
 	p := payWord(0)
 	require.EqualValues(t, spinMost, p.budget(), "zero memory")
@@ -33,8 +33,8 @@ func TestSpinsStayLongBesideNoise(t *testing.T) {
 	}
 }
 
-// TestSpinsBecomeShortWhereTheyFail: if spins fail, they become short, except one in probeEvery. If
-// half of them fail, they last no longer than the successful ones need.
+// TestSpinsBecomeShortWhereTheyFail: if all spins fail, they become short, except for one in
+// probeEvery. If half of them fail, they last no longer than successful spins need.
 func TestSpinsBecomeShortWhereTheyFail(t *testing.T) {
 	p := spins(payWord(0), spinGiveUp, spinMost, false)
 	long := 0
@@ -65,7 +65,7 @@ func TestSpinsBecomeShortWhereTheyFail(t *testing.T) {
 }
 
 // TestPayWordOfAnyValue: the word is a hint and may have any value. The budget stays within its
-// bounds, and a success or a failure changes only its own fields.
+// limits, and a success or a failure changes only its own fields.
 func TestPayWordOfAnyValue(t *testing.T) {
 	for _, p := range []payWord{0, 1, 1<<10 - 1, 1<<20 - 1, 1 << 20, 3<<20 | 1<<19, 1<<32 - 1, 0xfff<<20 | 0x155} {
 		for _, spent := range []int64{0, 63, 64, spinLeast, spinMost, 1e6, 1 << 40} {

@@ -9,45 +9,46 @@ import (
 	"github.com/shmsync/shmsync/asm"
 )
 
-// Turns are the waits of goroutines of this process on the lines of an object. The waits of a line
-// are granted in the order of arrival, so only the first one of this process can be granted next.
-// This wait has the turn: its goroutine polls the node, and then sleeps, so that a granter wakes
-// it. The other goroutines wait for the turn in the Go runtime. Their nodes stay in state queued,
-// so no granter has to wake them. A wait that ends passes the turn on.
+// Turns orders the waits of goroutines of this process on the lines of an object. A line is a queue
+// of waits that are granted in the order of arrival, so only the first wait of this process on a
+// line can be granted next. This wait has the turn: its goroutine polls its node, and then sleeps,
+// so that a granter wakes it. The other goroutines wait for the turn in the Go runtime. Their nodes
+// stay in state queued, so no granter has to wake them. When a wait ends, the next wait gets the
+// turn.
 //
-// So a hand-over inside a process only switches goroutines, and at most one thread of a process
-// sleeps in the kernel for each line. All handles of the process share the Turns of an object. See
-// docs/design/0034-turns.md.
+// A hand-over inside a process therefore only switches goroutines, and at most one thread of a
+// process sleeps in the kernel for each line. All handles of a process share the Turns of an
+// object. See docs/design/0034-turns.md.
 type Turns struct {
 	mu    sync.Mutex
-	line  turnLine             // guarded by: mu; the waits without a key
-	keyed map[uint64]*turnLine // guarded by: mu; the waits with a key
+	line  turnLine             // guarded by: mu; the line of the waits without a key
+	keyed map[uint64]*turnLine // guarded by: mu; the lines of the waits with a key
 	spare *turnLine            // guarded by: mu; an empty line for reuse, or nil
 }
 
-// turnLine has the waits of one line, in the order of their stamps.
+// A turnLine contains the waits of one line, ordered by their stamps.
 type turnLine struct {
 	first, last *WaitNode    // guarded by: Turns.mu
-	length      atomic.Int32 // waits on the line; written under Turns.mu
-	// held says that a wait of this line was granted, and that its hold has not ended. The next
-	// wait gets the turn only when the hold ends, because it cannot be granted before that. Written
-	// under Turns.mu.
+	length      atomic.Int32 // number of waits on the line; written under Turns.mu
+	// held is true while a wait of this line has been granted and its hold has not ended. The next
+	// wait gets the turn only when the hold ends, because it cannot be granted before. held is
+	// written under Turns.mu.
 	held  atomic.Bool
 	key   uint64 // its key in Turns.keyed
 	keyed bool
 }
 
-// Append puts a wait at the end of the line. The caller still holds the queue lock under which the
-// wait got its place among the waits of all processes. Without the lock, a later wait could be
-// appended first. It would have the turn then, and no goroutine would read the node of the earlier
-// wait.
+// Append puts a wait at the end of the line. The caller must still hold the queue lock under which
+// the wait got its place among the waits of all processes. Without the lock, a later wait could be
+// appended first. The later wait would then have the turn, and no goroutine would read the node of
+// the earlier wait.
 func (t *Turns) Append(s *WaitNode) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.add(s, &t.line)
 }
 
-// AppendKey is Append for the line of a key.
+// AppendKey is Append for the line of the given key.
 func (t *Turns) AppendKey(s *WaitNode, key uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,12 +79,11 @@ func (t *Turns) add(s *WaitNode, l *turnLine) { // guarded by: mu
 	l.length.Add(1)
 }
 
-// OnLine reports whether the wait is on a line.
+// OnLine reports whether the wait of s is on a line.
 func (s *WaitNode) OnLine() bool { return s.turns != nil }
 
-// LeaveLine takes a wait that is over off its line. If the wait was granted, the next one gets the
-// turn when the hold ends: the code that ends the hold calls HoldEnded. Otherwise the next wait
-// gets the turn now.
+// LeaveLine takes a wait that is over off its line. If the wait was granted, the next wait gets the
+// turn when the hold ends, by a call of HoldEnded. Otherwise the next wait gets the turn now.
 func (s *WaitNode) LeaveLine(granted bool) {
 	t := s.turns
 	t.mu.Lock()
@@ -109,7 +109,7 @@ func (s *WaitNode) LeaveLine(granted bool) {
 	t.tidy(l)
 }
 
-// tidy deletes the line of a key if the line is empty.
+// tidy deletes the line of a key if the line has no waits.
 func (t *Turns) tidy(l *turnLine) { // guarded by: mu
 	if l.keyed && l.first == nil && !l.held.Load() {
 		delete(t.keyed, l.key)
@@ -117,15 +117,16 @@ func (t *Turns) tidy(l *turnLine) { // guarded by: mu
 	}
 }
 
-// giveTurn gives a wait the turn. The wait stays on its line until Turns.mu is free, so its
-// goroutine cannot reuse the wait node in the meantime.
+// giveTurn gives the turn to a wait. The wait stays on its line while Turns.mu is held, so its
+// goroutine cannot reuse the wait node meanwhile.
 func (s *WaitNode) giveTurn() { // guarded by: Turns.mu
 	s.turn.Store(true)
 	s.look()
 }
 
-// HoldEnded passes the turn on if the hold of a granted wait has ended. It may be called for each
-// hold that ends. If a turn comes too early, it only costs a poll, but a turn must always come.
+// HoldEnded gives the turn to the next wait if the hold of a granted wait has ended. It may be
+// called for each hold that ends. A turn that comes too early only costs a poll, but a turn must
+// never be missing.
 func (t *Turns) HoldEnded() {
 	if t.line.held.Load() {
 		t.mu.Lock()
@@ -134,7 +135,7 @@ func (t *Turns) HoldEnded() {
 	}
 }
 
-// KeyHoldEnded is HoldEnded for the line of a key.
+// KeyHoldEnded is HoldEnded for the line of the given key.
 func (t *Turns) KeyHoldEnded(key uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +152,7 @@ func (t *Turns) end(l *turnLine) { // guarded by: mu
 	t.tidy(l)
 }
 
-// Waits returns how many goroutines are on the lines.
+// Waits returns how many waits are on all lines.
 func (t *Turns) Waits() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,16 +163,16 @@ func (t *Turns) Waits() int {
 	return n
 }
 
-// look makes the goroutine of a wait read its node.
+// look wakes the goroutine of a wait, so that it reads its node.
 func (s *WaitNode) look() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // the goroutine has been told already
+	default: // the goroutine has been woken already
 	}
 }
 
-// SleepInTurn is Sleep for a wait on a line: it waits for the turn, polls the node, and then
-// sleeps. awake reports whether the wait ended without a sleep. The caller calls LeaveLine
+// SleepInTurn is Sleep for a wait on a line. It waits for the turn, polls the node, and then
+// sleeps. awake reports whether the wait ended without a sleep. The caller must call LeaveLine
 // afterwards.
 func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake bool) {
 	if r, over := s.awaitTurn(q, c); over {
@@ -183,18 +184,18 @@ func (s *WaitNode) SleepInTurn(q *Queue, t Tuning, c *Cancel) (r Result, awake b
 	return s.Sleep(q, c), false
 }
 
-// awaitTurn waits for the turn. over reports whether the wait ended before the turn came, and r
-// how.
+// awaitTurn waits for the turn. over reports whether the wait ended before it got the turn. In that
+// case, r says why.
 func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 	if s.turn.Load() {
 		return Again, false
 	}
-	// The periodic checks find a wait that was granted without having the turn, for example because
-	// a peer has overwritten the line.
+	// A wait may be granted although it does not have the turn, for example if a peer has
+	// overwritten the line. The periodic checks find such a wait.
 	s.nodePool.lot.checkPeriodically(q)
 	s.since = shmsync.Monotonic()
 	s.Node.SetParkedSince(s.since)
-	s.in.Store(q) // before the call of Closing: the thread that shuts the handle wakes the waits with it in their field in
+	s.in.Store(q) // before Closing is called, because a Close wakes the waits that have its queue in this field
 	var done <-chan struct{}
 	if c.ctx != nil {
 		done = c.ctx.Done()
@@ -220,19 +221,19 @@ func (s *WaitNode) awaitTurn(q *Queue, c *Cancel) (r Result, over bool) {
 }
 
 const (
-	pollLooks  = 2 // reads of the node in a round, each after a pause
+	pollLooks  = 2 // how many times a round reads the node after a pause
 	pollPause  = 8
-	pollYields = 6 // reads of the node in a round, each after other goroutines could run
+	pollYields = 6 // how many times a round reads the node after other goroutines could run
 
-	pollShort = 50_000  // ns: the budget where polls usually fail: about the cost of a sleep and a wake
-	pollLong  = 500_000 // ns: the budget where they usually succeed; longer than a wake takes on a busy machine
-	pollPays  = 20_000  // ns: polling is worth its cost if successful polls take no longer than this
+	pollShort = 50_000  // ns: the budget if polls usually fail: about the cost of a sleep and a wake
+	pollLong  = 500_000 // ns: the budget if polls usually succeed; longer than a wake takes on a busy machine
+	pollPays  = 20_000  // ns: polling is worth its cost if successful polls do not take longer
 )
 
-// pollBudget returns how long the next poll lasts at most, in ns. If two processes both sleep when
-// their turns come, they wake each other for ever. To end that, one of them has to poll for as long
-// as the other takes to wake up. So the budget is long while polls usually succeed at once. Where
-// they usually fail, one poll in probeEvery is long.
+// pollBudget returns the maximum length of the next poll, in ns. If two processes both sleep when
+// their turns come, they have to wake each other for ever. This ends only if one of them polls for
+// as long as the other needs to wake up. So the budget is long while polls usually succeed quickly.
+// If they usually fail, one poll in probeEvery is long.
 func (p payWord) pollBudget() int64 {
 	n := p.failures()
 	if n < spinGiveUp && payUnit*p.took() <= pollPays || n >= spinGiveUp && n%probeEvery == 0 {
@@ -241,11 +242,11 @@ func (p payWord) pollBudget() int64 {
 	return pollShort
 }
 
-// poll reads the node until the wait is over or the budget is spent, and reports whether the wait
-// is over. In between, it lets other goroutines of the process run, which may be about to join the
-// line. If no other goroutine is on the line, it spins instead, because a goroutine that is locked
-// to its thread yields slowly. If the last releaser of another process ran on this CPU, poll gives
-// up soon, because that process cannot run meanwhile.
+// poll reads the node until the wait is over or the budget is spent. It reports whether the wait is
+// over. Between the reads, it lets other goroutines of the process run, because these may be about
+// to join the line. If no other goroutine is on the line, poll spins instead, because yielding is
+// slow for a goroutine that is locked to its thread. If the last releaser of another process ran on
+// this CPU, poll gives up soon, because that process cannot run while this one polls.
 func (s *WaitNode) poll(t Tuning) bool {
 	b := t.Budget.Load()
 	if b == 1 {
@@ -276,7 +277,7 @@ func (s *WaitNode) poll(t Tuning) bool {
 	}
 }
 
-// pollRound reads the node a few times, and reports whether the wait is over.
+// pollRound reads the node several times, and reports whether the wait is over.
 func (s *WaitNode) pollRound(pause bool) bool {
 	if pause {
 		for range pollLooks {

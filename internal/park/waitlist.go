@@ -14,20 +14,20 @@ var (
 	_ = crashpoint.Register("park.wake.done")
 )
 
-// WaitList says where a releaser finds the waiters of an object: in the kernel's queue of a word,
-// and by a list of poller nodes.
+// A WaitList says where a releaser finds the waiters of an object: in the kernel's futex queue of a
+// word, and in a list of poller nodes.
 type WaitList struct {
 	Arena  *arenakernel.Arena
-	Word   *atomic.Uint32 // the word that waiters sleep on
+	Word   *atomic.Uint32 // the word on which waiters sleep
 	Raw    *uint32        // Word, for the kernel
 	Poller *atomic.Uint64 // head of the list of poller nodes
-	// Near says that wakes of this process prefer sleepers on its own NUMA node, and that its own
-	// sleepers say on which node they are. Each process decides this for itself; see wakeOne.
+	// Near makes wakes of this process prefer sleepers on its own NUMA node, and makes its own
+	// sleepers say on which NUMA node they are. Each process decides this for itself; see wakeOne.
 	Near bool
 }
 
-// DeliverOne wakes one waiter. Depending on turn, it tries the kernel's queue first, or the poller
-// nodes. The caller has changed the word before, so a waiter that is about to sleep does not.
+// DeliverOne wakes one waiter. turn decides whether it first tries the kernel's queue or the poller
+// nodes. The caller has changed the word before, so a waiter that is about to sleep does not sleep.
 func (l *WaitList) DeliverOne(turn uint32) {
 	if turn&1 == 0 {
 		if l.wakeOne(turn) == 0 {
@@ -62,11 +62,12 @@ const allSleepers = 1 << 30
 //	           that will announce again
 //	1          a release must bump and wake                         a waiter
 //
-// announced may be 1 while nobody sleeps, which costs one wake. It must not be 0 while a waiter
-// sleeps, except from a bump until the woken sleeper announces again or sees that it need not.
+// announced may be 1 while no waiter sleeps, which costs an unnecessary wake. It must not be 0
+// while a waiter sleeps, except after a bump until the woken waiter announces again or sees that it
+// need not.
 //
-// A waiter sleeps on the whole word. The value that the waiter has read cannot come back before it
-// sleeps, because that would take 2^31 bumps.
+// A waiter sleeps on the value of the whole word. The word cannot get the same value again before
+// the waiter sleeps, because that would take 2^31 bumps.
 //
 //	writers: waiters (announce), releasers (bump), reapers (bump), any process
 //	readers: the same, and every release
@@ -83,18 +84,18 @@ const announced = 1
 // Announced reports whether a release has to wake a waiter.
 func (w Word) Announced() bool { return w&announced != 0 }
 
-// Bumped returns the word after a release that wakes a waiter.
+// Bumped returns the word after a release that has to wake a waiter.
 func (w Word) Bumped() Word { return (w + 2) &^ announced }
 
-// turn returns a number that changes with each bump, so that wakes alternate between the kernel's
-// queue and the pollers.
+// turn returns a number that changes with each bump. Wakes use it to alternate between the kernel's
+// queue and the poller nodes.
 func (w Word) turn() uint32 { return uint32(w >> 1) }
 
-// WakeWord is a WaitList whose word is a Word.
+// A WakeWord is a WaitList whose word is a Word.
 type WakeWord struct{ WaitList }
 
-// Announce makes sure that the next release wakes, and returns the word to sleep on. The caller
-// checks the state once more before it sleeps.
+// Announce makes the next release wake a waiter, and returns the value on which the caller sleeps.
+// The caller must check the state once more before it sleeps.
 func (b *WakeWord) Announce() Word {
 	for {
 		w := Word(b.Word.Load())
@@ -114,17 +115,18 @@ func (b *WakeWord) Announced() bool {
 	return Word(b.Word.Load()).Announced()
 }
 
-// Release wakes one waiter if one has announced itself. The caller has already released the state.
+// Release wakes one waiter if a waiter has announced itself. The caller has released the state
+// before.
 func (b *WakeWord) Release() { b.release(b.DeliverOne) }
 
-// release changes the word if a waiter has announced itself, and then calls deliver to wake one
+// release bumps the word if a waiter has announced itself, and then calls deliver to wake one
 // waiter.
 func (b *WakeWord) release(deliver func(turn uint32)) {
 	w := Word(b.Word.Load())
 	for w.Announced() {
 		crashpoint.Hit("park.wake.before_bump")
-		// The loop ends: if the CAS fails, another thread has bumped or announced, and a waiter
-		// announces only once.
+		// If the CAS fails, another thread has bumped or announced. Each waiter announces only
+		// once, so the loop ends.
 		if b.Word.CompareAndSwap(uint32(w), uint32(w.Bumped())) {
 			crashpoint.Hit("park.wake.bumped")
 			deliver(w.turn())
@@ -135,7 +137,7 @@ func (b *WakeWord) release(deliver func(turn uint32)) {
 	}
 }
 
-// bump changes the word and clears the announcement.
+// bump changes the sequence and clears the announcement.
 func (b *WakeWord) bump() Word {
 	for {
 		w := Word(b.Word.Load())
@@ -145,12 +147,12 @@ func (b *WakeWord) bump() Word {
 	}
 }
 
-// Touch changes the word, so that a waiter that is about to sleep checks again. It keeps the
-// announcement.
+// Touch changes the word, so that a waiter that is about to sleep checks the state again. It does
+// not change the announcement.
 func (b *WakeWord) Touch() { b.Word.Add(2) }
 
-// WakeOne bumps and wakes one waiter, whether or not one has announced itself. It is for wakes that
-// may have been lost.
+// WakeOne bumps and wakes one waiter, whether or not a waiter has announced itself. It replaces a
+// wake that may have been lost.
 func (b *WakeWord) WakeOne() { b.DeliverOne(b.bump().turn()) }
 
 // WakeAll bumps and wakes all waiters.

@@ -26,8 +26,8 @@ func TestWordTable(t *testing.T) {
 	}
 }
 
-// heapWakeWord returns a WakeWord on the heap, where the race detector watches its atomics. No
-// waiter uses a poller node.
+// heapWakeWord returns a WakeWord on the heap, where the race detector checks its atomics. It has
+// no poller nodes.
 func heapWakeWord() *WakeWord {
 	word := new(atomic.Uint32)
 	return &WakeWord{WaitList: WaitList{Word: word, Raw: wordPtr(word), Poller: new(atomic.Uint64)}}
@@ -58,8 +58,8 @@ func TestWakeWord(t *testing.T) {
 	require.Zero(t, b.Word.Load(), "the sequence wraps")
 }
 
-// TestWakeWordHammer: waiters announce and release at the same time. Each announcement is cleared
-// by exactly one release: none is lost, and none is cleared twice.
+// TestWakeWordHammer: waiters announce and release at the same time. Each announcement must be
+// cleared by exactly one release.
 func TestWakeWordHammer(t *testing.T) {
 	b := heapWakeWord()
 	var wg sync.WaitGroup

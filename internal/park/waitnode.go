@@ -16,29 +16,30 @@ var (
 	_ = crashpoint.Register("park.waitnode.given_up")
 )
 
-// WaitNode is this process's side of a wait node, which its owner queues in an object and a granter
-// resolves. One goroutine waits in it. The granter changes the node's word by a compare-and-swap
-// and calls Tell; see arenakernel.NodeWord.
+// A WaitNode is the local part of a wait node in the arena. Its owner puts the node on a queue of
+// an object, and a granter resolves it. One goroutine waits in it. The granter changes the word of
+// the node by a compare-and-swap and calls Tell; see arenakernel.NodeWord.
 //
-// A WaitNode belongs to one wait at a time. Between Take and Leave or Abandon no other
-// goroutine uses it.
+// A WaitNode belongs to one wait at a time. Between Take and Leave or Abandon, no other goroutine
+// uses it.
 type WaitNode struct {
 	Node *arenakernel.Node
 	Off  arenakernel.Offset
 
 	nodePool *nodePool
-	in       atomic.Pointer[Queue] // the queue of the handle whose wait uses it
+	in       atomic.Pointer[Queue] // the queue of the handle that waits in this node
 	wake     chan struct{}         // capacity 1
 
-	// Tag is for recorded queues, and only the owner uses it: no word of the node had a later tag
-	// while this process has had the node.
+	// Tag is for recorded queues. Only the owner uses it. No word of the node has had a later tag
+	// since this process got the node.
 	Tag uint32
-	// Withdrawer is used only by the owner. If it is set, a Sleep that gives up calls it instead of
-	// Abandon. Withdraw takes the wait off its queue, or returns false if the wait is resolved.
+	// Withdrawer is used only by the owner. If it is set, a Sleep that gives up calls Withdraw
+	// instead of Abandon. Withdraw takes the wait off its queue. It returns false if the wait is
+	// already resolved.
 	Withdrawer interface{ Withdraw(s *WaitNode) bool }
 
-	since         int64       // only used by the owner; when the wait began to wait for its turn, CLOCK_MONOTONIC ns, or 0
-	turns         *Turns      // only used by the owner; nil while the wait is on no line
+	since         int64       // only used by the owner; when the wait for the turn began, CLOCK_MONOTONIC ns, or 0
+	turns         *Turns      // only used by the owner; nil if the wait is on no line
 	line          *turnLine   // owner only
 	turn          atomic.Bool // the wait has the turn of its line; set under turns.mu
 	ahead, behind *WaitNode   // guarded by: turns.mu
@@ -48,15 +49,15 @@ type WaitNode struct {
 	notify func() // called when the wait is over, instead of a send on wake
 	told   bool   // notify has been called
 	taken  bool   // a wait uses it
-	owed   bool   // the node was parked, and has not come off the ready stack yet
+	owed   bool   // the node was parked, and has not come off the ready stack since
 	index  int    // in nodePool.all
 }
 
 // Sleep waits until the wait is resolved, the context of c ends or the handle is closed. The node
-// is on a queue and in state queued. After the results Canceled and Closed the caller must not use
-// the node any more, because it belongs to the queue.
+// is on a queue, in state queued. If Sleep returns Canceled or Closed, the caller must not use the
+// node any more, because the node belongs to the queue.
 //
-// q is the queue of the object's queue lock, which the call has entered.
+// q is the queue of the object's queue lock. The call has entered q.
 func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 	h := s.nodePool.lot
 	h.checkPeriodically(q)
@@ -77,7 +78,7 @@ func (s *WaitNode) Sleep(q *Queue, c *Cancel) Result {
 	return s.parked(q, c)
 }
 
-// direct sleeps in the kernel, on the thread of this goroutine.
+// direct sleeps in the kernel, on the current thread.
 func (s *WaitNode) direct(q *Queue, c *Cancel) Result {
 	c.arm()
 	w := s.Node.Load()
@@ -109,8 +110,8 @@ func (s *WaitNode) direct(q *Queue, c *Cancel) Result {
 	return Again
 }
 
-// parked waits on a channel. The granter that resolves the wait tells the poller, which sends on
-// the channel.
+// parked waits on a channel. The granter that resolves the wait wakes the poller of this process,
+// and the poller sends on the channel.
 func (s *WaitNode) parked(q *Queue, c *Cancel) Result {
 	if !s.park(nil) {
 		return Again
@@ -134,7 +135,7 @@ func (s *WaitNode) parked(q *Queue, c *Cancel) Result {
 	}
 }
 
-// park moves the node to the state parked. It returns false if the wait is already resolved.
+// park changes the state of the node to parked. It returns false if the wait is already resolved.
 func (s *WaitNode) park(notify func()) bool {
 	b := s.nodePool
 	b.lot.mu.Lock()
@@ -143,7 +144,7 @@ func (s *WaitNode) park(notify func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w := s.Node.Load()
-	s.notify = notify // set in any case: it is also called if a peer has overwritten the state and this process leaves
+	s.notify = notify // set in any case: if a peer has overwritten the state, notify is called when this process leaves
 	s.Node.SetParkedSince(cmp.Or(s.since, shmsync.Monotonic()))
 	if w.State() != arenakernel.NodeQueued || !s.Node.Swap(w, w.With(arenakernel.NodeParked)) {
 		s.told = true
@@ -154,8 +155,8 @@ func (s *WaitNode) park(notify func()) bool {
 	return true
 }
 
-// Watch makes notify run once: when the wait is resolved, or when this process leaves the arena.
-// notify must be quick, and may run before Watch returns.
+// Watch registers notify to be called once: when the wait is resolved, or when this process leaves
+// the arena. notify must not block. It may be called before Watch returns.
 func (s *WaitNode) Watch(q *Queue, notify func()) {
 	s.nodePool.lot.checkPeriodically(q)
 	s.in.Store(q)
@@ -164,7 +165,7 @@ func (s *WaitNode) Watch(q *Queue, notify func()) {
 	}
 }
 
-// giveUp ends a Sleep with the result why, unless the wait is resolved.
+// giveUp ends a Sleep and returns why, unless the wait is already resolved.
 func (s *WaitNode) giveUp(why Result) Result {
 	if s.Withdrawer != nil {
 		if s.Withdrawer.Withdraw(s) {
@@ -178,9 +179,9 @@ func (s *WaitNode) giveUp(why Result) Result {
 	return Again
 }
 
-// Abandon ends a wait that is not resolved. It returns false if the wait is resolved. If it returns
-// true, the caller must not use the wait node any more: the participant that takes the node off its
-// queue frees the node.
+// Abandon ends a wait that is not resolved. It returns false if the wait is already resolved. If it
+// returns true, the caller must not use the wait node any more, because the participant that takes
+// the node off its queue frees it.
 func (s *WaitNode) Abandon() bool {
 	b := s.nodePool
 	b.mu.Lock()
@@ -200,7 +201,7 @@ func (s *WaitNode) Abandon() bool {
 	return true
 }
 
-// Resolved reports whether the wait is over.
+// Resolved reports whether a granter has ended the wait.
 func (s *WaitNode) Resolved() bool {
 	// sync(waitnode.resolve): acquire
 	return s.Node.State() == arenakernel.NodeResolved
@@ -209,8 +210,8 @@ func (s *WaitNode) Resolved() bool {
 // Leave returns the wait node to the pool after its wait was resolved.
 func (s *WaitNode) Leave() {
 	b := s.nodePool
-	// Usually the node is off its queue soon, because its granter takes it off a few instructions
-	// after it has resolved the wait.
+	// Usually the node is off its queue soon, because its granter takes it off the queue a few
+	// instructions after it has resolved the wait.
 	for range leavePauses {
 		if s.Node.Stamp().Load() == 0 {
 			break
@@ -225,14 +226,14 @@ func (s *WaitNode) Leave() {
 	}
 }
 
-// Withdrawn returns to the pool a wait node whose wait was taken off its queue without being
-// resolved. No granter resolves it any more.
+// Withdrawn returns a wait node to the pool whose wait was taken off its queue without being
+// resolved. No granter can resolve the wait any more.
 func (s *WaitNode) Withdrawn() {
 	b := s.nodePool
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
-		// The loop ends, because only a peer that overwrites the node changes the word.
+		// Only a peer that overwrites the node can make the swap fail, so the loop ends.
 		if w := s.Node.Load(); s.Node.Swap(w, w.Kept()) {
 			break
 		}
@@ -241,24 +242,24 @@ func (s *WaitNode) Withdrawn() {
 	b.put(s)
 }
 
-// Forget discards a wait node that a queue may still name, because a peer has overwritten the
-// queue. No wait uses the node again before this process has left the arena.
+// Forget discards a wait node to which a queue may still refer because a peer has overwritten the
+// queue. No wait uses the node again until this process has left the arena.
 func (s *WaitNode) Forget() {
 	s.nodePool.mu.Lock()
 	defer s.nodePool.mu.Unlock()
 	for {
-		// The loop ends, because the word is changed only by a granter, once, or by a peer that
-		// overwrites it.
+		// The swap fails only if a granter has resolved the wait, which happens once, or if a peer
+		// has overwritten the word. So the loop ends.
 		w := s.Node.Load()
 		if w.State() == arenakernel.NodeResolved || s.Node.Swap(w, w.With(arenakernel.NodeLeft)) {
-			break // the deletion of the object frees the node
+			break // the node is freed when the object is deleted
 		}
 	}
 	s.owed = false
 	s.nodePool.forget(s)
 }
 
-// Return returns to the pool a wait node that was taken and never queued.
+// Return returns a wait node to the pool that was taken and never queued.
 func (s *WaitNode) Return() {
 	s.nodePool.mu.Lock()
 	defer s.nodePool.mu.Unlock()

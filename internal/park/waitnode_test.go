@@ -16,7 +16,7 @@ import (
 	"github.com/shmsync/shmsync/internal/proctest"
 )
 
-// waitNode returns a wait node that is queued in o as its n'th wait.
+// waitNode returns a wait node that is the n'th wait in a queue of o.
 func (b *rig) waitNode(o arenakernel.Object, n uint64) *WaitNode {
 	s, err := TakeNode(b.Arena)
 	require.NoError(b.t, err)
@@ -32,20 +32,20 @@ func (s *WaitNode) join(t testing.TB, o arenakernel.Object, n uint64) {
 	s.Node.Stamp().Store(n)
 }
 
-// resolve does what the holder of the queue lock does when it resolves a wait, but tells nobody.
+// resolve resolves a wait as the holder of the queue lock does, but wakes no waiter.
 func (s *WaitNode) resolve(t testing.TB) {
 	w := s.Node.Load()
 	require.True(t, s.Node.Swap(w, w.With(arenakernel.NodeResolved)))
 	s.Node.Stamp().Store(0)
 }
 
-// comes waits until the node of the wait node is in the state to.
+// comes waits until the node of s is in state to.
 func (p *place) comes(s *WaitNode, to arenakernel.NodeState) {
 	p.b.t.Helper()
 	until(p.b.t, func() bool { return s.Node.State() == to })
 }
 
-// sleeps starts a goroutine that waits in s.
+// sleeps starts a goroutine that waits in s, and returns a channel for the result.
 func (p *place) sleeps(s *WaitNode, ctx context.Context) <-chan Result {
 	done := make(chan Result, 1)
 	require.True(p.b.t, p.Enter())
@@ -70,15 +70,15 @@ func (s *WaitNode) isOwed() bool {
 	return s.owed
 }
 
-// TestCheckFindsWhatNobodyTold: a wait has ended, but its goroutine was not told, because the
-// granter has died or is stopped. The next check finds the wait, whether it is a thread, a parked
-// goroutine or a watch.
+// TestCheckFindsWhatNobodyTold: a wait was resolved, but its goroutine was not woken, because the
+// granter has died or is stopped. The next periodic check must wake a thread, a parked goroutine
+// and a watch.
 func TestCheckFindsWhatNobodyTold(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = DirectMax
 	o := b.object()
 	p := b.place(o)
-	// The parked ones come first, because only a limited number of waits sleep on a thread.
+	// The parked waits come first, because only a limited number of waits sleep on a thread.
 	watched, told := b.waitNode(o, 1), make(chan struct{})
 	watched.Watch(p.Queue, sync.OnceFunc(func() { close(told) }))
 	var slots []int
@@ -107,8 +107,8 @@ func TestCheckFindsWhatNobodyTold(t *testing.T) {
 	require.Equal(t, Again, <-byThread)
 }
 
-// TestTellOwnNeedsNoPoller: a parked goroutine and a watch of this process are told by their own
-// process, without its poller. Their wait nodes can be used again afterwards.
+// TestTellOwnNeedsNoPoller: a process wakes its own parked goroutines and watches without its
+// poller. Their wait nodes can be used again afterwards.
 func TestTellOwnNeedsNoPoller(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = 0
@@ -148,7 +148,8 @@ func TestTellOwnNeedsNoPoller(t *testing.T) {
 }
 
 // TestWaitNodesParkBeyondThoseThatCanRun: no more goroutines sleep in the kernel for one object
-// than can run at a time. Parked goroutines are told by their own process without a system call.
+// than can run at the same time. The others park, and their own process wakes them without a system
+// call.
 func TestWaitNodesParkBeyondThoseThatCanRun(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = 2
@@ -171,8 +172,8 @@ func TestWaitNodesParkBeyondThoseThatCanRun(t *testing.T) {
 	until(t, func() bool { return p.Seated() == 0 && other.Seated() == 0 })
 }
 
-// TestWaitNodeIsNotReusedBeforeItIsOffTheStack: a node that was resolved while it was parked is not
-// used again before it has come off the ready stack, however its wait ended.
+// TestWaitNodeIsNotReusedBeforeItIsOffTheStack: a node that was resolved while it was parked must
+// not be used again before it has come off the ready stack, however its wait ended.
 func TestWaitNodeIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -191,7 +192,7 @@ func TestWaitNodeIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, s.Off, other.Off)
 	other.Return()
-	// Checks do not return the node to the pool either.
+	// A periodic check must not return the node to the pool either.
 	nodePool.check()
 	require.Equal(t, arenakernel.NodeResolved, s.Node.State())
 	b.BeginTell()
@@ -201,8 +202,8 @@ func TestWaitNodeIsNotReusedBeforeItIsOffTheStack(t *testing.T) {
 	until(t, func() bool { _, free := nodePool.counts(); return free == 2 })
 }
 
-// orphan puts something that is not ready on this process's ready stack, as if a node had fallen
-// off. So the poller searches for lost nodes.
+// orphan pushes a node that is not ready on the ready stack of this process. The poller then
+// searches for nodes that were lost from the stack.
 func (b *rig) orphan() {
 	off, err := b.ClaimNode()
 	require.NoError(b.t, err)
@@ -211,8 +212,8 @@ func (b *rig) orphan() {
 	b.Tell(off, n, b.Self())
 }
 
-// TestWaitNodeThatNobodyTellsIsUsedAgain: a node fell off the ready stack, or its granter died
-// before it pushed the node. The node is used again once nobody can push it any more.
+// TestWaitNodeThatNobodyTellsIsUsedAgain: a node was lost from the ready stack, or its granter died
+// before it pushed the node. The node is used again as soon as no process can push it any more.
 func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -232,9 +233,8 @@ func TestWaitNodeThatNobodyTellsIsUsedAgain(t *testing.T) {
 	require.Equal(t, 1, free)
 }
 
-// TestWaitNodeIsKept: if a wait was not parked, its wait node can be used again at once. If a
-// granter has not taken the node off the queue yet, the node belongs to the granter, which frees
-// it.
+// TestWaitNodeIsKept: if a wait was not parked, its wait node can be used again at once. If the
+// granter has not taken the node off the queue yet, the granter owns the node and frees it.
 func TestWaitNodeIsKept(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -262,9 +262,9 @@ func TestWaitNodeIsKept(t *testing.T) {
 	require.Zero(t, b.Stats().Nodes)
 }
 
-// TestCheckLeavesTheNextWaitAlone: a check may find that a wait is over when the next wait already
-// uses the wait node. The check must not notify the next wait, because a Pending would take that
-// for the end of the arena.
+// TestCheckLeavesTheNextWaitAlone: a periodic check finds that a wait is over when the next wait
+// already uses the same wait node. The check must not call notify of the next wait. That wait is a
+// Watch, and its user would take the call for the end of the arena.
 func TestCheckLeavesTheNextWaitAlone(t *testing.T) {
 	b := newNodePool(t)
 	o := b.object()
@@ -284,7 +284,8 @@ func TestCheckLeavesTheNextWaitAlone(t *testing.T) {
 	require.EqualValues(t, 1, told.Load(), "once")
 }
 
-// TestCloseSendsWaitNodesAway: when the arena is closed, all waits end, although none is resolved.
+// TestCloseSendsWaitNodesAway: when the arena is closed, all waits end, although none of them is
+// resolved.
 func TestCloseSendsWaitNodesAway(t *testing.T) {
 	b := newNodePool(t)
 	lotOf(b.Arena).procs = DirectMax
@@ -317,8 +318,8 @@ func TestCloseSendsWaitNodesAway(t *testing.T) {
 	require.Equal(t, Closed, <-second)
 }
 
-// TestShutEndsTheWaitsOfAQueue: Left returns true when the calls that waited in the queue have left
-// it.
+// TestShutEndsTheWaitsOfAQueue: Left returns true after the calls that waited in the queue have
+// left it.
 func TestShutEndsTheWaitsOfAQueue(t *testing.T) {
 	b := newNodePool(t)
 	p := b.place(b.object())
@@ -345,7 +346,7 @@ func TestShutEndsTheWaitsOfAQueue(t *testing.T) {
 	require.NoError(t, b.Arena.Close())
 }
 
-// until waits until done.
+// until polls until done returns true.
 func until(t testing.TB, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(proctest.Scale(proctest.DefaultTimeout)); !done(); runtime.Gosched() {

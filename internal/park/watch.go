@@ -2,18 +2,21 @@ package park
 
 import "github.com/shmsync/shmsync"
 
-// Watch is a wait in a Queue that blocks no goroutine. Wakes of this queue are for all waiters.
+// A Watch is a wait in a Queue that blocks no goroutine. Each wake of such a queue is for all
+// waiters.
 type Watch struct {
 	q     *Queue
 	me    waiter
 	since int64 // when the wait began, CLOCK_MONOTONIC ns
 }
 
-// Watch makes notify run once, when a wake comes after the word had the value w. notify must not
-// block, and may run before Watch returns. The result is nil if the word is no longer w, or if this
-// process leaves the arena. The caller has entered the queue, and stays in it until it has called
-// Leave of the Watch. If before is not nil, the wait continues the wait of before, and keeps its
-// date.
+// Watch registers notify to be called once, when a wake comes after the word had the value w.
+// notify must not block. It may be called before Watch returns. Watch returns nil if the word is no
+// longer w, or if this process is leaving the arena.
+//
+// The caller has entered the queue, and must stay in it until it has called Leave of the Watch. If
+// before is not nil, the new Watch continues the wait of before: it keeps the time when that wait
+// began.
 func (q *Queue) Watch(w uint32, before *Watch, notify func()) *Watch {
 	x := &Watch{q: q, me: waiter{notify: notify}}
 	if before != nil {
@@ -35,7 +38,7 @@ func (x *Watch) Over() bool {
 	return !x.me.queued
 }
 
-// StandFor says how many waits the Watch stands for, at least 1. Tools count them.
+// StandFor sets how many waits the Watch represents, at least 1. Only tools use the number.
 func (x *Watch) StandFor(n int) {
 	x.q.mu.Lock()
 	defer x.q.mu.Unlock()

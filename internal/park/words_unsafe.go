@@ -5,5 +5,5 @@ import (
 	"unsafe"
 )
 
-// wordPtr returns the address that the futex calls take.
+// wordPtr returns w as the pointer that futex calls take.
 func wordPtr(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }
