@@ -118,15 +118,14 @@ func TestInspectorDatesNoHoldByAWaitThatIsOver(t *testing.T) {
 func TestWaitThatEndsDatesNothing(t *testing.T) {
 	w := arenatest.New(t, nil)
 	tool := w.Join("tool")
-	alice, err := prims.OpenFairMutex(w.Join("alice"), "x", nil)
+	alice, err := prims.OpenMultiLock(w.Join("alice"), "x", nil)
 	require.NoError(t, err)
-	bob, err := prims.OpenFairMutex(w.Join("bob"), "x", nil)
+	bob, err := prims.OpenMultiLock(w.Join("bob"), "x", nil)
 	require.NoError(t, err)
-	alice.Lock()
+	hold := alice.Lock(1)
 	done := make(chan struct{})
 	go func() {
-		bob.Lock()
-		bob.Unlock()
+		bob.Lock(1).Unlock()
 		close(done)
 	}()
 	awaitDate(t, tool, alice.Offset())
@@ -137,7 +136,7 @@ func TestWaitThatEndsDatesNothing(t *testing.T) {
 		}
 	})
 	require.Zero(t, exclusiveOf(t, tool, alice.Offset()).Since)
-	alice.Unlock()
+	hold.Unlock()
 	<-done
 }
 
