@@ -53,7 +53,7 @@ type Event struct {
 	Object Object
 	// Key is the key of a MultiLock that the event concerns, and nil otherwise.
 	Key *uint64
-	// Who is the participant that died. It is nil for EventCorrupt, and for a participant that is not
+	// Who names the participant that died. It is nil for EventCorrupt, and if the participant is not
 	// known.
 	Who *shmsync.Identity
 	// Err is the error that EventCorrupt reports, or the error of the repair that failed. It may be nil

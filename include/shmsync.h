@@ -1494,7 +1494,7 @@ typedef struct shmsync_lost {
     int has_key;           /* not 0: the object is a multilock, and key says which key is meant */
     uint64_t key;
     int err;               /* the error that calls on it return: EOWNERDEAD or ENOTRECOVERABLE */
-    int who_known;         /* not 0: who is the participant whose death that was */
+    int who_known;         /* not 0: the field below names the participant that died */
     shmsync_participant who;
 } shmsync_lost;
 
@@ -12336,7 +12336,8 @@ enum {
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
-/* What a thread sleeps on. Set all fields to zero first, then fill in those that are needed. */
+/* The words on which a thread sleeps, and the limits of the sleep. Set all fields to zero first, then fill in those
+ * that are needed. */
 typedef struct shmi_sleep_spec {
     uint32_t *word; /* sleep while it has the value val */
     uint32_t val;
@@ -16079,7 +16080,7 @@ typedef struct shmi_rq_record {
 struct shmi_rq;
 struct shmi_rq_change;
 
-/* What a kind of object with a recorded queue says of itself. */
+/* The description of a kind of object that has a recorded queue. */
 typedef struct shmi_rq_kind {
     uint64_t record_bytes; /* of a slot record, at the offsets 32 and 40 of which are head and kinds */
     uint32_t entries_at;   /* the offset of its entries */
@@ -19407,7 +19408,7 @@ SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
         shmi_deliver_all(t->a, &t->line);
     }
 }
-/* What a process has to do for the waiters after a change (*due), without the private lock. 0: nothing.
+/* Sets *due to the work that a process has to do for the waiters after a change, without the private lock. 0: nothing.
  * SHMI_COUNTER_DUE_DEATH: wake them because of a death. Any other value: the commit word of a zero for which they
  * have not been woken. */
 #define SHMI_COUNTER_DUE_DEATH SHMI_COUNTER_LOGGED
@@ -21586,8 +21587,8 @@ SHMI_FN void shmi_fair_remove(struct shmi_rq *q, struct shmi_rq_change *x, struc
         shmi_fair_set_owner(f, x, o);
 }
 /* Adds to x that the lock is free, or granted to the first wait whose owner lives; it takes those of the dead before it
- * off the queue. What does not fit into the record is left to shmi_fair_serve. It returns the participant that x grants
- * the lock to, or 0. The owner word is closed. */
+ * off the queue. Waits that do not fit into the record are left to shmi_fair_serve. It returns the participant that
+ * x grants the lock to, or 0. The owner word is closed. */
 SHMI_FN shmi_participant_id shmi_fair_pass(struct shmi_fairmutex *f, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y;

@@ -19,7 +19,7 @@ import (
 // that reaps it has not opened the lock. That process takes the lock back without a record.
 func TestFairMutexDeathOfAHolderBesideStrangers(t *testing.T) {
 	if race.Enabled {
-		t.Skip("with the race detector the owner word is never open")
+		t.Skip("needs a build without the race detector, with which the owner word is never open")
 	}
 	for policy, state := range map[prims.Policy]string{prims.PolicyReport: "owner-dead", prims.PolicyRelease: "free"} {
 		t.Run(policy.String(), func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestFairMutexDeathOfAHolderBesideStrangers(t *testing.T) {
 // TestFairMutexOpensAgain: the owner word is open whenever no process waits.
 func TestFairMutexOpensAgain(t *testing.T) {
 	if race.Enabled {
-		t.Skip("with the race detector the owner word is never open")
+		t.Skip("needs a build without the race detector, with which the owner word is never open")
 	}
 	f := newFairMutex(t, nil)
 	open := func() bool { return f.OwnerValue()>>29 == 1 }

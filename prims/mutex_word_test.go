@@ -35,7 +35,7 @@ func TestOwnerWordTable(t *testing.T) {
 				require.Contains(t, w.String(), "corrupt (0x")
 			}
 
-			// What a death makes of the word depends on the policy.
+			// The policy decides which value the word gets after a death.
 			for _, p := range []Policy{PolicyReport, PolicyRelease} {
 				want := w
 				switch {

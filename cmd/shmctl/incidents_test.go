@@ -27,7 +27,7 @@ type incident struct {
 	name string
 	kind string   // kind of the finding that names it
 	args []string // the command that finds it, without the arena
-	// begin causes the incident with the agents alice, bob and carol, who have joined the arena.
+	// begin causes the incident. The agents alice, bob and carol have joined the arena.
 	begin func(t *testing.T, name string, alice, bob, carol *agent)
 	text  string // a part of the output
 	ends  bool   // the printed commands end the incident

@@ -8,7 +8,7 @@ typedef struct shmsync_lost {
     int has_key;           /* not 0: the object is a multilock, and key says which key is meant */
     uint64_t key;
     int err;               /* the error that calls on it return: EOWNERDEAD or ENOTRECOVERABLE */
-    int who_known;         /* not 0: who is the participant whose death that was */
+    int who_known;         /* not 0: the field below names the participant that died */
     shmsync_participant who;
 } shmsync_lost;
 

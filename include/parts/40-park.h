@@ -54,7 +54,8 @@ enum {
     SHMI_CLOSED  /* this process leaves the arena */
 };
 
-/* What a thread sleeps on. Set all fields to zero first, then fill in those that are needed. */
+/* The words on which a thread sleeps, and the limits of the sleep. Set all fields to zero first, then fill in those
+ * that are needed. */
 typedef struct shmi_sleep_spec {
     uint32_t *word; /* sleep while it has the value val */
     uint32_t val;

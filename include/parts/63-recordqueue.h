@@ -32,7 +32,7 @@ typedef struct shmi_rq_record {
 struct shmi_rq;
 struct shmi_rq_change;
 
-/* What a kind of object with a recorded queue says of itself. */
+/* The description of a kind of object that has a recorded queue. */
 typedef struct shmi_rq_kind {
     uint64_t record_bytes; /* of a slot record, at the offsets 32 and 40 of which are head and kinds */
     uint32_t entries_at;   /* the offset of its entries */

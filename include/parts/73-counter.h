@@ -160,7 +160,7 @@ SHMI_FN void shmi_counter_tell_zero(struct shmi_counter *t, uint64_t c)
         shmi_deliver_all(t->a, &t->line);
     }
 }
-/* What a process has to do for the waiters after a change (*due), without the private lock. 0: nothing.
+/* Sets *due to the work that a process has to do for the waiters after a change, without the private lock. 0: nothing.
  * SHMI_COUNTER_DUE_DEATH: wake them because of a death. Any other value: the commit word of a zero for which they
  * have not been woken. */
 #define SHMI_COUNTER_DUE_DEATH SHMI_COUNTER_LOGGED

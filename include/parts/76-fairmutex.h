@@ -111,8 +111,8 @@ SHMI_FN void shmi_fair_remove(struct shmi_rq *q, struct shmi_rq_change *x, struc
         shmi_fair_set_owner(f, x, o);
 }
 /* Adds to x that the lock is free, or granted to the first wait whose owner lives; it takes those of the dead before it
- * off the queue. What does not fit into the record is left to shmi_fair_serve. It returns the participant that x grants
- * the lock to, or 0. The owner word is closed. */
+ * off the queue. Waits that do not fit into the record are left to shmi_fair_serve. It returns the participant that
+ * x grants the lock to, or 0. The owner word is closed. */
 SHMI_FN shmi_participant_id shmi_fair_pass(struct shmi_fairmutex *f, struct shmi_rq_change *x)
 {
     struct shmi_rq_change y;

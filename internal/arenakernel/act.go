@@ -45,7 +45,7 @@ func (c *core) actWord(slot, k int) *atomic.Uint32 {
 	return c.u32(c.slot(slot) + slotActs + Offset(k*4))
 }
 
-// act is the use of one act word by one thread. Which act words are in use is recorded in private
+// act is the use of one act word by one thread. The act words that are in use are recorded in private
 // memory of this process, so no bytes that a peer writes can make a thread wait for an act word.
 type act struct {
 	word  *atomic.Uint32

@@ -42,7 +42,7 @@ func TryAt[T any](a *Arena, off Offset) (*T, error) {
 }
 
 // room returns "" if size bytes at off are within one block that is in use. Otherwise it returns
-// what is wrong.
+// the reason why they are not.
 func (c *core) room(off Offset, size, align uint64) string {
 	if !c.within(off, size, align) {
 		return "it is out of the arena or not aligned"

@@ -18,7 +18,7 @@ var (
 // n need not be current. Once Gone has returned true for n, it always does. While the process of n
 // is ending, each call of Gone makes system calls.
 //
-// What has to end before Gone returns true depends on the [KernelIO] that n has declared. Gone does
+// The [KernelIO] that n has declared decides which system calls of n Gone waits for. Gone does
 // not cover stores by a device for which the kernel does not wait at the end of a process: RDMA,
 // and a read through io_uring with O_DIRECT. docs/memory-model.md lists what is covered.
 //

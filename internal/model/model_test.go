@@ -229,7 +229,7 @@ func TestCheckAndLimit(t *testing.T) {
 }
 
 // TestKill: a process that is killed may execute further steps until another thread makes a
-// membarrier. What it has stored by then is not lost.
+// membarrier. Its stores up to then are not lost.
 func TestKill(t *testing.T) {
 	late := func(barrier, unregistered bool) (after bool) {
 		const memory, reaped, mark = 0, 1, 2

@@ -32,7 +32,7 @@ func runHelper(name string) {
 		lines:  newQueue[[]byte](),
 		out:    os.Stdout,
 	}
-	// What the helper prints must not get between the lines of the protocol. A program that the
+	// The output of the helper must not get between the lines of the protocol. A program that the
 	// helper executes must not take itself for a helper.
 	os.Stdout = os.Stderr
 	n, _ := strconv.Atoi(os.Getenv(envFiles))

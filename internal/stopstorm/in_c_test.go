@@ -23,7 +23,7 @@ import (
 func needCompiler(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("SHMSYNC_EXEC_WRAP") != "" {
-		t.Skip("SHMSYNC_EXEC_WRAP is set, so Go programs may be of another architecture than C programs")
+		t.Skip("needs programs in C of the architecture of the Go programs, which SHMSYNC_EXEC_WRAP may run in an emulator")
 	}
 	return proctest.CCompiler(t)
 }

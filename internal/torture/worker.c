@@ -356,7 +356,7 @@ static int begin(struct bank *b, shmsync_tx *tx, const struct timespec *until, i
     return until == NULL ? shmsync_mutex_begin(&b->m, tx) : shmsync_mutex_timedbegin(&b->m, tx, until);
 }
 
-/* What a transaction is. */
+/* A transaction. */
 enum { SOUND, UNSAVED /* it does not save the cells that it changes */, BLIND /* nor look whether the data are whole */ };
 
 /* A transaction, or a look at the data of an RWMutex. */

@@ -145,7 +145,7 @@ func TestNoAdviceOnTimesUnderNoise(t *testing.T) {
 	}
 }
 
-// A high load average before the run does not matter. What counts is what others took during the run.
+// A high load average before the run does not matter. The CPU time that other programs took during the run counts.
 func TestPastLoadWithholdsNothing(t *testing.T) {
 	d := syntheticMatrix(t, "two-socket", 3, func(_, _, _ int) float64 { return 100 })
 	d.Env.Load = 50
