@@ -16846,6 +16846,18 @@ SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
     shmi_rq_wake(q, &b);
     return member;
 }
+/* Makes a slot record for this process, which visits the object in a reap and has not opened it; 0: there is no room, or
+ * another thread has handles_of. */
+SHMI_FN int shmi_rq_make_record(struct shmi_rq *q)
+{
+    shmi_off record;
+    int err;
+    if (pthread_mutex_trylock(&q->a->handles_of) != 0)
+        return 0;
+    err = shmi_slot_record(q->a, &q->o, q->kind->record_bytes, &record);
+    pthread_mutex_unlock(&q->a->handles_of);
+    return err == 0;
+}
 /* Wakes the owners of the first waits if this process has no slot record, so that one of them reaps. */
 SHMI_FN void shmi_rq_wake_after(struct shmi_rq *q)
 {
@@ -22241,7 +22253,7 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
 /* Takes back the hold of dead. A process without a slot record cannot make a change, but an open word needs none: no wait
- * is queued. It leaves died as it is. */
+ * is queued. Then died stays as it is. If the word is closed, the process gets a slot record. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
@@ -22252,8 +22264,13 @@ SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_
         return;
     w = shmi_ld64(&f.w->owner);
     n = shmi_owner_name((uint32_t)(w >> 32));
-    if (!shmi_fair_is_open((uint32_t)(w >> 32)) || !shmi_rq_absent(&f.q, n))
+    if (!shmi_fair_taken((uint32_t)(w >> 32)) || !shmi_rq_absent(&f.q, n))
         return;
+    if (!shmi_fair_is_open((uint32_t)(w >> 32))) {
+        if (shmi_rq_make_record(&f.q))
+            shmi_rq_repair(&f.q, dead);
+        return;
+    }
     to = f.release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n);
     shmi_take_from64(a, n, &f.w->owner, w, shmi_recorded_with(w, to), f.release);
 }

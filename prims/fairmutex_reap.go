@@ -26,12 +26,21 @@ func bareFairMutex(a *arenakernel.Arena, o arenakernel.Object) (f *FairMutex, ok
 
 // repairFairMutex takes everything back that the participant dead has of the FairMutex.
 func repairFairMutex(a *arenakernel.Arena, o arenakernel.Object, dead arenakernel.ParticipantID) {
-	if f, ok := bareFairMutex(a, o); ok {
-		f.repairBare(dead, func(x *recordedChange, b *wakes) {
-			f.reap(x, b)
-			f.serve(x, b)
-		}, f.reapOpen)
+	f, ok := bareFairMutex(a, o)
+	if !ok {
+		return
 	}
+	reap := func(x *recordedChange, b *wakes) {
+		f.reap(x, b)
+		f.serve(x, b)
+	}
+	f.repairBare(dead, reap, func(x *recordedChange, b *wakes) {
+		f.reapOpen()
+		v := fairWord(f.words.owner.Load())
+		if !fairOpen(v) && f.absent(fairState(v).holder()) && f.slots.makeRecord() {
+			reap(x, b)
+		}
+	})
 }
 
 // wakeFirstOfFairMutex makes the wakes that a reaper could not make, because it has not opened the

@@ -4,48 +4,71 @@ package prims_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/shmsync/shmsync"
+	"github.com/shmsync/shmsync/arena"
 	"github.com/shmsync/shmsync/internal/arenakernel"
 	"github.com/shmsync/shmsync/internal/race"
 	"github.com/shmsync/shmsync/prims"
 )
 
-// TestFairMutexDeathOfAHolderBesideStrangers: the holder of an open lock dies, and the only process
-// that reaps it has not opened the lock. That process takes the lock back without a record.
+// TestFairMutexDeathOfAHolderBesideStrangers: the holder dies, and the only processes that reap it have not opened the
+// lock. They take the lock back: without a record if the owner word is open, and with a record if it is closed because
+// the holder got the lock by a grant.
 func TestFairMutexDeathOfAHolderBesideStrangers(t *testing.T) {
-	if race.Enabled {
-		t.Skip("needs a build without the race detector, with which the owner word is never open")
-	}
 	for policy, state := range map[prims.Policy]string{prims.PolicyReport: "owner-dead", prims.PolicyRelease: "free"} {
-		t.Run(policy.String(), func(t *testing.T) {
-			a := newArena(t, nil) // a process that does not open the lock
-			lockActor(t, a, "another stranger")
-			dies := lockActor(t, a, "dies")
-			dies.must(t, order{Op: "flock", Object: "f", Policy: policy})
-			dies.proc.Kill(t)
-			alone(t, a, 2)
-			f, err := prims.AttachFairMutex(a, "f", nil)
-			require.NoError(t, err)
-			eventually(t, "it is taken back", f.String, func() bool { return f.OwnerValue()>>29 != 1 || f.OwnerValue() == 1<<29 })
-			require.Contains(t, f.String(), state)
-			if policy == prims.PolicyReport {
-				err := f.LockContext(t.Context())
-				require.ErrorIs(t, err, shmsync.ErrOwnerDead)
-				require.ErrorContains(t, err, "dies")
-				require.ErrorIs(t, f.Recover(func() error { return errRepair }), shmsync.ErrNotRecoverable)
-				require.Equal(t, "dies", f.State().Owner.Label, "the process that recovers has stored the name")
-				require.NoError(t, f.Recover(func() error { return nil }))
-			}
-			f.Lock()
-			f.Unlock()
-			sound(t, a)
-		})
+		for _, granted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v/granted %v", policy, granted), func(t *testing.T) {
+				a := newArena(t, nil) // a process that does not open the lock
+				lockActor(t, a, "another stranger")
+				dies := lockActor(t, a, "dies")
+				if granted {
+					first := lockActor(t, a, "first")
+					first.must(t, order{Op: "flock", Object: "f", Policy: policy})
+					id := dies.start(order{Op: "flock", Object: "f", Policy: policy})
+					eventually(t, "it waits", dies.dump, func() bool { return prims.Queued(a, fairObject(t, a).Offset) == 1 })
+					first.must(t, order{Op: "funlock", Object: "f"})
+					require.Empty(t, dies.wait(t, id).Panic)
+					first.proc.Kill(t)
+					alone(t, a, 3)
+				} else {
+					dies.must(t, order{Op: "flock", Object: "f", Policy: policy})
+				}
+				dies.proc.Kill(t)
+				alone(t, a, 2)
+				o := arena.Object(fairObject(t, a))
+				eventually(t, "it is taken back", func() string { return a.Inspect(o).State }, func() bool {
+					return strings.Contains(a.Inspect(o).State, state)
+				})
+				f, err := prims.AttachFairMutex(a, "f", nil)
+				require.NoError(t, err)
+				if policy == prims.PolicyReport {
+					err := f.LockContext(t.Context())
+					require.ErrorIs(t, err, shmsync.ErrOwnerDead)
+					require.ErrorContains(t, err, "dies")
+					require.ErrorIs(t, f.Recover(func() error { return errRepair }), shmsync.ErrNotRecoverable)
+					require.Equal(t, "dies", f.State().Owner.Label, "the process that recovers has stored the name")
+					require.NoError(t, f.Recover(func() error { return nil }))
+				}
+				f.Lock()
+				f.Unlock()
+				sound(t, a)
+			})
+		}
 	}
+}
+
+func fairObject(t testing.TB, a *arena.Arena) arenakernel.Object {
+	t.Helper()
+	o, err := objectNamed(a, "f")
+	require.NoError(t, err)
+	return o
 }
 
 // TestFairMutexOpensAgain: the owner word is open whenever no process waits.

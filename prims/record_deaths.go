@@ -42,7 +42,7 @@ func (q *recordQueue) hasRecord() bool {
 // repairBare reaps for a bare handle, which reapers use and which cannot wait. If this participant has a
 // record, repairBare calls reap. Otherwise it can only complete the last change, and calls stranger. The
 // waiters or the next call then do the rest.
-func (q *recordQueue) repairBare(dead arenakernel.ParticipantID, reap func(x *recordedChange, b *wakes), stranger func()) {
+func (q *recordQueue) repairBare(dead arenakernel.ParticipantID, reap func(x *recordedChange, b *wakes), stranger func(x *recordedChange, b *wakes)) {
 	if dead == q.a.Self() { // this participant leaves; any other dead participant is no longer current
 		q.without = dead
 	}
@@ -55,7 +55,7 @@ func (q *recordQueue) repairBare(dead arenakernel.ParticipantID, reap func(x *re
 		return
 	}
 	q.complete(q.load(), b)
-	stranger()
+	stranger(&q.scratch, b)
 }
 
 // wakeBare wakes the owners of the first waits if this process has no record, so that one of the owners reaps.

@@ -55,6 +55,13 @@ func (l *recordSlots[R]) open(join bool) error {
 	return r.err
 }
 
+// makeRecord makes a slot record for this participant, although it has not opened the object: it visits the object in a
+// reap. makeRecord reports whether there is room for the record.
+func (l *recordSlots[R]) makeRecord() bool {
+	_, err := l.a.SlotRecord(l.object, l.size)
+	return err == nil
+}
+
 // load returns all slot records. A record that was found once stays known, even if a peer overwrites the list.
 //
 // A participant puts its record on the list when it opens the object, before its first change. So a call that

@@ -23,7 +23,7 @@ func repairSemaphore(a *arenakernel.Arena, o arenakernel.Object, dead arenakerne
 	s.repairBare(dead, func(x *recordedChange, b *wakes) {
 		s.reap(x, b)
 		s.serve(x, b)
-	}, func() {})
+	}, func(*recordedChange, *wakes) {})
 }
 
 // wakeFirstOfSemaphore wakes the waiters that a dead process may not have woken. Its caller is a reaper

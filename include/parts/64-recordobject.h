@@ -171,6 +171,18 @@ SHMI_FN int shmi_rq_repair(struct shmi_rq *q, shmi_participant_id dead)
     shmi_rq_wake(q, &b);
     return member;
 }
+/* Makes a slot record for this process, which visits the object in a reap and has not opened it; 0: there is no room, or
+ * another thread has handles_of. */
+SHMI_FN int shmi_rq_make_record(struct shmi_rq *q)
+{
+    shmi_off record;
+    int err;
+    if (pthread_mutex_trylock(&q->a->handles_of) != 0)
+        return 0;
+    err = shmi_slot_record(q->a, &q->o, q->kind->record_bytes, &record);
+    pthread_mutex_unlock(&q->a->handles_of);
+    return err == 0;
+}
 /* Wakes the owners of the first waits if this process has no slot record, so that one of them reaps. */
 SHMI_FN void shmi_rq_wake_after(struct shmi_rq *q)
 {

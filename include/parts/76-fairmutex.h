@@ -765,7 +765,7 @@ SHMI_FN int shmi_fair_view(struct shmi_fairmutex *f, shmsync_arena *a, const shm
     return o->size >= shmi_fair_bytes(a) && shmi_rq_init(&f->q, &shmi_fair_kind, a, o);
 }
 /* Takes back the hold of dead. A process without a slot record cannot make a change, but an open word needs none: no wait
- * is queued. It leaves died as it is. */
+ * is queued. Then died stays as it is. If the word is closed, the process gets a slot record. */
 SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_participant_id dead)
 {
     struct shmi_fairmutex f;
@@ -776,8 +776,13 @@ SHMI_FN void shmi_repair_fairmutex(shmsync_arena *a, const shmi_object *o, shmi_
         return;
     w = shmi_ld64(&f.w->owner);
     n = shmi_owner_name((uint32_t)(w >> 32));
-    if (!shmi_fair_is_open((uint32_t)(w >> 32)) || !shmi_rq_absent(&f.q, n))
+    if (!shmi_fair_taken((uint32_t)(w >> 32)) || !shmi_rq_absent(&f.q, n))
         return;
+    if (!shmi_fair_is_open((uint32_t)(w >> 32))) {
+        if (shmi_rq_make_record(&f.q))
+            shmi_rq_repair(&f.q, dead);
+        return;
+    }
     to = f.release ? SHMI_FAIR_OPEN : shmi_make_owner(SHMI_kindOwnerDead, n);
     shmi_take_from64(a, n, &f.w->owner, w, shmi_recorded_with(w, to), f.release);
 }

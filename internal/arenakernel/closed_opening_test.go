@@ -3,6 +3,7 @@
 package arenakernel
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -83,11 +84,12 @@ func TestCloseObjectAfterTheOpenBitsAreCleared(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- a.Close() }()
 	pollFor(t, peer, func() bool { return peer.Delete("x") == nil })
-	var off Offset
-	for off != o.Offset { // the bytes of x
-		off, err = peer.Alloc(512, 0)
-		require.NoError(t, err)
-	}
+	off := o.Offset
+	pollFor(t, peer, func() bool { // until peer gets the bytes of x, which Close may guard for a moment
+		got, err := peer.Alloc(512, 0)
+		require.True(t, err == nil || errors.Is(err, shmsync.ErrNoSpace), "%v", err)
+		return err == nil && got == off
+	})
 	bytes := peer.slice(off, 512)
 	for i := range bytes {
 		bytes[i] = 0xff

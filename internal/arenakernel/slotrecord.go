@@ -93,7 +93,7 @@ func (w blockWord) recordSlot() int {
 // the slot has none, SlotRecord makes a new record. After the first [SlotRecordHeader] bytes, a new
 // record is zero. If there is not enough room, the error Is [shmsync.ErrNoSpace].
 //
-// Preconditions: this participant has o open.
+// Preconditions: this participant has o open, or visits o in a reap.
 func (a *Arena) SlotRecord(o Object, size uint64) (Offset, error) {
 	if err := a.BeginCall("arena.record"); err != nil {
 		return 0, err

@@ -159,41 +159,59 @@ func queuedWaits(t *testing.T, name string, off uint64) int {
 	return len((*arenakernel.Arena)(a).WaitsOf(arenakernel.Object{Offset: arenakernel.Offset(off)}))
 }
 
-// A holder with an open word dies. The only process that notices it has not opened the lock, so it cannot make a record.
-// It marks the word, and the next call reports the death.
+// A holder dies, and the only process that notices it has not opened the lock. It takes the lock back: without a record
+// if the owner word is open, and with a record if the holder got the lock by a grant, which leaves the word closed. The
+// next call reports the death.
 func TestFairMutexHolderDiesBesideStrangers(t *testing.T) {
 	for _, stranger := range []string{"go", "c"} {
 		for _, user := range []string{"go", "c"} {
 			for _, policy := range []int{0, release} {
-				t.Run(fmt.Sprintf("%s/%s/policy %d", stranger, user, policy), func(t *testing.T) {
-					name := newArena(t)
-					newAgent(t, stranger, name, "stranger")
-					x := newAgent(t, "c", name, "holder")
-					x.mortal = true
-					off := x.do(t, "fair.open", "f", policy)
-					x.do(t, "fair.lock", "f")
-					_, dead, _ := fairWord(t, name, off)
-					x.kill(t)
-					var kind, named uint32
-					eventually(t, "the stranger has reaped", name, func() bool {
-						kind, named, _ = fairWord(t, name, off)
-						return kind != fairOpenKind || named != dead
+				for _, granted := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s/%s/policy %d/granted %v", stranger, user, policy, granted), func(t *testing.T) {
+						dieBesideStrangers(t, stranger, user, policy, granted)
 					})
-					u := newAgent(t, user, name, "user")
-					if policy == release {
-						require.Equal(t, []uint32{fairOpenKind, 0}, []uint32{kind, named})
-						u.do(t, "fair.lock", "f")
-						return
-					}
-					require.Equal(t, []uint32{fairDeadKind, dead}, []uint32{kind, named})
-					u.start(t, "fair.lock", "f").fails(t, syscall.EOWNERDEAD)
-					u.start(t, "fair.spoil", "f").fails(t, syscall.ENOTRECOVERABLE)
-					require.EqualValues(t, 1, u.do(t, "fair.recover", "f"))
-					u.do(t, "fair.lock", "f")
-				})
+				}
 			}
 		}
 	}
+}
+
+func dieBesideStrangers(t *testing.T, stranger, user string, policy int, granted bool) {
+	name := newArena(t)
+	newAgent(t, stranger, name, "stranger")
+	x := newAgent(t, "c", name, "holder")
+	x.mortal = true
+	off := x.do(t, "fair.open", "f", policy)
+	if granted {
+		first := newAgent(t, "c", name, "first")
+		first.do(t, "fair.open", "f", policy)
+		first.do(t, "fair.lock", "f")
+		wait := x.blocked(t, off, 1, "fair.lock", "f")
+		first.do(t, "fair.unlock", "f")
+		wait.must(t)
+		first.kill(t)
+	} else {
+		x.do(t, "fair.lock", "f")
+	}
+	was, dead, _ := fairWord(t, name, off)
+	require.Equal(t, !granted, was == fairOpenKind)
+	x.kill(t)
+	var kind, named uint32
+	eventually(t, "the stranger has reaped", name, func() bool {
+		kind, named, _ = fairWord(t, name, off)
+		return kind != was || named != dead
+	})
+	u := newAgent(t, user, name, "user")
+	if policy == release {
+		require.Zero(t, named)
+		u.do(t, "fair.lock", "f")
+		return
+	}
+	require.Equal(t, []uint32{fairDeadKind, dead}, []uint32{kind, named})
+	u.start(t, "fair.lock", "f").fails(t, syscall.EOWNERDEAD)
+	u.start(t, "fair.spoil", "f").fails(t, syscall.ENOTRECOVERABLE)
+	require.EqualValues(t, 1, u.do(t, "fair.recover", "f"))
+	u.do(t, "fair.lock", "f")
 }
 
 // The holder of a lock that others wait for dies. The only other process that notices it has not opened the lock. It wakes
